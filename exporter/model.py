@@ -1,0 +1,215 @@
+"""The words everything else is written in: what was asked, what was said, and whose it is.
+
+This module knows names and units and nothing about vendors, sockets or policies. Everything here is a frozen
+value from the standard library and NumPy. Units are SI (seconds, bytes, watts, joules) and ratios 0..1; time is
+POSIX seconds. A number that is not known is NaN inside an array and `None` in a record; it is never 0.
+
+Worked example: a dcgm-exporter page says `DCGM_FI_DEV_FB_USED{UUID="GPU-1",…} 1024`. That becomes, in a
+`Samples` table, row `Gpu(uuid="GPU-1", instance=None, …)`, column `Quantity.GPU_MEMORY_USED`, value 1073741824.0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+class Quantity(StrEnum):
+    """What a number means, whatever its vendor called it. The unit is in the comment."""
+
+    # Queues: engines, gateways, brokers.
+    REQUESTS_WAITING = "requests_waiting"  # requests accepted and not yet being worked on
+    REQUESTS_RUNNING = "requests_running"  # requests being worked on
+    # Requests a gateway keeps in front of the engines. Apart from `requests_waiting`, because a gateway may also
+    # repeat its engines' own queues (EPP's averages do): a reader that has the engines adds only this.
+    REQUESTS_HELD = "requests_held"
+    REQUESTS_FINISHED = "requests_finished"  # counter
+    REQUESTS_FAILED = "requests_failed"  # counter: refused, aborted or broken requests; activity all the same
+    TOKENS_PROMPT = "tokens_prompt"  # counter
+    TOKENS_GENERATED = "tokens_generated"  # counter
+    KV_CACHE_USED = "kv_cache_used"  # ratio of the cache's blocks, mean over the engines of a page
+    ENGINE_AWAKE = "engine_awake"  # 1 awake, 0 asleep (vLLM sleep mode): asleep is not idle capacity
+    REPLICAS_READY = "replicas_ready"  # ready backends a gateway says it has
+
+    # GPUs.
+    GPU_ENGINE_ACTIVE = "gpu_engine_active"  # ratio of time the graphics/compute engine was active
+    GPU_UTILIZATION = (
+        "gpu_utilization"  # ratio of time any kernel ran: 1.0 with one small request; never load
+    )
+    GPU_SM_ACTIVE = "gpu_sm_active"  # ratio
+    GPU_TENSOR_ACTIVE = "gpu_tensor_active"  # ratio
+    GPU_DRAM_ACTIVE = "gpu_dram_active"  # ratio
+    GPU_MEMORY_USED = "gpu_memory_used"  # bytes
+    GPU_MEMORY_TOTAL = "gpu_memory_total"  # bytes
+    GPU_POWER = "gpu_power"  # watts
+    GPU_ENERGY = "gpu_energy"  # joules, counter
+    GPU_TEMPERATURE = "gpu_temperature"  # degrees Celsius
+    GPU_XID = "gpu_xid"  # the last Xid code; does not clear
+
+
+class Attribution(StrEnum):
+    """How a GPU's numbers came to be a pod's."""
+
+    EXCLUSIVE = "exclusive"  # the whole GPU is one pod's
+    MIG = "mig"  # a MIG instance is one pod's
+    PROCESS = "process"  # measured per process and the parts add up
+    DEVICE = "device"  # shared, and only the device's value is known: nobody's share
+    NONE = "none"  # allocated to nobody, or nobody is named
+
+
+class PodKey(NamedTuple):
+    namespace: str
+    pod: str
+
+
+class WorkloadKey(NamedTuple):
+    """One scale target."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """One thing that scales by itself: a model, a deployment, a queue name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU, or one MIG instance of one: identity is (uuid, instance); the rest is attributes that may change."""
+
+    uuid: str
+    instance: str | None = None  # MIG GPU instance id, None for a whole GPU
+    profile: str | None = None  # "1g.5gb"
+    model: str | None = None
+    attribution: Attribution = Attribution.NONE
+    pods: tuple[PodKey, ...] = ()
+
+
+Subject: TypeAlias = Queue | Gpu
+
+
+class Dropped(NamedTuple):
+    """A datum that was not believed. `line` counts from 1."""
+
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What one page said, as one array: a row per subject, a column per quantity.
+
+    values: shape (len(subjects), len(quantities)), in the unit of the column's quantity; NaN where the page does
+            not say.
+    at:     shape (len(subjects),), POSIX seconds when the row was measured: the page's own timestamp (the oldest
+            of the row) if it has one, else receipt.
+    """
+
+    kind: str
+    subjects: tuple[Subject, ...]
+    quantities: tuple[Quantity, ...]
+    values: Floats
+    at: Floats
+    dropped: tuple[Dropped, ...] = ()
+
+    def column(self, quantity: Quantity) -> Floats:
+        """The values of one quantity, shape (len(subjects),); all NaN if no series of the page has it."""
+        if quantity not in self.quantities:
+            return np.full(len(self.subjects), np.nan)
+        values: Floats = self.values[:, self.quantities.index(quantity)]
+        return values
+
+
+class Role(StrEnum):
+    """What a target's page is for."""
+
+    PODS = "pods"  # an engine's page on one pod: vanishes with the pod
+    GATEWAY = "gateway"  # a page that lives at zero replicas and sees the next request
+    GPUS = "gpus"  # a node's GPUs: dcgm-exporter
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How to be let in. Files are read again at each use, because kubelet rotates them."""
+
+    bearer_file: str | None = None
+    username: str | None = None
+    password_file: str | None = None
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+    server_name: str | None = None
+    insecure_skip_verify: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One place we ask.
+
+    kind:  a kind of the catalog ("vllm", "dcgm", …) or "auto".
+    owner: the workload a pods or gateway page belongs to; None for node pages, whose GPUs name their pods.
+    """
+
+    url: str
+    kind: str
+    role: Role
+    owner: WorkloadKey | None = None
+    access: Access = field(default=Access())
+
+    def __str__(self) -> str:
+        return f"{self.role}:{self.owner}:{self.url}" if self.owner else f"{self.role}:{self.url}"
+
+
+class FailureKind(StrEnum):
+    """Why a scrape brought nothing. A closed list: it is a label on /metrics."""
+
+    REFUSED = "refused"  # nobody listens, or the connection broke
+    TIMEOUT = "timeout"
+    STATUS = "status"  # an HTTP status other than 200
+    TOO_LARGE = "too_large"
+    TLS = "tls"
+    CREDENTIALS = "credentials"  # a token, password or certificate file that cannot be read
+    EMPTY = "empty"  # 200 with nothing in it, as dcgm-exporter answers while it reloads
+    UNREADABLE = "unreadable"  # no line of the page was a sample of its kind
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A scrape that brought nothing, and why, in words a person can act on."""
+
+    kind: FailureKind
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """One answer of one target: what it said, or the failure.
+
+    at:     POSIX seconds of receipt.
+    took_s: seconds from asking to the last byte.
+    """
+
+    target: Target
+    at: float
+    took_s: float
+    outcome: Samples | Failure
+
+
+class ReplicaCount(NamedTuple):
+    """What the cluster says of a workload's replicas. `at`: POSIX seconds when it was known to be so."""
+
+    wanted: int
+    ready: int
+    at: float

@@ -1,0 +1,1 @@
+"""What does it mean, and who asks? Signals, decisions, and the fronts that serve them."""

@@ -1,0 +1,123 @@
+"""Decisions, and the Board they stand on: what every reader answers from.
+
+A `Decision` is an immutable value; a `Board` is one immutable map of them. Readers take `board.get(key)` once per
+answer, so an answer is one version of a workload's entry. Nothing here knows gRPC, HTTP or time: a reader that
+wants an age subtracts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+from exporter.model import WorkloadKey
+
+
+class Reason(StrEnum):
+    """Why a workload is where it is. One closed list, the same in KEDA's answers, /metrics, explain and the docs."""
+
+    SERVING = "serving"  # requests are being worked on
+    QUEUED = "queued"  # requests wait and none is being worked on
+    GPU_BUSY = "gpu_busy"  # no requests, but its GPUs work
+    LOADING = "loading"  # replicas exist and none is ready
+    WARM = "warm"  # idle, kept for the keep-warm time or by its minimum
+    ASLEEP = "asleep"  # idle for the keep-warm time: zero
+    HELD = "held"  # readings are stale: the last decision stands, for a while
+    UNKNOWN = "unknown"  # nothing is known: an error to whoever asks
+    NO_WAKER = "no_waker"  # idle, but nothing that lives at zero replicas could see the next request
+    SCHEDULED = "scheduled"  # a schedule's floor or ceiling decides
+    FROZEN = "frozen"  # a person's brake decides
+    CAPPED = "capped"  # more is needed than the maximum allows
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """One thing a workload is sized by, and what it asks for now.
+
+    value:    the smoothed signal in its own unit (requests, ratio); None while unknown.
+    target:   the same unit per replica.
+    replicas: what this objective alone asks for, before rounding and clamping; None while unknown.
+    """
+
+    name: str
+    value: float | None
+    target: float
+    replicas: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a decision rests on. Requests are counts, ratios 0..1; None is unknown."""
+
+    waiting: float | None = None
+    running: float | None = None
+    held_by_gateway: float | None = None
+    kv_cache_used: float | None = None
+    gpu_engine_active: float | None = None
+    requests_per_second: float | None = None
+    replicas_wanted: int | None = None
+    replicas_ready: int | None = None
+    objectives: tuple[Objective, ...] = ()
+    stale: tuple[str, ...] = ()  # the targets whose readings are missing or too old
+    notes: tuple[str, ...] = ()  # sentences for a person
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How many replicas a workload should have, and why.
+
+    replicas:    None is unknown: an error to whoever asks. 0 only when inactive, else at least 1.
+    decided_at:  POSIX seconds when this became the answer.
+    measured_at: POSIX seconds of the oldest reading it rests on; None if it rests on none.
+    held_since:  POSIX seconds since when it is held on stale readings; None while fresh.
+    idle_since:  POSIX seconds since when nothing is to be done; None while busy or unknown.
+    """
+
+    workload: WorkloadKey
+    replicas: int | None
+    active: bool
+    reason: Reason
+    decided_at: float
+    measured_at: float | None = None
+    held_since: float | None = None
+    idle_since: float | None = None
+    evidence: Evidence = Evidence()
+
+    def __post_init__(self) -> None:
+        if self.replicas is not None and (self.replicas < 0 or (self.replicas == 0) == self.active):
+            raise ValueError(f"{self.workload}: {self.replicas} replicas cannot be active={self.active}")
+
+    @property
+    def known(self) -> bool:
+        return self.replicas is not None
+
+    def to_document(self) -> dict[str, Any]:
+        """Plain JSON-able data: the wire form of one entry."""
+        document = asdict(self)
+        document["workload"] = {"namespace": self.workload.namespace, "name": self.workload.name}
+        return document
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """All Decisions as of one moment. `at`: POSIX seconds of the last sweep; `version` rises with every change."""
+
+    version: int
+    at: float
+    decisions: Mapping[WorkloadKey, Decision]
+
+    def get(self, workload: WorkloadKey) -> Decision | None:
+        return self.decisions.get(workload)
+
+    def to_document(self) -> dict[str, Any]:
+        return {
+            "version": self.version,
+            "at": self.at,
+            "workloads": [self.decisions[key].to_document() for key in sorted(self.decisions)],
+        }
+
+
+EMPTY = Board(version=0, at=0.0, decisions=MappingProxyType({}))
