@@ -39,9 +39,7 @@ class Quantity(StrEnum):
 
     # GPUs.
     GPU_ENGINE_ACTIVE = "gpu_engine_active"  # ratio of time the graphics/compute engine was active
-    GPU_UTILIZATION = (
-        "gpu_utilization"  # ratio of time any kernel ran: 1.0 with one small request; never load
-    )
+    GPU_UTILIZATION = "gpu_utilization"  # ratio of time any kernel ran: 1.0 with one small request; never load
     GPU_SM_ACTIVE = "gpu_sm_active"  # ratio
     GPU_TENSOR_ACTIVE = "gpu_tensor_active"  # ratio
     GPU_DRAM_ACTIVE = "gpu_dram_active"  # ratio
