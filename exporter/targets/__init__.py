@@ -1,0 +1,25 @@
+"""Where to ask. A discovery lists targets; the scrape loop asks whatever is listed.
+
+A list that cannot be had is not an empty list: `listing()` is None until the first answer and again when answers
+stop, and whoever reads it must not take that for "no pods".
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from exporter.model import Target, WorkloadKey
+
+
+class Discovery(Protocol):
+    """Somebody who knows where to ask for one purpose."""
+
+    @property
+    def owner(self) -> WorkloadKey | None:
+        """The workload whose pods are listed; None for pages that belong to no single workload."""
+
+    def listing(self) -> tuple[Target, ...] | None:
+        """The targets as last known; None while that is not known."""
+
+    async def refresh(self, now: float) -> None:
+        """Look again. Never raises: what cannot be looked up shows as a `listing()` of None in time."""

@@ -1,0 +1,19 @@
+"""Targets written down in the configuration: always known, never changing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from exporter.model import Target, WorkloadKey
+
+
+class StaticTargets:
+    def __init__(self, targets: Iterable[Target], owner: WorkloadKey | None = None) -> None:
+        self._targets = tuple(targets)
+        self.owner = owner
+
+    def listing(self) -> tuple[Target, ...] | None:
+        return self._targets
+
+    async def refresh(self, now: float) -> None:
+        """Nothing to look up."""

@@ -1,0 +1,119 @@
+"""The whole configuration: a frozen value, its defaults, and what each field does when it is changed.
+
+It knows what a single value may be; what must hold between values is in `checks`, and `load` asks both. So a
+`Config` that came out of `load` is right, and one built by hand is as right as its builder. Durations are seconds,
+sizes are bytes, ratios are 0..1. The reference and the JSON Schema are generated from here.
+
+Worked example: `Config().scrape.interval` is 5.0, and readings are fresh for `Config().fresh_for` = 15.0 seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field
+
+from .endpoint import Endpoint, File, Many, Section
+from .kinds import GPUS
+from .scalars import ADDRESS, Address, duration, size
+from .workload import Workload
+
+KiB = 2**10
+MiB = 2**20
+GiB = 2**30
+Interval: TypeAlias = Annotated[float, duration(at_least_s=0.1, at_most_s=3600)]
+
+
+class GrpcTls(Section):
+    """TLS of the gRPC listener. The files are read again when they change."""
+
+    certificate: File
+    """PEM file of the certificate chain; its name is the host in the ScaledObject's `scalerAddress`."""
+    key: File
+    """PEM file of its private key."""
+    client_ca: File | None = None
+    """PEM file of the authorities of KEDA's client certificate. With it a caller without one is turned away;
+    without it whoever reaches the port may ask."""
+
+
+class Listen(Section):
+    """Where Tidegate answers. A port that is already taken is an error; port 0 takes any free one."""
+
+    http: Annotated[Address, ADDRESS] = Address("0.0.0.0", 8080)  # noqa: S104  a pod's address is known to nobody yet
+    """`/metrics`, `/livez`, `/readyz`, `/api/v1/board`. Plain HTTP: bind it to 127.0.0.1 behind a proxy if the
+    board is nobody's business. IPv6 is written in quotes, `"[::]:8080"`."""
+    grpc: Annotated[Address, ADDRESS] = Address("0.0.0.0", 6000)  # noqa: S104
+    """KEDA's external scaler: what a ScaledObject's `scalerAddress` names."""
+    grpc_tls: GrpcTls | None = None
+    """TLS for it. Without it KEDA's calls travel in plain text."""
+
+
+def _timeout(given: dict[str, Any]) -> float:
+    return min(3.0, given.get("interval", 5.0))
+
+
+class Scrape(Section):
+    """How pages are asked."""
+
+    interval: Interval = 5.0
+    """Between two questions to a page. Shorter sees a burst sooner and costs every engine a page; dcgm-exporter's
+    own values change every 30 s unless told otherwise."""
+    timeout: Interval = Field(default_factory=_timeout)
+    """After so long without the whole page the scrape has failed. At most the interval. Default 3s, or the interval
+    where that is shorter."""
+    body_limit: Annotated[int, size(KiB, GiB)] = 8 * MiB
+    """A larger page fails its scrape, so that one page cannot fill the memory. A page of 100 GPUs is about 1 MiB."""
+    concurrency: Annotated[int, Field(ge=1, le=1024)] = 64
+    """So many pages are asked at once. Fewer is gentler on the network; too few and a round outlasts the
+    interval."""
+
+
+class Freshness(Section):
+    """How long a reading may be believed. Unknown is never zero: after that it is an error, not a scale-down."""
+
+    intervals: Annotated[float, Field(ge=1, le=1000)] = 3.0
+    """A reading is fresh for so many scrape intervals. Fewer makes one lost scrape a stale reading; more acts on
+    what is no longer so."""
+    hold: Annotated[float, duration()] = 300.0
+    """When readings are stale, the last decision is held for so long; then callers get an error, and the HPA keeps
+    what it has. 0 makes every gap an error."""
+
+
+class Log(Section):
+    """What is said on standard error."""
+
+    format: Literal["auto", "json", "console"] = "auto"
+    """`json` is one object per line; `console` is for eyes; `auto` is console on a terminal and json elsewhere."""
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least important line that is said. `debug` says something for every scrape."""
+
+
+class Config(Section):
+    """Configuration of Tidegate."""
+
+    listen: Listen = Listen()
+    """Where Tidegate answers."""
+    scrape: Scrape = Scrape()
+    """How pages are asked."""
+    freshness: Freshness = Freshness()
+    """How long a reading may be believed."""
+    tick: Annotated[float, duration(at_least_s=0.1, at_most_s=60)] = 1.0
+    """How often the passage of time is looked at: staleness, decay, keep-warm. New readings are acted on when they
+    arrive, whatever this is; shorter only costs processor time."""
+    log: Log = Log()
+    """What is said on standard error."""
+    gpus: Annotated[tuple[Endpoint, ...], Many] = ()
+    """Pages of the nodes' GPUs: dcgm-exporter. Without them no GPU is seen, and idleness rests on requests alone.
+    A ClusterIP Service reaches one node by chance: name a headless one in `dns`."""
+    workloads: Annotated[tuple[Workload, ...], Many] = ()
+    """The scale targets. KEDA gets an error for a workload that is not named here."""
+
+    @property
+    def fresh_for(self) -> float:
+        """Seconds for which a reading is fresh."""
+        return self.scrape.interval * self.freshness.intervals
+
+    @property
+    def gpu_kinds(self) -> tuple[str, ...]:
+        """The kind of each of `gpus`."""
+        return tuple(endpoint.kind or GPUS for endpoint in self.gpus)

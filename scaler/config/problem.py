@@ -1,0 +1,53 @@
+"""What is wrong with a configuration, said so that a person can go there and fix it.
+
+A `Problem` is one line of a report. It knows a place, a key and a sentence; it does not know YAML, pydantic or how
+the sentence was found.
+
+Worked example: `str(Problem("config.yaml", 14, 13, "tick", "must be at most 1m, got 2m"))` is
+`config.yaml:14:13: tick: must be at most 1m, got 2m`, which editors and terminals turn into a link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Severity: TypeAlias = Literal["error", "warning"]
+Loc: TypeAlias = tuple[int | str, ...]  # ("workloads", 0, "name")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing a person should change.
+
+    line, column: counted from 1; None where the file as a whole is meant.
+    key:          dotted, as in `workloads.0.name`; "" where no key is meant.
+    message:      the bound, then the value that broke it.
+    severity:     a warning does not keep the configuration from being used.
+    """
+
+    file: str
+    line: int | None
+    column: int | None
+    key: str
+    message: str
+    severity: Severity = "error"
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}:{self.column}"
+        label = "warning: " if self.severity == "warning" else ""
+        key = f"{self.key}: " if self.key else ""
+        return f"{place}: {label}{key}{self.message}"
+
+
+class ConfigErrors(Exception):  # noqa: N818  it is a list of them, and says so
+    """A configuration that cannot be used: all its problems, in the order of the file, warnings among them."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+def dotted(loc: Loc) -> str:
+    return ".".join(str(part) for part in loc)

@@ -1,0 +1,216 @@
+"""YAML text -> a tree in which every value knows its line and column.
+
+Reads the YAML that configurations are written in: one document of mappings, lists and scalars. It refuses, with a
+place, what configurations are better without: anchors, aliases and merge keys (a value stands where it is used, and
+no alias bomb can be built), tags, duplicate keys, a second document, nesting deeper than any configuration.
+
+Scalars mean what they look like (YAML 1.2's core): only `true` and `false` are booleans, so `on` and `yes` are
+words; `010` is no octal and `1:30` no base-60 number. All three stay text, for the field to judge by what it wants.
+
+Worked example: `compose("tick: 1s")` gives a mapping node whose value `tick` is `Node("1s", Mark(1, 7), "1s")`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import yaml
+
+from .problem import Loc
+
+# The deepest configuration (workloads.0.pods.access.tls.ca_file) is 7 deep; this many only bounds the recursion.
+_DEEPEST = 20
+
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")  # 18 digits: longer ones are no count of anything
+_FLOAT = re.compile(r"[-+]?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
+_WORDS: dict[str, bool | None] = {"": None, "~": None}
+_WORDS |= {form: None for form in ("null", "Null", "NULL")}
+_WORDS |= {form: True for form in ("true", "True", "TRUE")}
+_WORDS |= {form: False for form in ("false", "False", "FALSE")}
+
+Scalar: TypeAlias = str | int | float | bool | None
+
+
+class Mark(NamedTuple):
+    """A place in the text, counted from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One value. `text`: how to show it to the person who wrote it. `keys`: where a mapping's keys stand."""
+
+    value: Scalar | list[Node] | dict[str, Node]
+    mark: Mark
+    text: str
+    keys: dict[str, Mark] = field(default_factory=dict)
+
+
+class Trouble(NamedTuple):
+    """Something in the text that is no configuration. Of the values at and below `spoils` nothing more is known."""
+
+    loc: Loc
+    mark: Mark
+    message: str
+    spoils: Loc | None = None
+
+
+class _Unreadable(Exception):  # noqa: N818  never leaves this module
+    def __init__(self, trouble: Trouble) -> None:
+        self.trouble = trouble
+
+
+def compose(text: str) -> tuple[Node | None, list[Trouble]]:
+    """The tree, or None where there is none, and everything that was refused on the way."""
+    troubles: list[Trouble] = []
+    try:
+        return _document(yaml.parse(text, Loader=yaml.SafeLoader), troubles), troubles
+    except _Unreadable as error:
+        troubles.append(error.trouble)
+    except yaml.MarkedYAMLError as error:
+        troubles.append(_syntax(error))
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        mark = Mark(before.count("\n") + 1, error.position - before.rfind("\n"))
+        troubles.append(Trouble((), mark, f"must be printable text, got the character {error.character!r}"))
+    return None, troubles
+
+
+def plain(node: Node) -> Any:
+    """The values alone, in fresh lists and dictionaries."""
+    if isinstance(node.value, dict):
+        return {key: plain(child) for key, child in node.value.items()}
+    if isinstance(node.value, list):
+        return [plain(child) for child in node.value]
+    return node.value
+
+
+def find(root: Node, loc: Loc) -> Node | None:
+    """The value at `loc`; None if the text does not give it."""
+    node = root
+    for part in loc:
+        if isinstance(node.value, dict) and part in node.value:
+            node = node.value[str(part)]
+        elif isinstance(node.value, list) and isinstance(part, int) and part < len(node.value):
+            node = node.value[part]
+        else:
+            return None
+    return node
+
+
+def place(root: Node, loc: Loc) -> Mark:
+    """Where to look: the value at `loc`, else the nearest mapping or list around the gap."""
+    for length in range(len(loc), -1, -1):
+        node = find(root, loc[:length])
+        if node is not None:
+            return node.mark
+    return root.mark
+
+
+def _document(events: Iterator[Any], troubles: list[Trouble]) -> Node | None:
+    next(events)  # StreamStart
+    if isinstance(next(events), yaml.StreamEndEvent):
+        return None
+    root = _node(next(events), events, (), troubles)
+    next(events)  # DocumentEnd
+    after = next(events)
+    if isinstance(after, yaml.DocumentStartEvent):
+        troubles.append(Trouble((), _mark(after), "must be one YAML document: a second one begins here"))
+    return root
+
+
+def _node(event: Any, events: Iterator[Any], loc: Loc, troubles: list[Trouble]) -> Node:
+    mark = _mark(event)
+    if len(loc) > _DEEPEST:
+        raise _Unreadable(Trouble(loc[:1], mark, f"must be nested at most {_DEEPEST} deep"))
+    if isinstance(event, yaml.AliasEvent):
+        troubles.append(Trouble(loc, mark, f"aliases (*{event.anchor}) are not supported: write the value out", loc))
+        return Node(None, mark, "an alias")
+    if event.anchor is not None:
+        troubles.append(Trouble(loc, mark, f"anchors (&{event.anchor}) are not supported: write each value out"))
+    if event.tag is not None:
+        tag = event.tag.replace("tag:yaml.org,2002:", "!!")
+        sentence = f"tags ({tag}) are not supported: write the plain value, in quotes if text"
+        troubles.append(Trouble(loc, mark, sentence, loc))
+    if isinstance(event, yaml.ScalarEvent):
+        return _scalar(event, mark)
+    if isinstance(event, yaml.SequenceStartEvent):
+        return _sequence(mark, events, loc, troubles)
+    return _mapping(mark, events, loc, troubles)
+
+
+def _sequence(mark: Mark, events: Iterator[Any], loc: Loc, troubles: list[Trouble]) -> Node:
+    children: list[Node] = []
+    while not isinstance(event := next(events), yaml.SequenceEndEvent):
+        children.append(_node(event, events, (*loc, len(children)), troubles))
+    return Node(children, mark, "a list")
+
+
+def _mapping(mark: Mark, events: Iterator[Any], loc: Loc, troubles: list[Trouble]) -> Node:
+    children: dict[str, Node] = {}
+    keys: dict[str, Mark] = {}
+    while not isinstance(event := next(events), yaml.MappingEndEvent):
+        key = event.value if isinstance(event, yaml.ScalarEvent) else None
+        at = loc if key is None else (*loc, key)
+        refusal = _refusal(key, keys)
+        # What hangs on a refused key is read to get past it; what is wrong in there goes when the key goes.
+        inside: list[Trouble] = [] if refusal else troubles
+        _node(event, events, (*loc, "?"), inside)
+        child = _node(next(events), events, (*loc, key or "?"), inside)
+        if key is None or refusal:
+            troubles.append(Trouble(at, _mark(event), refusal or "", loc if key == "<<" else None))
+        else:
+            children[key], keys[key] = child, _mark(event)
+    return Node(children, mark, "a mapping", keys)
+
+
+def _refusal(key: str | None, seen: dict[str, Mark]) -> str | None:
+    if key is None:
+        return "a key must be a plain word"
+    if key == "<<":
+        return "merge keys (<<) are not supported: write the values out"
+    if key in seen:
+        return f"duplicate key: already given on line {seen[key].line}"
+    return None
+
+
+def _scalar(event: Any, mark: Mark) -> Node:
+    value: str = event.value
+    if event.style is not None:  # quoted, or a block: text, whatever it looks like
+        return Node(value, mark, f'"{_shown(value)}"')
+    return Node(_resolve(value), mark, _shown(value) if value else "nothing")
+
+
+def _resolve(value: str) -> Scalar:
+    if value in _WORDS:
+        return _WORDS[value]
+    if _INTEGER.fullmatch(value):
+        return int(value)
+    if _FLOAT.fullmatch(value) and any(letter.isdigit() for letter in value.lower().split("e")[0]):
+        return float(value)
+    return value
+
+
+def _shown(value: str, most: int = 60) -> str:
+    """At most `most` characters of a value, on one line, without the password of a URL."""
+    value = re.sub(r"://[^/@\s]*@", "://...@", value)
+    value = value if len(value) <= most else value[: most - 3] + "..."
+    return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in value)
+
+
+def _syntax(error: yaml.MarkedYAMLError) -> Trouble:
+    mark = error.problem_mark or error.context_mark
+    place = Mark(mark.line + 1, mark.column + 1) if mark else Mark(1, 1)
+    if "'\\t'" in str(error.problem):
+        return Trouble((), place, "a tab cannot stand here: YAML is indented with spaces")
+    context = f" {error.context}" if error.context else ""
+    return Trouble((), place, f"not valid YAML: {error.problem}{context}")
+
+
+def _mark(event: Any) -> Mark:
+    return Mark(event.start_mark.line + 1, event.start_mark.column + 1)

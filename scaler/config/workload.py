@@ -1,0 +1,113 @@
+"""What is asked for one workload: its pages, its bounds, and when it is big enough.
+
+Worked example: a workload of two replicas at `objectives.work: 16` with 40 requests waiting or running needs
+40 / 16 = 2.5 replicas, so 3. With `kv_cache: 0.9` and caches 95 % full on average it needs 2 x 0.95 / 0.9 = 2.1, so
+3 as well; the largest of what the objectives ask for is taken.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+from pydantic import Field
+
+from exporter.model import WorkloadKey
+
+from .endpoint import Endpoint, Section, Text
+from .kinds import ENGINE, GATEWAY, KINDS
+from .scalars import GLOB, duration, name
+
+Ratio: TypeAlias = Annotated[float, Field(gt=0, le=1, title="ratio")]
+Seconds: TypeAlias = Annotated[float, duration()]
+
+# More pods than the largest supported cluster runs (150,000) is a typing mistake; so is far less than that.
+MOST_REPLICAS = 10_000
+
+
+class Replicas(Section):
+    """Between how many replicas Tidegate may choose. KEDA's or the HPA's own bounds apply after it."""
+
+    min: Annotated[int, Field(ge=0, le=MOST_REPLICAS)] = 0
+    """At least so many, idle or not. 0 lets an idle workload sleep; it needs a `gateway` that can see the next
+    request, else one replica is kept."""
+    max: Annotated[int, Field(ge=1, le=MOST_REPLICAS)] = 10
+    """At most so many, whatever the demand. What is asked for beyond it shows as reason `capped`."""
+
+
+class Objectives(Section):
+    """What one replica should carry. Each objective asks for replicas by itself; the largest wins."""
+
+    work: Annotated[float, Field(gt=0)] | None = None
+    """Requests, waiting or running, that a replica should hold. Higher is cheaper and slower. Without it a place to
+    start, by the engine; measure your own model."""
+    kv_cache: Ratio | None = 0.9
+    """Guard: mean use of the KV cache (ratio) above which replicas are added, whatever `work` says. Above 1 / this,
+    engines preempt. null: no guard."""
+    gpu_engine: Ratio | None = None
+    """Mean GPU engine activity (ratio) that a replica should show. Off, because one request can peg it; it is for
+    batch work that has no queue. Needs `gpus`."""
+
+
+class Smoothing(Section):
+    """Half-lives with which demand is smoothed, once: the HPA should not smooth again."""
+
+    up: Seconds = 5.0
+    """After so long half of a rise is believed. Longer rides out bursts and makes the first requests of a real rise
+    wait; 0 believes every reading. Shorter than the scrape interval is nothing that could be measured."""
+    down: Seconds = 60.0
+    """After so long half of a fall is believed. Longer keeps replicas through pauses; shorter saves GPU time and
+    pays in cold starts."""
+
+
+class Workload(Section):
+    """One scale target: a Deployment, StatefulSet or LeaderWorkerSet, as KEDA or the HPA names it."""
+
+    namespace: Annotated[str, name(63, "namespace")]
+    """Its namespace. KEDA's calls are believed only for this one."""
+    name: Annotated[str, name(253, "workload")]
+    """Its name, which its pods' names begin with."""
+    engine: Annotated[str, ENGINE] | None = None
+    """What serves the requests: decides how the pods' pages are read, their usual port and path, and the default of
+    `objectives.work`. Needed with `pods`."""
+    model: Text | None = None
+    """Only this queue of the pages counts: `model_name` of an engine, the name of a pool or key. null counts all of
+    them, which is wrong where one gateway's page serves several workloads."""
+    pods: Endpoint | None = None
+    """The engines' own pages, one per pod. Without them only a gateway's queue or GPU activity is known."""
+    gateway: Endpoint | None = None
+    """A page that lives at zero replicas and sees the next request. Without it nothing can wake the workload, so
+    one replica is kept."""
+    pod_pattern: Annotated[str, GLOB] | None = None
+    """Glob of its pods' names, as dcgm-exporter labels them. null: the names that a Deployment or StatefulSet of
+    this name makes. A pattern that is too wide counts a neighbour's GPUs as this workload's."""
+    replicas: Replicas = Replicas()
+    """Between how many replicas to choose."""
+    keep_warm: Seconds = 300.0
+    """Idle for so long before zero: nothing waiting, nothing running, counters flat, GPUs quiet. Shorter saves GPU
+    time and pays in cold starts. At least 3 scrape intervals: fewer readings prove nothing."""
+    objectives: Objectives = Objectives()
+    """What one replica should carry."""
+    smoothing: Smoothing = Smoothing()
+    """How fast demand is believed."""
+    scale_down_band: Annotated[float, Field(ge=0, le=1)] = 0.2
+    """Replicas by which demand must fall below a step before the step is taken down. 0 follows demand exactly and
+    flaps at each edge; 1 holds nearly a replica too many."""
+    gpu_quiet: Annotated[float, Field(ge=0, lt=1, title="ratio")] = 0.02
+    """Engine activity (ratio) at or below which a GPU counts as quiet. Higher lets a workload sleep while something
+    still runs on its GPUs; 0 keeps it awake for a stray kernel."""
+
+    @property
+    def key(self) -> WorkloadKey:
+        return WorkloadKey(self.namespace, self.name)
+
+    @property
+    def gateway_kind(self) -> str:
+        """The kind of the gateway's page."""
+        return (self.gateway.kind if self.gateway else None) or GATEWAY
+
+    @property
+    def work(self) -> float | None:
+        """Requests a replica should hold; None where no queue is asked."""
+        if self.pods is None and self.gateway is None:
+            return None
+        return self.objectives.work or KINDS[self.engine or self.gateway_kind].work

@@ -1,0 +1,200 @@
+"""The listener KEDA connects to: the external scaler, its health and reflection, with or without TLS.
+
+`create` builds it inside the running loop, `start` binds, `set_ready` turns the health, `drain` ends it: NOT_SERVING,
+every open stream ended with OK (KEDA reopens such a stream after 2 s, and backs off up to 60 s from an error), then
+the calls that are under way get `grace_s` to finish.
+
+    server = create(decisions, address="0.0.0.0:6000", tls=None, now=clock.now)
+    port = await server.start()
+    server.set_ready(True)
+    …
+    await server.drain(grace_s=5)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import grpc
+from grpc_health.v1 import health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from .externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
+from .health import Health
+from .servicer import Context, Decisions, Servicer
+from .tls import Rotation, TlsFiles
+
+SERVICE: Final = "externalscaler.ExternalScaler"
+HEALTH: Final = "grpc.health.v1.Health"
+
+# (method, gRPC code, seconds). A stream counts once, when it ends, with the time it was open.
+Observe: TypeAlias = Callable[[str, str, float], None]
+
+# Open streams count, and a workload has up to two of them per KEDA operator beside its polls: room for 5,000
+# workloads and then some. Past it calls get RESOURCE_EXHAUSTED at once. grpc.max_concurrent_streams would make them
+# wait in the client instead, and KEDA's polls wait without a deadline; so that one stays open.
+_CALLS_AT_ONCE = 20_000
+
+_OPTIONS: Final = (
+    # By default a second server shares the port in silence, and the kernel deals connections to both.
+    ("grpc.so_reuseport", 0),
+    # Calls that arrived and that Python has not picked up yet. From 1,000 on gRPC cancels some, from 3,000 on all:
+    # of a burst of 4,000 a third came back CANCELLED.
+    ("grpc.server.max_pending_requests", _CALLS_AT_ONCE),
+    ("grpc.server.max_pending_requests_hard_limit", _CALLS_AT_ONCE),
+    # A question carries all metadata of a trigger: etcd takes objects up to 1.5 MiB, so none is refused for its size.
+    ("grpc.max_receive_message_length", 4 * 1024 * 1024),
+    # KEDA sends no keepalive. Without ours the streams of an operator whose node is gone stay open for good.
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
+
+@dataclass(frozen=True)
+class KedaServer:
+    address: str
+    _server: grpc.aio.Server
+    _attendant: Attendant
+    _health: Health
+    _credentials: grpc.ServerCredentials | None
+
+    async def start(self) -> int:
+        """Bind and answer, NOT_SERVING at first. Returns the port. Raises OSError naming the address."""
+        try:
+            if self._credentials is None:
+                port = self._server.add_insecure_port(self.address)
+            else:
+                port = self._server.add_secure_port(self.address, self._credentials)
+        except RuntimeError as error:
+            reason = _why_not(self.address)
+            raise OSError(reason.errno, f"cannot listen on {self.address}: {reason.strerror or error}") from error
+        await self._server.start()
+        return port
+
+    def set_ready(self, ready: bool) -> None:
+        """SERVING or NOT_SERVING. Answers are given in both: it is the daemon's word to whoever routes to it."""
+        self._health.turn(ready)
+
+    async def drain(self, grace_s: float) -> None:
+        """End it. `grace_s`: seconds for calls under way; 0 leaves streams no time to be ended with OK."""
+        self.set_ready(False)
+        self._attendant.end_streams()
+        await self._server.stop(grace_s)
+
+
+def create(
+    decisions: Decisions,
+    *,
+    address: str,
+    tls: TlsFiles | None,
+    now: Callable[[], float],
+    observe: Observe = lambda _method, _code, _seconds: None,
+    tls_told: Callable[[str | None], None] = lambda _problem: None,
+) -> KedaServer:
+    """Build the server; call it in the running loop. Raises BadTlsFiles.
+
+    now:      POSIX seconds.
+    observe:  hears of every call that ended.
+    tls_told: hears, in the loop, of files that cannot serve after a rotation, and None once they can again.
+    """
+    loop = asyncio.get_running_loop()
+    attendant = Attendant(observe)
+    server = grpc.aio.server(interceptors=(attendant,), options=_OPTIONS, maximum_concurrent_rpcs=_CALLS_AT_ONCE)
+    health = Health(SERVICE)
+    add_ExternalScalerServicer_to_server(Servicer(decisions, now), server)  # type: ignore[no-untyped-call]  # generated
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    reflection.enable_server_reflection((SERVICE, HEALTH, reflection.SERVICE_NAME), server)
+    credentials = None
+    if tls is not None:
+        # gRPC asks for certificates on a thread of its own; `tls_told` is the loop's.
+        credentials = Rotation(tls, lambda problem: _in_loop(loop, tls_told, problem)).credentials()
+    return KedaServer(address, server, attendant, health, credentials)
+
+
+class Attendant(grpc.aio.ServerInterceptor):
+    """Times every call, and knows the open streams so that they can be ended with OK."""
+
+    def __init__(self, observe: Observe) -> None:
+        self._observe = observe
+        self._streams: set[asyncio.Task[Any]] = set()
+        self._ending = False
+
+    def end_streams(self) -> None:
+        self._ending = True
+        for task in self._streams:
+            task.cancel()
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        handler = await continuation(handler_call_details)
+        method = handler_call_details.method.rpartition("/")[2]
+        if handler is None or handler.request_streaming:  # no such method; reflection, which the client ends
+            return handler
+        serialisers = handler.request_deserializer, handler.response_serializer
+        if handler.response_streaming:
+            return grpc.unary_stream_rpc_method_handler(self._stream(method, handler.unary_stream), *serialisers)
+        return grpc.unary_unary_rpc_method_handler(self._timed(method, handler.unary_unary), *serialisers)
+
+    def _timed(self, method: str, behaviour: Any) -> Any:
+        async def call(request: Any, context: Context) -> Any:
+            started = time.perf_counter()
+            code = grpc.StatusCode.UNKNOWN  # what gRPC makes of any other exception
+            try:
+                response = await behaviour(request, context)
+                code = grpc.StatusCode.OK
+            except grpc.aio.AbortError:
+                code = context.code()
+                raise
+            except asyncio.CancelledError:
+                code = grpc.StatusCode.CANCELLED
+                raise
+            finally:
+                self._observe(method, code.name, time.perf_counter() - started)
+            return response
+
+        return call
+
+    def _stream(self, method: str, behaviour: Any) -> Any:
+        async def until_ended(request: Any, context: Context) -> None:
+            task = asyncio.current_task()
+            if self._ending or task is None:
+                return
+            self._streams.add(task)
+            try:
+                await behaviour(request, context)
+            except asyncio.CancelledError:
+                if not self._ending:
+                    raise  # the client went away
+                task.uncancel()  # ours: returning is what makes gRPC say OK
+            finally:
+                self._streams.discard(task)
+
+        return self._timed(method, until_ended)
+
+
+def _in_loop(loop: asyncio.AbstractEventLoop, told: Callable[[str | None], None], problem: str | None) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(told, problem)
+
+
+def _why_not(address: str) -> OSError:
+    """Why an address cannot be bound. gRPC writes that to stderr alone, so the kernel is asked the same again."""
+    host, _, port = address.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, where = found[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(where)
+    except OSError as error:
+        return error
+    return OSError()

@@ -1,0 +1,199 @@
+"""What KEDA asks, answered from one entry of the Board.
+
+It knows the contract of an external scaler and KEDA's habits as its client; it refuses to know how a decision came
+about. There is one metric for good, `tidegate-replicas` with target 1, whose value is the decision's replicas: so
+the HorizontalPodAutoscaler's division gives back the number that was decided.
+
+    workload decided at 3 replicas    GetMetrics 3      IsActive true
+    asleep                            GetMetrics 0      IsActive false
+    held on stale readings            as it was decided; never an error
+    known, and nothing is known of it UNAVAILABLE, so KEDA changes nothing or falls back
+    not configured                    NOT_FOUND
+    metadata that cannot be           INVALID_ARGUMENT
+
+Errors come from GetMetrics, IsActive and StreamIsActive alone. KEDA's fallback does not engage while GetMetricSpec
+fails, and KEDA 2.19 builds its HorizontalPodAutoscaler on cpu 80 % when it fails at creation: so GetMetricSpec always
+answers, and always the same.
+"""
+# ruff: noqa: N802, ARG002 - the methods and what they are given are the contract's
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias
+
+import grpc
+
+from exporter.model import WorkloadKey
+
+from ..board import Decision, Reason
+from .externalscaler_pb2 import (
+    GetMetricSpecResponse,
+    GetMetricsRequest,
+    GetMetricsResponse,
+    IsActiveResponse,
+    MetricSpec,
+    MetricValue,
+    ScaledObjectRef,
+)
+from .externalscaler_pb2_grpc import ExternalScalerServicer
+from .metadata import BadMetadata, read, shown
+
+# A string: grpc's own class takes no parameters at run time.
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+
+METRIC = "tidegate-replicas"
+REASON_KEY = "tidegate-reason"
+
+# KEDA strips the "s0-" it gives the HorizontalPodAutoscaler; whoever asks by hand may not.
+_OUR_METRIC = re.compile(rf"(s\d+-)?{METRIC}", re.ASCII)
+# Enough to find the culprit; all of a large node pool would not fit into a gRPC status.
+_STALE_SHOWN = 5
+
+
+class Decisions(Protocol):
+    """What KEDA's front needs of the rest. All of it is memory: nothing here waits for a source."""
+
+    def get(self, workload: WorkloadKey) -> Decision | None:
+        """The Board's present entry; None if there is none (yet)."""
+
+    async def changed(self, workload: WorkloadKey, seen: Decision | None) -> Decision | None:
+        """Wait until the entry is not `seen`, and return it."""
+
+    def knows(self, workload: WorkloadKey) -> bool:
+        """Is it configured, even if nothing is decided yet?"""
+
+
+class Answer(NamedTuple):
+    """What GetMetrics and IsActive both say."""
+
+    replicas: int
+    active: bool
+    reason: Reason
+
+
+class Refusal(Exception):  # noqa: N818 - an answer of its own kind, not a fault of ours
+    """A question that gets an error, with its code, words for a person and the reason code where there is one."""
+
+    def __init__(self, code: grpc.StatusCode, words: str, reason: Reason | None = None) -> None:
+        super().__init__(words)
+        self.code = code
+        self.words = words
+        self.reason = reason
+
+
+def specs() -> GetMetricSpecResponse:
+    return GetMetricSpecResponse(metricSpecs=[MetricSpec(metricName=METRIC, targetSize=1, targetSizeFloat=1.0)])
+
+
+def workload_of(decisions: Decisions, ref: ScaledObjectRef) -> WorkloadKey:
+    """The workload a ScaledObject speaks for, if it is one of ours. Raises Refusal."""
+    try:
+        workload = read(ref)
+    except BadMetadata as bad:
+        raise Refusal(grpc.StatusCode.INVALID_ARGUMENT, str(bad)) from None
+    if decisions.get(workload) is None and not decisions.knows(workload):
+        raise _not_found(workload)
+    return workload
+
+
+def answer(decisions: Decisions, workload: WorkloadKey, now: float) -> Answer:
+    """The one rule of GetMetrics and IsActive. `now`: POSIX seconds, for the age in the error. Raises Refusal."""
+    decision = decisions.get(workload)
+    if decision is None:
+        words = f"{workload}: nothing is decided yet; the first readings are awaited"
+        raise Refusal(grpc.StatusCode.UNAVAILABLE, words, Reason.UNKNOWN)
+    if decision.replicas is None:
+        raise Refusal(grpc.StatusCode.UNAVAILABLE, _why_unknown(decision, now), decision.reason)
+    return Answer(decision.replicas, decision.active, decision.reason)
+
+
+def _not_found(workload: WorkloadKey) -> Refusal:
+    words = (
+        f"{workload}: no such workload. Add it to Tidegate's configuration, or set `workload` in the trigger's "
+        f"metadata to one that is there in namespace {workload.namespace}"
+    )
+    return Refusal(grpc.StatusCode.NOT_FOUND, words)
+
+
+def _why_unknown(decision: Decision, now: float) -> str:
+    age_s = max(0.0, now - decision.decided_at)
+    words = f"{decision.workload}: unknown for {age_s:.0f} s ({decision.reason})"
+    stale = decision.evidence.stale
+    if stale:
+        words += f"; nothing fresh from {', '.join(shown(source) for source in stale[:_STALE_SHOWN])}"
+    if len(stale) > _STALE_SHOWN:
+        words += f" and {len(stale) - _STALE_SHOWN} more"
+    return words
+
+
+def _refuse_foreign_metric(name: str) -> None:
+    if not _OUR_METRIC.fullmatch(name):
+        words = f"metricName: no such metric; there is one, {METRIC}, got {shown(name)}"
+        raise Refusal(grpc.StatusCode.INVALID_ARGUMENT, words)
+
+
+class Servicer(ExternalScalerServicer):
+    """The five calls. The streams never end by themselves: whoever serves them cancels them."""
+
+    def __init__(self, decisions: Decisions, now: Callable[[], float]) -> None:
+        self._decisions = decisions
+        self._now = now
+
+    async def GetMetricSpec(self, request: ScaledObjectRef, context: Context) -> GetMetricSpecResponse:
+        return specs()
+
+    async def StreamMetricSpec(self, request: ScaledObjectRef, context: Context) -> None:
+        await context.write(specs())
+        await asyncio.get_running_loop().create_future()  # the specs never change: nothing more is ever said
+
+    async def GetMetrics(self, request: GetMetricsRequest, context: Context) -> GetMetricsResponse:
+        try:
+            _refuse_foreign_metric(request.metricName)
+            given = self._answer(request.scaledObjectRef)
+        except Refusal as refusal:
+            await _abort(context, refusal)
+        _tell_reason(context, given.reason)
+        # KEDA reads the float if it is above 0, else the integer: both must say the same.
+        value = MetricValue(metricName=METRIC, metricValue=given.replicas, metricValueFloat=float(given.replicas))
+        return GetMetricsResponse(metricValues=[value])
+
+    async def IsActive(self, request: ScaledObjectRef, context: Context) -> IsActiveResponse:
+        try:
+            given = self._answer(request)
+        except Refusal as refusal:
+            await _abort(context, refusal)
+        _tell_reason(context, given.reason)
+        return IsActiveResponse(result=given.active)
+
+    async def StreamIsActive(self, request: ScaledObjectRef, context: Context) -> None:
+        """The state at once and at each change. While it is unknown nothing is said: an error would cost up to a
+        minute of KEDA's back-off, and the push that wakes the workload with it.
+        """
+        try:
+            workload = workload_of(self._decisions, request)
+            said: bool | None = None
+            entry = self._decisions.get(workload)
+            while True:
+                if entry is None and not self._decisions.knows(workload):
+                    raise _not_found(workload)  # taken out of the configuration while KEDA listened
+                if entry is not None and entry.known and entry.active != said:
+                    said = entry.active
+                    await context.write(IsActiveResponse(result=said))
+                entry = await self._decisions.changed(workload, entry)
+        except Refusal as refusal:
+            await _abort(context, refusal)
+
+    def _answer(self, ref: ScaledObjectRef) -> Answer:
+        return answer(self._decisions, workload_of(self._decisions, ref), self._now())
+
+
+def _tell_reason(context: Context, reason: Reason) -> None:
+    context.set_trailing_metadata(((REASON_KEY, reason.value),))
+
+
+async def _abort(context: Context, refusal: Refusal) -> NoReturn:
+    trailer = ((REASON_KEY, refusal.reason.value),) if refusal.reason else ()
+    await context.abort(refusal.code, refusal.words, trailer)

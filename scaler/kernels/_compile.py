@@ -1,0 +1,53 @@
+"""How a kernel is compiled: at import, for one signature, and kept on disk only if the disk wants it.
+
+This module knows numba's decorator and no mathematics. Importing a module of kernels is the compile step: whoever
+imports `scaler.kernels` before saying "ready" is never surprised by a compiler in the middle of a tick.
+
+Worked example:
+
+    @kernel(FLOATS(*RINGS, FLOATS, NUMBER))
+    def window_max(times, values, head, window_s, now): ...
+
+numba stamps a cached kernel with the hash of the file that holds it, and of no other. So a kernel calls only
+kernels of its own file; otherwise an upgrade could leave yesterday's callee inside today's caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from numba import njit, types
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+NUMBER = types.float64
+# `readonly` lets in frozen and broadcast arrays beside ordinary ones, and numba refuses to compile a kernel that
+# writes to one. "A" is any stride: a column of a table is an argument too.
+FLOATS = types.Array(types.float64, 1, "A", readonly=True)
+INDICES = types.Array(types.int64, 1, "A", readonly=True)
+_SLOTS = types.Array(types.float64, 2, "C", readonly=True)
+RINGS = (_SLOTS, _SLOTS, INDICES)  # times, values, head
+RESULT = types.Array(types.float64, 1, "C")
+PAIR = types.UniTuple(RESULT, 2)  # type: ignore[no-untyped-call]
+
+
+def kernel(signature: Any) -> Callable[[Function], Function]:
+    """Compile a function for `signature`, from numba's cache if it can be used at all.
+
+    With nowhere to write (a read-only root and no NUMBA_CACHE_DIR) numba raises RuntimeError while decorating; with
+    a full disk OSError; with a damaged file whatever pickle makes of it. None of them is about the kernel, and what
+    is about the kernel is raised again by the second attempt.
+
+    `error_model="numpy"`: a division by zero is inf or NaN, as in the twins, and not an exception.
+    """
+
+    def compiled(function: Function) -> Function:
+        options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+        try:
+            result: Function = njit(signature, cache=True, **options)(function)
+        except Exception:  # noqa: BLE001 - see above: a cache is a convenience
+            result = njit(signature, **options)(function)
+        return result
+
+    return compiled

@@ -1,0 +1,191 @@
+"""The columns the policy works on: one slot per workload, NaN where a number is not known.
+
+Arrays of structures would be nicer to look at and a hundred times slower: ten thousand workloads are decided in one
+call of one kernel. Every field is an array of shape (workloads,) unless its comment says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.model import Floats
+
+Bools: TypeAlias = NDArray[np.bool_]
+Ints: TypeAlias = NDArray[np.int64]
+
+NOT_YET = -1
+
+
+class Signal(IntEnum):
+    """What an objective may be sized by."""
+
+    WORK = 0  # requests waiting, running and held by a gateway: a sum over the workload
+    KV_CACHE = 1  # ratio: a mean over its ready replicas
+    GPU_ENGINE = 2  # ratio: a mean over the GPUs that are wholly its own
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What a workload's owner asks for. Times in seconds.
+
+    targets:   per objective, the amount of the signal that one replica should carry.
+    keep_warm: idle this long before zero.
+    hold:      stale readings are bridged this long by the last decision.
+    band:      replicas by which demand must fall below a step before the step is taken down.
+    gpu_quiet: engine activity (ratio) at or below which a GPU counts as quiet.
+    pods:      its engines' pages are asked: demand lives in pods and vanishes with them.
+    gateway:   a page that lives at zero replicas is asked: it can see the next request.
+    """
+
+    minimum: int
+    maximum: int
+    targets: tuple[tuple[Signal, float], ...]
+    keep_warm: float = 300.0
+    hold: float = 300.0
+    band: float = 0.2
+    gpu_quiet: float = 0.02
+    pods: bool = True
+    gateway: bool = False
+
+
+class Specs(NamedTuple):
+    """Many `Spec`s, by column. `targets` has shape (workloads, len(Signal)); NaN is no such objective."""
+
+    minimum: Floats
+    maximum: Floats
+    targets: Floats
+    keep_warm: Floats
+    hold: Floats
+    band: Floats
+    gpu_quiet: Floats
+    pods: Bools
+    gateway: Bools
+
+    @classmethod
+    def stack(cls, specs: Sequence[Spec]) -> Specs:
+        targets = np.full((len(specs), len(Signal)), np.nan)
+        for row, spec in enumerate(specs):
+            for signal, target in spec.targets:
+                targets[row, signal] = target
+        return cls(
+            minimum=np.array([s.minimum for s in specs], dtype=float),
+            maximum=np.array([s.maximum for s in specs], dtype=float),
+            targets=targets,
+            keep_warm=np.array([s.keep_warm for s in specs], dtype=float),
+            hold=np.array([s.hold for s in specs], dtype=float),
+            band=np.array([s.band for s in specs], dtype=float),
+            gpu_quiet=np.array([s.gpu_quiet for s in specs], dtype=float),
+            pods=np.array([s.pods for s in specs], dtype=np.bool_),
+            gateway=np.array([s.gateway for s in specs], dtype=np.bool_),
+        )
+
+
+class Readings(NamedTuple):
+    """What is seen of each workload at one moment: fresh readings only, NaN for anything else.
+
+    signals:       shape (workloads, len(Signal)), smoothed; NaN unknown.
+    waiting, running, held: requests in the engines' queues, in the engines, and at the gateway, as last read,
+                   added over whatever part of the sources is fresh.
+    busiest_gpu:   the highest engine activity (else utilisation) among the GPUs that are wholly its own; NaN where
+                   none can be seen.
+    active_at:     POSIX seconds when a counter of requests or tokens last rose; NaN never.
+    pods_listed:   how many pods should answer; NaN while that itself is not known.
+    pods_fresh:    how many do.
+    gateway_fresh: the gateway's page is fresh.
+    waker_fresh:   … and shows a queue that exists at zero replicas.
+    gpus_stale:    GPUs known to be its own are no longer seen.
+    wanted, ready: replicas the cluster has been told to run, and those that serve; NaN unknown.
+    measured_at:   POSIX seconds of the oldest fresh reading; NaN if there is none.
+    """
+
+    signals: Floats
+    waiting: Floats
+    running: Floats
+    held: Floats
+    busiest_gpu: Floats
+    active_at: Floats
+    pods_listed: Floats
+    pods_fresh: Floats
+    gateway_fresh: Bools
+    waker_fresh: Bools
+    gpus_stale: Bools
+    wanted: Floats
+    ready: Floats
+    measured_at: Floats
+
+    @classmethod
+    def unknown(cls, rows: int) -> Readings:
+        """Nothing is known of any workload."""
+        nan = lambda: np.full(rows, np.nan)  # noqa: E731 - eleven columns alike
+        no = lambda: np.zeros(rows, dtype=np.bool_)  # noqa: E731
+        return cls(
+            signals=np.full((rows, len(Signal)), np.nan),
+            waiting=nan(),
+            running=nan(),
+            held=nan(),
+            busiest_gpu=nan(),
+            active_at=nan(),
+            pods_listed=nan(),
+            pods_fresh=np.zeros(rows),
+            gateway_fresh=no(),
+            waker_fresh=no(),
+            gpus_stale=no(),
+            wanted=nan(),
+            ready=nan(),
+            measured_at=nan(),
+        )
+
+
+class Memory(NamedTuple):
+    """What the policy remembers from one step to the next; also what a snapshot keeps.
+
+    replicas:   the last known answer; NaN before the first.
+    active:     … and whether it was active.
+    reason:     … and its code, NOT_YET before the first.
+    idle_since: POSIX seconds; NaN while busy or unknown.
+    held_since: POSIX seconds since when readings are incomplete; NaN while complete.
+    """
+
+    replicas: Floats
+    active: Bools
+    reason: Ints
+    idle_since: Floats
+    held_since: Floats
+
+    @classmethod
+    def blank(cls, rows: int) -> Memory:
+        return cls(
+            replicas=np.full(rows, np.nan),
+            active=np.zeros(rows, dtype=np.bool_),
+            reason=np.full(rows, NOT_YET, dtype=np.int64),
+            idle_since=np.full(rows, np.nan),
+            held_since=np.full(rows, np.nan),
+        )
+
+
+class Verdicts(NamedTuple):
+    """What the policy answers: the columns of `board.Decision`.
+
+    replicas: NaN is unknown: an error to whoever asks.
+    demand:   shape (workloads, len(Signal)): what each objective alone asks for, unrounded; NaN unknown.
+    """
+
+    replicas: Floats
+    active: Bools
+    reason: Ints
+    demand: Floats
+
+    @classmethod
+    def blank(cls, rows: int) -> Verdicts:
+        return cls(
+            replicas=np.full(rows, np.nan),
+            active=np.zeros(rows, dtype=np.bool_),
+            reason=np.full(rows, NOT_YET, dtype=np.int64),
+            demand=np.full((rows, len(Signal)), np.nan),
+        )
