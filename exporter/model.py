@@ -181,6 +181,7 @@ class FailureKind(StrEnum):
     CREDENTIALS = "credentials"  # a token, password or certificate file that cannot be read
     EMPTY = "empty"  # 200 with nothing in it, as dcgm-exporter answers while it reloads
     UNREADABLE = "unreadable"  # no line of the page was a sample of its kind
+    INTERNAL = "internal"  # our own mistake in reading it: please report
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The loop: look where to ask, ask each target at its own pace, hand over what it said.
 
-One task per target, started at a random point of its interval so that a fleet is not asked all at once, and at most
+One task per target, started at a random moment so that a fleet is not asked all at once, and at most
 `concurrency` questions in flight. A target that fails is asked again at its next turn: the next turn is the retry.
 Pages are read (bytes to samples) here too, large ones in a thread, so that no page holds up a tick.
 """
@@ -15,7 +15,7 @@ from typing import Protocol
 
 from .catalog import Reader, UnknownKind
 from .clock import Clock
-from .model import Access, Failure, FailureKind, Floats, Samples, Scrape, Target
+from .model import Access, Failure, FailureKind, Samples, Scrape, Target
 from .targets import Discovery
 from .textformat import Page
 
@@ -50,7 +50,7 @@ class Loop:
 
     landed:  told of every scrape, good or failed, in the event loop.
     listed:  told after each look at a discovery what it lists (None: not known).
-    retired: told when a target is no longer listed.
+    added, retired: told when a target begins and ceases to be listed.
     """
 
     discoveries: Sequence[Discovery]
@@ -61,11 +61,14 @@ class Loop:
     new_scanner: Callable[[], PageScanner]
     landed: Callable[[Scrape], None]
     listed: Callable[[Discovery, tuple[Target, ...] | None], None]
+    added: Callable[[Target], None]
     retired: Callable[[Target], None]
     jitter: Random = field(default_factory=Random)
     counters: dict[Target, Counters] = field(default_factory=dict)
     _turns: asyncio.Semaphore = field(init=False)
+    _settled: bool = False
     _tasks: dict[Target, asyncio.Task[None]] = field(default_factory=dict)
+    _listings: dict[Discovery, tuple[Target, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._turns = asyncio.Semaphore(self.concurrency)
@@ -76,6 +79,7 @@ class Loop:
                 await asyncio.gather(*(d.refresh(self.clock.now()) for d in self.discoveries))
                 self._reconcile(group)
                 await self.clock.sleep(self.interval_s)
+                self._settled = True
 
     def _reconcile(self, group: asyncio.TaskGroup) -> None:
         wanted: dict[Target, None] = {}
@@ -83,24 +87,24 @@ class Loop:
             listing = discovery.listing()
             self.listed(discovery, listing)
             # While a list is not known, whoever was on it is still asked: forgetting them would be a guess.
-            wanted |= dict.fromkeys(listing if listing is not None else self._asked_for(discovery))
+            if listing is not None:
+                self._listings[discovery] = listing
+            wanted |= dict.fromkeys(self._listings.get(discovery, ()))
         for target in set(self._tasks) - set(wanted):
             self._tasks.pop(target).cancel()
             self.counters.pop(target, None)
             self.retired(target)
         for target in wanted:
             if target not in self._tasks:
+                self.added(target)
                 self.counters[target] = Counters()
                 self._tasks[target] = group.create_task(self._ask_again_and_again(target), name=f"scrape {target}")
 
-    def _asked_for(self, discovery: Discovery) -> list[Target]:
-        return [target for target in self._tasks if discovery.owner is not None and target.owner == discovery.owner]
-
     async def _ask_again_and_again(self, target: Target) -> None:
         reader, scanner = Reader(target.kind), self.new_scanner()
-        # The first question comes soon, so that a start or a new pod is seen soon; turns then spread by themselves,
-        # each target keeping the phase it was born with.
-        await self.clock.sleep(self.jitter.uniform(0.0, min(1.0, self.interval_s)))
+        # A fleet that is found at the start is spread over a second; later a target that appears is asked at once,
+        # and each keeps the phase it was born with.
+        await self.clock.sleep(0.0 if self._settled else self.jitter.uniform(0.0, min(1.0, self.interval_s)))
         due = self.clock.now()
         while True:
             async with self._turns:
@@ -139,12 +143,17 @@ def read(body: bytes, reader: Reader, scanner: PageScanner, at: float) -> Sample
     """One page's bytes to samples. `at`: POSIX seconds of receipt."""
     if not body.strip():
         return Failure(FailureKind.EMPTY, "HTTP 200 and an empty page, as exporters answer while they reload")
-    page = scanner.scan(body)
-    values: Floats = page.values
     try:
-        samples = reader.read(page, at)
+        return _read(body, reader, scanner, at)
+    except Exception as error:  # noqa: BLE001 - a page that trips a bug of ours may cost its scrape, not everybody's
+        return Failure(FailureKind.INTERNAL, f"please report: {type(error).__name__}: {error}")
+
+
+def _read(body: bytes, reader: Reader, scanner: PageScanner, at: float) -> Samples | Failure:
+    page = scanner.scan(body)
+    if not len(page.values):
+        return Failure(FailureKind.UNREADABLE, "no line of the page is a sample")
+    try:
+        return reader.read(page, at)
     except UnknownKind as error:
         return Failure(FailureKind.UNREADABLE, str(error))
-    if not len(values):
-        return Failure(FailureKind.UNREADABLE, "no line of the page is a sample")
-    return samples

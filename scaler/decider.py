@@ -8,7 +8,7 @@ who publishes them is not this room's business.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -32,7 +32,7 @@ class Plan:
 
     workload: WorkloadKey
     spec: Spec
-    smoothing: Smoothing = Smoothing()
+    smoothing: Smoothing = field(default=Smoothing())
     queue: str | None = None
     pod_pattern: str | None = None
 
@@ -58,10 +58,19 @@ class Decider:
         """How many of a workload's pods should answer; None while that is not known."""
         self._intake.listed(workload, pods)
 
+    def expect(self, target: Target) -> None:
+        self._intake.expect(target)
+        self._touched.update(self._intake.rows_of(target))
+
+    def missed(self, target: Target) -> None:
+        """A scrape brought nothing: nothing is decided by that, but the evidence will say so."""
+        self._touched.update(self._intake.rows_of(target))
+
     def counted(self, workload: WorkloadKey, count: ReplicaCount | None) -> None:
         self._intake.counted(workload, count)
 
     def retire(self, target: Target) -> None:
+        self._touched.update(self._intake.rows_of(target))
         self._intake.retire(target)
 
     def land(self, target: Target, samples: Samples, at: float, now: float) -> list[Decision]:
@@ -76,6 +85,10 @@ class Decider:
         self._touched.clear()
         return changed
 
+    def forget_answers(self) -> None:
+        """Somebody else has answered meanwhile: the next sweep returns every Decision again."""
+        self._published = [None] * len(self.plans)
+
     def adopt(self, other: Decider) -> None:
         """A new configuration: workloads that stay keep what was remembered and answered of them."""
         old = {plan.workload: row for row, plan in enumerate(other.plans)}
@@ -84,7 +97,9 @@ class Decider:
             if before is not None:
                 for mine, theirs in zip(self._memory, other._memory, strict=True):
                     mine[row] = theirs[before]
-                self._published[row] = other._published[before]
+        self._signals.adopt(
+            other._signals, [(row, old[plan.workload]) for row, plan in enumerate(self.plans) if plan.workload in old]
+        )
 
     def _decide(self, rows: Rows, now: float, *, raise_only: bool) -> list[Decision]:
         if not len(rows):

@@ -214,6 +214,16 @@ class Intake:
         if row is not None:
             self._listed[row] = np.nan if pods is None else float(pods)
 
+    def expect(self, target: Target) -> None:
+        """A target that will be asked: until it answers it counts as stale. Whose GPUs a node has is not yet known."""
+        row = self._row.get(target.owner) if target.owner else None
+        if row is not None:
+            self._slot(target, row)
+
+    def rows_of(self, target: Target) -> list[int]:
+        """Rows of the workloads a target has spoken of, or is expected to."""
+        return list(self._where.get(target, ()))
+
     def retire(self, target: Target) -> None:
         """A target is no longer there to be asked: a series never outlives its pod."""
         for row in list(self._where.get(target, ())):
@@ -227,7 +237,7 @@ class Intake:
             self._ready[row] = np.nan if count is None else float(count.ready)
 
     def stale(self, workload: WorkloadKey, now: float) -> tuple[str, ...]:
-        """URLs of a workload's sources that have spoken before and are not fresh now, for a person to read."""
+        """URLs of a workload's sources that should be fresh and are not, for a person to read."""
         row = self._row[workload]
         slots = self._slots
         return tuple(

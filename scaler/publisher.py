@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 from types import MappingProxyType
 
 from exporter.model import WorkloadKey
 
-from .board import Board, Decision
+from .board import Board, Decision, Reason
 
 
 class Publisher:
@@ -42,6 +43,17 @@ class Publisher:
         self._board = Board(version=old.version + bool(fresh), at=at, decisions=decisions)
         for workload in fresh:
             self._wake(workload)
+
+    def give_up(self, at: float) -> None:
+        """Nothing has been decided for too long: every answer becomes an error, and says so."""
+        self.publish(
+            [
+                replace(decision, replicas=None, active=True, reason=Reason.UNKNOWN, decided_at=at)
+                for decision in self._board.decisions.values()
+                if decision.known
+            ],
+            self._board.at,
+        )
 
     def keep_only(self, workloads: Iterable[WorkloadKey], at: float) -> None:
         """A new configuration: entries of workloads that are gone go with them, and their readers are told."""

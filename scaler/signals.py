@@ -8,7 +8,7 @@ from the times at which somebody asks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +45,15 @@ class Signals:
         self._finished = Windows(self._rows, LENGTH)
         self._up = np.repeat(np.array([s.up_s for s in smoothing], dtype=float), len(Signal))
         self._down = np.repeat(np.array([s.down_s for s in smoothing], dtype=float), len(Signal))
+
+    def adopt(self, other: Signals, pairs: Iterable[tuple[int, int]]) -> None:
+        """Take over the rings of workloads that both know, given as (own row, other's row)."""
+        for mine, theirs in pairs:
+            self._finished.copy_row(mine, other._finished, theirs)
+            for signal in Signal:
+                self._windows.copy_row(
+                    mine * len(Signal) + signal, other._windows, theirs * len(Signal) + signal
+                )
 
     def observe(self, rows: Rows, totals: Totals, complete: Mask, now: float) -> None:
         """Add what is now known of these workloads.

@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field
 
 from exporter import model
+from exporter.catalog import KINDS
 
-from .kinds import KIND, KINDS
+from .kinds import KIND
 from .scalars import DNS, HIGHEST_PORT, URL
 
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
@@ -92,7 +93,7 @@ class Endpoint(Section):
     def pages(self, kind: str) -> tuple[str, ...]:
         """The URLs that are known without asking DNS; none for `dns`."""
         urls = (self.url,) if self.url is not None else self.urls or ()
-        return tuple(url if _has_path(url) else url + KINDS[kind].path for url in urls)
+        return tuple(_with_path(url, KINDS[kind].path) for url in urls)
 
     def page_at(self, host: str, kind: str) -> str:
         """The URL of one address that `dns` resolved to."""
@@ -118,6 +119,6 @@ class Endpoint(Section):
         )
 
 
-def _has_path(url: str) -> bool:
+def _with_path(url: str, usual: str) -> str:
     parts = urlsplit(url)
-    return bool(parts.path or parts.query)
+    return url if parts.path else parts._replace(path=usual).geturl()

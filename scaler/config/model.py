@@ -49,7 +49,8 @@ class Listen(Section):
 
 
 def _timeout(given: dict[str, Any]) -> float:
-    return min(3.0, given.get("interval", 5.0))
+    interval: float = given["interval"]
+    return min(3.0, interval)
 
 
 class Scrape(Section):
@@ -85,7 +86,7 @@ class Log(Section):
     format: Literal["auto", "json", "console"] = "auto"
     """`json` is one object per line; `console` is for eyes; `auto` is console on a terminal and json elsewhere."""
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least important line that is said. `debug` says something for every scrape."""
+    """The least important line that is said. `debug` is for finding faults."""
 
 
 class Config(Section):

@@ -10,8 +10,8 @@ Worked example: `str(Problem("config.yaml", 14, 13, "tick", "must be at most 1m,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
 
 Severity: TypeAlias = Literal["error", "warning"]
 Loc: TypeAlias = tuple[int | str, ...]  # ("workloads", 0, "name")
@@ -39,6 +39,10 @@ class Problem:
         label = "warning: " if self.severity == "warning" else ""
         key = f"{self.key}: " if self.key else ""
         return f"{place}: {label}{key}{self.message}"
+
+    def to_document(self) -> dict[str, Any]:
+        """Plain JSON-able data, for `tidegate check -o json`."""
+        return asdict(self)
 
 
 class ConfigErrors(Exception):  # noqa: N818  it is a list of them, and says so

@@ -45,7 +45,7 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True, eq=False)  # hashed by identity: a schema is a dictionary
 class Scalar:
     """One kind of value, for `Annotated[type, Scalar(…)]`."""
 
@@ -88,15 +88,16 @@ def duration(at_least_s: float = 0.0, at_most_s: float = LONGEST_S) -> Scalar:
 def read_duration(value: Any) -> float:
     """Seconds of "1h30m", "500ms" or of a number, which is seconds already."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if value >= 0 and value <= 1e12:  # noqa: PLR1716  also refuses NaN, and is far above every field's bound
+        if 0 <= value <= LONGEST_S:  # not so for NaN
             return float(value)
-        raise refused("must be a duration of at least 0s")
+        raise refused(f"must be a duration from 0s to {write_duration(LONGEST_S)}")
     wanted = "must be a duration such as 500ms, 5s, 2m or 1h30m"
-    match = re.fullmatch(_DURATION, value) if isinstance(value, str) else None
+    # So many characters write the age of the universe in milliseconds, and no number that Decimal would refuse.
+    match = re.fullmatch(_DURATION, value) if isinstance(value, str) and len(value) <= 60 else None  # noqa: PLR2004
     if match:
         parts = zip(match.groups(), _SECONDS_PER_UNIT, strict=True)
         return float(sum((Decimal(number) * unit for number, unit in parts if number), Decimal(0)))
-    if isinstance(value, str) and (colon := re.fullmatch(r"([0-9]+):([0-9]+)", value)):
+    if isinstance(value, str) and (colon := re.fullmatch(r"([0-9]{1,4}):([0-9]{1,4})", value)):
         first, second = int(colon[1]), int(colon[2])
         raise refused(f"{wanted} (hours and minutes are {first}h{second}m, minutes and seconds {first}m{second}s)")
     raise refused(wanted)
@@ -201,7 +202,7 @@ def read_dns(value: Any) -> str:
     return value
 
 
-def name(most: int, what: str) -> Scalar:
+def kubernetes_name(most: int, what: str) -> Scalar:
     """A Kubernetes name: a DNS label (63) or a DNS subdomain (253)."""
     pattern = rf"^{_LABEL}$" if what == "namespace" else rf"^{_LABEL}(?:\.{_LABEL})*$"
 

@@ -27,9 +27,9 @@ _DEEPEST = 20
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")  # 18 digits: longer ones are no count of anything
 _FLOAT = re.compile(r"[-+]?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
 _WORDS: dict[str, bool | None] = {"": None, "~": None}
-_WORDS |= {form: None for form in ("null", "Null", "NULL")}
-_WORDS |= {form: True for form in ("true", "True", "TRUE")}
-_WORDS |= {form: False for form in ("false", "False", "FALSE")}
+_WORDS |= dict.fromkeys(("null", "Null", "NULL"))
+_WORDS |= dict.fromkeys(("true", "True", "TRUE"), True)
+_WORDS |= dict.fromkeys(("false", "False", "FALSE"), False)
 
 Scalar: TypeAlias = str | int | float | bool | None
 
@@ -77,7 +77,7 @@ def compose(text: str) -> tuple[Node | None, list[Trouble]]:
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         mark = Mark(before.count("\n") + 1, error.position - before.rfind("\n"))
-        troubles.append(Trouble((), mark, f"must be printable text, got the character {error.character!r}"))
+        troubles.append(Trouble((), mark, f"must be printable text, got U+{error.character:04X}"))
     return None, troubles
 
 
@@ -127,7 +127,7 @@ def _document(events: Iterator[Any], troubles: list[Trouble]) -> Node | None:
 def _node(event: Any, events: Iterator[Any], loc: Loc, troubles: list[Trouble]) -> Node:
     mark = _mark(event)
     if len(loc) > _DEEPEST:
-        raise _Unreadable(Trouble(loc[:1], mark, f"must be nested at most {_DEEPEST} deep"))
+        raise _Unreadable(Trouble((), mark, f"must be nested at most {_DEEPEST} deep"))
     if isinstance(event, yaml.AliasEvent):
         troubles.append(Trouble(loc, mark, f"aliases (*{event.anchor}) are not supported: write the value out", loc))
         return Node(None, mark, "an alias")
@@ -160,7 +160,7 @@ def _mapping(mark: Mark, events: Iterator[Any], loc: Loc, troubles: list[Trouble
         refusal = _refusal(key, keys)
         # What hangs on a refused key is read to get past it; what is wrong in there goes when the key goes.
         inside: list[Trouble] = [] if refusal else troubles
-        _node(event, events, (*loc, "?"), inside)
+        _node(event, events, (*loc, key or "?"), inside)
         child = _node(next(events), events, (*loc, key or "?"), inside)
         if key is None or refusal:
             troubles.append(Trouble(at, _mark(event), refusal or "", loc if key == "<<" else None))
@@ -197,8 +197,8 @@ def _resolve(value: str) -> Scalar:
 
 
 def _shown(value: str, most: int = 60) -> str:
-    """At most `most` characters of a value, on one line, without the password of a URL."""
-    value = re.sub(r"://[^/@\s]*@", "://...@", value)
+    """At most `most` characters of a value, on one line, without the user and password of a URL."""
+    value = re.sub(r"://\S*@", "://...@", value[:2000])
     value = value if len(value) <= most else value[: most - 3] + "..."
     return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in value)
 

@@ -11,16 +11,17 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
+from exporter.catalog import KINDS
 from exporter.model import WorkloadKey
 
 from .endpoint import Endpoint, Section, Text
-from .kinds import ENGINE, GATEWAY, KINDS
-from .scalars import GLOB, duration, name
+from .kinds import ENGINE, GATEWAY
+from .scalars import GLOB, duration, kubernetes_name
 
 Ratio: TypeAlias = Annotated[float, Field(gt=0, le=1, title="ratio")]
 Seconds: TypeAlias = Annotated[float, duration()]
 
-# More pods than the largest supported cluster runs (150,000) is a typing mistake; so is far less than that.
+# Twice the nodes of the largest supported cluster (5,000): more is a typing mistake.
 MOST_REPLICAS = 10_000
 
 
@@ -41,8 +42,8 @@ class Objectives(Section):
     """Requests, waiting or running, that a replica should hold. Higher is cheaper and slower. Without it a place to
     start, by the engine; measure your own model."""
     kv_cache: Ratio | None = 0.9
-    """Guard: mean use of the KV cache (ratio) above which replicas are added, whatever `work` says. Above 1 / this,
-    engines preempt. null: no guard."""
+    """Guard: mean use of the KV cache (ratio) above which replicas are added, whatever `work` says. Lower adds them
+    sooner; at 1 engines throw requests out of the cache and begin them again. null: no guard."""
     gpu_engine: Ratio | None = None
     """Mean GPU engine activity (ratio) that a replica should show. Off, because one request can peg it; it is for
     batch work that has no queue. Needs `gpus`."""
@@ -62,9 +63,9 @@ class Smoothing(Section):
 class Workload(Section):
     """One scale target: a Deployment, StatefulSet or LeaderWorkerSet, as KEDA or the HPA names it."""
 
-    namespace: Annotated[str, name(63, "namespace")]
+    namespace: Annotated[str, kubernetes_name(63, "namespace")]
     """Its namespace. KEDA's calls are believed only for this one."""
-    name: Annotated[str, name(253, "workload")]
+    name: Annotated[str, kubernetes_name(253, "workload")]
     """Its name, which its pods' names begin with."""
     engine: Annotated[str, ENGINE] | None = None
     """What serves the requests: decides how the pods' pages are read, their usual port and path, and the default of

@@ -130,7 +130,7 @@ def _average_value(spec: Spec, value: float, target: float, status: int) -> tupl
     down, up = _tolerances(spec)
     # Go divides 0 by 0 to NaN and 1 by 0 to infinity; neither is within the tolerance.
     ratio = usage / (per_pod * status) if status else math.inf
-    if 1.0 - down <= ratio <= 1.0 + up:
+    if ratio != 1.0 and 1.0 - down <= ratio <= 1.0 + up:
         band = f"±{up:.0%}" if up == down else f"-{down:.0%}/+{up:.0%}"
         return status, f"within tolerance: {value:g} is within {band.replace('%', ' %')} of {status} · {target:g}"
     return math.ceil(usage / per_pod), None
@@ -191,7 +191,7 @@ def _stabilised(stable: int, proposed: int, marks: Sequence[Mark], window_s: flo
     else:
         holding = [mark.at for mark in marks if mark.replicas <= stable]
     left_s = max(holding, default=now) + window_s - now
-    return _Limited(stable, Limit.STABILISED, f"stabilised at {stable} for {left_s:.0f} s more")
+    return _Limited(stable, Limit.STABILISED, f"stabilised at {stable} for {math.ceil(left_s)} s more")
 
 
 def _limit_rate(spec: Spec, behavior: Behavior, memory: Memory, current: int, wanted: int, now: float) -> _Limited:

@@ -14,6 +14,7 @@ more"); the first one after 1300 orders 0 replicas.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
@@ -183,6 +184,6 @@ def _inactive(spec: Spec, memory: Memory, replicas: int, now: float) -> tuple[in
         since, cooldown_s = memory.last_active_at, spec.cooldown_s
     left_s = since + cooldown_s - now
     if left_s >= 0.0:
-        return None, memory, f"cooling down for {left_s:.0f} s more"
+        return None, memory, f"cooling down for {math.ceil(left_s)} s more"
     order = spec.min_replicas if spec.idle_replicas is None else spec.idle_replicas
     return order, memory, f"inactive for {now - since:.0f} s: to {order}"

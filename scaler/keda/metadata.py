@@ -46,7 +46,9 @@ def read(ref: ScaledObjectRef) -> WorkloadKey:
     metadata = dict(ref.scalerMetadata)
     _refuse_unknown_keys(metadata)
     namespace = _matching(_LABEL, "scaledObjectRef.namespace", "must be a DNS-1123 label", ref.namespace)
-    key, name = ("metadata.workload", metadata["workload"]) if "workload" in metadata else ("name", ref.name)
+    key, name = (
+        ("metadata.workload", metadata["workload"]) if "workload" in metadata else ("scaledObjectRef.name", ref.name)
+    )
     if "/" in name:
         raise BadMetadata(key, "must be a name in the ScaledObject's own namespace, without a '/'", name)
     return WorkloadKey(namespace, _matching(_SUBDOMAIN, key, "must be a DNS-1123 name", name))

@@ -15,25 +15,22 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import grpc
 from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from .attendant import Attendant, Observe
 from .externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
 from .health import Health
-from .servicer import Context, Decisions, Servicer
+from .servicer import Decisions, Servicer
 from .tls import Rotation, TlsFiles
 
 SERVICE: Final = "externalscaler.ExternalScaler"
 HEALTH: Final = "grpc.health.v1.Health"
-
-# (method, gRPC code, seconds). A stream counts once, when it ends, with the time it was open.
-Observe: TypeAlias = Callable[[str, str, float], None]
 
 # Open streams count, and a workload has up to two of them per KEDA operator beside its polls: room for 5,000
 # workloads and then some. Past it calls get RESOURCE_EXHAUSTED at once. grpc.max_concurrent_streams would make them
@@ -84,6 +81,7 @@ class KedaServer:
     async def drain(self, grace_s: float) -> None:
         """End it. `grace_s`: seconds for calls under way; 0 leaves streams no time to be ended with OK."""
         self.set_ready(False)
+        await asyncio.sleep(0)  # health watches wake before we go on, and a message that has begun is not cut off
         self._attendant.end_streams()
         await self._server.stop(grace_s)
 
@@ -115,70 +113,6 @@ def create(
         # gRPC asks for certificates on a thread of its own; `tls_told` is the loop's.
         credentials = Rotation(tls, lambda problem: _in_loop(loop, tls_told, problem)).credentials()
     return KedaServer(address, server, attendant, health, credentials)
-
-
-class Attendant(grpc.aio.ServerInterceptor):
-    """Times every call, and knows the open streams so that they can be ended with OK."""
-
-    def __init__(self, observe: Observe) -> None:
-        self._observe = observe
-        self._streams: set[asyncio.Task[Any]] = set()
-        self._ending = False
-
-    def end_streams(self) -> None:
-        self._ending = True
-        for task in self._streams:
-            task.cancel()
-
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        handler = await continuation(handler_call_details)
-        method = handler_call_details.method.rpartition("/")[2]
-        if handler is None or handler.request_streaming:  # no such method; reflection, which the client ends
-            return handler
-        serialisers = handler.request_deserializer, handler.response_serializer
-        if handler.response_streaming:
-            return grpc.unary_stream_rpc_method_handler(self._stream(method, handler.unary_stream), *serialisers)
-        return grpc.unary_unary_rpc_method_handler(self._timed(method, handler.unary_unary), *serialisers)
-
-    def _timed(self, method: str, behaviour: Any) -> Any:
-        async def call(request: Any, context: Context) -> Any:
-            started = time.perf_counter()
-            code = grpc.StatusCode.UNKNOWN  # what gRPC makes of any other exception
-            try:
-                response = await behaviour(request, context)
-                code = grpc.StatusCode.OK
-            except grpc.aio.AbortError:
-                code = context.code()
-                raise
-            except asyncio.CancelledError:
-                code = grpc.StatusCode.CANCELLED
-                raise
-            finally:
-                self._observe(method, code.name, time.perf_counter() - started)
-            return response
-
-        return call
-
-    def _stream(self, method: str, behaviour: Any) -> Any:
-        async def until_ended(request: Any, context: Context) -> None:
-            task = asyncio.current_task()
-            if self._ending or task is None:
-                return
-            self._streams.add(task)
-            try:
-                await behaviour(request, context)
-            except asyncio.CancelledError:
-                if not self._ending:
-                    raise  # the client went away
-                task.uncancel()  # ours: returning is what makes gRPC say OK
-            finally:
-                self._streams.discard(task)
-
-        return self._timed(method, until_ended)
 
 
 def _in_loop(loop: asyncio.AbstractEventLoop, told: Callable[[str | None], None], problem: str | None) -> None:

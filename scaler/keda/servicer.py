@@ -136,7 +136,7 @@ def _refuse_foreign_metric(name: str) -> None:
 
 
 class Servicer(ExternalScalerServicer):
-    """The five calls. The streams never end by themselves: whoever serves them cancels them."""
+    """The five calls. The streams never end by themselves: whoever serves them cancels them while they wait."""
 
     def __init__(self, decisions: Decisions, now: Callable[[], float]) -> None:
         self._decisions = decisions

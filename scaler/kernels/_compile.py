@@ -15,10 +15,13 @@ kernels of its own file; otherwise an upgrade could leave yesterday's callee ins
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
+import numpy as np
 from numba import njit, types
+from numpy.typing import NDArray
 
+Indices: TypeAlias = NDArray[np.int64]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 NUMBER = types.float64

@@ -20,8 +20,7 @@ import numpy as np
 
 from exporter.model import Floats
 
-from ..windows import Indices
-from ._compile import FLOATS, NUMBER, PAIR, RESULT, RINGS, kernel
+from ._compile import FLOATS, NUMBER, PAIR, RESULT, RINGS, Indices, kernel
 
 _LN2 = log(2.0)
 
@@ -74,6 +73,8 @@ def ewma_fast_slow(times: Floats, values: Floats, head: Indices, up_s: Floats, d
     average = np.full(rows, np.nan)
     for row in range(rows):
         up, down = up_s[row], down_s[row]
+        if isnan(up) or isnan(down):
+            continue
         state = last = since = np.nan
         for step in range(length):
             slot = (head[row] + step) % length
@@ -114,6 +115,9 @@ def holt(
         raise ValueError("holt: times, values, head and the half-lives must have the same rows")
     levels, trends = np.full(rows, np.nan), np.full(rows, np.nan)
     for row in range(rows):
+        level_h, trend_h = level_half_life_s[row], trend_half_life_s[row]
+        if isnan(level_h) or isnan(trend_h):
+            continue
         level = trend = first = last = np.nan
         seen = 0
         for step in range(length):
@@ -129,8 +133,8 @@ def holt(
                 level, trend = value, (value - level) / dt
             else:
                 change = trend * dt
-                change += _alpha(dt, level_half_life_s[row]) * (value - (level + change))
-                share = _alpha(dt, trend_half_life_s[row]) / _alpha(at - first, trend_half_life_s[row])
+                change += _alpha(dt, level_h) * (value - (level + change))
+                share = _alpha(dt, trend_h) / _alpha(at - first, trend_h)
                 level += change
                 trend += share * (change / dt - trend)
             last = at

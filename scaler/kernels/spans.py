@@ -18,8 +18,7 @@ import numpy as np
 
 from exporter.model import Floats
 
-from ..windows import Indices
-from ._compile import FLOATS, NUMBER, RESULT, RINGS, kernel
+from ._compile import FLOATS, NUMBER, RESULT, RINGS, Indices, kernel
 
 
 @kernel(RESULT(*RINGS, FLOATS, NUMBER))

@@ -1,0 +1,28 @@
+r"""Exposition bytes to samples: Prometheus text 0.0.4 and OpenMetrics 1.0, line by line.
+
+A bad line costs that line and is counted with its reason; nothing here ever raises on a page. `parse` and
+`PlainScanner` are plain Python; `Scanner` is the same with a numba kernel, and importing it is what imports numba
+(hence the lazy attribute: `tidegate read` and `tidegate export` never pay for it).
+
+Worked example: `parse(b'queue_depth{queue="a"} 3\n')` has `values == [3.0]` and one series, named `queue_depth`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .page import MAX_DROPPED, Layout, Page, Series
+from .plain import PlainScanner, parse
+
+if TYPE_CHECKING:
+    from .scanner import Scanner
+
+__all__ = ["MAX_DROPPED", "Layout", "Page", "PlainScanner", "Scanner", "Series", "parse"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Scanner":
+        from .scanner import Scanner  # noqa: PLC0415 - imports numba
+
+        return Scanner
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

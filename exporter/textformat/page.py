@@ -1,0 +1,125 @@
+"""What a page says: its series, and a value and a time for each.
+
+A `Layout` is the series of a page in their order. It is parsed as late as possible: a page may have 60,000 series of
+which ten matter, so names are cut out on first use and labels are read for the series somebody looks at.
+Nothing here knows the format's grammar beyond where a name ends, nor what any name means.
+
+Worked example: for the page `up{job="a"} 1`, `page.layout.names` is `("up",)`, `page.layout.series[0].labels["job"]`
+is `"a"`, `page.values[0]` is 1.0, `page.lines[0]` is 1, and `page.at[0]` is NaN, because the line has no timestamp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.model import Dropped, Floats
+
+from .line import read_series
+
+MAX_DROPPED = 1000  # dropped lines a page names; more are only counted: a page of garbage must stay small in memory
+
+Ints: TypeAlias = NDArray[np.int32]
+Parsed: TypeAlias = tuple[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One series as the page writes it.
+
+    labels: unescaped values, in the page's order.
+    line:   number of its line, from 1, on the page where this layout was first seen.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    line: int
+
+
+class Layout:
+    """The series of a page in their order; the same object comes back as long as a target's series stay the same.
+
+    series: one per value; each is parsed when it is first looked at.
+    types:  family -> "gauge", "counter" … as far as the page has `# TYPE` lines; the first one counts.
+    """
+
+    def __init__(
+        self, heads: list[bytes], lines: Ints, types: Mapping[str, str], known: Mapping[bytes, Parsed]
+    ) -> None:
+        """`known`: heads parsed for an earlier layout of the same target, so that one new pod costs one parse."""
+        self.types = types
+        self.heads = heads
+        self.parsed: dict[bytes, Parsed] = {}
+        self.series: Sequence[Series] = _LazySeries(self, lines)
+        self._known: Mapping[bytes, Parsed] = known
+
+    def __len__(self) -> int:
+        return len(self.heads)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The name of each series. No labels are read for it."""
+        return tuple(self._name(head) for head in self.heads)
+
+    def select(self, wanted: Container[str]) -> list[int]:
+        """The indices of the series whose name is in `wanted`."""
+        return [index for index, name in enumerate(self.names) if name in wanted]
+
+    def read(self, index: int) -> Parsed:
+        """Name and labels of one series."""
+        head = self.heads[index]
+        if head not in self.parsed:
+            known = self._known.get(head)
+            self.parsed[head] = known if known is not None else read_series(head)
+        return self.parsed[head]
+
+    def has(self, heads: list[bytes], types: Mapping[str, str]) -> bool:
+        """Whether a page with these heads and types has this layout."""
+        return self.heads == heads and self.types == types
+
+    @staticmethod
+    def _name(head: bytes) -> str:
+        bare = head.partition(b"{")[0].strip(b" \t")
+        return bare.decode() if bare else read_series(head)[0]
+
+
+class _LazySeries(Sequence[Series]):
+    def __init__(self, layout: Layout, lines: Ints) -> None:
+        self._layout = layout
+        self._lines = lines
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    @overload
+    def __getitem__(self, index: int) -> Series: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Series]: ...
+    def __getitem__(self, index: int | slice) -> Series | list[Series]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        name, labels = self._layout.read(index)
+        return Series(name, labels, int(self._lines[index]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Page:
+    """One answer of a target, read.
+
+    values:        shape (len(layout),); NaN where the page says NaN.
+    at:            shape (len(layout),), POSIX seconds of each line's own timestamp; NaN where it has none.
+    lines:         shape (len(layout),), number of each series' line on this page, from 1.
+    dropped:       the lines that were not believed, the first `MAX_DROPPED` of them; `dropped_total` counts all.
+    """
+
+    layout: Layout
+    values: Floats
+    at: Floats
+    lines: Ints
+    dropped: tuple[Dropped, ...]
+    dropped_total: int

@@ -1,0 +1,209 @@
+r"""Pages with numba: `Scanner` reads the pages of one target and remembers the last one.
+
+A page of the same series costs one pass of a kernel that compares bytes and reads numbers, off the GIL. A page that
+gained, lost or moved lines is surveyed: a second kernel reads what is new, and what it did not want to judge
+(a rare number, a line it calls bad) goes to the plain reader, whose word is final. Only Python below sees duplicates,
+broken UTF-8 and reasons. Labels are not read at all until somebody looks at a series.
+
+Worked example: `scanner.scan(b"up 1\n").layout is scanner.scan(b"up 2\n").layout`, and the second page's value
+is 2.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.model import Dropped, Floats
+
+from . import _kernel as kernel
+from .line import LineError, is_openmetrics, is_utf8, read_line, read_series, read_tail, read_type
+from .page import MAX_DROPPED, Ints, Layout, Page
+from .plain import Identity, identity
+
+
+class _Lines(NamedTuple):
+    """What the kernel found: an entry per line of the page. `stop` ends the head of a sample, else the line."""
+
+    start: Ints
+    stop: Ints
+    kind: NDArray[np.uint8]
+    hash: NDArray[np.uint64]
+    value: Floats
+    at: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """The last page that was surveyed, and what every page that follows it shares with it."""
+
+    body: bytes
+    openmetrics: bool
+    lines: _Lines
+    page: Page
+
+
+def _lines(count: int) -> _Lines:
+    return _Lines(
+        start=np.empty(count, np.int32),
+        stop=np.empty(count, np.int32),
+        kind=np.empty(count, np.uint8),
+        hash=np.empty(count, np.uint64),
+        value=np.empty(count, np.float64),
+        at=np.empty(count, np.float64),
+    )
+
+
+def _nothing() -> _Memory:
+    layout = Layout([], np.empty(0, np.int32), MappingProxyType({}), {})
+    page = Page(layout, np.empty(0), np.empty(0), np.empty(0, np.int32), (), 0)
+    return _Memory(b"", False, _lines(0), page)
+
+
+class Scanner:
+    """Reads the pages of one target, one after the other. Not for two threads at once."""
+
+    def __init__(self) -> None:
+        self._memory = _nothing()
+
+    def scan(self, body: bytes) -> Page:
+        openmetrics = is_openmetrics(body)
+        if openmetrics != self._memory.openmetrics:  # the same timestamp means another time: recognise no line
+            self._memory = _Memory(b"", openmetrics, _lines(0), self._memory.page)
+        return _follow(body, self._memory) or self._survey(body, openmetrics=openmetrics)
+
+    def _survey(self, body: bytes, *, openmetrics: bool) -> Page:
+        last = self._memory
+        lines = _survey(body, last, openmetrics=openmetrics)
+        _ask_the_plain_reader(body, lines, openmetrics=openmetrics)
+        heads = _settle(body, lines)
+        rows = np.flatnonzero(lines.kind == kernel.SAMPLE)
+        numbers = (rows + 1).astype(np.int32)
+        types = _types(body, lines)
+        layout = last.page.layout
+        if not layout.has(heads, types):
+            layout = Layout(heads, numbers, types, layout.parsed)
+        refused = np.flatnonzero(_refused(lines.kind))
+        dropped = tuple(_dropped(body, lines, refused[:MAX_DROPPED], openmetrics=openmetrics))
+        page = Page(layout, lines.value[rows], lines.at[rows], numbers, dropped, len(refused))
+        self._memory = _Memory(body, openmetrics, lines, page)
+        return page
+
+
+def _array(body: bytes) -> NDArray[np.uint8]:
+    return np.frombuffer(body, np.uint8)
+
+
+def _follow(body: bytes, memory: _Memory) -> Page | None:
+    """The page, if its lines are the remembered ones but for their numbers."""
+    lines, page = memory.lines, memory.page
+    count = len(page.layout)
+    value, at, slow = np.empty(count), np.empty(count), np.empty((count, 3), np.int32)
+    hard = kernel.follow(
+        _array(body), memory.openmetrics, _array(memory.body), lines.start, lines.stop, lines.kind, value, at, slow
+    )
+    if hard == kernel.DEVIATED:
+        return None
+    for series, start, stop in slow[:hard].tolist():
+        try:
+            value[series], at[series] = read_tail(body[start:stop], openmetrics=memory.openmetrics)
+        except LineError:
+            return None
+    return Page(page.layout, value, at, page.lines, page.dropped, page.dropped_total)
+
+
+def _survey(body: bytes, last: _Memory, *, openmetrics: bool) -> _Lines:
+    room = _lines(body.count(b"\n") + 1)
+    old, page = last.lines, _array(body)
+    count = kernel.survey(
+        page, _array(last.body), old.start, old.stop, old.kind, old.hash, room.start, room.stop, room.kind, room.hash
+    )
+    lines = _Lines(*(column[:count] for column in room))  # type: ignore[arg-type] # mypy joins the columns' types
+    kernel.measure(page, openmetrics, lines.stop, lines.kind, lines.value, lines.at)
+    return lines
+
+
+def _line_end(body: bytes, start: int) -> int:
+    end = body.find(b"\n", start)
+    return end if end >= 0 else len(body)
+
+
+def _ask_the_plain_reader(body: bytes, lines: _Lines, *, openmetrics: bool) -> None:
+    """Settle the lines the kernel left open: each becomes SAMPLE or BAD."""
+    for row in np.flatnonzero((lines.kind == kernel.SLOW) | (lines.kind == kernel.ASK)).tolist():
+        start = int(lines.start[row])
+        end = _line_end(body, start)
+        try:
+            length, value, at = read_line(body[start:end], openmetrics=openmetrics)
+        except LineError:
+            lines.kind[row], lines.stop[row], lines.hash[row] = kernel.BAD, end, 0
+        else:
+            lines.kind[row], lines.stop[row] = kernel.SAMPLE, start + length
+            lines.value[row], lines.at[row] = value, at
+
+
+def _settle(body: bytes, lines: _Lines) -> list[bytes]:
+    """Mark what only the whole page shows, broken UTF-8 and repeated series, and return the heads of what is left."""
+    rows = np.flatnonzero(lines.kind == kernel.SAMPLE)
+    spans = zip(lines.start[rows].tolist(), lines.stop[rows].tolist(), strict=True)
+    heads = [body[start:stop] for start, stop in spans]
+    faults = {}
+    if not (body.isascii() or is_utf8(body)):
+        faults = {i: kernel.NOT_UTF8 for i, head in enumerate(heads) if not is_utf8(head)}
+    for i in _repeats(heads, lines.hash[rows], faults):
+        faults[i] = kernel.DUPLICATE
+    for i, kind in faults.items():
+        lines.kind[rows[i]] = kind
+        if kind == kernel.NOT_UTF8:
+            lines.stop[rows[i]] = _line_end(body, int(lines.start[rows[i]]))
+    return [head for i, head in enumerate(heads) if i not in faults] if faults else heads
+
+
+def _repeats(heads: list[bytes], hashes: NDArray[np.uint64], faults: Mapping[int, int]) -> list[int]:
+    """Which heads name a series that an earlier one names. Only heads with equal hashes are looked at."""
+    order = np.argsort(hashes, kind="stable")
+    equal = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
+    suspects = sorted({*order[equal].tolist(), *order[equal + 1].tolist()})
+    seen: set[Identity] = set()
+    spelt: dict[bytes, Identity] = {}
+    repeats = []
+    for i in suspects:
+        if i in faults:
+            continue
+        head = heads[i]
+        if head not in spelt:
+            spelt[head] = identity(read_series(head))
+        if spelt[head] in seen:
+            repeats.append(i)
+        seen.add(spelt[head])
+    return repeats
+
+
+def _types(body: bytes, lines: _Lines) -> Mapping[str, str]:
+    types: dict[str, str] = {}
+    for row in np.flatnonzero(lines.kind == kernel.TYPE).tolist():
+        found = read_type(body[lines.start[row] : lines.stop[row]])
+        if found is not None:
+            types.setdefault(*found)
+    return MappingProxyType(types)
+
+
+def _refused(kind: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    refused: NDArray[np.bool_] = (kind == kernel.DUPLICATE) | (kind == kernel.BAD) | (kind == kernel.NOT_UTF8)
+    return refused
+
+
+def _dropped(body: bytes, lines: _Lines, rows: NDArray[np.intp], *, openmetrics: bool) -> Iterator[Dropped]:
+    for row in rows.tolist():
+        if lines.kind[row] == kernel.DUPLICATE:
+            yield Dropped(row + 1, "duplicate series")
+            continue
+        try:
+            read_line(body[lines.start[row] : lines.stop[row]], openmetrics=openmetrics)
+        except LineError as bad:
+            yield Dropped(row + 1, bad.args[0])

@@ -1,0 +1,5 @@
+"""`python -m scaler` is `tidegate`."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,197 @@
+"""The command line. Each command imports what it needs when it runs, so that `--help` is quick.
+
+Exit status: 0 fine, 1 problems found, 2 wrong usage, 78 bad configuration (EX_CONFIG of sysexits.h).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from .config import ConfigErrors
+
+EX_PROBLEMS = 1
+EX_CONFIG = 78
+
+OUTPUT = click.option(
+    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True, help="Format."
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(installed_version("tidegate"), "-V", "--version", message="tidegate %(version)s")
+def main() -> None:
+    """Decide how many GPU replicas a workload needs, to zero and back, and tell KEDA or the HPA.
+
+    Start with `tidegate demo`: the whole loop on this machine, no GPU and no cluster needed.
+    """
+
+
+@main.command()
+@click.option("-c", "--config", "file", required=True, type=click.Path(), help="Configuration file (YAML).")
+def run(file: str) -> None:
+    """Run the daemon: scrape, decide, answer KEDA.
+
+    SIGHUP reads the configuration again; a bad one is refused and the old one stays. SIGTERM drains.
+    """
+    from exporter.clock import WallClock
+
+    from .config import ConfigErrors, load, parse
+    from .config import read as text_of
+    from .logs import configure, say_warnings
+
+    try:
+        config, warnings = parse(text_of(file), file)
+    except ConfigErrors as errors:
+        raise _refusal(errors) from None
+    configure(config.log.format, config.log.level)
+    say_warnings(warnings)
+    from .daemon import Daemon  # compiles the kernels: after the configuration is known to be good
+
+    async def serve() -> None:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        daemon = Daemon(config, WallClock(), reload=lambda: load(file))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(signal.SIGHUP, daemon.ask_reload)
+        await daemon.run(stop)
+
+    try:
+        asyncio.run(serve())
+    except OSError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@main.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path())
+@OUTPUT
+def check(files: Sequence[str], output: str) -> None:
+    """Check configuration files; report everything that is wrong at once, as file:line:column: key: what."""
+    from .config import check as problems_of
+
+    problems = [problem for file in files for problem in problems_of(file)]
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if output == "table":
+        for problem in problems:
+            click.echo(str(problem))
+        if not errors:
+            click.echo(f"{len(files)} file(s) fine" + (f", {len(problems)} warning(s)" if problems else ""))
+    else:
+        _print([problem.to_document() for problem in problems], output)
+    sys.exit(EX_PROBLEMS if errors else 0)
+
+
+@main.command()
+def schema() -> None:
+    """Print the JSON Schema of the configuration, for editors and CI."""
+    from .config.schema import json_schema
+
+    _print(json_schema(), "json")
+
+
+@main.command()
+@click.argument("source", metavar="URL|FILE")
+@click.option("--kind", default="auto", show_default=True, help="What kind of page it is; `auto` looks.")
+@click.option("--timeout", default=10.0, show_default=True, help="Seconds to wait for a URL.")
+@OUTPUT
+def read(source: str, kind: str, timeout: float, output: str) -> None:
+    """Show what Tidegate sees in one page: queues, GPUs, whose they are, what was dropped and why.
+
+    URL is an http(s) address of a /metrics page; FILE a saved one, or - for standard input.
+    """
+    import time
+
+    from exporter.catalog import KINDS, Reader, UnknownKind
+    from exporter.textformat import parse
+    from exporter.view import describe
+
+    if kind != "auto" and kind not in KINDS:
+        raise click.BadParameter(f"must be auto or one of {', '.join(sorted(KINDS))}, got {kind}", param_hint="--kind")
+    page = parse(_bytes_of(source, timeout))
+    try:
+        samples = Reader(kind).read(page, time.time())
+    except UnknownKind as error:
+        raise click.ClickException(f"{source}: {error}") from error
+    document = describe(samples, page)
+    if output == "table":
+        from .tables import read_tables
+
+        read_tables(document, source)
+    else:
+        _print(document, output)
+
+
+@main.command()
+@click.option("--duration", default=75.0, show_default=True, help="Seconds of the wall; 0 runs until Ctrl-C.")
+@click.option("--speed", default=20.0, show_default=True, help="Simulated seconds per second.")
+@click.option("--seed", default=7, show_default=True, help="The same seed gives the same load.")
+@click.option("--port", default=0, show_default="any free", help="HTTP port of the daemon: /metrics, /api/v1/board.")
+@click.option("-o", "--output", type=click.Choice(["live", "json"]), default="live", show_default=True, help="Format.")
+def demo(duration: float, speed: float, seed: int, port: int, output: str) -> None:
+    """Watch the whole loop on this machine: a simulated inference server and GPUs under a load that comes and goes,
+    the real daemon, and a stand-in for KEDA and HPA that asks it over the real gRPC."""
+    from .demo.run import Wishes, play
+
+    if speed <= 0 or duration < 0:
+        raise click.BadParameter("must be positive", param_hint="--speed" if speed <= 0 else "--duration")
+    problems = play(Wishes(duration_s=duration, speed=speed, seed=seed, port=port, as_json=output == "json"))
+    for problem in problems:
+        click.echo(f"demo: {problem}", err=True)
+    sys.exit(EX_PROBLEMS if problems else 0)
+
+
+@main.command()
+@OUTPUT
+def version(output: str) -> None:
+    """Print the version of Tidegate and of what it runs on."""
+    import platform
+
+    document = {"tidegate": installed_version("tidegate"), "python": platform.python_version()}
+    document |= {name: installed_version(name) for name in ("aiohttp", "grpcio", "numba", "numpy", "pydantic")}
+    if output == "table":
+        click.echo("\n".join(f"{name:<9} {number}" for name, number in document.items()))
+    else:
+        _print(document, output)
+
+
+def _refusal(errors: ConfigErrors) -> SystemExit:
+    """Those lines and nothing else."""
+    for problem in errors.problems:
+        click.echo(str(problem), err=True)
+    return SystemExit(EX_CONFIG)
+
+
+def _bytes_of(source: str, timeout: float) -> bytes:
+    if source == "-":
+        return sys.stdin.buffer.read()
+    if not source.startswith(("http://", "https://")):
+        try:
+            return Path(source).read_bytes()
+        except OSError as error:
+            raise click.ClickException(f"{source}: {error.strerror}") from error
+    import requests
+
+    try:
+        response = requests.get(source, timeout=timeout)
+        response.raise_for_status()
+    except requests.RequestException as error:
+        raise click.ClickException(f"{source}: {error}") from error
+    return response.content
+
+
+def _print(document: Any, output: str) -> None:
+    if output == "yaml":
+        import yaml
+
+        click.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
+    else:
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))

@@ -1,0 +1,112 @@
+"""A file -> a configuration, or everything that is wrong with it at once, each with file, line and column.
+
+`parse` is pure; `load` and `check` read the file first. An error that a person can make is a `Problem`, never a
+traceback; what the text says by mistake is looked for in three places: the YAML itself (`tree`), single values (the
+model) and values against each other (`checks`).
+
+Worked example: with `smoothing: {up: 2s}` in line 14, `check` has one problem, and it reads
+`config.yaml:14:20: workloads.0.smoothing.up: must be 0 or at least the scrape interval (5s), got 2s`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic_core import ErrorDetails
+
+from .checks import Finding, findings
+from .model import Config
+from .problem import ConfigErrors, Problem, dotted
+from .salvage import is_lost, salvage
+from .tree import Node, Trouble, compose, find, place, plain
+from .words import MISSING, UNKNOWN_KEY, meant_by, sentence
+
+# A ConfigMap holds no more, and a parser in Python should not be handed a disk image.
+LARGEST_BYTES = 2**20
+
+
+def load(path: str | Path) -> Config:
+    """The configuration in a file; raises `ConfigErrors`. Its warnings are `check`'s."""
+    return parse(read(path), str(path))[0]
+
+
+def check(path: str | Path) -> list[Problem]:
+    """Everything to be said about a file, errors and warnings, in the order of its lines."""
+    try:
+        return parse(read(path), str(path))[1]
+    except ConfigErrors as errors:
+        return list(errors.problems)
+
+
+def read(path: str | Path) -> str:
+    """The text of a file; raises `ConfigErrors`."""
+    file = str(path)
+    try:
+        with Path(path).open("rb") as opened:
+            body = opened.read(LARGEST_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigErrors([Problem(file, None, None, "", f"cannot be read: {reason}")]) from None
+    if len(body) > LARGEST_BYTES:
+        raise ConfigErrors([Problem(file, None, None, "", "must be at most 1MiB")])
+    try:
+        return body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = body.count(b"\n", 0, error.start) + 1
+        begin = body.rfind(b"\n", 0, error.start) + 1
+        column = len(body[begin : error.start].decode()) + 1
+        message = f"must be UTF-8, got the byte 0x{body[error.start]:02x}"
+        raise ConfigErrors([Problem(file, line, column, "", message)]) from None
+
+
+def parse(text: str, file: str) -> tuple[Config, list[Problem]]:
+    """The configuration in a text, and its warnings; raises `ConfigErrors`. `file` is for the places only."""
+    root, troubles = compose(text)
+    problems = [Problem(file, *trouble.mark, dotted(trouble.loc), trouble.message) for trouble in troubles]
+    config = None
+    if root is not None and isinstance(root.value, dict):
+        config, more = _examine(root, troubles, file)
+        problems += more
+    elif root is not None and root.value is not None:
+        problems.append(Problem(file, *root.mark, "", f"must be a mapping of keys to values, got {root.text}"))
+    elif not problems:
+        problems.append(Problem(file, 1, 1, "", "must not be empty: see docs/configuration.md for what it may say"))
+    problems.sort(key=lambda problem: (problem.line or 0, problem.column or 0, problem.key))
+    if config is None or any(problem.severity == "error" for problem in problems):
+        raise ConfigErrors(problems)
+    return config, problems
+
+
+def _examine(root: Node, troubles: list[Trouble], file: str) -> tuple[Config | None, list[Problem]]:
+    spoiled = {trouble.spoils for trouble in troubles if trouble.spoils is not None}
+    config, errors, lost = salvage(plain(root))
+    # One slip of the pen is one problem: a misspelt key is not missing too, nor is its default what anybody meant.
+    meant = {loc for error in errors if error["type"] == UNKNOWN_KEY and (loc := meant_by(error["loc"]))}
+    absent = spoiled | {loc for loc in meant if find(root, loc) is None}
+    problems = [_of_error(error, root, file) for error in errors if not is_lost(error["loc"], absent)]
+    lost |= absent
+    problems += [
+        _of_finding(finding, root, file)
+        for finding in (findings(config) if config else ())
+        if not any(is_lost(loc, lost) for loc in (finding.key, *finding.rests_on))
+    ]
+    return config, problems
+
+
+def _of_error(error: ErrorDetails, root: Node, file: str) -> Problem:
+    loc = error["loc"]
+    message, mark = sentence(error), place(root, loc)
+    node = find(root, loc)
+    if error["type"] == UNKNOWN_KEY:
+        holder = find(root, loc[:-1])
+        mark = holder.keys.get(str(loc[-1]), mark) if holder else mark
+    elif error["type"] != MISSING and node is not None:
+        message += f", got {node.text}"
+    return Problem(file, *mark, dotted(loc), message)
+
+
+def _of_finding(finding: Finding, root: Node, file: str) -> Problem:
+    node = find(root, finding.key)
+    written = f", got {node.text}" if node else f", got {finding.got} (the default)"
+    message = finding.message + (written if finding.got else "")
+    return Problem(file, *place(root, finding.key), dotted(finding.key), message, finding.severity)

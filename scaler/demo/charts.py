@@ -1,0 +1,70 @@
+"""Small charts of coloured text: a filled curve, a stack of replicas over time, a row of gauges.
+
+Knows: numbers, colours and block characters. Refuses to know: what the numbers are. NaN is nothing drawn.
+
+Worked example: `curve([0, 4, 8], top=8, rows=1, colour="blue")` is one line: " ▄█".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rich.style import Style
+from rich.text import Text
+
+_RISING = " ▁▂▃▄▅▆▇█"
+_GROWING = " ▏▎▍▌▋▊▉█"
+
+
+def curve(values: Sequence[float], top: float, rows: int, colour: str) -> list[Text]:
+    """A filled curve, `rows` lines high, `top` being its full height."""
+    eighths = [0 if math.isnan(value) else _eighths(value / top * rows) for value in values]
+    lines = []
+    for row in reversed(range(rows)):
+        cells = (min(8, max(0, height - 8 * row)) for height in eighths)
+        lines.append(Text("".join(_RISING[cell] for cell in cells), style=colour, no_wrap=True))
+    return lines
+
+
+def stack(columns: Sequence[Sequence[str]], rows: int) -> list[Text]:
+    """Unit blocks piled up: each column lists the colours of its units from the bottom; a line is two units high."""
+    lines = []
+    for row in reversed(range(rows)):
+        line = Text(no_wrap=True)
+        for column in columns:
+            lower = column[2 * row] if len(column) > 2 * row else ""
+            upper = column[2 * row + 1] if len(column) > 2 * row + 1 else ""
+            line.append(*_half_blocks(lower, upper))
+        lines.append(line)
+    return lines
+
+
+def gauges(ratios: Sequence[float], width: int, colour: str, empty: str) -> Text:
+    """A bar per ratio, all of them together at most `width` characters."""
+    line = Text(no_wrap=True)
+    if not ratios:
+        return line
+    each = max(2, min(12, width // len(ratios) - 1))
+    for ratio in ratios[: max(1, width // (each + 1))]:
+        eighths = _eighths(min(1.0, ratio) * each)
+        full, rest = divmod(eighths, 8)
+        bar = "█" * full + (_GROWING[rest] if rest else "")
+        line.append(bar.ljust(each), Style(color=colour, bgcolor=empty))
+        line.append(" ")
+    return line
+
+
+def _eighths(height: float) -> int:
+    """Something is never drawn as nothing."""
+    return max(1, round(height * 8)) if height > 0 else 0
+
+
+def _half_blocks(lower: str, upper: str) -> tuple[str, Style]:
+    if not lower and not upper:
+        return " ", Style()
+    if not upper:
+        return "▄", Style(color=lower)
+    if lower == upper:
+        return "█", Style(color=lower)
+    return "▀", Style(color=upper, bgcolor=lower or None)

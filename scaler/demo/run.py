@@ -1,0 +1,205 @@
+"""The demo, played: a simulated world, the real daemon, and the stand-in for KEDA + HPA between them.
+
+Everything speaks over loopback as it would in a cluster: the daemon scrapes pages over HTTP, the stand-in asks over
+gRPC. Two things only are told rather than asked, as Kubernetes will tell them: which pods are ready, and how many
+replicas there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+
+import click
+from rich.console import Console
+
+from exporter.clock import FastClock
+from exporter.model import ReplicaCount, Role, Target, WorkloadKey
+from exporter.targets import Discovery
+from exporter.targets.static import StaticTargets
+
+from ..board import Decision, Reason
+from ..config import Config, parse
+from ..daemon import Daemon, Ports
+from ..logs import configure
+from .autoscaler import DEMO_KEDA, ScaledObject, StandIn
+from .frame import Frame
+from .screen import open_screen
+from .summary import problems
+from .world import NAMESPACE, WORKLOAD, World, open_world
+
+CHAT = WorkloadKey(NAMESPACE, WORKLOAD)
+
+# What a user would write for this cluster, but for the two addresses, which the world chooses.
+CONFIG = """
+listen: {{http: "127.0.0.1:{port}", grpc: "127.0.0.1:0"}}
+scrape: {{interval: 2s}}
+gpus:
+  - dns: dcgm-exporter.monitoring.svc
+workloads:
+  - namespace: demo
+    name: chat
+    engine: vllm
+    pods: {{dns: chat.demo.svc}}
+    gateway: {{url: "{gateway}"}}
+    replicas: {{min: 0, max: 8}}
+    keep_warm: 2m
+"""
+
+FRAMES_PER_S = 8.0  # of the wall
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """duration_s: seconds of the wall, 0 until Ctrl-C. speed: simulated seconds per second. port: 0 is any free."""
+
+    duration_s: float
+    speed: float
+    seed: int
+    port: int
+    as_json: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyPods:
+    """The pods' pages, as a watch on the cluster would list them."""
+
+    world: World
+    owner: WorkloadKey | None = CHAT
+
+    def listing(self) -> tuple[Target, ...] | None:
+        return tuple(Target(url, "vllm", Role.PODS, CHAT) for _, url in self.world.pod_targets())
+
+    async def refresh(self, now: float) -> None:
+        """The world is always up to date."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """The Deployment's own count."""
+
+    world: World
+    now: Callable[[], float]
+
+    def count(self, workload: WorkloadKey) -> ReplicaCount | None:
+        return ReplicaCount(*self.world.replica_count(), at=self.now()) if workload == CHAT else None
+
+
+def play(wishes: Wishes) -> tuple[str, ...]:
+    """Play the demo; returns what went wrong, in sentences. Ctrl-C ends it early and judges nothing."""
+    configure("console", "error")
+    try:
+        return asyncio.run(_play(wishes))
+    except KeyboardInterrupt:
+        return ()
+
+
+async def _play(wishes: Wishes) -> tuple[str, ...]:
+    clock = FastClock(wishes.speed)
+    day_s = wishes.duration_s * wishes.speed
+    async with open_world(clock, seed=wishes.seed, duration_s=day_s) as world:
+        daemon = Daemon(
+            _config(world, wishes.port),
+            clock,
+            replicas=Replicas(world, clock.now),
+            discoveries=lambda _: _discoveries(world),
+        )
+        stop, listening = asyncio.Event(), asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(daemon.run(stop, listening.set_result), name="daemon")
+                ports: Ports = await listening
+                stand_in = StandIn(clock, f"127.0.0.1:{ports.grpc}", ScaledObject(NAMESPACE, WORKLOAD, {}), world)
+                scaling = tasks.create_task(stand_in.run(), name="stand-in for KEDA + HPA")
+                showing = tasks.create_task(_show(world, daemon, stand_in, wishes), name="screen")
+                try:
+                    await world.run()
+                finally:
+                    scaling.cancel()
+                    showing.cancel()
+                    stop.set()
+        finally:
+            _conclude(world, wishes)
+        return problems(world.summary(), day_s)
+
+
+def _config(world: World, port: int) -> Config:
+    return parse(CONFIG.format(port=port, gateway=f"{world.gateway_url}/metrics"), "demo.yaml")[0]
+
+
+def _discoveries(world: World) -> list[Discovery]:
+    gateway = Target(f"{world.gateway_url}/metrics", "epp", Role.GATEWAY, CHAT)
+    return [
+        ReadyPods(world),
+        StaticTargets([gateway]),
+        StaticTargets(Target(url, "dcgm", Role.GPUS) for url in world.dcgm_urls),
+    ]
+
+
+async def _show(world: World, daemon: Daemon, stand_in: StandIn, wishes: Wishes) -> None:
+    with nullcontext(lambda _: None) if wishes.as_json else open_screen(Console()) as show:
+        while True:
+            show(_frame(world, daemon.publisher.get(CHAT), stand_in.said, wishes.speed))
+            await asyncio.sleep(1.0 / FRAMES_PER_S)
+
+
+def _frame(world: World, decision: Decision | None, said: str, speed: float) -> Frame:
+    frame = replace(world.frame(speed), autoscaler=said)
+    if decision is None:
+        return frame
+    asked = [o.replicas for o in decision.evidence.objectives if o.replicas is not None]
+    return replace(
+        frame,
+        demand=max(asked, default=None),
+        state=str(decision.reason),
+        reason=sentence(decision, world.frame(speed)),
+    )
+
+
+def sentence(decision: Decision, frame: Frame) -> str:
+    """Why this answer, for somebody who sees Tidegate for the first time."""
+    match decision.reason:
+        case Reason.ASLEEP:
+            return "nothing to do: no replica, no GPU held; the gateway will see the next request"
+        case Reason.QUEUED:
+            return f"{frame.held + frame.waiting} requests wait and nothing is ready"
+        case Reason.LOADING:
+            return f"{frame.loading} replicas load their model: neither idle nor capacity"
+        case Reason.SERVING:
+            return f"{frame.running} requests in work, {frame.waiting + frame.held} waiting"
+        case Reason.CAPPED:
+            return "more is needed than the maximum of 8 allows"
+        case Reason.WARM:
+            return "idle, kept warm for two minutes in case somebody comes back"
+        case Reason.GPU_BUSY:
+            return "no requests, but its GPUs still work"
+        case Reason.HELD:
+            return "readings are stale: the last decision stands"
+        case Reason.UNKNOWN:
+            return "nothing is known yet: an error to whoever asks, never a zero"
+        case Reason.NO_WAKER:
+            return "idle, but nothing could wake it: one replica is kept"
+        case _:
+            return ""
+
+
+def _conclude(world: World, wishes: Wishes) -> None:
+    document = world.summary().to_document()
+    if wishes.as_json:
+        sys.stdout.write(json.dumps(document) + "\n")
+        return
+    requests, replicas = document["requests"], document["replicas"]
+    woke = document["woke_after_s"]
+    slo = document["slo_met_ratio"]
+    click.echo(
+        f"{requests['answered']} of {requests['sent']} requests answered, {requests['lost']} lost"
+        + (f"; {slo:.1%} within their objective" if slo is not None else "")
+        + f"\nup to {replicas['max']} replicas in {replicas['changes']} changes, {replicas['final']} at the end, "
+        f"{document['gpu_hours']:.2f} GPU-hours"
+        + (f"\nwoken {woke:.1f} s after the first request was held at zero" if woke is not None else "")
+        + ("; put to sleep again" if document["slept"] else "")
+    )

@@ -1,0 +1,83 @@
+"""The Board as Prometheus metrics. An unknown value has no sample: absence is what Prometheus has for unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from ..board import Board, Decision
+
+LABELS = ("namespace", "workload")
+
+Value = Callable[[Decision, float], float | None]
+
+# name, help, what of a Decision it shows. `now` is for ages.
+FAMILIES: tuple[tuple[str, str, Value], ...] = (
+    ("replicas", "Replicas wanted: what KEDA and HPA are told.", lambda d, _: d.replicas),
+    (
+        "active",
+        "1 if the workload is active, 0 if it may be at zero.",
+        lambda d, _: float(d.active) if d.known else None,
+    ),
+    ("reading_age_seconds", "Age of the oldest reading behind the decision.", lambda d, now: _age(d.measured_at, now)),
+    ("held_seconds", "How long the decision has been held on stale readings.", lambda d, now: _age(d.held_since, now)),
+    ("idle_seconds", "How long nothing has been to be done.", lambda d, now: _age(d.idle_since, now)),
+    ("requests_waiting", "Requests waiting in the engines.", lambda d, _: d.evidence.waiting),
+    ("requests_running", "Requests being worked on.", lambda d, _: d.evidence.running),
+    ("requests_held", "Requests held by the gateway.", lambda d, _: d.evidence.held_by_gateway),
+    ("requests_per_second", "Requests finished per second over a minute.", lambda d, _: d.evidence.requests_per_second),
+    ("kv_cache_used_ratio", "KV-cache use, mean over replicas, 0..1.", lambda d, _: d.evidence.kv_cache_used),
+    (
+        "workload_gpu_engine_active_ratio",
+        "GPU engine activity, mean over GPUs that are wholly the workload's, 0..1.",
+        lambda d, _: d.evidence.gpu_engine_active,
+    ),
+    ("replicas_wanted_by_cluster", "Replicas the cluster was told to run.", lambda d, _: d.evidence.replicas_wanted),
+    ("replicas_ready", "Replicas that serve.", lambda d, _: d.evidence.replicas_ready),
+    ("stale_sources", "Sources whose readings are too old to believe.", lambda d, _: float(len(d.evidence.stale))),
+)
+
+
+def _age(since: float | None, now: float) -> float | None:
+    return None if since is None else max(0.0, now - since)
+
+
+class BoardCollector:
+    def __init__(self, board: Callable[[], Board], now: Callable[[], float]) -> None:
+        self._board, self._now = board, now
+
+    def collect(self) -> Iterable[Metric]:
+        board, now = self._board(), self._now()
+        decisions = list(board.decisions.values())
+        for name, text, value in FAMILIES:
+            family = GaugeMetricFamily(f"tidegate_{name}", text, labels=LABELS)
+            for decision in decisions:
+                number = value(decision, now)
+                if number is not None:
+                    family.add_metric(decision.workload, number)
+            yield family
+        yield from _objectives(decisions)
+        reasons = GaugeMetricFamily("tidegate_reason", "1 for the reason that holds.", labels=(*LABELS, "reason"))
+        for decision in decisions:
+            reasons.add_metric((*decision.workload, str(decision.reason)), 1.0)
+        yield reasons
+        yield GaugeMetricFamily("tidegate_board_version", "Rises with every change of the Board.", board.version)
+        yield GaugeMetricFamily("tidegate_board_age_seconds", "Time since the last sweep.", max(0.0, now - board.at))
+
+
+def _objectives(decisions: Iterable[Decision]) -> Iterable[Metric]:
+    labels = (*LABELS, "objective")
+    signal = GaugeMetricFamily("tidegate_signal", "An objective's smoothed signal, in its own unit.", labels=labels)
+    target = GaugeMetricFamily("tidegate_signal_target", "What one replica should carry of it.", labels=labels)
+    demand = GaugeMetricFamily("tidegate_demand_replicas", "Replicas an objective alone asks for.", labels=labels)
+    for decision in decisions:
+        for objective in decision.evidence.objectives:
+            where = (*decision.workload, objective.name)
+            target.add_metric(where, objective.target)
+            if objective.value is not None:
+                signal.add_metric(where, objective.value)
+            if objective.replicas is not None:
+                demand.add_metric(where, objective.replicas)
+    yield from (signal, target, demand)

@@ -1,0 +1,46 @@
+"""Health that means something: live is "decisions are being made", ready is "answers can be given".
+
+Readiness never drops because data went stale: followers, fallbacks and the metrics API's registration all depend on
+there being somebody who says so. It drops for warm-up and drain only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+# A tick is 1 s by default; one that takes ten is not slow but stuck.
+STUCK_TICKS = 10.0
+
+
+@dataclass(slots=True)
+class Health:
+    """What the daemon has reached. Times are POSIX seconds of its clock."""
+
+    tick_s: float
+    started_at: float
+    last_tick_at: float | None = None
+    draining: bool = False
+    served: set[str] = field(default_factory=set)  # listeners that are up
+
+    def live(self, now: float) -> dict[str, str | None]:
+        """Each check and what is wrong with it (None: nothing)."""
+        since = now - (self.last_tick_at if self.last_tick_at is not None else self.started_at)
+        limit = max(10.0, STUCK_TICKS * self.tick_s)
+        return {"ticks": None if since <= limit else f"no tick for {since:.0f} s (limit {limit:.0f} s)"}
+
+    def ready(self, now: float) -> dict[str, str | None]:
+        return {
+            **self.live(now),
+            "first-tick": None if self.last_tick_at is not None else "still starting",
+            "drain": "stopping" if self.draining else None,
+        }
+
+
+def render(checks: dict[str, str | None], *, verbose: bool) -> tuple[int, str]:
+    """Status and body, in the words of the Kubernetes API server's own health pages."""
+    failed = {name: why for name, why in checks.items() if why is not None}
+    lines = [f"[-] {name}: {why}" if why else f"[+] {name} ok" for name, why in checks.items()]
+    status = 503 if failed else 200
+    if verbose:
+        return status, "\n".join([*lines, "ok" if not failed else "not ok"]) + "\n"
+    return status, "ok\n" if not failed else "\n".join(line for line in lines if line.startswith("[-]")) + "\n"

@@ -1,0 +1,47 @@
+"""Tidegate's metrics about itself: ticks, calls, configuration, build."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.process_collector import ProcessCollector
+
+# A tick has a second and an answer from memory takes well under a millisecond; the buckets span both.
+SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+
+class OwnMetrics:
+    """Built once by the daemon on a registry of its own: nothing here is global."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        ProcessCollector(registry=registry)
+        GCCollector(registry=registry)
+        self.tick_seconds = Histogram(
+            "tidegate_tick_duration_seconds", "How long a sweep over all workloads took.", buckets=SECONDS, registry=registry
+        )
+        self.ticks_failed = Counter(
+            "tidegate_ticks_failed", "Sweeps that failed and left the last Board standing.", registry=registry
+        )
+        self.calls = Histogram(
+            "tidegate_call_duration_seconds",
+            "Calls of KEDA, by method and gRPC code. A stream counts once, when it ends.",
+            labelnames=("method", "code"),
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self.reload_ok = Gauge(
+            "tidegate_config_last_reload_successful", "1 if the last configuration read was taken.", registry=registry
+        )
+        self.reloaded_at = Gauge(
+            "tidegate_config_last_reload_success_timestamp_seconds",
+            "POSIX time of the configuration in force.",
+            registry=registry,
+        )
+        build = Info("tidegate_build", "Version of Tidegate and Python.", registry=registry)
+        build.info({"version": version("tidegate"), "python": platform.python_version()})
+
+    def observe_call(self, method: str, code: str, seconds: float) -> None:
+        self.calls.labels(method, code).observe(seconds)

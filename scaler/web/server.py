@@ -1,0 +1,92 @@
+"""The HTTP listener. Every answer is made from memory at once; no handler waits for a source."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, exposition
+
+from ..board import Board
+from .health import Health, render
+
+INDEX = """Tidegate
+
+/metrics            Prometheus metrics
+/api/v1/board       every workload's decision, with its evidence (JSON)
+/livez  /readyz     health; add ?verbose
+"""
+
+
+class AddressInUseError(OSError):
+    """Somebody else listens there."""
+
+
+@dataclass(slots=True)
+class WebServer:
+    """`registry` is asked at each GET of /metrics."""
+
+    host: str
+    port: int
+    board: Callable[[], Board]
+    health: Health
+    registry: CollectorRegistry
+    now: Callable[[], float]
+    _runner: web.AppRunner | None = None
+
+    async def start(self) -> int:
+        """Listen; returns the port (which matters if 0 was asked for)."""
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/", self._index),
+                web.get("/metrics", self._metrics),
+                web.get("/livez", self._livez),
+                web.get("/readyz", self._readyz),
+                web.get("/api/v1/board", self._board),
+            ]
+        )
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        await self._runner.setup()
+        try:
+            site = web.TCPSite(self._runner, self.host or None, self.port)
+            await site.start()
+        except OSError as error:
+            await self._runner.cleanup()
+            if error.errno == errno.EADDRINUSE:
+                raise AddressInUseError(f"listen.http: {self.host}:{self.port} is already in use") from error
+            raise
+        port: int = self._runner.addresses[0][1]
+        return port
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _index(self, _: web.Request) -> web.Response:
+        return web.Response(text=INDEX)
+
+    async def _livez(self, request: web.Request) -> web.Response:
+        return self._health(request, self.health.live(self.now()))
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        return self._health(request, self.health.ready(self.now()))
+
+    def _health(self, request: web.Request, checks: dict[str, str | None]) -> web.Response:
+        status, text = render(checks, verbose="verbose" in request.query)
+        return web.Response(status=status, text=text)
+
+    async def _board(self, _: web.Request) -> web.Response:
+        document = {"now": self.now(), **self.board().to_document()}
+        return web.json_response(document, dumps=lambda value: json.dumps(value, allow_nan=False))
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        encoder, content_type = exposition.choose_encoder(request.headers.get("Accept", ""))
+        names: Iterable[str] = request.query.getall("name[]", [])
+        registry = self.registry.restricted_registry(names) if names else self.registry
+        response = web.Response(body=encoder(registry))
+        response.headers["Content-Type"] = content_type
+        return response

@@ -1,0 +1,61 @@
+"""Which GPUs of a page speak for a workload."""
+
+import numpy as np
+
+from exporter.attribution import Share, assign
+from exporter.model import Attribution, Gpu, PodKey, Queue, Samples, WorkloadKey
+
+CHAT = WorkloadKey("ai", "chat")
+EMBED = WorkloadKey("ai", "embed")
+
+
+def owner(pod):
+    """Pods are named after their workload: chat-0, embed-1; everything else is nobody's."""
+    return {"chat": CHAT, "embed": EMBED}.get(pod.pod.split("-")[0])
+
+
+def gpu(attribution, *pods, instance=None):
+    return Gpu("g", instance, attribution=attribution, pods=tuple(PodKey("ai", pod) for pod in pods))
+
+
+def shares(*subjects):
+    rows = len(subjects)
+    return assign(Samples("dcgm", subjects, (), np.empty((rows, 0)), np.zeros(rows)), owner)
+
+
+def test_a_gpu_of_one_pod_is_wholly_its_workloads():
+    assert shares(gpu(Attribution.EXCLUSIVE, "chat-0"), gpu(Attribution.MIG, "embed-0", instance="3")) == {
+        CHAT: Share(own=(0,), shared=()),
+        EMBED: Share(own=(1,), shared=()),
+    }
+
+
+def test_a_gpu_shared_by_two_workloads_is_neithers():
+    assert shares(gpu(Attribution.DEVICE, "chat-0", "embed-0")) == {
+        CHAT: Share(own=(), shared=(0,)),
+        EMBED: Share(own=(), shared=(0,)),
+    }
+
+
+def test_a_gpu_shared_with_a_stranger_is_not_the_workloads():
+    assert shares(gpu(Attribution.PROCESS, "chat-0", "stranger-0")) == {CHAT: Share(own=(), shared=(0,))}
+
+
+def test_a_gpu_shared_among_a_workloads_own_replicas_is_wholly_its_own():
+    assert shares(gpu(Attribution.DEVICE, "chat-0", "chat-1")) == {CHAT: Share(own=(0,), shared=())}
+    assert shares(gpu(Attribution.PROCESS, "chat-0", "chat-1")) == {CHAT: Share(own=(0,), shared=())}
+
+
+def test_one_named_pod_on_a_shared_device_does_not_own_it():
+    assert shares(gpu(Attribution.DEVICE, "chat-0")) == {CHAT: Share(own=(), shared=(0,))}
+
+
+def test_rows_of_one_workload_come_together_and_nobodys_stay_out():
+    assert shares(
+        gpu(Attribution.EXCLUSIVE, "chat-0"),
+        gpu(Attribution.NONE),
+        Queue("chat"),
+        gpu(Attribution.EXCLUSIVE, "stranger-0"),
+        gpu(Attribution.DEVICE, "chat-1", "embed-0"),
+        gpu(Attribution.EXCLUSIVE, "chat-2"),
+    ) == {CHAT: Share(own=(0, 5), shared=(4,)), EMBED: Share(own=(), shared=(4,))}

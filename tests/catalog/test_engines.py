@@ -1,0 +1,278 @@
+"""What inference engines' pages say of their queues."""
+
+from math import isnan
+
+from exporter.model import Gpu, Quantity, Queue
+
+Q = Quantity
+
+VLLM_V1 = """
+    vllm:num_requests_running{engine="0",model_name="m"} 5.0
+    vllm:num_requests_running{engine="1",model_name="m"} 7.0
+    vllm:num_requests_waiting{engine="0",model_name="m"} 2.0
+    vllm:num_requests_waiting{engine="1",model_name="m"} 4.0
+    vllm:num_requests_waiting_by_reason{engine="0",model_name="m",reason="capacity"} 1.0
+    vllm:num_requests_waiting_by_reason{engine="0",model_name="m",reason="deferred"} 1.0
+    vllm:engine_sleep_state{engine="0",model_name="m",sleep_state="awake"} 1.0
+    vllm:engine_sleep_state{engine="0",model_name="m",sleep_state="discard_all"} 0.0
+    vllm:engine_sleep_state{engine="1",model_name="m",sleep_state="awake"} 0.0
+    vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.25
+    vllm:kv_cache_usage_perc{engine="1",model_name="m"} 0.75
+    vllm:gpu_cache_usage_perc{engine="0",model_name="m"} 0.9
+    vllm:prompt_tokens_total{engine="0",model_name="m"} 100.0
+    vllm:prompt_tokens_created{engine="0",model_name="m"} 1.7740114612876017e+09
+    vllm:prompt_tokens_by_source_total{engine="0",model_name="m",source="local_compute"} 100.0
+    vllm:generation_tokens_total{engine="0",model_name="m"} 50.0
+    vllm:request_success_total{engine="0",finished_reason="stop",model_name="m"} 10.0
+    vllm:request_success_total{engine="0",finished_reason="length",model_name="m"} 2.0
+    vllm:request_success_total{engine="1",finished_reason="abort",model_name="m"} 1.0
+    vllm:request_success_created{engine="0",finished_reason="stop",model_name="m"} 1.7740114612876968e+09
+    """
+
+
+def test_vllms_engines_are_added_up(read, cell):
+    samples = read(VLLM_V1)
+    assert samples.kind == "vllm"
+    assert samples.subjects == (Queue("m"),)
+    assert cell(samples, "m", Q.REQUESTS_RUNNING) == 12.0
+    assert cell(samples, "m", Q.TOKENS_PROMPT) == 100.0
+    assert cell(samples, "m", Q.TOKENS_GENERATED) == 50.0
+
+
+def test_vllms_waiting_by_reason_is_not_added_to_waiting(read, cell):
+    assert cell(read(VLLM_V1), "m", Q.REQUESTS_WAITING) == 6.0
+
+
+def test_vllms_finished_requests_are_summed_over_reasons_without_creation_times(read, cell):
+    assert cell(read(VLLM_V1), "m", Q.REQUESTS_FINISHED) == 13.0
+
+
+def test_vllms_cache_use_is_the_mean_over_engines_of_the_newer_name(read, cell):
+    assert cell(read(VLLM_V1), "m", Q.KV_CACHE_USED) == 0.5
+
+
+def test_one_sleeping_engine_is_seen(read, cell):
+    assert cell(read(VLLM_V1), "m", Q.ENGINE_AWAKE) == 0.0
+    assert cell(read(VLLM_V1.replace("} 0.0", "} 1.0")), "m", Q.ENGINE_AWAKE) == 1.0
+
+
+def test_an_engine_that_cannot_be_believed_makes_the_sum_unknown(read, cell):
+    samples = read(VLLM_V1.replace('waiting{engine="1",model_name="m"} 4.0', 'waiting{engine="1",model_name="m"} NaN'))
+    assert isnan(cell(samples, "m", Q.REQUESTS_WAITING))
+    assert cell(samples, "m", Q.REQUESTS_RUNNING) == 12.0
+
+
+def test_vllm_v0_has_no_engines_and_an_older_name(read, cell):
+    samples = read(
+        """
+        vllm:num_requests_running{model_name="facebook/opt-125m"} 1.0
+        vllm:num_requests_waiting{model_name="facebook/opt-125m"} 3.0
+        vllm:gpu_cache_usage_perc{model_name="facebook/opt-125m"} 0.5
+        vllm:cpu_cache_usage_perc{model_name="facebook/opt-125m"} 0.1
+        """
+    )
+    assert cell(samples, "facebook/opt-125m", Q.REQUESTS_WAITING) == 3.0
+    assert cell(samples, "facebook/opt-125m", Q.KV_CACHE_USED) == 0.5
+    assert isnan(cell(samples, "facebook/opt-125m", Q.REQUESTS_FINISHED))
+    assert isnan(cell(samples, "facebook/opt-125m", Q.ENGINE_AWAKE))
+
+
+def test_two_models_of_one_server_are_two_queues(read, cell):
+    samples = read('vllm:num_requests_waiting{model_name="a"} 1\nvllm:num_requests_waiting{model_name="b"} 2\n')
+    assert samples.subjects == (Queue("a"), Queue("b"))
+    assert cell(samples, "b", Q.REQUESTS_WAITING) == 2.0
+
+
+def test_sglang_counts_each_engine_once_and_each_dp_rank_in(read, cell):
+    samples = read(
+        """
+        sglang:num_queue_reqs{model_name="m",engine_type="unified",tp_rank="0",pp_rank="0",dp_rank="0"} 2.0
+        sglang:num_queue_reqs{model_name="m",engine_type="unified",tp_rank="1",pp_rank="0",dp_rank="0"} 2.0
+        sglang:num_queue_reqs{model_name="m",engine_type="unified",tp_rank="0",pp_rank="1",dp_rank="0"} 2.0
+        sglang:num_queue_reqs{model_name="m",engine_type="unified",tp_rank="0",pp_rank="0",dp_rank="1"} 3.0
+        sglang:token_usage{model_name="m",engine_type="unified",tp_rank="0",pp_rank="0",dp_rank="0"} 0.2
+        sglang:token_usage{model_name="m",engine_type="unified",tp_rank="1",pp_rank="0",dp_rank="0"} 0.9
+        sglang:token_usage{model_name="m",engine_type="unified",tp_rank="0",pp_rank="0",dp_rank="1"} 0.4
+        sglang:num_requests_total{model_name="m"} 40
+        sglang:num_aborted_requests_total{model_name="m"} 4
+        """
+    )
+    assert samples.kind == "sglang"
+    assert cell(samples, "m", Q.REQUESTS_WAITING) == 5.0
+    assert abs(cell(samples, "m", Q.KV_CACHE_USED) - 0.3) < 1e-12
+    assert cell(samples, "m", Q.REQUESTS_FINISHED) == 40.0
+    assert cell(samples, "m", Q.REQUESTS_FAILED) == 4.0
+
+
+def test_an_old_sglang_calls_its_model_name(read):
+    assert read('sglang:num_queue_reqs{name="google/gemma-2-9b-it"} 2826\n').subjects == (
+        Queue("google/gemma-2-9b-it"),
+    )
+
+
+def test_sglangs_data_parallel_attention_speaks_through_other_tensor_ranks(read, cell):
+    samples = read(
+        """
+        sglang:num_running_reqs{model_name="m",tp_rank="0",dp_rank="0"} 2.0
+        sglang:num_running_reqs{model_name="m",tp_rank="4",dp_rank="1"} 3.0
+        """
+    )
+    assert cell(samples, "m", Q.REQUESTS_RUNNING) == 5.0
+
+
+def test_sglangs_priorities_are_not_added_to_their_total(read, cell):
+    samples = read(
+        """
+        sglang:num_queue_reqs{model_name="m",tp_rank="0",priority=""} 7.0
+        sglang:num_queue_reqs{model_name="m",tp_rank="0",priority="1"} 3.0
+        sglang:num_queue_reqs{model_name="m",tp_rank="0",priority="None"} 4.0
+        """
+    )
+    assert cell(samples, "m", Q.REQUESTS_WAITING) == 7.0
+
+
+def test_sglangs_priorities_without_their_total_are_no_total(read, cell):
+    samples = read('sglang:num_queue_reqs{model_name="m",priority="1"} 3.0\n')
+    assert samples.subjects == (Queue("m"),)
+    assert isnan(cell(samples, "m", Q.REQUESTS_WAITING))
+
+
+def test_sglangs_separate_prefill_and_decode_queues_count_as_waiting(read, cell):
+    samples = read(
+        """
+        sglang:num_queue_reqs{model_name="m"} 1
+        sglang:num_grammar_queue_reqs{model_name="m"} 2
+        sglang:num_prefill_bootstrap_queue_reqs{model_name="m"} 4
+        sglang:num_prefill_prealloc_queue_reqs{model_name="m"} 4
+        sglang:num_prefill_inflight_queue_reqs{model_name="m"} 8
+        sglang:num_decode_prealloc_queue_reqs{model_name="m"} 16
+        sglang:num_decode_transfer_queue_reqs{model_name="m"} 32
+        """
+    )
+    assert cell(samples, "m", Q.REQUESTS_WAITING) == 63.0
+
+
+TRITON = """
+    nv_inference_request_success{model="a",version="1"} 10
+    nv_inference_request_success{model="a",version="2"} 5
+    nv_inference_request_success{model="b",version="1"} 0
+    nv_inference_request_failure{model="a",version="1",reason="REJECTED"} 2
+    nv_inference_request_failure{model="a",version="1",reason="BACKEND"} 1
+    nv_inference_queue_duration_us{model="a",version="1"} 145
+    nv_inference_pending_request_count{model="a",version="1"} 3
+    nv_inference_pending_request_count{model="a",version="2"} 4
+    nv_inference_pending_request_count{model="b",version="1"} 0
+    nv_gpu_utilization{gpu_uuid="GPU-1"} 0.5
+    nv_gpu_power_usage{gpu_uuid="GPU-1"} 32.09
+    nv_gpu_power_limit{gpu_uuid="GPU-1"} 70
+    nv_gpu_memory_total_bytes{gpu_uuid="GPU-1"} 16106127360
+    nv_gpu_memory_used_bytes{gpu_uuid="GPU-1"} 266338304
+    nv_cpu_utilization 0
+    """
+
+
+def test_tritons_models_are_queues_and_their_versions_are_added_up(read, cell):
+    samples = read(TRITON)
+    assert samples.kind == "triton"
+    assert samples.subjects == (Queue("a"), Queue("b"), Gpu("GPU-1"))
+    assert cell(samples, "a", Q.REQUESTS_WAITING) == 7.0
+    assert cell(samples, "a", Q.REQUESTS_FINISHED) == 15.0
+    assert cell(samples, "a", Q.REQUESTS_FAILED) == 3.0
+    assert cell(samples, "b", Q.REQUESTS_WAITING) == 0.0
+    assert isnan(cell(samples, "a", Q.REQUESTS_RUNNING))
+
+
+def test_tritons_gpu_gauges_are_ratios_and_bytes(read, cell):
+    samples = read(TRITON)
+    assert cell(samples, "GPU-1", Q.GPU_UTILIZATION) == 0.5
+    assert cell(samples, "GPU-1", Q.GPU_POWER) == 32.09
+    assert cell(samples, "GPU-1", Q.GPU_MEMORY_USED) == 266338304.0
+    assert cell(samples, "GPU-1", Q.GPU_MEMORY_TOTAL) == 16106127360.0
+
+
+def test_a_gpu_at_zero_percent_and_zero_watts_was_not_read(read, cell):
+    failed = read(TRITON.replace("} 0.5", "} 0").replace("32.09", "0"))
+    assert isnan(cell(failed, "GPU-1", Q.GPU_UTILIZATION))
+    assert isnan(cell(failed, "GPU-1", Q.GPU_POWER))
+    idle = read(TRITON.replace("} 0.5", "} 0"))
+    assert cell(idle, "GPU-1", Q.GPU_UTILIZATION) == 0.0
+
+
+def test_an_old_triton_does_not_say_what_waits(read, cell):
+    old = "\n".join(line for line in TRITON.splitlines() if "pending" not in line)
+    assert isnan(cell(read(old), "a", Q.REQUESTS_WAITING))
+
+
+def test_tritons_tensorrt_llm_backend_has_its_own_rows(read, cell):
+    samples = read(
+        """
+        nv_trt_llm_request_metrics{model="tensorrt_llm",request_type="waiting",version="1"} 3
+        nv_trt_llm_request_metrics{model="tensorrt_llm",request_type="context",version="1"} 1
+        nv_trt_llm_request_metrics{model="tensorrt_llm",request_type="scheduled",version="1"} 4
+        nv_trt_llm_request_metrics{model="tensorrt_llm",request_type="max",version="1"} 512
+        nv_trt_llm_request_metrics{model="tensorrt_llm",request_type="active",version="1"} 7
+        nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="fraction",model="tensorrt_llm",version="1"} 0.6
+        nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="used",model="tensorrt_llm",version="1"} 2000
+        nv_inference_pending_request_count{model="tensorrt_llm",version="1"} 2
+        nv_inference_pending_request_count{model="ensemble",version="1"} 0
+        """
+    )
+    assert cell(samples, "tensorrt_llm", Q.REQUESTS_WAITING) == 5.0  # 2 before the backend, 3 in it
+    assert cell(samples, "tensorrt_llm", Q.REQUESTS_RUNNING) == 4.0
+    assert cell(samples, "tensorrt_llm", Q.KV_CACHE_USED) == 0.6
+    assert cell(samples, "ensemble", Q.REQUESTS_WAITING) == 0.0
+
+
+def test_tritons_vllm_backend_speaks_of_tritons_models(read, cell):
+    samples = read(
+        TRITON
+        + """
+    vllm:prompt_tokens_total{model="a",version="1"} 10
+    vllm:generation_tokens_total{model="a",version="1"} 16
+    vllm:request_success_total{model="a",version="1",finish_reason="stop"} 15
+    vllm:num_requests_running{model="a",version="1"} 2
+    vllm:gpu_cache_usage_perc{model="a",version="1"} 0.5
+    """
+    )
+    assert samples.kind == "triton"
+    assert cell(samples, "a", Q.TOKENS_PROMPT) == 10.0
+    assert cell(samples, "a", Q.REQUESTS_RUNNING) == 2.0
+    assert cell(samples, "a", Q.KV_CACHE_USED) == 0.5
+    assert cell(samples, "a", Q.REQUESTS_FINISHED) == 15.0  # both count the same requests
+
+
+def test_llamacpp_has_one_queue_and_no_labels(read, cell):
+    samples = read(
+        """
+        llamacpp:requests_processing 2
+        llamacpp:requests_deferred 5
+        llamacpp:prompt_tokens_total 33065
+        llamacpp:tokens_predicted_total 7801
+        llamacpp:predicted_tokens_seconds 12.5
+        """
+    )
+    assert samples.kind == "llamacpp"
+    assert samples.subjects == (Queue("default"),)
+    assert cell(samples, "default", Q.REQUESTS_WAITING) == 5.0
+    assert cell(samples, "default", Q.REQUESTS_RUNNING) == 2.0
+    assert cell(samples, "default", Q.TOKENS_GENERATED) == 7801.0
+    assert isnan(cell(samples, "default", Q.REQUESTS_FINISHED))
+    assert isnan(cell(samples, "default", Q.KV_CACHE_USED))
+
+
+def test_a_llamacpp_router_names_its_models(read):
+    samples = read('llamacpp:requests_deferred{model="x"} 5\nllamacpp:requests_deferred{model="y"} 1\n')
+    assert samples.subjects == (Queue("x"), Queue("y"))
+
+
+def test_text_as_servers_really_write_it_is_read(read, cell):
+    """Trailing commas, spaces, blank HELP, TYPE after its samples or naming another family."""
+    samples = read(
+        """
+        # HELP vllm:num_requests_waiting
+        vllm:num_requests_waiting{ model_name = "m", } 3
+        # TYPE vllm:num_requests_waiting counter
+        # TYPE vllm:something_else histogram
+        """
+    )
+    assert cell(samples, "m", Q.REQUESTS_WAITING) == 3.0

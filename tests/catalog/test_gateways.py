@@ -1,0 +1,153 @@
+"""What stands in front of engines: Ray Serve, EPP, Redis."""
+
+from math import isnan
+
+from exporter.catalog import KINDS
+from exporter.model import Quantity, Queue
+
+Q = Quantity
+
+RAY = """
+    # HELP ray_serve_deployment_queued_queries
+    ray_serve_deployment_queued_queries{application="app",deployment="LLM",handle="h1",WorkerId="w1"} 6
+    ray_serve_deployment_queued_queries{application="app",deployment="LLM",handle="h2",WorkerId="w2"} 10
+    ray_serve_num_ongoing_requests_at_replicas{application="app",deployment="LLM",handle="h1"} 7
+    ray_serve_replica_processing_queries{application="app",deployment="LLM",replica="r1"} 1
+    ray_serve_replica_processing_queries{application="app",deployment="LLM",replica="r2"} 2
+    ray_serve_num_ongoing_http_requests{node_ip_address="10.0.0.1"} 24
+    ray_serve_deployment_request_counter_total{application="app",deployment="LLM",replica="r1",route="/"} 30
+    ray_serve_deployment_request_counter{application="app",deployment="LLM",replica="r1",route="/"} 30
+    ray_serve_deployment_error_counter_total{application="app",deployment="LLM",replica="r1",route="/"} 2
+    """
+
+
+def test_rays_handles_and_replicas_are_added_up_and_its_views_of_the_same_requests_are_not(read, cell):
+    samples = read(RAY)
+    assert samples.kind == "ray_serve"
+    assert samples.subjects == (Queue("LLM"),)
+    assert cell(samples, "LLM", Q.REQUESTS_WAITING) == 16.0
+    assert cell(samples, "LLM", Q.REQUESTS_RUNNING) == 3.0
+    assert cell(samples, "LLM", Q.REQUESTS_FAILED) == 2.0
+
+
+def test_rays_counter_is_not_its_twin_gauge(read, cell):
+    assert cell(read(RAY), "LLM", Q.REQUESTS_FINISHED) == 30.0
+    gauge_only = "\n".join(line for line in RAY.splitlines() if "_counter_total" not in line)
+    assert isnan(cell(read(gauge_only), "LLM", Q.REQUESTS_FINISHED))
+
+
+def test_without_replicas_rays_handles_say_what_runs(read, cell):
+    without = "\n".join(line for line in RAY.splitlines() if "processing" not in line)
+    assert cell(read(without), "LLM", Q.REQUESTS_RUNNING) == 7.0
+
+
+def test_a_deployments_application_is_named_only_where_two_have_it(read):
+    samples = read(
+        """
+        ray_serve_deployment_queued_queries{application="one",deployment="LLM",handle="h1"} 1
+        ray_serve_deployment_queued_queries{application="two",deployment="LLM",handle="h2"} 2
+        ray_serve_deployment_queued_queries{application="two",deployment="Embed",handle="h3"} 3
+        """
+    )
+    assert samples.subjects == (Queue("one/LLM"), Queue("two/LLM"), Queue("Embed"))
+
+
+EPP = """
+    inference_pool_average_queue_size{name="p"} 0.5
+    inference_pool_average_running_requests{name="p"} 8
+    inference_pool_average_kv_cache_utilization{name="p"} 0.25
+    inference_pool_ready_pods{name="p"} 4
+    inference_pool_per_pod_queue_size{name="p",model_server_pod="a"} 9
+    inference_extension_flow_control_queue_size{fairness_id="x",priority="0",inference_pool="p"} 3
+    inference_extension_flow_control_queue_size{fairness_id="y",priority="-1",inference_pool="p"} 4
+    """
+
+
+def test_a_pools_averages_are_multiplied_by_its_ready_pods(read, cell):
+    samples = read(EPP)
+    assert samples.kind == "epp"
+    assert KINDS[samples.kind].repeats_engines
+    assert cell(samples, "p", Q.REQUESTS_WAITING) == 2.0
+    assert cell(samples, "p", Q.REQUESTS_RUNNING) == 32.0
+    assert cell(samples, "p", Q.REPLICAS_READY) == 4.0
+    assert cell(samples, "p", Q.KV_CACHE_USED) == 0.25
+
+
+def test_what_the_gateway_holds_is_summed_over_flows_and_kept_apart(read, cell):
+    assert cell(read(EPP), "p", Q.REQUESTS_HELD) == 7.0
+
+
+def test_no_flow_control_queue_is_unknown_and_not_empty(read, cell):
+    without = "\n".join(line for line in EPP.splitlines() if "flow_control" not in line)
+    assert isnan(cell(read(without), "p", Q.REQUESTS_HELD))
+
+
+def test_without_ready_pods_the_queues_of_each_pod_are_added_up(read, cell):
+    without = "\n".join(line for line in EPP.splitlines() if "ready" not in line)
+    samples = read(without + '\n    inference_pool_per_pod_queue_size{name="p",model_server_pod="b"} 1\n')
+    assert cell(samples, "p", Q.REQUESTS_WAITING) == 10.0
+    assert isnan(cell(samples, "p", Q.REQUESTS_RUNNING))
+
+
+def test_an_average_alone_is_no_total(read, cell):
+    assert isnan(cell(read('inference_pool_average_queue_size{name="p1"} 0.4\n'), "p1", Q.REQUESTS_WAITING))
+
+
+def test_no_ready_pods_have_no_queue_but_the_gateway_may(read, cell):
+    samples = read(EPP.replace("} 4\n", "} 0\n", 1))
+    assert cell(samples, "p", Q.REQUESTS_WAITING) == 0.0
+    assert cell(samples, "p", Q.REQUESTS_HELD) == 7.0
+
+
+def test_an_epp_that_prints_old_and_new_names_is_read_once(read, cell):
+    samples = read(
+        EPP
+        + """
+    llm_d_epp_average_queue_size{name="p"} 0.5
+    llm_d_epp_ready_endpoints{name="p"} 4
+    llm_d_epp_flow_control_queue_size{fairness_id="x",priority="0",inference_pool="p"} 3
+    llm_d_epp_flow_control_queue_size{fairness_id="y",priority="-1",inference_pool="p"} 4
+    """
+    )
+    assert cell(samples, "p", Q.REQUESTS_WAITING) == 2.0
+    assert cell(samples, "p", Q.REQUESTS_HELD) == 7.0
+    assert cell(samples, "p", Q.REPLICAS_READY) == 4.0
+
+
+def test_a_flow_without_a_pools_name_is_the_only_pools(read, cell):
+    samples = read('llm_d_epp_ready_endpoints{name="p"} 1\nllm_d_epp_flow_control_queue_size{priority="-10"} 6\n')
+    assert samples.subjects == (Queue("p"),)
+    assert cell(samples, "p", Q.REQUESTS_HELD) == 6.0
+
+
+REDIS = """
+    redis_up 1
+    redis_key_size{db="db0",key="jobs"} 12
+    redis_key_size{db="db0",key="events"} 5000
+    redis_stream_length{db="db0",stream="events"} 5000
+    redis_stream_group_lag{db="db0",stream="events",group="workers"} 7
+    redis_stream_group_messages_pending{db="db0",stream="events",group="workers"} 3
+    redis_stream_group_consumer_messages_pending{db="db0",stream="events",group="workers",consumer="c"} 3
+    """
+
+
+def test_redis_lists_and_stream_groups_are_queues_and_stream_lengths_are_not(read, cell):
+    samples = read(REDIS)
+    assert samples.kind == "redis_exporter"
+    assert set(samples.subjects) == {Queue("jobs"), Queue("events/workers")}
+    assert cell(samples, "jobs", Q.REQUESTS_WAITING) == 12.0
+    assert cell(samples, "events/workers", Q.REQUESTS_WAITING) == 7.0
+    assert cell(samples, "events/workers", Q.REQUESTS_RUNNING) == 3.0
+
+
+def test_a_redis_database_is_named_only_where_two_have_the_key(read):
+    samples = read(
+        'redis_key_size{db="db0",key="a"} 1\nredis_key_size{db="db1",key="a"} 2\nredis_key_size{key="b"} 3\n'
+    )
+    assert samples.subjects == (Queue("db0/a"), Queue("db1/a"), Queue("b"))
+
+
+def test_a_redis_exporter_that_checks_no_keys_has_no_queues(read):
+    samples = read("redis_up 1\nredis_connected_clients 4\n")
+    assert samples.kind == "redis_exporter"
+    assert samples.subjects == ()

@@ -1,0 +1,204 @@
+"""What a dcgm-exporter page says of whole GPUs and MIG instances."""
+
+from math import isnan
+
+import pytest
+
+from exporter.model import Attribution, PodKey, Quantity
+
+Q = Quantity
+MIB = 2.0**20
+
+T4 = """
+    # HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).
+    # TYPE DCGM_FI_DEV_GPU_UTIL gauge
+    DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-t4",device="nvidia0",modelName="Tesla T4",Hostname="n1"} 91
+    DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="0",UUID="GPU-t4",device="nvidia0",modelName="Tesla T4",Hostname="n1"} 0.156
+    DCGM_FI_PROF_DRAM_ACTIVE{gpu="0",UUID="GPU-t4",device="nvidia0",modelName="Tesla T4",Hostname="n1"} 0.093
+    DCGM_FI_DEV_FB_FREE{gpu="0",UUID="GPU-t4",device="nvidia0",modelName="Tesla T4",Hostname="n1"} 14912
+    DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-t4",device="nvidia0",modelName="Tesla T4",Hostname="n1"} 1024
+    DCGM_FI_DEV_FB_RESERVED{gpu="0",UUID="GPU-t4",device="nvidia0",modelName="Tesla T4",Hostname="n1"} 447
+    DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-t4",device="nvidia0",modelName="Tesla T4",Hostname="n1"} 14.512000
+    DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="0",UUID="GPU-t4",device="nvidia0",modelName="Tesla T4"} 48287135
+    DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-t4",device="nvidia0",modelName="Tesla T4",Hostname="n1"} 24
+    DCGM_FI_DEV_XID_ERRORS{gpu="0",UUID="GPU-t4",device="nvidia0",err_code="31",err_msg="GPU memory page fault"} 31
+    """
+
+MIG = """
+    DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-a",GPU_I_PROFILE="1g.5gb",GPU_I_ID="7",container="",namespace="",pod=""} 116
+    DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-a",GPU_I_PROFILE="2g.10gb",GPU_I_ID="5",container="c",namespace="ai",pod="p-0"} 116
+    DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="0",UUID="GPU-a",GPU_I_PROFILE="1g.5gb",GPU_I_ID="7"} 57585599
+    DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-a",GPU_I_PROFILE="1g.5gb",GPU_I_ID="7"} 37
+    DCGM_FI_DEV_XID_ERRORS{gpu="0",UUID="GPU-a",GPU_I_PROFILE="1g.5gb",GPU_I_ID="7"} 0
+    DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-a",GPU_I_PROFILE="1g.5gb",GPU_I_ID="7"} 0
+    DCGM_FI_DEV_FB_FREE{gpu="0",UUID="GPU-a",GPU_I_PROFILE="1g.5gb",GPU_I_ID="7",pod=""} 480
+    DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-a",GPU_I_PROFILE="1g.5gb",GPU_I_ID="7",pod=""} 4384
+    DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="0",UUID="GPU-a",GPU_I_PROFILE="1g.5gb",GPU_I_ID="7",pod=""} 0.999917
+    DCGM_FI_DEV_FB_FREE{gpu="0",UUID="GPU-a",GPU_I_PROFILE="2g.10gb",GPU_I_ID="5",namespace="ai",pod="p-0"} 9702
+    DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-a",GPU_I_PROFILE="2g.10gb",GPU_I_ID="5",namespace="ai",pod="p-0"} 153
+    DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="0",UUID="GPU-a",GPU_I_PROFILE="2g.10gb",GPU_I_ID="5",namespace="ai",pod="p-0"} 0.36
+    """  # noqa: E501
+
+
+def test_units_become_ratios_bytes_watts_and_joules(read, cell):
+    samples = read(T4)
+    assert cell(samples, "GPU-t4", Q.GPU_UTILIZATION) == 0.91  # percent
+    assert cell(samples, "GPU-t4", Q.GPU_MEMORY_USED) == 1024 * MIB  # MiB
+    assert cell(samples, "GPU-t4", Q.GPU_POWER) == 14.512
+    assert cell(samples, "GPU-t4", Q.GPU_ENERGY) == 48287.135  # mJ
+    assert cell(samples, "GPU-t4", Q.GPU_TEMPERATURE) == 24.0
+    assert cell(samples, "GPU-t4", Q.GPU_XID) == 31.0
+
+
+def test_utilization_and_engine_activity_are_two_quantities(read, cell):
+    """A T4 that runs one small kernel all the time: 91 % utilised, 15.6 % active."""
+    samples = read(T4)
+    assert cell(samples, "GPU-t4", Q.GPU_UTILIZATION) == 0.91
+    assert cell(samples, "GPU-t4", Q.GPU_ENGINE_ACTIVE) == 0.156
+    assert cell(samples, "GPU-t4", Q.GPU_DRAM_ACTIVE) == 0.093
+
+
+def test_total_memory_is_free_and_used_and_reserved(read, cell):
+    assert cell(read(T4), "GPU-t4", Q.GPU_MEMORY_TOTAL) == (14912 + 1024 + 447) * MIB
+
+
+def test_total_memory_of_an_old_exporter_is_free_and_used(read, cell):
+    samples = read('DCGM_FI_DEV_FB_FREE{UUID="g"} 900\nDCGM_FI_DEV_FB_USED{UUID="g"} 100\n')
+    assert cell(samples, "g", Q.GPU_MEMORY_TOTAL) == 1000 * MIB
+
+
+def test_a_printed_total_wins_over_the_sum(read, cell):
+    samples = read(
+        'DCGM_FI_DEV_FB_TOTAL{UUID="g"} 1024\nDCGM_FI_DEV_FB_FREE{UUID="g"} 900\nDCGM_FI_DEV_FB_USED{UUID="g"} 100\n'
+    )
+    assert cell(samples, "g", Q.GPU_MEMORY_TOTAL) == 1024 * MIB
+
+
+@pytest.mark.parametrize("lost", ["FREE", "USED", "RESERVED"])
+def test_total_memory_is_unknown_when_a_printed_part_of_it_is_blank(read, cell, lost):
+    values = {"FREE": "900", "USED": "100", "RESERVED": "24"} | {lost: "9223372036854775794"}
+    samples = read("".join(f'DCGM_FI_DEV_FB_{name}{{UUID="g"}} {value}\n' for name, value in values.items()))
+    assert isnan(cell(samples, "g", Q.GPU_MEMORY_TOTAL))
+
+
+def test_total_memory_is_unknown_without_the_used_part(read, cell):
+    assert isnan(cell(read('DCGM_FI_DEV_FB_FREE{UUID="g"} 900\n'), "g", Q.GPU_MEMORY_TOTAL))
+
+
+def test_a_mig_instance_is_its_own_row_and_not_its_parents(read, cell, gpu):
+    samples = read(MIG)
+    assert [(s.uuid, s.instance, s.profile) for s in samples.subjects] == [
+        ("GPU-a", "7", "1g.5gb"),
+        ("GPU-a", "5", "2g.10gb"),
+    ]
+    assert cell(samples, ("GPU-a", "7"), Q.GPU_ENGINE_ACTIVE) == 0.999917
+    assert cell(samples, ("GPU-a", "5"), Q.GPU_ENGINE_ACTIVE) == 0.36
+    assert cell(samples, ("GPU-a", "7"), Q.GPU_MEMORY_TOTAL) == (480 + 4384) * MIB
+    assert gpu(samples, "GPU-a", "5").attribution is Attribution.MIG
+    assert gpu(samples, "GPU-a", "5").pods == (PodKey("ai", "p-0"),)
+    assert gpu(samples, "GPU-a", "7").attribution is Attribution.NONE
+
+
+@pytest.mark.parametrize("quantity", [Q.GPU_POWER, Q.GPU_ENERGY, Q.GPU_TEMPERATURE, Q.GPU_XID])
+def test_what_an_instance_repeats_of_its_parent_is_not_the_instances(read, cell, quantity):
+    samples = read(MIG)
+    assert isnan(cell(samples, ("GPU-a", "7"), quantity))
+    assert isnan(cell(samples, ("GPU-a", "5"), quantity))
+
+
+def test_utilization_of_a_mig_instance_is_unknown_even_when_it_says_zero(read, cell):
+    assert isnan(cell(read(MIG), ("GPU-a", "7"), Q.GPU_UTILIZATION))
+
+
+def test_a_parent_beside_its_instances_keeps_its_power_and_its_own_row(read, cell):
+    samples = read(MIG + '\n    DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-a"} 116.5\n')
+    assert len(samples.subjects) == 3
+    assert cell(samples, "GPU-a", Q.GPU_POWER) == 116.5
+    assert isnan(cell(samples, "GPU-a", Q.GPU_ENGINE_ACTIVE))
+    assert isnan(cell(samples, ("GPU-a", "7"), Q.GPU_POWER))
+
+
+def test_a_missing_family_is_unknown_and_not_zero(read, cell):
+    """A vGPU guest prints no power, no temperature and no profiling field."""
+    samples = read(
+        """
+        DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-5a3c00000000",modelName="GRID A100-10C",Hostname="vm"} 0
+        DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-5a3c00000000",modelName="GRID A100-10C",Hostname="vm"} 0
+        DCGM_FI_DEV_VGPU_LICENSE_STATUS{gpu="0",UUID="GPU-5a3c00000000",modelName="GRID A100-10C",Hostname="vm"} 0
+        """
+    )
+    assert cell(samples, "GPU-5a3c00000000", Q.GPU_UTILIZATION) == 0.0
+    assert cell(samples, "GPU-5a3c00000000", Q.GPU_MEMORY_USED) == 0.0
+    for quantity in (Q.GPU_ENGINE_ACTIVE, Q.GPU_POWER, Q.GPU_TEMPERATURE, Q.GPU_MEMORY_TOTAL):
+        assert isnan(cell(samples, "GPU-5a3c00000000", quantity))
+
+
+def test_renamed_fields_are_the_same_quantities(read, cell):
+    samples = read(
+        """
+        DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO{UUID="g"} 0.5
+        DCGM_FI_PROF_SM_UTIL_RATIO{UUID="g"} 0.4
+        DCGM_FI_PROF_TENSOR_UTIL_RATIO{UUID="g"} 0.3
+        DCGM_FI_PROF_DRAM_UTIL_RATIO{UUID="g"} 0.2
+        DCGM_FI_DEV_BOARD_POWER_WATTS{UUID="g"} 300
+        DCGM_FI_DEV_GPU_TEMP_CELSIUS{UUID="g"} 40
+        DCGM_FI_DEV_XID_ERROR{UUID="g"} 79
+        DCGM_FI_DEV_FB_USED_BYTES{UUID="g"} 1048576
+        DCGM_FI_DEV_FB_CAPACITY_BYTES{UUID="g"} 4194304
+        DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL{UUID="g"} 12
+        """
+    )
+    expected = {
+        Q.GPU_ENGINE_ACTIVE: 0.5,
+        Q.GPU_SM_ACTIVE: 0.4,
+        Q.GPU_TENSOR_ACTIVE: 0.3,
+        Q.GPU_DRAM_ACTIVE: 0.2,
+        Q.GPU_POWER: 300.0,
+        Q.GPU_TEMPERATURE: 40.0,
+        Q.GPU_XID: 79.0,
+        Q.GPU_MEMORY_USED: 1 * MIB,
+        Q.GPU_MEMORY_TOTAL: 4 * MIB,
+        Q.GPU_ENERGY: 12.0,
+    }
+    assert {quantity: cell(samples, "g", quantity) for quantity in expected} == expected
+
+
+def test_a_field_under_both_its_names_is_counted_once(read, cell):
+    samples = read('DCGM_FI_DEV_POWER_USAGE{UUID="g"} 300\nDCGM_FI_DEV_BOARD_POWER_WATTS{UUID="g"} 300\n')
+    assert cell(samples, "g", Q.GPU_POWER) == 300.0
+
+
+def test_the_ratio_name_of_utilization_is_a_percentage_if_any_value_on_the_page_says_so(read, cell):
+    samples = read('DCGM_FI_DEV_GPU_UTIL_RATIO{UUID="a"} 1\nDCGM_FI_DEV_GPU_UTIL_RATIO{UUID="b"} 57\n')
+    assert cell(samples, "a", Q.GPU_UTILIZATION) == 0.01
+    assert cell(samples, "b", Q.GPU_UTILIZATION) == 0.57
+
+
+def test_the_ratio_name_of_utilization_is_a_ratio_otherwise(read, cell):
+    samples = read('DCGM_FI_DEV_GPU_UTIL_RATIO{UUID="a"} 1.0\nDCGM_FI_DEV_GPU_UTIL_RATIO{UUID="b"} 0.57\n')
+    assert cell(samples, "a", Q.GPU_UTILIZATION) == 1.0
+    assert cell(samples, "b", Q.GPU_UTILIZATION) == 0.57
+
+
+def test_a_ratio_slightly_above_one_is_one(read, cell):
+    samples = read('DCGM_FI_PROF_SM_ACTIVE{UUID="g"} 1.294\nDCGM_FI_PROF_GR_ENGINE_ACTIVE{UUID="g"} 1.0001\n')
+    assert cell(samples, "g", Q.GPU_SM_ACTIVE) == 1.0
+    assert cell(samples, "g", Q.GPU_ENGINE_ACTIVE) == 1.0
+    assert samples.dropped == ()
+
+
+def test_no_label_but_the_uuid_is_needed(read, cell):
+    """`Hostname` became `hostname`, and neither is there with -n; old namespaces write `uuid`."""
+    for labels in ('UUID="g",hostname="n1"', 'uuid="g",Hostname="n1"', 'gpu="0", UUID="g",'):
+        assert cell(read(f"DCGM_FI_DEV_GPU_UTIL{{{labels}}} 50\n"), "g", Q.GPU_UTILIZATION) == 0.5
+
+
+def test_series_of_links_and_cpus_are_no_gpus(read):
+    samples = read(
+        """
+        DCGM_FI_DEV_NVLINK_THROUGHPUT_TOTAL{nvlink="3",gpu_uuid="GPU-x",Hostname="n"} 5
+        DCGM_FI_DEV_CPU_UTIL_RATIO{cpu="0",Hostname="n"} 0.5
+        """
+    )
+    assert samples.kind == "dcgm"
+    assert samples.subjects == ()

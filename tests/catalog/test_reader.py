@@ -1,0 +1,154 @@
+"""Kinds, plans and times: what holds for every page."""
+
+import numpy as np
+import pytest
+
+from exporter.catalog import KINDS, Reader, UnknownKind, compile_plan, detect
+from exporter.model import Quantity, Queue
+from exporter.textformat import PlainScanner
+
+Q = Quantity
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('DCGM_FI_DEV_GPU_TEMP{UUID="g"} 1', "dcgm"),
+        ('vllm:num_requests_waiting{model_name="m"} 1', "vllm"),
+        ('sglang:num_queue_reqs{model_name="m"} 1', "sglang"),
+        ('nv_inference_count{model="m",version="1"} 1', "triton"),
+        ('nv_gpu_utilization{gpu_uuid="g"} 0.5', "triton"),
+        ("llamacpp:requests_deferred 1", "llamacpp"),
+        ('ray_serve_deployment_queued_queries{deployment="d"} 1', "ray_serve"),
+        ('llm_d_epp_ready_endpoints{name="p"} 1', "epp"),
+        ("redis_up 1", "redis_exporter"),
+        ("process_max_fds 1", None),
+        ("", None),
+    ],
+)
+def test_a_page_is_known_by_its_families(page, text, kind):
+    assert detect(page(text).layout) == kind
+
+
+def test_a_vllm_page_with_gpu_gauges_stays_a_vllm_page(page):
+    text = "vllm:num_requests_waiting 1\n" + "".join(
+        f'nv_gpu_{name}{{gpu_uuid="g"}} 1\n' for name in ("utilization", "power_usage", "power_limit")
+    )
+    assert detect(page(text).layout) == "vllm"
+
+
+def test_a_triton_page_full_of_its_backends_words_stays_a_triton_page(page):
+    text = 'nv_inference_count{model="m",version="1"} 1\n' + "".join(f"vllm:family_{n} 1\n" for n in range(200))
+    assert detect(page(text).layout) == "triton"
+
+
+def test_only_the_chosen_kinds_rows_are_read(read):
+    text = 'vllm:num_requests_waiting{model_name="m"} 1\nDCGM_FI_DEV_GPU_TEMP{UUID="g"} 9e18\nDCGM_FI_DEV_SM_CLOCK 1\n'
+    assert read(text, "vllm").subjects == (Queue("m"),)
+    assert read(text, "vllm").dropped == ()
+    assert read(text).kind == "dcgm"  # two families against one
+
+
+def test_an_unknown_page_names_the_kinds_there_are(read):
+    with pytest.raises(UnknownKind, match="dcgm, vllm, sglang, triton, llamacpp, ray_serve, epp, redis_exporter"):
+        read("kafka_brokers 3\n")
+
+
+def test_an_unknown_kind_is_refused_before_any_page(page):
+    with pytest.raises(UnknownKind, match="'tgi' is none of the kinds"):
+        Reader("tgi")
+    with pytest.raises(UnknownKind, match="'auto'"):
+        compile_plan("auto", page("up 1").layout)
+
+
+@pytest.mark.parametrize("kind", ["auto", "dcgm", "vllm"])
+def test_an_empty_page_has_no_rows_and_says_nothing_of_zero(read, kind):
+    """What dcgm-exporter answers while it reloads: 200 and nothing."""
+    samples = read("", kind)
+    assert samples.subjects == ()
+    assert samples.quantities == ()
+    assert samples.column(Q.GPU_ENGINE_ACTIVE).shape == (0,)
+
+
+def test_a_target_that_falls_silent_keeps_its_kind(page):
+    reader = Reader("auto")
+    reader.read(page("vllm:num_requests_waiting 1\n"), 0.0)
+    assert reader.read(page(""), 1.0).kind == "vllm"
+
+
+def test_a_page_of_another_kind_than_asked_for_has_no_rows(read):
+    samples = read("up 1\n", "vllm")
+    assert samples.kind == "vllm"
+    assert samples.subjects == ()
+
+
+def test_bad_lines_of_the_page_come_along(read):
+    samples = read("oops\nvllm:num_requests_waiting 1\nvllm:num_requests_running NaN\n")
+    assert [line for line, _ in samples.dropped] == [1, 3]
+
+
+def test_a_row_without_times_was_measured_at_receipt(read):
+    assert read('vllm:num_requests_waiting{model_name="m"} 1\n').at.tolist() == [1000.0]
+
+
+def test_a_row_was_measured_when_its_oldest_series_was(read):
+    samples = read(
+        """
+        vllm:num_requests_waiting{model_name="a",engine="0"} 1 500000
+        vllm:num_requests_waiting{model_name="a",engine="1"} 1 400000
+        vllm:num_requests_running{model_name="a",engine="0"} 1
+        vllm:num_requests_waiting{model_name="b",engine="0"} 1
+        vllm:unused{model_name="a"} 1 1000
+        """
+    )
+    assert samples.at.tolist() == [400.0, 1000.0]
+
+
+def test_a_gpu_of_unused_fields_only_still_has_a_time(read):
+    assert read('DCGM_FI_DEV_SM_CLOCK{UUID="g"} 1 7000\n').at.tolist() == [7.0]
+
+
+def test_a_repeated_layout_is_compiled_once(monkeypatch):
+    compiled = []
+
+    def counting(kind, layout):
+        compiled.append(layout)
+        return compile_plan(kind, layout)
+
+    monkeypatch.setattr("exporter.catalog.compile_plan", counting)
+    scanner, reader = PlainScanner(), Reader("auto")
+    for value in (1, 2, 3):
+        samples = reader.read(scanner.scan(b'vllm:num_requests_waiting{model_name="m"} %d\n' % value), 0.0)
+        assert samples.column(Q.REQUESTS_WAITING).tolist() == [value]
+    samples = reader.read(scanner.scan(b'vllm:num_requests_waiting{model_name="n"} 4\n'), 0.0)
+    assert samples.subjects == (Queue("n"),)
+    assert len(compiled) == 2
+
+
+def test_line_numbers_are_those_of_the_page_at_hand():
+    scanner, reader = PlainScanner(), Reader("vllm")
+    reader.read(scanner.scan(b"vllm:num_requests_waiting 1\n"), 0.0)
+    samples = reader.read(scanner.scan(b"# a comment more\n\nvllm:num_requests_waiting -1\n"), 0.0)
+    assert [line for line, _ in samples.dropped] == [3]
+
+
+def test_a_column_the_page_does_not_have_is_all_unknown(read):
+    samples = read('vllm:num_requests_waiting{model_name="m"} 1\n')
+    assert samples.quantities == (Q.REQUESTS_WAITING,)
+    assert np.isnan(samples.column(Q.GPU_POWER)).all()
+
+
+def test_every_kind_says_where_it_is_served():
+    assert {name: kind.port for name, kind in KINDS.items()} == {
+        "dcgm": 9400,
+        "vllm": 8000,
+        "sglang": 30000,
+        "triton": 8002,
+        "llamacpp": 8080,
+        "ray_serve": 8080,
+        "epp": 9090,
+        "redis_exporter": 9121,
+    }
+    assert all(kind.path == "/metrics" for kind in KINDS.values())
+    assert all(name == kind.name for name, kind in KINDS.items())
+    assert [name for name, kind in KINDS.items() if kind.work is None] == ["dcgm"]

@@ -1,0 +1,157 @@
+"""What is said of values that do not go together."""
+
+import pytest
+
+_CHAT = "workloads: [{namespace: ai, name: chat, engine: vllm, pods: {dns: chat.ai.svc}, replicas: {min: 1}"
+_SAME_PAGE = "must be another page than pods: that one vanishes with the pods and sees no request at zero"
+_NO_WAKER = "0 without a gateway: nothing can wake it, so one replica is kept (reason no_waker)"
+_SLOW_RISE = "is slower than smoothing.down (1m): replicas go before they come, got 2m"
+_SOURCES = "must have pods, a gateway, or objectives.gpu_engine: nothing says how busy it is"
+
+
+def _gpus(*parts):
+    return f"gpus: [{{{', '.join(parts)}}}]"
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("scrape: {timeout: 6s}\ngpus: [{dns: a}]",
+     "1:19: scrape.timeout: must be at most the scrape interval (5s), got 6s"),
+    ('listen: {grpc: "[::]:8080"}\ngpus: [{dns: a}]',
+     '1:16: listen.grpc: must be another port than listen.http (0.0.0.0:8080), got "[::]:8080"'),
+    # Endpoints.
+    (_gpus("port: 1"), "1:8: gpus.0: must have one of url, urls, dns: it says where to ask"),
+    (_gpus("dns: a", "url: http://a"), "1:8: gpus.0: must have only one of url, urls, dns: url and dns are given"),
+    (_gpus("url: http://a", "port: 9400"), "1:30: gpus.0.port: goes with dns: write it into url, got 9400"),
+    (_gpus("urls: [http://a]", "path: /m"), "1:33: gpus.0.path: goes with dns: write it into urls, got /m"),
+    (_gpus("urls: [http://a, http://a]"), "1:26: gpus.0.urls.1: must be another page than urls.0, got http://a"),
+    (_gpus("dns: a", "kind: vllm"), "1:23: gpus.0.kind: must be dcgm, got vllm"),
+    (_gpus("dns: a", "access: {bearer_file: t, basic: {username: u, password_file: p}}"),
+     "1:49: gpus.0.access.basic: must not stand beside bearer_file: a request carries one of them"),
+    (_gpus("dns: a", "access: {tls: {ca_file: c}}"),
+     "1:31: gpus.0.access.tls: is for https: the pages are asked over http"),
+    (_gpus("url: https://a", "access: {tls: {certificate_file: c}}"),
+     "1:58: gpus.0.access.tls.certificate_file: needs key_file: a certificate is shown with its key"),
+    (_gpus("url: https://a", "access: {tls: {key_file: k}}"),
+     "1:50: gpus.0.access.tls.key_file: needs certificate_file: a key proves nothing by itself"),
+    (_gpus("url: https://a", "access: {tls: {ca_file: c, insecure_skip_verify: true}}"),
+     "1:74: gpus.0.access.tls.insecure_skip_verify: must not be true beside ca_file: nothing would be verified by it"),
+    # Workloads.
+    (_CHAT + ", smoothing: {up: 2s}}]",
+     "1:117: workloads.0.smoothing.up: must be 0 or at least the scrape interval (5s), got 2s"),
+    (_CHAT + ", smoothing: {down: 4s, up: 0}}]",
+     "1:119: workloads.0.smoothing.down: must be 0 or at least the scrape interval (5s), got 4s"),
+    (_CHAT + ", keep_warm: 14s}]",
+     "1:112: workloads.0.keep_warm: must be at least 3 scrape intervals (15s), got 14s"),
+    (_CHAT + "}]\nscrape: {interval: 2m}",  # nobody wrote the 5 minutes
+     "1:13: workloads.0.keep_warm: must be at least 3 scrape intervals (6m), got 5m (the default)"),
+    (_CHAT.replace("min: 1", "min: 11") + "}]",
+     "1:97: workloads.0.replicas.min: must be at most replicas.max (10), got 11"),
+    (_CHAT.replace("min: 1", "max: 2, min: 3") + "}]",
+     "1:105: workloads.0.replicas.min: must be at most replicas.max (2), got 3"),
+    (_CHAT + "}, {namespace: ai, name: chat, engine: vllm, pods: {dns: a}, replicas: {min: 1}}]",
+     "1:124: workloads.1.name: must be one workload: workloads.0 is ai/chat too, got chat"),
+    ("workloads: [{namespace: ai, name: chat}]", f"1:13: workloads.0: {_SOURCES}"),
+    (_CHAT.replace("engine: vllm, ", "") + "}]",
+     "1:13: workloads.0.engine: must be given with pods: it says how their pages are read"),
+    (_CHAT.replace("dns: chat.ai.svc", "dns: a, kind: sglang") + "}]",
+     "1:76: workloads.0.pods.kind: must be the engine (vllm) or left out, got sglang"),
+    (_CHAT + ", gateway: {dns: a, kind: dcgm}}]", "1:125: workloads.0.gateway.kind: must see requests, got dcgm"),
+    (_CHAT + ", objectives: {gpu_engine: 0.8}}]",
+     "1:126: workloads.0.objectives.gpu_engine: needs gpus: no page is asked that would show it"),
+    (_CHAT + ", gateway: {dns: chat.ai.svc, port: 8000}}]",
+     f"1:110: workloads.0.gateway: {_SAME_PAGE}"),
+])  # fmt: skip
+def test_values_that_do_not_go_together_are_told_at_the_one_to_change(said, text, expected):
+    assert [line for line in said(text) if ": warning: " not in line] == [f"c.yaml:{expected}"]
+
+
+def test_a_url_without_a_path_is_the_same_page_as_with_the_usual_one(said):
+    pods, gateway = "{url: http://a:8000}", "{url: http://a:8000/metrics, kind: vllm}"
+    lines = said(f"workloads: [{{namespace: ai, name: chat, engine: vllm, pods: {pods}, gateway: {gateway}}}]")
+
+    assert [line.split(": ")[1] for line in lines] == ["workloads.0.gateway"]
+
+
+def test_zero_without_a_gateway_is_a_warning_and_no_error(said):
+    lines = said("workloads: [{namespace: ai, name: chat, engine: vllm, pods: {dns: a}, replicas: {min: 0}}]")
+
+    assert lines == [f"c.yaml:1:87: warning: workloads.0.replicas.min: {_NO_WAKER}"]
+
+
+def test_rising_slower_than_falling_is_a_warning(said):
+    lines = said(_CHAT + ", smoothing: {up: 2m}}]")
+
+    assert lines == [f"c.yaml:1:117: warning: workloads.0.smoothing.up: {_SLOW_RISE}"]
+
+
+def test_a_configuration_of_nothing_is_a_warning(said):
+    expected = "c.yaml:1:1: warning: workloads: nothing is configured: no page is asked, nothing is decided"
+
+    assert said("tick: 2s") == [expected]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _CHAT + "}]",
+        _CHAT.replace("min: 1", "min: 2, max: 2") + "}]",
+        _CHAT + ", keep_warm: 15s}]",
+        _CHAT + ", smoothing: {up: 0, down: 5s}}]",
+        _CHAT + "}]\nscrape: {interval: 30s}",  # the default half-life of 5s is nobody's mistake
+        _CHAT + "}]\nscrape: {interval: 1s}",  # nor is the default timeout of 3s
+        _CHAT.replace(", pods: {dns: chat.ai.svc}", ", gateway: {url: http://epp:9090}") + "}]",
+        _CHAT.replace(", pods: {dns: chat.ai.svc}", ", objectives: {gpu_engine: 0.8}") + "}]\ngpus: [{dns: d}]",
+        _CHAT + ", gateway: {dns: chat.ai.svc, port: 9090}}]",
+        "listen: {http: 127.0.0.1:0, grpc: 127.0.0.1:0}\ngpus: [{dns: a}]",
+        "listen: {http: 127.0.0.1:80, grpc: 127.0.0.2:80}\ngpus: [{dns: a}]",
+    ],
+)
+def test_nothing_is_said_of_what_goes_together(said, text):
+    assert said(text) == []
+
+
+def test_what_is_wrong_in_one_place_hides_nothing_in_another(said):
+    text = """\
+        scrape: {timeout: 6s}
+        tick: fast
+        tick: 1s
+        gpus:
+          - dns: DCGM
+          - 5
+        workloads:
+          - namespace: ai
+            name: chat
+            engine: vlm
+            pods: {dns: a, url: http://a}
+            replicas: {min: 20}
+            keep_warm: 3s
+            objectives: {kv_cache: 90}
+            smoothing: {up: 2s, down: x}
+          - name: other
+            pods: *chat
+        """
+
+    assert [line.split(": ")[0] + " " + line.split(": ")[1] for line in said(text)] == [
+        "c.yaml:1:19 scrape.timeout",
+        "c.yaml:2:7 tick",
+        "c.yaml:3:1 tick",
+        "c.yaml:5:10 gpus.0.dns",
+        "c.yaml:6:5 gpus.1",
+        "c.yaml:10:13 workloads.0.engine",
+        "c.yaml:11:11 workloads.0.pods",
+        "c.yaml:12:21 workloads.0.replicas.min",
+        "c.yaml:13:16 workloads.0.keep_warm",
+        "c.yaml:14:28 workloads.0.objectives.kv_cache",
+        "c.yaml:15:21 workloads.0.smoothing.up",
+        "c.yaml:15:31 workloads.0.smoothing.down",
+        "c.yaml:16:5 workloads.1.namespace",
+        "c.yaml:16:5 warning",
+        "c.yaml:17:11 workloads.1.pods",
+    ]
+
+
+def test_nothing_is_concluded_from_the_default_of_a_value_that_could_not_be_read(said):
+    # 9s is above the default interval, and may well be below the one that was meant.
+    lines = said("scrape: {interval: slow, timeout: 9s}\ngpus: [{dns: a}]")
+
+    assert [line.split(": ")[1] for line in lines] == ["scrape.interval"]

@@ -1,0 +1,114 @@
+"""What is said of a text that is no configuration, and of files that cannot be read."""
+
+import pytest
+
+from scaler.config import Config, ConfigErrors, check, load, parse
+
+_KEYS = "known here: listen, scrape, freshness, tick, log, gpus, workloads"
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("", ["1:1: must not be empty: see docs/configuration.md for what it may say"]),
+    ("# nothing\n---\n", ["1:1: must not be empty: see docs/configuration.md for what it may say"]),
+    ("- tick", ["1:1: must be a mapping of keys to values, got a list"]),
+    ("tick", ["1:1: must be a mapping of keys to values, got tick"]),
+    ("tick: 1s: 2s", ["1:9: not valid YAML: mapping values are not allowed here"]),
+    ("log:\n\tlevel: info", ["2:1: a tab cannot stand here: YAML is indented with spaces"]),
+    ('tick: "1s', ["1:10: not valid YAML: found unexpected end of stream while scanning a quoted scalar"]),
+    ("tick: 1\x00s", ["1:8: must be printable text, got U+0000"]),
+    ("gpus: " + "[" * 5000, ["1:27: must be nested at most 20 deep"]),
+    ("gpus: [{dns: a}]\n---\ntick: 1s", ["2:1: must be one YAML document: a second one begins here"]),
+    ("tick: 1s\ngpus: [{dns: a}]\ntick: 2s", ["3:1: tick: duplicate key: already given on line 1"]),
+    ("tick: !!python/object/apply:os.system 1\ngpus: [{dns: a}]",
+     ["1:7: tick: tags (!!python/object/apply:os.system) are not supported: write the plain value, in quotes if text"]),
+    ("gpus: [&a {dns: a}]", ["1:8: gpus.0: anchors (&a) are not supported: write each value out"]),
+    ("gpus: [{dns: a}, *a]", ["1:18: gpus.1: aliases (*a) are not supported: write the value out"]),
+    ("*a", ["1:1: aliases (*a) are not supported: write the value out"]),
+    ("gpus: [{<<: {dns: a}}]", ["1:9: gpus.0.<<: merge keys (<<) are not supported: write the values out"]),
+    ("? [a]\n: 1\n? tick\n: 1s\n? gpus\n: [{dns: a}]", ["1:3: a key must be a plain word"]),
+    ("gpus: [{dns: a}]\non: 1", [f"2:1: on: unknown key; {_KEYS}"]),
+    ("gpus: [{dns: a}]\n1: 1", [f"2:1: 1: unknown key; {_KEYS}"]),
+])  # fmt: skip
+def test_a_text_that_is_no_configuration_is_told_where_and_why(said, text, expected):
+    assert said(text) == [f"c.yaml:{line}" for line in expected]
+
+
+def test_an_alias_bomb_is_refused_and_not_built(said):
+    # Ten levels of ten aliases would be 10^10 values.
+    levels = [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 11)]
+    lines = said("\n".join(["a0: &a0 [x]", *levels]))
+
+    assert sum("aliases" in line for line in lines) == 100
+    assert sum("anchors" in line for line in lines) == 11
+
+
+def test_a_word_that_only_old_yaml_takes_for_a_boolean_is_a_word():
+    text = "workloads: [{namespace: on, name: no, engine: vllm, model: off, pods: {dns: y}}]"
+    (workload,) = parse(text, "c.yaml")[0].workloads
+
+    assert (workload.namespace, workload.name, workload.model) == ("on", "no", "off")
+
+
+def test_the_marks_of_other_systems_are_read_over():
+    assert parse("\ufefftick: 2s\r\n", "c.yaml")[0] == parse("tick: 2s\n", "c.yaml")[0]
+
+
+def test_a_file_is_loaded(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_bytes(b"\xef\xbb\xbftick: 2s\n")
+
+    assert load(file) == Config(tick=2.0)
+
+
+def test_an_error_names_the_file_as_it_was_given(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text("tick: 2h\n")
+
+    with pytest.raises(ConfigErrors) as caught:
+        load(file)
+    assert str(caught.value).splitlines()[-1] == f"{file}:1:7: tick: must be at most 1m, got 2h"
+
+
+def test_a_file_that_cannot_be_read_is_a_problem(tmp_path):
+    (missing,) = check(tmp_path / "none.yaml")
+    (folder,) = check(tmp_path)
+    (nul,) = check("a\0b")
+
+    assert str(missing) == f"{tmp_path}/none.yaml: cannot be read: No such file or directory"
+    assert str(folder) == f"{tmp_path}: cannot be read: Is a directory"
+    assert str(nul).startswith("a\0b: cannot be read: ")
+
+
+def test_a_byte_that_is_not_utf_8_is_told_where(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_bytes("tick: 1s\nü: ".encode() + b"\xff\n")
+
+    assert [str(problem) for problem in check(file)] == [f"{file}:2:4: must be UTF-8, got the byte 0xff"]
+
+
+def test_a_file_larger_than_a_config_map_is_not_parsed(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_bytes(b"#" * (2**20 + 1))
+
+    assert [str(problem) for problem in check(file)] == [f"{file}: must be at most 1MiB"]
+
+
+def test_a_problem_is_plain_data_for_machines():
+    with pytest.raises(ConfigErrors) as caught:
+        parse("tick: 2h", "c.yaml")
+
+    assert caught.value.problems[-1].to_document() == {
+        "file": "c.yaml",
+        "line": 1,
+        "column": 7,
+        "key": "tick",
+        "message": "must be at most 1m, got 2h",
+        "severity": "error",
+    }
+
+
+def test_problems_come_in_the_order_of_the_file(said):
+    places = [tuple(map(int, line.split(":")[1:3])) for line in said("tick: x\nlog: 5\ngpus: 5\nlisten: 5\ntick: 5\n")]
+
+    assert places == sorted(places)
+    assert len(places) == 5

@@ -1,0 +1,125 @@
+"""The listener itself: its port, its health, its end."""
+
+import asyncio
+
+import grpc
+import pytest
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
+from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
+
+from scaler.keda.externalscaler_pb2 import DESCRIPTOR
+from scaler.keda.server import create
+
+KEDAS = "externalscaler.ExternalScaler"
+SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
+
+
+async def health(channel, service) -> int:
+    return (await HealthStub(channel).Check(HealthCheckRequest(service=service))).status
+
+
+async def test_health_follows_the_daemons_word_and_answers_go_on_either_way(board, keda):
+    board.decide(1)
+    for ready, status in ((True, SERVING), (False, NOT_SERVING), (True, SERVING)):
+        keda.server.set_ready(ready)
+        assert [await health(keda.channel, service) for service in ("", KEDAS)] == [status] * 2
+        assert (await keda.value(keda.ref())).metricValue == 1
+
+
+async def test_a_server_is_not_serving_until_it_is_told_ready(board):
+    server = create(board, address="127.0.0.1:0", tls=None, now=lambda: 0.0)
+    port = await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        assert await health(channel, "") == NOT_SERVING
+    await server.drain(20)
+
+
+async def test_health_of_a_service_that_is_not_here_is_not_found(keda):
+    code, _ = await keda.refusal(health(keda.channel, "nobody"))
+    assert code is grpc.StatusCode.NOT_FOUND
+
+
+async def test_a_health_watch_hears_the_turns_and_is_ended_with_ok(keda):
+    watch = HealthStub(keda.channel).Watch(HealthCheckRequest(service=KEDAS), timeout=20)
+    assert (await watch.read()).status == SERVING
+    keda.server.set_ready(True)
+    assert await health(keda.channel, KEDAS) == SERVING  # by now the watch has seen the turn that was none
+    keda.server.set_ready(False)
+    assert (await watch.read()).status == NOT_SERVING
+    keda.server.set_ready(True)
+    assert (await watch.read()).status == SERVING
+    await keda.server.drain(20)
+    assert (await watch.read()).status == NOT_SERVING
+    assert await watch.read() is grpc.aio.EOF
+    assert await watch.code() is grpc.StatusCode.OK
+
+
+async def test_reflection_lists_the_services_and_gives_the_contract(keda):
+    async def asked():
+        yield ServerReflectionRequest(list_services="")
+        yield ServerReflectionRequest(file_containing_symbol=KEDAS)
+
+    listed, found = [answer async for answer in ServerReflectionStub(keda.channel).ServerReflectionInfo(asked())]
+    names = {service.name for service in listed.list_services_response.service}
+    assert names == {KEDAS, "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
+    assert list(found.file_descriptor_response.file_descriptor_proto) == [DESCRIPTOR.serialized_pb]
+
+
+async def test_a_port_that_is_taken_is_an_error_that_names_it(board, keda):
+    taken = f"127.0.0.1:{keda.port}"
+    second = create(board, address=taken, tls=None, now=lambda: 0.0)
+    with pytest.raises(OSError, match=f"cannot listen on {taken}: Address already in use"):
+        await second.start()
+
+
+async def test_a_drained_server_takes_no_more_calls(board, keda):
+    board.decide(1)
+    assert await keda.active(keda.ref()) is True
+    await keda.server.drain(20)
+    code, _ = await keda.refusal(keda.active(keda.ref()))
+    assert code is grpc.StatusCode.UNAVAILABLE
+    await keda.server.drain(20)  # a second signal changes nothing
+
+
+async def test_every_call_is_observed_with_its_method_and_code(board, keda):
+    board.decide(1)
+    await keda.value(keda.ref())
+    await keda.active(keda.ref())
+    await keda.refusal(keda.active(keda.ref(name="nobody")))
+    await keda.refusal(keda.value(keda.ref(), "queue"))
+    assert [call[:2] for call in keda.observed] == [
+        ("GetMetrics", "OK"),
+        ("IsActive", "OK"),
+        ("IsActive", "NOT_FOUND"),
+        ("GetMetrics", "INVALID_ARGUMENT"),
+    ]
+    assert all(0 <= seconds < 20 for _, _, seconds in keda.observed)
+
+
+async def test_a_method_that_is_not_there_is_unimplemented(keda):
+    call = keda.channel.unary_unary(f"/{KEDAS}/Nothing")
+    code, _ = await keda.refusal(call(b""))
+    assert code is grpc.StatusCode.UNIMPLEMENTED
+    assert keda.observed == []
+
+
+async def test_bytes_that_are_no_message_cost_only_that_call(board, keda):
+    board.decide(1)
+    call = keda.channel.unary_unary(f"/{KEDAS}/IsActive")
+    await keda.refusal(call(b"\xff\xff\xff"))
+    assert await keda.active(keda.ref()) is True
+
+
+async def test_a_drain_amid_calls_answers_or_refuses_each_of_them(board, keda):
+    board.decide(2)
+    calls = [asyncio.create_task(keda.value(keda.ref())) for _ in range(50)]
+    await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+    await keda.server.drain(20)
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    refused = [outcome.code() for outcome in outcomes if isinstance(outcome, grpc.aio.AioRpcError)]
+    answered = [outcome.metricValue for outcome in outcomes if not isinstance(outcome, grpc.aio.AioRpcError)]
+    assert set(answered) == {2}
+    # CANCELLED is what gRPC makes of a call that arrived and was not picked up any more.
+    assert set(refused) <= {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
