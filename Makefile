@@ -5,16 +5,28 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench proto clean
+.PHONY: help demo test test-others lint format bench proto clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(STAMP)  ## watch GPU replicas follow a load from zero up and back (about a minute)
 	$(BIN)/tidegate demo $(ARGS)
 
 test: $(STAMP)  ## run the tests (ARGS="-k name" to choose)
 	$(BIN)/python -m pytest $(ARGS)
+
+# Python 3.11 to 3.13, on PATH or of pyenv, but the one that `make test` has run on.
+test-others:  ## the same on every other supported Python that this machine has
+	@for version in 3.11 3.12 3.13; do \
+	  for python in "$$(command -v python$$version)" "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$$version.*/bin/python; do \
+	    [ -x "$$python" ] && "$$python" -V >/dev/null 2>&1 || continue; \
+	    [ "$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')" = $$version ] && continue 2; \
+	    echo "== Python $$version"; \
+	    $(MAKE) --no-print-directory test PYTHON="$$python" VENV=.venv-$$version || exit 1; \
+	    continue 2; \
+	  done; echo "== Python $$version: not on this machine, not run"; \
+	done
 
 lint: $(STAMP)  ## ruff, mypy --strict, import contracts
 	$(BIN)/ruff check .
@@ -34,7 +46,7 @@ proto: $(STAMP)  ## regenerate the gRPC stubs from the .proto
 	$(BIN)/python -m scaler.keda.generate
 
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-3.* dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # pip 25.1 is the first that knows dependency groups (PEP 735).
 $(STAMP): pyproject.toml

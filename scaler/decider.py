@@ -108,7 +108,7 @@ class Decider:
         totals = self._intake.totals(rows, now)
         complete = answered(specs, totals.seen, memory)
         self._signals.observe(rows, totals, complete, now)
-        smoothed = self._signals.smooth(rows, now)
+        smoothed = np.where(totals.said(), self._signals.smooth(rows, now), np.nan)
         verdicts, memory = step(specs, totals.seen._replace(signals=smoothed), memory, now, raise_only=raise_only)
         for column, after in zip(self._memory, memory, strict=True):
             column[rows] = after

@@ -115,6 +115,16 @@ class Totals:
     gpu_engine: Floats
     finished: Floats
 
+    def work(self) -> Floats:
+        """Requests in hand, wherever they are; NaN if no source says anything of them."""
+        parts = np.stack([self.seen.waiting, self.seen.running, self.seen.held])
+        known = ~np.isnan(parts)
+        return np.where(known.any(axis=0), np.where(known, parts, 0.0).sum(axis=0), np.nan)
+
+    def said(self) -> Mask:
+        """Which signals are read at present, shape (rows, len(Signal)): a smoothed value must not outlive its source."""
+        return ~np.isnan(np.stack([self.work(), self.kv_cache, self.gpu_engine], axis=1))
+
 
 class Intake:
     """What is known of every source of a fixed list of workloads. No clock: `now` is an argument."""

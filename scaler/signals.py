@@ -63,7 +63,7 @@ class Signals:
         """
         whole = rows[complete]
         for signal, column in (
-            (Signal.WORK, _work(totals.seen)),
+            (Signal.WORK, totals.work()),
             (Signal.KV_CACHE, totals.kv_cache),
             (Signal.GPU_ENGINE, totals.gpu_engine),
         ):
@@ -84,13 +84,6 @@ class Signals:
         rings = self._finished
         window = np.full(len(rows), RATE_WINDOW_S)
         return counter_rate(rings.times[rows], rings.values[rows], rings.head[rows], window, now)
-
-
-def _work(seen: Readings) -> Floats:
-    """Requests in hand, wherever they are; NaN if no source says anything of them."""
-    parts = np.stack([seen.waiting, seen.running, seen.held])
-    said = ~np.isnan(parts)
-    return np.where(said.any(axis=0), np.where(said, parts, 0.0).sum(axis=0), np.nan)
 
 
 def _keep_highest(windows: Windows, series: Rows, values: Floats, now: float, interval: float) -> None:

@@ -51,6 +51,7 @@ workloads:
 """
 
 FRAMES_PER_S = 8.0  # of the wall
+DAY_S = 1200.0  # of an endless demo, simulated: a morning, a burst, an evening and a night, again and again
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,8 @@ def play(wishes: Wishes) -> tuple[str, ...]:
 
 async def _play(wishes: Wishes) -> tuple[str, ...]:
     clock = FastClock(wishes.speed)
-    day_s = wishes.duration_s * wishes.speed
+    endless = wishes.duration_s == 0
+    day_s = DAY_S if endless else wishes.duration_s * wishes.speed
     async with open_world(clock, seed=wishes.seed, duration_s=day_s) as world:
         daemon = Daemon(
             _config(world, wishes.port),
@@ -117,7 +119,7 @@ async def _play(wishes: Wishes) -> tuple[str, ...]:
                 scaling = tasks.create_task(stand_in.run(), name="stand-in for KEDA + HPA")
                 showing = tasks.create_task(_show(world, daemon, stand_in, wishes), name="screen")
                 try:
-                    await world.run()
+                    await world.run(forever=endless)
                 finally:
                     scaling.cancel()
                     showing.cancel()

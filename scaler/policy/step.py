@@ -81,6 +81,22 @@ def _pods_answer(i: int, spec: Specs, seen: Readings, asleep: bool) -> bool:
 
 
 @part
+def _at_zero(i: int, seen: Readings) -> bool:
+    """Is no replica ready, by the cluster's count or, without one, by a listing that answered "none"?"""
+    if np.isnan(seen.wanted[i]):
+        return seen.pods_listed[i] == 0.0
+    return seen.wanted[i] == 0.0
+
+
+@part
+def _gpus_answer(i: int, spec: Specs, seen: Readings) -> bool:
+    """Is GPU activity known, for those who are sized by it?"""
+    if np.isnan(spec.targets[i, GPU_ENGINE]) or _at_zero(i, seen):
+        return True
+    return not seen.gpus_stale[i] and not np.isnan(seen.busiest_gpu[i])
+
+
+@part
 def _loading(i: int, spec: Specs, seen: Readings, asleep: bool) -> bool:
     """Replicas exist that do not serve yet: neither idle nor capacity (law 7)."""
     if seen.wanted[i] > 0.0:
@@ -94,7 +110,7 @@ def _demand(i: int, spec: Specs, seen: Readings, out: Floats) -> float:
     """The largest objective, in replicas; NaN while any that is asked for is unknown. Each goes to `out`."""
     largest = 0.0
     known = True
-    nothing_ready = seen.wanted[i] == 0.0 or seen.ready[i] == 0.0 or seen.pods_listed[i] == 0.0
+    nothing_ready = _at_zero(i, seen) or seen.ready[i] == 0.0
     for signal in range(out.shape[0]):
         target = spec.targets[i, signal]
         out[signal] = np.nan
@@ -102,7 +118,8 @@ def _demand(i: int, spec: Specs, seen: Readings, out: Floats) -> float:
             continue
         value = seen.signals[i, signal]
         if signal == WORK:
-            out[signal] = value / target
+            # Demand read from pods is known to be zero where there is no pod; what a gateway holds is in `value`.
+            out[signal] = 0.0 if np.isnan(value) and nothing_ready else value / target
         else:
             # A mean per replica asks for replicas in proportion to those that carry it: 4 at 0.9 of a target of
             # 0.6 need 6. Where nothing is ready there is nothing to carry it.
@@ -133,7 +150,8 @@ def _decide_fresh(
     backlog = _count(seen.waiting[i]) + _count(seen.held[i])
     running = _count(seen.running[i])
     loading = _loading(i, spec, seen, _was_asleep(i, mind))
-    at_zero = seen.wanted[i] == 0.0
+    # Known to be at zero: by the cluster's count, or by our own word and a listing that agrees with it.
+    at_zero = seen.wanted[i] == 0.0 or (_at_zero(i, seen) and _was_asleep(i, mind))
     gpu_busy = seen.busiest_gpu[i] > spec.gpu_quiet[i] and not at_zero
 
     if backlog + running > 0.0 or loading or gpu_busy:
@@ -201,8 +219,7 @@ def _decide_stale(i: int, spec: Specs, seen: Readings, mind: Memory, now: float)
         return max(at_least, spec.minimum[i]), True, HELD
     if np.isnan(last):
         return np.nan, True, UNKNOWN
-    at_zero = seen.wanted[i] == 0.0 or (np.isnan(seen.wanted[i]) and seen.pods_listed[i] == 0.0)
-    if last == 0.0 and at_zero and spec.minimum[i] == 0.0:
+    if last == 0.0 and _at_zero(i, seen) and spec.minimum[i] == 0.0:
         return 0.0, False, HELD  # an error here would let KEDA's fallback wake every sleeper
     if now - mind.held_since[i] > spec.hold[i]:
         return np.nan, True, UNKNOWN
@@ -212,7 +229,9 @@ def _decide_stale(i: int, spec: Specs, seen: Readings, mind: Memory, now: float)
 @part
 def _answered(i: int, spec: Specs, seen: Readings, asleep: bool) -> bool:
     """Is every source of the workload's demand fresh, or known to have nothing?"""
-    return _pods_answer(i, spec, seen, asleep) and (seen.gateway_fresh[i] or not spec.gateway[i])
+    if spec.gateway[i] and not seen.gateway_fresh[i]:
+        return False
+    return _pods_answer(i, spec, seen, asleep) and _gpus_answer(i, spec, seen)
 
 
 @part

@@ -20,7 +20,7 @@ class Workload:
     memory: Memory = field(default_factory=lambda: Memory.blank(1))
     now: float = 1000.0
 
-    def step(self, *, after: float = 0.0, raise_only: bool = False, work: float | None = None, **seen):
+    def step(self, *, after=0.0, raise_only=False, work=None, gpu_engine=NAN, **seen):
         """Advance the clock and decide; returns (replicas, active, reason). `work` is the smoothed signal, by
         default what waits, runs and is held right now."""
         self.now += after
@@ -30,7 +30,7 @@ class Workload:
             column[0] = value
         parts = [seen[name] for name in ("waiting", "running", "held") if name in seen]
         readings.signals[0, Signal.WORK] = work if work is not None else _total(parts)
-        readings.signals[0, Signal.KV_CACHE] = seen.get("kv", NAN) if "kv" in seen else NAN
+        readings.signals[0, Signal.GPU_ENGINE] = gpu_engine
         verdicts, self.memory = step(
             Specs.stack([self.spec]), readings, self.memory, self.now, raise_only=raise_only
         )

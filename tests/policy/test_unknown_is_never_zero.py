@@ -150,3 +150,12 @@ def test_one_missing_part_of_the_work_is_not_counted_as_zero_work_elsewhere(chat
     # Two known parts of 16 ask for 2 whatever the third is.
     answer = chat.step(**fresh(pods=2, **everything), work=32.0)
     assert answer[0] == 2
+
+
+def test_gpu_activity_that_is_no_longer_seen_sizes_nobody(workload):
+    batch = workload(Spec(0, 4, ((Signal.GPU_ENGINE, 0.5),), pods=False))
+    busy = {"wanted": 2.0, "ready": 2.0, "busiest_gpu": 0.9, "gpu_engine": 0.9}
+    # 2 replicas at 0.9 of a target of 0.5: 3.6, so 4.
+    assert batch.step(**busy) == (4, True, Reason.GPU_BUSY)
+    assert batch.step(after=1, **{**busy, "gpus_stale": True, "gpu_engine": 0.1}) == (4, True, Reason.HELD)
+    assert batch.step(after=301, **{**busy, "gpus_stale": True, "gpu_engine": 0.1}) == (None, True, Reason.UNKNOWN)

@@ -108,3 +108,17 @@ def test_asleep_by_our_word_it_stays_asleep_while_the_cluster_follows(chat, fres
     # KEDA's cooldown: the replica is still there, and idle.
     assert chat.step(after=1, **fresh(**IDLE)) == (0, False, Reason.ASLEEP)
     assert chat.step(after=1, **fresh(running=1, **IDLE)) == (1, True, Reason.SERVING)
+
+
+def test_a_gateway_that_falls_silent_at_zero_does_not_wake(chat, fresh):
+    # An endpoint picker may publish no queue while it has no backend: that is no request.
+    chat.step(**fresh(**IDLE))
+    chat.step(after=300, **fresh(**IDLE))
+    mute = {**fresh(waiting=math.nan, running=math.nan, held=math.nan, pods=0), "waker_fresh": False}
+    assert chat.step(after=60, **mute, wanted=0.0, ready=0.0) == (0, False, Reason.NO_WAKER)
+    assert chat.step(after=60, **mute) == (0, False, Reason.NO_WAKER), "a listing that says none is enough"
+
+
+def test_found_at_zero_where_no_page_can_speak_of_demand_it_stays(workload):
+    lonely = workload(Spec(0, 8, ((Signal.WORK, 16.0),)))
+    assert lonely.step(wanted=0.0, ready=0.0, pods_listed=0.0) == (0, False, Reason.NO_WAKER)
