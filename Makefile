@@ -41,12 +41,14 @@ format: $(STAMP)  ## let ruff put the code in order
 bench: $(STAMP)  ## measure, and write benchmarks/RESULTS.md
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
-proto: $(STAMP)  ## regenerate the gRPC stubs from the .proto
-	$(BIN)/pip install --quiet --group proto
-	$(BIN)/python -m scaler.keda.generate
+proto:  ## regenerate the gRPC stubs from the .proto
+	$(PYTHON) -m venv .venv-proto
+	.venv-proto/bin/pip install --quiet --upgrade 'pip>=25.1'
+	.venv-proto/bin/pip install --quiet --group proto
+	.venv-proto/bin/python -m scaler.keda.generate
 
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) .venv-3.* dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # pip 25.1 is the first that knows dependency groups (PEP 735).
 $(STAMP): pyproject.toml

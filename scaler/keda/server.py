@@ -32,10 +32,11 @@ from .tls import Rotation, TlsFiles
 SERVICE: Final = "externalscaler.ExternalScaler"
 HEALTH: Final = "grpc.health.v1.Health"
 
-# Open streams count, and a workload has up to two of them per KEDA operator beside its polls: room for 5,000
-# workloads and then some. Past it calls get RESOURCE_EXHAUSTED at once. grpc.max_concurrent_streams would make them
-# wait in the client instead, and KEDA's polls wait without a deadline; so that one stays open.
-_CALLS_AT_ONCE = 20_000
+# Open streams count, and a workload may have two of them beside its polls: room for 5,000 workloads and their polls.
+# An open stream costs about 23 KiB, so all of them 270 MiB. Past it calls get RESOURCE_EXHAUSTED at once.
+# grpc.max_concurrent_streams would make them wait in the client instead, and KEDA's polls wait without a deadline; so
+# that one stays open.
+_CALLS_AT_ONCE = 12_000
 
 _OPTIONS: Final = (
     # By default a second server shares the port in silence, and the kernel deals connections to both.
@@ -69,8 +70,7 @@ class KedaServer:
             else:
                 port = self._server.add_secure_port(self.address, self._credentials)
         except RuntimeError as error:
-            reason = _why_not(self.address)
-            raise OSError(reason.errno, f"cannot listen on {self.address}: {reason.strerror or error}") from error
+            raise OSError(f"cannot listen on {self.address}: {_why_not(self.address) or error}") from error
         await self._server.start()
         return port
 
@@ -120,7 +120,7 @@ def _in_loop(loop: asyncio.AbstractEventLoop, told: Callable[[str | None], None]
         loop.call_soon_threadsafe(told, problem)
 
 
-def _why_not(address: str) -> OSError:
+def _why_not(address: str) -> str | None:
     """Why an address cannot be bound. gRPC writes that to stderr alone, so the kernel is asked the same again."""
     host, _, port = address.rpartition(":")
     try:
@@ -130,5 +130,5 @@ def _why_not(address: str) -> OSError:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(where)
     except OSError as error:
-        return error
-    return OSError()
+        return error.strerror
+    return None

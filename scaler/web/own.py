@@ -20,16 +20,25 @@ class OwnMetrics:
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)
         self.tick_seconds = Histogram(
-            "tidegate_tick_duration_seconds", "How long a sweep over all workloads took.", buckets=SECONDS, registry=registry
+            "tidegate_tick_duration_seconds",
+            "How long a sweep over all workloads took.",
+            buckets=SECONDS,
+            registry=registry,
         )
         self.ticks_failed = Counter(
             "tidegate_ticks_failed", "Sweeps that failed and left the last Board standing.", registry=registry
         )
         self.calls = Histogram(
             "tidegate_call_duration_seconds",
-            "Calls of KEDA, by method and gRPC code. A stream counts once, when it ends.",
+            "Calls of KEDA that ended, by method and gRPC code.",
             labelnames=("method", "code"),
             buckets=SECONDS,
+            registry=registry,
+        )
+        self.streams = Counter(
+            "tidegate_streams_ended",
+            "Streams that ended, by method and gRPC code.",
+            ("method", "code"),
             registry=registry,
         )
         self.reload_ok = Gauge(
@@ -44,4 +53,8 @@ class OwnMetrics:
         build.info({"version": version("tidegate"), "python": platform.python_version()})
 
     def observe_call(self, method: str, code: str, seconds: float) -> None:
+        if method.startswith("Stream") or method == "Watch":
+            # How long a stream was open says nothing about how quick an answer was.
+            self.streams.labels(method, code).inc()
+            return
         self.calls.labels(method, code).observe(seconds)

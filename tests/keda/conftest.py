@@ -25,7 +25,7 @@ class Board:
         self.entries: dict[WorkloadKey, Decision | None] = {}
         self.now = 1000.0
         self.listening: list[Decision | None] = []  # what each waiting stream saw last
-        self._turn = asyncio.Event()
+        self.turn = asyncio.Event()  # until anything of the above changes
 
     def decide(self, replicas, *, reason=Reason.SERVING, workload=CHAT, **more) -> Decision:
         """replicas None is unknown; more: fields of Decision."""
@@ -46,10 +46,10 @@ class Board:
         self._wake()
 
     async def until(self, *seen) -> None:
-        """Wait until exactly these entries are what the open streams saw last."""
+        """Wait until exactly these entries, in any order, are what the open streams saw last."""
         async with asyncio.timeout(PATIENCE_S):
-            while [id(entry) for entry in self.listening] != [id(entry) for entry in seen]:
-                await self._turn.wait()
+            while sorted(map(id, self.listening)) != sorted(map(id, seen)):
+                await self.turn.wait()
 
     def get(self, workload) -> Decision | None:
         return self.entries.get(workload)
@@ -63,15 +63,15 @@ class Board:
             self._wake()
             try:
                 while self.entries.get(workload) is seen and workload in self.entries:
-                    await self._turn.wait()
+                    await self.turn.wait()
             finally:
                 del self.listening[next(i for i, entry in enumerate(self.listening) if entry is seen)]
                 self._wake()
         return self.entries.get(workload)
 
     def _wake(self) -> None:
-        self._turn.set()
-        self._turn = asyncio.Event()
+        self.turn.set()
+        self.turn = asyncio.Event()
 
 
 @dataclass
