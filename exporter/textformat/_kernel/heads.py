@@ -229,7 +229,8 @@ def _fresh(body, p, end, spans, hashes):
         for k in range(p, end):
             h = _hashed(h, body[k])
         return (TYPE if _is_type(body, i, end) else SKIP), end, h
-    return _head(body, i, end, spans, hashes)
+    kind, stop, h = _head(body, i, end, spans, hashes)
+    return kind, stop, h if kind == SAMPLE else _U0
 
 
 @njit
