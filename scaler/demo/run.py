@@ -29,7 +29,7 @@ from ..logs import configure
 from .autoscaler import DEMO_KEDA, ScaledObject, StandIn
 from .frame import Frame
 from .screen import open_screen
-from .summary import problems
+from .summary import Summary, problems
 from .world import NAMESPACE, WORKLOAD, World, open_world
 
 CHAT = WorkloadKey(NAMESPACE, WORKLOAD)
@@ -111,6 +111,7 @@ async def _play(wishes: Wishes) -> tuple[str, ...]:
             discoveries=lambda _: _discoveries(world),
         )
         stop, listening = asyncio.Event(), asyncio.get_running_loop().create_future()
+        over = False
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(daemon.run(stop, listening.set_result), name="daemon")
@@ -120,12 +121,13 @@ async def _play(wishes: Wishes) -> tuple[str, ...]:
                 showing = tasks.create_task(_show(world, daemon, stand_in, wishes), name="screen")
                 try:
                     await world.run(forever=endless)
+                    over = True
                 finally:
                     scaling.cancel()
                     showing.cancel()
                     stop.set()
         finally:
-            _conclude(world, wishes)
+            _conclude(world.summary(), wishes, over=over)
         return problems(world.summary(), day_s)
 
 
@@ -189,19 +191,21 @@ def sentence(decision: Decision, frame: Frame) -> str:
             return ""
 
 
-def _conclude(world: World, wishes: Wishes) -> None:
-    document = world.summary().to_document()
+def _conclude(summary: Summary, wishes: Wishes, *, over: bool) -> None:
+    """`over`: the day has ended by itself; else what is unanswered is under way, not lost."""
+    under_way = 0 if over else summary.lost
+    summary = replace(summary, lost=summary.lost - under_way)
     if wishes.as_json:
-        sys.stdout.write(json.dumps(document) + "\n")
+        sys.stdout.write(json.dumps(summary.to_document()) + "\n")
         return
-    requests, replicas = document["requests"], document["replicas"]
-    woke = document["woke_after_s"]
-    slo = document["slo_met_ratio"]
-    click.echo(
-        f"{requests['answered']} of {requests['sent']} requests answered, {requests['lost']} lost"
-        + (f"; {slo:.1%} within their objective" if slo is not None else "")
-        + f"\nup to {replicas['max']} replicas in {replicas['changes']} changes, {replicas['final']} at the end, "
-        f"{document['gpu_hours']:.2f} GPU-hours"
-        + (f"\nwoken {woke:.1f} s after the first request was held at zero" if woke is not None else "")
-        + ("; put to sleep again" if document["slept"] else "")
-    )
+    lines = [
+        f"{summary.answered} of {summary.sent} requests answered, {summary.lost} lost"
+        + (f", {under_way} under way" if under_way else "")
+        + (f"; {summary.slo_met_ratio:.1%} within their objective" if summary.slo_met_ratio is not None else ""),
+        f"up to {summary.max_replicas} replicas in {summary.changes} changes, {summary.final_replicas} at the end, "
+        f"{summary.gpu_hours:.2f} GPU-hours",
+    ]
+    if summary.woke_after_s is not None:
+        asleep = "; put to sleep again" if summary.slept else ""
+        lines.append(f"woken {summary.woke_after_s:.1f} s after the first request was held at zero{asleep}")
+    click.echo("\n".join(lines))

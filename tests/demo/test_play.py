@@ -1,0 +1,26 @@
+"""The demo as a person starts it: one process, the real daemon, and a day that ends as it began."""
+
+import json
+import subprocess
+import sys
+
+
+def test_a_day_wakes_the_workload_serves_everybody_and_ends_asleep():
+    # 960 simulated seconds: a quiet start, a morning, a burst, an evening, and a night long enough to fall asleep in.
+    day = subprocess.run(
+        [sys.executable, "-m", "scaler", "demo", "-o", "json", "--speed", "60", "--duration", "16"],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert day.returncode == 0, day.stderr
+    document = json.loads(day.stdout)
+    requests, replicas = document["requests"], document["replicas"]
+    assert requests["lost"] == 0
+    assert requests["answered"] == requests["sent"] > 1000
+    assert replicas["max"] > 1
+    assert replicas["final"] == 0
+    assert document["slept"] is True
+    assert document["woke_after_s"] is not None
+    assert document["gpu_hours"] > 0
