@@ -138,7 +138,8 @@ def read(source: str, kind: str, timeout: float, output: str) -> None:
 @click.option("-o", "--output", type=click.Choice(["live", "json"]), default="live", show_default=True, help="Format.")
 def demo(duration: float, speed: float, seed: int, port: int, output: str) -> None:
     """Watch the whole loop on this machine: a simulated inference server and GPUs under a load that comes and goes,
-    the real daemon, and a stand-in for KEDA and HPA that asks it over the real gRPC."""
+    the real daemon, and a stand-in for KEDA and HPA that asks it over the real gRPC.
+    """
     from .demo.run import Wishes, play
 
     if speed <= 0 or duration < 0:

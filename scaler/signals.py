@@ -17,7 +17,7 @@ from exporter.model import Floats
 
 from .intake import Mask, Rows, Totals
 from .kernels import counter_rate, ewma_fast_slow
-from .policy import Readings, Signal
+from .policy import Signal
 from .windows import Windows
 
 # 128 intervals of 5 s are 10 minutes: ten half-lives of the default fall, by which the oldest value weighs 1/1024.
@@ -51,9 +51,7 @@ class Signals:
         for mine, theirs in pairs:
             self._finished.copy_row(mine, other._finished, theirs)
             for signal in Signal:
-                self._windows.copy_row(
-                    mine * len(Signal) + signal, other._windows, theirs * len(Signal) + signal
-                )
+                self._windows.copy_row(mine * len(Signal) + signal, other._windows, theirs * len(Signal) + signal)
 
     def observe(self, rows: Rows, totals: Totals, complete: Mask, now: float) -> None:
         """Add what is now known of these workloads.
@@ -88,7 +86,8 @@ class Signals:
 
 def _keep_highest(windows: Windows, series: Rows, values: Floats, now: float, interval: float) -> None:
     """One value per interval: within it, a higher one replaces the last, so a ring spans LENGTH intervals whatever
-    the number of pages that land."""
+    the number of pages that land.
+    """
     newest = (windows.head[series] - 1) % windows.times.shape[1]
     last_at = windows.times[series, newest]
     # Half an interval of slack: scrapes jitter, and a value that comes early is the next one, not the same.

@@ -26,7 +26,7 @@ from ..board import Decision, Reason
 from ..config import Config, parse
 from ..daemon import Daemon, Ports
 from ..logs import configure
-from .autoscaler import DEMO_KEDA, ScaledObject, StandIn
+from .autoscaler import ScaledObject, StandIn
 from .frame import Frame
 from .screen import open_screen
 from .summary import Summary, problems
@@ -202,7 +202,7 @@ def _conclude(summary: Summary, wishes: Wishes, *, over: bool) -> None:
         f"{summary.answered} of {summary.sent} requests answered, {summary.lost} lost"
         + (f", {under_way} under way" if under_way else "")
         + (f"; {summary.slo_met_ratio:.1%} within their objective" if summary.slo_met_ratio is not None else ""),
-        f"up to {summary.max_replicas} replicas in {summary.changes} changes, {summary.final_replicas} at the end, "
+        f"up to {summary.max_replicas} replicas in {summary.changes} changes, {summary.final_replicas} at the end",
         f"{summary.gpu_hours:.2f} GPU-hours",
     ]
     if summary.woke_after_s is not None:

@@ -122,8 +122,13 @@ class Readings(NamedTuple):
     @classmethod
     def unknown(cls, rows: int) -> Readings:
         """Nothing is known of any workload."""
-        nan = lambda: np.full(rows, np.nan)  # noqa: E731 - eleven columns alike
-        no = lambda: np.zeros(rows, dtype=np.bool_)  # noqa: E731
+
+        def nan() -> Floats:
+            return np.full(rows, np.nan)
+
+        def no() -> Bools:
+            return np.zeros(rows, dtype=np.bool_)
+
         return cls(
             signals=np.full((rows, len(Signal)), np.nan),
             waiting=nan(),

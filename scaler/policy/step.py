@@ -17,9 +17,11 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numba import njit, typeof, types
 
+from exporter.model import Floats
+
 from ..board import Reason
 from ..kernels._compile import kernel
-from .arrays import Bools, Floats, Memory, Readings, Signal, Specs, Verdicts
+from .arrays import Bools, Memory, Readings, Signal, Specs, Verdicts
 
 # numba freezes these numbers into the compiled kernel and keeps it on disk under a stamp of *this* file alone. So they
 # are spelled here, and must agree with what they mirror, or nothing starts.
@@ -39,7 +41,7 @@ REASONS = (
 )
 SERVING, QUEUED, GPU_BUSY, LOADING, WARM, ASLEEP, HELD, UNKNOWN, NO_WAKER, _, _, CAPPED = range(12)
 WORK, KV_CACHE, GPU_ENGINE = 0, 1, 2
-if set(REASONS) != set(Reason) or (WORK, KV_CACHE, GPU_ENGINE) != tuple(Signal):
+if set(REASONS) != set(Reason) or tuple(Signal) != (WORK, KV_CACHE, GPU_ENGINE):
     raise AssertionError("scaler.policy.step does not know all reasons and signals")
 
 # 0.1 + 0.2 must not become a replica: sums of ratios carry errors near 1e-16 of their size.
@@ -274,7 +276,7 @@ def step(
     """
     rows = specs.minimum.shape[0]
     verdicts = Verdicts.blank(rows)
-    mind = Memory(*(column.copy() for column in memory))
+    mind: Memory = choose(np.arange(rows), memory)  # copies
     _step(specs, readings, mind, now, raise_only, verdicts)
     return verdicts, mind
 

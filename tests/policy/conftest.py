@@ -31,9 +31,7 @@ class Workload:
         parts = [seen[name] for name in ("waiting", "running", "held") if name in seen]
         readings.signals[0, Signal.WORK] = work if work is not None else _total(parts)
         readings.signals[0, Signal.GPU_ENGINE] = gpu_engine
-        verdicts, self.memory = step(
-            Specs.stack([self.spec]), readings, self.memory, self.now, raise_only=raise_only
-        )
+        verdicts, self.memory = step(Specs.stack([self.spec]), readings, self.memory, self.now, raise_only=raise_only)
         replicas = verdicts.replicas[0]
         return None if np.isnan(replicas) else int(replicas), bool(verdicts.active[0]), REASONS[verdicts.reason[0]]
 

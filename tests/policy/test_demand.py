@@ -28,7 +28,7 @@ def test_requests_that_wait_while_none_runs_are_queued(chat, fresh):
 def test_the_largest_objective_wins(workload, fresh):
     guarded = workload(Spec(0, 8, ((Signal.WORK, 16.0), (Signal.KV_CACHE, 0.6)), gateway=True))
     # Work asks for 1; the caches of 4 ready replicas are 0.9 full against 0.6: 4 x 0.9 / 0.6 = 6.
-    assert guarded.step(**fresh(running=10, pods=4, ready=4.0), **{})[0] == 1
+    assert guarded.step(**fresh(running=10, pods=4, ready=4.0))[0] == 1
     readings = Readings.unknown(1)
     for name, value in fresh(running=10, pods=4, ready=4.0).items():
         getattr(readings, name)[0] = value
