@@ -36,7 +36,7 @@ def main() -> None:
     """
 
 
-@main.command()
+@main.command(short_help="Run the daemon.")
 @click.option("-c", "--config", "file", required=True, type=click.Path(), help="Configuration file (YAML).")
 def run(file: str) -> None:
     """Run the daemon: scrape, decide, answer KEDA.
@@ -56,6 +56,7 @@ def run(file: str) -> None:
     configure(config.log.format, config.log.level)
     say_warnings(warnings)
     from .daemon import Daemon  # compiles the kernels: after the configuration is known to be good
+    from .keda.tls import BadTlsFiles
 
     async def serve() -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -67,11 +68,14 @@ def run(file: str) -> None:
 
     try:
         asyncio.run(serve())
+    except BadTlsFiles as error:
+        click.echo(f"{file}: listen.grpc_tls: {error}", err=True)
+        sys.exit(EX_CONFIG)
     except OSError as error:
         raise click.ClickException(str(error)) from error
 
 
-@main.command()
+@main.command(short_help="Check configuration files.")
 @click.argument("files", nargs=-1, required=True, type=click.Path())
 @OUTPUT
 def check(files: Sequence[str], output: str) -> None:
@@ -90,7 +94,7 @@ def check(files: Sequence[str], output: str) -> None:
     sys.exit(EX_PROBLEMS if errors else 0)
 
 
-@main.command()
+@main.command(short_help="Print the JSON Schema of the configuration.")
 def schema() -> None:
     """Print the JSON Schema of the configuration, for editors and CI."""
     from .config.schema import json_schema
@@ -98,7 +102,7 @@ def schema() -> None:
     _print(json_schema(), "json")
 
 
-@main.command()
+@main.command(short_help="Show what Tidegate sees in one page.")
 @click.argument("source", metavar="URL|FILE")
 @click.option("--kind", default="auto", show_default=True, help="What kind of page it is; `auto` looks.")
 @click.option("--timeout", default=10.0, show_default=True, help="Seconds to wait for a URL.")
@@ -130,7 +134,7 @@ def read(source: str, kind: str, timeout: float, output: str) -> None:
         _print(document, output)
 
 
-@main.command()
+@main.command(short_help="Watch the whole loop on this machine.")
 @click.option("--duration", default=75.0, show_default=True, help="Seconds of the wall; 0 runs until Ctrl-C.")
 @click.option("--speed", default=20.0, show_default=True, help="Simulated seconds per second.")
 @click.option("--seed", default=7, show_default=True, help="The same seed gives the same load.")
@@ -150,7 +154,7 @@ def demo(duration: float, speed: float, seed: int, port: int, output: str) -> No
     sys.exit(EX_PROBLEMS if problems else 0)
 
 
-@main.command()
+@main.command(short_help="Print versions.")
 @OUTPUT
 def version(output: str) -> None:
     """Print the version of Tidegate and of what it runs on."""
