@@ -7,11 +7,15 @@ page to page and the series do not, which is what a repeat is. `python benchmark
 from __future__ import annotations
 
 import random
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from exporter.textformat import PlainScanner, Scanner, parse
 

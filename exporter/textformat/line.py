@@ -66,8 +66,10 @@ def is_openmetrics(body: bytes) -> bool:
 
 
 def read_line(line: bytes, *, openmetrics: bool) -> tuple[int, float, float]:
-    """Where the head ends, the value, and the line's own time in POSIX seconds (NaN if it has none)."""
-    line = line.removesuffix(b"\r")
+    """Where the head ends, the value, and the line's own time in POSIX seconds (NaN if it has none).
+
+    `line` is without its end: no line feed, nor the one carriage return that may stand before it.
+    """
     end = _read_head(line).end
     value, at = read_tail(line[end:], openmetrics=openmetrics)
     if not is_utf8(line[:end]):
@@ -91,7 +93,7 @@ def read_series(head: bytes) -> tuple[str, Mapping[str, str]]:
 
 def read_tail(tail: bytes, *, openmetrics: bool) -> tuple[float, float]:
     """Value and own time (POSIX seconds, NaN if it has none) from what follows the head."""
-    tail = tail.removesuffix(b"\r").strip(b" \t")
+    tail = tail.strip(b" \t")
     value_text, rest = _word(tail)
     if not value_text or value_text.startswith(b"#"):
         raise LineError("no value")

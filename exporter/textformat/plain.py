@@ -49,8 +49,9 @@ class PlainScanner:
         dropped_total = 0
         known: dict[bytes, tuple[Parsed, Identity]] = {}
         seen: set[Identity] = set()
-        for number, line in enumerate(body.split(b"\n"), 1):
-            text = line.removesuffix(b"\r").lstrip(b" \t")
+        for number, ended in enumerate(body.split(b"\n"), 1):
+            line = ended.removesuffix(b"\r")
+            text = line.lstrip(b" \t")
             if not text or text.startswith(b"#"):
                 _note_type(text, types)
                 continue

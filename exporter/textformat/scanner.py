@@ -73,19 +73,19 @@ class Scanner:
 
     def scan(self, body: bytes) -> Page:
         openmetrics = is_openmetrics(body)
-        if openmetrics != self._memory.openmetrics:  # the same timestamp means another time: recognise no line
-            self._memory = _Memory(b"", openmetrics, _lines(0), self._memory.page)
-        return _follow(body, self._memory) or self._survey(body, openmetrics=openmetrics)
+        # Across a change of format no line is recognised: the same timestamp means another time.
+        known = self._memory if self._memory.openmetrics == openmetrics else None
+        page = _follow(body, known) if known is not None else None
+        return page or self._survey(body, known or _nothing(), openmetrics=openmetrics)
 
-    def _survey(self, body: bytes, *, openmetrics: bool) -> Page:
-        last = self._memory
-        lines = _survey(body, last, openmetrics=openmetrics)
+    def _survey(self, body: bytes, known: _Memory, *, openmetrics: bool) -> Page:
+        lines = _survey(body, known, openmetrics=openmetrics)
         _ask_the_plain_reader(body, lines, openmetrics=openmetrics)
         heads = _settle(body, lines)
         rows = np.flatnonzero(lines.kind == kernel.SAMPLE)
         numbers = (rows + 1).astype(np.int32)
         types = _types(body, lines)
-        layout = last.page.layout
+        layout = self._memory.page.layout
         if not layout.has(heads, types):
             layout = Layout(heads, numbers, types, layout.parsed)
         refused = np.flatnonzero(_refused(lines.kind))
@@ -111,21 +111,26 @@ def _follow(body: bytes, memory: _Memory) -> Page | None:
         return None
     for series, start, stop in slow[:hard].tolist():
         try:
-            value[series], at[series] = read_tail(body[start:stop], openmetrics=memory.openmetrics)
+            value[series], at[series] = read_tail(_text(body, start, stop), openmetrics=memory.openmetrics)
         except LineError:
             return None
     return Page(page.layout, value, at, page.lines, page.dropped, page.dropped_total)
 
 
-def _survey(body: bytes, last: _Memory, *, openmetrics: bool) -> _Lines:
+def _survey(body: bytes, known: _Memory, *, openmetrics: bool) -> _Lines:
     room = _lines(body.count(b"\n") + 1)
-    old, page = last.lines, _array(body)
+    old, page = known.lines, _array(body)
     count = kernel.survey(
-        page, _array(last.body), old.start, old.stop, old.kind, old.hash, room.start, room.stop, room.kind, room.hash
+        page, _array(known.body), old.start, old.stop, old.kind, old.hash, room.start, room.stop, room.kind, room.hash
     )
     lines = _Lines(*(column[:count] for column in room))  # type: ignore[arg-type] # mypy joins the columns' types
     kernel.measure(page, openmetrics, lines.stop, lines.kind, lines.value, lines.at)
     return lines
+
+
+def _text(body: bytes, start: int, stop: int) -> bytes:
+    """A line, or the rest of one, without the carriage return that may end it."""
+    return body[start:stop].removesuffix(b"\r")
 
 
 def _line_end(body: bytes, start: int) -> int:
@@ -139,7 +144,7 @@ def _ask_the_plain_reader(body: bytes, lines: _Lines, *, openmetrics: bool) -> N
         start = int(lines.start[row])
         end = _line_end(body, start)
         try:
-            length, value, at = read_line(body[start:end], openmetrics=openmetrics)
+            length, value, at = read_line(_text(body, start, end), openmetrics=openmetrics)
         except LineError:
             lines.kind[row], lines.stop[row], lines.hash[row] = kernel.BAD, end, 0
         else:
@@ -204,6 +209,6 @@ def _dropped(body: bytes, lines: _Lines, rows: NDArray[np.intp], *, openmetrics:
             yield Dropped(row + 1, "duplicate series")
             continue
         try:
-            read_line(body[lines.start[row] : lines.stop[row]], openmetrics=openmetrics)
+            read_line(_text(body, lines.start[row], lines.stop[row]), openmetrics=openmetrics)
         except LineError as bad:
             yield Dropped(row + 1, bad.args[0])

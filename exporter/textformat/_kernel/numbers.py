@@ -26,6 +26,7 @@ from .powers import HIGH, LOW, MAX_POWER, SHIFT, TEN
 
 _READ, _HARD, _WRONG = 0, 1, 2  # how reading went; the worse is the larger
 _NOT_SIMPLE = -1
+_MAX_EXPONENT = 100_000  # digits of an exponent beyond it are for the plain reader
 
 _LF, _CR, _TAB, _SPACE = 10, 13, 9, 32
 _HASH, _PLUS, _MINUS, _DOT, _ZERO, _NINE, _OPEN, _CLOSE = 35, 43, 45, 46, 48, 57, 123, 125
@@ -147,6 +148,24 @@ def _special(body, i, end):
 
 
 @njit
+def _exponent(body, i, end):
+    """(the first byte that is no part of it, exponent) of an `e-12` at i; (i, 0) if there is none."""
+    k = i + 1
+    if i == end or body[i] | 32 != 101:  # e
+        return i, 0
+    down = k < end and body[k] == _MINUS
+    if k < end and (down or body[k] == _PLUS):
+        k += 1
+    if k == end:
+        return i, 0
+    exponent = 0
+    while k < end and _digit(body[k]):
+        exponent = min(exponent * 10 + np.int64(body[k] - _ZERO), _MAX_EXPONENT)
+        k += 1
+    return k, -exponent if down else exponent
+
+
+@njit
 def _number(body, i, end):
     """The number that is the word [i, end)."""
     start = i
@@ -165,22 +184,17 @@ def _number(body, i, end):
         i += 1
     if not seen:
         return _special(body, start, end)
-    if i < end and body[i] | 32 == 101:  # e
-        i += 1
-        down = i < end and body[i] == _MINUS
-        if i < end and (down or body[i] == _PLUS):
-            i += 1
-        if i == end:
-            return _WRONG, nan
-        exponent = 0
-        while i < end and _digit(body[i]):
-            exponent = min(exponent * 10 + np.int64(body[i] - _ZERO), 100_000)
-            i += 1
-        power += -exponent if down else exponent
+    i, exponent = _exponent(body, i, end)
+    power += exponent
     if i < end:
         return _WRONG, nan
-    if digits > 19:
+    if digits > 19 or abs(exponent) == _MAX_EXPONENT:
         return _HARD, nan
+    # The number lies in [10**(power + digits - 1), 10**(power + digits)); float64 ends at 1.8e308 and 4.9e-324.
+    if digits > 0 and power + digits > 310:
+        return _WRONG, nan
+    if power + digits < -330:
+        mantissa = _U0
     status, value = _scaled(mantissa, power)
     return status, -value if negative else value
 

@@ -1,0 +1,25 @@
+import numpy as np
+import pytest
+
+from exporter.textformat import Page
+
+
+def assert_same_page(expected: Page, actual: Page) -> None:
+    assert expected.layout.heads == actual.layout.heads
+    assert expected.layout.names == actual.layout.names
+    assert expected.layout.types == actual.layout.types
+    assert [(s.name, s.labels) for s in expected.layout.series] == [(s.name, s.labels) for s in actual.layout.series]
+    assert expected.lines.tolist() == actual.lines.tolist()
+    assert expected.dropped == actual.dropped
+    assert expected.dropped_total == actual.dropped_total
+    # As integers: 0.0 and -0.0 differ. A NaN's sign carries nothing.
+    for one, other in ((expected.values, actual.values), (expected.at, actual.at)):
+        assert np.isnan(one).tolist() == np.isnan(other).tolist()
+        known = ~np.isnan(one)
+        assert one[known].view(np.int64).tolist() == other[known].view(np.int64).tolist()
+
+
+@pytest.fixture(scope="session")
+def same_page():
+    """Asserts that two pages say the same, values to the bit."""
+    return assert_same_page

@@ -1,0 +1,254 @@
+"""What a line says, and what is wrong with one that says nothing. Each holds for both readers."""
+
+import math
+
+import pytest
+
+from exporter.model import Dropped
+from exporter.textformat import MAX_DROPPED, PlainScanner, Scanner, parse
+
+
+@pytest.fixture(params=["parse", "plain", "numba", "plain, second sight", "numba, second sight"])
+def read(request):
+    if request.param == "parse":
+        return parse
+    scanner = Scanner() if request.param.startswith("numba") else PlainScanner()
+    if "second" not in request.param:
+        return scanner.scan
+
+    def twice(body):
+        scanner.scan(body)
+        return scanner.scan(body)
+
+    return twice
+
+
+def only(page):
+    (series,) = page.layout.series
+    assert page.dropped == ()
+    return series.name, dict(series.labels), page.values[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (b"up 1", ("up", {}, 1.0)),
+        (b"up\t1", ("up", {}, 1.0)),
+        (b"  up  1  ", ("up", {}, 1.0)),
+        (b"vllm:num_requests_waiting 0.0", ("vllm:num_requests_waiting", {}, 0.0)),
+        (b"up{} 1", ("up", {}, 1.0)),
+        (b'up{a="b"}1', ("up", {"a": "b"}, 1.0)),
+        (b'up {a="b"} 1', ("up", {"a": "b"}, 1.0)),
+        (b'up{a="b",} 1', ("up", {"a": "b"}, 1.0)),
+        (b'up{gpu="0", UUID="GPU-1"} 139', ("up", {"gpu": "0", "UUID": "GPU-1"}, 139.0)),
+        (b'up{ a = "b" , c = "d" } 1', ("up", {"a": "b", "c": "d"}, 1.0)),
+        (b'up{a="} # {,="} 1', ("up", {"a": "} # {,="}, 1.0)),
+        (
+            rb'up{a="q\"q",b="back\\slash",c="line\nfeed"} 1',
+            ("up", {"a": 'q"q', "b": "back\\slash", "c": "line\nfeed"}, 1),
+        ),
+        ('up{a="Größe"} 1'.encode(), ("up", {"a": "Größe"}, 1.0)),
+        (b'{"my.metric", l="v"} 1', ("my.metric", {"l": "v"}, 1.0)),
+        (b'{"my.metric"} 1', ("my.metric", {}, 1.0)),
+        (b'up{"a.b"="c"} 1', ("up", {"a.b": "c"}, 1.0)),
+        (b'up{a="\x00"} 1', ("up", {"a": "\x00"}, 1.0)),
+    ],
+)
+def test_a_line_gives_its_name_labels_and_value(read, line, expected):
+    assert only(read(line)) == expected
+
+
+def test_a_backslash_that_escapes_nothing_is_kept_because_dcgm_exporter_escapes_nothing(read):
+    assert only(read(rb'up{path="C:\temp\q"} 1')) == ("up", {"path": r"C:\temp\q"}, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"...", "not a sample"),
+        (b"9lives 1", "not a sample"),
+        (b"my.metric 1", "not a sample"),
+        (b'"up" 1', "not a sample"),
+        (b"\x00", "not a sample"),
+        (b'{a="b"} 1', "no metric name"),
+        (b'{""} 1', "bad label"),
+        (b"up", "no value"),
+        (b"up # 1", "no value"),
+        (b'up{a="b"}', "no value"),
+        (b"up{", "bad label"),
+        (b"up{a} 1", "bad label"),
+        (b"up{a=b} 1", "bad label"),
+        (b'up{a:b="c"} 1', "bad label"),
+        (b'up{,a="b"} 1', "bad label"),
+        (b'up{a="b",,} 1', "bad label"),
+        (b'up{a="b" c="d"} 1', "bad label"),
+        (b'up{a="say "hi""} 1', "bad label"),
+        (b'up{a="b","late.name"} 1', "bad label"),
+        (b'up{"second.name"} 1', "bad label"),
+        (b'up{a="b', "unterminated label value"),
+        (rb'up{a="b\"} 1', "unterminated label value"),
+        (b'up{a="b",a="c"} 1', "duplicate label"),
+        (b'up{a="b","a"="c"} 1', "duplicate label"),
+        (rb'up{"a\\"="b","a\"="c"} 1', "bad label"),
+        (b'up{a="\xff"} 1', "not UTF-8"),
+        (b"up ERROR - FAILED TO CONVERT TO STRING", "bad value: ERROR - FAILED TO CONVERT TO STRING"),
+        (b"up 1_0", "bad value: 1_0"),
+        (b"up 0x1p3", "bad value: 0x1p3"),
+        (b"up +nan", "bad value: +nan"),
+        (b"up 1e400", "bad value: 1e400"),
+        (b"up 1.8e308", "bad value: 1.8e308"),
+        (b"up 1e999999999", "bad value: 1e999999999"),
+        (b"up 1e", "bad value: 1e"),
+        (b"up .", "bad value: ."),
+        (b"up -", "bad value: -"),
+        (b"up 1.2.3", "bad value: 1.2.3"),
+        (b"up\r\r", "not a sample"),
+        (b'up{a="b"}\r\r', "bad value: \ufffd"),
+        (b"up 1\r2", "bad value: 1\ufffd2"),
+        (b"up \x1b[31m", "bad value: \ufffd[31m"),
+        (b"up " + b"x" * 100, "bad value: " + "x" * 39 + "…"),
+        (b"up 1 soon", "bad timestamp: soon"),
+        (b"up 1 1e3", "bad timestamp: 1e3"),
+        (b"up 1 2 3", "bad timestamp: 2 3"),
+        (b"up 1 9223372036854775808", "bad timestamp: 9223372036854775808"),
+    ],
+)
+def test_a_bad_line_is_dropped_with_its_reason(read, line, reason):
+    page = read(b"before 1\n" + line + b"\nafter 2\n")
+    assert page.dropped == (Dropped(2, reason),)
+    assert page.values.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (b"NaN", math.nan),
+        (b"nan", math.nan),
+        (b"+Inf", math.inf),
+        (b"-Inf", -math.inf),
+        (b"inf", math.inf),
+        (b"-INFINITY", -math.inf),
+        (b"+5", 5.0),
+        (b"5.", 5.0),
+        (b".5", 0.5),
+        (b"1E3", 1000.0),
+        (b"-0", -0.0),
+        (b"9223372036854775794", 2.0**63),
+        (b"1e-400", 0.0),
+        (b"-1e-400", -0.0),
+        (b"0e999999999", 0.0),
+        (b"1e-999999999", 0.0),
+        (b"0." + b"0" * 200_000 + b"1e200005", 10_000.0),
+        (b"0" * 400 + b"1", 1.0),
+    ],
+)
+def test_a_number_is_what_prometheus_takes_for_one(read, text, value):
+    page = read(b"up " + text)
+    assert page.dropped == ()
+    assert repr(float(page.values[0])) == repr(value)
+
+
+def test_the_older_text_writes_timestamps_in_milliseconds(read):
+    page = read(b"a 1 1700000000123\nb 1 -1500\nc 1\nd 1 -0\ne 1 9007199254740993\n")
+    assert page.at[:2].tolist() == [1700000000.123, -1.5]
+    assert math.isnan(page.at[2])
+    assert page.at[3:].tolist() == [0.0, 9007199254740.992]
+
+
+def test_openmetrics_writes_timestamps_in_seconds(read):
+    page = read(b"a 1 1700000000.123\nb 1 1700000000\nc 1\n# EOF\n")
+    assert page.at[:2].tolist() == [1700000000.123, 1700000000.0]
+    assert math.isnan(page.at[2])
+
+
+def test_a_timestamp_with_a_point_is_openmetrics_cut_short(read):
+    assert read(b"a 1 1700000000.5\n").at.tolist() == [1700000000.5]
+
+
+def test_eof_counts_only_as_the_last_line(read):
+    assert read(b"# EOF\na 1 1500\n").at.tolist() == [1.5]
+    assert read(b"a 1 1500\n# EOF" + b"\r\n" * 3).at.tolist() == [1500.0]
+
+
+def test_an_infinite_timestamp_is_none_at_all(read):
+    assert read(b"a 1 +Inf\n# EOF\n").dropped == (Dropped(1, "bad timestamp: +Inf"),)
+
+
+def test_an_exemplar_is_not_read(read):
+    page = read(b'a_bucket{le="1"} 7 # {trace_id="}x"} 0.5 1700000000.0\nb_total 1 2.5 # {} 1\nc 1 # anything\n# EOF\n')
+    assert page.values.tolist() == [7.0, 1.0, 1.0]
+    assert page.at[1] == 2.5
+    assert page.dropped == ()
+
+
+def test_created_series_are_series_like_any_other(read):
+    assert read(b"a_total 1\na_created 1.7e9\n# EOF\n").layout.names == ("a_total", "a_created")
+
+
+@pytest.mark.parametrize("body", [b"", b"\n", b"\r\n\n  \n", b"# only a comment", b"#", b"# EOF\n"])
+def test_a_page_may_be_empty(read, body):
+    page = read(body)
+    assert len(page.layout) == len(page.values) == len(page.at) == len(page.lines) == page.dropped_total == 0
+
+
+def test_lines_end_with_or_without_a_carriage_return_and_the_last_one_need_not_end(read):
+    page = read(b'# TYPE a gauge\r\na 1\r\n\r\nb{c="d"} 2 1000\r\nc 3')
+    assert page.values.tolist() == [1.0, 2.0, 3.0]
+    assert page.lines.tolist() == [2, 4, 5]
+    assert page.layout.types == {"a": "gauge"}
+
+
+def test_types_may_be_absent_blank_late_repeated_or_quoted(read):
+    page = read(
+        b"# HELP a\n# TYPE b\nb 1\n# TYPE c counter\n# TYPE c gauge\n"
+        b'#TYPE d gauge\n# TYPE "e.f" summary\n# TYPE \xff gauge\n'
+    )
+    assert page.layout.types == {"c": "counter", "d": "gauge", "e.f": "summary"}
+
+
+def test_of_a_series_that_comes_twice_the_first_counts_in_whatever_order_its_labels_are(read):
+    page = read(b'a{x="1",y="2"} 1\na{x="1",y="2"} 2\na{ y="2", x="1" } 3\na{"x"="1",y="2",} 4\na{x="2",y="1"} 5\n')
+    assert page.values.tolist() == [1.0, 5.0]
+    assert page.dropped == tuple(Dropped(line, "duplicate series") for line in (2, 3, 4))
+
+
+def test_a_bad_line_does_not_take_its_series_from_a_good_one(read):
+    page = read(b"a oops\na 2\n")
+    assert page.values.tolist() == [2.0]
+    assert page.dropped == (Dropped(1, "bad value: oops"),)
+
+
+def test_more_labels_than_the_kernel_looks_at_are_still_labels(read):
+    labels = ",".join(f'l{i}="{i}"' for i in range(100))
+    backwards = ",".join(f'l{i}="{i}"' for i in reversed(range(100)))
+    page = read(f'a{{{labels}}} 1\na{{{labels},l99="x"}} 2\na{{{backwards}}} 3\n'.encode())
+    assert page.values.tolist() == [1.0]
+    assert len(page.layout.series[0].labels) == 100
+    assert page.dropped == (Dropped(2, "duplicate label"), Dropped(3, "duplicate series"))
+
+
+def test_a_page_of_garbage_is_counted_in_full_and_named_in_part(read):
+    page = read(b"!\n" * (MAX_DROPPED + 500) + b"a 1\n")
+    assert page.dropped_total == MAX_DROPPED + 500
+    assert len(page.dropped) == MAX_DROPPED
+    assert page.dropped[-1] == Dropped(MAX_DROPPED, "not a sample")
+    assert page.values.tolist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"a " + b"1" * 200_000,
+        b"a " + b"1" * 200_000 + b"x",
+        b"a 0." + b"0" * 200_000 + b"1",
+        b"a 1 " + b"1" * 200_000,
+        b"a{" + b'x="\\' * 50_000,
+        b"a{" + b"x" * 200_000,
+        b" " * 200_000 + b"!",
+        b"a{" + b"".join(b'l%d="",' % i for i in range(20_000)) + b"} 1",
+    ],
+    ids=["digits", "digits and a letter", "zeros", "timestamp", "quotes", "name", "blanks", "labels"],
+)
+def test_a_line_made_to_be_slow_is_read_to_its_end(read, line):
+    # Anything quadratic would take minutes here.
+    assert read(line + b"\nafter 2\n").values[-1] == 2.0
