@@ -55,7 +55,7 @@ def run(file: str) -> None:
         raise _refusal(errors) from None
     configure(config.log.format, config.log.level)
     say_warnings(warnings)
-    from .daemon import Daemon  # compiles the kernels: after the configuration is known to be good
+    from .daemon import Daemon
     from .keda.tls import BadTlsFiles
 
     async def serve() -> None:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from importlib import import_module
 
 import click
 from rich.console import Console
@@ -93,6 +94,8 @@ class Replicas:
 def play(wishes: Wishes) -> tuple[str, ...]:
     """Play the demo; returns what went wrong, in sentences. Ctrl-C ends it early and judges nothing."""
     configure("console", "error")
+    with Console(stderr=True).status("compiling the kernels: some seconds, the first time"):
+        import_module("scaler.works")  # before the clock starts to run fast
     try:
         return asyncio.run(_play(wishes))
     except KeyboardInterrupt:

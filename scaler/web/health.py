@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 # A tick is 1 s by default; one that takes ten is not slow but stuck.
 STUCK_TICKS = 10.0
+# Compiling without a cache took 25 s on two slow cores: a start may take several times that before it is hung.
+START_S = 120.0
 
 
 @dataclass(slots=True)
@@ -24,14 +26,15 @@ class Health:
 
     def live(self, now: float) -> dict[str, str | None]:
         """Each check and what is wrong with it (None: nothing)."""
+        begun = self.last_tick_at is not None
         since = now - (self.last_tick_at if self.last_tick_at is not None else self.started_at)
-        limit = max(10.0, STUCK_TICKS * self.tick_s)
+        limit = max(10.0, STUCK_TICKS * self.tick_s) if begun else START_S
         return {"ticks": None if since <= limit else f"no tick for {since:.0f} s (limit {limit:.0f} s)"}
 
     def ready(self, now: float) -> dict[str, str | None]:
         return {
             **self.live(now),
-            "first-tick": None if self.last_tick_at is not None else "still starting",
+            "first-tick": None if self.last_tick_at is not None else "compiling and scraping for the first time",
             "drain": "stopping" if self.draining else None,
         }
 
