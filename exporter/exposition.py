@@ -1,12 +1,14 @@
 """What was seen, as Prometheus metrics: every target's scrapes, and every GPU with how its numbers came to be.
 
 A `Collector` in prometheus-client's sense: it builds families when asked, from what the scrape loop last saw. A GPU
-whose page did not come is not shown: a series that stands still would look like a GPU that does.
+whose page did not come is not shown: a series that stands still would look like a GPU that does. A value that no page
+says has no sample. A user and password in a target's URL are not shown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from urllib.parse import urlsplit
 
 import numpy as np
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -41,7 +43,17 @@ class SeenCollector:
 
 
 def _labels(target: Target) -> tuple[str, str, str]:
-    return str(target.role), str(target.owner or ""), target.url
+    return str(target.role), str(target.owner or ""), _without_user(target.url)
+
+
+def _without_user(url: str) -> str:
+    if "@" not in url:
+        return url
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "not a URL"
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _targets(counters: Iterable[tuple[Target, Counters]]) -> Iterable[Metric]:
@@ -54,8 +66,13 @@ def _targets(counters: Iterable[tuple[Target, Counters]]) -> Iterable[Metric]:
     )
     took = GaugeMetricFamily("tidegate_scrape_duration_seconds", "How long the last scrape took.", labels=TARGET_LABELS)
     up = GaugeMetricFamily("tidegate_scrape_up", "1 if the last scrape brought a page, else 0.", labels=TARGET_LABELS)
+    shown: set[tuple[str, str, str]] = set()
     for target, seen in counters:
         labels = _labels(target)
+        # The same page asked twice with other credentials: one series twice would make the whole exposition invalid.
+        if labels in shown:
+            continue
+        shown.add(labels)
         scrapes.add_metric(labels, seen.scrapes)
         dropped.add_metric(labels, seen.dropped_lines)
         for kind, count in seen.failures.items():
@@ -77,14 +94,15 @@ def _gpus(counters: Iterable[tuple[Target, Counters]]) -> Iterable[Metric]:
         if seen.last is None or not isinstance(seen.last.outcome, Samples):
             continue
         samples = seen.last.outcome
+        columns = [(families[quantity], samples.column(quantity)) for quantity in families]
         for row, subject in enumerate(samples.subjects):
             if not isinstance(subject, Gpu) or (subject.uuid, subject.instance) in shown:
                 continue
             shown.add((subject.uuid, subject.instance))
-            for quantity, family in families.items():
-                value = samples.column(quantity)[row]
-                if not np.isnan(value):
-                    family.add_metric(_gpu_labels(subject), float(value))
+            labels = _gpu_labels(subject)
+            for family, column in columns:
+                if not np.isnan(column[row]):
+                    family.add_metric(labels, float(column[row]))
     yield from families.values()
 
 

@@ -7,17 +7,19 @@ who publishes them is not this room's business.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import isnan
 
 import numpy as np
 
 from exporter.model import Floats, ReplicaCount, Samples, Target, WorkloadKey
 
 from .board import Decision, Evidence, Objective, Reason
-from .intake import Intake, Rows, Source, Totals, owner_lookup
-from .policy import REASONS, Memory, Signal, Spec, Specs, Verdicts, answered, choose, step
+from .intake import Intake, Source, Totals, owner_lookup
+from .policy import REASONS, Memory, Readings, Signal, Spec, Specs, Verdicts, answered, choose, step
 from .signals import Signals, Smoothing
+from .slots import Mask, Rows
 
 OBJECTIVE_NAMES = {Signal.WORK: "work", Signal.KV_CACHE: "kv_cache", Signal.GPU_ENGINE: "gpu_engine"}
 
@@ -37,6 +39,42 @@ class Plan:
     pod_pattern: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The answers that were returned last, by column: what is news is asked of whole arrays. `at`: POSIX seconds."""
+
+    replicas: Floats
+    active: Mask
+    reason: Rows
+    at: Floats
+
+    @classmethod
+    def nothing(cls, rows: int) -> Told:
+        blank = Verdicts.blank(rows)  # its reason is nobody's
+        return cls(blank.replicas, blank.active, blank.reason, at=np.full(rows, np.nan))
+
+    def differs(self, rows: Rows, verdicts: Verdicts) -> Mask:
+        before, after = self.replicas[rows], verdicts.replicas
+        same: Mask = (before == after) | (np.isnan(before) & np.isnan(after))
+        same &= (self.active[rows] == verdicts.active) & (self.reason[rows] == verdicts.reason)
+        return ~same
+
+    def tell(self, rows: Rows, verdicts: Verdicts, at: Floats) -> None:
+        self.replicas[rows], self.active[rows], self.reason[rows] = verdicts.replicas, verdicts.active, verdicts.reason
+        self.at[rows] = at
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the Decisions of some workloads are made of; every part has a slot for each of `rows`."""
+
+    rows: Rows
+    totals: Totals
+    smoothed: Floats
+    verdicts: Verdicts
+    decided_at: Floats
+
+
 class Decider:
     """Remembers what it has seen and answered of a fixed list of workloads."""
 
@@ -51,8 +89,9 @@ class Decider:
             limit_s=interval_s * fresh_intervals,
         )
         self._signals = Signals([plan.smoothing for plan in plans], interval_s)
-        self._published: list[Decision | None] = [None] * len(plans)
-        self._touched: set[int] = set()
+        self._everyone: Rows = np.arange(len(plans))
+        self._told = Told.nothing(len(plans))
+        self._touched = np.zeros(len(plans), dtype=np.bool_)  # heard of since the last sweep
 
     def listed(self, workload: WorkloadKey, pods: int | None) -> None:
         """How many of a workload's pods should answer; None while that is not known."""
@@ -60,34 +99,34 @@ class Decider:
 
     def expect(self, target: Target) -> None:
         self._intake.expect(target)
-        self._touched.update(self._intake.rows_of(target))
+        self._touched[self._intake.rows_of(target)] = True
 
     def missed(self, target: Target) -> None:
         """A scrape brought nothing: nothing is decided by that, but the evidence will say so."""
-        self._touched.update(self._intake.rows_of(target))
+        self._touched[self._intake.rows_of(target)] = True
 
     def counted(self, workload: WorkloadKey, count: ReplicaCount | None) -> None:
         self._intake.counted(workload, count)
 
     def retire(self, target: Target) -> None:
-        self._touched.update(self._intake.rows_of(target))
+        self._touched[self._intake.rows_of(target)] = True
         self._intake.retire(target)
 
     def land(self, target: Target, samples: Samples, at: float, now: float) -> list[Decision]:
         """Take in one page and decide whom it speaks of; answers may rise or activate, never fall."""
         rows = self._intake.land(target, samples, at)
-        self._touched.update(rows)
-        return self._decide(np.array(rows, dtype=np.int64), now, raise_only=True) if rows else []
+        self._touched[rows] = True
+        return self._decide(np.array(sorted(rows), dtype=np.int64), now, heard_at=at) if rows else []
 
     def sweep(self, now: float) -> list[Decision]:
         """Decide everything, because time has passed."""
-        changed = self._decide(np.arange(len(self.plans)), now, raise_only=False)
-        self._touched.clear()
+        changed = self._decide(self._everyone, now)
+        self._touched[:] = False
         return changed
 
     def forget_answers(self) -> None:
         """Somebody else has answered meanwhile: the next sweep returns every Decision again."""
-        self._published = [None] * len(self.plans)
+        self._told = Told.nothing(len(self.plans))
 
     def adopt(self, other: Decider) -> None:
         """A new configuration: workloads that stay keep what was remembered and answered of them."""
@@ -101,101 +140,84 @@ class Decider:
             other._signals, [(row, old[plan.workload]) for row, plan in enumerate(self.plans) if plan.workload in old]
         )
 
-    def _decide(self, rows: Rows, now: float, *, raise_only: bool) -> list[Decision]:
+    def _decide(self, rows: Rows, now: float, *, heard_at: float | None = None) -> list[Decision]:
+        """`heard_at`: receipt of the page that is the occasion; None is: time has passed."""
         if not len(rows):
             return []
+        raise_only = heard_at is not None
         specs, memory = choose(rows, self._specs), choose(rows, self._memory)
         totals = self._intake.totals(rows, now)
-        complete = answered(specs, totals.seen, memory)
-        self._signals.observe(rows, totals, complete, now)
-        smoothed = np.where(totals.said(), self._signals.smooth(rows, now), np.nan)
+        if heard_at is not None:
+            self._signals.observe(rows, totals, answered(specs, totals.seen, memory), heard_at)
+        smoothed = self._signals.smooth(rows, now)
+        smoothed[np.isnan(totals.latest)] = np.nan  # a smoothed value must not outlive its source
         verdicts, memory = step(specs, totals.seen._replace(signals=smoothed), memory, now, raise_only=raise_only)
         for column, after in zip(self._memory, memory, strict=True):
             column[rows] = after
-        return self._changes(rows, totals, smoothed, verdicts, memory, now, raise_only)
+        news = self._told.differs(rows, verdicts)
+        decided_at = np.where(news, now, self._told.at[rows])
+        # Objects are built for answers that changed; where only the evidence did, once per sweep.
+        shown = np.flatnonzero(news if raise_only else news | self._touched[rows])
+        if not len(shown):
+            return []
+        seen = Seen(rows[shown], totals.choose(shown), smoothed[shown], choose(shown, verdicts), decided_at[shown])
+        decisions = self._decisions(seen, now)
+        self._told.tell(seen.rows, seen.verdicts, seen.decided_at)  # last: what is not returned has not been told
+        return decisions
 
-    def _changes(
-        self,
-        rows: Rows,
-        totals: Totals,
-        smoothed: Floats,
-        verdicts: Verdicts,
-        memory: Memory,
-        now: float,
-        raise_only: bool,
-    ) -> list[Decision]:
-        """Objects are built for answers that changed; where only the evidence did, once per sweep."""
-        rates = self._signals.rates(rows, now)
-        changed = []
-        for place, row in enumerate(rows):
-            before = self._published[row]
-            replicas, active, reason = _answer(verdicts, place)
-            same = before is not None and (before.replicas, before.active, before.reason) == (replicas, active, reason)
-            if same and (raise_only or row not in self._touched):
-                continue
-            decision = Decision(
-                workload=self.plans[row].workload,
-                replicas=replicas,
-                active=active,
-                reason=reason,
-                decided_at=before.decided_at if same and before is not None else now,
-                measured_at=_or_none(totals.seen.measured_at[place]),
-                held_since=_or_none(memory.held_since[place]),
-                idle_since=_or_none(memory.idle_since[place]),
-                evidence=self._evidence(int(row), place, totals, smoothed, verdicts, rates, now),
+    def _decisions(self, seen: Seen, now: float) -> list[Decision]:
+        memory: Memory = choose(seen.rows, self._memory)
+        replicas, active = _whole(seen.verdicts.replicas), seen.verdicts.active.tolist()
+        decided_at, measured_at = seen.decided_at.tolist(), _known(seen.totals.seen.measured_at)
+        held_since, idle_since = _known(memory.held_since), _known(memory.idle_since)
+        return [
+            Decision(
+                workload=self.plans[seen.rows[place]].workload,
+                replicas=replicas[place],
+                active=active[place],
+                reason=REASONS[seen.verdicts.reason[place]],
+                decided_at=decided_at[place],
+                measured_at=measured_at[place],
+                held_since=held_since[place],
+                idle_since=idle_since[place],
+                evidence=evidence,
             )
-            self._published[row] = decision
-            changed.append(decision)
-        return changed
+            for place, evidence in enumerate(self._evidence(seen, now))
+        ]
 
-    def _evidence(
-        self,
-        row: int,
-        place: int,
-        totals: Totals,
-        smoothed: Floats,
-        verdicts: Verdicts,
-        rates: Floats,
-        now: float,
-    ) -> Evidence:
-        seen, plan = totals.seen, self.plans[row]
-        return Evidence(
-            waiting=_or_none(seen.waiting[place]),
-            running=_or_none(seen.running[place]),
-            held_by_gateway=_or_none(seen.held[place]),
-            kv_cache_used=_or_none(totals.kv_cache[place]),
-            gpu_engine_active=_or_none(totals.gpu_engine[place]),
-            requests_per_second=_or_none(rates[place]),
-            replicas_wanted=_whole(seen.wanted[place]),
-            replicas_ready=_whole(seen.ready[place]),
-            objectives=tuple(
-                Objective(
-                    name=OBJECTIVE_NAMES[signal],
-                    value=_or_none(smoothed[place, signal]),
-                    target=target,
-                    replicas=_or_none(verdicts.demand[place, signal]),
-                )
-                for signal, target in plan.spec.targets
-            ),
-            stale=self._intake.stale(plan.workload, now),
-            notes=_notes(plan.spec, totals, place, _answer(verdicts, place)[2]),
-        )
+    def _evidence(self, seen: Seen, now: float) -> Iterator[Evidence]:
+        """What each decision rests on. Columns become lists first: numbers are taken out of a list much faster."""
+        totals, readings = seen.totals, seen.totals.seen
+        waiting, running, held = _known(readings.waiting), _known(readings.running), _known(readings.held)
+        kv_cache, gpu_engine = _known(totals.kv_cache), _known(totals.gpu_engine)
+        rates = _known(self._signals.rates(seen.rows, now))
+        wanted, ready = _whole(readings.wanted), _whole(readings.ready)
+        values, demands = [_known(row) for row in seen.smoothed.T], [_known(row) for row in seen.verdicts.demand.T]
+        for place, row in enumerate(seen.rows):
+            plan = self.plans[row]
+            yield Evidence(
+                waiting=waiting[place],
+                running=running[place],
+                held_by_gateway=held[place],
+                kv_cache_used=kv_cache[place],
+                gpu_engine_active=gpu_engine[place],
+                requests_per_second=rates[place],
+                replicas_wanted=wanted[place],
+                replicas_ready=ready[place],
+                objectives=tuple(
+                    Objective(OBJECTIVE_NAMES[signal], values[signal][place], target, demands[signal][place])
+                    for signal, target in plan.spec.targets
+                ),
+                stale=self._intake.stale(plan.workload, now),
+                notes=_notes(plan.spec, readings, place, REASONS[seen.verdicts.reason[place]]),
+            )
 
 
-def _answer(verdicts: Verdicts, place: int) -> tuple[int | None, bool, Reason]:
-    replicas = verdicts.replicas[place]
-    return (
-        None if np.isnan(replicas) else int(replicas),
-        bool(verdicts.active[place]),
-        REASONS[verdicts.reason[place]],
-    )
-
-
-def _notes(spec: Spec, totals: Totals, place: int, reason: Reason) -> tuple[str, ...]:
+def _notes(spec: Spec, seen: Readings, place: int, reason: Reason) -> tuple[str, ...]:
     """What a person would ask next."""
     notes = []
     if reason is Reason.NO_WAKER:
-        silent = bool(totals.seen.gateway_fresh[place])
+        silent = bool(seen.gateway_fresh[place])
         notes.append(
             "the gateway's page shows no queue of its own, so nothing would see a request at zero replicas"
             if silent
@@ -203,16 +225,16 @@ def _notes(spec: Spec, totals: Totals, place: int, reason: Reason) -> tuple[str,
             if not spec.gateway
             else "the gateway does not answer, so nothing would see a request at zero replicas"
         )
-    if totals.seen.gpus_stale[place]:
+    if seen.gpus_stale[place]:
         notes.append("its GPUs are not seen at present, so idleness cannot be proven")
-    if reason in (Reason.HELD, Reason.UNKNOWN) and np.isnan(totals.seen.pods_listed[place]) and spec.pods:
+    if reason in (Reason.HELD, Reason.UNKNOWN) and np.isnan(seen.pods_listed[place]) and spec.pods:
         notes.append("the list of its pods is not known")
     return tuple(notes)
 
 
-def _or_none(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
+def _known(column: Floats) -> list[float | None]:
+    return [None if isnan(value) else value for value in column.tolist()]
 
 
-def _whole(value: float) -> int | None:
-    return None if np.isnan(value) else int(value)
+def _whole(column: Floats) -> list[int | None]:
+    return [None if isnan(value) else int(value) for value in column.tolist()]

@@ -2,52 +2,53 @@
 
 Each source of a workload has a *slot*: one engine's page, its gateway's page, or its share of one node's GPUs. A slot
 keeps the last reading and its time; a reading older than its limit is not there. Adding up is a handful of
-`bincount`s over all slots, so ten thousand workloads cost what a hundred do.
+`bincount`s over all slots at once: ten thousand workloads take milliseconds, one takes the price of the calls.
 
 What it refuses to do: treat a page that does not speak of queues as an empty queue. Such a page is as good as absent
-(a fresh engine that has not published its gauges yet, an exporter that reloads).
+(a fresh engine that has not published its gauges yet, an exporter that reloads). Nor is a page whole that no longer
+says what it said of its queues: one bad line must not empty one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import TypeAlias
+from math import isnan, nan
 
 import numpy as np
-from numpy.typing import NDArray
 
 from exporter.attribution import assign
 from exporter.catalog import KINDS
-from exporter.model import Floats, PodKey, Quantity, ReplicaCount, Role, Samples, Target, WorkloadKey
+from exporter.model import Floats, PodKey, Quantity, ReplicaCount, Role, Samples, Subject, Target, WorkloadKey
 
-from .policy import Readings
+from .policy import Readings, Signal, choose
+from .slots import (
+    ACTIVITY,
+    ADDED,
+    GATEWAY,
+    GPUS,
+    PODS,
+    ROLE_CODE,
+    Column,
+    Mask,
+    Rows,
+    Slots,
+    added,
+    sum_of_known,
+    tally,
+)
 
-Rows: TypeAlias = NDArray[np.int64]
-Mask: TypeAlias = NDArray[np.bool_]
+QUEUES = slice(Column.WAITING, Column.HELD + 1)  # requests in hand
 
+# Pods come and go: whose they are is forgotten for all of them now and then rather than never.
+PODS_REMEMBERED = 100_000
 
-class Column(IntEnum):
-    """What a slot keeps of a page. Counts are sums over the page; ratios are means."""
-
-    WAITING = 0
-    RUNNING = 1
-    HELD = 2
-    KV_CACHE = 3
-    READY = 4  # ready backends, as a gateway counts them
-    GPU_SUM = 5  # engine activity, summed over the GPUs that are wholly the workload's
-    GPU_COUNT = 6
-    GPU_BUSIEST = 7
-    GPU_PODS = 8  # pods on those GPUs
-
-
-# Counters whose rise is activity: a request that started and ended between two scrapes moves one of them.
-ACTIVITY = (
-    Quantity.REQUESTS_FINISHED,
-    Quantity.REQUESTS_FAILED,
-    Quantity.TOKENS_PROMPT,
-    Quantity.TOKENS_GENERATED,
+# Counts that are sums over the queues of a page.
+QUEUE_COLUMNS = (
+    (Column.WAITING, Quantity.REQUESTS_WAITING),
+    (Column.RUNNING, Quantity.REQUESTS_RUNNING),
+    (Column.HELD, Quantity.REQUESTS_HELD),
+    (Column.READY, Quantity.REPLICAS_READY),
 )
 
 
@@ -64,66 +65,31 @@ class Source:
     queue: str | None = None
 
 
-@dataclass(slots=True)
-class Slots:
-    """Structure of arrays over slots; free slots have owner -1."""
-
-    owner: Rows
-    role: NDArray[np.int8]
-    at: Floats
-    values: Floats  # (slots, len(Column)), NaN where the page does not say
-    counters: Floats  # (slots, len(ACTIVITY)), the last reading of each, NaN never read
-
-    @classmethod
-    def empty(cls, size: int) -> Slots:
-        return cls(
-            owner=np.full(size, -1, dtype=np.int64),
-            role=np.zeros(size, dtype=np.int8),
-            at=np.full(size, np.nan),
-            values=np.full((size, len(Column)), np.nan),
-            counters=np.full((size, len(ACTIVITY)), np.nan),
-        )
-
-    def clear(self, slot: int) -> None:
-        self.owner[slot] = -1
-        self.at[slot] = np.nan
-        self.values[slot] = np.nan
-        self.counters[slot] = np.nan
-
-    def grow(self) -> None:
-        more = Slots.empty(len(self.owner))
-        for name in self.__slots__:
-            setattr(self, name, np.concatenate([getattr(self, name), getattr(more, name)]))
-
-
-ROLE_CODE = {role: code for code, role in enumerate(Role)}
-PODS, GATEWAY, GPUS = ROLE_CODE[Role.PODS], ROLE_CODE[Role.GATEWAY], ROLE_CODE[Role.GPUS]
-
-
 @dataclass(frozen=True, slots=True)
 class Totals:
     """What is fresh of some workloads, added up; every column has shape (rows,), NaN where nothing is known.
 
-    seen:       the policy's columns; its `signals` are still unknown: smoothing is not done here.
-    kv_cache:   ratio, mean over the pods that say.
-    gpu_engine: ratio, mean over the GPUs that are wholly the workload's.
-    finished:   requests finished since this process began to look, corrected for restarts.
+    seen:     the policy's columns; its `signals` are still unknown: smoothing is not done here.
+    latest:   shape (rows, len(Signal)): each signal as it is read now. Requests in hand, wherever they are; the mean
+              KV-cache use of the pods that say; the mean engine activity of the GPUs that are wholly its own.
+    finished: requests finished since this process began to look, corrected for restarts.
     """
 
     seen: Readings
-    kv_cache: Floats
-    gpu_engine: Floats
+    latest: Floats
     finished: Floats
 
-    def work(self) -> Floats:
-        """Requests in hand, wherever they are; NaN if no source says anything of them."""
-        parts = np.stack([self.seen.waiting, self.seen.running, self.seen.held])
-        known = ~np.isnan(parts)
-        return np.where(known.any(axis=0), np.where(known, parts, 0.0).sum(axis=0), np.nan)
+    @property
+    def kv_cache(self) -> Floats:
+        return self.latest[:, Signal.KV_CACHE]
 
-    def said(self) -> Mask:
-        """Which signals are read at present, shape (rows, len(Signal)): a smoothed value must not outlive its source."""
-        return ~np.isnan(np.stack([self.work(), self.kv_cache, self.gpu_engine], axis=1))
+    @property
+    def gpu_engine(self) -> Floats:
+        return self.latest[:, Signal.GPU_ENGINE]
+
+    def choose(self, rows: Rows) -> Totals:
+        """The same for some of the workloads only."""
+        return Totals(choose(rows, self.seen), self.latest[rows], self.finished[rows])
 
 
 class Intake:
@@ -142,6 +108,7 @@ class Intake:
         self._limit = limit_s
         self._slots = Slots.empty(64)
         self._where: dict[Target, dict[int, int]] = {}  # target -> row -> slot
+        self._said: dict[int, tuple[tuple[Subject, ...], Mask]] = {}  # slot -> the subjects and columns of its page
         self._free = list(range(63, -1, -1))
         rows = len(self.sources)
         self._has_pods = np.array([s.pods for s in self.sources], dtype=np.bool_)
@@ -150,7 +117,7 @@ class Intake:
         self._active_at = np.full(rows, np.nan)
         self._wanted = np.full(rows, np.nan)
         self._ready = np.full(rows, np.nan)
-        self._members: list[list[int]] = [[] for _ in range(rows)]
+        self._members: list[dict[int, Target]] = [{} for _ in range(rows)]  # row -> its slots, and whose page each is
 
     def row(self, workload: WorkloadKey) -> int | None:
         return self._row.get(workload)
@@ -164,20 +131,34 @@ class Intake:
             return []
         chosen = _chosen(samples, self.sources[row].queue)
         slot = self._slot(target, row)
+        said = _sums(samples, chosen)
         values = np.full(len(Column), np.nan)
-        values[Column.WAITING] = _total(samples, chosen, Quantity.REQUESTS_WAITING)
-        values[Column.RUNNING] = _total(samples, chosen, Quantity.REQUESTS_RUNNING)
-        values[Column.HELD] = _total(samples, chosen, Quantity.REQUESTS_HELD)
+        for column, quantity in QUEUE_COLUMNS:
+            values[column] = said.get(quantity, nan)
         values[Column.KV_CACHE] = _mean(samples.column(Quantity.KV_CACHE_USED)[chosen])
-        values[Column.READY] = _total(samples, chosen, Quantity.REPLICAS_READY)
         if target.role is Role.GATEWAY and self._has_pods[row] and KINDS[samples.kind].repeats_engines:
             # Its averages are our own engines' queues over again; only what it holds itself is more.
             values[[Column.WAITING, Column.RUNNING, Column.KV_CACHE]] = np.nan
         measured = float(samples.at[chosen].min()) if len(chosen) else at
         self._slots.values[slot] = values
         self._slots.at[slot] = min(measured, at)
-        self._count_activity(row, slot, samples, chosen, at)
+        self._slots.partial[slot] = self._says_less(slot, target.role, samples, ~np.isnan(values[QUEUES]))
+        self._count_activity(row, slot, said, at)
         return [row]
+
+    def _says_less(self, slot: int, role: Role, samples: Samples, says: Mask) -> bool:
+        """Whether a page has stopped to say something of the same queues. `says`: which of QUEUES it says now.
+
+        A gateway may stop by itself: EPP prints its own queue from the first request on, so after a restart there is
+        none. Only a page with bad lines in it has lost it.
+        """
+        subjects, said = self._said.get(slot, ((), says))
+        lost = subjects == samples.subjects and bool((said & ~says).any())
+        if lost and (role is Role.PODS or samples.dropped):
+            return True
+        if says.any() or role is Role.GATEWAY:
+            self._said[slot] = samples.subjects, says
+        return False
 
     def _land_gpus(self, target: Target, samples: Samples, at: float) -> list[int]:
         shares = assign(samples, self._owner_of)
@@ -204,19 +185,20 @@ class Intake:
             self._forget(target, row)  # its pods left these GPUs: the page is fresh and says so
         return touched
 
-    def _count_activity(self, row: int, slot: int, samples: Samples, chosen: Rows, at: float) -> None:
-        before = self._slots.counters[slot]
-        after = np.array([_total(samples, chosen, quantity) for quantity in ACTIVITY])
-        # A fall is a restart from zero: all of the new value happened since. The first sight is a baseline.
-        rise = np.where(after >= before, after - before, after)
-        rise[np.isnan(rise) | np.isnan(before)] = 0.0
-        if (rise > 0.0).any():
-            self._active_at[row] = at
-        known = ~np.isnan(after)
-        self._slots.counters[slot][known] = after[known]
-        if known[0]:
-            finished = self._finished[row]
-            self._finished[row] = rise[0] + (0.0 if np.isnan(finished) else finished)
+    def _count_activity(self, row: int, slot: int, said: Mapping[Quantity, float], at: float) -> None:
+        """`said`: the page's sums; NaN where one is not known."""
+        for place, quantity in enumerate(ACTIVITY):
+            before, after = self._slots.counters[slot, place], said.get(quantity, nan)
+            if isnan(after):
+                continue
+            self._slots.counters[slot, place] = after
+            # A fall is a restart from zero: all of the new value happened since. The first sight is a baseline.
+            rise = 0.0 if isnan(before) else after - before if after >= before else after
+            if rise > 0.0:
+                self._active_at[row] = at
+            if quantity is Quantity.REQUESTS_FINISHED:
+                finished = self._finished[row]
+                self._finished[row] = rise + (0.0 if isnan(finished) else finished)
 
     def listed(self, workload: WorkloadKey, pods: int | None) -> None:
         """How many pods of a workload should answer; None is: the listing itself is not known now."""
@@ -248,14 +230,10 @@ class Intake:
 
     def stale(self, workload: WorkloadKey, now: float) -> tuple[str, ...]:
         """URLs of a workload's sources that should be fresh and are not, for a person to read."""
-        row = self._row[workload]
-        slots = self._slots
+        at, partial = self._slots.at, self._slots.partial
+        members = self._members[self._row[workload]]
         return tuple(
-            sorted(
-                target.url
-                for target, places in self._where.items()
-                if row in places and not now - slots.at[places[row]] <= self._limit
-            )
+            sorted(target.url for slot, target in members.items() if partial[slot] or not now - at[slot] <= self._limit)
         )
 
     def _slot(self, target: Target, row: int) -> int:
@@ -269,73 +247,67 @@ class Intake:
             slot = places[row] = self._free.pop()
             self._slots.owner[slot] = row
             self._slots.role[slot] = ROLE_CODE[target.role]
-            self._members[row].append(slot)
+            self._members[row][slot] = target
         return slot
 
     def _forget(self, target: Target, row: int) -> None:
         slot = self._where[target].pop(row)
         if not self._where[target]:
             del self._where[target]
-        self._members[row].remove(slot)
+        del self._members[row][slot]
         self._slots.clear(slot)
+        self._said.pop(slot, None)
         self._free.append(slot)
 
     def totals(self, rows: Rows, now: float) -> Totals:
-        """Add up what is fresh at `now` for these workloads."""
-        index = np.array([slot for row in rows for slot in self._members[row]], dtype=np.int64)
-        place = np.empty(len(self.sources), dtype=np.int64)
-        place[rows] = np.arange(len(rows))
-        owner, role = place[self._slots.owner[index]], self._slots.role[index]
-        values, at = self._slots.values[index], self._slots.at[index]
-        fresh = now - at <= self._limit
-        speaks = ~np.isnan(values[:, [Column.WAITING, Column.RUNNING, Column.HELD]]).all(axis=1)
+        """Add up what is fresh at `now` for these workloads; no row twice."""
+        count = len(rows)
+        slots, owner = self._slots_of(rows)
+        role, at, values = self._slots.role[slots], self._slots.at[slots], self._slots.values[slots]
+        fresh, whole = now - at <= self._limit, ~self._slots.partial[slots]
+        speaks = ~np.isnan(values[:, QUEUES]).all(axis=1)
         pods, gateway, gpus = fresh & (role == PODS) & speaks, fresh & (role == GATEWAY), fresh & (role == GPUS)
-        waker = gateway & speaks
 
-        def count(mask: Mask) -> Floats:
-            return np.bincount(owner[mask], minlength=len(rows)).astype(np.float64)
-
-        def add(mask: Mask, column: Column) -> Floats:
-            said = mask & ~np.isnan(values[:, column])
-            sums = np.bincount(owner[said], weights=values[said, column], minlength=len(rows))
-            return np.where(count(said) > 0, sums, np.nan)
-
-        def mean(mask: Mask, column: Column) -> Floats:
-            said = mask & ~np.isnan(values[:, column])
-            return add(said, column) / np.maximum(count(said), 1.0)
-
-        busiest, measured = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+        sums, said = added(owner, values, (pods | gateway | gpus)[:, None] & ADDED[role], count)
+        busiest, measured = np.full(count, np.nan), np.full(count, np.nan)
         np.fmax.at(busiest, owner[gpus], values[gpus, Column.GPU_BUSIEST])
         np.fmin.at(measured, owner[fresh], at[fresh])
-        ready = _first(self._ready[rows], add(gateway, Column.READY))
+        ready = _first(self._ready[rows], sums[:, Column.READY])
         # Batch work without a queue: its pods are known by the GPUs they hold.
-        ready = np.where(np.isnan(ready) & ~self._has_pods[rows], add(gpus, Column.GPU_PODS), ready)
-        seen = Readings.unknown(len(rows))._replace(
-            waiting=add(pods | waker, Column.WAITING),
-            running=add(pods | waker, Column.RUNNING),
-            held=add(pods | waker, Column.HELD),
+        ready = np.where(np.isnan(ready) & ~self._has_pods[rows], sums[:, Column.GPU_PODS], ready)
+        seen = Readings(
+            signals=np.full((count, len(Signal)), np.nan),
+            waiting=sums[:, Column.WAITING].copy(),
+            running=sums[:, Column.RUNNING].copy(),
+            held=sums[:, Column.HELD].copy(),
             busiest_gpu=busiest,
             active_at=self._active_at[rows],
             pods_listed=self._listed[rows],
-            pods_fresh=count(pods),
-            gateway_fresh=count(gateway) > 0,
-            waker_fresh=count(waker) > 0,
-            gpus_stale=count(~fresh & (role == GPUS)) > 0,
+            pods_fresh=tally(owner[pods & whole], count),
+            gateway_fresh=tally(owner[gateway & whole], count) > 0,
+            waker_fresh=tally(owner[gateway & whole & speaks], count) > 0,
+            gpus_stale=tally(owner[~fresh & (role == GPUS)], count) > 0,
             wanted=self._wanted[rows],
             ready=ready,
             measured_at=measured,
         )
-        gpu_count = np.maximum(_count(add(gpus, Column.GPU_COUNT)), 1.0)
-        return Totals(
-            seen=seen,
-            kv_cache=mean(pods, Column.KV_CACHE),
-            gpu_engine=add(gpus, Column.GPU_SUM) / gpu_count,
-            finished=self._finished[rows],
-        )
+        # A page may list GPUs and say nothing of their activity: none are counted, and the mean is not known.
+        gpu_count = np.maximum(sums[:, Column.GPU_COUNT], 1.0)
+        latest = np.empty((count, len(Signal)))
+        latest[:, Signal.WORK] = sum_of_known(sums[:, QUEUES])
+        latest[:, Signal.KV_CACHE] = sums[:, Column.KV_CACHE] / np.maximum(said[:, Column.KV_CACHE], 1.0)
+        latest[:, Signal.GPU_ENGINE] = sums[:, Column.GPU_SUM] / gpu_count
+        return Totals(seen=seen, latest=latest, finished=self._finished[rows])
 
-
-def _count(values: Floats) -> Floats:
-    return np.where(np.isnan(values), 0.0, values)
+    def _slots_of(self, rows: Rows) -> tuple[Rows, Rows]:
+        """The slots of these workloads, and for each the place in `rows` of its owner."""
+        if len(rows) == len(self.sources):
+            slots = np.flatnonzero(self._slots.owner >= 0)
+        else:
+            slots = np.array([slot for row in rows for slot in self._members[row]], dtype=np.int64)
+        place = np.empty(len(self.sources), dtype=np.int64)
+        place[rows] = np.arange(len(rows))
+        return slots, place[self._slots.owner[slots]]
 
 
 def _first(first: Floats, second: Floats) -> Floats:
@@ -352,10 +324,12 @@ def _chosen(samples: Samples, queue: str | None) -> Rows:
     return np.array(rows, dtype=np.int64)
 
 
-def _total(samples: Samples, rows: Rows, quantity: Quantity) -> float:
-    """Sum over queues. One that does not say makes the sum unknown: unknown is never zero."""
-    values = samples.column(quantity)[rows]
-    return float(values.sum()) if len(values) else float("nan")
+def _sums(samples: Samples, rows: Rows) -> dict[Quantity, float]:
+    """Sums over queues. One that does not say makes its sum NaN: unknown is never zero."""
+    if not len(rows):
+        return {}
+    sums: list[float] = samples.values[rows].sum(axis=0).tolist()
+    return dict(zip(samples.quantities, sums, strict=True))
 
 
 def _mean(values: Floats) -> float:
@@ -377,7 +351,7 @@ def owner_lookup(patterns: Mapping[WorkloadKey, str | None]) -> Callable[[PodKey
 
     def lookup(pod: PodKey) -> WorkloadKey | None:
         if pod not in known:
-            if len(known) > 100_000:  # pods come and go: forget them all now and then rather than never
+            if len(known) > PODS_REMEMBERED:
                 known.clear()
             known[pod] = owner_of(pod, workloads)
         return known[pod]

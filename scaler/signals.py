@@ -15,9 +15,10 @@ import numpy as np
 
 from exporter.model import Floats
 
-from .intake import Mask, Rows, Totals
+from .intake import Totals
 from .kernels import counter_rate, ewma_fast_slow
 from .policy import Signal
+from .slots import Mask, Rows
 from .windows import Windows
 
 # 128 intervals of 5 s are 10 minutes: ten half-lives of the default fall, by which the oldest value weighs 1/1024.
@@ -25,6 +26,9 @@ LENGTH = 128
 
 # Requests per second are for people: a minute is what `top` and dashboards show elsewhere.
 RATE_WINDOW_S = 60.0
+
+FINISHED = len(Signal)
+BLOCKS = len(Signal) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,63 +40,68 @@ class Smoothing:
 
 
 class Signals:
-    """The rings of all workloads. Row `workload * len(Signal) + signal` is one series."""
+    """The rings of all workloads, in blocks: all of the first signal, of the second, …, and last the counters of
+    finished requests. Series `block * workloads + row` is one ring.
+    """
 
     def __init__(self, smoothing: Sequence[Smoothing], interval_s: float) -> None:
         self._rows = len(smoothing)
         self._interval = interval_s
-        self._windows = Windows(self._rows * len(Signal), LENGTH)
-        self._finished = Windows(self._rows, LENGTH)
-        self._up = np.repeat(np.array([s.up_s for s in smoothing], dtype=float), len(Signal))
-        self._down = np.repeat(np.array([s.down_s for s in smoothing], dtype=float), len(Signal))
+        self._windows = Windows(self._rows * BLOCKS, LENGTH)
+        self._up = np.tile(np.array([s.up_s for s in smoothing], dtype=float), len(Signal))
+        self._down = np.tile(np.array([s.down_s for s in smoothing], dtype=float), len(Signal))
 
     def adopt(self, other: Signals, pairs: Iterable[tuple[int, int]]) -> None:
         """Take over the rings of workloads that both know, given as (own row, other's row)."""
         for mine, theirs in pairs:
-            self._finished.copy_row(mine, other._finished, theirs)
-            for signal in Signal:
-                self._windows.copy_row(mine * len(Signal) + signal, other._windows, theirs * len(Signal) + signal)
+            for block in range(BLOCKS):
+                self._windows.copy_row(block * self._rows + mine, other._windows, block * other._rows + theirs)
 
-    def observe(self, rows: Rows, totals: Totals, complete: Mask, now: float) -> None:
-        """Add what is now known of these workloads.
+    def observe(self, rows: Rows, totals: Totals, complete: Mask, at: float) -> None:
+        """Add what is known of these workloads since a page was received at `at`, POSIX seconds.
 
         complete: shape (rows,): every source of it is fresh. A part of a sum is a lower bound, not a value: it never
                   enters a ring (the policy takes it as a floor).
         """
-        whole = rows[complete]
-        for signal, column in (
-            (Signal.WORK, totals.work()),
-            (Signal.KV_CACHE, totals.kv_cache),
-            (Signal.GPU_ENGINE, totals.gpu_engine),
-        ):
-            _keep_highest(self._windows, whole * len(Signal) + signal, column[complete], now, self._interval)
-        _keep_highest(self._finished, whole, totals.finished[complete], now, self._interval)
+        values = np.column_stack([totals.latest[complete], totals.finished[complete]])
+        _keep_highest(self._windows, self._series(rows[complete], BLOCKS), values.T.ravel(), at, self._interval)
 
     def smooth(self, rows: Rows, now: float) -> Floats:
-        """The smoothed signals of these workloads, shape (rows, len(Signal)); NaN where nothing was ever observed."""
-        series = (rows[:, None] * len(Signal) + np.arange(len(Signal))).ravel()
+        """The smoothed signals of these workloads, shape (rows, len(Signal)); NaN where nothing was ever observed.
+
+        rows: ascending, no row twice.
+        """
         rings = self._windows
+        everyone = len(rows) == self._rows
+        # A sweep takes all rings as they stand: a slice copies none.
+        series = slice(self._rows * len(Signal)) if everyone else self._series(rows, len(Signal))
         smoothed = ewma_fast_slow(
             rings.times[series], rings.values[series], rings.head[series], self._up[series], self._down[series], now
         )
-        return smoothed.reshape(len(rows), len(Signal))
+        return np.ascontiguousarray(smoothed.reshape(len(Signal), len(rows)).T)
 
     def rates(self, rows: Rows, now: float) -> Floats:
         """Requests finished per second, shape (rows,); NaN where no counter is known."""
-        rings = self._finished
+        rings, series = self._windows, FINISHED * self._rows + rows
         window = np.full(len(rows), RATE_WINDOW_S)
-        return counter_rate(rings.times[rows], rings.values[rows], rings.head[rows], window, now)
+        return counter_rate(rings.times[series], rings.values[series], rings.head[series], window, now)
+
+    def _series(self, rows: Rows, blocks: int) -> Rows:
+        """The series of these workloads in the first blocks, block by block."""
+        return (np.arange(blocks)[:, None] * self._rows + rows).ravel()
 
 
-def _keep_highest(windows: Windows, series: Rows, values: Floats, now: float, interval: float) -> None:
+def _keep_highest(windows: Windows, series: Rows, values: Floats, at: float, interval: float) -> None:
     """One value per interval: within it, a higher one replaces the last, so a ring spans LENGTH intervals whatever
     the number of pages that land.
     """
-    newest = (windows.head[series] - 1) % windows.times.shape[1]
+    newest = windows.head[series] - 1  # of an unwrapped ring, -1: the empty last slot
     last_at = windows.times[series, newest]
     # Half an interval of slack: scrapes jitter, and a value that comes early is the next one, not the same.
-    due = ~(now - last_at < 0.5 * interval)
-    windows.push(series[due], np.full(int(due.sum()), now), values[due])
-    early = ~due
-    here = series[early], newest[early]
-    windows.values[here] = np.fmax(windows.values[here], values[early])
+    early = at - last_at < 0.5 * interval
+    if early.any():
+        here = series[early], newest[early]
+        windows.values[here] = np.fmax(windows.values[here], values[early])
+    if not early.all():
+        due = ~early
+        windows.push(series[due], np.full(len(early) - early.sum(), at), values[due])

@@ -1,14 +1,23 @@
-"""HTTP text pages: one session for all, bytes or a `Failure` for each.
+"""HTTP text pages: one session for all; the bytes of a page, or a `Failure` that says why there are none.
 
 A page may be slow, endless, compressed without end, broken in the middle or guarded; each costs its own scrape and
-nothing more. Bytes are counted after decompression, because the cap guards memory, not the network.
+nothing more. Bytes are counted after decompression, because the cap guards memory, not the network. Half a page is
+never handed on where HTTP shows that it is half: a body shorter than its Content-Length, chunks without an end, a gzip
+stream without its trailer. Where only closing marks the end (HTTP/1.0 without Content-Length) a page cut between two
+lines looks whole, and is taken for it. Nothing here reads what a page says, and no secret, nor a URL that might hold
+one, gets into a `Failure`.
+
+Worked example: `await pages.fetch("http://10.0.0.7:9400/metrics", Access())` is the page as `bytes`, or
+`Failure(REFUSED, "10.0.0.7:9400: Connection refused")`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import ssl
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +26,13 @@ import aiohttp
 
 from exporter.model import Access, Failure, FailureKind
 
-# Prometheus text is what every page speaks; OpenMetrics is taken where it is all there is.
-ACCEPT = "text/plain;version=0.0.4;q=1.0, application/openmetrics-text;version=1.0.0;q=0.5, */*;q=0.1"
-CHUNK_BYTES = 1 << 16
+HEADERS = {
+    # Prometheus text is what every page speaks; OpenMetrics is taken where it is all there is.
+    "Accept": "text/plain;version=0.0.4;q=1.0, application/openmetrics-text;version=1.0.0;q=0.5, */*;q=0.1",
+    "Accept-Encoding": "gzip",
+    "User-Agent": "tidegate",
+}
+GZIP_WBITS = 16 + zlib.MAX_WBITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,25 +49,23 @@ class HttpPages:
 
     limits: Limits
     _session: aiohttp.ClientSession | None = None
-    _contexts: dict[Access, tuple[tuple[float, ...], ssl.SSLContext]] = field(default_factory=dict)
+    _contexts: dict[Access, tuple[object, ssl.SSLContext]] = field(default_factory=dict)
 
     async def fetch(self, url: str, access: Access) -> bytes | Failure:
         """The page's bytes, or why there are none."""
+        limits = self.limits
         try:
-            async with asyncio.timeout(self.limits.timeout_s):
-                return await self._read(url, access)
+            async with asyncio.timeout(limits.timeout_s):
+                return await self._read(url, access, limits.body_bytes)
         except TimeoutError:
-            return Failure(FailureKind.TIMEOUT, f"no complete page within {self.limits.timeout_s:g} s")
-        except _CredentialsError as error:
-            return Failure(FailureKind.CREDENTIALS, str(error))
-        except (aiohttp.ClientSSLError, ssl.SSLError) as error:
-            return Failure(FailureKind.TLS, str(error))
+            return Failure(FailureKind.TIMEOUT, f"no complete page within {limits.timeout_s:g} s")
+        except _Refusal as refusal:
+            return refusal.failure
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            return Failure(FailureKind.REFUSED, str(error) or type(error).__name__)
+            return _failure(error)
 
-    async def _read(self, url: str, access: Access) -> bytes | Failure:
-        session = self._open()
-        request = session.get(
+    async def _read(self, url: str, access: Access, most: int) -> bytes | Failure:
+        request = self._open().get(
             url,
             headers=_authorization(access),
             ssl=self._tls(access) if url.startswith("https:") else True,
@@ -65,23 +76,18 @@ class HttpPages:
         async with request as response:
             if response.status != 200:  # noqa: PLR2004
                 return Failure(FailureKind.STATUS, f"HTTP {response.status} {response.reason or ''}".rstrip())
-            body = bytearray()
-            async for chunk in response.content.iter_chunked(CHUNK_BYTES):
-                body += chunk
-                if len(body) > self.limits.body_bytes:
-                    return Failure(
-                        FailureKind.TOO_LARGE, f"more than {self.limits.body_bytes} bytes (scrape.body_limit)"
-                    )
-            return bytes(body)
+            return await _body(response, most)
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 # The scrape loop bounds concurrency; a second bound here would only make time-outs of waiting.
                 connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=10),
-                headers={"Accept": ACCEPT, "User-Agent": "tidegate"},
+                headers=HEADERS,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None),
+                # aiohttp takes a gzip stream that was cut short for a whole one.
+                auto_decompress=False,
             )
         return self._session
 
@@ -89,9 +95,9 @@ class HttpPages:
         """A context for these files, made again when one of them has changed (certificates rotate)."""
         files = [f for f in (access.ca_file, access.certificate_file, access.key_file) if f]
         try:
-            stamp = tuple(Path(f).stat().st_mtime for f in files)
+            stamp = [(s.st_mtime_ns, s.st_ino, s.st_size) for s in map(os.stat, files)]
         except OSError as error:
-            raise _CredentialsError(f"{error.filename}: {error.strerror}") from error
+            raise _unusable(error.filename, error) from error
         made = self._contexts.get(access)
         if made is None or made[0] != stamp:
             made = self._contexts[access] = (stamp, _context(access))
@@ -103,17 +109,62 @@ class HttpPages:
             self._session = None
 
 
-class _CredentialsError(Exception):
-    """A file that should let us in cannot be used."""
+class _Refusal(Exception):  # noqa: N818 - it is a verdict on its way out, no error of ours
+    """The scrape ends here, with this failure."""
+
+    def __init__(self, kind: FailureKind, detail: str) -> None:
+        super().__init__(detail)
+        self.failure = Failure(kind, detail)
+
+
+def _unusable(file: str, error: Exception) -> _Refusal:
+    reason = error.strerror if isinstance(error, OSError) else None
+    return _Refusal(FailureKind.CREDENTIALS, f"{file}: {reason or error}")
+
+
+async def _body(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """The whole body, decompressed and at most `most` bytes, or a refusal."""
+    encoding = response.headers.get("Content-Encoding", "identity").lower()
+    if encoding not in {"identity", "gzip", "x-gzip"}:
+        raise _Refusal(FailureKind.UNREADABLE, f"Content-Encoding {encoding!r}, though only gzip was asked for")
+    gzip = zlib.decompressobj(GZIP_WBITS) if encoding != "identity" else None
+    body, empty = bytearray(), True
+    async for chunk in response.content.iter_any():
+        empty = False
+        body += chunk if gzip is None else _unpacked(gzip, chunk, most + 1 - len(body))
+        if len(body) > most:
+            raise _Refusal(FailureKind.TOO_LARGE, f"more than {most} bytes (scrape.body_limit)")
+    if gzip is not None and not empty and (not gzip.eof or gzip.unused_data):
+        raise _Refusal(FailureKind.REFUSED, "the gzip stream of the page does not end where the page ends")
+    if gzip is None and not _framed(response) and not body.endswith(b"\n") and not empty:
+        # The format wants a line feed after the last line, and `waiting 12` may have been going to be `waiting 123`.
+        raise _Refusal(FailureKind.REFUSED, "the connection closed in the middle of a line, of a page without a length")
+    return bytes(body)
+
+
+def _framed(response: aiohttp.ClientResponse) -> bool:
+    return "Content-Length" in response.headers or "Transfer-Encoding" in response.headers
+
+
+def _unpacked(gzip: zlib._Decompress, chunk: bytes, most: int) -> bytes:
+    """At most `most` bytes: what a bomb holds beyond them is never unpacked."""
+    try:
+        return gzip.decompress(chunk, most)
+    except zlib.error as error:
+        raise _Refusal(FailureKind.UNREADABLE, f"the page is not the gzip it says it is: {error}") from error
 
 
 def _context(access: Access) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=access.ca_file)
-        if access.certificate_file:
-            context.load_cert_chain(access.certificate_file, access.key_file)
     except (OSError, ssl.SSLError) as error:
-        raise _CredentialsError(f"{access.certificate_file or access.ca_file}: {error}") from error
+        raise _unusable(str(access.ca_file), error) from error
+    if access.certificate_file:
+        try:
+            # Without a password OpenSSL would ask the terminal for that of an encrypted key, and wait.
+            context.load_cert_chain(access.certificate_file, access.key_file, password="")
+        except (OSError, ssl.SSLError) as error:
+            raise _unusable(f"{access.certificate_file} with {access.key_file}", error) from error
     if access.insecure_skip_verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -132,6 +183,53 @@ def _authorization(access: Access) -> Mapping[str, str]:
 def _secret(file: str) -> str:
     """A token or password; read each time, because kubelet rotates them (about once an hour)."""
     try:
-        return Path(file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise _CredentialsError(f"{file}: {error}") from error
+        secret = Path(file).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise _unusable(file, error) from error
+    except UnicodeDecodeError:
+        secret = ""
+    if not secret or not secret.isprintable():
+        raise _Refusal(FailureKind.CREDENTIALS, f"{file}: must hold one line of text")
+    return secret
+
+
+def _failure(error: Exception) -> Failure:
+    """What the client's exception means, without the URL and the objects that its own words may show."""
+    match error:
+        case aiohttp.ClientConnectorCertificateError():
+            return Failure(FailureKind.TLS, f"{_place(error)}: certificate not believed: {_tls_words(error)}")
+        case aiohttp.ClientSSLError():
+            return Failure(FailureKind.TLS, f"{_place(error)}: {_tls_words(error)}")
+        case ssl.SSLError() | aiohttp.ClientOSError(__cause__=ssl.SSLError()):
+            return Failure(FailureKind.TLS, f"the server ended the TLS connection: {_tls_words(error)}")
+        case aiohttp.ClientConnectorError():
+            return Failure(FailureKind.REFUSED, f"{_place(error)}: {_os_words(error.os_error)}")
+        case aiohttp.ServerDisconnectedError():
+            return Failure(FailureKind.REFUSED, "the server closed the connection without a whole answer")
+        case aiohttp.ClientPayloadError():
+            return Failure(FailureKind.REFUSED, "the connection broke in the middle of the page")
+        case aiohttp.ClientResponseError():
+            return Failure(FailureKind.REFUSED, f"the answer is not HTTP: {error.message.splitlines()[0]}")
+        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
+            return Failure(FailureKind.REFUSED, "the address is not a URL that can be asked")
+        case OSError():
+            return Failure(FailureKind.REFUSED, _os_words(error))
+    return Failure(FailureKind.REFUSED, str(error) or type(error).__name__)
+
+
+def _place(error: aiohttp.ClientConnectorError) -> str:
+    return f"{error.host}:{error.port}"
+
+
+def _tls_words(error: Exception) -> str:
+    cause = getattr(error, "certificate_error", None) or error.__cause__ or error
+    # OpenSSL's reasons look like TLSV13_ALERT_CERTIFICATE_REQUIRED.
+    reason = (getattr(cause, "reason", None) or str(cause)).lower().replace("_", " ")
+    return getattr(cause, "verify_message", None) or reason
+
+
+def _os_words(error: OSError) -> str:
+    # asyncio and the resolver put their own words into strerror, and negative numbers into errno.
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or str(error) or type(error).__name__

@@ -194,3 +194,45 @@ class Verdicts(NamedTuple):
             reason=np.full(rows, NOT_YET, dtype=np.int64),
             demand=np.full((rows, len(Signal)), np.nan),
         )
+
+
+class SpecSlot(NamedTuple):
+    """One workload's slot of `Specs`: numbers where that has columns, as the kernels hold it in hand."""
+
+    minimum: float
+    maximum: float
+    targets: tuple[float, float, float]
+    keep_warm: float
+    hold: float
+    band: float
+    gpu_quiet: float
+    pods: bool
+    gateway: bool
+
+
+class ReadingsSlot(NamedTuple):
+    """One workload's slot of `Readings`; when it was measured decides nothing and is left out."""
+
+    signals: tuple[float, float, float]
+    waiting: float
+    running: float
+    held: float
+    busiest_gpu: float
+    active_at: float
+    pods_listed: float
+    pods_fresh: float
+    gateway_fresh: bool
+    waker_fresh: bool
+    gpus_stale: bool
+    wanted: float
+    ready: float
+
+
+class MemorySlot(NamedTuple):
+    """One workload's slot of `Memory`."""
+
+    replicas: float
+    active: bool
+    reason: int
+    idle_since: float
+    held_since: float

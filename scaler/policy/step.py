@@ -21,7 +21,7 @@ from exporter.model import Floats
 
 from ..board import Reason
 from ..kernels._compile import kernel
-from .arrays import Bools, Memory, Readings, Signal, Specs, Verdicts
+from .arrays import Bools, Memory, MemorySlot, Readings, ReadingsSlot, Signal, Specs, SpecSlot, Verdicts
 
 # numba freezes these numbers into the compiled kernel and keeps it on disk under a stamp of *this* file alone. So they
 # are spelled here, and must agree with what they mirror, or nothing starts.
@@ -48,7 +48,9 @@ if set(REASONS) != set(Reason) or tuple(Signal) != (WORK, KV_CACHE, GPU_ENGINE):
 DUST = 1e-9
 
 
-ROWS = (typeof(Specs.stack([])), typeof(Readings.unknown(0)), typeof(Memory.blank(0)))
+# What the kernels take. Their parts take one workload's slot, as plain numbers: each array that is handed from part to
+# part is counted in and out again, which cost forty times what is decided here.
+COLUMNS = (typeof(Specs.stack([])), typeof(Readings.unknown(0)), typeof(Memory.blank(0)))
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -59,73 +61,115 @@ def part(function: Function) -> Function:
 
 
 @part
+def _spec_of(specs: Specs, i: int) -> SpecSlot:
+    targets = specs.targets
+    return SpecSlot(
+        specs.minimum[i],
+        specs.maximum[i],
+        (targets[i, WORK], targets[i, KV_CACHE], targets[i, GPU_ENGINE]),
+        specs.keep_warm[i],
+        specs.hold[i],
+        specs.band[i],
+        specs.gpu_quiet[i],
+        specs.pods[i],
+        specs.gateway[i],
+    )
+
+
+@part
+def _seen_of(readings: Readings, i: int) -> ReadingsSlot:
+    signals = readings.signals
+    return ReadingsSlot(
+        (signals[i, WORK], signals[i, KV_CACHE], signals[i, GPU_ENGINE]),
+        readings.waiting[i],
+        readings.running[i],
+        readings.held[i],
+        readings.busiest_gpu[i],
+        readings.active_at[i],
+        readings.pods_listed[i],
+        readings.pods_fresh[i],
+        readings.gateway_fresh[i],
+        readings.waker_fresh[i],
+        readings.gpus_stale[i],
+        readings.wanted[i],
+        readings.ready[i],
+    )
+
+
+@part
+def _mind_of(memory: Memory, i: int) -> MemorySlot:
+    return MemorySlot(
+        memory.replicas[i], memory.active[i], memory.reason[i], memory.idle_since[i], memory.held_since[i]
+    )
+
+
+@part
 def _count(value: float) -> float:
     """A number of requests to reckon with: what is not known adds nothing to a *lower bound*."""
     return 0.0 if np.isnan(value) else value
 
 
 @part
-def _pods_answer(i: int, spec: Specs, seen: Readings, asleep: bool) -> bool:
+def _pods_answer(spec: SpecSlot, seen: ReadingsSlot, asleep: bool) -> bool:
     """Is the demand that lives in pods known?"""
-    if not spec.pods[i]:
+    if not spec.pods:
         return True
-    if seen.wanted[i] == 0.0:  # known to be at zero: no pod, no demand in pods
+    if seen.wanted == 0.0:  # known to be at zero: no pod, no demand in pods
         return True
-    if seen.pods_listed[i] > 0.0 and seen.pods_fresh[i] >= seen.pods_listed[i]:
+    if seen.pods_listed > 0.0 and seen.pods_fresh >= seen.pods_listed:
         return True
-    if seen.pods_listed[i] == 0.0:
+    if seen.pods_listed == 0.0:
         # The listing answered "none". A cluster that says some are ready contradicts it; otherwise they load, and
         # what has never been ready holds no request.
-        return not seen.ready[i] > 0.0
+        return not seen.ready > 0.0
     # We said zero, with proof, and the pages are gone: that is what zero looks like from outside. Only where the
     # cluster's own count could say otherwise is it believed instead.
-    return asleep and np.isnan(seen.wanted[i]) and seen.pods_fresh[i] == 0.0
+    return asleep and np.isnan(seen.wanted) and seen.pods_fresh == 0.0
 
 
 @part
-def _at_zero(i: int, seen: Readings) -> bool:
+def _at_zero(seen: ReadingsSlot) -> bool:
     """Is no replica ready, by the cluster's count or, without one, by a listing that answered "none"?"""
-    if np.isnan(seen.wanted[i]):
-        return seen.pods_listed[i] == 0.0
-    return seen.wanted[i] == 0.0
+    if np.isnan(seen.wanted):
+        return seen.pods_listed == 0.0
+    return seen.wanted == 0.0
 
 
 @part
-def _gpus_answer(i: int, spec: Specs, seen: Readings) -> bool:
+def _gpus_answer(spec: SpecSlot, seen: ReadingsSlot) -> bool:
     """Is GPU activity known, for those who are sized by it?"""
-    if np.isnan(spec.targets[i, GPU_ENGINE]) or _at_zero(i, seen):
+    if np.isnan(spec.targets[GPU_ENGINE]) or _at_zero(seen):
         return True
-    return not seen.gpus_stale[i] and not np.isnan(seen.busiest_gpu[i])
+    return not seen.gpus_stale and not np.isnan(seen.busiest_gpu)
 
 
 @part
-def _loading(i: int, spec: Specs, seen: Readings, asleep: bool) -> bool:
+def _loading(spec: SpecSlot, seen: ReadingsSlot, asleep: bool) -> bool:
     """Replicas exist that do not serve yet: neither idle nor capacity (law 7)."""
-    if seen.wanted[i] > 0.0:
-        return not seen.ready[i] >= seen.wanted[i]
+    if seen.wanted > 0.0:
+        return not seen.ready >= seen.wanted
     # No count, and the listing of ready pods answered "none": they load, unless it was we who said zero.
-    return spec.pods[i] and np.isnan(seen.wanted[i]) and seen.pods_listed[i] == 0.0 and not asleep
+    return spec.pods and np.isnan(seen.wanted) and seen.pods_listed == 0.0 and not asleep
 
 
 @part
-def _demand(i: int, spec: Specs, seen: Readings, out: Floats) -> float:
+def _demand(spec: SpecSlot, seen: ReadingsSlot, out: Floats) -> float:
     """The largest objective, in replicas; NaN while any that is asked for is unknown. Each goes to `out`."""
     largest = 0.0
     known = True
-    nothing_ready = _at_zero(i, seen) or seen.ready[i] == 0.0
+    nothing_ready = _at_zero(seen) or seen.ready == 0.0
     for signal in range(out.shape[0]):
-        target = spec.targets[i, signal]
+        target, value = spec.targets[signal], seen.signals[signal]
         out[signal] = np.nan
         if np.isnan(target):
             continue
-        value = seen.signals[i, signal]
         if signal == WORK:
             # Demand read from pods is known to be zero where there is no pod; what a gateway holds is in `value`.
             out[signal] = 0.0 if np.isnan(value) and nothing_ready else value / target
         else:
             # A mean per replica asks for replicas in proportion to those that carry it: 4 at 0.9 of a target of
             # 0.6 need 6. Where nothing is ready there is nothing to carry it.
-            ready = seen.ready[i] if not np.isnan(seen.ready[i]) else seen.pods_fresh[i]
+            ready = seen.ready if not np.isnan(seen.ready) else seen.pods_fresh
             out[signal] = 0.0 if nothing_ready else value * ready / target
         if np.isnan(out[signal]):
             # The KV guard only ever adds: an engine whose page has no KV cache is sized by its work alone.
@@ -145,124 +189,137 @@ def _steps(demand: float, current: float, band: float) -> float:
 
 
 @part
+def _gpu_busy(spec: SpecSlot, seen: ReadingsSlot, at_zero: bool) -> bool:
+    return seen.busiest_gpu > spec.gpu_quiet and not at_zero
+
+
+@part
+def _known_at_zero(seen: ReadingsSlot, mind: MemorySlot) -> bool:
+    """By the cluster's count, or by our own word and a listing that agrees with it."""
+    return seen.wanted == 0.0 or (_at_zero(seen) and _was_asleep(mind))
+
+
+@part
+def _idle_since(spec: SpecSlot, seen: ReadingsSlot, mind: MemorySlot, now: float) -> float:
+    """Since when nothing is to be done, all being fresh; NaN while something is."""
+    requests = _count(seen.waiting) + _count(seen.held) + _count(seen.running)
+    busy = _gpu_busy(spec, seen, _known_at_zero(seen, mind))
+    if requests > 0.0 or busy or _loading(spec, seen, _was_asleep(mind)):
+        return np.nan
+    since = now if np.isnan(mind.idle_since) or seen.gpus_stale else mind.idle_since
+    # A request may come and go between two scrapes: its counter shows it.
+    return since if np.isnan(seen.active_at) else max(since, seen.active_at)
+
+
+@part
 def _decide_fresh(
-    i: int, spec: Specs, seen: Readings, mind: Memory, demand: float, now: float
+    spec: SpecSlot, seen: ReadingsSlot, mind: MemorySlot, demand: float, idle_since: float, now: float
 ) -> tuple[float, bool, int]:
     """Everything needed is fresh: (replicas, active, reason)."""
-    backlog = _count(seen.waiting[i]) + _count(seen.held[i])
-    running = _count(seen.running[i])
-    loading = _loading(i, spec, seen, _was_asleep(i, mind))
-    # Known to be at zero: by the cluster's count, or by our own word and a listing that agrees with it.
-    at_zero = seen.wanted[i] == 0.0 or (_at_zero(i, seen) and _was_asleep(i, mind))
-    gpu_busy = seen.busiest_gpu[i] > spec.gpu_quiet[i] and not at_zero
-
-    if backlog + running > 0.0 or loading or gpu_busy:
-        mind.idle_since[i] = np.nan
-    elif np.isnan(mind.idle_since[i]) or seen.gpus_stale[i]:
-        mind.idle_since[i] = now
-    if not np.isnan(seen.active_at[i]) and not np.isnan(mind.idle_since[i]):
-        # A request may come and go between two scrapes: its counter shows it.
-        mind.idle_since[i] = max(mind.idle_since[i], seen.active_at[i])
-
-    floor = max(1.0, spec.minimum[i])
-    steps = _steps(demand, mind.replicas[i] if mind.active[i] else np.nan, spec.band[i])
-    replicas = min(max(steps, floor), spec.maximum[i])
-    if not np.isnan(mind.idle_since[i]):
-        idle_for = now - mind.idle_since[i]
+    at_zero = _known_at_zero(seen, mind)
+    steps = _steps(demand, mind.replicas if mind.active else np.nan, spec.band)
+    replicas = min(max(steps, 1.0, spec.minimum), spec.maximum)
+    if not np.isnan(idle_since):
         # Found at zero with nothing to do: waking it to let it fall asleep again would be a wrong wake.
-        if spec.minimum[i] == 0.0 and (at_zero or idle_for >= spec.keep_warm[i] or _was_asleep(i, mind)):
-            if seen.waker_fresh[i]:
+        rested = at_zero or _was_asleep(mind) or now - idle_since >= spec.keep_warm
+        if spec.minimum == 0.0 and rested:
+            if seen.waker_fresh:
                 return 0.0, False, ASLEEP
             if at_zero:
                 return 0.0, False, NO_WAKER
             return replicas, True, NO_WAKER
         return replicas, True, WARM
-    if steps > spec.maximum[i]:
+    if steps > spec.maximum:
         return replicas, True, CAPPED
-    if running > 0.0:
+    if _count(seen.running) > 0.0:
         return replicas, True, SERVING
-    if loading and not seen.ready[i] > 0.0:
+    if _loading(spec, seen, _was_asleep(mind)) and not seen.ready > 0.0:
         return replicas, True, LOADING
-    if backlog > 0.0:
+    if _count(seen.waiting) + _count(seen.held) > 0.0:
         return replicas, True, QUEUED
-    return replicas, True, GPU_BUSY if gpu_busy else LOADING
+    return replicas, True, GPU_BUSY if _gpu_busy(spec, seen, at_zero) else LOADING
 
 
 @part
-def _can_fall(i: int, mind: Memory) -> bool:
+def _can_fall(mind: MemorySlot) -> bool:
     """Was there an answer that a lower one would take back?"""
-    return not np.isnan(mind.replicas[i]) and mind.reason[i] != UNKNOWN
+    return not np.isnan(mind.replicas) and mind.reason != UNKNOWN
 
 
 @part
-def _was_asleep(i: int, mind: Memory) -> bool:
-    return mind.replicas[i] == 0.0 and not mind.active[i]
+def _was_asleep(mind: MemorySlot) -> bool:
+    return mind.replicas == 0.0 and not mind.active
 
 
 @part
-def _decide_stale(i: int, spec: Specs, seen: Readings, mind: Memory, now: float) -> tuple[float, bool, int]:
+def _decide_stale(
+    spec: SpecSlot, seen: ReadingsSlot, mind: MemorySlot, held_since: float, now: float
+) -> tuple[float, bool, int]:
     """Something needed is missing: hold, as a floor that fresh demand may raise; then an error (law 1)."""
-    if np.isnan(mind.held_since[i]):
-        mind.held_since[i] = now
-    mind.idle_since[i] = np.nan
-
     # What is fresh is a lower bound of the demand, whatever is missing.
-    work = _count(seen.waiting[i]) + _count(seen.running[i]) + _count(seen.held[i])
-    target = spec.targets[i, WORK]
+    work = _count(seen.waiting) + _count(seen.running) + _count(seen.held)
+    target = spec.targets[WORK]
     at_least = 0.0 if np.isnan(target) else np.ceil(work / target - DUST)
     if work > 0.0:
         at_least = max(at_least, 1.0)
-    at_least = min(at_least, spec.maximum[i])
+    at_least = min(at_least, spec.maximum)
 
-    last = mind.replicas[i]
-    if np.isnan(last) and not np.isnan(seen.wanted[i]):  # no memory: what the cluster has is what can be held
-        last = min(seen.wanted[i], spec.maximum[i])
+    last = mind.replicas
+    if np.isnan(last) and not np.isnan(seen.wanted):  # no memory: what the cluster has is what can be held
+        last = min(seen.wanted, spec.maximum)
     if at_least > _count(last):
-        return max(at_least, spec.minimum[i]), True, HELD
+        return max(at_least, spec.minimum), True, HELD
     if np.isnan(last):
         return np.nan, True, UNKNOWN
-    if last == 0.0 and _at_zero(i, seen) and spec.minimum[i] == 0.0:
+    if last == 0.0 and _at_zero(seen) and spec.minimum == 0.0:
         return 0.0, False, HELD  # an error here would let KEDA's fallback wake every sleeper
-    if now - mind.held_since[i] > spec.hold[i]:
+    if now - held_since > spec.hold:
         return np.nan, True, UNKNOWN
-    return max(last, 1.0, spec.minimum[i]), True, HELD
+    return max(last, 1.0, spec.minimum), True, HELD
 
 
 @part
-def _answered(i: int, spec: Specs, seen: Readings, asleep: bool) -> bool:
+def _answered(spec: SpecSlot, seen: ReadingsSlot, asleep: bool) -> bool:
     """Is every source of the workload's demand fresh, or known to have nothing?"""
-    if spec.gateway[i] and not seen.gateway_fresh[i]:
+    if spec.gateway and not seen.gateway_fresh:
         return False
-    return _pods_answer(i, spec, seen, asleep) and _gpus_answer(i, spec, seen)
+    return _pods_answer(spec, seen, asleep) and _gpus_answer(spec, seen)
 
 
 @part
-def _decide(i: int, spec: Specs, seen: Readings, mind: Memory, demands: Floats, now: float) -> tuple[float, bool, int]:
-    demand = _demand(i, spec, seen, demands)
-    if np.isnan(demand) or not _answered(i, spec, seen, _was_asleep(i, mind)):
-        return _decide_stale(i, spec, seen, mind, now)
-    mind.held_since[i] = np.nan
-    return _decide_fresh(i, spec, seen, mind, demand, now)
+def _decide(spec: SpecSlot, seen: ReadingsSlot, mind: MemorySlot, demands: Floats, now: float) -> MemorySlot:
+    """The answer, and since when it is idle or held. Here `replicas` may be NaN: nothing is known."""
+    demand = _demand(spec, seen, demands)
+    if np.isnan(demand) or not _answered(spec, seen, _was_asleep(mind)):
+        held_since = now if np.isnan(mind.held_since) else mind.held_since
+        replicas, active, reason = _decide_stale(spec, seen, mind, held_since, now)
+        return MemorySlot(replicas, active, reason, np.nan, held_since)
+    idle_since = _idle_since(spec, seen, mind, now)
+    replicas, active, reason = _decide_fresh(spec, seen, mind, demand, idle_since, now)
+    return MemorySlot(replicas, active, reason, idle_since, np.nan)
 
 
-@kernel(types.void(*ROWS, types.bool_[::1]))
-def _all_answered(spec: Specs, seen: Readings, mind: Memory, out: Bools) -> None:
+@kernel(types.void(*COLUMNS, types.bool_[::1]))
+def _all_answered(specs: Specs, readings: Readings, memory: Memory, out: Bools) -> None:
     for i in range(out.shape[0]):
-        out[i] = _answered(i, spec, seen, _was_asleep(i, mind))
+        out[i] = _answered(_spec_of(specs, i), _seen_of(readings, i), _was_asleep(_mind_of(memory, i)))
 
 
-@kernel(types.void(*ROWS, types.float64, types.bool_, typeof(Verdicts.blank(0))))
-def _step(spec: Specs, seen: Readings, mind: Memory, now: float, raise_only: bool, out: Verdicts) -> None:
-    for i in range(spec.minimum.shape[0]):
-        replicas, active, reason = _decide(i, spec, seen, mind, out.demand[i], now)
-        if raise_only and _can_fall(i, mind) and not replicas >= mind.replicas[i]:
+@kernel(types.void(*COLUMNS, types.float64, types.bool_, typeof(Verdicts.blank(0))))
+def _step(specs: Specs, readings: Readings, memory: Memory, now: float, raise_only: bool, out: Verdicts) -> None:
+    for i in range(out.replicas.shape[0]):
+        mind = _mind_of(memory, i)
+        new = _decide(_spec_of(specs, i), _seen_of(readings, i), mind, out.demand[i], now)
+        memory.idle_since[i], memory.held_since[i] = new.idle_since, new.held_since
+        replicas, active, reason = new.replicas, new.active, new.reason
+        if raise_only and _can_fall(mind) and not replicas >= mind.replicas:
             # Between ticks an arrival may only raise or activate: two callers a millisecond apart must not see a
             # number fall because one page of many came in (law 2). After an error any answer is a gain.
-            replicas, active, reason = mind.replicas[i], mind.active[i], mind.reason[i]
+            replicas, active, reason = mind.replicas, mind.active, mind.reason
         out.replicas[i], out.active[i], out.reason[i] = replicas, active, reason
         if not np.isnan(replicas):
-            mind.replicas[i], mind.active[i] = replicas, active
-        mind.reason[i] = reason
+            memory.replicas[i], memory.active[i] = replicas, active
+        memory.reason[i] = reason
 
 
 def step(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 from collections.abc import Callable, Iterable
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, exposition
+from prometheus_client.metrics_core import Metric
 
 from ..board import Board
 from .health import Health, render
@@ -23,6 +25,16 @@ INDEX = """Tidegate
 
 class AddressInUseError(OSError):
     """Somebody else listens there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a registry's collectors said at one moment, in a registry's place."""
+
+    families: tuple[Metric, ...]
+
+    def collect(self) -> Iterable[Metric]:
+        return self.families
 
 
 @dataclass(slots=True)
@@ -80,13 +92,21 @@ class WebServer:
         return web.Response(status=status, text=text)
 
     async def _board(self, _: web.Request) -> web.Response:
-        document = {"now": self.now(), **self.board().to_document()}
-        return web.json_response(document, dumps=lambda value: json.dumps(value, allow_nan=False))
+        # A Board never changes, so another thread can write it out while KEDA is answered.
+        text = await asyncio.to_thread(_document, self.board(), self.now())
+        return web.json_response(text=text)
 
     async def _metrics(self, request: web.Request) -> web.Response:
         encoder, content_type = exposition.choose_encoder(request.headers.get("Accept", ""))
         names: Iterable[str] = request.query.getall("name[]", [])
         registry = self.registry.restricted_registry(names) if names else self.registry
-        response = web.Response(body=encoder(registry))
+        # Collecting reads what this loop writes, so it is done here. Writing a megabyte takes ten times as long: a
+        # thousand workloads would keep KEDA waiting 0.2 s at each scrape.
+        collected = Collected(tuple(registry.collect()))
+        response = web.Response(body=await asyncio.to_thread(encoder, collected))
         response.headers["Content-Type"] = content_type
         return response
+
+
+def _document(board: Board, now: float) -> str:
+    return json.dumps({"now": now, **board.to_document()}, allow_nan=False)

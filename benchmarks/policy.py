@@ -1,0 +1,148 @@
+"""How long deciding takes: the policy's kernel alone, a whole sweep of the decider, and one page that lands.
+
+    python benchmarks/policy.py [--quick]
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import cycle
+from random import Random
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from report import show
+from timing import Spread, objects_set_aside, seconds
+
+from exporter.catalog import Reader
+from exporter.model import Role, Samples, Target, WorkloadKey
+from exporter.textformat import parse
+from scaler.decider import Decider, Plan
+from scaler.policy import Memory, Readings, Signal, Spec, Specs, step
+
+TITLE = "Deciding"
+ABOUT = """
+One process, one thread, no network. `policy.step` is the compiled kernel over all workloads, a third of them busy, a
+third idle and a third stale. `sweep` is what the daemon does once per second: readings added up, rings smoothed,
+everything decided; every workload has 4 engine pages and rings that are full (128 values). "Nothing heard" is the
+passage of time alone; "a second's pages" follows one fifth of all pages, which is what lands in a second at the
+default interval of 5 s, with new values in each, so that most evidence is written anew. `land` is one engine's page
+(one model) that arrives, from its parsed samples to the decision. Repeat with `python benchmarks/policy.py`.
+"""
+
+PODS = 4
+INTERVAL_S = 5.0
+RING = 128
+START = 1.7e9
+SIZES = (100, 1_000, 10_000)
+SPEC = Spec(0, 8, ((Signal.WORK, 16.0), (Signal.KV_CACHE, 0.9)), gateway=False)
+
+ENGINE_PAGE = b"""\
+# TYPE vllm:num_requests_waiting gauge
+vllm:num_requests_waiting{model_name="m",engine="0"} 3
+vllm:num_requests_running{model_name="m",engine="0"} 12
+vllm:kv_cache_usage_perc{model_name="m",engine="0"} 0.4
+vllm:prompt_tokens_total{model_name="m",engine="0"} 123456
+vllm:generation_tokens_total{model_name="m",engine="0"} 654321
+vllm:request_success_total{model_name="m",engine="0",finished_reason="stop"} 789
+"""
+
+
+def engine_pages(count: int = 64) -> list[Samples]:
+    """Pages of one engine, with other numbers in each."""
+    chance = np.random.default_rng(7)
+    page = Reader("vllm").read(parse(ENGINE_PAGE), START)
+    return [replace(page, values=page.values * chance.uniform(0.0, 2.0, page.values.shape)) for _ in range(count)]
+
+
+def columns(rows: int) -> tuple[Specs, Readings, Memory]:
+    """Workloads of which a third are busy, a third idle and a third stale."""
+    chance = np.random.default_rng(7)
+    busy, stale = np.arange(rows) % 3 == 0, np.arange(rows) % 3 == 2
+    work = np.where(busy, chance.uniform(1.0, 100.0, rows), 0.0)
+    readings = Readings.unknown(rows)
+    seen = {
+        "waiting": work / 4, "running": work * 3 / 4, "pods_listed": np.full(rows, 4.0),
+        "pods_fresh": np.where(stale, 3.0, 4.0), "measured_at": np.full(rows, START),
+        "wanted": np.full(rows, 4.0), "ready": np.full(rows, 4.0),
+    }  # fmt: skip
+    readings = readings._replace(**seen)
+    readings.signals[:, Signal.WORK] = work
+    readings.signals[:, Signal.KV_CACHE] = chance.uniform(0.0, 1.0, rows)
+    return Specs.stack([SPEC] * rows), readings, Memory.blank(rows)
+
+
+def fleet(workloads: int, pages: Iterator[Samples]) -> tuple[Decider, list[Target]]:
+    """A decider that has heard every page and whose rings are full."""
+    keys = [WorkloadKey("bench", f"chat-{number}") for number in range(workloads)]
+    # Readings never grow old here: a stale one is less work than a fresh one.
+    decider = Decider([Plan(key, SPEC) for key in keys], interval_s=INTERVAL_S, fresh_intervals=1e6)
+    targets = [
+        Target(f"http://10.0.{pod}.{number}:8000/metrics", "vllm", Role.PODS, key)
+        for pod in range(PODS)
+        for number, key in enumerate(keys)
+    ]
+    Random(7).shuffle(targets)  # each pod has a phase of its own
+    for key in keys:
+        decider.listed(key, PODS)
+    for target in targets:
+        decider.expect(target)
+        decider.land(target, next(pages), START, START)
+    for turn in range(RING):
+        decider.sweep(START + (turn + 1) * INTERVAL_S)
+    return decider, targets
+
+
+def sweeps(decider: Decider, targets: list[Target], pages: Iterator[Samples], rounds: int) -> tuple[Spread, Spread]:
+    """Milliseconds of a sweep: nothing heard since the last, and a second's pages heard."""
+    now = START + RING * INTERVAL_S
+    quiet, loud = [], []
+    turn = cycle(range(int(INTERVAL_S)))
+    for _ in range(rounds):
+        now += 1.0
+        quiet.append(timed_sweep(decider, now))
+        for target in targets[next(turn) :: int(INTERVAL_S)]:
+            decider.land(target, next(pages), now, now)
+        loud.append(timed_sweep(decider, now))
+    return Spread.of(quiet).times(1e3), Spread.of(loud).times(1e3)
+
+
+def timed_sweep(decider: Decider, now: float) -> float:
+    begun = perf_counter()
+    decider.sweep(now)
+    return perf_counter() - begun
+
+
+def landing(decider: Decider, targets: list[Target], pages: Iterator[Samples], quick: bool) -> Spread:
+    now, turn = START + 2 * RING * INTERVAL_S, cycle(targets)
+
+    def land() -> None:
+        decider.land(next(turn), next(pages), now, now)
+
+    return seconds(land, round_s=0.05 if quick else 0.2).times(1e3)
+
+
+def run(quick: bool = False) -> list[dict[str, Any]]:
+    pages = cycle(engine_pages())
+    steps, whole, lands = [], [], []
+    for workloads in SIZES[:2] if quick else SIZES:
+        given = columns(workloads)
+        ms = seconds(lambda given=given: step(*given, START), round_s=0.02).times(1e3)  # type: ignore[misc]
+        steps.append(row("policy.step", workloads, ms))
+        decider, targets = fleet(workloads, pages)
+        with objects_set_aside():
+            quiet, loud = sweeps(decider, targets, pages, rounds=5)
+            lands.append(row("land, one page", workloads, landing(decider, targets, pages, quick), per=1))
+        whole += [row("sweep, nothing heard", workloads, quiet), row("sweep, a second's pages", workloads, loud)]
+    return [*steps, *whole, *lands]
+
+
+def row(what: str, workloads: int, ms: Spread, per: int | None = None) -> dict[str, Any]:
+    return {"what": what, "workloads": workloads, "ms": ms, "µs per workload": 1e3 * ms.median / (per or workloads)}
+
+
+if __name__ == "__main__":
+    show(run("--quick" in sys.argv))

@@ -1,0 +1,111 @@
+"""What several folders of tests share: pages as text, read as the daemon reads them, and tools that may be missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import textwrap
+
+import pytest
+
+from exporter.catalog import Reader
+from exporter.textformat import parse
+
+# Set where the tools are meant to be installed (CI): then a missing one is a failure, not a gap in what was tested.
+REQUIRE_TOOLS = "TIDEGATE_REQUIRE_TOOLS"
+
+_MISSING = pytest.StashKey[dict[str, list[str]]]()
+
+
+def pytest_configure(config):
+    config.stash[_MISSING] = {}
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    for tool, tests in config.stash[_MISSING].items():
+        terminalreporter.write_sep("!", f"{tool} is not installed: {len(tests)} test(s) did not run", yellow=True)
+        for test in tests:
+            terminalreporter.write_line(f"  {test}")
+
+
+@pytest.fixture
+def debian_tool(request):
+    """`debian_tool("promtool")`: the path of a program of the system. Without it the test is skipped, and said so at
+    the end of the run; where TIDEGATE_REQUIRE_TOOLS=1 it fails.
+    """
+
+    def find(name, package=None):
+        path = shutil.which(name)
+        if path is not None:
+            return path
+        reason = f"{name} is not installed (Debian: apt install {package or name})"
+        if os.environ.get(REQUIRE_TOOLS) == "1":
+            pytest.fail(f"{reason}, and {REQUIRE_TOOLS}=1 asks for it")
+        request.config.stash[_MISSING].setdefault(name, []).append(request.node.nodeid)
+        pytest.skip(reason)
+
+    return find
+
+
+@pytest.fixture
+def samples():
+    """`samples(text, kind="auto", at=1000.0)`: a page as the daemon reads it; indentation does not count."""
+
+    def read(text, kind="auto", at=1000.0):
+        return Reader(kind).read(parse(textwrap.dedent(text).lstrip("\n").encode()), at)
+
+    return read
+
+
+class Text:
+    """Pages as vendors print them, as small as they can be. None leaves a family out."""
+
+    @staticmethod
+    def vllm(waiting=None, running=None, finished=None, kv=None, tokens=None, model="m"):
+        labels = f'{{model_name="{model}",engine="0"}}'
+        families = {
+            "num_requests_waiting": waiting,
+            "num_requests_running": running,
+            "request_success_total": finished,
+            "generation_tokens_total": tokens,
+            "kv_cache_usage_perc": kv,
+            "cache_config_info": 1,  # a page with none of the above is still vLLM's
+        }
+        return "".join(f"vllm:{name}{labels} {value}\n" for name, value in families.items() if value is not None)
+
+    @staticmethod
+    def epp(held=None, ready=None, average_waiting=None, average_running=None, pool="p"):
+        families = {
+            f'extension_flow_control_queue_size{{fairness_id="",priority="0",inference_pool="{pool}"}}': held,
+            f'pool_ready_pods{{name="{pool}"}}': ready,
+            f'pool_average_queue_size{{name="{pool}"}}': average_waiting,
+            f'pool_average_running_requests{{name="{pool}"}}': average_running,
+        }
+        return "".join(f"inference_{series} {value}\n" for series, value in families.items() if value is not None)
+
+    @staticmethod
+    def redis(length, key="jobs"):
+        return f'redis_up 1\nredis_key_size{{db="db0",key="{key}"}} {length}\n'
+
+    @staticmethod
+    def gpu(uuid, pods=(), engine=None, util=None, mig=None, **more):
+        """One GPU (or MIG instance), a line per pod: pods are names in namespace `ai`, or (namespace, name)."""
+        lines = []
+        for pod in pods or [None]:
+            namespace, name = (None, None) if pod is None else ("ai", pod) if isinstance(pod, str) else pod
+            labels = f'UUID="{uuid}",modelName="H100"'
+            labels += f',GPU_I_ID="{mig}",GPU_I_PROFILE="1g.10gb"' if mig is not None else ""
+            labels += "".join(f',{label}="{value}"' for label, value in more.items())
+            labels += f',namespace="{namespace}",pod="{name}",container="c"' if name else ""
+            if engine is not None:
+                lines.append(f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{labels}}} {engine}\n")
+            if util is not None:
+                lines.append(f"DCGM_FI_DEV_GPU_UTIL{{{labels}}} {util}\n")
+            lines.append(f"DCGM_FI_DEV_POWER_USAGE{{{labels}}} 100\n")
+        return "".join(lines)
+
+
+@pytest.fixture
+def page():
+    """Pages as text: `page.vllm(waiting=3)`, `page.epp(held=1)`, `page.redis(7)`, `page.gpu("GPU-1", ["chat-0"])`."""
+    return Text

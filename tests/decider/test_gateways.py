@@ -1,0 +1,107 @@
+"""Gateways and engines together: nothing is counted twice, and a model is told from its neighbour."""
+
+import pytest
+
+
+def test_the_gateways_averages_are_not_added_to_the_engines_own(scene, plan, pod, gateway, page):
+    stage, pods, front = scene(plan(gateway=True)), [pod(n) for n in range(3)], gateway()
+    stage.has(pods=pods, gateway=front)
+    pages = {each: page.vllm(waiting=6, running=10) for each in pods}
+    # The engines: 3 x 16 = 48. EPP repeats 6 and 10 as averages over 3 and holds 20 itself: 68/16 = 4.25, so 5.
+    pages[front] = page.epp(held=20, ready=3, average_waiting=6, average_running=10)
+    assert stage.round(pages) == (5, True, "serving")
+    evidence = stage.decision().evidence
+    assert (evidence.waiting, evidence.running, evidence.held_by_gateway) == (18.0, 30.0, 20.0)
+    assert evidence.replicas_ready == 3
+
+
+def test_a_gateway_whose_engines_are_not_asked_speaks_for_them(scene, plan, gateway, page):
+    stage, front = scene(plan(gateway=True, pods=False)), gateway()
+    stage.has(gateway=front)
+    text = page.epp(held=20, ready=3, average_waiting=6, average_running=10)
+    assert stage.round({front: text}) == (5, True, "serving")
+    assert stage.decision().evidence.waiting == 18.0
+
+
+def test_three_pods_add_up(scene, pod, page):
+    stage, pods = scene(), [pod(n) for n in range(3)]
+    stage.has(pods=pods)
+    assert stage.round({each: page.vllm(waiting=n, running=10) for n, each in enumerate(pods)}) == (3, True, "serving")
+    assert stage.decision().evidence.waiting == 0 + 1 + 2
+    assert stage.decision().evidence.running == 30.0
+
+
+def test_kv_cache_is_a_mean_over_the_pods_that_say(scene, plan, pod, page):
+    stage, pods = scene(plan(kv=0.6)), [pod(n) for n in range(3)]
+    stage.has(pods=pods, wanted=3)
+    pages = {each: page.vllm(waiting=0, running=1, kv=kv) for each, kv in zip(pods, (1.0, 0.8, None), strict=True)}
+    # 0.9 on average in 3 replicas, against 0.6: 3 x 0.9 / 0.6 = 4.5, so 5.
+    assert stage.round(pages) == (5, True, "serving")
+    assert stage.decision().evidence.kv_cache_used == pytest.approx(0.9)
+    work, kv = stage.decision().evidence.objectives
+    assert (work.name, work.value, work.replicas) == ("work", 3.0, 3 / 16)
+    assert (kv.name, kv.replicas) == ("kv_cache", pytest.approx(4.5))
+
+
+@pytest.mark.parametrize(("queue", "replicas"), [("a", 2), ("b", 4), (None, 5)])
+def test_a_workload_counts_only_its_model_of_a_page_of_two(scene, plan, pod, page, queue, replicas):
+    stage, engine = scene(plan(queue=queue)), pod()
+    stage.has(pods=[engine])
+    text = page.vllm(waiting=0, running=20, model="a") + page.vllm(waiting=30, running=20, model="b")
+    assert stage.round({engine: text}) == (replicas, True, "serving")
+
+
+def test_a_model_that_is_not_on_its_page_is_unknown_and_not_idle(scene, plan, pod, page):
+    stage, engine = scene(plan(queue="b")), pod()
+    stage.has(pods=[engine])
+    assert stage.round({engine: page.vllm(waiting=0, running=20, model="a")}) == (None, True, "unknown")
+
+
+def test_two_workloads_share_one_gateways_page_by_their_pools(scene, plan, gateway, page):
+    stage = scene(plan("chat", pods=False, gateway=True, queue="p"), plan("code", pods=False, gateway=True, queue="q"))
+    chats, codes = gateway(), gateway(name="code")
+    stage.has(gateway=chats)
+    stage.has(gateway=codes, name="code")
+    text = page.epp(held=20, ready=1) + page.epp(held=100, ready=1, pool="q")
+    for target in (chats, codes):
+        stage.land(target, text)
+    stage.sweep()
+    assert (stage.answer("chat")[0], stage.answer("code")[0]) == (2, 7)
+
+
+def test_what_the_cluster_counts_is_believed_before_what_a_gateway_counts(scene, plan, gateway, page):
+    stage, front = scene(plan(gateway=True, pods=False)), gateway()
+    stage.has(gateway=front, wanted=4)
+    stage.round({front: page.epp(held=20, ready=3)})
+    assert stage.decision().evidence.replicas_ready == 4
+    stage.counted(None)
+    stage.round({front: page.epp(held=20, ready=3)})
+    assert stage.decision().evidence.replicas_ready == 3
+    assert stage.decision().evidence.replicas_wanted is None
+
+
+def test_two_queues_before_one_workload_are_both_its_work(scene, plan, gateway, page):
+    stage = scene(plan(gateway=True, pods=False))
+    first, second = gateway(), gateway(url="http://other:9090/metrics")
+    stage.has(gateway=first)
+    stage.decider.expect(second)
+    assert stage.round({first: page.epp(held=20, ready=1), second: page.epp(held=20, ready=1)}) == (3, True, "queued")
+
+
+def test_a_bad_line_at_the_gateway_does_not_empty_its_queue(scene, plan, pod, gateway, page):
+    stage, engine, front = scene(plan(gateway=True)), pod(), gateway()
+    stage.has(pods=[engine], gateway=front)
+    quiet = page.vllm(waiting=0, running=10)
+    assert stage.round({engine: quiet, front: page.epp(held=60, ready=1)}) == (5, True, "serving")
+    for broken in ("NaN", "sixty"):
+        assert stage.round({engine: quiet, front: page.epp(held=broken, ready=1)}) == (5, True, "held")
+    assert stage.round({engine: quiet, front: page.epp(held=0, ready=1)}) == (1, True, "serving")
+
+
+def test_a_gateway_that_restarts_has_no_queue_until_it_had_one(scene, plan, pod, gateway, page):
+    # EPP prints its flow-control queue from the first request on: a page without it is not broken, only no waker.
+    stage, engine, front = scene(plan(gateway=True, keep_warm=30.0)), pod(), gateway()
+    stage.has(pods=[engine], gateway=front)
+    quiet = page.vllm(waiting=0, running=0)
+    stage.round({engine: quiet, front: page.epp(held=0, ready=1)})
+    assert stage.rounds(60, {engine: quiet, front: page.epp(ready=1)})[-1] == (1, True, "no_waker")
