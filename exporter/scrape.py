@@ -30,8 +30,10 @@ from .textformat import Page
 THREAD_BYTES = 1 << 18
 # A page is read in milliseconds, so few threads are enough; asyncio's own are shared with lookups that may hang.
 THREADS = 2
-# What is found at the start begins within this many seconds.
-SPREAD_S = 1.0
+# What is there at the start begins within so many seconds: a thousand names are not looked up, and a thousand pages
+# not asked, at one moment; and then never are, because each keeps the phase it was born with.
+LOOK_SPREAD_S = 0.2
+ASK_SPREAD_S = 1.0
 
 
 class Pages(Protocol):
@@ -56,7 +58,7 @@ class Counters:
 
 @dataclass(slots=True)
 class Loop:
-    """Scrapes whatever `discoveries` list until cancelled.
+    """Scrapes whatever `discoveries` list until cancelled; with no discovery there is nothing to do, and it ends.
 
     landed:  told of every scrape, good or failed, in the event loop.
     listed:  told after each look at a discovery what it lists (None: not known).
@@ -96,15 +98,14 @@ class Loop:
 
     async def _look_again_and_again(self, discovery: Discovery, group: asyncio.TaskGroup) -> None:
         # Apart from each other: one name server that does not answer holds up nobody else's list.
-        await self._scatter()
+        await self._scatter(LOOK_SPREAD_S)
         while True:
             await discovery.refresh(self.clock.now())
             self._relist(discovery, group)
             await self.clock.sleep(self.interval_s)
 
-    async def _scatter(self) -> None:
-        """Half of the spread: a target waits twice, once with whoever lists it and once by itself."""
-        await self.clock.sleep(self.jitter.uniform(0.0, min(SPREAD_S, self.interval_s) / 2.0))
+    async def _scatter(self, spread_s: float) -> None:
+        await self.clock.sleep(self.jitter.uniform(0.0, min(spread_s, self.interval_s)))
 
     def _relist(self, discovery: Discovery, group: asyncio.TaskGroup) -> None:
         listing, before = discovery.listing(), self._listings.get(discovery)
@@ -129,7 +130,7 @@ class Loop:
         """`at_once`: it appeared on a list that was known before, so nobody else is likely to start with it."""
         reader, scanner = Reader(target.kind), self.new_scanner()
         if not at_once:
-            await self._scatter()
+            await self._scatter(ASK_SPREAD_S)
         due, slow = self.clock.now(), False
         while True:
             async with self._slow_turns if slow else nullcontext(), self._turns:

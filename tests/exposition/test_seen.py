@@ -134,6 +134,9 @@ def test_a_gpu_that_two_exporters_show_is_exposed_once():
     counters = {NODE: landed(NODE, GPUS), OTHER_EXPORTER: landed(OTHER_EXPORTER, GPUS.replace("0.5", "0.7"))}
     assert values(counters, "tidegate_gpu_engine_active_ratio") == [0.5]
     assert len(values(counters, "tidegate_gpu_temperature_celsius")) == 2
+    mig = 'DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="0",UUID="GPU-a",GPU_I_PROFILE="1g.5gb",GPU_I_ID="7"} 0.5\n'
+    counters = {NODE: landed(NODE, mig), OTHER_EXPORTER: landed(OTHER_EXPORTER, mig)}
+    assert values(counters, "tidegate_gpu_engine_active_ratio") == [0.5]
 
 
 def test_a_gpu_whose_page_did_not_come_is_not_shown_as_it_was():

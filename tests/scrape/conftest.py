@@ -1,6 +1,7 @@
 """A clock that a test winds by hand, pages on loopback that can be told to misbehave, and a loop with ears."""
 
 import asyncio
+import socket
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -246,7 +247,7 @@ def listing():
 
 @pytest.fixture
 def start(clock, heard):
-    """`await start(scrapes)`: let everybody begin, and wait until so many scrapes have landed and nobody is busy."""
+    """`await start(looks, targets)`: let so many discoveries look and the targets they list begin."""
 
     async def begin(looks, targets):
         await clock.asleep(looks)  # each discovery before its first look
@@ -255,3 +256,11 @@ def start(clock, heard):
         clock.advance(0.0)
 
     return begin
+
+
+@pytest.fixture
+def silent_port():
+    """A port of 127.0.0.1 where nobody listens and, while the test runs, nobody else can."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]

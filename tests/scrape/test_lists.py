@@ -1,7 +1,5 @@
 """Who is asked: targets that appear, vanish, or are on a list that nobody knows at the moment."""
 
-import asyncio
-
 import pytest
 from aiohttp import web
 
@@ -228,8 +226,3 @@ async def test_a_pod_with_an_ipv6_address_is_asked(running, heard, start, pods_a
         await start(1, 1)
         await heard.turn.until(lambda: heard.landed)
     assert pods_heard(heard) == ["::1"]
-
-
-async def test_a_loop_with_nobody_to_ask_ends(running):
-    async with asyncio.timeout(20.0), running() as loop:
-        await loop.run()

@@ -142,8 +142,8 @@ async def test_large_pages_wait_for_no_thread_that_others_hold(running, heard, s
     assert heard.failures(target("large")) == [None]
 
 
-async def test_nobody_listening_is_one_failure_a_scrape(running, clock, heard, served, start, target):
-    served.port = 1  # nobody listens there
+async def test_nobody_listening_is_one_failure_a_scrape(running, clock, heard, served, start, target, silent_port):
+    served.port = silent_port
     gone = target("a")
     async with running(gone) as loop:
         await start(1, 1)

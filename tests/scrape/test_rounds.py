@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from exporter.model import Failure, FailureKind, Samples
-from exporter.scrape import SPREAD_S
+from exporter.scrape import ASK_SPREAD_S, LOOK_SPREAD_S
 from exporter.sources.http import HttpPages, Limits
 
 INTERVAL_S = 5.0  # as in the fixtures
@@ -31,13 +31,13 @@ async def test_a_fleet_begins_at_different_moments_within_the_spread(running, cl
     async with running(listing(fleet), jitter=Random(7)):
         await clock.asleep(1)
         (look,) = clock.due
-        assert 1000.0 <= look <= 1000.0 + SPREAD_S / 2
+        assert 1000.0 < look <= 1000.0 + LOOK_SPREAD_S
         clock.advance(look - 1000.0)
         await clock.asleep(51)
         begins = [when for when in clock.due if when < look + INTERVAL_S]
     assert len(set(begins)) == 50
-    assert all(look <= when <= look + SPREAD_S / 2 for when in begins)
-    assert max(begins) - min(begins) > SPREAD_S / 4
+    assert all(look <= when <= look + ASK_SPREAD_S for when in begins)
+    assert max(begins) - min(begins) > ASK_SPREAD_S / 2
 
 
 async def test_each_target_keeps_the_moment_it_was_born_with(running, clock, heard, listing, target):
@@ -121,6 +121,18 @@ async def test_who_timed_out_last_time_leaves_half_of_the_turns_to_the_others(ru
             assert len(pages.waiting) == 2
 
 
+async def test_who_fails_without_delay_keeps_his_turn(running, clock, heard, served, listing, target, start):
+    fleet = [target(str(n)) for n in range(4)]
+    served.status = dict.fromkeys(map(str, range(4)), 500)
+    async with running(listing(fleet), concurrency=4):
+        await start(1, 4)
+        await heard.turn.until(lambda: len(heard.landed) == 4)
+        await clock.asleep(5)
+        served.hold(*map(str, range(4)))
+        clock.advance(INTERVAL_S)
+        await served.turn.until(lambda: served.in_flight == 4)
+
+
 async def test_one_that_timed_out_and_answers_again_is_like_any_other(running, clock, heard, target, turn):
     pages = Scripted(turn)
     flaky = target("flaky")
@@ -154,7 +166,7 @@ async def test_a_turn_that_ran_late_is_not_made_up_for(running, clock, heard, se
         clock.advance(0.0)
         await heard.turn.until(lambda: len(heard.landed) == 2)
         await clock.asleep(2)
-        assert clock.due[-1] == clock.time + INTERVAL_S
+        assert clock.due == [clock.time + INTERVAL_S] * 2  # the look and the target
     assert len(served.asked) == 2
 
 

@@ -143,3 +143,11 @@ def answer():
 @pytest.fixture
 def page():
     return PAGE
+
+
+@pytest.fixture
+def silent_port():
+    """A port of 127.0.0.1 where nobody listens and, while the test runs, nobody else can."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]

@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -118,7 +120,8 @@ async def test_the_time_the_last_answer_stands_begins_anew_with_each_answer():
 
 async def test_silence_is_no_answer_and_says_how_long_it_was_waited_for():
     targets = pods_of(Names(SILENT), timeout_s=0.02)
-    await targets.refresh(0.0)
+    async with asyncio.timeout(PATIENCE_S):
+        await targets.refresh(0.0)
     assert targets.listing() is None
     assert targets.failure == "chat.ai.svc: no answer within 0.02 s"
 
@@ -147,6 +150,24 @@ async def test_a_numeric_name_is_its_own_address():
 def test_a_name_the_system_says_is_nobodys_has_no_addresses():
     # An interface that does not exist: getaddrinfo answers EAI_NONAME by itself, without a name server.
     assert addresses("fe80::1%nosuchinterface") == set()
+
+
+@pytest.mark.parametrize(
+    ("said", "answered"),
+    [("EAI_NONAME", True), ("EAI_NODATA", True), ("EAI_AGAIN", False), ("EAI_FAIL", False), ("EAI_SYSTEM", False)],
+)
+def test_only_nothing_there_is_an_answer_among_the_systems_errors(monkeypatch, said, answered):
+    number = getattr(socket, said)
+
+    def getaddrinfo(*_, **__):
+        raise socket.gaierror(number, said)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    if answered:
+        assert addresses("chat.ai.svc") == set()
+    else:
+        with pytest.raises(OSError, match=said):
+            addresses("chat.ai.svc")
 
 
 async def test_a_name_that_cannot_be_asked_for_is_no_answer():
@@ -206,16 +227,68 @@ async def test_lookups_that_hang_do_not_pile_up(hanging):
     assert hosts(targets) == ["127.0.0.2"]
 
 
-def test_nobody_waits_at_the_end_for_a_lookup_that_hangs(hanging):
+async def test_an_answer_that_nobody_waits_for_any_more_is_no_error(hanging):
+    complaints = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    resolver = SystemResolver(hanging)
+    lookup = asyncio.create_task(resolver("x"))
+    await hanging.until_begun()
+    lookup.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await lookup
+    hanging.release.set()
+    # The next lookup is only taken when the first has ended, and answered after the first has been.
+    answered = False
+    async with asyncio.timeout(PATIENCE_S):
+        while not answered:
+            answered = await _answers(resolver)
+    assert complaints == []
+
+
+async def _answers(resolver):
+    await asyncio.sleep(0)
+    try:
+        return await resolver("x") == {"127.0.0.2"}
+    except OSError:
+        return False
+
+
+def test_an_answer_that_comes_when_the_loop_is_closed_is_no_error(hanging):
+    """An exception in a thread would be an error here: pytest reports it as a warning, and warnings are errors."""
+
     async def give_up():
-        lookup = asyncio.create_task(SystemResolver(hanging)("x"))
+        lookup = asyncio.create_task(SystemResolver(hanging)("late"))
         await hanging.until_begun()
         lookup.cancel()
         with pytest.raises(asyncio.CancelledError):
             await lookup
 
-    asyncio.run(give_up())  # it would hang here
-    assert not hanging.release.is_set()
+    asyncio.run(give_up())
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == "resolve late"]
+    hanging.release.set()
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+
+
+HUNG = """
+import asyncio, threading
+from exporter.targets.dns import SystemResolver
+
+async def main():
+    begun = threading.Event()
+    def lookup(name):
+        begun.set()
+        threading.Event().wait()
+    asking = asyncio.create_task(SystemResolver(lookup)("x"))
+    await asyncio.to_thread(begun.wait)
+
+asyncio.run(main())
+"""
+
+
+def test_a_lookup_that_hangs_keeps_no_process_from_ending():
+    ended = subprocess.run([sys.executable, "-c", HUNG], timeout=PATIENCE_S, capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 async def test_a_bug_in_a_lookup_is_not_taken_for_an_answer():
