@@ -1,23 +1,28 @@
 """How long one tick's arithmetic takes: each kernel over full rings of 64 values, beside its NumPy twin.
 
-    python benchmarks/kernels.py
-
-Times are the best of several calls, in milliseconds; a tick is one second. The twins, a Python loop over rows, are
-timed on 200 rows and scaled up. Compilation is not in it: importing `scaler.kernels` compiles (first line).
+`python benchmarks/kernels.py [--quick]`
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
-from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
+from report import show
+from timing import Spread, seconds
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+from scaler import kernels
+from scaler.kernels import twins
+
+TITLE = "Kernels"
+ABOUT = """
+One call of each kernel over all series, each a full, wrapped ring of 64 values 15 s apart with one value in twenty
+missing; one process, one thread. The twin is the same in NumPy and plain Python, row by row: it is what the kernels
+are tested against, and is timed on 200 rows and scaled up. Compilation is not in it. Repeat with
+`python benchmarks/kernels.py`.
+"""
 
 LENGTH = 64
 ROWS = (1_000, 10_000)
@@ -49,29 +54,19 @@ def arguments(name: str, rows: int) -> tuple[Any, ...]:
     return *rings(rows), *parameters, *(() if name == "last_rise" else (NOW,))
 
 
-def best_ms(function: Callable[..., Any], given: tuple[Any, ...], calls: int) -> float:
-    took = []
-    for _ in range(calls):
-        begun = perf_counter()
-        function(*given)
-        took.append(perf_counter() - begun)
-    return 1e3 * min(took)
+def milliseconds(function: Callable[..., Any], given: tuple[Any, ...], rounds: int) -> Spread:
+    return seconds(lambda: function(*given), rounds=rounds, round_s=0.02).times(1e3)
 
 
-def run() -> list[dict[str, Any]]:
-    begun = perf_counter()
-    from scaler import kernels  # noqa: PLC0415 - the import is what is measured
-    from scaler.kernels import twins  # noqa: PLC0415
-
-    results: list[dict[str, Any]] = [{"name": "import", "ms": round(1e3 * (perf_counter() - begun), 1)}]
+def run(quick: bool = False) -> list[dict[str, Any]]:
+    results = []
     for name in kernels.__all__:
-        twin_ms = best_ms(getattr(twins, name), arguments(name, TWIN_ROWS), 3) / TWIN_ROWS
-        for rows in ROWS:
-            ms = best_ms(getattr(kernels, name), arguments(name, rows), 10)
-            results.append({"name": name, "rows": rows, "ms": round(ms, 3), "twin_ms": round(twin_ms * rows, 1)})
+        twin = milliseconds(getattr(twins, name), arguments(name, TWIN_ROWS), 3).times(1 / TWIN_ROWS)
+        for rows in ROWS[:1] if quick else ROWS:
+            ms = milliseconds(getattr(kernels, name), arguments(name, rows), 7)
+            results.append({"kernel": name, "series": rows, "ms": ms, "twin, ms": twin.median * rows})
     return results
 
 
 if __name__ == "__main__":
-    for result in run():
-        print(json.dumps(result))
+    show(run("--quick" in sys.argv))

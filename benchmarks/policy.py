@@ -1,6 +1,6 @@
-"""How long deciding takes: the policy's kernel alone, a whole sweep of the decider, and one page that lands.
+"""How long deciding takes: the policy's kernel alone, a whole sweep of the decider, one page that lands, /metrics.
 
-    python benchmarks/policy.py [--quick]
+`python benchmarks/policy.py [--quick]`
 """
 
 from __future__ import annotations
@@ -8,12 +8,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import cycle
 from random import Random
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+from prometheus_client.openmetrics.exposition import generate_latest
 from report import show
 from timing import Spread, objects_set_aside, seconds
 
@@ -22,15 +24,19 @@ from exporter.model import Role, Samples, Target, WorkloadKey
 from exporter.textformat import parse
 from scaler.decider import Decider, Plan
 from scaler.policy import Memory, Readings, Signal, Spec, Specs, step
+from scaler.publisher import Publisher
+from scaler.web.decisions import BoardCollector
+from scaler.web.server import Collected
 
-TITLE = "Deciding"
+TITLE = "Deciding, and showing it"
 ABOUT = """
 One process, one thread, no network. `policy.step` is the compiled kernel over all workloads, a third of them busy, a
 third idle and a third stale. `sweep` is what the daemon does once per second: readings added up, rings smoothed,
 everything decided; every workload has 4 engine pages and rings that are full (128 values). "Nothing heard" is the
 passage of time alone; "a second's pages" follows one fifth of all pages, which is what lands in a second at the
 default interval of 5 s, with new values in each, so that most evidence is written anew. `land` is one engine's page
-(one model) that arrives, from its parsed samples to the decision. Repeat with `python benchmarks/policy.py`.
+(one model) that arrives, from its parsed samples to the decision. `/metrics` is the Board in OpenMetrics: collecting
+is done in the event loop, writing in a thread beside it. Repeat with `python benchmarks/policy.py`.
 """
 
 PODS = 4
@@ -125,23 +131,37 @@ def landing(decider: Decider, targets: list[Target], pages: Iterator[Samples], q
     return seconds(land, round_s=0.05 if quick else 0.2).times(1e3)
 
 
+def showing(decider: Decider, workloads: int) -> list[dict[str, Any]]:
+    """Milliseconds of one GET of /metrics, apart from HTTP."""
+    decider.forget_answers()
+    publisher = Publisher(plan.workload for plan in decider.plans)
+    publisher.publish(decider.sweep(START), START)
+    collector = BoardCollector(lambda: publisher.board, lambda: START)
+    collected = Collected(tuple(collector.collect()))
+    collect = seconds(lambda: list(collector.collect()), rounds=5).times(1e3)
+    write = seconds(lambda: generate_latest(collected), rounds=5).times(1e3)  # type: ignore[no-untyped-call]
+    return [row("/metrics, collecting", workloads, collect), row("/metrics, writing", workloads, write)]
+
+
 def run(quick: bool = False) -> list[dict[str, Any]]:
     pages = cycle(engine_pages())
-    steps, whole, lands = [], [], []
+    steps, whole, lands, shown = [], [], [], []
     for workloads in SIZES[:2] if quick else SIZES:
         given = columns(workloads)
-        ms = seconds(lambda given=given: step(*given, START), round_s=0.02).times(1e3)  # type: ignore[misc]
+        ms = seconds(partial(step, *given, START), round_s=0.02).times(1e3)
         steps.append(row("policy.step", workloads, ms))
         decider, targets = fleet(workloads, pages)
         with objects_set_aside():
             quiet, loud = sweeps(decider, targets, pages, rounds=5)
             lands.append(row("land, one page", workloads, landing(decider, targets, pages, quick), per=1))
+            if workloads < max(SIZES):  # a page of 10 MiB is not one that anybody asks for
+                shown += showing(decider, workloads)
         whole += [row("sweep, nothing heard", workloads, quiet), row("sweep, a second's pages", workloads, loud)]
-    return [*steps, *whole, *lands]
+    return [*steps, *whole, *lands, *shown]
 
 
 def row(what: str, workloads: int, ms: Spread, per: int | None = None) -> dict[str, Any]:
-    return {"what": what, "workloads": workloads, "ms": ms, "µs per workload": 1e3 * ms.median / (per or workloads)}
+    return {"what": what, "workloads": workloads, "ms": ms, "µs each": 1e3 * ms.median / (per or workloads)}
 
 
 if __name__ == "__main__":

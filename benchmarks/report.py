@@ -1,7 +1,8 @@
-"""Rows of measurements to a Markdown table. A row is a dict; its keys are the columns, in the order they first come.
+"""Rows of measurements to a Markdown table.
 
-It knows how a number is written and nothing of where it came from: a `Spread` is `median (least – most)`, a number
-has three significant digits, what is absent is an empty cell.
+Each benchmark is a module with `TITLE`, `ABOUT` (a paragraph) and `run(quick)`, which answers rows; a row is a dict and
+its keys are the columns. This module knows how a number is written and nothing of where it came from: a `Spread` is
+`median (least to most)`, a number has three significant digits, what is absent is an empty cell.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, Spread):
-        return f"{number(value.median)} ({number(value.least)} – {number(value.most)})"
+        return f"{number(value.median)} ({number(value.least)} to {number(value.most)})"
     return number(value) if isinstance(value, int | float) else str(value)
 
 
@@ -39,10 +40,15 @@ def table(rows: Sequence[Row]) -> str:
     widths = [max(len(line[place]) for line in lines) for place in range(len(names))]
     left = [any(isinstance(row.get(name), str) for row in rows) for name in names]
     padded = [
-        [text.ljust(width) if flush else text.rjust(width) for text, width, flush in zip(line, widths, left, strict=True)]
+        [
+            text.ljust(width) if flush else text.rjust(width)
+            for text, width, flush in zip(line, widths, left, strict=True)
+        ]
         for line in lines
     ]
-    rule = [":" + "-" * (width - 1) if flush else "-" * (width - 1) + ":" for width, flush in zip(widths, left, strict=True)]
+    rule = [
+        ":" + "-" * (width - 1) if flush else "-" * (width - 1) + ":" for width, flush in zip(widths, left, strict=True)
+    ]
     return "\n".join("| " + " | ".join(line) + " |" for line in [padded[0], rule, *padded[1:]])
 
 

@@ -1,23 +1,30 @@
 """How fast a page is read: ours with numba, ours without, and prometheus-client's parser, on the same page.
 
-The page is what a dcgm-exporter prints for 8 GPUs and 30 fields with pods attached, made here; the values change from
-page to page and the series do not, which is what a repeat is. `python benchmarks/textformat.py` prints a table.
+`python benchmarks/textformat.py [--quick]`
 """
 
 from __future__ import annotations
 
 import random
 import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
+from itertools import cycle
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
+from report import show
+from timing import seconds
 
 from exporter.textformat import PlainScanner, Scanner, parse
+
+TITLE = "Reading a page"
+ABOUT = """
+From bytes to series and values, one process, one thread. The small page is what a dcgm-exporter prints for 8 GPUs and
+30 fields with pods attached; the large one, about 8 MiB, is an exporter of everything. "Repeat" is the daemon's usual
+case: the same series as the last time with new values. "First sight" is a new reader for each page; "all labels"
+reads every label as well. Both pages are made by the benchmark. MB are 10^6 bytes, of the median. Repeat with
+`python benchmarks/textformat.py`.
+"""
 
 GPUS, FIELDS = 8, 30
 HUGE_SERIES = 60_000
@@ -51,17 +58,6 @@ def huge_page(chance: random.Random, series: int = HUGE_SERIES) -> bytes:
     return ("# TYPE http_request_duration_seconds histogram\n" + "\n".join(rows) + "\n").encode()
 
 
-def best_seconds(read: Callable[[bytes], Any], pages: list[bytes], rounds: int) -> float:
-    """The shortest time for one page: noise only ever adds."""
-    best = float("inf")
-    for turn in range(rounds):
-        page = pages[turn % len(pages)]
-        start = time.perf_counter()
-        read(page)
-        best = min(best, time.perf_counter() - start)
-    return best
-
-
 def prometheus_client(page: bytes) -> list[Any]:
     return list(text_string_to_metric_families(page.decode()))
 
@@ -71,41 +67,38 @@ def selecting(page: bytes) -> Any:
     return list(Scanner().scan(page).layout.series)
 
 
-def run(rounds: int = 200) -> list[dict[str, Any]]:
-    """A row per reader and situation: microseconds per page and megabytes (10**6) per second."""
+def run(quick: bool = False) -> list[dict[str, Any]]:
     chance = random.Random(1)
     pages = [dcgm_page(chance) for _ in range(8)]
     huge = [huge_page(chance) for _ in range(2)]
-    few, fewest = max(rounds // 10, 2), max(rounds // 100, 2)
-    cases: list[tuple[str, str, Callable[[bytes], Any], list[bytes], int]] = [
-        ("8 GPUs, repeat", "ours, numba", Scanner().scan, pages, rounds * 10),
-        ("8 GPUs, repeat", "ours, plain", PlainScanner().scan, pages, rounds),
-        ("8 GPUs, repeat", "prometheus-client", prometheus_client, pages, few),
-        ("8 GPUs, first sight", "ours, numba", lambda page: Scanner().scan(page), pages, rounds),
-        ("8 GPUs, first sight, all labels", "ours, numba", selecting, pages, rounds),
-        ("8 GPUs, first sight", "ours, plain", parse, pages, few),
-        ("8 GPUs, first sight", "prometheus-client", prometheus_client, pages, few),
-        (f"{HUGE_SERIES} series, repeat", "ours, numba", Scanner().scan, huge, few),
-        (f"{HUGE_SERIES} series, first sight", "ours, numba", lambda page: Scanner().scan(page), huge, few),
-        (f"{HUGE_SERIES} series, first sight", "ours, plain", parse, huge, fewest),
+    cases: list[tuple[str, str, Callable[[bytes], Any], list[bytes]]] = [
+        ("8 GPUs, repeat", "ours, numba", Scanner().scan, pages),
+        ("8 GPUs, repeat", "ours, plain", PlainScanner().scan, pages),
+        ("8 GPUs, repeat", "prometheus-client", prometheus_client, pages),
+        ("8 GPUs, first sight", "ours, numba", lambda page: Scanner().scan(page), pages),
+        ("8 GPUs, first sight, all labels", "ours, numba", selecting, pages),
+        ("8 GPUs, first sight", "ours, plain", parse, pages),
+        ("8 GPUs, first sight", "prometheus-client", prometheus_client, pages),
+        (f"{HUGE_SERIES:,} series, repeat", "ours, numba", Scanner().scan, huge),
+        (f"{HUGE_SERIES:,} series, first sight", "ours, numba", lambda page: Scanner().scan(page), huge),
+        (f"{HUGE_SERIES:,} series, first sight", "ours, plain", parse, huge),
     ]
-    rows = []
-    for case, reader, read, pool, count in cases:
-        for page in pool:
-            read(page)
-        seconds = best_seconds(read, pool, count)
-        size = len(pool[0])
-        rows.append(
-            {"case": case, "reader": reader, "bytes": size, "us": seconds * 1e6, "mb_per_s": size / seconds / 1e6}
-        )
-    return rows
+    return [row(case, reader, read, pool) for case, reader, read, pool in cases if not (quick and pool is huge)]
 
 
-def main() -> None:
-    print(f"{'case':<34}{'reader':<20}{'bytes':>10}{'µs/page':>12}{'MB/s':>10}")
-    for row in run():
-        print(f"{row['case']:<34}{row['reader']:<20}{row['bytes']:>10}{row['us']:>12.1f}{row['mb_per_s']:>10.1f}")
+def row(case: str, reader: str, read: Callable[[bytes], Any], pages: list[bytes]) -> dict[str, Any]:
+    for page in pages:
+        read(page)
+    turn = cycle(pages)
+    spent, size = seconds(lambda: read(next(turn)), rounds=5, round_s=0.05), len(pages[0])
+    return {
+        "page": case,
+        "reader": reader,
+        "bytes": size,
+        "µs per page": spent.times(1e6),
+        "MB per second": size / spent.median / 1e6,
+    }
 
 
 if __name__ == "__main__":
-    main()
+    show(run("--quick" in sys.argv))

@@ -5,14 +5,13 @@ Exit status: 0 fine, 1 problems found, 2 wrong usage, 78 bad configuration (EX_C
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
 
 EX_PROBLEMS = 1
 EX_CONFIG = 78
+
+# A page of 10,000 series is 2 MiB. What is larger than this is no page, and reading on would only fill the memory.
+LARGEST_PAGE = 64 * 2**20
 
 OUTPUT = click.option(
     "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True, help="Format."
@@ -43,6 +45,8 @@ def run(file: str) -> None:
 
     SIGHUP reads the configuration again; a bad one is refused and the old one stays. SIGTERM drains.
     """
+    import asyncio
+
     from exporter.clock import WallClock
 
     from .config import ConfigErrors, load, parse
@@ -105,12 +109,19 @@ def schema() -> None:
 @main.command(short_help="Show what Tidegate sees in one page.")
 @click.argument("source", metavar="URL|FILE")
 @click.option("--kind", default="auto", show_default=True, help="What kind of page it is; `auto` looks.")
-@click.option("--timeout", default=10.0, show_default=True, help="Seconds to wait for a URL.")
+@click.option(
+    "--timeout",
+    default=10.0,
+    type=click.FloatRange(min=0, min_open=True),
+    show_default=True,
+    help="Seconds to wait for the whole page of a URL.",
+)
 @OUTPUT
 def read(source: str, kind: str, timeout: float, output: str) -> None:
     """Show what Tidegate sees in one page: queues, GPUs, whose they are, what was dropped and why.
 
-    URL is an http(s) address of a /metrics page; FILE a saved one, or - for standard input.
+    URL is an http(s) address of a /metrics page; FILE a saved one, or - for standard input. A page with neither a
+    queue nor a GPU on it is a problem: exit status 1.
     """
     import time
 
@@ -132,6 +143,7 @@ def read(source: str, kind: str, timeout: float, output: str) -> None:
         read_tables(document, source)
     else:
         _print(document, output)
+    sys.exit(0 if document["queues"] or document["gpus"] else EX_PROBLEMS)
 
 
 @main.command(short_help="Watch the whole loop on this machine.")
@@ -177,20 +189,56 @@ def _refusal(errors: ConfigErrors) -> SystemExit:
 
 def _bytes_of(source: str, timeout: float) -> bytes:
     if source == "-":
-        return sys.stdin.buffer.read()
-    if not source.startswith(("http://", "https://")):
-        try:
-            return Path(source).read_bytes()
-        except OSError as error:
-            raise click.ClickException(f"{source}: {error.strerror}") from error
+        return _all_of(sys.stdin.buffer, source)
+    if source.startswith(("http://", "https://")):
+        return _page_at(source, timeout)
+    try:
+        with Path(source).open("rb") as file:
+            return _all_of(file, source)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise click.ClickException(f"{source}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _all_of(file: BinaryIO, source: str) -> bytes:
+    body = file.read(LARGEST_PAGE + 1)
+    if len(body) > LARGEST_PAGE:
+        raise click.ClickException(_too_large(source))
+    return body
+
+
+def _page_at(url: str, timeout: float) -> bytes:
+    import time
+
     import requests
 
+    until = time.monotonic() + timeout
+
+    def body_of(response: requests.Response) -> bytes:
+        body = bytearray()
+        for part in response.iter_content(2**16):
+            body += part
+            if len(body) > LARGEST_PAGE:
+                raise click.ClickException(_too_large(url))
+            if time.monotonic() > until:  # requests' own limit is between two bytes
+                raise requests.Timeout
+        return bytes(body)
+
     try:
-        response = requests.get(source, timeout=timeout)
-        response.raise_for_status()
+        with requests.get(url, timeout=timeout, stream=True) as response:
+            response.raise_for_status()
+            return body_of(response)
+    except requests.HTTPError as error:
+        raise click.ClickException(f"{url}: HTTP {error.response.status_code} {error.response.reason}") from error
     except requests.RequestException as error:
-        raise click.ClickException(f"{source}: {error}") from error
-    return response.content
+        if isinstance(error, requests.Timeout) or time.monotonic() >= until:
+            raise click.ClickException(f"{url}: no whole page within {timeout:g} s") from error
+        # The innermost reason stands last: "[Errno 111] Connection refused".
+        reason = getattr(error.args[0], "reason", error) if error.args else error
+        raise click.ClickException(f"{url}: {str(reason).rpartition(': ')[2]}") from error
+
+
+def _too_large(source: str) -> str:
+    return f"{source}: larger than {LARGEST_PAGE >> 20} MiB, so no page of metrics"
 
 
 def _print(document: Any, output: str) -> None:

@@ -75,7 +75,7 @@ class Daemon:
         self._health = Health(tick_s=config.tick, started_at=clock.now())
         self._reload_asked = asyncio.Event()
         self._works: Works | None = None
-        registry = CollectorRegistry()
+        registry = CollectorRegistry(auto_describe=True)  # GET /metrics?name[]=… asks for families by name
         self._own = OwnMetrics(registry)
         registry.register(BoardCollector(lambda: self.publisher.board, clock.now))
         registry.register(SeenCollector(self._counters))

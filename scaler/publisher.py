@@ -36,8 +36,11 @@ class Publisher:
         return self._board.decisions.get(workload)
 
     def publish(self, changed: Iterable[Decision], at: float) -> None:
-        """Replace some entries. `at`: POSIX seconds of the decision."""
-        fresh = {decision.workload: decision for decision in changed}
+        """Replace some entries. `at`: POSIX seconds of the decision.
+
+        A page of the last configuration may land while the next one begins: whom it removed stays removed.
+        """
+        fresh = {decision.workload: decision for decision in changed if self.knows(decision.workload)}
         old = self._board
         decisions = MappingProxyType({**old.decisions, **fresh}) if fresh else old.decisions
         self._board = Board(version=old.version + bool(fresh), at=at, decisions=decisions)

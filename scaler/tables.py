@@ -13,7 +13,7 @@ Worked example: the document of `vllm:num_requests_waiting{model_name="m"} 3` is
       m             3         –          –          –
 
     One queue: 3 requests waiting; what runs is not said.
-"""  # noqa: RUF002 - that dash is what is printed
+"""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rich.text import Text
 Row: TypeAlias = Mapping[str, Any]
 
 UNKNOWN = "\N{EN DASH}"
-MOST_DROPPED = 20  # a page that is no page at all is explained by its first lines; JSON has all of them
+MOST_DROPPED = 20  # a page that is no page at all is explained by its first lines; JSON has the first thousand
 SHORTEST_ID = 12  # "GPU-" and the eight digits people quote
 PIPE_WIDTH = 1000  # wider than any row: nothing is folded where nobody looks
 
@@ -176,7 +176,7 @@ def _dropped(dropped: Sequence[Row]) -> Table:
         table.add_row(str(entry["line"]), Text(_plain(entry["reason"])))
     more = len(dropped) - MOST_DROPPED
     if more > 0:
-        table.add_row("…", Text(f"and {more:,} more: -o json lists them", _DIM))
+        table.add_row("…", Text(f"and at least {more:,} more: -o json lists them", _DIM))
     return table
 
 

@@ -52,7 +52,7 @@ class Works:
         self.config = config
         self._around = around
         self._log = structlog.get_logger()
-        self._broken = False
+        self._broken = self._given_up = False
         self._decider = Decider(
             sources.plans(config),
             interval_s=config.scrape.interval,
@@ -107,10 +107,11 @@ class Works:
             if now - publisher.board.at > self.config.freshness.hold:
                 publisher.give_up(now)
                 self._decider.forget_answers()
+                self._given_up = True
             return
         if self._broken:
             self._log.info("ticks work again")
-        self._broken = False
+        self._broken = self._given_up = False
         self._around.ticked(now)
 
     def _landed(self, scrape: Scrape) -> None:
@@ -119,7 +120,8 @@ class Works:
             self._decider.missed(scrape.target)
             return
         changed = self._decider.land(scrape.target, scrape.outcome, scrape.at, self._around.clock.now())
-        if changed:
+        # What no tick could take down again is no answer: after giving up, the next one that works gives them all.
+        if changed and not self._given_up:
             self._around.publisher.publish(changed, self._around.publisher.board.at)
 
     def _say_if_changed(self, scrape: Scrape) -> None:

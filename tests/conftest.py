@@ -7,12 +7,23 @@ import shutil
 import textwrap
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from exporter.catalog import Reader
 from exporter.textformat import parse
 
 # Set where the tools are meant to be installed (CI): then a missing one is a failure, not a gap in what was tested.
 REQUIRE_TOOLS = "TIDEGATE_REQUIRE_TOOLS"
+
+# A slow machine is not a failing test. CI tries the same examples every time; people's machines try new ones.
+settings.register_profile(
+    "tidegate",
+    deadline=None,
+    derandomize=os.environ.get("CI") == "true",
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("tidegate")
 
 _MISSING = pytest.StashKey[dict[str, list[str]]]()
 

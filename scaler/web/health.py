@@ -6,7 +6,7 @@ there being somebody who says so. It drops for warm-up and drain only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 # A tick is 1 s by default; one that takes ten is not slow but stuck.
 STUCK_TICKS = 10.0
@@ -22,7 +22,6 @@ class Health:
     started_at: float
     last_tick_at: float | None = None
     draining: bool = False
-    served: set[str] = field(default_factory=set)  # listeners that are up
 
     def live(self, now: float) -> dict[str, str | None]:
         """Each check and what is wrong with it (None: nothing)."""

@@ -1,0 +1,79 @@
+"""The command as a shell runs it: its own process, its exit status, what it said where."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+
+import pytest
+from aiohttp import web
+
+GOOD = """
+workloads:
+  - {namespace: ai, name: chat, engine: vllm, pods: {url: "http://127.0.0.1:1/metrics"}, replicas: {min: 1}}
+"""
+
+
+@pytest.fixture
+def tidegate():
+    """`tidegate("read", "-", stdin=b"…")`: returncode, stdout, stderr, as text."""
+
+    def run(*arguments, stdin=b"", timeout=120):
+        done = subprocess.run(
+            [sys.executable, "-m", "scaler", *map(str, arguments)],
+            input=stdin, capture_output=True, timeout=timeout, check=False,
+        )  # fmt: skip
+        done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode()
+        return done
+
+    return run
+
+
+@pytest.fixture
+def config(tmp_path):
+    """`config(text)`: the path of a file with it; a good one by default."""
+
+    def write(text=GOOD, name="config.yaml"):
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def serve():
+    """`url = serve(handler)`: an aiohttp handler behind a loopback address, in a thread of its own."""
+    stops = []
+
+    def start(handler):
+        loop, ready, address = asyncio.new_event_loop(), threading.Event(), []
+
+        async def begin():
+            app = web.Application()
+            app.router.add_get("/metrics", handler)
+            runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+            await runner.setup()
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            address.append(runner.addresses[0][1])
+            return runner
+
+        def serve():
+            runner = loop.run_until_complete(begin())
+            ready.set()
+            loop.run_forever()
+            loop.run_until_complete(runner.cleanup())
+            loop.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        ready.wait()
+        stops.append((loop, thread))
+        return f"http://127.0.0.1:{address[0]}/metrics"
+
+    yield start
+    for loop, thread in stops:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()

@@ -1,0 +1,63 @@
+"""Logs are events with fields, on standard error, as the configuration asks for them."""
+
+import json
+
+import pytest
+import structlog
+
+from scaler import logs
+
+
+@pytest.fixture(autouse=True)
+def nobody_elses():
+    yield
+    structlog.reset_defaults()
+
+
+def test_json_is_one_object_per_line(capsys):
+    logs.configure("json", "info")
+    structlog.get_logger().warning("scrape failed", target="http://x", took_s=0.8)
+    out, err = capsys.readouterr()
+    assert out == ""
+    entry = json.loads(err)
+    assert entry.pop("timestamp").endswith("Z")
+    assert entry == {"event": "scrape failed", "level": "warning", "target": "http://x", "took_s": 0.8}
+
+
+def test_auto_is_json_where_nobody_looks(capsys):
+    logs.configure("auto", "info")
+    structlog.get_logger().info("listening")
+    assert json.loads(capsys.readouterr().err)["event"] == "listening"
+
+
+def test_console_is_for_eyes(capsys):
+    logs.configure("console", "info")
+    structlog.get_logger().info("listening", http=8080)
+    err = capsys.readouterr().err
+    assert "listening" in err
+    assert not err.startswith("{")
+
+
+def test_what_is_less_important_than_asked_for_is_not_said(capsys):
+    logs.configure("json", "warning")
+    structlog.get_logger().info("listening")
+    structlog.get_logger().warning("draining")
+    assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == ["draining"]
+
+
+def test_an_exception_is_one_line_with_its_traceback_in_a_field(capsys):
+    logs.configure("json", "info")
+    try:
+        int("a bug")
+    except ValueError:
+        structlog.get_logger().exception("tick failed")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "ValueError: " in json.loads(line)["exception"]
+
+
+def test_warnings_of_a_configuration_are_events_of_one_name(capsys):
+    logs.configure("json", "info")
+    logs.say_warnings(["config.yaml:1:1: warning: one", "config.yaml:2:1: warning: two"])
+    entries = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [entry["event"] for entry in entries] == ["configuration", "configuration"]
+    assert [entry["problem"][-3:] for entry in entries] == ["one", "two"]

@@ -1,0 +1,76 @@
+"""Law 2 over the wire: gRPC, the stream, the board and /metrics say one thing, in every state a workload can be in."""
+
+import asyncio
+
+import grpc
+import pytest
+
+ENTRY = 'namespace="ai",workload="chat"'
+
+
+async def everywhere(running):
+    """What each reader is told; None where it is told an error or nothing."""
+    ask, decision, metrics = running.ask, await running.decision(), (await running.get("/metrics"))[1]
+
+    async def or_none(call):
+        try:
+            return await call
+        except grpc.aio.AioRpcError as error:
+            return {grpc.StatusCode.UNAVAILABLE: None}[error.code()]
+
+    def sample(name):
+        found = [line for line in metrics.splitlines() if line.startswith(f"{name}{{{ENTRY}}} ")]
+        return float(found[0].rpartition(" ")[2]) if found else None
+
+    return {
+        "GetMetrics": await or_none(ask.replicas()),
+        "IsActive": await or_none(ask.active()),
+        "board": (decision["replicas"], decision["active"], decision["reason"]),
+        "/metrics": (sample("tidegate_replicas"), sample("tidegate_active")),
+        "reason": f'tidegate_reason{{namespace="ai",reason="{decision["reason"]}",workload="chat"}} 1.0' in metrics,
+    }
+
+
+@pytest.fixture
+def workload(pages):
+    return (
+        f'  - {{namespace: ai, name: chat, engine: vllm, pods: {{url: "{pages.url("engine")}"}},\n'
+        f'     gateway: {{url: "{pages.url("gateway")}"}}, keep_warm: 1s, smoothing: {{up: 0s, down: 0s}}}}\n'
+    )
+
+
+async def test_all_readers_agree_when_it_serves_sleeps_and_is_unknown(daemon, pages, workload, vllm, epp):
+    pages["engine"].behaviour, pages["gateway"].body = "error", epp()
+    async with daemon(workload) as running:
+        unknown = {"GetMetrics": None, "IsActive": None, "board": (None, True, "unknown"), "/metrics": (None, None)}
+        assert await everywhere(running) == {**unknown, "reason": True}
+
+        pages["engine"].body, pages["engine"].behaviour = vllm(running=20, finished=1), "ok"
+        assert (await running.ask.until((2, True)))[-1] == (2, True)
+        assert await everywhere(running) == {
+            "GetMetrics": 2, "IsActive": True, "board": (2, True, "serving"), "/metrics": (2.0, 1.0), "reason": True,
+        }  # fmt: skip
+
+        pages["engine"].body = vllm(finished=1)
+        await running.ask.until((0, False))
+        assert await everywhere(running) == {
+            "GetMetrics": 0, "IsActive": False, "board": (0, False, "asleep"), "/metrics": (0.0, 0.0), "reason": True,
+        }  # fmt: skip
+
+
+async def test_no_reader_ever_sees_zero_awake_or_one_asleep_while_pages_leap(daemon, pages, workload, vllm, epp):
+    pages["gateway"].body = epp()
+    bodies = [vllm(running=100), vllm(), vllm(waiting=3), b"", vllm(finished=9), b"garbage", vllm(running=1)]
+    async with daemon(workload) as running:
+        pages["engine"].body = vllm(running=20)
+        await running.ask.until((2, True))
+        for body in bodies * 3:
+            pages["engine"].body = body
+            asked = pages["engine"].asked
+            async with asyncio.timeout(20):
+                while pages["engine"].asked < asked + 2:
+                    decision = await running.decision()
+                    assert (decision["replicas"] == 0) == (not decision["active"])
+                    replicas, active = (await everywhere(running))["/metrics"]
+                    assert (replicas is None) == (active is None)
+                    assert replicas is None or (replicas == 0.0) == (active == 0.0)

@@ -1,0 +1,171 @@
+"""Law 12 for ticks: one that fails leaves the last Board standing, says so once, and is an error when it lasts."""
+
+import json
+from dataclasses import dataclass
+
+import pytest
+import structlog
+from prometheus_client import CollectorRegistry
+
+from exporter.catalog import Reader
+from exporter.model import Failure, FailureKind, Role, Scrape, Target, WorkloadKey
+from exporter.sources.http import HttpPages, Limits
+from exporter.textformat import parse
+from scaler.config import parse as configuration
+from scaler.publisher import Publisher
+from scaler.web.decisions import BoardCollector
+from scaler.web.own import OwnMetrics
+from scaler.works import Surroundings, Works
+
+CHAT = WorkloadKey("ai", "chat")
+ENGINE = Target("http://10.0.0.1:8000/metrics", "vllm", Role.PODS, CHAT)
+CONFIG = """
+freshness: {hold: 60s}
+workloads:
+  - {namespace: ai, name: chat, engine: vllm, smoothing: {up: 0s, down: 0s}, pods: {url: "http://10.0.0.1:8000/metrics"}}
+"""
+
+
+class Replicas:
+    """The part that a test can break: it is asked in every tick."""
+
+    broken = False
+
+    def count(self, workload):
+        if self.broken:
+            raise RuntimeError("a bug")
+
+
+@dataclass
+class Hand:
+    """A clock that a test moves. Nobody sleeps on it here."""
+
+    time: float = 1000.0
+
+    def now(self):
+        return self.time
+
+    async def sleep(self, seconds):
+        raise AssertionError("nobody sleeps here")
+
+
+class Scene:
+    def __init__(self, pages):
+        self.clock, self.registry, self.ticks = Hand(), CollectorRegistry(), []
+        self.replicas, self.publisher = Replicas(), Publisher([CHAT])
+        self.registry.register(BoardCollector(lambda: self.publisher.board, self.clock.now))
+        around = Surroundings(
+            clock=self.clock,
+            pages=pages,
+            publisher=self.publisher,
+            replicas=self.replicas,
+            own=OwnMetrics(self.registry),
+            ticked=self.ticks.append,
+        )
+        config, _ = configuration(CONFIG, "config.yaml")
+        self.works = Works(config, around)
+        self.works._decider.listed(CHAT, 1)
+
+    @property
+    def now(self):
+        return self.clock.time
+
+    def land(self, running):
+        text = f'vllm:num_requests_waiting{{model_name="m"}} 0\nvllm:num_requests_running{{model_name="m"}} {running}\n'
+        self.works._landed(Scrape(ENGINE, self.now, 0.1, Reader("vllm").read(parse(text.encode()), self.now)))
+
+    def tick(self, after=1.0):
+        self.clock.time += after
+        self.works.tick(self.now)
+
+    def answer(self):
+        decision = self.publisher.get(CHAT)
+        return decision.replicas, str(decision.reason)
+
+    def metric(self, name):
+        return self.registry.get_sample_value(name, {"namespace": "ai", "workload": "chat"})
+
+
+@pytest.fixture
+async def scene():
+    pages = HttpPages(Limits(1.0, 1024))
+    yield Scene(pages)
+    await pages.close()
+
+
+@pytest.fixture
+def said():
+    """What was logged, as (level, event)."""
+    with structlog.testing.capture_logs() as entries:
+        yield lambda: [(entry["log_level"], entry["event"]) for entry in entries]
+
+
+async def test_a_tick_that_fails_keeps_the_last_board_and_says_so_once(scene, said):
+    scene.land(running=40)
+    scene.tick()
+    board = scene.publisher.board
+    scene.replicas.broken = True
+    for _ in range(30):
+        scene.tick()
+    assert scene.publisher.board is board
+    assert scene.answer() == (3, "serving")
+    assert said() == [("error", "tick failed; the last Board stands")]
+    assert scene.registry.get_sample_value("tidegate_ticks_failed_total") == 30.0
+    assert scene.registry.get_sample_value("tidegate_board_age_seconds") == 30.0
+    assert scene.ticks == [1001.0], "liveness is told of none of them"
+
+
+async def test_pages_still_raise_while_ticks_fail(scene, said):
+    scene.land(running=40)
+    scene.tick()
+    scene.replicas.broken = True
+    scene.tick()
+    scene.land(running=100)
+    assert scene.answer() == (7, "serving")
+    assert scene.publisher.board.at == 1001.0, "that was no sweep"
+
+
+async def test_after_the_hold_every_answer_is_an_error_until_ticks_work_again(scene, said):
+    scene.land(running=40)
+    scene.tick()
+    scene.replicas.broken = True
+    scene.tick(after=60)
+    assert scene.answer() == (3, "serving")
+    scene.tick()
+    assert scene.answer() == (None, "unknown")
+    assert scene.metric("tidegate_replicas") is None
+    # Pages go on landing: what nobody can take down any more is not an answer either.
+    for _ in range(5):
+        scene.land(running=40)
+        scene.tick()
+        assert scene.answer() == (None, "unknown")
+        scene.land(running=100)
+        assert scene.answer() == (None, "unknown")
+    scene.replicas.broken = False
+    scene.tick()
+    assert scene.answer() == (7, "serving")
+    assert said()[-1] == ("info", "ticks work again")
+    assert scene.ticks == [1001.0, scene.now]
+    scene.tick()
+    assert len(said()) == 2
+
+
+async def test_a_target_that_fails_is_said_once_per_kind_of_failure(scene, said):
+    def fail(kind):
+        scene.works._landed(Scrape(ENGINE, scene.now, 0.1, Failure(kind, "why")))
+
+    fail(FailureKind.REFUSED)
+    fail(FailureKind.REFUSED)
+    fail(FailureKind.TIMEOUT)
+    scene.land(running=1)
+    scene.land(running=1)
+    assert said() == [
+        ("warning", "scrape failed"), ("warning", "scrape failed"), ("info", "scrape works again"),
+    ]  # fmt: skip
+
+
+async def test_what_is_published_is_json_whatever_happened(scene, said):
+    for running in ("40", "NaN", "1e9", "-3"):
+        scene.land(running)
+        scene.tick()
+        assert json.loads(json.dumps(scene.publisher.board.to_document(), allow_nan=False))["version"] >= 1

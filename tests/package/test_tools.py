@@ -1,0 +1,39 @@
+"""A tool of the system that is missing is never a silent gap: the run says so, or fails where it must be there."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+NEEDS_IT = "tests/web/test_metrics.py::test_promtool_finds_nothing_to_complain_about"
+
+
+@pytest.fixture
+def without_tools(tmp_path):
+    """Run the test that needs promtool on a PATH with nothing on it."""
+
+    def run(**environment):
+        return subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", NEEDS_IT], cwd=ROOT, text=True,
+            capture_output=True, check=False, env={**os.environ, "PATH": str(tmp_path), **environment},
+        )  # fmt: skip
+
+    return run
+
+
+def test_a_missing_tool_skips_its_tests_and_the_run_ends_with_saying_so(without_tools):
+    done = without_tools(TIDEGATE_REQUIRE_TOOLS="0")
+    assert done.returncode == 0, done.stdout
+    assert "1 skipped" in done.stdout
+    assert "promtool is not installed: 1 test(s) did not run" in done.stdout
+    assert NEEDS_IT in done.stdout
+    assert "apt install prometheus" in done.stdout
+
+
+def test_a_missing_tool_fails_where_it_must_be_there(without_tools):
+    done = without_tools(TIDEGATE_REQUIRE_TOOLS="1")
+    assert done.returncode == 1
+    assert "promtool is not installed" in done.stdout

@@ -1,0 +1,131 @@
+"""/metrics: valid for those who parse it, and an absent sample wherever a value is not known."""
+
+import asyncio
+import math
+from asyncio.subprocess import PIPE
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+OPENMETRICS = "application/openmetrics-text; version=1.0.0,text/plain;q=0.5"
+
+
+def values(text, parse=parse_text):
+    """(name, labels) -> value; a series that is there twice fails."""
+    found = {}
+    for family in parse(text):
+        for sample in family.samples:
+            key = (sample.name, *sorted(sample.labels.items()))
+            assert key not in found, f"{key} is there twice"
+            found[key] = sample.value
+    return found
+
+
+def of(name, workload, **labels):
+    return (name, *sorted({"namespace": "ai", "workload": workload, **labels}.items()))
+
+
+async def test_a_decision_is_shown_with_its_evidence(site):
+    site.publish()
+    found = values((await site.get("/metrics"))[2])
+    assert found[of("tidegate_replicas", "chat")] == 3.0
+    assert found[of("tidegate_active", "chat")] == 1.0
+    assert found[of("tidegate_reason", "chat", reason="serving")] == 1.0
+    assert found[of("tidegate_reading_age_seconds", "chat")] == 1.5
+    assert found[of("tidegate_requests_waiting", "chat")] == 30.0
+    assert found[of("tidegate_requests_running", "chat")] == 10.0
+    assert found[of("tidegate_requests_per_second", "chat")] == 4.2
+    assert found[of("tidegate_kv_cache_used_ratio", "chat")] == 0.5
+    assert found[of("tidegate_replicas_ready", "chat")] == 2.0
+    assert found[of("tidegate_signal", "chat", objective="work")] == 40.0
+    assert found[of("tidegate_signal_target", "chat", objective="work")] == 16.0
+    assert found[of("tidegate_demand_replicas", "chat", objective="work")] == 2.5
+    assert found[of("tidegate_replicas", "jobs")] == 0.0
+    assert found[of("tidegate_active", "jobs")] == 0.0
+    assert found[of("tidegate_idle_seconds", "jobs")] == 300.0
+    assert found[of("tidegate_stale_sources", "code")] == 1.0
+
+
+async def test_what_is_not_known_has_no_sample(site):
+    site.publish()
+    found = values((await site.get("/metrics"))[2])
+    of_code = {key[0] for key in found if ("workload", "code") in key}
+    assert of_code == {"tidegate_reason", "tidegate_stale_sources"}
+    assert of("tidegate_requests_held", "chat") not in found
+    assert of("tidegate_held_seconds", "chat") not in found
+    assert of("tidegate_signal", "chat", objective="gpu_engine") not in found
+    assert of("tidegate_demand_replicas", "chat", objective="gpu_engine") not in found
+    assert of("tidegate_signal_target", "chat", objective="gpu_engine") in found
+    assert not [key for key, value in found.items() if math.isnan(value)]
+
+
+async def test_there_is_exactly_one_reason_for_each_workload(site):
+    site.publish()
+    found = values((await site.get("/metrics"))[2])
+    reasons = [(dict(key[1:])["workload"], dict(key[1:])["reason"]) for key in found if key[0] == "tidegate_reason"]
+    assert sorted(reasons) == [("chat", "serving"), ("code", "unknown"), ("jobs", "asleep")]
+
+
+async def test_ages_grow_with_the_clock_and_are_never_negative(site):
+    site.publish()
+    site.now += 60.0
+    found = values((await site.get("/metrics"))[2])
+    assert found[of("tidegate_reading_age_seconds", "chat")] == 61.5
+    assert found[("tidegate_board_age_seconds",)] == 60.0
+    site.now = 0.0
+    found = values((await site.get("/metrics"))[2])
+    assert found[of("tidegate_reading_age_seconds", "chat")] == 0.0
+    assert found[("tidegate_board_age_seconds",)] == 0.0
+
+
+async def test_it_is_the_text_format_unless_openmetrics_is_asked_for(site):
+    site.publish()
+    status, kind, text = await site.get("/metrics")
+    assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    status, kind, openmetrics = await site.get("/metrics", Accept=OPENMETRICS)
+    assert status == 200
+    assert kind.startswith("application/openmetrics-text")
+    assert openmetrics.endswith("# EOF\n")
+
+    def decisions(found):
+        return {key: value for key, value in found.items() if ("workload", "chat") in key}
+
+    assert decisions(values(text)) == decisions(values(openmetrics, parse_openmetrics)) != {}
+
+
+async def test_some_families_can_be_asked_for_by_name(site):
+    site.publish()
+    _, _, text = await site.get("/metrics?name[]=tidegate_replicas&name[]=tidegate_board_version")
+    assert {key[0] for key in values(text)} == {"tidegate_replicas", "tidegate_board_version"}
+
+
+async def test_tidegates_own_metrics_are_there_before_anything_happened(site):
+    found = values((await site.get("/metrics"))[2])
+    names = {key[0] for key in found}
+    assert found[("tidegate_ticks_failed_total",)] == 0.0
+    assert {"tidegate_tick_duration_seconds_count", "tidegate_board_version", "process_cpu_seconds_total"} <= names
+    (build,) = [dict(key[1:]) for key in found if key[0] == "tidegate_build_info"]
+    assert set(build) == {"version", "python"}
+
+
+@pytest.mark.parametrize("method", ["StreamIsActive", "Watch"])
+async def test_how_long_a_stream_was_open_is_no_latency(site, method):
+    site.own.observe_call("GetMetrics", "OK", 0.002)
+    site.own.observe_call(method, "CANCELLED", 3600.0)
+    found = values((await site.get("/metrics"))[2])
+    calls = {
+        dict(key[1:])["method"]: value for key, value in found.items() if key[0].endswith("call_duration_seconds_sum")
+    }
+    assert calls == {"GetMetrics": pytest.approx(0.002)}
+    assert found[("tidegate_streams_ended_total", ("code", "CANCELLED"), ("method", method))] == 1.0
+
+
+async def test_promtool_finds_nothing_to_complain_about(site, debian_tool):
+    promtool = debian_tool("promtool", "prometheus")
+    site.publish()
+    site.own.observe_call("GetMetrics", "OK", 0.002)
+    _, _, text = await site.get("/metrics")
+    check = await asyncio.create_subprocess_exec(promtool, "check", "metrics", stdin=PIPE, stdout=PIPE, stderr=PIPE)
+    complaints = await check.communicate(text.encode())
+    assert (check.returncode, *complaints) == (0, b"", b"")
