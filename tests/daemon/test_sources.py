@@ -47,9 +47,7 @@ def full():
 
 def test_everybody_with_a_page_is_asked_as_what_it_is(full):
     found = sources.discoveries(full)
-    static = {
-        target.url: target for each in found for target in each.listing() or () if not isinstance(each, DnsTargets)
-    }
+    static = {target.url: target for each in found for target in each.listing() or ()}
     assert {url: (target.kind, target.role, target.owner) for url, target in static.items()} == {
         "http://node-1:9400/metrics": ("dcgm", Role.GPUS, None),
         "http://epp:9090/metrics": ("epp", Role.GATEWAY, CHAT),
@@ -94,10 +92,7 @@ def test_the_engine_gives_the_work_of_a_replica_unless_the_owner_does():
 
 
 def test_a_batch_workload_is_sized_by_its_gpus_alone():
-    (plan,) = sources.plans(
-        config(
-            "gpus: [{url: 'http://n:9400/metrics'}]\nworkloads: [{namespace: ai, name: b, objectives: {gpu_engine: 0.5}}]"
-        )
-    )
+    workload = "{namespace: ai, name: b, objectives: {gpu_engine: 0.5}}"
+    (plan,) = sources.plans(config(f"gpus: [{{url: 'http://n:9400/metrics'}}]\nworkloads: [{workload}]"))
     assert dict(plan.spec.targets) == {Signal.GPU_ENGINE: 0.5}
     assert (plan.spec.pods, plan.spec.gateway) == (False, False)
