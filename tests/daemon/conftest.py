@@ -186,8 +186,9 @@ def daemon(tmp_path):
         http, grpc_port = free_port(), free_port()
         config.write_text(
             f'listen: {{http: "127.0.0.1:{http}", grpc: "127.0.0.1:{grpc_port}"}}\n'
-            "scrape: {interval: 0.2s, timeout: 0.2s, body_limit: 64KiB}\n"
-            f"freshness: {{intervals: 3, hold: 2s}}\ntick: 0.1s\n{top}\nworkloads:\n{workloads}"
+            # Fresh for 1.5 s: a busy machine may well be late by half a second.
+            "scrape: {interval: 0.3s, timeout: 0.3s, body_limit: 64KiB}\n"
+            f"freshness: {{intervals: 5, hold: 2s}}\ntick: 0.1s\n{top}\nworkloads:\n{workloads}"
         )
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "scaler", "run", "-c", str(config), stderr=asyncio.subprocess.PIPE,

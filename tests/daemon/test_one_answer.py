@@ -47,6 +47,8 @@ async def test_all_readers_agree_when_it_serves_sleeps_and_is_unknown(daemon, pa
 
         pages["engine"].body, pages["engine"].behaviour = vllm(running=20, finished=1), "ok"
         assert (await running.ask.until((2, True)))[-1] == (2, True)
+        # The engine's page may land before the gateway's: then the same answer is `held` for a moment.
+        await running.until_metric('tidegate_reason{namespace="ai",reason="serving",workload="chat"} 1')
         assert await everywhere(running) == {
             "GetMetrics": 2, "IsActive": True, "board": (2, True, "serving"), "/metrics": (2.0, 1.0), "reason": True,
         }  # fmt: skip

@@ -93,6 +93,7 @@ def test_the_engine_gives_the_work_of_a_replica_unless_the_owner_does():
 
 def test_a_batch_workload_is_sized_by_its_gpus_alone():
     workload = "{namespace: ai, name: b, objectives: {gpu_engine: 0.5}}"
-    (plan,) = sources.plans(config(f"gpus: [{{url: 'http://n:9400/metrics'}}]\nworkloads: [{workload}]"))
+    gpus = "gpus: [{url: 'http://n:9400/metrics'}]"
+    (plan,) = sources.plans(config(f"{gpus}\nworkloads: [{workload}]"))
     assert dict(plan.spec.targets) == {Signal.GPU_ENGINE: 0.5}
     assert (plan.spec.pods, plan.spec.gateway) == (False, False)

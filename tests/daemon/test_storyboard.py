@@ -14,7 +14,7 @@ def workload(pages, name="chat", engine="engine", gateway="gateway", keep_warm="
     return (
         f"  - namespace: ai\n    name: {name}\n    engine: vllm\n"
         f'    pods: {{url: "{pages.url(engine)}"}}{front}\n'
-        f"    keep_warm: {keep_warm}\n    smoothing: {{up: 0s, down: 0.2s}}\n    replicas: {{min: 0, max: 8}}\n"
+        f"    keep_warm: {keep_warm}\n    smoothing: {{up: 0s, down: 0.3s}}\n    replicas: {{min: 0, max: 8}}\n"
     )
 
 
