@@ -138,7 +138,7 @@ class Intake:
         values[Column.KV_CACHE] = _mean(samples.column(Quantity.KV_CACHE_USED)[chosen])
         if target.role is Role.GATEWAY and self._has_pods[row] and KINDS[samples.kind].repeats_engines:
             # Its averages are our own engines' queues over again; only what it holds itself is more.
-            values[[Column.WAITING, Column.RUNNING, Column.KV_CACHE]] = np.nan
+            values[[Column.WAITING, Column.RUNNING]] = np.nan
         measured = float(samples.at[chosen].min()) if len(chosen) else at
         self._slots.values[slot] = values
         self._slots.at[slot] = min(measured, at)
@@ -268,6 +268,9 @@ class Intake:
         speaks = ~np.isnan(values[:, QUEUES]).all(axis=1)
         pods, gateway, gpus = fresh & (role == PODS) & speaks, fresh & (role == GATEWAY), fresh & (role == GPUS)
 
+        # Of several gateways each holds requests of its own: as with pods, a part of them is not all.
+        silent = (role == GATEWAY) & ~(fresh & whole)
+
         sums, said = added(owner, values, (pods | gateway | gpus)[:, None] & ADDED[role], count)
         busiest, measured = np.full(count, np.nan), np.full(count, np.nan)
         np.fmax.at(busiest, owner[gpus], values[gpus, Column.GPU_BUSIEST])
@@ -284,8 +287,8 @@ class Intake:
             active_at=self._active_at[rows],
             pods_listed=self._listed[rows],
             pods_fresh=tally(owner[pods & whole], count),
-            gateway_fresh=tally(owner[gateway & whole], count) > 0,
-            waker_fresh=tally(owner[gateway & whole & speaks], count) > 0,
+            gateway_fresh=(tally(owner[gateway], count) > 0) & (tally(owner[silent], count) == 0),
+            waker_fresh=tally(owner[gateway & speaks], count) > 0,
             gpus_stale=tally(owner[~fresh & (role == GPUS)], count) > 0,
             wanted=self._wanted[rows],
             ready=ready,

@@ -88,6 +88,25 @@ def test_two_queues_before_one_workload_are_both_its_work(scene, plan, gateway, 
     assert stage.round({first: page.epp(held=20, ready=1), second: page.epp(held=20, ready=1)}) == (3, True, "queued")
 
 
+def test_one_of_two_gateways_that_is_silent_is_a_part_of_the_work_and_not_all_of_it(scene, plan, pod, gateway, page):
+    stage, engine = scene(plan(gateway=True, keep_warm=30.0)), pod()
+    first, second = gateway(), gateway(url="http://other:9090/metrics")
+    stage.has(pods=[engine], gateway=first)
+    stage.decider.expect(second)
+    quiet = {engine: page.vllm(waiting=0, running=0), first: page.epp(held=0, ready=1)}
+    assert stage.round({**quiet, second: page.epp(held=40, ready=1)}) == (3, True, "queued")
+    stage.rounds(15, {**quiet, second: None})
+    assert stage.rounds(120, {**quiet, second: None}) == [(3, True, "held")]
+    stage.decider.retire(second)
+    assert stage.rounds(45, quiet)[-1] == (0, False, "asleep")
+
+
+def test_a_queue_before_the_engines_is_more_work_unless_it_repeats_theirs(scene, plan, pod, gateway, page):
+    stage, engine, front = scene(plan(gateway=True)), pod(), gateway(kind="redis_exporter")
+    stage.has(pods=[engine], gateway=front)
+    assert stage.round({engine: page.vllm(waiting=0, running=10), front: page.redis(30)}) == (3, True, "serving")
+
+
 def test_a_bad_line_at_the_gateway_does_not_empty_its_queue(scene, plan, pod, gateway, page):
     stage, engine, front = scene(plan(gateway=True)), pod(), gateway()
     stage.has(pods=[engine], gateway=front)
@@ -105,3 +124,5 @@ def test_a_gateway_that_restarts_has_no_queue_until_it_had_one(scene, plan, pod,
     quiet = page.vllm(waiting=0, running=0)
     stage.round({engine: quiet, front: page.epp(held=0, ready=1)})
     assert stage.rounds(60, {engine: quiet, front: page.epp(ready=1)})[-1] == (1, True, "no_waker")
+    # Nor does some other line make broken what it has already stopped to say.
+    assert stage.rounds(60, {engine: quiet, front: page.epp(ready=1) + "oops\n"}) == [(1, True, "no_waker")]

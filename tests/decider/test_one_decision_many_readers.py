@@ -116,6 +116,16 @@ def test_only_what_changed_is_returned_and_evidence_once_per_tick(scene, plan, p
     assert changed.decided_at == 1000.0, "the answer is as old as it was"
 
 
+def test_a_pod_that_leaves_is_gone_from_the_evidence_at_the_next_tick(scene, pod, page):
+    stage, pods = scene(), [pod(0), pod(1)]
+    stage.has(pods=pods)
+    stage.round({each: page.vllm(waiting=0, running=5) for each in pods})
+    stage.decider.retire(pods[1])
+    stage.has(pods=pods[:1])
+    (changed,) = stage.sweep(after=1)
+    assert (changed.replicas, changed.evidence.running) == (1, 5.0)
+
+
 def test_a_page_of_nobody_configured_decides_nothing(scene, pod, gateway, node, page):
     stage = scene()
     stage.has(pods=[pod()])

@@ -112,6 +112,16 @@ def test_a_new_pod_at_an_old_address_inherits_nothing(intake, samples, page):
     assert column(intake, "pods_fresh", now=10.0) == [1.0, 0.0], "it never said what waits"
 
 
+def test_a_pod_that_has_not_answered_yet_has_nothing_of_the_one_that_left(intake, samples, page):
+    # The place where a reading was kept is given to the next who needs one.
+    intake.land(target(0), samples(page.vllm(waiting=7, running=7)), 0.0)
+    intake.retire(target(0))
+    intake.expect(target(1))
+    assert column(intake, "pods_fresh") == [0.0, 0.0]
+    assert column(intake, "waiting") == [None, None]
+    assert column(intake, "measured_at") == [None, None]
+
+
 def test_an_expected_page_is_stale_until_it_comes(intake, samples, page):
     intake.expect(target())
     assert intake.rows_of(target()) == [0]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from scaler.intake import Totals
 from scaler.policy import Readings, Signal
-from scaler.signals import LENGTH, Signals, Smoothing
+from scaler.signals import Signals, Smoothing
 
 NAN = float("nan")
 
@@ -98,13 +98,12 @@ def test_a_scrape_that_comes_a_little_early_is_the_next_one():
 
 @pytest.mark.parametrize("pods", [1, 7, 100])
 def test_however_many_pages_land_a_ring_spans_minutes(pods):
-    # A fall that began LENGTH / 2 intervals ago is still in the ring: at most two values enter in an interval.
-    one = One(down=100.0)
+    # 60 intervals are 5 minutes: five half-lives of the default fall, and what was before it is still in the ring.
+    one = One(down=60.0)
     one.see(0.0, 1024.0)
-    for step in range(pods * LENGTH // 2 - pods):
+    for step in range(60 * pods):
         one.see(5.0 + step * 5.0 / pods, 0.0)
-    now = 5.0 + 100.0 * 3
-    assert one.work(now) == pytest.approx(128.0), "three half-lives after the first zero"
+    assert one.work(305.0) == pytest.approx(32.0), "1024 halved five times"
 
 
 def test_a_part_of_a_sum_never_enters_a_ring():
