@@ -8,7 +8,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from exporter.catalog import Reader
-from exporter.model import Failure, FailureKind, Role, Scrape, Target, WorkloadKey
+from exporter.model import Failure, FailureKind, ReplicaCount, Role, Scrape, Target, WorkloadKey
 from exporter.sources.http import HttpPages, Limits
 from exporter.textformat import parse
 from scaler.config import parse as configuration
@@ -29,11 +29,12 @@ workloads:
 class Replicas:
     """The part that a test can break: it is asked in every tick."""
 
-    broken = False
+    broken, counted = False, None
 
     def count(self, workload):
         if self.broken:
             raise RuntimeError("a bug")
+        return self.counted
 
 
 @dataclass
@@ -146,8 +147,23 @@ async def test_after_the_hold_every_answer_is_an_error_until_ticks_work_again(sc
     assert scene.answer() == (7, "serving")
     assert said()[-1] == ("info", "ticks work again")
     assert scene.ticks == [1001.0, scene.now]
+    scene.land(running=120)
+    assert scene.answer() == (8, "serving"), "pages raise between ticks again"
     scene.tick()
     assert len(said()) == 2
+
+
+async def test_an_answer_that_is_the_same_as_before_the_ticks_failed_is_given_again(scene, said):
+    # Known to be at zero and nothing heard since: the answer does not change, and nobody must be left with an error.
+    scene.replicas.counted = ReplicaCount(wanted=0, ready=0, at=1000.0)
+    scene.tick()
+    assert scene.answer() == (0, "no_waker")
+    scene.replicas.broken = True
+    scene.tick(after=61)
+    assert scene.answer() == (None, "unknown")
+    scene.replicas.broken = False
+    scene.tick()
+    assert scene.answer() == (0, "no_waker")
 
 
 async def test_a_target_that_fails_is_said_once_per_kind_of_failure(scene, said):

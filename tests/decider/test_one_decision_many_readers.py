@@ -121,7 +121,7 @@ def test_a_pod_that_leaves_is_gone_from_the_evidence_at_the_next_tick(scene, pod
     stage.has(pods=pods)
     stage.round({each: page.vllm(waiting=0, running=5) for each in pods})
     stage.decider.retire(pods[1])
-    stage.has(pods=pods[:1])
+    stage.decider.listed(WorkloadKey("ai", "chat"), 1)
     (changed,) = stage.sweep(after=1)
     assert (changed.replicas, changed.evidence.running) == (1, 5.0)
 
