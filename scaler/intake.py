@@ -119,9 +119,6 @@ class Intake:
         self._ready = np.full(rows, np.nan)
         self._members: list[dict[int, Target]] = [{} for _ in range(rows)]  # row -> its slots, and whose page each is
 
-    def row(self, workload: WorkloadKey) -> int | None:
-        return self._row.get(workload)
-
     def land(self, target: Target, samples: Samples, at: float) -> list[int]:
         """Take in one page; returns the rows of the workloads it speaks of. `at`: receipt, POSIX seconds."""
         if target.role is Role.GPUS:

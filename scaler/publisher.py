@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from exporter.model import WorkloadKey
 
-from .board import Board, Decision, Reason
+from .board import EMPTY, Board, Decision, Reason
 
 
 class Publisher:
@@ -21,7 +21,7 @@ class Publisher:
 
     def __init__(self, workloads: Iterable[WorkloadKey]) -> None:
         self._known = frozenset(workloads)
-        self._board = Board(version=0, at=0.0, decisions=MappingProxyType({}))
+        self._board = EMPTY
         self._waiting: dict[WorkloadKey, asyncio.Event] = {}
 
     @property

@@ -32,7 +32,7 @@ def version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("."))
 
 
-@pytest.mark.skipif(find_spec("grpc_tools") is None, reason="grpcio-tools is not installed: pip install --group proto")
+@pytest.mark.skipif(find_spec("grpc_tools") is None, reason="grpcio-tools is not installed: `make test` does")
 @pytest.mark.parametrize("stub", generate.STUBS)
 def test_regenerating_changes_nothing(tmp_path, stub):
     generate.generate(tmp_path)
