@@ -1,8 +1,9 @@
 """Whose a GPU is: from pods to workloads, and what of a page is wholly one workload's.
 
-It knows how Kubernetes names the pods of a controller and nothing of any cluster: pods are names that a page printed.
-It refuses to divide a shared GPU. A number that covers other tenants' work is nobody's, so such a GPU neither scales
-a workload nor keeps it awake.
+It knows how Kubernetes names the pods of a controller and nothing of any cluster: pods are names that a page printed,
+and who owns one is a question to somebody else. A GPU is its (UUID, MIG instance); the pod beside it is a label, which
+exporters lose now and then and change late. It refuses to divide a shared GPU. A number that covers other tenants'
+work is nobody's, so such a GPU neither scales a workload nor keeps it awake.
 
 Worked example: for `WorkloadKey("ai", "chat")` without a pattern, `PodKey("ai", "chat-7d9f8b6c5d-x2k9q")` is its pod
 and `PodKey("ai", "chat-canary-7d9f8b6c5d-x2k9q")` is not.
@@ -11,9 +12,10 @@ and `PodKey("ai", "chat-canary-7d9f8b6c5d-x2k9q")` is not.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from .model import Attribution, Gpu, PodKey, Samples, WorkloadKey
 
@@ -23,6 +25,20 @@ from .model import Attribution, Gpu, PodKey, Samples, WorkloadKey
 # 46 characters are cut before the hash is complete: such a workload needs a pattern.
 _LETTER = "[bcdfghjklmnpqrstvwxz2456789]"
 _SUFFIX = re.compile(rf"-(?:(?:{_LETTER}{{6,10}}-)?{_LETTER}{{5}}|\d+(?:-\d+)?)")
+
+
+# A page that has lost a GPU's label is believed to mean the same pod for so long: two of dcgm-exporter's collect
+# intervals (30 s), within which a lost connection to the kubelet is made again.
+LABEL_MEMORY_S = 60.0
+
+
+class Owners(Protocol):
+    def __call__(self, pod: PodKey, at: float) -> tuple[WorkloadKey, ...]:
+        """The workloads whose pod it is; none if it is a stranger's, or if it is no more.
+
+        at: POSIX seconds of the reading. A reading may be older than the pod whose name it carries: then it is none's.
+        Two triggers of one ScaledObject are two workloads with the same pods.
+        """
 
 
 class Share(NamedTuple):
@@ -56,21 +72,58 @@ def _is_named(pod: str, name: str, pattern: str | None) -> bool:
     return pod.startswith(name) and _SUFFIX.fullmatch(pod, len(name)) is not None
 
 
-def assign(samples: Samples, owner: Callable[[PodKey], WorkloadKey | None]) -> Mapping[WorkloadKey, Share]:
+def assign(samples: Samples, owners: Owners) -> Mapping[WorkloadKey, Share]:
     """For each workload whose pods a page names, the rows of its GPUs."""
     own: dict[WorkloadKey, list[int]] = {}
     shared: dict[WorkloadKey, list[int]] = {}
     for row, subject in enumerate(samples.subjects):
         if not isinstance(subject, Gpu) or not subject.pods:
             continue
-        owners = {owner(pod) for pod in subject.pods}
-        whole = len(owners) == 1 and _all_named(subject)
-        for workload in owners - {None}:
-            if workload is not None:
-                (own if whole else shared).setdefault(workload, []).append(row)
+        at = float(samples.at[row])
+        found = {owners(pod, at) for pod in subject.pods}
+        whole = len(found) == 1 and _all_named(subject)
+        for workload in {workload for several in found for workload in several}:
+            (own if whole else shared).setdefault(workload, []).append(row)
     return {key: Share(tuple(own.get(key, ())), tuple(shared.get(key, ()))) for key in own.keys() | shared.keys()}
 
 
 def _all_named(gpu: Gpu) -> bool:
     """Whether a GPU's pods are all there are. One pod on a device known to be shared: its neighbours are not named."""
     return gpu.attribution is not Attribution.DEVICE or len(gpu.pods) > 1
+
+
+class Labels:
+    """Which pods one page has named beside each of its GPUs, for the moments in which it names none."""
+
+    def __init__(self) -> None:
+        self._named: dict[tuple[str, str | None], tuple[Gpu, float]] = {}
+
+    def recall(self, samples: Samples, owners: Owners, at: float) -> Samples:
+        """The samples, with a GPU that has lost its label as it was last named. `at`: POSIX seconds of receipt.
+
+        Not for longer than LABEL_MEMORY_S, and not once its pod is no more: a series never outlives its pod.
+        """
+        self._forget_old(at)
+        subjects = tuple(
+            self._recalled(subject, owners, at) if isinstance(subject, Gpu) else subject for subject in samples.subjects
+        )
+        same = all(new is old for new, old in zip(subjects, samples.subjects, strict=True))
+        return samples if same else replace(samples, subjects=subjects)
+
+    def _recalled(self, gpu: Gpu, owners: Owners, at: float) -> Gpu:
+        identity = (gpu.uuid, gpu.instance)
+        if gpu.pods:
+            self._named[identity] = (gpu, at)
+            return gpu
+        named = self._named.get(identity)
+        if named is None or not _any_is_somebodys(named[0].pods, owners, at):
+            return gpu
+        return named[0]
+
+    def _forget_old(self, at: float) -> None:
+        for identity in [key for key, (_, named_at) in self._named.items() if at - named_at > LABEL_MEMORY_S]:
+            del self._named[identity]
+
+
+def _any_is_somebodys(pods: Iterable[PodKey], owners: Owners, at: float) -> bool:
+    return any(owners(pod, at) for pod in pods)

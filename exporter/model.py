@@ -67,13 +67,22 @@ class PodKey(NamedTuple):
 
 
 class WorkloadKey(NamedTuple):
-    """One scale target."""
+    """One thing that is sized: a workload of the configuration, or one trigger of a ScaledObject.
+
+    trigger: which, where a ScaledObject has several of ours; "" for the only or first one.
+    """
 
     namespace: str
     name: str
+    trigger: str = ""
+
+    @property
+    def label(self) -> str:
+        """What it is called within its namespace: "chat", or "chat/decode" for a further trigger."""
+        return f"{self.name}/{self.trigger}" if self.trigger else self.name
 
     def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
+        return f"{self.namespace}/{self.label}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +167,9 @@ class Target:
 
     kind:  a kind of the catalog ("vllm", "dcgm", …) or "auto".
     owner: the workload a pods or gateway page belongs to; None for node pages, whose GPUs name their pods.
+    pod:   the pod whose page it is, where that is known: a new pod with an old one's address is another target.
+    max_age_s: its numbers are believed until they are so old, where that is not the configuration's word: who reads
+           them from a database gets them as old as that database's own scrapes.
     """
 
     url: str
@@ -165,6 +177,8 @@ class Target:
     role: Role
     owner: WorkloadKey | None = None
     access: Access = field(default=Access())
+    pod: PodKey | None = None
+    max_age_s: float | None = None
 
     def __str__(self) -> str:
         return f"{self.role}:{self.owner}:{self.url}" if self.owner else f"{self.role}:{self.url}"
@@ -207,8 +221,13 @@ class Scrape:
 
 
 class ReplicaCount(NamedTuple):
-    """What the cluster says of a workload's replicas. `at`: POSIX seconds when it was known to be so."""
+    """What the cluster says of a workload's replicas.
+
+    at:      POSIX seconds when it was known to be so.
+    pending: replicas that no node has started yet (no room, or an image on its way).
+    """
 
     wanted: int
     ready: int
     at: float
+    pending: int = 0

@@ -12,7 +12,8 @@ page every 5 s, at two moments that stay as far apart as chance first put them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from typing import Protocol
 from .catalog import Reader, UnknownKind
 from .clock import Clock
 from .model import Access, Failure, FailureKind, Samples, Scrape, Target
-from .targets import Discovery
+from .targets import Discovery, Listing
 from .textformat import Page
 
 # A page of 256 KiB takes about 4 ms the first time and 0.2 ms from then on, twice what handing it to a thread takes;
@@ -58,21 +59,22 @@ class Counters:
 
 @dataclass(slots=True)
 class Loop:
-    """Scrapes whatever `discoveries` list until cancelled; with no discovery there is nothing to do, and it ends.
+    """Scrapes whatever the followed discoveries list, until cancelled.
 
+    discoveries: whom to follow from the start; `follow` replaces them.
     landed:  told of every scrape, good or failed, in the event loop.
     listed:  told after each look at a discovery what it lists (None: not known).
     added, retired: told when a target begins and ceases to be listed.
     """
 
-    discoveries: Sequence[Discovery]
+    discoveries: Iterable[Discovery]
     pages: Pages
     clock: Clock
     interval_s: float
     concurrency: int
     new_scanner: Callable[[], PageScanner]
     landed: Callable[[Scrape], None]
-    listed: Callable[[Discovery, tuple[Target, ...] | None], None]
+    listed: Callable[[Discovery, Listing | None], None]
     added: Callable[[Target], None]
     retired: Callable[[Target], None]
     jitter: Random = field(default_factory=Random)
@@ -80,8 +82,11 @@ class Loop:
     _turns: asyncio.Semaphore = field(init=False)
     _slow_turns: asyncio.Semaphore = field(init=False)
     _threads: ThreadPoolExecutor = field(init=False)
+    _group: asyncio.TaskGroup | None = None
+    _looks: dict[Discovery, asyncio.Task[None]] = field(default_factory=dict)
+    _listings: dict[Discovery, Listing] = field(default_factory=dict)
+    _on_lists: Counter[Target] = field(default_factory=Counter)  # on how many listings a target is
     _tasks: dict[Target, asyncio.Task[None]] = field(default_factory=dict)
-    _listings: dict[Discovery, tuple[Target, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._turns = asyncio.Semaphore(self.concurrency)
@@ -92,17 +97,40 @@ class Loop:
 
     async def run(self) -> None:
         with self._threads:
-            async with asyncio.TaskGroup() as group:
-                for discovery in self.discoveries:
-                    group.create_task(self._look_again_and_again(discovery, group), name="look")
+            async with asyncio.TaskGroup() as self._group:
+                self.follow(self.discoveries)
+                await asyncio.get_running_loop().create_future()  # until cancelled
 
-    async def _look_again_and_again(self, discovery: Discovery, group: asyncio.TaskGroup) -> None:
-        # Apart from each other: one name server that does not answer holds up nobody else's list.
+    def follow(self, discoveries: Iterable[Discovery]) -> None:
+        """Look at these from now on. Those that are not among them any more take their targets with them."""
+        self.discoveries = tuple(discoveries)
+        if self._group is None:
+            return
+        for gone in self._looks.keys() - set(self.discoveries):
+            self._looks.pop(gone).cancel()
+            before = self._listings.pop(gone, None)
+            for target in before.targets if before is not None else ():
+                self._strike(target)
+        for discovery in self.discoveries:
+            if discovery not in self._looks:
+                # Apart from each other: one name server that does not answer holds up nobody else's list.
+                self._looks[discovery] = self._group.create_task(self._look_again_and_again(discovery), name="look")
+
+    def look(self, discovery: Discovery) -> None:
+        """Something there has changed: look now, not at its next turn."""
+        if self._group is not None and discovery in self._looks:
+            self._group.create_task(self._look(discovery), name="look at once")
+
+    async def _look_again_and_again(self, discovery: Discovery) -> None:
         await self._scatter(LOOK_SPREAD_S)
         while True:
-            await discovery.refresh(self.clock.now())
-            self._relist(discovery, group)
+            await self._look(discovery)
             await self.clock.sleep(self.interval_s)
+
+    async def _look(self, discovery: Discovery) -> None:
+        await discovery.refresh(self.clock.now())
+        if discovery in self._looks and self._group is not None:
+            self._relist(discovery, self._group)
 
     async def _scatter(self, spread_s: float) -> None:
         await self.clock.sleep(self.jitter.uniform(0.0, min(spread_s, self.interval_s)))
@@ -114,17 +142,26 @@ class Loop:
         if listing is None or listing == before:
             return
         self._listings[discovery] = listing
-        for target in set(before or ()) - set(listing):
-            if not any(target in other for other in self._listings.values()):
-                self._tasks.pop(target).cancel()
-                del self.counters[target]
-                self.retired(target)
-        for target in listing:
+        old, new = frozenset(before.targets if before is not None else ()), frozenset(listing.targets)
+        self._on_lists.update(new - old)
+        for target in old - new:
+            self._strike(target)
+        for target in listing.targets:
             if target not in self._tasks:
                 self.added(target)
                 self.counters[target] = Counters()
                 asking = self._ask_again_and_again(target, at_once=before is not None)
                 self._tasks[target] = group.create_task(asking, name=f"scrape {target.role} {target.owner}")
+
+    def _strike(self, target: Target) -> None:
+        """Off one list; if that was the last one it is on, it is asked no more."""
+        self._on_lists[target] -= 1
+        if self._on_lists[target] > 0:
+            return
+        del self._on_lists[target]
+        self._tasks.pop(target).cancel()
+        del self.counters[target]
+        self.retired(target)
 
     async def _ask_again_and_again(self, target: Target, *, at_once: bool) -> None:
         """`at_once`: it appeared on a list that was known before, so nobody else is likely to start with it."""

@@ -60,6 +60,7 @@ class Evidence:
     requests_per_second: float | None = None
     replicas_wanted: int | None = None
     replicas_ready: int | None = None
+    replicas_pending: int | None = None  # those that no node has begun to run
     objectives: tuple[Objective, ...] = ()
     stale: tuple[str, ...] = ()  # the targets whose readings are missing or too old
     notes: tuple[str, ...] = ()  # sentences for a person
@@ -97,7 +98,7 @@ class Decision:
     def to_document(self) -> dict[str, Any]:
         """Plain JSON-able data: the wire form of one entry."""
         document = asdict(self)
-        document["workload"] = {"namespace": self.workload.namespace, "name": self.workload.name}
+        document["workload"] = self.workload._asdict()
         return document
 
 

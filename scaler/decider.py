@@ -7,17 +7,18 @@ who publishes them is not this room's business.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import isnan
 
 import numpy as np
 
+from exporter.attribution import Owners
 from exporter.model import Floats, ReplicaCount, Samples, Target, WorkloadKey
 
 from .board import Decision, Evidence, Objective, Reason
 from .intake import Intake, Source, Totals, owner_lookup
-from .policy import REASONS, Memory, Readings, Signal, Spec, Specs, Verdicts, answered, choose, step
+from .policy import REASONS, Memory, Signal, Spec, Specs, Verdicts, answered, choose, imputed, step
 from .signals import Signals, Smoothing
 from .slots import Mask, Rows
 
@@ -53,6 +54,11 @@ class Told:
         blank = Verdicts.blank(rows)  # its reason is nobody's
         return cls(blank.replicas, blank.active, blank.reason, at=np.full(rows, np.nan))
 
+    def of(self, rows: Rows) -> tuple[Verdicts, Floats]:
+        """The answers of some workloads, and when they were given."""
+        demand = np.empty((len(rows), 0))
+        return Verdicts(self.replicas[rows], self.active[rows], self.reason[rows], demand), self.at[rows]
+
     def differs(self, rows: Rows, verdicts: Verdicts) -> Mask:
         before, after = self.replicas[rows], verdicts.replicas
         same: Mask = (before == after) | (np.isnan(before) & np.isnan(after))
@@ -70,6 +76,7 @@ class Seen:
 
     rows: Rows
     totals: Totals
+    imputed: Mask
     smoothed: Floats
     verdicts: Verdicts
     decided_at: Floats
@@ -78,14 +85,19 @@ class Seen:
 class Decider:
     """Remembers what it has seen and answered of a fixed list of workloads."""
 
-    def __init__(self, plans: Sequence[Plan], *, interval_s: float, fresh_intervals: float) -> None:
-        """`interval_s`: seconds between scrapes of one page; a reading is fresh for `fresh_intervals` of them."""
+    def __init__(
+        self, plans: Sequence[Plan], *, interval_s: float, fresh_intervals: float, owners: Owners | None = None
+    ) -> None:
+        """`interval_s`: seconds between scrapes of one page; a reading is fresh for `fresh_intervals` of them.
+
+        owners: whose pods are; by default told by their names.
+        """
         self.plans = tuple(plans)
         self._specs = Specs.stack([plan.spec for plan in plans])
         self._memory = Memory.blank(len(plans))
         self._intake = Intake(
             [Source(p.workload, p.spec.pods, p.queue) for p in plans],
-            owner_lookup({plan.workload: plan.pod_pattern for plan in plans}),
+            owners or owner_lookup({plan.workload: plan.pod_pattern for plan in plans}),
             limit_s=interval_s * fresh_intervals,
         )
         self._signals = Signals([plan.smoothing for plan in plans], interval_s)
@@ -93,9 +105,12 @@ class Decider:
         self._told = Told.nothing(len(plans))
         self._touched = np.zeros(len(plans), dtype=np.bool_)  # heard of since the last sweep
 
-    def listed(self, workload: WorkloadKey, pods: int | None) -> None:
-        """How many of a workload's pods should answer; None while that is not known."""
+    def listed(self, workload: WorkloadKey, pods: int | None, leaving: Collection[Target] = ()) -> None:
+        """How many of a workload's pods must answer, None while that is not known, and which targets need not: those
+        of pods on their way out.
+        """
         self._intake.listed(workload, pods)
+        self._intake.leaving(workload, leaving)
 
     def expect(self, target: Target) -> None:
         self._intake.expect(target)
@@ -129,16 +144,25 @@ class Decider:
         self._told = Told.nothing(len(self.plans))
 
     def adopt(self, other: Decider) -> None:
-        """A new configuration: workloads that stay keep what was remembered and answered of them."""
+        """Another list of workloads, or a new configuration: those that stay keep what was remembered of them."""
         old = {plan.workload: row for row, plan in enumerate(other.plans)}
-        for row, plan in enumerate(self.plans):
-            before = old.get(plan.workload)
-            if before is not None:
-                for mine, theirs in zip(self._memory, other._memory, strict=True):
-                    mine[row] = theirs[before]
-        self._signals.adopt(
-            other._signals, [(row, old[plan.workload]) for row, plan in enumerate(self.plans) if plan.workload in old]
-        )
+        rows = np.array([row for row, plan in enumerate(self.plans) if plan.workload in old], dtype=np.int64)
+        others = np.array([old[self.plans[row].workload] for row in rows], dtype=np.int64)
+        for mine, theirs in zip(self._memory, other._memory, strict=True):
+            mine[rows] = theirs[others]
+        self._signals.adopt(other._signals, rows, others)
+
+    def take_over(self, other: Decider) -> None:
+        """Another list of workloads while the same targets go on being asked: what they said and what was answered
+        stays too. The other is spent.
+        """
+        self.adopt(other)
+        old = {plan.workload: row for row, plan in enumerate(other.plans)}
+        rows = np.array([row for row, plan in enumerate(self.plans) if plan.workload in old], dtype=np.int64)
+        others = np.array([old[self.plans[row].workload] for row in rows], dtype=np.int64)
+        self._intake.adopt(other._intake, rows, others)
+        self._told.tell(rows, *other._told.of(others))
+        self._touched[rows] = other._touched[others]
 
     def _decide(self, rows: Rows, now: float, *, heard_at: float | None = None) -> list[Decision]:
         """`heard_at`: receipt of the page that is the occasion; None is: time has passed."""
@@ -147,8 +171,10 @@ class Decider:
         raise_only = heard_at is not None
         specs, memory = choose(rows, self._specs), choose(rows, self._memory)
         totals = self._intake.totals(rows, now)
+        filled = imputed(specs, totals.seen, memory, now)
+        totals.impute(filled)
         if heard_at is not None:
-            self._signals.observe(rows, totals, answered(specs, totals.seen, memory), heard_at)
+            self._signals.observe(rows, totals, filled | answered(specs, totals.seen, memory), heard_at)
         smoothed = self._signals.smooth(rows, now)
         smoothed[np.isnan(totals.latest)] = np.nan  # a smoothed value must not outlive its source
         verdicts, memory = step(specs, totals.seen._replace(signals=smoothed), memory, now, raise_only=raise_only)
@@ -160,7 +186,14 @@ class Decider:
         shown = np.flatnonzero(news if raise_only else news | self._touched[rows])
         if not len(shown):
             return []
-        seen = Seen(rows[shown], totals.choose(shown), smoothed[shown], choose(shown, verdicts), decided_at[shown])
+        seen = Seen(
+            rows=rows[shown],
+            totals=totals.choose(shown),
+            imputed=filled[shown],
+            smoothed=smoothed[shown],
+            verdicts=choose(shown, verdicts),
+            decided_at=decided_at[shown],
+        )
         decisions = self._decisions(seen, now)
         self._told.tell(seen.rows, seen.verdicts, seen.decided_at)  # last: what is not returned has not been told
         return decisions
@@ -191,7 +224,8 @@ class Decider:
         waiting, running, held = _known(readings.waiting), _known(readings.running), _known(readings.held)
         kv_cache, gpu_engine = _known(totals.kv_cache), _known(totals.gpu_engine)
         rates = _known(self._signals.rates(seen.rows, now))
-        wanted, ready = _whole(readings.wanted), _whole(readings.ready)
+        wanted, ready, pending = _whole(readings.wanted), _whole(readings.ready), _whole(readings.pending)
+        notes = [_notes(self.plans[row].spec, seen, place) for place, row in enumerate(seen.rows)]
         values, demands = [_known(row) for row in seen.smoothed.T], [_known(row) for row in seen.verdicts.demand.T]
         for place, row in enumerate(seen.rows):
             plan = self.plans[row]
@@ -204,18 +238,25 @@ class Decider:
                 requests_per_second=rates[place],
                 replicas_wanted=wanted[place],
                 replicas_ready=ready[place],
+                replicas_pending=pending[place],
                 objectives=tuple(
                     Objective(OBJECTIVE_NAMES[signal], values[signal][place], target, demands[signal][place])
                     for signal, target in plan.spec.targets
                 ),
                 stale=self._intake.stale(plan.workload, now),
-                notes=_notes(plan.spec, readings, place, REASONS[seen.verdicts.reason[place]]),
+                notes=notes[place],
             )
 
 
-def _notes(spec: Spec, seen: Readings, place: int, reason: Reason) -> tuple[str, ...]:
+def _notes(spec: Spec, about: Seen, place: int) -> tuple[str, ...]:
     """What a person would ask next."""
     notes = []
+    seen, reason = about.totals.seen, REASONS[about.verdicts.reason[place]]
+    if about.imputed[place]:
+        notes.append(
+            f"{seen.pods_fresh[place]:.0f} of {seen.pods_listed[place]:.0f} ready pods answer; the others are taken to "
+            "be like them, which sizes the workload and proves no idleness"
+        )
     if reason is Reason.NO_WAKER:
         silent = bool(seen.gateway_fresh[place])
         notes.append(

@@ -11,13 +11,13 @@ says what it said of its queues: one bad line must not empty one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
 
 import numpy as np
 
-from exporter.attribution import assign
+from exporter.attribution import Labels, Owners, assign, owner_of
 from exporter.catalog import KINDS
 from exporter.model import Floats, PodKey, Quantity, ReplicaCount, Role, Samples, Subject, Target, WorkloadKey
 
@@ -39,6 +39,7 @@ from .slots import (
 )
 
 QUEUES = slice(Column.WAITING, Column.HELD + 1)  # requests in hand
+QUEUE_WIDTH = QUEUES.stop - QUEUES.start
 
 # Pods come and go: whose they are is forgotten for all of them now and then rather than never.
 PODS_REMEMBERED = 100_000
@@ -70,12 +71,14 @@ class Totals:
     """What is fresh of some workloads, added up; every column has shape (rows,), NaN where nothing is known.
 
     seen:     the policy's columns; its `signals` are still unknown: smoothing is not done here.
+    in_pods:  requests waiting and running in the pods that must answer and do; NaN where nothing is known.
     latest:   shape (rows, len(Signal)): each signal as it is read now. Requests in hand, wherever they are; the mean
               KV-cache use of the pods that say; the mean engine activity of the GPUs that are wholly its own.
     finished: requests finished since this process began to look, corrected for restarts.
     """
 
     seen: Readings
+    in_pods: Floats
     latest: Floats
     finished: Floats
 
@@ -89,7 +92,14 @@ class Totals:
 
     def choose(self, rows: Rows) -> Totals:
         """The same for some of the workloads only."""
-        return Totals(choose(rows, self.seen), self.latest[rows], self.finished[rows])
+        return Totals(choose(rows, self.seen), self.in_pods[rows], self.latest[rows], self.finished[rows])
+
+    def impute(self, rows: Mask) -> None:
+        """For these workloads, take the pods that must answer and do not to be like the others: 30 requests in 3 of 4
+        pods are 40 in all.
+        """
+        missing = self.seen.pods_listed[rows] / self.seen.pods_fresh[rows] - 1.0
+        self.latest[rows, Signal.WORK] += np.nan_to_num(self.in_pods[rows] * missing)
 
 
 class Intake:
@@ -98,14 +108,15 @@ class Intake:
     def __init__(
         self,
         sources: Sequence[Source],
-        owner_of: Callable[[PodKey], WorkloadKey | None],
+        owners: Owners,
         limit_s: float,
     ) -> None:
         """`limit_s`: seconds after which a reading is no longer fresh."""
         self.sources = tuple(sources)
         self._row = {source.workload: row for row, source in enumerate(self.sources)}
-        self._owner_of = owner_of
+        self._owners = owners
         self._limit = limit_s
+        self._labels: dict[Target, Labels] = {}  # of each page of GPUs
         self._slots = Slots.empty(64)
         self._where: dict[Target, dict[int, int]] = {}  # target -> row -> slot
         self._said: dict[int, tuple[tuple[Subject, ...], Mask]] = {}  # slot -> the subjects and columns of its page
@@ -117,7 +128,31 @@ class Intake:
         self._active_at = np.full(rows, np.nan)
         self._wanted = np.full(rows, np.nan)
         self._ready = np.full(rows, np.nan)
+        self._pending = np.full(rows, np.nan)
         self._members: list[dict[int, Target]] = [{} for _ in range(rows)]  # row -> its slots, and whose page each is
+
+    def adopt(self, other: Intake, rows: Rows, others: Rows) -> None:
+        """Take over what another has seen of the workloads that both know: own `rows`, and theirs, pair by pair.
+
+        Its targets are still asked; those of the workloads that are gone are forgotten with them.
+        """
+        for name in ("_listed", "_finished", "_active_at", "_wanted", "_ready", "_pending"):
+            getattr(self, name)[rows] = getattr(other, name)[others]
+        self._labels = other._labels
+        self._slots, self._said, self._free = other._slots, other._said, other._free
+        place = dict(zip(others.tolist(), rows.tolist(), strict=True))
+        for target, slots in other._where.items():
+            for old, slot in slots.items():
+                row = place.get(old)
+                if row is None:
+                    self._slots.clear(slot)
+                    self._said.pop(slot, None)
+                    self._free.append(slot)
+                    continue
+                self._where.setdefault(target, {})[row] = slot
+                self._members[row][slot] = target
+                self._slots.owner[slot] = row
+                self._slots.limit[slot] = max(self._limit, target.max_age_s or 0.0)
 
     def land(self, target: Target, samples: Samples, at: float) -> list[int]:
         """Take in one page; returns the rows of the workloads it speaks of. `at`: receipt, POSIX seconds."""
@@ -158,7 +193,8 @@ class Intake:
         return False
 
     def _land_gpus(self, target: Target, samples: Samples, at: float) -> list[int]:
-        shares = assign(samples, self._owner_of)
+        samples = self._labels.setdefault(target, Labels()).recall(samples, self._owners, at)
+        shares = assign(samples, self._owners)
         touched = []
         engine = samples.column(Quantity.GPU_ENGINE_ACTIVE)
         # Utilisation stands in for the idle verdict alone: it never sizes demand (one request pegs it).
@@ -215,8 +251,16 @@ class Intake:
 
     def retire(self, target: Target) -> None:
         """A target is no longer there to be asked: a series never outlives its pod."""
+        self._labels.pop(target, None)
         for row in list(self._where.get(target, ())):
             self._forget(target, row)
+
+    def leaving(self, workload: WorkloadKey, targets: Collection[Target]) -> None:
+        """Which of a workload's targets are on their way out; the others are not, or not any more."""
+        row = self._row.get(workload)
+        if row is not None:
+            for slot, target in self._members[row].items():
+                self._slots.leaving[slot] = target in targets
 
     def counted(self, workload: WorkloadKey, count: ReplicaCount | None) -> None:
         """What the cluster says of a workload's replicas; None is: it does not say."""
@@ -224,13 +268,18 @@ class Intake:
         if row is not None:
             self._wanted[row] = np.nan if count is None else float(count.wanted)
             self._ready[row] = np.nan if count is None else float(count.ready)
+            self._pending[row] = np.nan if count is None else float(count.pending)
 
     def stale(self, workload: WorkloadKey, now: float) -> tuple[str, ...]:
         """URLs of a workload's sources that should be fresh and are not, for a person to read."""
-        at, partial = self._slots.at, self._slots.partial
+        slots = self._slots
         members = self._members[self._row[workload]]
         return tuple(
-            sorted(target.url for slot, target in members.items() if partial[slot] or not now - at[slot] <= self._limit)
+            sorted(
+                target.url
+                for slot, target in members.items()
+                if not slots.leaving[slot] and (slots.partial[slot] or not now - slots.at[slot] <= slots.limit[slot])
+            )
         )
 
     def _slot(self, target: Target, row: int) -> int:
@@ -244,6 +293,7 @@ class Intake:
             slot = places[row] = self._free.pop()
             self._slots.owner[slot] = row
             self._slots.role[slot] = ROLE_CODE[target.role]
+            self._slots.limit[slot] = max(self._limit, target.max_age_s or 0.0)
             self._members[row][slot] = target
         return slot
 
@@ -261,14 +311,21 @@ class Intake:
         count = len(rows)
         slots, owner = self._slots_of(rows)
         role, at, values = self._slots.role[slots], self._slots.at[slots], self._slots.values[slots]
-        fresh, whole = now - at <= self._limit, ~self._slots.partial[slots]
+        fresh, whole = now - at <= self._slots.limit[slots], ~self._slots.partial[slots]
+        stays = ~self._slots.leaving[slots]
         speaks = ~np.isnan(values[:, QUEUES]).all(axis=1)
-        pods, gateway, gpus = fresh & (role == PODS) & speaks, fresh & (role == GATEWAY), fresh & (role == GPUS)
+        # What a pod on its way out still works on keeps a workload awake and the others from being fewer; but where
+        # zero is wanted it is no reason for one that is not there.
+        pods = fresh & (role == PODS) & speaks & (stays | (self._wanted[rows][owner] != 0.0))
+        gateway, gpus = fresh & (role == GATEWAY), fresh & (role == GPUS)
 
         # Of several gateways each holds requests of its own: as with pods, a part of them is not all.
         silent = (role == GATEWAY) & ~(fresh & whole)
 
-        sums, said = added(owner, values, (pods | gateway | gpus)[:, None] & ADDED[role], count)
+        counts = (pods | gateway | gpus)[:, None] & ADDED[role]
+        counts[~stays, Column.KV_CACHE] = False  # a mean over what carries the load
+        sums, said = added(owner, values, counts, count)
+        in_pods, _ = added(owner, values[:, QUEUES], np.repeat((pods & stays)[:, None], QUEUE_WIDTH, axis=1), count)
         busiest, measured = np.full(count, np.nan), np.full(count, np.nan)
         np.fmax.at(busiest, owner[gpus], values[gpus, Column.GPU_BUSIEST])
         np.fmin.at(measured, owner[fresh], at[fresh])
@@ -283,12 +340,13 @@ class Intake:
             busiest_gpu=busiest,
             active_at=self._active_at[rows],
             pods_listed=self._listed[rows],
-            pods_fresh=tally(owner[pods & whole], count),
+            pods_fresh=tally(owner[pods & whole & stays], count),
             gateway_fresh=(tally(owner[gateway], count) > 0) & (tally(owner[silent], count) == 0),
             waker_fresh=tally(owner[gateway & speaks], count) > 0,
             gpus_stale=tally(owner[~fresh & (role == GPUS)], count) > 0,
             wanted=self._wanted[rows],
             ready=ready,
+            pending=self._pending[rows],
             measured_at=measured,
         )
         # A page may list GPUs and say nothing of their activity: none are counted, and the mean is not known.
@@ -297,7 +355,7 @@ class Intake:
         latest[:, Signal.WORK] = sum_of_known(sums[:, QUEUES])
         latest[:, Signal.KV_CACHE] = sums[:, Column.KV_CACHE] / np.maximum(said[:, Column.KV_CACHE], 1.0)
         latest[:, Signal.GPU_ENGINE] = sums[:, Column.GPU_SUM] / gpu_count
-        return Totals(seen=seen, latest=latest, finished=self._finished[rows])
+        return Totals(seen=seen, in_pods=sum_of_known(in_pods), latest=latest, finished=self._finished[rows])
 
     def _slots_of(self, rows: Rows) -> tuple[Rows, Rows]:
         """The slots of these workloads, and for each the place in `rows` of its owner."""
@@ -342,18 +400,17 @@ def _largest(values: Floats) -> float:
     return float(said.max()) if len(said) else float("nan")
 
 
-def owner_lookup(patterns: Mapping[WorkloadKey, str | None]) -> Callable[[PodKey], WorkloadKey | None]:
-    """Which workload a pod belongs to, remembered per pod: pods are few and asked about on every page."""
-    from exporter.attribution import owner_of  # noqa: PLC0415
-
+def owner_lookup(patterns: Mapping[WorkloadKey, str | None]) -> Owners:
+    """Which workload a pod belongs to by its name, remembered per pod: pods are few and asked about on every page."""
     workloads = list(patterns.items())
-    known: dict[PodKey, WorkloadKey | None] = {}
+    known: dict[PodKey, tuple[WorkloadKey, ...]] = {}
 
-    def lookup(pod: PodKey) -> WorkloadKey | None:
+    def lookup(pod: PodKey, at: float) -> tuple[WorkloadKey, ...]:  # noqa: ARG001 - a name says nothing of times
         if pod not in known:
             if len(known) > PODS_REMEMBERED:
                 known.clear()
-            known[pod] = owner_of(pod, workloads)
+            owner = owner_of(pod, workloads)
+            known[pod] = () if owner is None else (owner,)
         return known[pod]
 
     return lookup

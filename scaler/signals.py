@@ -8,7 +8,7 @@ from the times at which somebody asks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,11 +51,9 @@ class Signals:
         self._up = np.tile(np.array([s.up_s for s in smoothing], dtype=float), len(Signal))
         self._down = np.tile(np.array([s.down_s for s in smoothing], dtype=float), len(Signal))
 
-    def adopt(self, other: Signals, pairs: Iterable[tuple[int, int]]) -> None:
-        """Take over the rings of workloads that both know, given as (own row, other's row)."""
-        for mine, theirs in pairs:
-            for block in range(BLOCKS):
-                self._windows.copy_row(block * self._rows + mine, other._windows, block * other._rows + theirs)
+    def adopt(self, other: Signals, rows: Rows, others: Rows) -> None:
+        """Take over the rings of workloads that both know: own `rows`, and theirs, pair by pair."""
+        self._windows.copy_rows(self._series(rows, BLOCKS), other._windows, other._series(others, BLOCKS))
 
     def observe(self, rows: Rows, totals: Totals, complete: Mask, at: float) -> None:
         """Add what is known of these workloads since a page was received at `at`, POSIX seconds.

@@ -55,6 +55,8 @@ class Slots:
     values: Floats  # (slots, len(Column)), NaN where the page does not say
     counters: Floats  # (slots, len(ACTIVITY)), the last reading of each, NaN never read
     partial: Mask  # the page no longer says all that it did: what it says is a lower bound
+    leaving: Mask  # the page of a pod on its way out: activity, no capacity, and it need not answer
+    limit: Floats  # seconds for which its reading is fresh
 
     @classmethod
     def empty(cls, size: int) -> Slots:
@@ -65,6 +67,8 @@ class Slots:
             values=np.full((size, len(Column)), np.nan),
             counters=np.full((size, len(ACTIVITY)), np.nan),
             partial=np.zeros(size, dtype=np.bool_),
+            leaving=np.zeros(size, dtype=np.bool_),
+            limit=np.zeros(size),
         )
 
     def clear(self, slot: int) -> None:
@@ -73,6 +77,7 @@ class Slots:
         self.values[slot] = np.nan
         self.counters[slot] = np.nan
         self.partial[slot] = False
+        self.leaving[slot] = False
 
     def grow(self) -> None:
         more = Slots.empty(len(self.owner))

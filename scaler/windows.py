@@ -81,12 +81,12 @@ class Windows:
         self.head[rows] = 0
         self.count[rows] = 0
 
-    def copy_row(self, row: int, other: Windows, theirs: int) -> None:
-        """Hold in `row` what `other` holds in its row `theirs`: a new configuration takes over the old one's rings."""
+    def copy_rows(self, rows: Indices, other: Windows, theirs: Indices) -> None:
+        """Hold in `rows` what `other` holds in its rows `theirs`, pair by pair."""
         if self.times.shape[1] != other.times.shape[1]:
             raise ValueError(f"windows: rings of {other.times.shape[1]} slots do not fit {self.times.shape[1]}")
         for name in self.__slots__:
-            getattr(self, name)[row] = getattr(other, name)[theirs]
+            getattr(self, name)[rows] = getattr(other, name)[theirs]
 
     def to_state(self) -> dict[str, Floats | Indices]:
         """A copy of everything, for a snapshot."""

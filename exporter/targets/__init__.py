@@ -6,9 +6,25 @@ stop, and whoever reads it must not take that for "no pods".
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from exporter.model import Target, WorkloadKey
+
+
+class Listing(NamedTuple):
+    """Where to ask.
+
+    leaving: those of `targets` that are on their way out, or not ready any more: what they say is activity, they need
+             not answer, and they are no capacity.
+    """
+
+    targets: tuple[Target, ...]
+    leaving: frozenset[Target] = frozenset()
+
+    @property
+    def due(self) -> int:
+        """How many must answer."""
+        return len(self.targets) - len(self.leaving)
 
 
 class Discovery(Protocol):
@@ -18,7 +34,7 @@ class Discovery(Protocol):
     def owner(self) -> WorkloadKey | None:
         """The workload whose pods are listed; None for pages that belong to no single workload."""
 
-    def listing(self) -> tuple[Target, ...] | None:
+    def listing(self) -> Listing | None:
         """The targets as last known; None while that is not known."""
 
     async def refresh(self, now: float) -> None:

@@ -18,6 +18,8 @@ from threading import Thread
 
 from exporter.model import Target, WorkloadKey
 
+from . import Listing
+
 # What getaddrinfo says when the answer is "nothing there". EAI_NODATA is -5 where it exists (glibc), and some
 # platforms do not name it.
 NOTHING_THERE = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", -5)}
@@ -100,11 +102,11 @@ class DnsTargets:
         self.failure: str | None = None
         self._name, self._target_at = name, target_at
         self._timeout, self._keep, self._resolver = timeout_s, keep_s, resolver or SystemResolver()
-        self._targets: tuple[Target, ...] | None = None
+        self._listing: Listing | None = None
         self._answered_at = float("-inf")
 
-    def listing(self) -> tuple[Target, ...] | None:
-        return self._targets
+    def listing(self) -> Listing | None:
+        return self._listing
 
     async def refresh(self, now: float) -> None:
         try:
@@ -116,12 +118,12 @@ class DnsTargets:
             self._unanswered(str(error), now)
         else:
             self.failure, self._answered_at = None, now
-            self._targets = tuple(self._target_at(address) for address in sorted(_one_family(found)))
+            self._listing = Listing(tuple(self._target_at(address) for address in sorted(_one_family(found))))
 
     def _unanswered(self, why: str, now: float) -> None:
         self.failure = f"{self._name}: {why}"
         if now - self._answered_at > self._keep:
-            self._targets = None
+            self._listing = None
 
 
 def _one_family(found: set[str]) -> set[str]:

@@ -6,14 +6,16 @@ from collections.abc import Iterable
 
 from exporter.model import Target, WorkloadKey
 
+from . import Listing
+
 
 class StaticTargets:
     def __init__(self, targets: Iterable[Target], owner: WorkloadKey | None = None) -> None:
-        self._targets = tuple(targets)
+        self._listing = Listing(tuple(targets))
         self.owner = owner
 
-    def listing(self) -> tuple[Target, ...] | None:
-        return self._targets
+    def listing(self) -> Listing | None:
+        return self._listing
 
     async def refresh(self, now: float) -> None:
         """Nothing to look up."""

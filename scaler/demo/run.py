@@ -20,7 +20,7 @@ from rich.console import Console
 
 from exporter.clock import FastClock
 from exporter.model import ReplicaCount, Role, Target, WorkloadKey
-from exporter.targets import Discovery
+from exporter.targets import Discovery, Listing
 from exporter.targets.static import StaticTargets
 
 from ..board import Decision, Reason
@@ -73,8 +73,8 @@ class ReadyPods:
     world: World
     owner: WorkloadKey | None = CHAT
 
-    def listing(self) -> tuple[Target, ...] | None:
-        return tuple(Target(url, "vllm", Role.PODS, CHAT) for _, url in self.world.pod_targets())
+    def listing(self) -> Listing | None:
+        return Listing(tuple(Target(url, "vllm", Role.PODS, CHAT) for _, url in self.world.pod_targets()))
 
     async def refresh(self, now: float) -> None:
         """The world is always up to date."""

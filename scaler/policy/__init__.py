@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .arrays import Memory, Readings, Signal, Spec, Specs, Verdicts
-from .step import REASONS, answered, choose, step
+from .step import REASONS, answered, choose, imputed, step
 
 __all__ = [
     "REASONS",
@@ -15,5 +15,6 @@ __all__ = [
     "Verdicts",
     "answered",
     "choose",
+    "imputed",
     "step",
 ]

@@ -34,9 +34,13 @@ class Signal(IntEnum):
 class Spec:
     """What a workload's owner asks for. Times in seconds.
 
+    minimum, maximum: replicas while awake; a minimum of 0 is as good as 1.
     targets:   per objective, the amount of the signal that one replica should carry.
+    sleeps:    may it go to zero? None is: if its minimum is 0.
     keep_warm: idle this long before zero.
     hold:      stale readings are bridged this long by the last decision.
+    impute_after: pods that do not answer for so long are taken to be like the rest, if that is half of them at least.
+    settle:    an incomplete reading is called so after this long: a pod that is new on the list is asked in a moment.
     band:      replicas by which demand must fall below a step before the step is taken down.
     gpu_quiet: engine activity (ratio) at or below which a GPU counts as quiet.
     pods:      its engines' pages are asked: demand lives in pods and vanishes with them.
@@ -46,8 +50,11 @@ class Spec:
     minimum: int
     maximum: int
     targets: tuple[tuple[Signal, float], ...]
+    sleeps: bool | None = None
     keep_warm: float = 300.0
     hold: float = 300.0
+    impute_after: float = 60.0
+    settle: float = 0.0
     band: float = 0.2
     gpu_quiet: float = 0.02
     pods: bool = True
@@ -60,8 +67,11 @@ class Specs(NamedTuple):
     minimum: Floats
     maximum: Floats
     targets: Floats
+    sleeps: Bools
     keep_warm: Floats
     hold: Floats
+    impute_after: Floats
+    settle: Floats
     band: Floats
     gpu_quiet: Floats
     pods: Bools
@@ -77,8 +87,11 @@ class Specs(NamedTuple):
             minimum=np.array([s.minimum for s in specs], dtype=float),
             maximum=np.array([s.maximum for s in specs], dtype=float),
             targets=targets,
+            sleeps=np.array([s.minimum == 0 if s.sleeps is None else s.sleeps for s in specs], dtype=np.bool_),
             keep_warm=np.array([s.keep_warm for s in specs], dtype=float),
             hold=np.array([s.hold for s in specs], dtype=float),
+            impute_after=np.array([s.impute_after for s in specs], dtype=float),
+            settle=np.array([s.settle for s in specs], dtype=float),
             band=np.array([s.band for s in specs], dtype=float),
             gpu_quiet=np.array([s.gpu_quiet for s in specs], dtype=float),
             pods=np.array([s.pods for s in specs], dtype=np.bool_),
@@ -95,12 +108,13 @@ class Readings(NamedTuple):
     busiest_gpu:   the highest engine activity (else utilisation) among the GPUs that are wholly its own; NaN where
                    none can be seen.
     active_at:     POSIX seconds when a counter of requests or tokens last rose; NaN never.
-    pods_listed:   how many pods should answer; NaN while that itself is not known.
+    pods_listed:   how many pods must answer, those on their way out apart; NaN while that itself is not known.
     pods_fresh:    how many do.
     gateway_fresh: the gateway's page is fresh.
     waker_fresh:   … and shows a queue that exists at zero replicas.
     gpus_stale:    GPUs known to be its own are no longer seen.
-    wanted, ready: replicas the cluster has been told to run, and those that serve; NaN unknown.
+    wanted, ready, pending: replicas the cluster has been told to run, those that serve, and those that no node has
+                   begun to run; NaN unknown.
     measured_at:   POSIX seconds of the oldest fresh reading; NaN if there is none.
     """
 
@@ -117,6 +131,7 @@ class Readings(NamedTuple):
     gpus_stale: Bools
     wanted: Floats
     ready: Floats
+    pending: Floats
     measured_at: Floats
 
     @classmethod
@@ -143,6 +158,7 @@ class Readings(NamedTuple):
             gpus_stale=no(),
             wanted=nan(),
             ready=nan(),
+            pending=nan(),
             measured_at=nan(),
         )
 
@@ -202,8 +218,11 @@ class SpecSlot(NamedTuple):
     minimum: float
     maximum: float
     targets: tuple[float, float, float]
+    sleeps: bool
     keep_warm: float
     hold: float
+    impute_after: float
+    settle: float
     band: float
     gpu_quiet: float
     pods: bool
@@ -211,7 +230,7 @@ class SpecSlot(NamedTuple):
 
 
 class ReadingsSlot(NamedTuple):
-    """One workload's slot of `Readings`; when it was measured decides nothing and is left out."""
+    """One workload's slot of `Readings`; when it was measured and what is pending decide nothing and are left out."""
 
     signals: tuple[float, float, float]
     waiting: float

@@ -67,8 +67,11 @@ def _spec_of(specs: Specs, i: int) -> SpecSlot:
         specs.minimum[i],
         specs.maximum[i],
         (targets[i, WORK], targets[i, KV_CACHE], targets[i, GPU_ENGINE]),
+        specs.sleeps[i],
         specs.keep_warm[i],
         specs.hold[i],
+        specs.impute_after[i],
+        specs.settle[i],
         specs.band[i],
         specs.gpu_quiet[i],
         specs.pods[i],
@@ -222,7 +225,7 @@ def _decide_fresh(
     if not np.isnan(idle_since):
         # Found at zero with nothing to do: waking it to let it fall asleep again would be a wrong wake.
         rested = at_zero or _was_asleep(mind) or now - idle_since >= spec.keep_warm
-        if spec.minimum == 0.0 and rested:
+        if spec.sleeps and rested:
             if seen.waker_fresh:
                 return 0.0, False, ASLEEP
             if at_zero:
@@ -237,7 +240,10 @@ def _decide_fresh(
         return replicas, True, LOADING
     if _count(seen.waiting) + _count(seen.held) > 0.0:
         return replicas, True, QUEUED
-    return replicas, True, GPU_BUSY if _gpu_busy(spec, seen, at_zero) else LOADING
+    if _gpu_busy(spec, seen, at_zero):
+        return replicas, True, GPU_BUSY
+    # Nothing to do that is seen, and not idle: something loads, or a pod whose work was imputed does not answer.
+    return replicas, True, LOADING if _loading(spec, seen, _was_asleep(mind)) else WARM
 
 
 @part
@@ -271,11 +277,14 @@ def _decide_stale(
         return max(at_least, spec.minimum), True, HELD
     if np.isnan(last):
         return np.nan, True, UNKNOWN
-    if last == 0.0 and _at_zero(seen) and spec.minimum == 0.0:
-        return 0.0, False, HELD  # an error here would let KEDA's fallback wake every sleeper
+    # The answer of a moment ago, and its reason: a page that is about to come is no outage.
+    reason = mind.reason if now - held_since < spec.settle and _can_fall(mind) else HELD
+    if last == 0.0 and _at_zero(seen) and spec.sleeps:
+        return 0.0, False, reason  # an error here would let KEDA's fallback wake every sleeper
     if now - held_since > spec.hold:
         return np.nan, True, UNKNOWN
-    return max(last, 1.0, spec.minimum), True, HELD
+    held = max(last, 1.0, spec.minimum)
+    return held, True, reason if mind.active and held == mind.replicas else HELD
 
 
 @part
@@ -287,10 +296,28 @@ def _answered(spec: SpecSlot, seen: ReadingsSlot, asleep: bool) -> bool:
 
 
 @part
+def _rest_is_like(spec: SpecSlot, seen: ReadingsSlot, mind: MemorySlot, now: float) -> bool:
+    """Do only some pods not answer, for so long that they are taken to be like those that do?
+
+    Of fewer than half the rest cannot be told; and before the bound nothing falls on a part of the pods. A fleet on
+    spot nodes always misses a few: it would never be scaled down again.
+    """
+    if not spec.pods or (spec.gateway and not seen.gateway_fresh) or not _gpus_answer(spec, seen):
+        return False
+    some = 0.0 < seen.pods_fresh < seen.pods_listed and 2.0 * seen.pods_fresh >= seen.pods_listed
+    return some and now - mind.held_since >= spec.impute_after
+
+
+@part
 def _decide(spec: SpecSlot, seen: ReadingsSlot, mind: MemorySlot, demands: Floats, now: float) -> MemorySlot:
     """The answer, and since when it is idle or held. Here `replicas` may be NaN: nothing is known."""
     demand = _demand(spec, seen, demands)
-    if np.isnan(demand) or not _answered(spec, seen, _was_asleep(mind)):
+    whole = _answered(spec, seen, _was_asleep(mind))
+    if not whole and not np.isnan(demand) and _rest_is_like(spec, seen, mind, now):
+        # What was imputed may size it; it proves no idleness (law 6).
+        replicas, active, reason = _decide_fresh(spec, seen, mind, demand, np.nan, now)
+        return MemorySlot(replicas, active, reason, np.nan, mind.held_since)
+    if not whole or np.isnan(demand):
         held_since = now if np.isnan(mind.held_since) else mind.held_since
         replicas, active, reason = _decide_stale(spec, seen, mind, held_since, now)
         return MemorySlot(replicas, active, reason, np.nan, held_since)
@@ -303,6 +330,13 @@ def _decide(spec: SpecSlot, seen: ReadingsSlot, mind: MemorySlot, demands: Float
 def _all_answered(specs: Specs, readings: Readings, memory: Memory, out: Bools) -> None:
     for i in range(out.shape[0]):
         out[i] = _answered(_spec_of(specs, i), _seen_of(readings, i), _was_asleep(_mind_of(memory, i)))
+
+
+@kernel(types.void(*COLUMNS, types.float64, types.bool_[::1]))
+def _all_imputed(specs: Specs, readings: Readings, memory: Memory, now: float, out: Bools) -> None:
+    for i in range(out.shape[0]):
+        spec, seen, mind = _spec_of(specs, i), _seen_of(readings, i), _mind_of(memory, i)
+        out[i] = not _answered(spec, seen, _was_asleep(mind)) and _rest_is_like(spec, seen, mind, now)
 
 
 @kernel(types.void(*COLUMNS, types.float64, types.bool_, typeof(Verdicts.blank(0))))
@@ -342,6 +376,13 @@ def answered(specs: Specs, readings: Readings, memory: Memory) -> Bools:
     """Which workloads' demand is wholly known: only then is a sum a value, else it is a lower bound."""
     out = np.zeros(specs.minimum.shape[0], dtype=np.bool_)
     _all_answered(specs, readings, memory, out)
+    return out
+
+
+def imputed(specs: Specs, readings: Readings, memory: Memory, now: float) -> Bools:
+    """Of which workloads some pods do not answer and are to be taken to be like the others."""
+    out = np.zeros(specs.minimum.shape[0], dtype=np.bool_)
+    _all_imputed(specs, readings, memory, now, out)
     return out
 
 

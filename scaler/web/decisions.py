@@ -37,8 +37,13 @@ FAMILIES: tuple[tuple[str, str, Value], ...] = (
     ),
     ("replicas_wanted_by_cluster", "Replicas the cluster was told to run.", lambda d, _: d.evidence.replicas_wanted),
     ("replicas_ready", "Replicas that serve.", lambda d, _: d.evidence.replicas_ready),
+    ("replicas_pending", "Replicas that no node has begun to run.", lambda d, _: d.evidence.replicas_pending),
     ("stale_sources", "Sources whose readings are too old to believe.", lambda d, _: float(len(d.evidence.stale))),
 )
+
+
+def _labels(decision: Decision) -> tuple[str, str]:
+    return decision.workload.namespace, decision.workload.label
 
 
 def _age(since: float | None, now: float) -> float | None:
@@ -53,7 +58,7 @@ class BoardCollector:
         board, now = self._board(), self._now()
         decisions = list(board.decisions.values())
         # A workload's labels are the same in all families: made once, they halve the time.
-        labelled = [(decision, dict(zip(LABELS, decision.workload, strict=True))) for decision in decisions]
+        labelled = [(decision, dict(zip(LABELS, _labels(decision), strict=True))) for decision in decisions]
         for name, text, value in FAMILIES:
             family = GaugeMetricFamily(f"tidegate_{name}", text, labels=LABELS)
             for decision, labels in labelled:
@@ -64,7 +69,7 @@ class BoardCollector:
         yield from _objectives(decisions)
         reasons = GaugeMetricFamily("tidegate_reason", "1 for the reason that holds.", labels=(*LABELS, "reason"))
         for decision in decisions:
-            reasons.add_metric((*decision.workload, str(decision.reason)), 1.0)
+            reasons.add_metric((*_labels(decision), str(decision.reason)), 1.0)
         yield reasons
         yield GaugeMetricFamily("tidegate_board_version", "Rises with every change of the Board.", board.version)
         yield GaugeMetricFamily("tidegate_board_age_seconds", "Time since the last sweep.", max(0.0, now - board.at))
@@ -77,7 +82,7 @@ def _objectives(decisions: Iterable[Decision]) -> Iterable[Metric]:
     demand = GaugeMetricFamily("tidegate_demand_replicas", "Replicas an objective alone asks for.", labels=labels)
     for decision in decisions:
         for objective in decision.evidence.objectives:
-            where = (*decision.workload, objective.name)
+            where = (*_labels(decision), objective.name)
             target.add_metric(where, objective.target)
             if objective.value is not None:
                 signal.add_metric(where, objective.value)

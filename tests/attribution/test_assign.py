@@ -9,9 +9,9 @@ CHAT = WorkloadKey("ai", "chat")
 EMBED = WorkloadKey("ai", "embed")
 
 
-def owner(pod):
+def owner(pod, at=0.0):
     """Pods are named after their workload: chat-0, embed-1; everything else is nobody's."""
-    return {"chat": CHAT, "embed": EMBED}.get(pod.pod.split("-")[0])
+    return {"chat": (CHAT,), "embed": (EMBED,), "twin": (CHAT, EMBED)}.get(pod.pod.split("-")[0], ())
 
 
 def gpu(attribution, *pods, instance=None):
@@ -59,3 +59,22 @@ def test_rows_of_one_workload_come_together_and_nobodys_stay_out():
         gpu(Attribution.DEVICE, "chat-1", "embed-0"),
         gpu(Attribution.EXCLUSIVE, "chat-2"),
     ) == {CHAT: Share(own=(0, 5), shared=(4,)), EMBED: Share(own=(), shared=(4,))}
+
+
+def test_workloads_with_the_same_pods_each_have_their_gpus():
+    assert shares(gpu(Attribution.EXCLUSIVE, "twin-0")) == {
+        CHAT: Share(own=(0,), shared=()),
+        EMBED: Share(own=(0,), shared=()),
+    }
+
+
+def test_a_reading_is_asked_about_with_the_time_it_was_measured():
+    asked = []
+
+    def owner_at(pod, at):
+        asked.append((pod.pod, at))
+        return ()
+
+    subjects = (gpu(Attribution.EXCLUSIVE, "chat-0"), gpu(Attribution.EXCLUSIVE, "chat-1"))
+    assign(Samples("dcgm", subjects, (), np.empty((2, 0)), np.array([7.0, 9.0])), owner_at)
+    assert asked == [("chat-0", 7.0), ("chat-1", 9.0)]

@@ -47,7 +47,7 @@ def full():
 
 def test_everybody_with_a_page_is_asked_as_what_it_is(full):
     found = sources.discoveries(full)
-    static = {target.url: target for each in found for target in each.listing() or ()}
+    static = {target.url: target for each in found for target in (each.listing() or ((),))[0]}
     assert {url: (target.kind, target.role, target.owner) for url, target in static.items()} == {
         "http://node-1:9400/metrics": ("dcgm", Role.GPUS, None),
         "http://epp:9090/metrics": ("epp", Role.GATEWAY, CHAT),

@@ -33,15 +33,15 @@ class Scene:
         self.answers = {}
         self._readers = {}
 
-    def has(self, pods=None, gateway=None, wanted=None, ready=None, name="chat"):
+    def has(self, pods=None, gateway=None, wanted=None, ready=None, name="chat", leaving=()):
         """Say where this workload's pages are, as discoveries would, and what the cluster counts.
 
-        pods: None is: nobody lists them.
+        pods: None is: nobody lists them. leaving: those of them on their way out.
         """
-        if pods is not None:
-            self.decider.listed(WorkloadKey("ai", name), len(pods))
         for target in [*(pods or ()), *([gateway] if gateway else [])]:
             self.decider.expect(target)
+        if pods is not None:
+            self.decider.listed(WorkloadKey("ai", name), len(set(pods) - set(leaving)), leaving)
         self.counted(wanted, ready, name)
 
     def counted(self, wanted, ready=None, name="chat"):

@@ -180,12 +180,12 @@ def test_pods_of_gpus_stand_in_for_ready_replicas_only_where_no_page_of_pods_is_
 
 
 def test_a_pattern_says_whose_a_pod_is(samples, page):
-    owner = owner_lookup({CHAT: "serve-*", CODE: None})
-    assert owner(PodKey("ai", "serve-abc")) == CHAT
-    assert owner(PodKey("ai", "chat-0")) is None
-    assert owner(PodKey("ai", "code-0")) == CODE
-    assert owner(PodKey("other", "code-0")) is None
-    assert owner(PodKey("other", "code-0")) is None, "remembered, too"
+    owners = owner_lookup({CHAT: "serve-*", CODE: None})
+    assert owners(PodKey("ai", "serve-abc"), 0.0) == (CHAT,)
+    assert owners(PodKey("ai", "chat-0"), 0.0) == ()
+    assert owners(PodKey("ai", "code-0"), 0.0) == (CODE,)
+    assert owners(PodKey("other", "code-0"), 0.0) == ()
+    assert owners(PodKey("other", "code-0"), 0.0) == (), "remembered, too"
 
 
 def test_there_is_room_for_any_number_of_sources(samples, page):
@@ -242,3 +242,83 @@ def test_totals_are_the_sum_of_the_last_fresh_page_of_everybody_listed(events):
                 float(sum(values)) if values else None for values in expected
             ]
             assert column(intake, "pods_fresh", now, rows) == [float(len(values)) for values in expected]
+
+
+def test_what_a_pod_on_its_way_out_works_on_is_activity_and_it_is_no_capacity(intake, samples, page):
+    stays, leaves = target(0), target(1)
+    intake.listed(CHAT, 1)
+    intake.land(stays, samples(page.vllm(waiting=0, running=3, kv=0.2)), 0.0)
+    intake.land(leaves, samples(page.vllm(waiting=0, running=4, kv=0.8)), 0.0)
+    intake.leaving(CHAT, {leaves})
+    assert column(intake, "running", rows=[0]) == [7.0]
+    assert column(intake, "pods_fresh", rows=[0]) == [1.0]
+    totals = intake.totals(np.array([0]), 0.0)
+    assert (totals.kv_cache.tolist(), totals.in_pods.tolist()) == ([0.2], [3.0])
+
+
+def test_a_pod_on_its_way_out_need_not_answer(intake, samples, page):
+    intake.land(target(0), samples(page.vllm(waiting=0, running=3)), 0.0)
+    intake.expect(target(1))
+    assert intake.stale(CHAT, 0.0) == (target(1).url,)
+    intake.leaving(CHAT, {target(1)})
+    assert intake.stale(CHAT, 0.0) == ()
+    intake.leaving(CHAT, ())
+    assert intake.stale(CHAT, 0.0) == (target(1).url,)
+
+
+def test_where_zero_is_wanted_the_last_pods_work_asks_for_no_other(intake, samples, page):
+    intake.land(target(), samples(page.vllm(waiting=0, running=3)), 0.0)
+    intake.leaving(CHAT, {target()})
+    intake.counted(CHAT, ReplicaCount(wanted=0, ready=0, at=0.0))
+    assert column(intake, "running", rows=[0]) == [None]
+    intake.counted(CHAT, ReplicaCount(wanted=1, ready=0, at=0.0))
+    assert column(intake, "running", rows=[0]) == [3.0]
+
+
+def test_missing_pods_are_like_the_rest_and_a_gateway_is_not_multiplied(intake, samples, page):
+    intake.listed(CHAT, 4)
+    for n in range(3):
+        intake.land(target(n), samples(page.vllm(waiting=1, running=9)), 0.0)
+    intake.land(target(9), samples(page.vllm(waiting=0, running=5)), 0.0)
+    intake.leaving(CHAT, {target(9)})
+    intake.land(target(8, Role.GATEWAY, "epp"), samples(page.epp(held=2, ready=4)), 0.0)
+    totals = intake.totals(np.array([0, 1]), 0.0)
+    totals.impute(np.array([True, False]))
+    # 30 in 3 of 4 pods are 40; 5 in a pod that leaves and 2 at the gateway stay what they are.
+    assert totals.latest[0, 0] == 47.0
+    assert np.isnan(totals.latest[1, 0])
+
+
+def test_a_page_from_a_database_is_believed_for_as_long_as_that_takes(intake, samples, page):
+    slow = Target("promql+http://prometheus/?pod=chat-0", "vllm", Role.PODS, CHAT, max_age_s=60.0)
+    intake.land(slow, samples(page.vllm(waiting=3, running=4), at=100.0), 100.0)
+    assert column(intake, "waiting", now=160.0) == [3.0, None]
+    assert column(intake, "waiting", now=160.1) == [None, None]
+
+
+def test_a_gpu_that_loses_its_label_for_a_moment_stays_its_workloads(intake, samples, page):
+    intake.land(node(), samples(page.gpu("GPU-1", ["chat-7d9f8b6c5d-x2k9q"], engine=0.7)), 0.0)
+    intake.land(node(), samples(page.gpu("GPU-1", engine=0.9)), 5.0)
+    assert column(intake, "busiest_gpu", now=5.0, rows=[0]) == [0.9]
+    intake.land(node(), samples(page.gpu("GPU-1", engine=0.9)), 65.0)
+    assert column(intake, "busiest_gpu", now=65.0, rows=[0]) == [None]
+
+
+def test_another_list_of_workloads_takes_over_what_was_seen_and_nobody_elses(samples, page):
+    owners = owner_lookup({CHAT: None, CODE: None})
+    old = Intake([Source(CODE, pods=True), Source(CHAT, pods=True)], owners, LIMIT_S)
+    old.listed(CHAT, 1)
+    old.counted(CHAT, ReplicaCount(wanted=2, ready=1, at=0.0, pending=1))
+    old.land(target(0), samples(page.vllm(waiting=3, running=4)), 0.0)
+    old.land(target(1, owner=CODE), samples(page.vllm(waiting=5, running=6)), 0.0)
+    new_key = WorkloadKey("ai", "new")
+    new = Intake([Source(new_key, pods=True), Source(CHAT, pods=True)], owners, LIMIT_S)
+    new.adopt(old, np.array([1]), np.array([1]))
+    assert column(new, "waiting") == [None, 3.0]
+    assert column(new, "pods_listed") == [None, 1.0]
+    assert column(new, "pending") == [None, 1.0]
+    assert new.stale(CHAT, 0.0) == ()
+    # The slot goes on with its target, and one that is gone is free for somebody else.
+    assert new.land(target(0), samples(page.vllm(waiting=7, running=0)), 1.0) == [1]
+    assert new.land(target(2, owner=new_key), samples(page.vllm(waiting=9, running=0)), 1.0) == [0]
+    assert column(new, "waiting", now=1.0) == [9.0, 7.0]

@@ -21,7 +21,8 @@ GOLDEN = """\
     {
       "workload": {
         "namespace": "ai",
-        "name": "chat"
+        "name": "chat",
+        "trigger": ""
       },
       "replicas": 3,
       "active": true,
@@ -39,6 +40,7 @@ GOLDEN = """\
         "requests_per_second": 4.2,
         "replicas_wanted": 3,
         "replicas_ready": 2,
+        "replicas_pending": null,
         "objectives": [
           {
             "name": "work",
@@ -62,7 +64,8 @@ GOLDEN = """\
     {
       "workload": {
         "namespace": "ai",
-        "name": "code"
+        "name": "code",
+        "trigger": ""
       },
       "replicas": null,
       "active": true,
@@ -80,6 +83,7 @@ GOLDEN = """\
         "requests_per_second": null,
         "replicas_wanted": null,
         "replicas_ready": null,
+        "replicas_pending": null,
         "objectives": [],
         "stale": [],
         "notes": []

@@ -12,6 +12,7 @@ from aiohttp import web
 from exporter.model import Failure, Role, Target, WorkloadKey
 from exporter.scrape import Loop
 from exporter.sources.http import HttpPages, Limits
+from exporter.targets import Listing as Listed
 from exporter.targets.static import StaticTargets
 from exporter.textformat import PlainScanner
 
@@ -81,13 +82,14 @@ class Listing:
 
     def __init__(self, targets=(), owner=None):
         self.targets = None if targets is None else tuple(targets)
+        self.leaving = ()
         self.owner = owner
         self.gate = asyncio.Event()
         self.gate.set()
         self.looked = 0
 
     def listing(self):
-        return self.targets
+        return None if self.targets is None else Listed(tuple(self.targets), frozenset(self.leaving))
 
     async def refresh(self, now):
         await self.gate.wait()
@@ -220,7 +222,7 @@ def running(clock, heard, http):
             clock=clock,
             interval_s=INTERVAL_S,
             landed=lambda scrape: heard.tell("landed", scrape),
-            listed=lambda *said: heard.tell("listed", *said),
+            listed=lambda who, said: heard.tell("listed", who, None if said is None else said.targets),
             added=lambda target: heard.tell("added", target),
             retired=lambda target: heard.tell("retired", target),
             jitter=jitter or Unhurried(),

@@ -226,3 +226,57 @@ async def test_a_pod_with_an_ipv6_address_is_asked(running, heard, start, pods_a
         await start(1, 1)
         await heard.turn.until(lambda: heard.landed)
     assert pods_heard(heard) == ["::1"]
+
+
+async def test_whom_is_followed_may_change_while_it_runs(running, clock, heard, listing, target, start):
+    first, second = listing([target("a"), target("both")]), listing([target("b"), target("both")])
+    async with running(first) as loop:
+        await start(1, 2)
+        await heard.turn.until(lambda: len(heard.landed) == 2)
+        loop.follow([first, second])
+        await clock.asleep(4)  # the first's look and its two targets, the second before its look
+        clock.advance(0.0)
+        await heard.turn.until(lambda: target("b") in heard.added)
+        assert heard.added.count(target("both")) == 1
+        loop.follow([second])
+        assert heard.retired == [target("a")]
+        assert set(loop.counters) == {target("b"), target("both")}
+
+
+async def test_whoever_is_no_longer_followed_is_not_looked_at_again(running, clock, heard, listing, target, start):
+    pods = listing([target("a")])
+    async with running(pods) as loop:
+        await start(1, 1)
+        await heard.turn.until(lambda: heard.landed)
+        loop.follow([])
+        await clock.asleep(0)
+        looked = pods.looked
+        loop.look(pods)
+        clock.advance(10 * INTERVAL_S)
+        await clock.asleep(0)
+    assert (pods.looked, heard.retired) == (looked, [target("a")])
+
+
+async def test_what_changed_is_looked_at_before_its_turn(running, clock, heard, listing, target, start):
+    pods = listing([target("a")])
+    async with running(pods) as loop:
+        await start(1, 1)
+        await heard.turn.until(lambda: heard.landed)
+        pods.targets = (target("a"), target("new"))
+        loop.look(pods)
+        await heard.turn.until(lambda: heard.of(target("new")))
+        assert clock.now() == 1000.0
+
+
+async def test_a_target_that_begins_to_leave_goes_on_being_asked(running, clock, heard, listing, target, start):
+    pods = listing([target("a")])
+    async with running(pods) as loop:
+        await start(1, 1)
+        await heard.turn.until(lambda: heard.landed)
+        pods.leaving = (target("a"),)
+        loop.look(pods)
+        await heard.turn.until(lambda: len(heard.listed) == 2)
+        await clock.asleep(2)
+        clock.advance(INTERVAL_S)
+        await heard.turn.until(lambda: len(heard.of(target("a"))) == 2)
+    assert (heard.added, heard.retired) == ([target("a")], [])

@@ -18,7 +18,8 @@ def totals(*work, kv=NAN, gpu=NAN, finished=NAN):
     latest = np.full((rows, len(Signal)), NAN)
     latest[:, Signal.WORK] = work
     latest[:, Signal.KV_CACHE], latest[:, Signal.GPU_ENGINE] = kv, gpu
-    return Totals(Readings.unknown(rows), latest, np.broadcast_to(np.array(finished, dtype=float), rows).copy())
+    counted = np.broadcast_to(np.array(finished, dtype=float), rows).copy()
+    return Totals(Readings.unknown(rows), np.full(rows, NAN), latest, counted)
 
 
 class One:
@@ -147,7 +148,7 @@ def test_a_new_configuration_takes_over_rings_by_workload_and_never_a_neighbours
     old.observe(rows, totals(10.0, 20.0, 30.0, kv=0.5, gpu=0.25, finished=0.0), np.ones(3, dtype=bool), 0.0)
     old.observe(rows, totals(10.0, 20.0, 30.0, kv=0.5, gpu=0.25, finished=50.0), np.ones(3, dtype=bool), 5.0)
     new = Signals([Smoothing(0.0, 60.0)] * 2, 5.0)
-    new.adopt(old, [(0, 2)])
+    new.adopt(old, np.array([0]), np.array([2]))
     assert new.smooth(np.array([0, 1]), 5.0).tolist()[0] == [30.0, 0.5, 0.25]
     assert np.isnan(new.smooth(np.array([0, 1]), 5.0)[1]).all()
     assert new.rates(np.array([0, 1]), 5.0)[0] == 10.0

@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from exporter.model import Role, Target, WorkloadKey
+from exporter.targets import Listing
 from exporter.targets.dns import DnsTargets, SystemResolver, addresses
 
 CHAT = WorkloadKey("ai", "chat")
@@ -42,7 +43,7 @@ def pods_of(resolver, timeout_s=PATIENCE_S):
 
 def hosts(targets):
     listing = targets.listing()
-    return None if listing is None else [target.url.removeprefix("http://").removesuffix("/") for target in listing]
+    return None if listing is None else [target.url.removeprefix("http://").removesuffix("/") for target in listing.targets]
 
 
 SILENT = None
@@ -78,7 +79,7 @@ async def test_no_address_is_an_answer():
     names = Names([])
     targets = pods_of(names)
     await targets.refresh(0.0)
-    assert targets.listing() == ()
+    assert targets.listing() == Listing(())
     assert targets.failure is None
 
 
@@ -272,6 +273,7 @@ def test_an_answer_that_comes_when_the_loop_is_closed_is_no_error(hanging):
 
 HUNG = """
 import asyncio, threading
+from exporter.targets import Listing
 from exporter.targets.dns import SystemResolver
 
 async def main():

@@ -1,6 +1,7 @@
 """Targets that are written down."""
 
 from exporter.model import Role, Target, WorkloadKey
+from exporter.targets import Listing
 from exporter.targets.static import StaticTargets
 
 CHAT = WorkloadKey("ai", "chat")
@@ -9,11 +10,11 @@ CHAT = WorkloadKey("ai", "chat")
 async def test_what_is_written_down_is_known_before_anybody_looks_and_stays():
     written = (Target("http://a/", "vllm", Role.PODS, CHAT), Target("http://b/", "vllm", Role.PODS, CHAT))
     targets = StaticTargets(iter(written), owner=CHAT)
-    assert targets.listing() == written
+    assert targets.listing() == Listing(written)
     await targets.refresh(1e12)
-    assert targets.listing() == written
+    assert targets.listing() == Listing(written)
     assert targets.owner == CHAT
 
 
 def test_nothing_written_down_is_known_to_be_nothing():
-    assert StaticTargets(()).listing() == ()
+    assert StaticTargets(()).listing() == Listing(())

@@ -118,14 +118,14 @@ def test_a_row_can_be_taken_over_from_other_rings():
     old, new = Windows(1, 2), Windows(2, 2)
     for at in (1, 2, 3):
         push(old, 0, at, at)
-    new.copy_row(1, old, 0)
+    new.copy_rows(np.array([1]), old, np.array([0]))
     push(old, 0, 4, 4)  # the old one's business
     assert [contents(new, row) for row in range(2)] == [[], [(2.0, 2.0), (3.0, 3.0)]]
     push(new, 1, 5, 5)
     assert contents(new, 1) == [(3.0, 3.0), (5.0, 5.0)]
     assert new.count[1] == 2
     with pytest.raises(ValueError, match="rings of 2 slots do not fit 3"):
-        Windows(1, 3).copy_row(0, old, 0)
+        Windows(1, 3).copy_rows(np.array([0]), old, np.array([0]))
 
 
 def test_a_snapshot_comes_back_as_it_was_and_is_nobodys_alias():

@@ -1,0 +1,149 @@
+"""What Tidegate keeps of Kubernetes' objects: frozen records, a few fields each, made from the API's JSON.
+
+A pod's JSON is about 10 kB and a node's more; a cluster has thousands. Each is trimmed to its record on arrival and
+forgotten. Nothing here knows a socket or a clock; a field that an object does not say is None, never 0.
+
+Worked example: a pod `ai/chat-7d9f8b6c5d-x2k9q` whose controller is ReplicaSet `chat-7d9f8b6c5d`, ready at 10.0.0.7,
+with one `nvidia.com/gpu`, is `Pod(PodKey("ai", "chat-7d9f8b6c5d-x2k9q"), owner=Ref("ai", "ReplicaSet",
+"chat-7d9f8b6c5d"), address="10.0.0.7", ready=True, gpus={"nvidia.com/gpu": 1}, …)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
+
+from exporter.model import PodKey
+
+
+class Ref(NamedTuple):
+    """An object by what it is called. The API group is left out: two kinds of one name do not meet in practice."""
+
+    namespace: str
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.kind}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """owner: its controller, the nearest one. leaving: it has been asked to go and may still work.
+
+    address:    the primary one of a dual-stack pod.
+    created_at, started_at: POSIX seconds; a node took it on at `started_at`.
+    was_ready:  its conditions tell that it is ready or has been.
+    host_network: its address is its node's, and others have the same one.
+    labels:     only those in `parse.LABELS_KEPT`.
+    ports:      container ports by name; of an unnamed one nothing is kept.
+    gpus:       GPU resources it asks for, by resource name: "nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "amd.com/gpu".
+    group_size: of a LeaderWorkerSet's pod: how many pods its group has when it is complete.
+    """
+
+    key: PodKey
+    uid: str
+    owner: Ref | None = None
+    node: str | None = None
+    address: str | None = None
+    phase: str = "Pending"
+    ready: bool = False
+    was_ready: bool = False
+    leaving: bool = False
+    host_network: bool = False
+    created_at: float | None = None
+    started_at: float | None = None
+    labels: Mapping[str, str] = field(default=MappingProxyType({}))
+    ports: Mapping[str, int] = field(default=MappingProxyType({}))
+    gpus: Mapping[str, int] = field(default=MappingProxyType({}))
+    group_size: int | None = None
+
+    @property
+    def done(self) -> bool:
+        """It will not run again."""
+        return self.phase in {"Succeeded", "Failed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An object that is only a step on the way from a pod up to what is scaled: a ReplicaSet, a Job."""
+
+    ref: Ref
+    owner: Ref | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scalable:
+    """Something with replicas: Deployment, StatefulSet, LeaderWorkerSet, Rollout, InferenceService.
+
+    wanted:      spec.replicas; None where the kind does not say (InferenceService).
+    ready:       status.readyReplicas; None where the kind does not say.
+    annotations: only those that begin with `tidegate.dev/`, without that prefix.
+    """
+
+    ref: Ref
+    owner: Ref | None = None
+    wanted: int | None = None
+    ready: int | None = None
+    annotations: Mapping[str, str] = field(default=MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """One of `spec.triggers` of a ScaledObject or ScaledJob. name: None where it has none."""
+
+    type: str
+    name: str | None
+    metadata: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledObject:
+    """A ScaledObject, or a ScaledJob, which has no target: its Jobs are its own.
+
+    target:  what it scales; of a ScaledJob itself.
+    minimum, maximum, idle: minReplicaCount (KEDA's default 0), maxReplicaCount (100), idleReplicaCount (None).
+    """
+
+    ref: Ref  # kind "ScaledObject" or "ScaledJob"
+    target: Ref
+    minimum: int = 0
+    maximum: int = 100
+    idle: int | None = None
+    triggers: tuple[Trigger, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hpa:
+    """owner: the ScaledObject that made it, if one did. minimum: spec.minReplicas (default 1)."""
+
+    ref: Ref
+    target: Ref
+    minimum: int
+    maximum: int
+    owner: Ref | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """gpus: allocatable GPU resources by resource name, MIG profiles included."""
+
+    name: str
+    ready: bool
+    schedulable: bool
+    gpus: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """An EndpointSlice. addresses: those that are ready. ports: by name, "" for the unnamed one."""
+
+    ref: Ref
+    service: str | None
+    addresses: tuple[str, ...]
+    ports: Mapping[str, int]
+
+
+Record: TypeAlias = Pod | Link | Scalable | ScaledObject | Hpa | Node | Slice
