@@ -195,6 +195,7 @@ class FailureKind(StrEnum):
     CREDENTIALS = "credentials"  # a token, password or certificate file that cannot be read
     EMPTY = "empty"  # 200 with nothing in it, as dcgm-exporter answers while it reloads
     UNREADABLE = "unreadable"  # no line of the page was a sample of its kind
+    PARTIAL = "partial"  # the answer says of itself that something is missing from it
     INTERNAL = "internal"  # our own mistake in reading it: please report
 
 

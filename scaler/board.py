@@ -75,6 +75,7 @@ class Decision:
     measured_at: POSIX seconds of the oldest reading it rests on; None if it rests on none.
     held_since:  POSIX seconds since when it is held on stale readings; None while fresh.
     idle_since:  POSIX seconds since when nothing is to be done; None while busy or unknown.
+    observed:    it is published for people; whoever asks for it to act on it gets an error.
     """
 
     workload: WorkloadKey
@@ -86,6 +87,7 @@ class Decision:
     held_since: float | None = None
     idle_since: float | None = None
     evidence: Evidence = Evidence()
+    observed: bool = False
 
     def __post_init__(self) -> None:
         if self.replicas is not None and (self.replicas < 0 or (self.replicas == 0) == self.active):

@@ -48,9 +48,11 @@ def run(file: str) -> None:
     import asyncio
 
     from exporter.clock import WallClock
+    from exporter.cluster.api import CannotConnect
 
     from .config import ConfigErrors, load, parse
     from .config import read as text_of
+    from .config.stamp import FileWatch
     from .logs import configure, say_warnings
 
     try:
@@ -64,7 +66,7 @@ def run(file: str) -> None:
 
     async def serve() -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
-        daemon = Daemon(config, WallClock(), reload=lambda: load(file))
+        daemon = Daemon(config, WallClock(), reload=lambda: load(file), changed=FileWatch(Path(file)).changed)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, daemon.ask_reload)
@@ -75,24 +77,33 @@ def run(file: str) -> None:
     except BadTlsFiles as error:
         click.echo(f"{file}: listen.grpc_tls: {error}", err=True)
         sys.exit(EX_CONFIG)
+    except CannotConnect as error:
+        click.echo(f"{file}: kubernetes: {error}", err=True)
+        sys.exit(EX_CONFIG)
     except OSError as error:
         raise click.ClickException(str(error)) from error
 
 
-@main.command(short_help="Check configuration files.")
+@main.command(short_help="Check configuration files and manifests.")
 @click.argument("files", nargs=-1, required=True, type=click.Path())
 @OUTPUT
 def check(files: Sequence[str], output: str) -> None:
-    """Check configuration files; report everything that is wrong at once, as file:line:column: key: what."""
-    from .config import check as problems_of
+    """Check configuration files, and manifests before they are applied: ScaledObjects, ScaledJobs, and whatever carries
+    `tidegate.dev/` annotations. Reports everything that is wrong at once, as file:line:column: key: what.
 
-    problems = [problem for file in files for problem in problems_of(file)]
+    Manifests are checked against the configuration that is given beside them, else against its defaults.
+    """
+    from .config.files import check_files
+
+    problems, passed_over = check_files(files)
     errors = [problem for problem in problems if problem.severity == "error"]
     if output == "table":
         for problem in problems:
             click.echo(str(problem))
         if not errors:
-            click.echo(f"{len(files)} file(s) fine" + (f", {len(problems)} warning(s)" if problems else ""))
+            warned = f", {len(problems)} warning(s)" if problems else ""
+            others = f", {passed_over} document(s) not Tidegate's business" if passed_over else ""
+            click.echo(f"{len(files)} file(s) fine{warned}{others}")
     else:
         _print([problem.to_document() for problem in problems], output)
     sys.exit(EX_PROBLEMS if errors else 0)

@@ -8,26 +8,37 @@ says so. Stop: unready, NOT_SERVING, streams ended with OK, calls under way fini
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from random import Random
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from prometheus_client import CollectorRegistry
 
 from exporter.clock import Clock
+from exporter.cluster.client import connect
+from exporter.cluster.resources import Resource
+from exporter.cluster.state import Cluster
+from exporter.cluster.watching import watch_all
 from exporter.exposition import SeenCollector
 from exporter.model import Target
 from exporter.scrape import Counters
 from exporter.sources.http import HttpPages, Limits
+from exporter.sources.promql import Promql
 from exporter.targets import Discovery
 
+from .census import Census
 from .config import Config, ConfigErrors
+from .keda.claims import Claims
+from .keda.metadata import Configured
 from .keda.server import KedaServer, create
 from .keda.tls import TlsFiles
 from .publisher import Publisher
-from .replicas import ReplicaCounts, StaticReplicas
+from .replicas import ReplicaCounts
+from .web.cluster import ClusterCollector
 from .web.decisions import BoardCollector
 from .web.health import Health
 from .web.own import OwnMetrics
@@ -39,6 +50,8 @@ if TYPE_CHECKING:
 # Time for KEDA's load balancer to read NOT_SERVING before the streams end, and for calls under way to finish.
 DRAIN_PAUSE_S = 0.5
 DRAIN_GRACE_S = 5.0
+# How often the configuration file is looked at. kubelet itself takes up to a minute to bring a new ConfigMap.
+FILE_LOOK_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +65,9 @@ class Ports:
 class Daemon:
     """One process's worth of Tidegate.
 
-    replicas:    who knows how many replicas there are; nobody by default.
+    replicas:    who knows how many replicas there are; by default the cluster, or nobody.
     reload:      reads the configuration again; None where there is no file to read.
+    changed:     is there a new configuration to read? Asked now and then.
     discoveries: who knows where pages are, for a configuration; None is what it says itself.
     """
 
@@ -64,14 +78,26 @@ class Daemon:
         *,
         replicas: ReplicaCounts | None = None,
         reload: Callable[[], Config] | None = None,
+        changed: Callable[[], bool] = lambda: False,
         discoveries: Callable[[Config], Sequence[Discovery]] | None = None,
     ) -> None:
         self._config, self._clock = config, clock
-        self._replicas = replicas or StaticReplicas()
-        self._read_again, self._discoveries = reload, discoveries
+        self._replicas = replicas
+        self._read_again, self._changed, self._discoveries = reload, changed, discoveries
         self._log = structlog.get_logger()
         self.publisher = Publisher(workload.key for workload in config.workloads)
         self._pages = HttpPages(_limits(config))
+        self._promql = Promql(self._pages)
+        self._cluster: Cluster | None = None
+        self._moved = asyncio.Event()
+        if config.kubernetes is not None:
+            self._cluster = Cluster(
+                config.kubernetes.namespaces, blind_s=config.kubernetes.blind_after, on_change=self._moved.set
+            )
+        self._census = Census()
+        self._claims = Claims()
+        if self._cluster is None:
+            self._claims.take(Configured.by(config))
         self._health = Health(tick_s=config.tick, started_at=clock.now())
         self._reload_asked = asyncio.Event()
         self._works: Works | None = None
@@ -79,6 +105,8 @@ class Daemon:
         self._own = OwnMetrics(registry)
         registry.register(BoardCollector(lambda: self.publisher.board, clock.now))
         registry.register(SeenCollector(self._counters))
+        if self._cluster is not None:
+            registry.register(ClusterCollector(self._cluster, lambda: self._census.troubles, clock.now))
         self._web = WebServer(
             host=config.listen.http.host,
             port=config.listen.http.port,
@@ -91,13 +119,20 @@ class Daemon:
         self._own.reloaded_at.set(clock.now())
 
     async def run(self, stop: asyncio.Event, started: Callable[[Ports], None] = lambda _: None) -> None:
-        """Serve until `stop` is set. Raises OSError if a port is taken, BadTlsFiles if certificates cannot serve."""
+        """Serve until `stop` is set. Raises OSError if a port is taken, BadTlsFiles if certificates cannot serve,
+        CannotConnect if it is not known how to ask the Kubernetes API.
+        """
         keda = self._new_keda()
         try:
             ports = Ports(grpc=await keda.start(), http=await self._web.start())
             self._log.info("listening", http=ports.http, grpc=ports.grpc, workloads=len(self._config.workloads))
-            async with asyncio.TaskGroup() as tasks:
-                work = tasks.create_task(self._work(keda), name="scrapes and ticks")
+            async with AsyncExitStack() as connections, asyncio.TaskGroup() as tasks:
+                work = [
+                    tasks.create_task(self._work(keda), name="scrapes and ticks"),
+                    tasks.create_task(self._look_at_file(), name="configuration file"),
+                ]
+                if self._cluster is not None:
+                    work.append(tasks.create_task(await self._watching(connections), name="Kubernetes"))
                 started(ports)
                 await stop.wait()
                 self._health.draining = True
@@ -105,10 +140,12 @@ class Daemon:
                 self._log.info("draining")
                 await asyncio.sleep(DRAIN_PAUSE_S)
                 await keda.drain(DRAIN_GRACE_S)
-                work.cancel()
+                for task in work:
+                    task.cancel()
         finally:
             await keda.drain(0)
             await self._web.stop()
+            self._promql.close()
             await self._pages.close()
         self._log.info("stopped")
 
@@ -121,11 +158,15 @@ class Daemon:
         works = await asyncio.to_thread(import_module, "scaler.works")
         around = works.Surroundings(
             clock=self._clock,
-            pages=self._pages,
+            pages=self._promql,
+            promql=self._promql,
             publisher=self.publisher,
-            replicas=self._replicas,
             own=self._own,
             ticked=lambda now: self._ticked(keda, now),
+            believed=self._believe,
+            cluster=self._cluster,
+            moved=self._moved,
+            replicas=self._replicas,
             discoveries=self._discoveries,
         )
         while True:
@@ -135,6 +176,43 @@ class Daemon:
                 while not await self._reloaded():
                     pass
                 working.cancel()
+
+    async def _watching(self, connections: AsyncExitStack) -> Coroutine[Any, Any, None]:
+        """What keeps the cluster in memory up to date. Raises CannotConnect."""
+        settings = self._config.kubernetes
+        if settings is None or self._cluster is None:
+            raise AssertionError("nobody asked for Kubernetes")
+        jitter = Random()  # noqa: S311 - nothing is kept secret by it
+        client = await connect(settings.kubeconfig, settings.context, jitter=jitter)
+        connections.push_async_callback(client.close)
+        return watch_all(
+            client,
+            self._cluster,
+            namespaces=settings.namespaces,
+            clock=self._clock,
+            told=self._kubernetes_told,
+            jitter=jitter,
+        )
+
+    def _kubernetes_told(self, resource: Resource, namespace: str | None, problem: str | None) -> None:
+        where = {"resource": resource.name} | ({"namespace": namespace} if namespace else {})
+        if problem is None:
+            self._log.info("Kubernetes is heard again", **where)
+        else:
+            self._log.warning("Kubernetes is not heard", **where, problem=problem)
+
+    def _believe(self, census: Census | None) -> None:
+        if census is None:
+            self._claims.lose_sight()
+            return
+        self._census = census
+        self._claims.take(Configured.by(self._config) if self._cluster is None else census)
+
+    async def _look_at_file(self) -> None:
+        while True:
+            await asyncio.sleep(FILE_LOOK_S)
+            if self._changed():
+                self.ask_reload()
 
     def _ticked(self, keda: KedaServer, now: float) -> None:
         self._health.last_tick_at = now
@@ -154,11 +232,11 @@ class Daemon:
             for problem in errors.problems:
                 self._log.error("configuration rejected; the old one stays", problem=str(problem))
             return False
-        if config.listen != self._config.listen:
-            self._log.warning("listen has changed: that takes a restart; everything else is taken now")
+        for section in ("listen", "kubernetes"):
+            if getattr(config, section) != getattr(self._config, section):
+                self._log.warning(f"{section} has changed: that takes a restart; everything else is taken now")
         self._config = config
         self._pages.limits = _limits(config)
-        self.publisher.keep_only((workload.key for workload in config.workloads), self._clock.now())
         self._own.reload_ok.set(1)
         self._own.reloaded_at.set(self._clock.now())
         self._log.info("configuration reloaded", workloads=len(config.workloads))
@@ -168,6 +246,7 @@ class Daemon:
         tls = self._config.listen.grpc_tls
         return create(
             self.publisher,
+            claims=self._claims,
             address=str(self._config.listen.grpc),
             tls=TlsFiles(tls.certificate, tls.key, tls.client_ca) if tls else None,
             now=self._clock.now,

@@ -31,6 +31,7 @@ class Plan:
 
     queue:       only this queue of its pages; None is all.
     pod_pattern: glob of its pods' names; None is those its controller would make.
+    observed:    decided and published, and nobody may ask for it.
     """
 
     workload: WorkloadKey
@@ -38,6 +39,7 @@ class Plan:
     smoothing: Smoothing = field(default=Smoothing())
     queue: str | None = None
     pod_pattern: str | None = None
+    observed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +147,7 @@ class Decider:
 
     def adopt(self, other: Decider) -> None:
         """Another list of workloads, or a new configuration: those that stay keep what was remembered of them."""
-        old = {plan.workload: row for row, plan in enumerate(other.plans)}
-        rows = np.array([row for row, plan in enumerate(self.plans) if plan.workload in old], dtype=np.int64)
-        others = np.array([old[self.plans[row].workload] for row in rows], dtype=np.int64)
+        rows, others = self._pairs(other)
         for mine, theirs in zip(self._memory, other._memory, strict=True):
             mine[rows] = theirs[others]
         self._signals.adopt(other._signals, rows, others)
@@ -157,12 +157,24 @@ class Decider:
         stays too. The other is spent.
         """
         self.adopt(other)
-        old = {plan.workload: row for row, plan in enumerate(other.plans)}
-        rows = np.array([row for row, plan in enumerate(self.plans) if plan.workload in old], dtype=np.int64)
-        others = np.array([old[self.plans[row].workload] for row in rows], dtype=np.int64)
+        rows, others = self._pairs(other)
         self._intake.adopt(other._intake, rows, others)
         self._told.tell(rows, *other._told.of(others))
         self._touched[rows] = other._touched[others]
+
+    def remember(self, other: Decider) -> None:
+        """Take over the windows, and nothing else, of workloads that both know: what they held before is in the
+        other's, which knows further back.
+        """
+        rows, others = self._pairs(other)
+        self._signals.adopt(other._signals, rows, others)
+
+    def _pairs(self, other: Decider) -> tuple[Rows, Rows]:
+        """Own rows, and the other's, of the workloads that both know."""
+        old = {plan.workload: row for row, plan in enumerate(other.plans)}
+        rows = [row for row, plan in enumerate(self.plans) if plan.workload in old]
+        others = [old[self.plans[row].workload] for row in rows]
+        return np.array(rows, dtype=np.int64), np.array(others, dtype=np.int64)
 
     def _decide(self, rows: Rows, now: float, *, heard_at: float | None = None) -> list[Decision]:
         """`heard_at`: receipt of the page that is the occasion; None is: time has passed."""
@@ -214,6 +226,7 @@ class Decider:
                 held_since=held_since[place],
                 idle_since=idle_since[place],
                 evidence=evidence,
+                observed=self.plans[seen.rows[place]].observed,
             )
             for place, evidence in enumerate(self._evidence(seen, now))
         ]

@@ -129,6 +129,7 @@ class Intake:
         self._wanted = np.full(rows, np.nan)
         self._ready = np.full(rows, np.nan)
         self._pending = np.full(rows, np.nan)
+        self._leaving: list[frozenset[Target]] = [frozenset()] * rows
         self._members: list[dict[int, Target]] = [{} for _ in range(rows)]  # row -> its slots, and whose page each is
 
     def adopt(self, other: Intake, rows: Rows, others: Rows) -> None:
@@ -141,6 +142,8 @@ class Intake:
         self._labels = other._labels
         self._slots, self._said, self._free = other._slots, other._said, other._free
         place = dict(zip(others.tolist(), rows.tolist(), strict=True))
+        for old, row in place.items():
+            self._leaving[row] = other._leaving[old]
         for target, slots in other._where.items():
             for old, slot in slots.items():
                 row = place.get(old)
@@ -259,6 +262,7 @@ class Intake:
         """Which of a workload's targets are on their way out; the others are not, or not any more."""
         row = self._row.get(workload)
         if row is not None:
+            self._leaving[row] = frozenset(targets)
             for slot, target in self._members[row].items():
                 self._slots.leaving[slot] = target in targets
 
@@ -293,6 +297,7 @@ class Intake:
             slot = places[row] = self._free.pop()
             self._slots.owner[slot] = row
             self._slots.role[slot] = ROLE_CODE[target.role]
+            self._slots.leaving[slot] = target in self._leaving[row]
             self._slots.limit[slot] = max(self._limit, target.max_age_s or 0.0)
             self._members[row][slot] = target
         return slot

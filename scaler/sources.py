@@ -1,76 +1,156 @@
-"""From configuration to discoveries and plans: what the file says, in the words of the rooms that do the work."""
+"""From configuration to discoveries and plans: what the file and the cluster say, in the words of the rooms that do
+the work.
+
+A `Place` is where one kind of page is to be looked for, on whose behalf; who looks there is a `Discovery`. A place
+that stays keeps its discovery, so a workload that comes or goes disturbs nobody else's pages.
+
+Worked example: a workload with `pods: {target: Deployment/chat}` and `gateway: {service: epp}` has two places; the
+first becomes a `PodTargets` on the cluster in memory, the second a `ServiceTargets`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from exporter.model import Role, Target, WorkloadKey
+from exporter.cluster.objects import Ref
+from exporter.cluster.state import Cluster
+from exporter.model import Access, Role, Target, WorkloadKey
+from exporter.sources.promql import Promql, PromqlTargets, Query
 from exporter.targets import Discovery
 from exporter.targets.dns import DnsTargets
+from exporter.targets.kubernetes import GpuExporterTargets, PodTargets, ServiceTargets
 from exporter.targets.static import StaticTargets
 
-from .config import Config, Endpoint, Workload
+from .config import Config, DcgmExporter, Endpoint, Workload
+from .config.kinds import GPUS
 from .decider import Plan
 from .policy import Signal, Spec
 from .signals import Smoothing
 
 
-def discoveries(config: Config) -> list[Discovery]:
-    """Everybody who has to be asked where pages are."""
-    found = [
-        _discovery(config, endpoint, kind, Role.GPUS, None)
-        for endpoint, kind in zip(config.gpus, config.gpu_kinds, strict=True)
-    ]
-    for workload in config.workloads:
+class Place(NamedTuple):
+    """Where one kind of page is to be looked for.
+
+    page:      how it is found; a `DcgmExporter` stands for all that the cluster has of them.
+    owner:     whose queue it shows; None for GPUs.
+    namespace: in which a name without one is meant.
+    """
+
+    page: Endpoint | DcgmExporter
+    kind: str
+    role: Role
+    owner: WorkloadKey | None = None
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookers:
+    """Who can find pages. None is: the configuration gives nobody a reason to be asked."""
+
+    cluster: Cluster | None
+    promql: Promql
+
+
+def places(config: Config, workloads: Iterable[Workload]) -> tuple[Place, ...]:
+    """Everywhere that has to be looked."""
+    found = [Place(page, kind, Role.GPUS) for page, kind in zip(config.gpus, config.gpu_kinds, strict=True)]
+    if config.gpu_search is not None:
+        found.append(Place(config.gpu_search, GPUS, Role.GPUS))
+    for workload in workloads:
+        where = workload.key, workload.namespace
         if workload.pods is not None:
             kind = workload.pods.kind or workload.engine or "auto"
-            found.append(_discovery(config, workload.pods, kind, Role.PODS, workload.key))
+            found.append(Place(workload.pods, kind, Role.PODS, *where))
         if workload.gateway is not None:
-            found.append(_discovery(config, workload.gateway, workload.gateway_kind, Role.GATEWAY, workload.key))
-    return found
+            found.append(Place(workload.gateway, workload.gateway_kind, Role.GATEWAY, *where))
+    return tuple(found)
 
 
-def _discovery(config: Config, endpoint: Endpoint, kind: str, role: Role, owner: WorkloadKey | None) -> Discovery:
-    lists_pods = owner if role is Role.PODS else None
-    if endpoint.dns is None:
-        return StaticTargets(
-            (Target(url, kind, role, owner, endpoint.admission()) for url in endpoint.pages(kind)), owner=lists_pods
+def discovery(place: Place, config: Config, lookers: Lookers) -> Discovery:
+    """Who looks there. `config` must be one that was checked: a place in the cluster has a cluster."""
+    page = place.page
+    if isinstance(page, DcgmExporter):
+        return GpuExporterTargets(_of(lookers), _exporter_at(page), namespaces=frozenset(page.namespaces))
+    lists_pods = place.owner if place.role is Role.PODS else None
+    access = page.admission(place.namespace)
+    if page.target is not None:
+        kind, _, name = page.target.partition("/")
+        return PodTargets(_of(lookers), Ref(place.namespace, kind, name), _address_at(place, page, access), lists_pods)
+    if (service := page.service_in(place.namespace)) is not None:
+        return ServiceTargets(_of(lookers), *service, _endpoint_at(place, page, access), lists_pods)
+    if page.prometheus is not None:
+        query = Query(
+            url=page.prometheus.url,
+            kind=place.kind,
+            role=place.role,
+            owner=place.owner,
+            selector=page.prometheus.selector or "",
+            max_age_s=page.prometheus.max_age,
+            access=access,
         )
-    return DnsTargets(
-        endpoint.dns,
-        _target_at(endpoint, kind, role, owner),
-        owner=lists_pods,
-        timeout_s=config.scrape.timeout,
-        keep_s=config.fresh_for,
-    )
+        return PromqlTargets(lookers.promql, query, keep_s=config.fresh_for)
+    target_at = _address_at(place, page, access)
+    if page.dns is not None:
+        timeout_s, keep_s = config.scrape.timeout, config.fresh_for
+        return DnsTargets(page.dns, target_at, owner=lists_pods, timeout_s=timeout_s, keep_s=keep_s)
+    targets = (Target(url, place.kind, place.role, place.owner, access) for url in page.pages(place.kind))
+    return StaticTargets(targets, owner=lists_pods)
 
 
-def _target_at(endpoint: Endpoint, kind: str, role: Role, owner: WorkloadKey | None) -> Callable[[str], Target]:
+def _of(lookers: Lookers) -> Cluster:
+    if lookers.cluster is None:
+        raise AssertionError("a place in the cluster, and no cluster: the configuration was not checked")
+    return lookers.cluster
+
+
+def _address_at(place: Place, page: Endpoint, access: Access) -> Callable[[str], Target]:
     def target(address: str) -> Target:
-        return Target(endpoint.page_at(address, kind), kind, role, owner, endpoint.admission())
+        return Target(page.page_at(address, place.kind), place.kind, place.role, place.owner, access)
 
     return target
 
 
-def plans(config: Config) -> list[Plan]:
+def _endpoint_at(place: Place, page: Endpoint, access: Access) -> Callable[[str, Mapping[str, int]], Target]:
+    target_at = _address_at(place, page, access)
+
+    # A Service's ports are those of its requests; its pages are on the kind's own port, or where the page says.
+    def target(address: str, _ports: Mapping[str, int]) -> Target:
+        return target_at(address)
+
+    return target
+
+
+def _exporter_at(page: DcgmExporter) -> Callable[[str, int], Target]:
+    def target(address: str, port: int) -> Target:
+        return Target(page.page_at(address, port), GPUS, Role.GPUS, access=page.admission())
+
+    return target
+
+
+def plans(config: Config, workloads: Iterable[Workload]) -> list[Plan]:
     """What the decider needs to know of each workload."""
-    return [_plan(config, workload) for workload in config.workloads]
+    return [_plan(config, workload) for workload in workloads]
 
 
 def _plan(config: Config, workload: Workload) -> Plan:
-    wished = (
-        (Signal.WORK, workload.work),
-        (Signal.KV_CACHE, workload.objectives.kv_cache if workload.pods is not None else None),
-        (Signal.GPU_ENGINE, workload.objectives.gpu_engine),
-    )
+    wished: Mapping[Signal, float | None] = {
+        Signal.WORK: workload.work,
+        Signal.KV_CACHE: workload.objectives.kv_cache if workload.pods is not None else None,
+        Signal.GPU_ENGINE: workload.objectives.gpu_engine,
+    }
     return Plan(
         workload=workload.key,
         spec=Spec(
             minimum=workload.replicas.min,
             maximum=workload.replicas.max,
-            targets=tuple((signal, target) for signal, target in wished if target is not None),
+            sleeps=workload.replicas.sleeps,
+            targets=tuple((signal, target) for signal, target in wished.items() if target is not None),
             keep_warm=workload.keep_warm,
             hold=config.freshness.hold,
+            impute_after=config.freshness.impute_after,
+            settle=config.scrape.interval,
             band=workload.scale_down_band,
             gpu_quiet=workload.gpu_quiet,
             pods=workload.pods is not None,
@@ -79,4 +159,5 @@ def _plan(config: Config, workload: Workload) -> Plan:
         smoothing=Smoothing(up_s=workload.smoothing.up, down_s=workload.smoothing.down),
         queue=workload.model,
         pod_pattern=workload.pod_pattern,
+        observed=workload.mode == "observe",
     )

@@ -1,4 +1,4 @@
-"""Scrapes and ticks: what a configuration sets going, and what a new one replaces.
+"""Scrapes and ticks: what a configuration and a cluster set going, and what new ones replace.
 
 Everything compiled is behind this module: importing it compiles the kernels, which takes seconds without a cache on
 disk. So the daemon listens first and imports it then, in a thread: KEDA's GetMetricSpec is answered meanwhile.
@@ -7,42 +7,62 @@ disk. So the daemon listens first and imports it then, in a thread: KEDA's GetMe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
 
 from exporter.clock import Clock
-from exporter.model import Failure, Scrape, Target
-from exporter.scrape import Counters, Loop
-from exporter.sources.http import HttpPages
-from exporter.targets import Discovery
+from exporter.cluster.changes import Changes
+from exporter.cluster.resources import SCALEDJOBS, SCALEDOBJECTS
+from exporter.cluster.state import Cluster
+from exporter.model import Failure, Scrape, Target, WorkloadKey
+from exporter.scrape import Counters, Loop, Pages
+from exporter.sources.promql import Promql, PromqlTargets
+from exporter.targets import Discovery, Listing
 from exporter.textformat import Scanner
 
 from . import sources
-from .config import Config
-from .decider import Decider
+from .census import Census, take
+from .config import Config, DcgmExporter
+from .decider import Decider, Plan
+from .intake import owner_lookup
+from .ownership import cluster_owners
 from .publisher import Publisher
-from .replicas import ReplicaCounts
+from .recall import Moment, relive
+from .replicas import ClusterReplicas, ReplicaCounts
+from .signals import LENGTH
+from .sources import Lookers, Place
 from .web.own import OwnMetrics
+
+# A rollout of a thousand pods is looked at a few times, not a thousand times.
+LOOK_AGAIN_S = 0.2
 
 
 @dataclass(slots=True)
 class Surroundings:
     """What outlives a configuration.
 
-    discoveries: who knows where pages are; None is what the configuration says.
+    cluster:     what is known of Kubernetes; None where it is not asked. moved: set when something there has changed.
+    replicas:    who counts replicas; None is: the cluster, or nobody.
+    believed:    told of each new census, and None when what the cluster said is not known any more.
     ticked:      told the time of every sweep that worked.
+    discoveries: who knows where pages are; None is what the configuration says.
     """
 
     clock: Clock
-    pages: HttpPages
+    pages: Pages
+    promql: Promql
     publisher: Publisher
-    replicas: ReplicaCounts
     own: OwnMetrics
     ticked: Callable[[float], None]
+    believed: Callable[[Census | None], None]
+    cluster: Cluster | None = None
+    moved: asyncio.Event = field(default_factory=asyncio.Event)
+    replicas: ReplicaCounts | None = None
     discoveries: Callable[[Config], Sequence[Discovery]] | None = None
     failing: dict[Target, str] = field(default_factory=dict)
+    troubles: frozenset[str] = frozenset()
 
 
 class Works:
@@ -53,15 +73,10 @@ class Works:
         self._around = around
         self._log = structlog.get_logger()
         self._broken = self._given_up = False
-        self._decider = Decider(
-            sources.plans(config),
-            interval_s=config.scrape.interval,
-            fresh_intervals=config.freshness.intervals,
-        )
-        if before is not None:
-            self._decider.adopt(before._decider)  # noqa: SLF001 - its own kind
+        self._seen = False  # is what the census rests on known?
+        self._places: dict[Place, Discovery] = {}
         self._loop = Loop(
-            discoveries=(around.discoveries or sources.discoveries)(config),
+            discoveries=(),
             pages=around.pages,
             clock=around.clock,
             interval_s=config.scrape.interval,
@@ -69,9 +84,15 @@ class Works:
             new_scanner=Scanner,
             landed=self._landed,
             listed=self._listed,
-            added=self._decider.expect,
+            added=self._added,
             retired=self._retired,
         )
+        self._new: asyncio.Queue[WorkloadKey] = asyncio.Queue()  # whose past has not been looked for
+        self._census = self._counted()
+        self._decider = self._new_decider()
+        if before is not None:
+            self._decider.adopt(before._decider)  # noqa: SLF001 - its own kind
+        self._follow(before._decider.plans if before is not None else ())  # noqa: SLF001
 
     @property
     def counters(self) -> Mapping[Target, Counters]:
@@ -82,6 +103,125 @@ class Works:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._loop.run(), name="scrapes")
             tasks.create_task(self._tick_forever(), name="ticks")
+            tasks.create_task(self._recall_forever(), name="windows of those who are new")
+            if self._around.cluster is not None:
+                tasks.create_task(self._watch(self._around.cluster), name="what moves in the cluster")
+
+    # Which workloads there are, and where their pages are.
+
+    async def _watch(self, cluster: Cluster) -> None:
+        while True:
+            await self._around.moved.wait()
+            self._around.moved.clear()
+            self._follow_changes(cluster.take_changes())
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    def _follow_changes(self, changes: Changes) -> None:
+        if changes.census:
+            census = self._counted()
+            if census != self._census:
+                self._census = census
+                before, self._decider = self._decider, self._new_decider()
+                self._decider.take_over(before)
+                self._follow(before.plans)
+        for place, discovery in self._places.items():
+            if changes.census or _touches(changes, place):
+                self._loop.look(discovery)
+
+    def _counted(self) -> Census:
+        cluster = self._around.cluster
+        if cluster is None:
+            return take(self.config, (), (), ())
+        return take(self.config, cluster.scaled_objects(), cluster.scalables(), cluster.hpas())
+
+    def _new_decider(self) -> Decider:
+        plans = sources.plans(self.config, self._census.workloads)
+        by_name = owner_lookup({plan.workload: plan.pod_pattern for plan in plans})
+        cluster, targets = self._around.cluster, self._census.targets
+        return Decider(
+            plans,
+            interval_s=self.config.scrape.interval,
+            fresh_intervals=self.config.freshness.intervals,
+            owners=by_name if cluster is None else cluster_owners(cluster, targets, by_name),
+        )
+
+    def _follow(self, before: Iterable[Plan]) -> None:
+        """Ask where this census says, and tell whoever answers for it. `before`: who was there already."""
+        around = self._around
+        if around.discoveries is not None:
+            self._loop.follow(around.discoveries(self.config))
+        else:
+            lookers = Lookers(around.cluster, around.promql)
+            self._places = {
+                place: self._places.get(place) or sources.discovery(place, self.config, lookers)
+                for place in sources.places(self.config, self._census.workloads)
+            }
+            self._loop.follow(self._places.values())
+        old = {plan.workload for plan in before}
+        for plan in self._decider.plans:
+            if plan.workload not in old:
+                self._new.put_nowait(plan.workload)
+        around.publisher.keep_only((plan.workload for plan in self._decider.plans), around.publisher.board.at)
+        self._believe(around.clock.now())
+        self._say_troubles(str(trouble) for trouble in self._census.troubles)
+
+    def _believe(self, now: float) -> None:
+        """Calls are compared with this census from now on; before the first list of triggers, with none."""
+        self._seen = self._sees(now)
+        if self._seen:
+            self._around.believed(self._census)
+
+    def _look_whether_seen(self, now: float) -> None:
+        """Has what the census rests on been unheard of for too long, or been heard again?"""
+        if self._sees(now) != self._seen:
+            self._seen = not self._seen
+            self._around.believed(self._census if self._seen else None)
+
+    def _sees(self, now: float) -> bool:
+        cluster = self._around.cluster
+        return cluster is None or all(cluster.known(resource, now) for resource in (SCALEDOBJECTS, SCALEDJOBS))
+
+    def _say_troubles(self, troubles: Iterable[str]) -> None:
+        """One line when somebody's object begins to be wrong, one when it is mended."""
+        now, before = frozenset(troubles), self._around.troubles
+        for trouble in sorted(now - before):
+            self._log.warning("something to change in an object of the cluster", problem=trouble)
+        for trouble in sorted(before - now):
+            self._log.info("that was changed, or its object is gone", problem=trouble)
+        self._around.troubles = now
+
+    # What was, before anybody looked.
+
+    async def _recall_forever(self) -> None:
+        """One after the other: a thousand workloads are a thousand questions to somebody's Prometheus."""
+        while True:
+            await self._recall(await self._new.get())
+
+    async def _recall(self, workload: WorkloadKey) -> None:
+        """Fill the windows of a workload, if all its pages are in a Prometheus: a part of a sum would be no sum."""
+        found = [self._places[place] for place in self._places if place.owner == workload]
+        sources = [source for source in found if isinstance(source, PromqlTargets)]
+        plan = next((plan for plan in self._decider.plans if plan.workload == workload), None)
+        if plan is None or not sources or len(sources) < len(found):
+            return
+        step, until = self.config.scrape.interval, self._around.clock.now()
+        pasts = [await source.history(until - step * (LENGTH - 1), until, step) for source in sources]
+        frames = [past for past in pasts if not isinstance(past, Failure)]
+        if len(frames) < len(pasts):
+            why = next(past.detail for past in pasts if isinstance(past, Failure))
+            self._log.warning("windows begin empty: the past is not to be had", workload=str(workload), detail=why)
+            return
+        moments = [
+            Moment(same[0].at, {target: page for frame in same for target, page in frame.pages.items()})
+            for same in zip(*frames, strict=True)
+        ]
+        relived = await asyncio.to_thread(
+            relive, plan, moments, interval_s=step, fresh_intervals=self.config.freshness.intervals
+        )
+        self._decider.remember(relived)
+        self._log.info("windows filled from the past", workload=str(workload), moments=len(moments))
+
+    # The passage of time.
 
     async def _tick_forever(self) -> None:
         """Never two at once: the next begins when this one has ended."""
@@ -96,8 +236,8 @@ class Works:
         """Sweep over all workloads. One that fails leaves the last Board standing, and says so."""
         publisher = self._around.publisher
         try:
-            for plan in self._decider.plans:
-                self._decider.counted(plan.workload, self._around.replicas.count(plan.workload))
+            self._look_whether_seen(now)
+            self._count_replicas(now)
             publisher.publish(self._decider.sweep(now), now)
         except Exception:  # noqa: BLE001 - a bug that costs every tick shows in liveness, not in a silent zero
             self._around.own.ticks_failed.inc()
@@ -113,6 +253,18 @@ class Works:
             self._log.info("ticks work again")
         self._broken = self._given_up = False
         self._around.ticked(now)
+
+    def _count_replicas(self, now: float) -> None:
+        around = self._around
+        replicas = around.replicas
+        if replicas is None:
+            if around.cluster is None:
+                return
+            replicas = ClusterReplicas(around.cluster, self._census.targets)
+        for plan in self._decider.plans:
+            self._decider.counted(plan.workload, replicas.count(plan.workload, now))
+
+    # What the scrapes say.
 
     def _landed(self, scrape: Scrape) -> None:
         self._say_if_changed(scrape)
@@ -142,10 +294,27 @@ class Works:
                 took_s=round(scrape.took_s, 3),
             )
 
-    def _listed(self, discovery: Discovery, listing: tuple[Target, ...] | None) -> None:
-        if discovery.owner is not None:
-            self._decider.listed(discovery.owner, None if listing is None else len(listing))
+    def _listed(self, discovery: Discovery, listing: Listing | None) -> None:
+        if discovery.owner is None:
+            return
+        if listing is None:
+            self._decider.listed(discovery.owner, None)
+        else:
+            self._decider.listed(discovery.owner, listing.due, listing.leaving)
+
+    def _added(self, target: Target) -> None:
+        self._decider.expect(target)
 
     def _retired(self, target: Target) -> None:
         self._around.failing.pop(target, None)
         self._decider.retire(target)
+
+
+def _touches(changes: Changes, place: Place) -> bool:
+    if isinstance(place.page, DcgmExporter):
+        return changes.exporters
+    if place.page.target is not None:
+        kind, _, name = place.page.target.partition("/")
+        return (place.namespace, kind, name) in changes.targets
+    service = place.page.service_in(place.namespace)
+    return service is not None and service in changes.services

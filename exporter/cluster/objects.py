@@ -55,9 +55,9 @@ class Pod:
     host_network: bool = False
     created_at: float | None = None
     started_at: float | None = None
-    labels: Mapping[str, str] = field(default=MappingProxyType({}))
-    ports: Mapping[str, int] = field(default=MappingProxyType({}))
-    gpus: Mapping[str, int] = field(default=MappingProxyType({}))
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    ports: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    gpus: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     group_size: int | None = None
 
     @property
@@ -87,7 +87,7 @@ class Scalable:
     owner: Ref | None = None
     wanted: int | None = None
     ready: int | None = None
-    annotations: Mapping[str, str] = field(default=MappingProxyType({}))
+    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,29 +1,39 @@
 """The configuration: YAML -> a frozen value, or everything that is wrong with it, each with file:line:column."""
 
-from .endpoint import Access, Basic, Endpoint, Tls
+from .cluster import DcgmExporter, Kubernetes, SharedGateway
+from .endpoint import Access, Basic, Endpoint, PrometheusQuery, Tls
 from .load import check, load, parse, read
 from .model import Config, Freshness, GrpcTls, Listen, Log, Scrape
 from .problem import ConfigErrors, Problem
 from .scalars import Address
+from .trigger import BadWord, BadWords, Trigger, TriggerWorkload
 from .workload import Objectives, Replicas, Smoothing, Workload
 
 __all__ = [
     "Access",
     "Address",
+    "BadWord",
+    "BadWords",
     "Basic",
     "Config",
     "ConfigErrors",
+    "DcgmExporter",
     "Endpoint",
     "Freshness",
     "GrpcTls",
+    "Kubernetes",
     "Listen",
     "Log",
     "Objectives",
     "Problem",
+    "PrometheusQuery",
     "Replicas",
     "Scrape",
+    "SharedGateway",
     "Smoothing",
     "Tls",
+    "Trigger",
+    "TriggerWorkload",
     "Workload",
     "check",
     "load",

@@ -1,4 +1,4 @@
-"""Where a page is and how to be let in. Static addresses only: nothing here resolves a name or reads a file.
+"""Where a page is and how to be let in. Names only: nothing here resolves one, asks a server or reads a file.
 
 Worked example: `Endpoint(dns="chat.ai.svc")` of kind "vllm" is one page per address of that Service; for the address
 10.0.0.7 it is `http://10.0.0.7:8000/metrics`, because vLLM's pages are there unless somebody says otherwise.
@@ -15,10 +15,15 @@ from exporter import model
 from exporter.catalog import KINDS
 
 from .kinds import KIND
-from .scalars import DNS, HIGHEST_PORT, URL
+from .places import API, SELECTOR, SERVICE, TARGET
+from .scalars import DNS, HIGHEST_PORT, URL, duration
 
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 File: TypeAlias = Annotated[str, Field(min_length=1, title="file")]
+Port: TypeAlias = Annotated[int, Field(ge=1, le=HIGHEST_PORT)]
+Path: TypeAlias = Annotated[str, Field(pattern=r"^/[!-~]*$", title="path")]
+Scheme: TypeAlias = Literal["http", "https"]
+Kind: TypeAlias = Annotated[str, KIND]
 # Lists arrive as lists; only the tuple itself is lenient about that, its items stay strict.
 Many = Field(strict=False)
 
@@ -51,7 +56,8 @@ class Tls(Section):
     key_file: File | None = None
     """PEM file of that certificate's private key."""
     server_name: Text | None = None
-    """The name the page's certificate must carry. Without it: the host of the URL, or the name in `dns`."""
+    """The name the page's certificate must carry. Without it: the host of the URL, the name in `dns`, or
+    `NAME.NAMESPACE.svc` of `service`."""
     insecure_skip_verify: bool = False
     """Believe any certificate. Whoever sits between can then tell Tidegate what to scale."""
 
@@ -67,56 +73,99 @@ class Access(Section):
     """TLS settings of https pages. Without them the system's authorities are trusted."""
 
 
+class PrometheusQuery(Section):
+    """A Prometheus-compatible server (Prometheus, Thanos, Mimir, VictoriaMetrics) that has scraped the pages."""
+
+    url: Annotated[str, API]
+    """Where its API begins, as `https://prometheus.monitoring.svc:9090`; a path before `/api/v1` belongs to it."""
+    selector: Annotated[str, SELECTOR] | None = None
+    """Label matchers without braces, as `namespace="ai",pod=~"chat-.*"`: whose pages are meant. One that is too wide
+    counts a neighbour's queue. Needed but for `gpus`; which metrics are asked for, the kind says."""
+    max_age: Annotated[float, duration(at_least_s=1)] = 60.0
+    """Older samples are not believed. At least as long as that server's own scrape interval; longer believes what is
+    no longer so."""
+
+
 class Endpoint(Section):
-    """One page, several pages, or one page per address of a headless Service: exactly one of `url`, `urls`, `dns`."""
+    """One page, or one per pod or address, found in exactly one of six ways: `url`, `urls`, `dns`, `target`, `service`,
+    `prometheus`. `port`, `path` and `scheme` go with `dns`, `target` and `service`.
+    """
 
     url: Annotated[str, URL] | None = None
     """One page. Without a path the kind's usual one is taken. A ClusterIP Service here reaches one pod by chance:
-    for several pods use `dns`."""
+    for several pods use `target`, `service` or `dns`."""
     urls: Annotated[tuple[Annotated[str, URL], ...], Many, Field(min_length=1)] | None = None
     """Several pages, each asked every interval, for pods that no Service names."""
     dns: Annotated[str, DNS] | None = None
     """A headless Service: it is resolved again and again and every address is asked, so pods come and go by
     themselves."""
-    port: Annotated[int, Field(ge=1, le=HIGHEST_PORT)] | None = None
-    """Port of the pages, with `dns`. Without it the kind's usual one."""
-    path: Annotated[str, Field(pattern=r"^/[!-~]*$", title="path")] | None = None
-    """Path of the pages, with `dns`. Without it the kind's usual one."""
-    scheme: Literal["http", "https"] | None = None
-    """Scheme of the pages, with `dns`. Without it http."""
-    kind: Annotated[str, KIND] | None = None
+    target: Annotated[str, TARGET] | None = None
+    """What is scaled, as `Deployment/chat`, in the workload's own namespace: each of its pods is asked, found through
+    the Kubernetes API. Deployment, StatefulSet, LeaderWorkerSet, Rollout, InferenceService or ScaledJob. Only for
+    `pods`; needs `kubernetes`."""
+    service: Annotated[str, SERVICE] | None = None
+    """A Service, as `NAME` in the workload's namespace or `NAME.NAMESPACE`: each of its ready addresses is asked, found
+    through the Kubernetes API. For gateways, and with a namespace for `gpus`; needs `kubernetes`."""
+    prometheus: PrometheusQuery | None = None
+    """The same pages as a Prometheus has scraped them, for pods that Tidegate cannot reach. Later by that server's
+    scrape interval. `access` is then how that server is asked."""
+    port: Port | None = None
+    """Port of the pages. Without it the kind's usual one."""
+    path: Path | None = None
+    """Path of the pages. Without it the kind's usual one."""
+    scheme: Scheme | None = None
+    """Scheme of the pages. Without it http."""
+    kind: Kind | None = None
     """What kind of page it is, which decides how its numbers are read and its usual port and path. Without it: the
     workload's engine for `pods`, epp for `gateway`, dcgm for `gpus`."""
     access: Access | None = None
     """How to be let in. Without it the pages are asked without credentials."""
 
     def pages(self, kind: str) -> tuple[str, ...]:
-        """The URLs that are known without asking DNS; none for `dns`."""
+        """The URLs that are known without asking anybody; none but for `url` and `urls`."""
         urls = (self.url,) if self.url is not None else self.urls or ()
         return tuple(_with_path(url, KINDS[kind].path) for url in urls)
 
     def page_at(self, host: str, kind: str) -> str:
-        """The URL of one address that `dns` resolved to."""
-        bracketed = f"[{host}]" if ":" in host else host
+        """The URL of one address that `dns`, `target` or `service` led to."""
         port = KINDS[kind].port if self.port is None else self.port
         path = KINDS[kind].path if self.path is None else self.path
-        return f"{self.scheme or 'http'}://{bracketed}:{port}{path}"
+        return page(self.scheme or "http", host, port, path)
 
-    def admission(self) -> model.Access:
-        """How to be let in, in the exporter's words."""
-        access = self.access or Access()
-        tls = access.tls or Tls()
-        return model.Access(
-            bearer_file=access.bearer_file,
-            username=access.basic.username if access.basic else None,
-            password_file=access.basic.password_file if access.basic else None,
-            ca_file=tls.ca_file,
-            certificate_file=tls.certificate_file,
-            key_file=tls.key_file,
-            # A pod's certificate names its Service, and it is asked by its address.
-            server_name=tls.server_name or (self.dns.rstrip(".") if self.dns else None),
-            insecure_skip_verify=tls.insecure_skip_verify,
-        )
+    def service_in(self, namespace: str) -> tuple[str, str] | None:
+        """Namespace and name of `service`, said in `namespace`; None without one."""
+        if self.service is None:
+            return None
+        name, _, own = self.service.partition(".")
+        return own or namespace, name
+
+    def admission(self, namespace: str = "") -> model.Access:
+        """How to be let in, in the exporter's words. `namespace`: the workload's, for a `service` that names none."""
+        # A pod's certificate names its Service, and it is asked by its address.
+        name = self.dns.rstrip(".") if self.dns else None
+        if (service := self.service_in(namespace)) is not None:
+            name = f"{service[1]}.{service[0]}.svc" if service[0] else None
+        return admission(self.access or Access(), name)
+
+
+def admission(access: Access, usual_name: str | None = None) -> model.Access:
+    """`access` in the exporter's words. `usual_name`: what a certificate must carry unless `access` says."""
+    tls = access.tls or Tls()
+    return model.Access(
+        bearer_file=access.bearer_file,
+        username=access.basic.username if access.basic else None,
+        password_file=access.basic.password_file if access.basic else None,
+        ca_file=tls.ca_file,
+        certificate_file=tls.certificate_file,
+        key_file=tls.key_file,
+        server_name=tls.server_name or usual_name,
+        insecure_skip_verify=tls.insecure_skip_verify,
+    )
+
+
+def page(scheme: str, host: str, port: int, path: str) -> str:
+    bracketed = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{bracketed}:{port}{path}"
 
 
 def _with_path(url: str, usual: str) -> str:

@@ -14,10 +14,12 @@ from pathlib import Path
 
 from pydantic_core import ErrorDetails
 
-from .checks import Finding, findings
+from .checks import findings
+from .finding import Finding
 from .model import Config
 from .problem import ConfigErrors, Problem, dotted
 from .salvage import is_lost, salvage
+from .scalars import write_size
 from .tree import Node, Trouble, compose, find, place, plain
 from .words import MISSING, UNKNOWN_KEY, meant_by, sentence
 
@@ -38,17 +40,17 @@ def check(path: str | Path) -> list[Problem]:
         return list(errors.problems)
 
 
-def read(path: str | Path) -> str:
+def read(path: str | Path, largest_bytes: int = LARGEST_BYTES) -> str:
     """The text of a file; raises `ConfigErrors`."""
     file = str(path)
     try:
         with Path(path).open("rb") as opened:
-            body = opened.read(LARGEST_BYTES + 1)
+            body = opened.read(largest_bytes + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigErrors([Problem(file, None, None, "", f"cannot be read: {reason}")]) from None
-    if len(body) > LARGEST_BYTES:
-        raise ConfigErrors([Problem(file, None, None, "", "must be at most 1MiB")])
+    if len(body) > largest_bytes:
+        raise ConfigErrors([Problem(file, None, None, "", f"must be at most {write_size(largest_bytes)}")])
     try:
         return body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -79,7 +81,7 @@ def parse(text: str, file: str) -> tuple[Config, list[Problem]]:
 
 def _examine(root: Node, troubles: list[Trouble], file: str) -> tuple[Config | None, list[Problem]]:
     spoiled = {trouble.spoils for trouble in troubles if trouble.spoils is not None}
-    config, errors, lost = salvage(plain(root))
+    config, errors, lost = salvage(plain(root), Config)
     # One slip of the pen is one problem: a misspelt key is not missing too, nor is its default what anybody meant.
     meant = {loc for error in errors if error["type"] == UNKNOWN_KEY and (loc := meant_by(error["loc"]))}
     absent = spoiled | {loc for loc in meant if find(root, loc) is None}

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
+from .cluster import DcgmExporter, Kubernetes, SharedGateway
 from .endpoint import Endpoint, File, Many, Section
 from .kinds import GPUS
 from .scalars import ADDRESS, Address, duration, size
@@ -69,6 +70,11 @@ class Scrape(Section):
     interval."""
 
 
+def _impute_after(given: dict[str, Any]) -> float:
+    hold: float = given["hold"]
+    return min(60.0, hold)
+
+
 class Freshness(Section):
     """How long a reading may be believed. Unknown is never zero: after that it is an error, not a scale-down."""
 
@@ -78,6 +84,10 @@ class Freshness(Section):
     hold: Annotated[float, duration()] = 300.0
     """When readings are stale, the last decision is held for so long; then callers get an error, and the HPA keeps
     what it has. 0 makes every gap an error."""
+    impute_after: Annotated[float, duration()] = Field(default_factory=_impute_after)
+    """When at least half of a workload's ready pods answer for so long while others do not, those are taken to be like
+    the ones that do; until then nothing is scaled down. Never enough to go to zero. At most `hold`. Default 1m, or
+    `hold` where that is shorter."""
 
 
 class Log(Section):
@@ -105,14 +115,25 @@ class Config(Section):
     """What is said on standard error."""
     gpus: Annotated[tuple[Endpoint, ...], Many] = ()
     """Pages of the nodes' GPUs: dcgm-exporter. Without them no GPU is seen, and idleness rests on requests alone.
-    A ClusterIP Service reaches one node by chance: name a headless one in `dns`."""
+    A ClusterIP Service reaches one node by chance: name a headless one in `dns`, or any in `service`. With `kubernetes`
+    the list may be left out: dcgm-exporter is then looked for."""
+    gateways: Annotated[tuple[SharedGateway, ...], Many] = ()
+    """Gateways that triggers and annotations of several namespaces may name."""
+    kubernetes: Kubernetes | None = None
+    """What to ask the Kubernetes API for; `{}` asks for all of it. Left out: no API server is asked."""
     workloads: Annotated[tuple[Workload, ...], Many] = ()
-    """The scale targets. KEDA gets an error for a workload that is not named here."""
+    """The scale targets that are named here; with `kubernetes`, triggers and annotations add theirs. KEDA gets an error
+    for any other."""
 
     @property
     def fresh_for(self) -> float:
         """Seconds for which a reading is fresh."""
         return self.scrape.interval * self.freshness.intervals
+
+    @property
+    def gpu_search(self) -> DcgmExporter | None:
+        """How dcgm-exporter is looked for; None where it is not."""
+        return self.kubernetes.dcgm_exporter if self.kubernetes is not None and not self.gpus else None
 
     @property
     def gpu_kinds(self) -> tuple[str, ...]:

@@ -46,18 +46,18 @@ def reference() -> str:
 
 def _section(section: type[BaseModel], schema: dict[str, Any]) -> str:
     title = "The file" if "$defs" in schema else section.__name__
-    lines = [f"## {title}", "", schema["description"].split("\n")[0], ""]
+    lines = [f"## {title}", "", " ".join(schema["description"].split()), ""]
     lines += ["| key | is | default | what it does |", "|---|---|---|---|"]
     defaults = defaults_of(section)
     for key, field in section.model_fields.items():
         own = schema["properties"][key]
-        default = "see there" if is_section(field) else _written(defaults[key]) if key in defaults else "**required**"
-        kind = _kind(own, next(sections_in(field.annotation), None))
+        default = "see there" if is_section(field) else written(defaults[key]) if key in defaults else "**required**"
+        kind = kind_of(own, next(sections_in(field.annotation), None))
         lines.append(f"| `{key}` | {kind} | {default} | {own['description'].replace('|', chr(92) + '|')} |")
     return "\n".join(lines) + "\n"
 
 
-def _kind(schema: dict[str, Any], section: type[BaseModel] | None) -> str:
+def kind_of(schema: dict[str, Any], section: type[BaseModel] | None) -> str:
     """What a value may be, in a few words."""
     if section is not None:
         link = f"[{section.__name__}](#{section.__name__.lower()})"
@@ -68,7 +68,7 @@ def _kind(schema: dict[str, Any], section: type[BaseModel] | None) -> str:
     if "enum" in schema:
         return ", ".join(f"`{value}`" for value in schema["enum"])
     if schema.get("type") == "array":
-        return f"list of {_kind(schema['items'], None)}"
+        return f"list of {kind_of(schema['items'], None)}"
     words = {"string": "text", "boolean": "`true`, `false`", "integer": "whole number", "number": "number"}
     return (schema.get("title") or words[schema["type"]]) + _bounds(schema)
 
@@ -78,7 +78,8 @@ def _bounds(schema: dict[str, Any]) -> str:
     return "".join(f", {sign} {schema[word]:g}" for word, sign in signs.items() if word in schema)
 
 
-def _written(value: Any) -> str:
+def written(value: Any) -> str:
+    """A value as a file would have it."""
     return "`" + yaml.safe_dump(value, default_flow_style=True).removesuffix("\n...\n").strip() + "`"
 
 

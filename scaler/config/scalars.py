@@ -29,8 +29,8 @@ _SIZE = r"^([0-9]+)(B|kB|MB|GB|KiB?|MiB?|GiB?)$"
 _BYTES_PER_UNIT = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
 _ADDRESS = rf"^({_HOST}):([0-9]{{1,5}})$"
-_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
-_DNS = rf"^{_LABEL}(?:\.{_LABEL})*\.?$"
+LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_DNS = rf"^{LABEL}(?:\.{LABEL})*\.?$"
 _GLOB = r"^[-a-z0-9.*?\[\]!]+$"
 HIGHEST_PORT = 65535
 
@@ -204,7 +204,7 @@ def read_dns(value: Any) -> str:
 
 def kubernetes_name(most: int, what: str) -> Scalar:
     """A Kubernetes name: a DNS label (63) or a DNS subdomain (253)."""
-    pattern = rf"^{_LABEL}$" if what == "namespace" else rf"^{_LABEL}(?:\.{_LABEL})*$"
+    pattern = rf"^{LABEL}$" if what == "namespace" else rf"^{LABEL}(?:\.{LABEL})*$"
 
     def read(value: Any) -> str:
         if isinstance(value, int | float):  # a bare `name: 7` is a number to YAML
@@ -223,7 +223,14 @@ def read_glob(value: Any) -> str:
     return value
 
 
+def read_zero(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value != 0:
+        raise refused("must be 0, or be left out")
+    return value
+
+
 ADDRESS = Scalar(read_address, str, {"title": "host:port", "type": "string", "pattern": _ADDRESS})
 URL = Scalar(read_url, str, {"title": "URL", "type": "string", "pattern": r"^https?://[^\s@]+$"})
 DNS = Scalar(read_dns, str, {"title": "DNS name", "type": "string", "pattern": _DNS, "maxLength": 253})
+ZERO = Scalar(read_zero, int, {"title": "`0`", "type": "integer", "const": 0})
 GLOB = Scalar(read_glob, str, {"title": "glob", "type": "string", "pattern": _GLOB})

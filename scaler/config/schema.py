@@ -35,7 +35,7 @@ class _Untitled(GenerateJsonSchema):
 
 
 def json_schema() -> dict[str, Any]:
-    schema = Config.model_json_schema(schema_generator=_Untitled)
+    schema = schema_of(Config)
     parts = schema["$defs"] | {Config.__name__: schema}
     for section in sections():
         defaults = defaults_of(section)
@@ -46,6 +46,11 @@ def json_schema() -> dict[str, Any]:
             parts[section.__name__]["properties"][key]["description"] = " ".join((field.description or "").split())
     head = {"$schema": GenerateJsonSchema.schema_dialect, "title": "Tidegate configuration", "examples": [MINIMAL]}
     return head | {key: value for key, value in schema.items() if key != "title"}
+
+
+def schema_of(section: type[BaseModel]) -> dict[str, Any]:
+    """Its plain JSON Schema, without defaults."""
+    return section.model_json_schema(schema_generator=_Untitled)
 
 
 def sections() -> list[type[BaseModel]]:
@@ -69,5 +74,5 @@ def defaults_of(section: type[BaseModel]) -> dict[str, Any]:
 
 
 def is_section(field: FieldInfo) -> bool:
-    """The field is one part of the model, so that its default is the defaults of that part."""
-    return isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+    """The field's default is a part of the model, so that it is the defaults of that part."""
+    return isinstance(field.default, BaseModel)

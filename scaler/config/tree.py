@@ -72,12 +72,8 @@ def compose(text: str) -> tuple[Node | None, list[Trouble]]:
         return _document(yaml.parse(text, Loader=yaml.SafeLoader), troubles), troubles
     except _Unreadable as error:
         troubles.append(error.trouble)
-    except yaml.MarkedYAMLError as error:
-        troubles.append(_syntax(error))
-    except yaml.reader.ReaderError as error:
-        before = text[: error.position]
-        mark = Mark(before.count("\n") + 1, error.position - before.rfind("\n"))
-        troubles.append(Trouble((), mark, f"must be printable text, got U+{error.character:04X}"))
+    except (yaml.MarkedYAMLError, yaml.reader.ReaderError) as error:
+        troubles.append(no_yaml(error, text))
     return None, troubles
 
 
@@ -183,10 +179,11 @@ def _scalar(event: Any, mark: Mark) -> Node:
     value: str = event.value
     if event.style is not None:  # quoted, or a block: text, whatever it looks like
         return Node(value, mark, f'"{_shown(value)}"')
-    return Node(_resolve(value), mark, _shown(value) if value else "nothing")
+    return Node(resolve(value), mark, _shown(value) if value else "nothing")
 
 
-def _resolve(value: str) -> Scalar:
+def resolve(value: str) -> Scalar:
+    """What an unquoted text stands for."""
     if value in _WORDS:
         return _WORDS[value]
     if _INTEGER.fullmatch(value):
@@ -203,7 +200,12 @@ def _shown(value: str, most: int = 60) -> str:
     return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in value)
 
 
-def _syntax(error: yaml.MarkedYAMLError) -> Trouble:
+def no_yaml(error: yaml.MarkedYAMLError | yaml.reader.ReaderError, text: str) -> Trouble:
+    """Where and why a text is no YAML."""
+    if isinstance(error, yaml.reader.ReaderError):
+        before = text[: error.position]
+        place = Mark(before.count("\n") + 1, error.position - before.rfind("\n"))
+        return Trouble((), place, f"must be printable text, got U+{error.character:04X}")
     mark = error.problem_mark or error.context_mark
     place = Mark(mark.line + 1, mark.column + 1) if mark else Mark(1, 1)
     if "'\\t'" in str(error.problem):

@@ -22,6 +22,7 @@ from .scalars import REFUSED
 CONSEQUENCES = frozenset({"default_factory_not_called"})
 UNKNOWN_KEY = "extra_forbidden"
 MISSING = "missing"
+EMPTY = "too_short"
 NOT_A_MAPPING = "model_type"
 
 _SENTENCES = {
@@ -34,7 +35,7 @@ _SENTENCES = {
     "float_type": "must be a number",
     "finite_number": "must be a number with an end",
     "bool_type": "must be true or false",
-    "too_short": "must have at least one item",
+    EMPTY: "must have at least one item",
     "greater_than": "must be above {gt:g}",
     "greater_than_equal": "must be at least {ge:g}",
     "less_than": "must be below {lt:g}",

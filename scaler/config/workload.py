@@ -7,7 +7,7 @@ Worked example: a workload of two replicas at `objectives.work: 16` with 40 requ
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -16,10 +16,14 @@ from exporter.model import WorkloadKey
 
 from .endpoint import Endpoint, Section, Text
 from .kinds import ENGINE, GATEWAY
-from .scalars import GLOB, duration, kubernetes_name
+from .scalars import GLOB, ZERO, duration, kubernetes_name
 
 Ratio: TypeAlias = Annotated[float, Field(gt=0, le=1, title="ratio")]
 Seconds: TypeAlias = Annotated[float, duration()]
+Engine: TypeAlias = Annotated[str, ENGINE]
+Band: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+Quiet: TypeAlias = Annotated[float, Field(ge=0, lt=1, title="ratio")]
+Mode: TypeAlias = Literal["act", "observe"]
 
 # Twice the nodes of the largest supported cluster (5,000): more is a typing mistake.
 MOST_REPLICAS = 10_000
@@ -33,6 +37,14 @@ class Replicas(Section):
     request, else one replica is kept."""
     max: Annotated[int, Field(ge=1, le=MOST_REPLICAS)] = 10
     """At most so many, whatever the demand. What is asked for beyond it shows as reason `capped`."""
+    idle: Annotated[int, ZERO] | None = None
+    """0 lets it sleep though `min` is above 0, as KEDA's idleReplicaCount does: it is either asleep or has at least
+    `min` replicas. It needs a `gateway`, as with `min: 0`."""
+
+    @property
+    def sleeps(self) -> bool:
+        """It may go to zero."""
+        return self.min == 0 or self.idle == 0
 
 
 class Objectives(Section):
@@ -46,7 +58,7 @@ class Objectives(Section):
     sooner; at 1 engines throw requests out of the cache and begin them again. null: no guard."""
     gpu_engine: Ratio | None = None
     """Mean GPU engine activity (ratio) that a replica should show. Off, because one request can peg it; it is for
-    batch work that has no queue. Needs `gpus`."""
+    batch work that has no queue. Needs `gpus`, or dcgm-exporter found through `kubernetes`."""
 
 
 class Smoothing(Section):
@@ -67,7 +79,7 @@ class Workload(Section):
     """Its namespace. KEDA's calls are believed only for this one."""
     name: Annotated[str, kubernetes_name(253, "workload")]
     """Its name, which its pods' names begin with."""
-    engine: Annotated[str, ENGINE] | None = None
+    engine: Engine | None = None
     """What serves the requests: decides how the pods' pages are read, their usual port and path, and the default of
     `objectives.work`. Needed with `pods`."""
     model: Text | None = None
@@ -90,12 +102,15 @@ class Workload(Section):
     """What one replica should carry."""
     smoothing: Smoothing = Smoothing()
     """How fast demand is believed."""
-    scale_down_band: Annotated[float, Field(ge=0, le=1)] = 0.2
+    scale_down_band: Band = 0.2
     """Replicas by which demand must fall below a step before the step is taken down. 0 follows demand exactly and
     flaps at each edge; 1 holds nearly a replica too many."""
-    gpu_quiet: Annotated[float, Field(ge=0, lt=1, title="ratio")] = 0.02
+    gpu_quiet: Quiet = 0.02
     """Engine activity (ratio) at or below which a GPU counts as quiet. Higher lets a workload sleep while something
     still runs on its GPUs; 0 keeps it awake for a stray kernel."""
+    mode: Mode = "act"
+    """`observe` decides and publishes, but whoever asks for the number gets an error: a way to watch Tidegate before it
+    is given the wheel."""
 
     @property
     def key(self) -> WorkloadKey:

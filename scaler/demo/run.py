@@ -87,8 +87,8 @@ class Replicas:
     world: World
     now: Callable[[], float]
 
-    def count(self, workload: WorkloadKey) -> ReplicaCount | None:
-        return ReplicaCount(*self.world.replica_count(), at=self.now()) if workload == CHAT else None
+    def count(self, workload: WorkloadKey, now: float) -> ReplicaCount | None:
+        return ReplicaCount(*self.world.replica_count(), at=now) if workload == CHAT else None
 
 
 def play(wishes: Wishes) -> tuple[str, ...]:

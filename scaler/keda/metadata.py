@@ -1,34 +1,34 @@
-"""Trigger metadata of a ScaledObject -> the workload it asks about, or whose mistake it is, in words. Pure.
+"""Whom a call speaks for where the configuration alone says what workloads there are. Pure.
 
-It knows the keys that may stand in a trigger's `metadata` and refuses to know what they lead to. Nothing in here
-names another namespace: a ScaledObject speaks for its own.
+Without Kubernetes nobody can say what a ScaledObject looks like, so a caller's metadata may only name a workload that
+is configured: by `workload`, or by the ScaledObject's own name. Nothing in it names another namespace.
 
-Worked example: ScaledObject `chat` in `team-a` with `{"scalerAddress": "tidegate:6000", "workload": "llama"}` asks
-about `team-a/llama`; without `workload`, about `team-a/chat`; with `wrokload` it is told
-`metadata.wrokload: unknown key; did you mean 'workload'? Known: workload`.
+Worked example: ScaledObject `chat` in `team-a` with `{"scalerAddress": "tidegate:6000", "workload": "llama"}` speaks
+for `team-a/llama`; without `workload`, for `team-a/chat`; with `wrokload` it is told `metadata.wrokload: unknown key;
+did you mean 'workload'? Known: workload`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Self
 
 from exporter.model import WorkloadKey
 
-from .externalscaler_pb2 import ScaledObjectRef
+from ..census import Doubt, Refused, Unbelieved, not_configured, observed
+from ..census.words import shown
+from ..config import Config
+from ..config.trigger import FROM_ENV, KEDAS, WORDS
 
-OURS = ("workload",)
-# KEDA hands all trigger metadata on, its own connection settings included; of `…FromEnv` it keeps the name and
-# puts in the resolved value.
-KEDAS = ("scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey", "tlsCertFile")
+WORKLOAD = "workload"
 
 # RFC 1123 as Kubernetes reads it: a namespace is a label, the names of workloads and ScaledObjects are subdomains.
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _PLAIN_KEY = re.compile(r"[\w.-]{1,63}", re.ASCII)
-# Errors travel in an HTTP/2 trailer, where 8 KiB is what a client must be ready to take.
-_SHOWN_CHARACTERS = 80
 
 
 class BadMetadata(ValueError):  # noqa: N818 - named for whose fault it is
@@ -41,34 +41,62 @@ class BadMetadata(ValueError):  # noqa: N818 - named for whose fault it is
         self.value = value
 
 
-def read(ref: ScaledObjectRef) -> WorkloadKey:
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """What is believed without Kubernetes. acting: by namespace and name, may the workload's number be asked for?"""
+
+    acting: Mapping[str, Mapping[str, bool]]
+
+    @classmethod
+    def by(cls, config: Config) -> Self:
+        acting: dict[str, dict[str, bool]] = {}
+        for workload in config.workloads:
+            acting.setdefault(workload.namespace, {})[workload.name] = workload.mode == "act"
+        return cls(acting)
+
+    def whose(self, namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:
+        """The workload that a call speaks for. Raises Unbelieved."""
+        try:
+            workload = read(namespace, name, metadata)
+        except BadMetadata as bad:
+            raise Unbelieved(Refused(Doubt.WORDS, str(bad))) from None
+        acting = self.acting.get(workload.namespace, {}).get(workload.name)
+        if acting is None:
+            raise Unbelieved(not_configured(workload))
+        if not acting:
+            raise Unbelieved(observed(workload))
+        return workload
+
+    def about(self, namespace: str, name: str) -> object:  # noqa: ARG002 - it may name any workload of its namespace
+        """Equal as long as every call in this object's name gets the same answer."""
+        return self.acting.get(namespace)
+
+
+def read(namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:
     """The workload a ScaledObject asks about. Raises BadMetadata."""
-    metadata = dict(ref.scalerMetadata)
     _refuse_unknown_keys(metadata)
-    namespace = _matching(_LABEL, "scaledObjectRef.namespace", "must be a DNS-1123 label", ref.namespace)
-    key, name = (
-        ("metadata.workload", metadata["workload"]) if "workload" in metadata else ("scaledObjectRef.name", ref.name)
-    )
+    namespace = _matching(_LABEL, "scaledObjectRef.namespace", "must be a DNS-1123 label", namespace)
+    key, name = (f"metadata.{WORKLOAD}", metadata[WORKLOAD]) if WORKLOAD in metadata else ("scaledObjectRef.name", name)
     if "/" in name:
         raise BadMetadata(key, "must be a name in the ScaledObject's own namespace, without a '/'", name)
     return WorkloadKey(namespace, _matching(_SUBDOMAIN, key, "must be a DNS-1123 name", name))
 
 
-def shown(value: str) -> str:
-    """A stranger's text, fit for an error: quoted, cut, and in ASCII, where no letter can pass for its look-alike."""
-    quoted = ascii(value)
-    return quoted if len(quoted) <= _SHOWN_CHARACTERS else f"{quoted[:_SHOWN_CHARACTERS]}... ({len(value)} characters)"
-
-
 def _refuse_unknown_keys(keys: Iterable[str]) -> None:
-    unknown = sorted(key for key in keys if key not in OURS and key.removesuffix("FromEnv") not in KEDAS)
+    unknown = sorted(key for key in keys if key != WORKLOAD and key.removesuffix(FROM_ENV) not in KEDAS)
     if not unknown:
         return
     key = unknown[0]
-    plain = _PLAIN_KEY.fullmatch(key)
-    near = get_close_matches(key, (*OURS, *KEDAS), n=1) if plain else []
+    if key in WORDS:
+        bound = (
+            "cannot be said here: Tidegate's configuration has no `kubernetes` with `triggers`, so a trigger can only "
+            f"name a configured workload. Known: {WORKLOAD}"
+        )
+        raise BadMetadata(f"metadata.{key}", bound)
+    near = get_close_matches(key, (WORKLOAD, *KEDAS), n=1) if _PLAIN_KEY.fullmatch(key) else []
     hint = f"; did you mean '{near[0]}'?" if near else "."
-    raise BadMetadata(f"metadata.{key if plain else shown(key)}", f"unknown key{hint} Known: {', '.join(OURS)}")
+    name = key if _PLAIN_KEY.fullmatch(key) else shown(key)
+    raise BadMetadata(f"metadata.{name}", f"unknown key{hint} Known: {WORKLOAD}")
 
 
 def _matching(pattern: re.Pattern[str], key: str, bound: str, value: str) -> str:

@@ -4,7 +4,7 @@
 every open stream ended with OK (KEDA reopens such a stream after 2 s, and backs off up to 60 s from an error), then
 the calls that are under way get `grace_s` to finish.
 
-    server = create(decisions, address="0.0.0.0:6000", tls=None, now=clock.now)
+    server = create(decisions, claims=claims, address="0.0.0.0:6000", tls=None, now=clock.now)
     port = await server.start()
     server.set_ready(True)
     …
@@ -24,6 +24,7 @@ from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from .attendant import Attendant, Observe
+from .claims import Claims
 from .externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
 from .health import Health
 from .servicer import Decisions, Servicer
@@ -89,6 +90,7 @@ class KedaServer:
 def create(
     decisions: Decisions,
     *,
+    claims: Claims,
     address: str,
     tls: TlsFiles | None,
     now: Callable[[], float],
@@ -97,6 +99,7 @@ def create(
 ) -> KedaServer:
     """Build the server; call it in the running loop. Raises BadTlsFiles.
 
+    claims:   whom a call is believed to be.
     now:      POSIX seconds.
     observe:  hears of every call that ended.
     tls_told: hears, in the loop, of files that cannot serve after a rotation, and None once they can again.
@@ -105,7 +108,7 @@ def create(
     attendant = Attendant(observe)
     server = grpc.aio.server(interceptors=(attendant,), options=_OPTIONS, maximum_concurrent_rpcs=_CALLS_AT_ONCE)
     health = Health(SERVICE)
-    add_ExternalScalerServicer_to_server(Servicer(decisions, now), server)  # type: ignore[no-untyped-call]  # generated
+    add_ExternalScalerServicer_to_server(Servicer(decisions, claims, now), server)  # type: ignore[no-untyped-call]  # generated
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
     reflection.enable_server_reflection((SERVICE, HEALTH, reflection.SERVICE_NAME), server)
     credentials = None

@@ -8,8 +8,10 @@ the HorizontalPodAutoscaler's division gives back the number that was decided.
     asleep                            GetMetrics 0      IsActive false
     held on stale readings            as it was decided; never an error
     known, and nothing is known of it UNAVAILABLE, so KEDA changes nothing or falls back
-    not configured                    NOT_FOUND
+    no such ScaledObject or workload  NOT_FOUND
+    the ScaledObject says otherwise   PERMISSION_DENIED
     metadata that cannot be           INVALID_ARGUMENT
+    `mode: observe`                   FAILED_PRECONDITION
 
 Errors come from GetMetrics, IsActive and StreamIsActive alone. KEDA's fallback does not engage while GetMetricSpec
 fails, and KEDA 2.19 builds its HorizontalPodAutoscaler on cpu 80 % when it fails at creation: so GetMetricSpec always
@@ -29,6 +31,9 @@ import grpc
 from exporter.model import WorkloadKey
 
 from ..board import Decision, Reason
+from ..census import Unbelieved
+from ..census.words import shown
+from .claims import Claims, Turn
 from .externalscaler_pb2 import (
     GetMetricSpecResponse,
     GetMetricsRequest,
@@ -39,7 +44,7 @@ from .externalscaler_pb2 import (
     ScaledObjectRef,
 )
 from .externalscaler_pb2_grpc import ExternalScalerServicer
-from .metadata import BadMetadata, read, shown
+from .refusal import Refusal, of_doubt
 
 # A string: grpc's own class takes no parameters at run time.
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -63,7 +68,7 @@ class Decisions(Protocol):
         """Wait until the entry is not `seen`, and return it."""
 
     def knows(self, workload: WorkloadKey) -> bool:
-        """Is it configured, even if nothing is decided yet?"""
+        """Is it one that is decided, even if nothing is decided yet?"""
 
 
 class Answer(NamedTuple):
@@ -74,48 +79,23 @@ class Answer(NamedTuple):
     reason: Reason
 
 
-class Refusal(Exception):  # noqa: N818 - an answer of its own kind, not a fault of ours
-    """A question that gets an error, with its code, words for a person and the reason code where there is one."""
-
-    def __init__(self, code: grpc.StatusCode, words: str, reason: Reason | None = None) -> None:
-        super().__init__(words)
-        self.code = code
-        self.words = words
-        self.reason = reason
-
-
 def specs() -> GetMetricSpecResponse:
     return GetMetricSpecResponse(metricSpecs=[MetricSpec(metricName=METRIC, targetSize=1, targetSizeFloat=1.0)])
-
-
-def workload_of(decisions: Decisions, ref: ScaledObjectRef) -> WorkloadKey:
-    """The workload a ScaledObject speaks for, if it is one of ours. Raises Refusal."""
-    try:
-        workload = read(ref)
-    except BadMetadata as bad:
-        raise Refusal(grpc.StatusCode.INVALID_ARGUMENT, str(bad)) from None
-    if decisions.get(workload) is None and not decisions.knows(workload):
-        raise _not_found(workload)
-    return workload
 
 
 def answer(decisions: Decisions, workload: WorkloadKey, now: float) -> Answer:
     """The one rule of GetMetrics and IsActive. `now`: POSIX seconds, for the age in the error. Raises Refusal."""
     decision = decisions.get(workload)
     if decision is None:
-        words = f"{workload}: nothing is decided yet; the first readings are awaited"
-        raise Refusal(grpc.StatusCode.UNAVAILABLE, words, Reason.UNKNOWN)
+        raise _undecided(workload)
     if decision.replicas is None:
         raise Refusal(grpc.StatusCode.UNAVAILABLE, _why_unknown(decision, now), decision.reason)
     return Answer(decision.replicas, decision.active, decision.reason)
 
 
-def _not_found(workload: WorkloadKey) -> Refusal:
-    words = (
-        f"{workload}: no such workload. Add it to Tidegate's configuration, or set `workload` in the trigger's "
-        f"metadata to one that is there in namespace {workload.namespace}"
-    )
-    return Refusal(grpc.StatusCode.NOT_FOUND, words)
+def _undecided(workload: WorkloadKey) -> Refusal:
+    words = f"{workload}: nothing is decided yet; the first readings are awaited"
+    return Refusal(grpc.StatusCode.UNAVAILABLE, words, Reason.UNKNOWN)
 
 
 def _why_unknown(decision: Decision, now: float) -> str:
@@ -138,8 +118,9 @@ def _refuse_foreign_metric(name: str) -> None:
 class Servicer(ExternalScalerServicer):
     """The five calls. The streams never end by themselves: whoever serves them cancels them while they wait."""
 
-    def __init__(self, decisions: Decisions, now: Callable[[], float]) -> None:
+    def __init__(self, decisions: Decisions, claims: Claims, now: Callable[[], float]) -> None:
         self._decisions = decisions
+        self._claims = claims
         self._now = now
 
     async def GetMetricSpec(self, request: ScaledObjectRef, context: Context) -> GetMetricSpecResponse:
@@ -172,22 +153,35 @@ class Servicer(ExternalScalerServicer):
         """The state at once and at each change. While it is unknown nothing is said: an error would cost up to a
         minute of KEDA's back-off, and the push that wakes the workload with it.
         """
+        said: bool | None = None
         try:
-            workload = workload_of(self._decisions, request)
-            said: bool | None = None
-            entry = self._decisions.get(workload)
-            while True:
-                if entry is None and not self._decisions.knows(workload):
-                    raise _not_found(workload)  # taken out of the configuration while KEDA listened
-                if entry is not None and entry.known and entry.active != said:
-                    said = entry.active
-                    await context.write(IsActiveResponse(result=said))
-                entry = await self._decisions.changed(workload, entry)
+            while True:  # each round is one version of what is believed of this ScaledObject
+                workload = self._whose(request)
+                turn = self._claims.turn(request.namespace, request.name)
+                said = await self._push(workload, said, turn, context)
         except Refusal as refusal:
             await _abort(context, refusal)
 
+    async def _push(self, workload: WorkloadKey, said: bool | None, turn: Turn, context: Context) -> bool | None:
+        """Say the state where it is not what was `said`, until `turn` is over. Returns what was said last."""
+        while not turn.over:
+            entry = self._decisions.get(workload)
+            if entry is None and not self._decisions.knows(workload):
+                raise _undecided(workload)  # believed a moment before it is decided, or a moment after
+            if entry is not None and entry.known and entry.active != said:
+                said = entry.active
+                await context.write(IsActiveResponse(result=said))
+            await turn.until(self._decisions.changed(workload, entry))
+        return said
+
+    def _whose(self, ref: ScaledObjectRef) -> WorkloadKey:
+        try:
+            return self._claims.whose(ref.namespace, ref.name, ref.scalerMetadata)
+        except Unbelieved as doubted:
+            raise of_doubt(doubted.refused) from None
+
     def _answer(self, ref: ScaledObjectRef) -> Answer:
-        return answer(self._decisions, workload_of(self._decisions, ref), self._now())
+        return answer(self._decisions, self._whose(ref), self._now())
 
 
 def _tell_reason(context: Context, reason: Reason) -> None:

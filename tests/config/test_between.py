@@ -19,10 +19,13 @@ def _gpus(*parts):
     ('listen: {grpc: "[::]:8080"}\ngpus: [{dns: a}]',
      '1:16: listen.grpc: must be another port than listen.http (0.0.0.0:8080), got "[::]:8080"'),
     # Endpoints.
-    (_gpus("port: 1"), "1:8: gpus.0: must have one of url, urls, dns: it says where to ask"),
-    (_gpus("dns: a", "url: http://a"), "1:8: gpus.0: must have only one of url, urls, dns: url and dns are given"),
-    (_gpus("url: http://a", "port: 9400"), "1:30: gpus.0.port: goes with dns: write it into url, got 9400"),
-    (_gpus("urls: [http://a]", "path: /m"), "1:33: gpus.0.path: goes with dns: write it into urls, got /m"),
+    (_gpus("port: 1"), "1:8: gpus.0: must have one of url, urls, dns, service, prometheus: it says where to ask"),
+    (_gpus("dns: a", "url: http://a"),
+     "1:8: gpus.0: must have only one of url, urls, dns, service, prometheus: url and dns are given"),
+    (_gpus("url: http://a", "port: 9400"),
+     "1:30: gpus.0.port: goes with dns, target or service: write it into url, got 9400"),
+    (_gpus("urls: [http://a]", "path: /m"),
+     "1:33: gpus.0.path: goes with dns, target or service: write it into urls, got /m"),
     (_gpus("urls: [http://a, http://a]"), "1:26: gpus.0.urls.1: must be another page than urls.0, got http://a"),
     (_gpus("dns: a", "kind: vllm"), "1:23: gpus.0.kind: must be dcgm, got vllm"),
     (_gpus("dns: a", "access: {bearer_file: t, basic: {username: u, password_file: p}}"),
@@ -57,7 +60,8 @@ def _gpus(*parts):
      "1:76: workloads.0.pods.kind: must be the engine (vllm) or left out, got sglang"),
     (_CHAT + ", gateway: {dns: a, kind: dcgm}}]", "1:125: workloads.0.gateway.kind: must see requests, got dcgm"),
     (_CHAT + ", objectives: {gpu_engine: 0.8}}]",
-     "1:126: workloads.0.objectives.gpu_engine: needs gpus: no page is asked that would show it"),
+     ("1:126: workloads.0.objectives.gpu_engine: needs gpus, or kubernetes with dcgm_exporter: no page is asked that "
+     "would show it")),
     (_CHAT + ", gateway: {dns: chat.ai.svc, port: 8000}}]",
      f"1:110: workloads.0.gateway: {_SAME_PAGE}"),
 ])  # fmt: skip

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from scaler.config import ConfigErrors, parse
+from scaler.config import Config, ConfigErrors, parse
 from scaler.config.salvage import salvage
 from scaler.config.words import sentence
 
@@ -37,7 +37,7 @@ def test_every_key_answers_every_value_in_our_words(way):
         for part in way[:-1]:
             holder = holder[part]
         holder[way[-1]] = copy.deepcopy(value)
-        config, errors, _ = salvage(document)
+        config, errors, _ = salvage(document, Config)
 
         assert config is not None  # the rest was salvaged
         assert [sentence(error) for error in errors if not _OURS.match(sentence(error))] == []

@@ -24,6 +24,8 @@ def _accepts(schema, value):
         schema = _SCHEMA["$defs"][schema["$ref"].rsplit("/", 1)[1]]
     if "anyOf" in schema:
         return any(_accepts(option, value) for option in schema["anyOf"])
+    if "const" in schema and value != schema["const"]:
+        return False
     if "enum" in schema and value not in schema["enum"]:
         return False
     if not isinstance(value, _TYPES[schema["type"]]) or (isinstance(value, bool) and schema["type"] != "boolean"):

@@ -15,6 +15,16 @@ def config(text):
     return parse(text, "config.yaml")[0]
 
 
+def plans(config):
+    return sources.plans(config, config.workloads)
+
+
+def discoveries(config, workloads=None, cluster=None):
+    lookers = sources.Lookers(cluster, None)
+    places = sources.places(config, config.workloads if workloads is None else workloads)
+    return [sources.discovery(place, config, lookers) for place in places]
+
+
 @pytest.fixture
 def full():
     return config(
@@ -46,7 +56,7 @@ def full():
 
 
 def test_everybody_with_a_page_is_asked_as_what_it_is(full):
-    found = sources.discoveries(full)
+    found = discoveries(full)
     static = {target.url: target for each in found for target in (each.listing() or ((),))[0]}
     assert {url: (target.kind, target.role, target.owner) for url, target in static.items()} == {
         "http://node-1:9400/metrics": ("dcgm", Role.GPUS, None),
@@ -57,16 +67,16 @@ def test_everybody_with_a_page_is_asked_as_what_it_is(full):
 
 def test_only_a_list_of_pods_counts_as_a_workloads_pods(full):
     # A gateway's or a node's address that is listed is nobody's replica.
-    assert [each.owner for each in sources.discoveries(full) if each.owner is not None] == [CHAT]
+    assert [each.owner for each in discoveries(full) if each.owner is not None] == [CHAT]
 
 
 def test_names_that_are_not_looked_up_yet_are_not_known_to_be_nobody(full):
-    dns = [each for each in sources.discoveries(full) if isinstance(each, DnsTargets)]
+    dns = [each for each in discoveries(full) if isinstance(each, DnsTargets)]
     assert [each.listing() for each in dns] == [None, None]
 
 
 def test_a_plan_says_what_the_owner_asked_for(full):
-    chat, jobs = sources.plans(full)
+    chat, jobs = plans(full)
     assert (chat.workload, chat.queue, chat.pod_pattern) == (CHAT, "m", "chat-*")
     spec = chat.spec
     assert (spec.minimum, spec.maximum, spec.keep_warm, spec.hold) == (0, 6, 45.0, 90.0)
@@ -78,14 +88,14 @@ def test_a_plan_says_what_the_owner_asked_for(full):
 
 def test_a_cache_that_nobody_shows_guards_nothing(full):
     # KV caches are on the engines' own pages: without them the guard would be for ever unknown.
-    _, jobs = sources.plans(full)
+    _, jobs = plans(full)
     assert dict(jobs.spec.targets) == {Signal.WORK: 1.0}
 
 
 def test_the_engine_gives_the_work_of_a_replica_unless_the_owner_does():
     text = "workloads: [{{namespace: ai, name: chat, engine: {engine}, pods: {{url: 'http://x/metrics'}}}}]"
     work = {
-        engine: dict(sources.plans(config(text.format(engine=engine)))[0].spec.targets)[Signal.WORK]
+        engine: dict(plans(config(text.format(engine=engine)))[0].spec.targets)[Signal.WORK]
         for engine in ("vllm", "triton", "llamacpp")
     }
     assert work == {"vllm": 16.0, "triton": 8.0, "llamacpp": 4.0}
@@ -94,6 +104,6 @@ def test_the_engine_gives_the_work_of_a_replica_unless_the_owner_does():
 def test_a_batch_workload_is_sized_by_its_gpus_alone():
     workload = "{namespace: ai, name: b, objectives: {gpu_engine: 0.5}}"
     gpus = "gpus: [{url: 'http://n:9400/metrics'}]"
-    (plan,) = sources.plans(config(f"{gpus}\nworkloads: [{workload}]"))
+    (plan,) = plans(config(f"{gpus}\nworkloads: [{workload}]"))
     assert dict(plan.spec.targets) == {Signal.GPU_ENGINE: 0.5}
     assert (plan.spec.pods, plan.spec.gateway) == (False, False)

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from exporter.catalog import Reader
 from exporter.model import Failure, FailureKind, ReplicaCount, Role, Scrape, Target, WorkloadKey
 from exporter.sources.http import HttpPages, Limits
+from exporter.sources.promql import Promql
 from exporter.textformat import parse
 from scaler.config import parse as configuration
 from scaler.publisher import Publisher
@@ -31,7 +32,7 @@ class Replicas:
 
     broken, counted = False, None
 
-    def count(self, workload):
+    def count(self, workload, now):
         if self.broken:
             raise RuntimeError("a bug")
         return self.counted
@@ -62,6 +63,8 @@ class Scene:
             replicas=self.replicas,
             own=OwnMetrics(self.registry),
             ticked=self.ticks.append,
+            promql=Promql(pages),
+            believed=lambda census: None,
         )
         config, _ = configuration(CONFIG, "config.yaml")
         self.works = Works(config, around)

@@ -9,8 +9,10 @@ import pytest
 
 from exporter.model import WorkloadKey
 from scaler.board import Decision, Evidence, Reason
+from scaler.keda.claims import Claims
 from scaler.keda.externalscaler_pb2 import GetMetricsRequest, ScaledObjectRef
 from scaler.keda.externalscaler_pb2_grpc import ExternalScalerStub
+from scaler.keda.metadata import Configured
 from scaler.keda.server import KedaServer, create
 from scaler.keda.servicer import METRIC
 
@@ -19,12 +21,17 @@ PATIENCE_S = 20  # never waited for: only says which await hung
 
 
 class Board:
-    """Speaks the servicer's `Decisions`, and tells a test when a stream has seen an entry or is gone."""
+    """Speaks the servicer's `Decisions`, and tells a test when a stream has seen an entry or is gone.
+
+    claims: of a configuration that has the workloads of the entries, all of them acting.
+    """
 
     def __init__(self) -> None:
         self.entries: dict[WorkloadKey, Decision | None] = {}
         self.now = 1000.0
         self.listening: list[Decision | None] = []  # what each waiting stream saw last
+        self.claims = Claims()
+        self.claims.take(Configured({}))
         self.turn = asyncio.Event()  # until anything of the above changes
 
     def decide(self, replicas, *, reason=Reason.SERVING, workload=CHAT, **more) -> Decision:
@@ -39,10 +46,12 @@ class Board:
 
     def put(self, workload, decision) -> None:
         self.entries[workload] = decision
+        self._claim()
         self._wake()
 
     def forget(self, workload) -> None:
         del self.entries[workload]
+        self._claim()
         self._wake()
 
     async def until(self, *seen) -> None:
@@ -68,6 +77,12 @@ class Board:
                 del self.listening[next(i for i, entry in enumerate(self.listening) if entry is seen)]
                 self._wake()
         return self.entries.get(workload)
+
+    def _claim(self) -> None:
+        acting: dict[str, dict[str, bool]] = {}
+        for workload in self.entries:
+            acting.setdefault(workload.namespace, {})[workload.name] = True
+        self.claims.take(Configured(acting))
 
     def _wake(self) -> None:
         self.turn.set()
@@ -116,6 +131,7 @@ async def keda(board):
     observed: list[tuple[str, str, float]] = []
     server = create(
         board,
+        claims=board.claims,
         address="127.0.0.1:0",
         tls=None,
         now=lambda: board.now,
@@ -126,3 +142,9 @@ async def keda(board):
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         yield Keda(server, port, channel, observed)
     await server.drain(PATIENCE_S)
+
+
+@pytest.fixture
+def asking():
+    """KEDA on a channel of the test's own, to a server of its own."""
+    return lambda channel, front: Keda(front.server, 0, channel)

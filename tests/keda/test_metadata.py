@@ -5,38 +5,41 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.model import WorkloadKey
-from scaler.keda.externalscaler_pb2 import ScaledObjectRef
-from scaler.keda.metadata import BadMetadata, read
+from scaler.census import Doubt, Unbelieved
+from scaler.config import Config, Endpoint, Workload
+from scaler.keda.metadata import BadMetadata, Configured, read
+
+CHAT = WorkloadKey("team-a", "chat")
 
 
 def ref(name="chat", namespace="team-a", /, **metadata):
-    return ScaledObjectRef(name=name, namespace=namespace, scalerMetadata=metadata)
+    return namespace, name, metadata
 
 
 def complaint(asked) -> str:
     with pytest.raises(BadMetadata) as caught:
-        read(asked)
+        read(*asked)
     return str(caught.value)
 
 
 def read_or_refusal(asked) -> WorkloadKey | BadMetadata:
     try:
-        return read(asked)
+        return read(*asked)
     except BadMetadata as bad:
         return bad
 
 
 def test_the_scaled_objects_own_name_is_the_default():
-    assert read(ref()) == WorkloadKey("team-a", "chat")
+    assert read(*ref()) == CHAT
 
 
 def test_workload_names_another_in_the_same_namespace():
-    assert read(ref(workload="llama-3.1-8b")) == WorkloadKey("team-a", "llama-3.1-8b")
+    assert read(*ref(workload="llama-3.1-8b")) == WorkloadKey("team-a", "llama-3.1-8b")
 
 
 def test_kedas_own_keys_and_their_from_env_forms_pass():
     settings = ["scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey", "tlsCertFile"]
-    assert read(ref(**{key + form: "x" for key in settings for form in ("", "FromEnv")})) == ("team-a", "chat")
+    assert read(*ref(**{key + form: "x" for key in settings for form in ("", "FromEnv")})) == CHAT
 
 
 @pytest.mark.parametrize(
@@ -46,6 +49,13 @@ def test_kedas_own_keys_and_their_from_env_forms_pass():
         ("Workload", "metadata.Workload: unknown key; did you mean 'workload'? Known: workload"),
         ("enableTls", "metadata.enableTls: unknown key; did you mean 'enableTLS'? Known: workload"),
         ("serverAddress", "metadata.serverAddress: unknown key; did you mean 'scalerAddress'? Known: workload"),
+        (
+            "engine",
+            (
+                "metadata.engine: cannot be said here: Tidegate's configuration has no `kubernetes` with `triggers`, "
+                "so a trigger can only name a configured workload. Known: workload"
+            ),
+        ),
         ("threshold", "metadata.threshold: unknown key. Known: workload"),
         ("w\u043erkload", "metadata.'w\\u043erkload': unknown key. Known: workload"),
     ],
@@ -73,7 +83,7 @@ def test_a_scaled_object_that_cannot_exist_is_refused():
 
 def test_the_error_keeps_key_bound_and_value_apart():
     with pytest.raises(BadMetadata) as caught:
-        read(ref(workload="A"))
+        read(*ref(workload="A"))
     assert (caught.value.key, caught.value.bound, caught.value.value) == (
         "metadata.workload",
         "must be a DNS-1123 name",
@@ -93,10 +103,39 @@ def test_anything_is_read_as_a_workload_of_its_own_namespace_or_refused_in_few_w
         assert str(outcome).isascii()
         assert len(str(outcome)) < 300
     else:
-        assert outcome == (namespace, metadata.get("workload", name))
+        assert outcome == WorkloadKey(namespace, metadata.get("workload", name))
         assert "/" not in outcome.name
 
 
 def test_odd_text_of_any_length_is_cut():
     assert len(complaint(ref(workload="🦑" * 100_000))) < 300
     assert len(complaint(ref(**{"🦑" * 100_000: ""}))) < 300
+
+
+def workload(name, mode="act", namespace="team-a") -> Workload:
+    return Workload(namespace=namespace, name=name, gateway=Endpoint(url="http://gw:9090"), mode=mode)
+
+
+def doubt(believed, *asked) -> Doubt:
+    with pytest.raises(Unbelieved) as caught:
+        believed.whose(*asked)
+    return caught.value.refused.doubt
+
+
+def test_without_kubernetes_the_configuration_alone_says_who_may_be_asked_for():
+    believed = Configured.by(Config(workloads=(workload("chat"), workload("seen", "observe"))))
+    assert believed.whose(*ref()) == CHAT
+    assert believed.whose(*ref("other", workload="chat")) == CHAT
+    assert doubt(believed, *ref("other")) is Doubt.NOBODY
+    assert doubt(believed, *ref("chat", "team-b")) is Doubt.NOBODY
+    assert doubt(believed, *ref("seen")) is Doubt.OBSERVED
+    assert doubt(believed, *ref(engine="vllm")) is Doubt.WORDS
+
+
+def test_a_reload_that_touches_another_namespace_says_the_same_of_this_one():
+    before = Configured.by(Config(workloads=(workload("chat"), workload("x", namespace="team-b"))))
+    after = Configured.by(Config(workloads=(workload("chat"),)))
+    assert before.about("team-a", "anything") == after.about("team-a", "anything")
+    assert before.about("team-b", "x") != after.about("team-b", "x")
+    observed = Configured.by(Config(workloads=(workload("chat", "observe"),)))
+    assert before.about("team-a", "anything") != observed.about("team-a", "anything")

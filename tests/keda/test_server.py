@@ -29,7 +29,7 @@ async def test_health_follows_the_daemons_word_and_answers_go_on_either_way(boar
 
 
 async def test_a_server_is_not_serving_until_it_is_told_ready(board):
-    server = create(board, address="127.0.0.1:0", tls=None, now=lambda: 0.0)
+    server = create(board, claims=board.claims, address="127.0.0.1:0", tls=None, now=lambda: 0.0)
     port = await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         assert await health(channel, "") == NOT_SERVING
@@ -69,7 +69,7 @@ async def test_reflection_lists_the_services_and_gives_the_contract(keda):
 
 async def test_a_port_that_is_taken_is_an_error_that_names_it(board, keda):
     taken = f"127.0.0.1:{keda.port}"
-    second = create(board, address=taken, tls=None, now=lambda: 0.0)
+    second = create(board, claims=board.claims, address=taken, tls=None, now=lambda: 0.0)
     with pytest.raises(OSError, match=f"cannot listen on {taken}: Address already in use"):
         await second.start()
 

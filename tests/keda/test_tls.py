@@ -44,6 +44,7 @@ async def serve(board, secret):
     async def started(*, mutual=False):
         server = create(
             board,
+            claims=board.claims,
             address="127.0.0.1:0",
             tls=secret.files(mutual=mutual),
             now=lambda: 0.0,
@@ -146,7 +147,7 @@ async def test_a_server_does_not_start_with_files_that_cannot_serve(board, secre
     secret.write(ours)
     secret.write(ours, certificate=False)  # another leaf's key
     with pytest.raises(BadTlsFiles, match="KEY_VALUES_MISMATCH"):
-        create(board, address="127.0.0.1:0", tls=secret.files(mutual=False), now=lambda: 0.0)
+        create(board, claims=board.claims, address="127.0.0.1:0", tls=secret.files(mutual=False), now=lambda: 0.0)
 
 
 def test_a_missing_file_is_named(secret):

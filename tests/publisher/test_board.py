@@ -59,7 +59,8 @@ GOLDEN = """\
           "http://10.0.0.7:8000/metrics"
         ],
         "notes": []
-      }
+      },
+      "observed": false
     },
     {
       "workload": {
@@ -87,7 +88,8 @@ GOLDEN = """\
         "objectives": [],
         "stale": [],
         "notes": []
-      }
+      },
+      "observed": false
     }
   ]
 }"""

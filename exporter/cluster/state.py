@@ -1,0 +1,256 @@
+"""The cluster as it was last heard of, in memory: what there is, whose it is, and what has changed.
+
+It is told by a reflector (`replace`, `apply`, `heard`, `lost`, `absent`) and answers without waiting: indexes are kept
+up to date with every object, and no answer looks at more than the pods it speaks of. It knows no socket and no clock.
+What is not known is None; what is known to be nothing is empty. Objects may come in any order.
+
+Worked example: told of pod `ai/chat-7d9f8b6c5d-x2k9q`, then of ReplicaSet `ai/chat-7d9f8b6c5d` that controls it and is
+controlled by Deployment `ai/chat`, `pods_of(Ref("ai", "Deployment", "chat"), now)` has the pod once pods and
+ReplicaSets have each been listed in full; before that it is None, not empty.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from exporter.model import PodKey, ReplicaCount
+
+from .changes import Changes
+from .counting import by_group, by_pod, leads
+from .hearing import Hearing
+from .objects import Hpa, Node, Pod, Ref, Scalable, ScaledObject
+from .parse import Malformed, identify, read
+from .records import Records
+from .resources import (
+    DEPLOYMENTS,
+    INFERENCESERVICES,
+    JOBS,
+    LEADERWORKERSETS,
+    PODS,
+    REPLICASETS,
+    ROLLOUTS,
+    SLICES,
+    STATEFULSETS,
+    Resource,
+)
+
+# What stands on the way from a pod up to each kind of target: a pod belongs to it for sure only if all of these are
+# known. Of a kind that is not ours to know anything may.
+_ON_THE_WAY: Mapping[str, tuple[Resource, ...]] = {
+    "Deployment": (PODS, REPLICASETS),
+    "Rollout": (PODS, REPLICASETS),
+    "InferenceService": (PODS, REPLICASETS, DEPLOYMENTS),
+    "StatefulSet": (PODS, STATEFULSETS),
+    "LeaderWorkerSet": (PODS, STATEFULSETS),
+    "ReplicaSet": (PODS,),
+    "Job": (PODS,),
+    "ScaledJob": (PODS, JOBS),
+}
+_ANYTHING = (PODS, REPLICASETS, DEPLOYMENTS, STATEFULSETS, JOBS)
+_SCALABLE: Mapping[str, Resource] = {
+    resource.kind: resource for resource in (DEPLOYMENTS, STATEFULSETS, LEADERWORKERSETS, ROLLOUTS, INFERENCESERVICES)
+}
+
+
+class Endpoint(NamedTuple):
+    """A ready address of a Service. ports: by name, "" for the unnamed one."""
+
+    address: str
+    ports: Mapping[str, int]
+
+
+class Cluster:
+    """malformed: documents that could not be read, by resource name.
+    on_change: told when something has changed and nothing had since the last `take_changes`.
+    """
+
+    def __init__(
+        self,
+        namespaces: Iterable[str] = (),
+        *,
+        blind_s: float,
+        on_change: Callable[[], None] | None = None,
+    ) -> None:
+        """namespaces: those that are watched; none is: all. blind_s: seconds of silence that end all knowledge."""
+        self.malformed: Counter[str] = Counter()
+        self.on_change = on_change
+        self._namespaces = frozenset(namespaces)
+        self._hearing = Hearing(self._namespaces, blind_s)
+        self._records = Records()
+
+    # What the reflector says. `now`: POSIX seconds.
+
+    def replace(
+        self, resource: Resource, namespace: str | None, documents: Sequence[Mapping[str, Any]], now: float
+    ) -> None:
+        """These are all there are in that namespace (None: anywhere). One that cannot be read stays what it was."""
+        quiet, known = not self._records.news, self.known(resource, now)
+        gone = self._records.refs(resource.kind, namespace)
+        for document in documents:
+            try:
+                ref = identify(resource, document)
+                gone.discard(ref)
+                self._records.keep(ref, read(resource, document))
+            except Malformed:
+                self.malformed[resource.name] += 1
+        for ref in gone:
+            self._records.keep(ref, None)
+        self._hearing.listed(resource, namespace, now)
+        self._announce(resource, quiet=quiet, known=known, now=now)
+
+    def apply(self, resource: Resource, type: str, document: Mapping[str, Any], now: float) -> None:  # noqa: A002
+        """One was ADDED, MODIFIED or DELETED. One that cannot be read stays what it was."""
+        quiet, known = not self._records.news, self.known(resource, now)
+        try:
+            if type == "DELETED":
+                self._records.keep(identify(resource, document), None)
+            else:
+                self._records.keep(identify(resource, document), read(resource, document))
+        except Malformed:
+            self.malformed[resource.name] += 1
+        self._hearing.heard(resource, now)
+        self._announce(resource, quiet=quiet, known=known, now=now)
+
+    def heard(self, resource: Resource, now: float) -> None:
+        """What is kept of it is up to date."""
+        quiet, known = not self._records.news, self.known(resource, now)
+        self._hearing.heard(resource, now)
+        self._announce(resource, quiet=quiet, known=known, now=now)
+
+    def lost(self, resource: Resource, now: float) -> None:
+        """From here on nothing is heard of it, until the next `heard`."""
+        self._hearing.lost(resource, now)
+
+    def absent(self, resource: Resource, now: float) -> None:
+        """The cluster does not have such a thing: there are none, and that is known."""
+        quiet, known = not self._records.news, self.known(resource, now)
+        for ref in self._records.refs(resource.kind, None):
+            self._records.keep(ref, None)
+        self._hearing.absent(resource, now)
+        self._announce(resource, quiet=quiet, known=known, now=now)
+
+    def _announce(self, resource: Resource, *, quiet: bool, known: bool, now: float) -> None:
+        if not known and self.known(resource, now):
+            self._records.news.of_census()
+        if quiet and self._records.news and self.on_change is not None:
+            self.on_change()
+
+    # What is asked.
+
+    def take_changes(self) -> Changes:
+        """What has moved since the last call."""
+        return self._records.news.take()
+
+    def known(self, resource: Resource, now: float) -> bool:
+        """Whether it was listed in full once, and has not been unheard of for too long."""
+        return self._hearing.known(resource, now)
+
+    def pods_of(self, target: Ref, now: float) -> tuple[Pod, ...] | None:
+        """All pods that belong to `target` and may still run, by name; None while it is not known which do."""
+        if not self._all_known(target.namespace, _ON_THE_WAY.get(target.kind, _ANYTHING), now):
+            return None
+        return self._below(target)
+
+    def leaders_of(self, target: Ref, now: float) -> tuple[Pod, ...] | None:
+        """Those of `pods_of` that take the requests: of each LeaderWorkerSet's group one, of an InferenceService its
+        predictor.
+        """
+        pods = self.pods_of(target, now)
+        if pods is None or target.kind not in {"LeaderWorkerSet", "InferenceService"}:
+            return pods
+        if target.kind == "LeaderWorkerSet":
+            return tuple(filter(leads, pods))
+        return tuple(pod for predictor in self._predictors(target) for pod in self._below(predictor.ref))
+
+    def count(self, target: Ref, now: float) -> ReplicaCount | None:
+        """None while it is not known, or for what is not there or has no replicas (a ScaledJob)."""
+        scalable, resource = self._records.get(target, Scalable), _SCALABLE.get(target.kind)
+        if scalable is None or resource is None:
+            return None
+        resources = (resource, *_ON_THE_WAY[target.kind])
+        leaders = self.leaders_of(target, now)
+        if leaders is None or not self._all_known(target.namespace, resources, now):
+            return None
+        tally = by_group(self._below(target)) if target.kind == "LeaderWorkerSet" else by_pod(leaders)
+        if target.kind == "InferenceService":
+            predictors = self._predictors(target)
+            if not predictors:
+                return None
+            wanted = sum(predictor.wanted or 0 for predictor in predictors)
+        else:
+            wanted = scalable.wanted or 0
+        return ReplicaCount(wanted, tally.ready, self._hearing.heard_at(resources), tally.pending)
+
+    def owners_of(self, pod: PodKey) -> tuple[Ref, ...] | None:
+        """Its controller, the controller of that, and so on, as far as they are known; None if there is no such pod."""
+        ref = _ref(pod)
+        return None if self._records.get(ref, Pod) is None else self._records.chains.up(ref)
+
+    def pod(self, key: PodKey) -> Pod | None:
+        return self._records.get(_ref(key), Pod)
+
+    def ever_ready(self, uid: str) -> bool:
+        """Whether the pod with this uid, which is still there, is or has been ready: it may have requests."""
+        return self._records.was_ready(uid)
+
+    def has_its_address(self, pod: Pod) -> bool:
+        """Whether `pod` still has the address it says: that of a pod on a lost node may have been given to another."""
+        if pod.address is None or pod.host_network:
+            return pod.address is not None
+        return all(other.key == pod.key or _claim(other) < _claim(pod) for other in self._records.at(pod.address))
+
+    def scaled_objects(self) -> tuple[ScaledObject, ...]:
+        """ScaledObjects and ScaledJobs, in order."""
+        return tuple(sorted(self._records.all(ScaledObject), key=lambda scaled: scaled.ref))
+
+    def hpas(self) -> tuple[Hpa, ...]:
+        return tuple(sorted(self._records.all(Hpa), key=lambda hpa: hpa.ref))
+
+    def scalables(self) -> tuple[Scalable, ...]:
+        return tuple(sorted(self._records.all(Scalable), key=lambda scalable: scalable.ref))
+
+    def nodes(self) -> tuple[Node, ...]:
+        return tuple(sorted(self._records.all(Node), key=lambda node: node.name))
+
+    def gpu_exporters(self, now: float) -> tuple[Pod, ...] | None:
+        """All pods of dcgm-exporter that may still run, ready or not; None while pods are not known."""
+        if not self.known(PODS, now):
+            return None
+        return tuple(pod for pod in self._records.gpu_exporters() if not pod.done)
+
+    def endpoints(self, namespace: str, service: str, now: float) -> tuple[Endpoint, ...] | None:
+        """The ready addresses of a Service, each once; None while they are not known."""
+        if not self._all_known(namespace, (SLICES,), now):
+            return None
+        ports = {
+            address: piece.ports for piece in self._records.slices(namespace, service) for address in piece.addresses
+        }
+        return tuple(Endpoint(address, ports[address]) for address in sorted(ports))
+
+    def _all_known(self, namespace: str, resources: Iterable[Resource], now: float) -> bool:
+        watched = not self._namespaces or namespace in self._namespaces
+        return watched and all(self.known(resource, now) for resource in resources)
+
+    def _below(self, target: Ref) -> tuple[Pod, ...]:
+        refs = sorted(ref for ref in self._records.chains.below(target) if ref.kind == "Pod")
+        pods = (self._records.get(ref, Pod) for ref in refs)
+        return tuple(pod for pod in pods if pod is not None and not pod.done)
+
+    def _predictors(self, target: Ref) -> list[Scalable]:
+        """The Deployments whose pods an InferenceService's requests end at: not its transformer's or explainer's, and
+        not those with the workers of a model that is spread over several nodes ("-predictor-worker").
+        """
+        names = {f"{target.name}-predictor", f"{target.name}-predictor-default"}
+        refs = sorted(ref for ref in self._records.chains.owned(target) if ref.name in names)
+        return [found for ref in refs if (found := self._records.get(ref, Scalable)) is not None]
+
+
+def _ref(pod: PodKey) -> Ref:
+    return Ref(pod.namespace, "Pod", pod.pod)
+
+
+def _claim(pod: Pod) -> tuple[bool, float, PodKey]:
+    """Of two pods that say they have one address, the ready one has it, else the younger."""
+    return pod.ready and not pod.leaving, pod.created_at or 0.0, pod.key

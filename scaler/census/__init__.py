@@ -1,0 +1,21 @@
+"""Which workloads there are: the configuration's, those of ScaledObjects' triggers, those of annotations. Pure.
+
+Objects of the cluster in, a `Census` out, and one tenant's mistake costs its own workload alone. Who is scaled by how
+much is decided elsewhere, from the census's workloads.
+"""
+
+from .claims import Doubt, Refused, Said, Unbelieved, not_configured, observed
+from .count import take
+from .record import Census, Trouble
+
+__all__ = [
+    "Census",
+    "Doubt",
+    "Refused",
+    "Said",
+    "Trouble",
+    "Unbelieved",
+    "not_configured",
+    "observed",
+    "take",
+]

@@ -1,0 +1,62 @@
+"""Counting: the configuration and the objects of a cluster in, the census out.
+
+Whoever comes first keeps a key: the configuration, then ScaledObjects and ScaledJobs, then annotations, each in the
+order of their names, so that the same cluster always gives the same census.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import MappingProxyType
+
+from exporter.cluster.objects import Hpa, Ref, Scalable, ScaledObject
+from exporter.model import WorkloadKey
+
+from ..config import Config
+from .annotations import Spoken, noted
+from .record import Census, trouble
+from .scaled import Gathered, gather
+from .triggers import Around
+
+_CONFIGURATION = "Tidegate's configuration"
+
+
+def take(config: Config, scaled: Iterable[ScaledObject], scalables: Iterable[Scalable], hpas: Iterable[Hpa]) -> Census:
+    """The census of a configuration and of what its cluster says now. What `kubernetes` turns off is not looked at."""
+    kubernetes = config.kubernetes
+    acting = {workload.key: workload.mode == "act" for workload in config.workloads}
+    gathered = gather(scaled if kubernetes is not None and kubernetes.triggers else (), Around(config, acting))
+    targets = _targets(config, gathered)
+    spoken = Spoken(
+        targets={
+            **{target: _CONFIGURATION for key, target in targets.items() if key in acting},
+            **{target: str(ref) for target, ref in gathered.scaling.items()},
+        },
+        keys={
+            **{key: str(maker.ref) for key, maker in gathered.makers.items()},
+            **dict.fromkeys(acting, _CONFIGURATION),
+        },
+    )
+    notes = tuple(noted(scalables if kubernetes is not None and kubernetes.annotations else (), hpas, spoken, config))
+    annotated = {note.workload.key: note.workload for note in notes if note.workload is not None}
+    targets |= {note.workload.key: note.ref for note in notes if note.workload is not None}
+    by_key = (workloads[key] for workloads in (gathered.workloads, annotated) for key in sorted(workloads))
+    return Census(
+        workloads=(*config.workloads, *by_key),
+        targets=MappingProxyType(targets),
+        objects=MappingProxyType(gathered.said),
+        troubles=tuple(
+            sorted((*gathered.troubles, *(trouble(note.ref, problem) for note in notes for problem in note.problems)))
+        ),
+    )
+
+
+def _targets(config: Config, gathered: Gathered) -> dict[WorkloadKey, Ref]:
+    """What is scaled, by the configuration's own word or by the ScaledObject's."""
+    targets = {key: maker.target for key, maker in gathered.makers.items()}
+    targets |= {key: next(iter(named)) for key, named in gathered.naming.items() if len(named) == 1}
+    for workload in config.workloads:
+        if workload.pods is not None and workload.pods.target is not None:
+            kind, _, name = workload.pods.target.partition("/")
+            targets[workload.key] = Ref(workload.namespace, kind, name)
+    return targets

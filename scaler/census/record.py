@@ -1,0 +1,71 @@
+"""The census: which workloads there are, what each scales, whom a call speaks for, and what could not be.
+
+A value and nothing else: a new census replaces the old one, and two that say the same are equal.
+
+Worked example: of a cluster with the ScaledObject `ai/chat` (trigger `{"engine": "vllm"}`, scaling Deployment
+`chat`) and a configuration without workloads, `workloads` is the one workload `ai/chat`, `targets` is `{ai/chat:
+ai/Deployment/chat}`, `objects` is `{("ai", "chat"): (Said({"engine": "vllm"}, ai/chat),)}`, and `troubles` is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from exporter.cluster.objects import Ref
+from exporter.model import WorkloadKey
+
+from ..config import Workload
+from ..config.bad_words import BadWord
+from ..config.problem import Severity
+from . import claims
+from .claims import ObjectName, Said
+from .words import plain, shown
+
+
+class Trouble(NamedTuple):
+    """What somebody should change in an object of the cluster. key: where in it, as `spec.triggers.0.metadata.engine`.
+
+    message:  the bound, then the value that broke it.
+    severity: a warning does not keep the workload from being made.
+    """
+
+    ref: Ref
+    key: str
+    message: str
+    severity: Severity = "error"
+
+    def __str__(self) -> str:
+        return f"{self.ref}: {'warning: ' if self.severity == 'warning' else ''}{self.key}: {self.message}"
+
+
+def trouble(ref: Ref, problem: BadWord, at: str = "") -> Trouble:
+    """at: where in the object its keys begin, but for those that begin at `spec` or `metadata` of the whole object."""
+    key = problem.key if problem.key.startswith("spec.") else at + problem.key
+    message = problem.bound if problem.value is None else f"{problem.bound}, got {shown(problem.value)}"
+    return Trouble(ref, plain(key), message, problem.severity)
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """workloads: the configuration's own first and as they stand, then those of triggers, then those of annotations,
+    each by key.
+
+    targets:  what a workload scales, where that is known.
+    objects:  what the external triggers of each watched ScaledObject or ScaledJob say, by namespace and name.
+    troubles: ordered by object, for the log and /metrics; they cost their own workload and nobody else's.
+    """
+
+    workloads: tuple[Workload, ...] = ()
+    targets: Mapping[WorkloadKey, Ref] = field(default_factory=dict)
+    objects: Mapping[ObjectName, tuple[Said, ...]] = field(default_factory=dict)
+    troubles: tuple[Trouble, ...] = ()
+
+    def whose(self, namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:
+        """The workload that a call of KEDA's speaks for. Raises Unbelieved."""
+        return claims.whose(self.objects, namespace, name, metadata)
+
+    def about(self, namespace: str, name: str) -> object:
+        """Equal as long as every call in this object's name gets the same answer from `whose`."""
+        return self.objects.get((namespace, name))

@@ -1,0 +1,78 @@
+"""All ScaledObjects and ScaledJobs together: who has which key, who speaks for what is scaled, what a call may say.
+
+Worked example: ScaledObject `ai/chat` and ScaledJob `ai/chat` each have a trigger that would make the workload
+`ai/chat`. The ScaledJob comes first by its kind and has it; the trigger of the ScaledObject is refused, to KEDA's
+calls and in a Trouble.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from exporter.cluster.objects import Ref, ScaledObject
+from exporter.model import WorkloadKey
+
+from ..config.bad_words import BadWord
+from ..config.tenant import TriggerWorkload
+from .claims import ObjectName, Refused, Said
+from .record import Trouble, trouble
+from .triggers import MOST_TRIGGERS, Around, Heard, heard, refused
+
+
+class Gathered(NamedTuple):
+    """workloads: those that triggers make. makers: the object of each.
+
+    said:     what the external triggers say, by namespace and name of their object.
+    scaling:  the object that speaks for what is scaled.
+    naming:   configured workloads that triggers name, and what the objects of those triggers scale.
+    """
+
+    workloads: dict[WorkloadKey, TriggerWorkload]
+    makers: dict[WorkloadKey, ScaledObject]
+    said: dict[ObjectName, tuple[Said, ...]]
+    scaling: dict[Ref, Ref]
+    naming: dict[WorkloadKey, dict[Ref, Ref]]
+    troubles: list[Trouble]
+
+
+def gather(scaled: Iterable[ScaledObject], around: Around) -> Gathered:
+    gathered = Gathered({}, {}, {}, {}, {}, [])
+    for each in sorted(scaled, key=lambda each: each.ref):
+        name = each.ref.namespace, each.ref.name
+        said = tuple(_placed(each, trigger, gathered) for trigger in heard(each, around))
+        gathered.said[name] = gathered.said.get(name, ()) + said
+        if gathered.scaling.get(each.target) == each.ref and len(each.triggers) > MOST_TRIGGERS:
+            bound = f"must be at most {MOST_TRIGGERS}: the rest is not read"
+            gathered.troubles.append(trouble(each.ref, BadWord("spec.triggers", bound, str(len(each.triggers)))))
+    for workload, targets in gathered.naming.items():
+        gathered.troubles.extend(_several(workload, targets))
+    return gathered
+
+
+def _placed(scaled: ScaledObject, trigger: Heard, gathered: Gathered) -> Said:
+    verdict = trigger.verdict
+    workload = verdict.outcome if isinstance(verdict.outcome, TriggerWorkload) else None
+    if workload is not None and workload.key in gathered.makers:
+        bound = f"must be another: {gathered.makers[workload.key].ref} has the workload {workload.key}"
+        verdict, workload = refused(BadWord("name", bound, workload.trigger)), None
+    if workload is not None:
+        gathered.workloads[workload.key] = workload
+        gathered.makers[workload.key] = scaled
+    if verdict.scales is not None:
+        gathered.naming.setdefault(verdict.scales, {}).setdefault(scaled.target, scaled.ref)
+    if trigger.ours or not isinstance(verdict.outcome, Refused):
+        gathered.scaling.setdefault(scaled.target, scaled.ref)
+        at = f"spec.triggers.{trigger.place}."
+        gathered.troubles.extend(trouble(scaled.ref, problem, at) for problem in verdict.problems)
+    outcome = verdict.outcome
+    return Said(trigger.words, outcome.key if isinstance(outcome, TriggerWorkload) else outcome)
+
+
+def _several(workload: WorkloadKey, targets: dict[Ref, Ref]) -> list[Trouble]:
+    """Which of them is the workload nobody can say, and its replicas are then not known."""
+    (first, by), *others = targets.items()
+    bound = (
+        f"must be {first.kind}/{first.name}, which {by} scales: both name {workload}, and so its replicas are unknown"
+    )
+    return [trouble(ref, BadWord("spec.scaleTargetRef", bound, f"{it.kind}/{it.name}")) for it, ref in others]

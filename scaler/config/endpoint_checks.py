@@ -1,0 +1,120 @@
+"""What must hold between the values of one endpoint: one way to the page, and credentials that go together.
+
+Pure. It knows what an endpoint is for, since not every way leads everywhere: pods are found by what they belong to, a
+gateway by its Service.
+
+Worked example: `pods: {service: chat}` gives one finding, at its `service`: "is for gateways: the pods of a workload
+are found by target or dns".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+from .cluster import Kubernetes
+from .endpoint import Access, Endpoint
+from .finding import Finding
+from .problem import Loc
+
+Purpose: TypeAlias = Literal["pods", "gateway", "gpus", "shared gateway"]
+
+_WAYS = ("url", "urls", "dns", "target", "service", "prometheus")
+_LOOKED_UP = ("dns", "target", "service")  # their port, path and scheme are said beside them
+_KUBERNETES: Loc = ("kubernetes",)
+
+
+def endpoint_findings(
+    at: Loc, endpoint: Endpoint, purpose: Purpose, kubernetes: Kubernetes | None, namespace: str = ""
+) -> Iterator[Finding]:
+    """namespace: the workload's; "" where there is none."""
+    rests_on = tuple((*at, way) for way in _WAYS)
+    given = [way for way in _WAYS if getattr(endpoint, way) is not None]
+    allowed = ", ".join(way for way in _WAYS if way != _not_for(purpose))
+    if not given:
+        yield Finding(at, f"must have one of {allowed}: it says where to ask", rests_on)
+    elif len(given) > 1:
+        yield Finding(at, f"must have only one of {allowed}: {' and '.join(given)} are given", rests_on)
+    else:
+        (way,) = given
+        yield from _beside(at, endpoint, way, rests_on)
+        yield from _found_by(at, endpoint, way, purpose, kubernetes, namespace)
+    urls = endpoint.urls or ()
+    for index, url in enumerate(urls):
+        if url in urls[:index]:
+            yield Finding((*at, "urls", index), f"must be another page than urls.{urls.index(url)}", got=url)
+    if endpoint.access is not None:
+        places = tuple((*at, place) for place in ("url", "urls", "scheme", "prometheus"))
+        yield from access_findings((*at, "access"), endpoint.access, _is_plain(endpoint), places)
+
+
+def _not_for(purpose: Purpose) -> str:
+    return "service" if purpose == "pods" else "target"
+
+
+def _beside(at: Loc, endpoint: Endpoint, way: str, rests_on: tuple[Loc, ...]) -> Iterator[Finding]:
+    if way in _LOOKED_UP:
+        return
+    better = "the server was told where to scrape" if way == "prometheus" else f"write it into {way}"
+    for field in ("port", "path", "scheme"):
+        value = getattr(endpoint, field)
+        if value is not None:
+            yield Finding((*at, field), f"goes with dns, target or service: {better}", rests_on, str(value))
+
+
+def _found_by(
+    at: Loc, endpoint: Endpoint, way: str, purpose: Purpose, kubernetes: Kubernetes | None, namespace: str
+) -> Iterator[Finding]:
+    if way == _not_for(purpose):
+        better = "the pods of a workload are found by target or dns" if way == "service" else "name a service or a dns"
+        belongs = "gateways" if way == "service" else "pods"
+        yield Finding((*at, way), f"is for {belongs}: {better}", got=str(getattr(endpoint, way)))
+        return
+    if way == "prometheus" and endpoint.prometheus is not None and endpoint.prometheus.selector is None:
+        if purpose != "gpus":
+            yield Finding((*at, way, "selector"), "must be given: it says whose pages are meant")
+    elif way in {"target", "service"}:
+        home, name = endpoint.service_in(namespace) or (namespace, endpoint.target or "")
+        if kubernetes is None:
+            yield Finding((*at, way), "needs kubernetes: nobody else knows where it is", (_KUBERNETES,), name)
+        elif not home:
+            yield Finding((*at, way), "must be NAME.NAMESPACE: no workload's namespace is meant here", got=name)
+        elif kubernetes.namespaces and home not in kubernetes.namespaces:
+            bound = f"must be in a namespace that kubernetes.namespaces watches: {home} is none"
+            yield Finding((*at, way), bound, (_KUBERNETES, (*_KUBERNETES, "namespaces")), name)
+
+
+def _is_plain(endpoint: Endpoint) -> bool:
+    """All its pages are asked over plain HTTP."""
+    server = endpoint.prometheus.url if endpoint.prometheus else ""
+    urls = (endpoint.url or "", *(endpoint.urls or ()), server)
+    return endpoint.scheme != "https" and not any(url.startswith("https:") for url in urls)
+
+
+def access_findings(at: Loc, access: Access, is_plain: bool, places: tuple[Loc, ...]) -> Iterator[Finding]:
+    """places: the keys that say whether it is plain HTTP."""
+    if access.bearer_file is not None and access.basic is not None:
+        yield Finding((*at, "basic"), "must not stand beside bearer_file: a request carries one of them")
+    tls = access.tls
+    if tls is None:
+        return
+    if is_plain:
+        yield Finding((*at, "tls"), "is for https: the pages are asked over http", places)
+    if tls.certificate_file is not None and tls.key_file is None:
+        yield Finding(
+            (*at, "tls", "certificate_file"),
+            "needs key_file: a certificate is shown with its key",
+            ((*at, "tls", "key_file"),),
+        )
+    if tls.key_file is not None and tls.certificate_file is None:
+        yield Finding(
+            (*at, "tls", "key_file"),
+            "needs certificate_file: a key proves nothing by itself",
+            ((*at, "tls", "certificate_file"),),
+        )
+    if tls.insecure_skip_verify and tls.ca_file is not None:
+        yield Finding(
+            (*at, "tls", "insecure_skip_verify"),
+            "must not be true beside ca_file: nothing would be verified by it",
+            ((*at, "tls", "ca_file"),),
+        )

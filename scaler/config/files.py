@@ -1,0 +1,46 @@
+"""Files, configurations and manifests among each other -> everything that is to be said of them.
+
+Manifests are checked against the configuration they will meet, if one is among the files.
+
+Worked example: `check_files(["config.yaml", "scaledobject.yaml"])` says of a trigger with `gateway: epp` whether `epp`
+is a shared gateway of config.yaml; without config.yaml it is taken for a Service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .load import parse, read
+from .manifests import LARGEST_BYTES, check_manifests, is_manifest
+from .model import Config
+from .problem import ConfigErrors, Problem
+
+
+class Report(NamedTuple):
+    """problems: by file, in the order given. passed_over: documents of manifests that say nothing to Tidegate."""
+
+    problems: list[Problem]
+    passed_over: int
+
+
+def check_files(files: Sequence[str]) -> Report:
+    said: dict[str, list[Problem]] = {}
+    manifests: dict[str, str] = {}
+    configs: list[Config] = []
+    for file in files:
+        try:
+            text = read(file, LARGEST_BYTES)
+            if is_manifest(text):
+                manifests[file] = text
+                continue
+            config, said[file] = parse(read(file), file)
+            configs.append(config)
+        except ConfigErrors as errors:
+            said[file] = list(errors.problems)
+    passed_over = 0
+    for file, text in manifests.items():
+        checked = check_manifests(text, file, configs[0] if len(configs) == 1 else None)
+        said[file] = checked.problems
+        passed_over += checked.passed_over
+    return Report([problem for file in files for problem in said[file]], passed_over)

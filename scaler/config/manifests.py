@@ -1,0 +1,112 @@
+"""Manifests -> everything that is wrong with what they say to Tidegate, before they are applied.
+
+It reads the triggers of ScaledObjects and ScaledJobs and the `tidegate.dev/` annotations of what is scaled, as the
+daemon will, and passes over everything else. What KEDA and Kubernetes want of a manifest is their business, except
+where it keeps a trigger from working.
+
+Worked example: for a ScaledObject whose trigger has the metadata `{scalerAddress: "tidegate:6000", engine: vlm}` there
+is one error, `scaledobject.yaml:9:15: spec.triggers.0.metadata.engine: must be one of ..., got 'vlm'`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from exporter.model import WorkloadKey
+
+from .bad_words import BadWords
+from .documents import Value, documents
+from .model import Config
+from .problem import Problem, dotted
+from .remark import Remark, of_word, problem
+from .scaled_objects import assumed, is_ours, remarks_on_scaled, remarks_on_strings, shared_page
+from .trigger import ANNOTATION, check_workload, read
+
+# Rendered charts of a whole platform are larger than a configuration, and their YAML is read at about 200 kB/s.
+LARGEST_BYTES = 4 * 2**20
+
+ANNOTATED = ("Deployment", "StatefulSet", "LeaderWorkerSet", "Rollout")
+_SCALED = ("ScaledObject", "ScaledJob")
+_SAYS_KIND = re.compile(r"^[\s{-]*[\"']?kind[\"']?\s*:", re.MULTILINE)
+_SAYS_VERSION = re.compile(r"^[\s{-]*[\"']?apiVersion[\"']?\s*:", re.MULTILINE)
+_ANNOTATIONS = ("metadata", "annotations")
+_TEMPLATE = ("spec", "template", "metadata", "annotations")
+
+
+class Checked(NamedTuple):
+    """problems: in the order of the text. passed_over: documents that say nothing to Tidegate."""
+
+    problems: list[Problem]
+    passed_over: int
+
+
+def is_manifest(text: str) -> bool:
+    """It is Kubernetes' YAML and no configuration of Tidegate: a configuration has no apiVersion."""
+    return _SAYS_VERSION.search(text) is not None and _SAYS_KIND.search(text) is not None
+
+
+def check_manifests(text: str, file: str, config: Config | None) -> Checked:
+    """What is to be said of manifests. config: what they will meet; None: not known, defaults are assumed."""
+    found, troubles = documents(text)
+    problems = [Problem(file, *trouble.mark, dotted(trouble.loc), trouble.message) for trouble in troubles]
+    passed_over = 0
+    for thing in (one for document in found for one in _objects(document)):
+        remarks = _remarks(thing, config)
+        passed_over += remarks is None
+        problems += [problem(thing, file, remark) for remark in remarks or ()]
+    problems.sort(key=lambda problem: (problem.line or 0, problem.column or 0, problem.key))
+    return Checked(problems, passed_over)
+
+
+def _objects(document: Value) -> Iterator[Value]:
+    if document.read("kind") == "List":
+        for item in document.items("items"):
+            yield from _objects(item)
+    elif document.entries():  # an empty document is what two `---` in a row make
+        yield document
+
+
+def _remarks(thing: Value, config: Config | None) -> list[Remark] | None:
+    """None: it is not Tidegate's business."""
+    kind = thing.read("kind")
+    is_scaled = kind in _SCALED and thing.read("apiVersion").startswith("keda.sh/")
+    own, below = _annotations(thing, _ANNOTATIONS), _annotations(thing, _TEMPLATE)
+    if is_scaled and any(is_ours(trigger) for trigger in thing.items("spec", "triggers")):
+        remarks = list(remarks_on_scaled(thing, config))
+    elif own or below:
+        remarks = []
+    else:
+        return None
+    if own and kind in ANNOTATED:
+        remarks += _annotated(thing, own, config)
+    elif own:
+        better = "the metadata of its trigger says it" if is_scaled else f"it is read on {', '.join(ANNOTATED)}"
+        remarks.append(Remark((*_ANNOTATIONS, next(iter(own))), f"is not read on a {kind}: {better}", "warning"))
+    if below:
+        better = f"is not read on pods: annotate the {kind} itself"
+        remarks.append(Remark((*_TEMPLATE, next(iter(below))), better, "warning"))
+    return remarks
+
+
+def _annotated(thing: Value, annotations: dict[str, Value], config: Config | None) -> Iterator[Remark]:
+    yield from remarks_on_strings(annotations, _ANNOTATIONS)
+    words = {key.removeprefix(ANNOTATION): value.text for key, value in annotations.items() if value.text is not None}
+    name, namespace = thing.read("metadata", "name"), thing.read("metadata", "namespace") or "default"
+    try:
+        trigger = read(words, place="annotations")
+        shared = shared_page(config, trigger, namespace)
+        target = f"{thing.read('kind')}/{name}"
+        replicas = trigger.replicas
+        if "min" not in replicas.model_fields_set:
+            replicas = replicas.model_copy(update={"min": 1})  # the HPA's minReplicas will say it
+        workload = trigger.workload(WorkloadKey(namespace, name), target, replicas, shared)
+        said = check_workload(trigger, workload, assumed(config), place="annotations")
+    except BadWords as bad:
+        said = bad.problems
+    yield from (of_word(word, (*_ANNOTATIONS, word.key)) for word in said)
+
+
+def _annotations(thing: Value, path: tuple[str, ...]) -> dict[str, Value]:
+    return {key: value for key, value in thing.below(*path).items() if key.startswith(ANNOTATION)}

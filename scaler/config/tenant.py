@@ -1,0 +1,136 @@
+"""The words of a trigger's metadata and of `tidegate.dev/` annotations, and the workload that they make.
+
+They are those of a workload in the configuration, dotted where they are nested there. What a word may be, its default
+and what it does are the configuration's own. Here is only which words a tenant has, and the workload that they make:
+its pods are those of what is scaled, its gateway a Service of its own namespace or one that the configuration shares.
+No word is an address to fetch.
+
+Worked example: `Trigger(engine="vllm", gateway="chat-epp").workload(WorkloadKey("ai", "chat"), "Deployment/chat",
+Replicas(max=100), None)` has `pods.target == "Deployment/chat"` and `gateway.service == "chat-epp"`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+from pydantic_core import PydanticCustomError
+
+from exporter.model import WorkloadKey
+
+from .bad_words import BadWord, BadWords
+from .endpoint import Endpoint, Path, Port, Scheme, Section, Text
+from .places import GATEWAY_NAME, read_target
+from .scalars import kubernetes_name
+from .workload import (
+    MOST_REPLICAS,
+    Band,
+    Engine,
+    Mode,
+    Objectives,
+    Quiet,
+    Replicas,
+    Seconds,
+    Smoothing,
+    Workload,
+)
+
+
+class TriggerWorkload(Workload):
+    """A workload that a trigger or annotations made."""
+
+    trigger: str = ""
+    """Which trigger, where its ScaledObject has several of ours; "" for the only or first one."""
+
+    @property
+    def key(self) -> WorkloadKey:
+        return WorkloadKey(self.namespace, self.name, self.trigger)
+
+
+def _as_in(section: type[BaseModel], key: str) -> Any:
+    """The default and the docstring of a field of the configuration."""
+    field = section.model_fields[key]
+    return Field(default=field.default, description=field.description)
+
+
+class Trigger(Section):
+    """What a tenant says of a workload."""
+
+    engine: Engine | None = _as_in(Workload, "engine")
+    model: Text | None = _as_in(Workload, "model")
+    port: Port | None = _as_in(Endpoint, "port")
+    path: Path | None = _as_in(Endpoint, "path")
+    scheme: Scheme | None = _as_in(Endpoint, "scheme")
+    gateway: Annotated[str, GATEWAY_NAME] | None = None
+    """A page that lives at zero replicas and sees the next request: the name of a Service in the same namespace, or of
+    one of `gateways` in Tidegate's configuration. Without it nothing can wake the workload, so one replica is kept."""
+    gateway_kind: Engine | None = _as_in(Endpoint, "kind")
+    gateway_port: Port | None = _as_in(Endpoint, "port")
+    gateway_path: Path | None = _as_in(Endpoint, "path")
+    gateway_scheme: Scheme | None = _as_in(Endpoint, "scheme")
+    objectives: Objectives = _as_in(Workload, "objectives")
+    smoothing: Smoothing = _as_in(Workload, "smoothing")
+    keep_warm: Seconds = _as_in(Workload, "keep_warm")
+    scale_down_band: Band = _as_in(Workload, "scale_down_band")
+    gpu_quiet: Quiet = _as_in(Workload, "gpu_quiet")
+    configured: Annotated[str, kubernetes_name(253, "workload")] | None = Field(default=None, alias="workload")
+    """The workload of this name and of the same namespace in Tidegate's configuration. No other key stands beside it:
+    what that workload is, the configuration says."""
+    mode: Mode = _as_in(Workload, "mode")
+    replicas: Replicas = _as_in(Workload, "replicas")
+
+    def workload(self, key: WorkloadKey, target: str, replicas: Replicas, shared: Endpoint | None) -> TriggerWorkload:
+        """The workload that these words make.
+
+        target: what is scaled, as "Deployment/chat". shared: the page of the shared gateway that `gateway` names;
+        None if it names a Service. Raises BadWords if the pods of such a target cannot be found.
+        """
+        return TriggerWorkload(
+            namespace=key.namespace,
+            name=key.name,
+            trigger=key.trigger,
+            engine=self.engine,
+            model=self.model,
+            pods=self._pods(target) if self.engine is not None else None,
+            gateway=self._gateway(shared) if self.gateway is not None else None,
+            replicas=replicas,
+            keep_warm=self.keep_warm,
+            objectives=self.objectives,
+            smoothing=self.smoothing,
+            scale_down_band=self.scale_down_band,
+            gpu_quiet=self.gpu_quiet,
+            mode=self.mode,
+        )
+
+    def _pods(self, target: str) -> Endpoint:
+        try:
+            found = read_target(target)
+        except PydanticCustomError as error:
+            raise BadWords((BadWord("spec.scaleTargetRef", error.message(), target),)) from None
+        return Endpoint(target=found, port=self.port, path=self.path, scheme=self.scheme)
+
+    def _gateway(self, shared: Endpoint | None) -> Endpoint:
+        return shared or Endpoint(
+            service=self.gateway,
+            kind=self.gateway_kind,
+            port=self.gateway_port,
+            path=self.gateway_path,
+            scheme=self.gateway_scheme,
+        )
+
+
+def bounds(minimum: int, maximum: int, idle: int | None) -> Replicas:
+    """A ScaledObject's counts as bounds; raises BadWords for those that no workload can have."""
+    limits = (
+        ("spec.minReplicaCount", minimum, 0, MOST_REPLICAS),
+        ("spec.maxReplicaCount", maximum, 1, MOST_REPLICAS),
+        ("spec.idleReplicaCount", 0 if idle is None else idle, 0, 0),
+    )
+    bad = [
+        BadWord(key, f"must be from {lowest} to {highest}" if highest else "must be 0", str(count))
+        for key, count, lowest, highest in limits
+        if not lowest <= count <= highest
+    ]
+    if bad:
+        raise BadWords(tuple(bad))
+    return Replicas(min=minimum, max=maximum, idle=None if idle is None else 0)

@@ -1,0 +1,103 @@
+"""What must hold between the values of one workload, and between them and the rest of the configuration.
+
+Pure, and the same for a workload of the file and for one that a trigger or annotations make: whoever asks says where
+its words stand.
+
+Worked example: `keep_warm: 14s` at a scrape interval of 5s gives one finding, at `keep_warm`: "must be at least 3
+scrape intervals (15s)".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .endpoint import Endpoint
+from .endpoint_checks import endpoint_findings
+from .finding import Finding
+from .kinds import GPUS
+from .model import Config
+from .problem import Loc
+from .scalars import write_duration
+from .workload import Workload
+
+FEWEST_READINGS = 3  # idleness seen less often is chance
+
+
+def workload_findings(at: Loc, workload: Workload, config: Config) -> Iterator[Finding]:
+    """What is said of one workload, wherever its words come from. `at`: where they stand."""
+    yield from _sources(at, workload, config)
+    replicas = workload.replicas
+    if replicas.min > replicas.max:
+        yield Finding(
+            (*at, "replicas", "min"),
+            f"must be at most replicas.max ({replicas.max})",
+            ((*at, "replicas", "max"),),
+            str(replicas.min),
+        )
+    if replicas.sleeps and workload.gateway is None:
+        key, kept = ("min", "one replica is") if replicas.min == 0 else ("idle", "replicas.min are")
+        yield Finding(
+            (*at, "replicas", key),
+            f"0 without a gateway: nothing can wake it, so {kept} kept (reason no_waker)",
+            ((*at, "gateway"),),
+            severity="warning",
+        )
+    yield from _times(at, workload, config.scrape.interval)
+
+
+def _times(at: Loc, workload: Workload, interval: float) -> Iterator[Finding]:
+    scraped = (("scrape", "interval"),)
+    shortest = FEWEST_READINGS * interval
+    if workload.keep_warm < shortest:
+        bound = f"must be at least {FEWEST_READINGS} scrape intervals ({write_duration(shortest)})"
+        yield Finding((*at, "keep_warm"), bound, scraped, write_duration(workload.keep_warm))
+    smoothing = workload.smoothing
+    for field, half_life in (("up", smoothing.up), ("down", smoothing.down)):
+        # A default that a slow scrape overtakes does no harm: each reading is then nearly believed at once.
+        if field in smoothing.model_fields_set and 0 < half_life < interval:
+            bound = f"must be 0 or at least the scrape interval ({write_duration(interval)})"
+            yield Finding((*at, "smoothing", field), bound, scraped, write_duration(half_life))
+    if smoothing.up > smoothing.down:
+        yield Finding(
+            (*at, "smoothing", "up"),
+            f"is slower than smoothing.down ({write_duration(smoothing.down)}): replicas go before they come",
+            ((*at, "smoothing", "down"),),
+            write_duration(smoothing.up),
+            "warning",
+        )
+
+
+def _sources(at: Loc, workload: Workload, config: Config) -> Iterator[Finding]:
+    pods, gateway, on_gpus = workload.pods, workload.gateway, workload.objectives.gpu_engine is not None
+    if on_gpus and not config.gpus and config.gpu_search is None:
+        bound = "needs gpus, or kubernetes with dcgm_exporter: no page is asked that would show it"
+        rests_on = (("gpus",), ("kubernetes",), ("kubernetes", "dcgm_exporter"))
+        yield Finding((*at, "objectives", "gpu_engine"), bound, rests_on)
+    if pods is None and gateway is None and not on_gpus:
+        sources = ((*at, "pods"), (*at, "gateway"), (*at, "objectives", "gpu_engine"))
+        yield Finding(at, "must have pods, a gateway, or objectives.gpu_engine: nothing says how busy it is", sources)
+    if pods is not None:
+        yield from endpoint_findings((*at, "pods"), pods, "pods", config.kubernetes, workload.namespace)
+        if workload.engine is None:
+            yield Finding((*at, "engine"), "must be given with pods: it says how their pages are read")
+        elif pods.kind not in {None, workload.engine}:
+            bound = f"must be the engine ({workload.engine}) or left out"
+            yield Finding((*at, "pods", "kind"), bound, ((*at, "engine"),), str(pods.kind))
+    if gateway is not None:
+        yield from endpoint_findings((*at, "gateway"), gateway, "gateway", config.kubernetes, workload.namespace)
+        if gateway.kind == GPUS:
+            yield Finding((*at, "gateway", "kind"), "must see requests", got=GPUS)
+    if pods is not None and gateway is not None and _same_page(workload, pods, gateway):
+        bound = "must be another page than pods: that one vanishes with the pods and sees no request at zero"
+        parts = ("url", "urls", "dns", "prometheus", "port", "path", "scheme", "kind")
+        pages = tuple((*at, page, part) for page in ("pods", "gateway") for part in parts)
+        yield Finding((*at, "gateway"), bound, (*pages, (*at, "engine")))
+
+
+def _same_page(workload: Workload, pods: Endpoint, gateway: Endpoint) -> bool:
+    engine, kind = workload.engine or workload.gateway_kind, workload.gateway_kind
+    if pods.dns is not None and pods.dns == gateway.dns:
+        return pods.page_at(pods.dns, engine) == gateway.page_at(pods.dns, kind)
+    if pods.prometheus is not None and pods.prometheus == gateway.prometheus:
+        return engine == kind
+    return bool(set(pods.pages(engine)) & set(gateway.pages(kind)))

@@ -1,0 +1,59 @@
+"""What is known of the cluster as Prometheus metrics: whether it is heard, its GPUs, and whose objects are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from exporter.cluster.resources import RESOURCES
+from exporter.cluster.state import Cluster
+
+from ..census import Trouble
+
+
+class ClusterCollector:
+    """troubles: of the census in force."""
+
+    def __init__(self, cluster: Cluster, troubles: Callable[[], Sequence[Trouble]], now: Callable[[], float]) -> None:
+        self._cluster, self._troubles, self._now = cluster, troubles, now
+
+    def collect(self) -> Iterable[Metric]:
+        known = GaugeMetricFamily(
+            "tidegate_kubernetes_known",
+            "1 if what is kept of a resource is complete and up to date, 0 if decisions that rest on it are held.",
+            labels=("resource",),
+        )
+        malformed = CounterMetricFamily(
+            "tidegate_kubernetes_malformed_objects", "Objects that could not be read.", labels=("resource",)
+        )
+        for resource in RESOURCES:
+            known.add_metric((resource.name,), float(self._cluster.known(resource, self._now())))
+            malformed.add_metric((resource.name,), self._cluster.malformed[resource.name])
+        yield from (known, malformed, self._allocatable(), self._wrong())
+
+    def _allocatable(self) -> Metric:
+        family = GaugeMetricFamily(
+            "tidegate_node_gpus_allocatable",
+            "GPUs, or MIG instances, that a node has for pods, by resource name.",
+            labels=("node", "resource", "ready"),
+        )
+        for node in self._cluster.nodes():
+            usable = str(node.ready and node.schedulable).lower()
+            for resource, count in sorted(node.gpus.items()):
+                family.add_metric((node.name, resource, usable), float(count))
+        return family
+
+    def _wrong(self) -> Metric:
+        family = GaugeMetricFamily(
+            "tidegate_object_troubles",
+            "What somebody should change in an object of the cluster; the log says what.",
+            labels=("namespace", "kind", "name"),
+        )
+        count: dict[tuple[str, str, str], int] = {}
+        for trouble in self._troubles():
+            count[trouble.ref] = count.get(trouble.ref, 0) + 1
+        for ref, several in sorted(count.items()):
+            family.add_metric(ref, float(several))
+        return family

@@ -1,0 +1,282 @@
+"""A call is believed only as far as the watched ScaledObject says the same."""
+
+import asyncio
+import contextlib
+import json
+import tracemalloc
+
+import grpc
+import pytest
+
+from exporter.model import WorkloadKey
+from scaler.board import Decision, Reason
+from scaler.census import take
+from scaler.config import Config, Endpoint, Kubernetes, Workload
+from scaler.keda.claims import Claims
+from scaler.keda.server import create
+from scaler.publisher import Publisher
+from tests.census.objects import scaled, trigger
+
+CHAT = WorkloadKey("ai", "chat")
+DECODE = WorkloadKey("ai", "chat", "decode")
+SEEN = Workload(namespace="ai", name="seen", engine="vllm", pods=Endpoint(dns="seen.ai.svc"), mode="observe")
+CONFIG = Config(kubernetes=Kubernetes(), workloads=(SEEN,))
+PATIENCE_S = 20
+
+
+class Front:
+    """Tidegate as KEDA meets it: what the cluster says and what is decided, given by the test."""
+
+    def __init__(self) -> None:
+        self.publisher = Publisher(())
+        self.claims = Claims()
+        self.calls: list[str] = []
+        self.server = create(
+            self.publisher,
+            claims=self.claims,
+            address="127.0.0.1:0",
+            tls=None,
+            now=lambda: 1000.0,
+            observe=lambda method, _code, _seconds: self.calls.append(method),
+        )
+
+    def says(self, *objects) -> None:
+        census = take(CONFIG, objects, (), ())
+        self.publisher.keep_only((workload.key for workload in census.workloads), 1000.0)
+        self.claims.take(census)
+
+    def decide(self, replicas, workload=CHAT) -> None:
+        self.publisher.publish([Decision(workload, replicas, replicas > 0, Reason.SERVING, 1000.0)], 1000.0)
+
+
+@pytest.fixture
+async def front():
+    front = Front()
+    front.port = await front.server.start()
+    yield front
+    await front.server.drain(PATIENCE_S)
+
+
+@pytest.fixture
+async def keda(front, asking):
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{front.port}") as channel:
+        yield asking(channel, front)
+
+
+async def pushed(stream) -> bool:
+    message = await stream.read()
+    assert message is not grpc.aio.EOF, (await stream.code(), await stream.details())
+    return message.result
+
+
+CALL = {"name": "chat", "namespace": "ai"}
+TWO = scaled("chat", trigger(engine="vllm"), trigger(name="decode", engine="sglang"))
+
+
+async def test_polls_and_hpa_syncs_ask_three_things_in_order_and_hear_one_story(front, keda):
+    front.says(TWO)
+    front.decide(3)
+    front.decide(5, DECODE)
+    stream = keda.stub.StreamIsActive(keda.ref(**CALL, engine="vllm"), timeout=PATIENCE_S)
+    assert await pushed(stream) is True
+    for _ in ("poll", "HPA sync", "HPA sync"):
+        for engine, replicas in (("vllm", 3), ("sglang", 5)):
+            ref = keda.ref(**CALL, engine=engine)
+            (spec,) = (await keda.stub.GetMetricSpec(ref)).metricSpecs
+            assert (await keda.value(ref, spec.metricName)).metricValueFloat / spec.targetSizeFloat == replicas
+            assert await keda.active(ref) is True
+    assert front.calls == ["GetMetricSpec", "GetMetrics", "IsActive"] * 6  # the stream is open: it counts at its end
+
+
+async def test_round_robin_over_two_tidegates_hears_the_same_from_both(asking):
+    fronts = Front(), Front()
+    ports = [await front.server.start() for front in fronts]
+    for front in fronts:
+        front.says(TWO)
+        front.decide(4)
+    policy = json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})
+    address = "ipv4:" + ",".join(f"127.0.0.1:{port}" for port in ports)
+    async with grpc.aio.insecure_channel(address, options=[("grpc.service_config", policy)]) as channel:
+        keda = asking(channel, fronts[0])
+        ref = keda.ref(**CALL, engine="vllm")
+        async with asyncio.timeout(PATIENCE_S):
+            while not all("IsActive" in front.calls for front in fronts):
+                (spec,) = (await keda.stub.GetMetricSpec(ref)).metricSpecs
+                assert (await keda.value(ref, spec.metricName)).metricValue == 4
+                assert await keda.active(ref) is True
+        code, _ = await keda.refusal(keda.active(keda.ref(**CALL, engine="tgi")))
+        assert code is grpc.StatusCode.PERMISSION_DENIED
+    for front in fronts:
+        await front.server.drain(PATIENCE_S)
+
+
+@pytest.mark.parametrize(
+    ("called", "code", "words"),
+    [
+        ({"name": "made-up", "engine": "vllm"}, grpc.StatusCode.NOT_FOUND, "ai/made-up: no ScaledObject of that name"),
+        (
+            {"namespace": "other", "engine": "vllm"},
+            grpc.StatusCode.NOT_FOUND,
+            "other/chat: no ScaledObject of that name",
+        ),
+        ({"name": "cpu"}, grpc.StatusCode.NOT_FOUND, "ai/cpu: its ScaledObject has no trigger of type external"),
+        (
+            {"engine": "vllm", "keep_warm": "1s"},
+            grpc.StatusCode.PERMISSION_DENIED,
+            "ai/chat: metadata.keep_warm: the ScaledObject does not say it, the call says '1s'",
+        ),
+        ({"workload": "seen"}, grpc.StatusCode.PERMISSION_DENIED, "ai/chat: metadata."),
+        (
+            {"name": "bad", "engine": "vllm", "keep_warm": "soon", "kep": "1"},
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "metadata.keep_warm: must be a duration such as 500ms, 5s, 2m or 1h30m, got 'soon'; metadata.kep: unknown",
+        ),
+        (
+            {"name": "watched", "workload": "seen"},
+            grpc.StatusCode.FAILED_PRECONDITION,
+            "ai/seen: only observed (`mode: observe` in Tidegate's configuration)",
+        ),
+        ({"name": "lost", "workload": "gone"}, grpc.StatusCode.NOT_FOUND, "ai/gone: no such workload. Add it to"),
+        ({"name": "new", "engine": "vllm"}, grpc.StatusCode.UNAVAILABLE, "ai/new: nothing is decided yet"),
+    ],
+)
+async def test_who_is_not_believed_or_not_answered_hears_why_and_gets_its_metric_spec(front, keda, called, code, words):
+    front.says(
+        TWO,
+        scaled("cpu", trigger(type="cpu")),
+        scaled("bad", trigger(engine="vllm", keep_warm="soon", kep="1")),
+        scaled("watched", trigger(workload="seen")),
+        scaled("lost", trigger(workload="gone")),
+        scaled("new", trigger(engine="vllm")),
+    )
+    front.decide(3)
+    front.decide(3, SEEN.key)
+    ref = keda.ref(**{**CALL, **called})
+    for answer in (keda.value(ref), keda.active(ref)):
+        heard, sentence = await keda.refusal(answer)
+        assert heard is code
+        assert sentence.startswith(words)
+    assert len((await keda.stub.GetMetricSpec(ref)).metricSpecs) == 1
+    if code is not grpc.StatusCode.UNAVAILABLE:  # undecided: a stream waits
+        assert await keda.stub.StreamIsActive(ref, timeout=PATIENCE_S).code() is code
+
+
+async def test_before_the_cluster_has_been_listed_every_call_is_unavailable(keda):
+    code, words = await keda.refusal(keda.active(keda.ref(**CALL, engine="vllm")))
+    assert (code, words) == (grpc.StatusCode.UNAVAILABLE, "the cluster's ScaledObjects have not been listed yet")
+
+
+async def test_while_the_cluster_does_not_answer_the_known_are_believed_and_the_others_are_unknown(front, keda):
+    front.says(TWO)
+    front.decide(3)
+    front.claims.lose_sight()
+    assert await keda.active(keda.ref(**CALL, engine="vllm")) is True
+    for ref in (keda.ref(**CALL, engine="tgi"), keda.ref("new", "ai", engine="vllm")):
+        code, words = await keda.refusal(keda.active(ref))
+        assert code is grpc.StatusCode.UNAVAILABLE
+        assert words.startswith("the Kubernetes API does not answer Tidegate; when it last did: ai/")
+    front.says(TWO)
+    code, _ = await keda.refusal(keda.active(keda.ref("new", "ai", engine="vllm")))
+    assert code is grpc.StatusCode.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("after", "code"),
+    [
+        ([], grpc.StatusCode.NOT_FOUND),
+        ([scaled("chat", trigger(engine="sglang"))], grpc.StatusCode.PERMISSION_DENIED),
+        ([scaled("chat", trigger(engine="vllm"), maximum=0)], grpc.StatusCode.INVALID_ARGUMENT),
+    ],
+    ids=["deleted", "changed", "broken"],
+)
+async def test_a_stream_ends_when_its_object_no_longer_says_the_same(front, keda, after, code):
+    front.says(TWO)
+    front.decide(1)
+    stream = keda.stub.StreamIsActive(keda.ref(**CALL, engine="vllm"), timeout=PATIENCE_S)
+    assert await pushed(stream) is True
+    front.says(*after)
+    assert await stream.code() is code
+
+
+async def test_a_stream_survives_a_census_that_says_the_same_of_its_object(front, keda):
+    front.says(TWO)
+    front.decide(0)
+    stream = keda.stub.StreamIsActive(keda.ref(**CALL, engine="vllm"), timeout=PATIENCE_S)
+    assert await pushed(stream) is False
+    turn = front.claims.turn("ai", "chat")
+    front.says(scaled("other", trigger(engine="vllm")), TWO)
+    assert not turn.over
+    front.claims.lose_sight()
+    front.decide(2)
+    assert await pushed(stream) is True
+
+
+async def test_a_stream_follows_its_trigger_to_another_key(front, keda):
+    front.says(scaled("chat", trigger(engine="sglang"), trigger(engine="vllm")))
+    second = WorkloadKey("ai", "chat", "1")
+    front.decide(1, second)
+    stream = keda.stub.StreamIsActive(keda.ref(**CALL, engine="vllm"), timeout=PATIENCE_S)
+    assert await pushed(stream) is True
+    front.says(scaled("chat", trigger(engine="vllm")))
+    front.decide(0)
+    assert await pushed(stream) is False
+
+
+async def test_a_stream_of_a_workload_that_is_believed_and_not_yet_decided_waits(front, keda):
+    front.says(TWO)
+    stream = keda.stub.StreamIsActive(keda.ref(**CALL, engine="vllm"), timeout=PATIENCE_S)
+    await keda.refusal(keda.active(keda.ref(**CALL, engine="vllm")))
+    front.decide(0)
+    assert await pushed(stream) is False
+
+
+async def test_a_flood_of_made_up_names_is_refused_one_by_one_and_keeps_nobody_else_waiting(front, keda):
+    front.says(TWO)
+    front.decide(3)
+    rogue = [keda.ref(f"made-up-{i}", "ai", engine="vllm") for i in range(500)]
+    refused = [keda.refusal(keda.stub.StreamIsActive(ref, timeout=PATIENCE_S).read()) for ref in rogue]
+    refused += [keda.refusal(keda.active(ref)) for ref in rogue]
+    answers = await asyncio.gather(*refused, *(keda.value(keda.ref(**CALL, engine="vllm")) for _ in range(50)))
+    assert {code for code, _ in answers[:1000]} == {grpc.StatusCode.NOT_FOUND}
+    assert {value.metricValue for value in answers[1000:]} == {3}
+
+
+async def test_nothing_is_kept_of_calls_that_are_not_believed(front):
+    front.says(TWO)
+
+    def flood(round_: str) -> None:
+        for i in range(2000):
+            for name, metadata in ((f"{round_}-{i}", {}), ("chat", {"engine": f"{round_}-{i}"})):
+                with contextlib.suppress(Exception):
+                    front.claims.whose("ai", name, metadata)
+                front.claims.turn("ai", name)
+
+    flood("before")
+    tracemalloc.start()
+    try:
+        flood("after")
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 20_000  # bytes, of 4,000 calls
+
+
+async def test_metadata_of_four_mebibytes_is_refused_and_the_next_call_is_answered(front, keda):
+    front.says(TWO)
+    front.decide(3)
+    heap = {f"key-{i}": "v" * 1000 for i in range(4000)}
+    code, words = await keda.refusal(keda.active(keda.ref(**CALL, **heap)))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert words == "ai/chat: metadata: must have at most 64 keys, got 4000"
+    code, _ = await keda.refusal(keda.active(keda.ref(**CALL, engine="v" * 4 * 1024 * 1024)))
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert await keda.active(keda.ref(**CALL, engine="vllm")) is True
+
+
+async def test_everything_that_is_wrong_fits_into_one_error(front, keda):
+    words = {f"objective.{'x' * 40}{i}": "\x00🦑" * 40 for i in range(60)}
+    front.says(scaled("chat", trigger(**words)))
+    code, sentence = await keda.refusal(keda.active(keda.ref(**CALL, **words)))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert sentence.isascii()
+    assert "more" in sentence

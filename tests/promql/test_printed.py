@@ -1,0 +1,39 @@
+"""What is printed is what textformat reads, whatever the labels hold."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.sources.promql.printed import head, line
+from exporter.textformat import parse
+
+# Anything but half a surrogate pair, which no UTF-8 has; and often what has a meaning in the format.
+TEXT = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from('\\"\n\r{},=# '), max_size=12)
+NAME = st.from_regex(r"[a-zA-Z_:][a-zA-Z0-9_:]{0,8}", fullmatch=True)
+LABEL = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,8}", fullmatch=True)
+NAMES = NAME | TEXT.filter(bool)
+LABELS = st.dictionaries(LABEL | TEXT.filter(bool), TEXT, max_size=4)
+MILLISECONDS = st.integers(0, 4 * 10**12)
+
+
+@given(NAMES, LABELS, st.floats(), MILLISECONDS)
+def test_a_line_is_read_as_the_series_it_was_printed_from(name, labels, value, at):
+    page = parse(line(head(name, labels), value, at / 1000))
+    assert page.dropped == ()
+    (series,) = page.layout.series
+    assert (series.name, dict(series.labels)) == (name, labels)
+    assert page.values[0] == value or (math.isnan(page.values[0]) and math.isnan(value))
+    assert page.at[0] == at / 1000
+
+
+def test_one_series_has_one_head_in_whatever_order_its_labels_came():
+    assert head("a", {"x": "1", "b": "2"}) == head("a", {"b": "2", "x": "1"}) == b'a{b="2",x="1"}'
+
+
+def test_a_series_without_labels_has_no_braces():
+    assert line(head("up", {}), 1.0, 1700000000.5) == b"up 1.0 1700000000500\n"
+
+
+def test_names_that_only_prometheus_3_allows_are_quoted():
+    assert head("my.metric", {"a.b": "c"}) == b'{"my.metric","a.b"="c"}'
