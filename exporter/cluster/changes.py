@@ -27,13 +27,13 @@ class Changes(NamedTuple):
     exporters: bool = False
 
 
-NONE = Changes()
-
-
 class News:
     """Changes, while they come."""
 
     def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
         self._targets: set[Ref] = set()
         self._services: set[tuple[str, str]] = set()
         self._census = self._exporters = False
@@ -56,5 +56,5 @@ class News:
     def take(self) -> Changes:
         """All so far; from here on it is empty."""
         taken = Changes(frozenset(self._targets), frozenset(self._services), self._census, self._exporters)
-        self.__init__()  # type: ignore[misc] - the one way to be sure that nothing is left behind
+        self._clear()
         return taken

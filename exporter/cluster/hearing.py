@@ -42,7 +42,7 @@ class Hearing:
         self._lost_at.setdefault(resource, now)
 
     def known(self, resource: Resource, now: float) -> bool:
-        listed = self._listed.get(resource, frozenset())
+        listed = self._listed.get(resource, set())
         whole = None in listed or (resource.namespaced and self._parts <= listed)
         return whole and now - self._lost_at.get(resource, now) <= self._blind_s
 

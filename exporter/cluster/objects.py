@@ -36,6 +36,8 @@ class Pod:
     address:    the primary one of a dual-stack pod.
     created_at, started_at: POSIX seconds; a node took it on at `started_at`.
     was_ready:  its conditions tell that it is ready or has been.
+    fresh_start: it is not ready, and a container of it does not run, or began to run after it ceased to be ready: what
+                it worked on is gone, and what it will work on has not come.
     host_network: its address is its node's, and others have the same one.
     labels:     only those in `parse.LABELS_KEPT`.
     ports:      container ports by name; of an unnamed one nothing is kept.
@@ -51,6 +53,7 @@ class Pod:
     phase: str = "Pending"
     ready: bool = False
     was_ready: bool = False
+    fresh_start: bool = False
     leaving: bool = False
     host_network: bool = False
     created_at: float | None = None

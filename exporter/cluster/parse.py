@@ -88,6 +88,7 @@ def _pod(ref: Ref, document: _Json) -> Pod:
         ready=ready,
         was_ready=ready
         or (started_at is not None and ready_since is not None and ready_since > started_at + _SAME_MOMENT_S),
+        fresh_start=not ready and _starts_afresh(status, ready_since),
         leaving=metadata.get("deletionTimestamp") is not None,
         host_network=true(spec, "hostNetwork", "spec") or False,
         created_at=moment(metadata, "creationTimestamp", "metadata"),
@@ -105,6 +106,17 @@ def _condition(status: _Json, kind: str) -> tuple[bool, float | None]:
         if condition.get("type") == kind:
             return condition.get("status") == "True", moment(condition, "lastTransitionTime", "status.conditions")
     return False, None
+
+
+def _starts_afresh(status: _Json, unready_since: float | None) -> bool:
+    """Of a pod that is not ready: has a container stopped, or begun after it was ready for the last time?"""
+    for container in objects(status, "containerStatuses", "status"):
+        place = "status.containerStatuses.state"
+        running = mapping(mapping(container, "state", "status.containerStatuses"), "running", place)
+        began = moment(running, "startedAt", f"{place}.running")
+        if began is None or (unready_since is not None and began > unready_since):
+            return True
+    return False
 
 
 def _labels(metadata: _Json) -> Mapping[str, str]:

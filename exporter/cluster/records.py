@@ -26,6 +26,7 @@ class Records:
         self._kinds: dict[str, dict[Ref, Record]] = {}
         self._exporters: dict[Ref, Pod] = {}
         self._slices: dict[tuple[str, str], dict[Ref, Slice]] = {}
+        self._behind: dict[str, set[Ref]] = {}  # slices by an address in them
         self._at: dict[str, dict[Ref, Pod]] = {}  # living pods by address, those with their node's left out
         self._once_ready: set[str] = set()  # uids
 
@@ -96,8 +97,17 @@ class Records:
                 self._exporters[ref] = now
             self.news.of_exporters()
         for pod in (before, now):
-            if pod is not None and pod.address is not None and not pod.host_network:
-                self._readdress(ref, pod.address, now)
+            if pod is not None and pod.address is not None:
+                self._announce_services(pod.address)
+                if not pod.host_network:
+                    self._readdress(ref, pod.address, now)
+
+    def _announce_services(self, address: str) -> None:
+        """Services that have this address: whose it is has changed."""
+        for ref in self._behind.get(address, ()):
+            piece = self.get(ref, Slice)
+            if piece is not None and piece.service is not None:
+                self.news.of_service(ref.namespace, piece.service)
 
     def _remember_readiness(self, before: Pod | None, now: Pod | None) -> None:
         if before is not None and (now is None or now.uid != before.uid):
@@ -132,6 +142,12 @@ class Records:
             self.news.of_targets((*above, *self.chains.up(ref)))
 
     def _index_slice(self, ref: Ref, before: Slice | None, now: Slice | None) -> None:
+        for address in before.addresses if before is not None else ():
+            self._behind[address].discard(ref)
+            if not self._behind[address]:
+                del self._behind[address]
+        for address in now.addresses if now is not None else ():
+            self._behind.setdefault(address, set()).add(ref)
         for piece in (before, now):
             if piece is not None and piece.service is not None:
                 pieces = self._slices.setdefault((ref.namespace, piece.service), {})

@@ -191,9 +191,19 @@ class Cluster:
     def pod(self, key: PodKey) -> Pod | None:
         return self._records.get(_ref(key), Pod)
 
-    def ever_ready(self, uid: str) -> bool:
-        """Whether the pod with this uid, which is still there, is or has been ready: it may have requests."""
-        return self._records.was_ready(uid)
+    def may_have_requests(self, pod: Pod) -> bool:
+        """Whether it is ready, or has been and still runs what it ran then."""
+        return self._records.was_ready(pod.uid) and not pod.fresh_start
+
+    def is_pod_of(self, namespace: str, address: str) -> bool:
+        """Whether a living pod of that namespace has this address."""
+        if any(pod.key.namespace == namespace for pod in self._records.at(address)):
+            return True
+        # Rare: pods on their node's network are not kept by address, because they share it.
+        return any(
+            pod.address == address and pod.host_network and pod.key.namespace == namespace and not pod.done
+            for pod in self._records.all(Pod)
+        )
 
     def has_its_address(self, pod: Pod) -> bool:
         """Whether `pod` still has the address it says: that of a pod on a lost node may have been given to another."""

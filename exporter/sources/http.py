@@ -18,9 +18,10 @@ import base64
 import os
 import ssl
 import zlib
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import aiohttp
 
@@ -33,6 +34,17 @@ HEADERS = {
     "User-Agent": "tidegate",
 }
 GZIP_WBITS = 16 + zlib.MAX_WBITS
+OK = 200
+
+Given = TypeVar("Given")
+
+
+class Answer(NamedTuple):
+    """What a server said, whatever it meant by it."""
+
+    status: int
+    reason: str
+    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,30 +65,45 @@ class HttpPages:
 
     async def fetch(self, url: str, access: Access) -> bytes | Failure:
         """The page's bytes, or why there are none."""
-        limits = self.limits
+        return await self._within_limits(self._get(url, access, self.limits.body_bytes))
+
+    async def post(self, url: str, access: Access, form: Mapping[str, str]) -> Answer | Failure:
+        """The whole answer to a form, whatever its status, or why there is none.
+
+        A question that is longer than a URL may be is put so; the answer is asked for as JSON.
+        """
+        return await self._within_limits(self._post(url, access, form, self.limits.body_bytes))
+
+    async def _within_limits(self, answer: Coroutine[Any, Any, Given | Failure]) -> Given | Failure:
+        limit = self.limits.timeout_s
         try:
-            async with asyncio.timeout(limits.timeout_s):
-                return await self._read(url, access, limits.body_bytes)
+            async with asyncio.timeout(limit):
+                return await answer
         except TimeoutError:
-            return Failure(FailureKind.TIMEOUT, f"no complete page within {limits.timeout_s:g} s")
+            return Failure(FailureKind.TIMEOUT, f"no complete answer within {limit:g} s")
         except _Refusal as refusal:
             return refusal.failure
         except (aiohttp.ClientError, OSError, ValueError) as error:
             return _failure(error)
 
-    async def _read(self, url: str, access: Access, most: int) -> bytes | Failure:
-        request = self._open().get(
-            url,
-            headers=_authorization(access),
-            ssl=self._tls(access) if url.startswith("https:") else True,
-            server_hostname=access.server_name,
-            # A redirect could lead anywhere, and would take the token along.
-            allow_redirects=False,
-        )
-        async with request as response:
-            if response.status != 200:  # noqa: PLR2004
+    async def _get(self, url: str, access: Access, most: int) -> bytes | Failure:
+        async with self._open().get(url, headers=_authorization(access), **self._way(url, access)) as response:
+            if response.status != OK:
                 return Failure(FailureKind.STATUS, f"HTTP {response.status} {response.reason or ''}".rstrip())
             return await _body(response, most)
+
+    async def _post(self, url: str, access: Access, form: Mapping[str, str], most: int) -> Answer:
+        headers = {"Accept": "application/json", **_authorization(access)}
+        async with self._open().post(url, data=form, headers=headers, **self._way(url, access)) as response:
+            return Answer(response.status, response.reason or "", await _body(response, most))
+
+    def _way(self, url: str, access: Access) -> dict[str, Any]:
+        return {
+            "ssl": self._tls(access) if url.startswith("https:") else True,
+            "server_hostname": access.server_name,
+            # A redirect could lead anywhere, and would take the token along.
+            "allow_redirects": False,
+        }
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:

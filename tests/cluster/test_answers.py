@@ -1,5 +1,7 @@
 """Smaller questions: endpoints, exporters, readiness that has passed, addresses that were given away."""
 
+import pytest
+
 from exporter.cluster.exporters import page_port
 from exporter.cluster.resources import PODS
 from exporter.cluster.state import Endpoint
@@ -33,27 +35,57 @@ def test_exporters_are_found_as_either_installation_calls_them(told, names):
     assert [page_port(pod) for pod in cluster.gpu_exporters(T0)] == [9400, 9401, 9402]
 
 
+def may_have_requests(cluster):
+    return cluster.may_have_requests(cluster.pod(PodKey("ai", "chat-0")))
+
+
 def test_readiness_that_has_passed_is_remembered_and_forgotten_with_the_pod(told):
-    uid = "uid-pod-ai-chat-0"
     cluster = told(api.pod("chat-0", ready=False))
-    assert not cluster.ever_ready(uid)
+    assert not may_have_requests(cluster)
     told(api.pod("chat-0"))
     told(api.pod("chat-0", ready=False))
-    assert cluster.ever_ready(uid)
+    assert may_have_requests(cluster)
     forget(cluster, api.pod("chat-0"))
-    assert not cluster.ever_ready(uid)
+    told(api.pod("chat-0", ready=False))
+    assert not may_have_requests(cluster)
 
 
 def test_a_new_pod_of_an_old_name_has_not_been_ready(told):
-    cluster = told(api.pod("chat-0"), api.pod("chat-0", ready=False, metadata={"uid": "new"}))
-    assert not cluster.ever_ready("new")
-    assert not cluster.ever_ready("uid-pod-ai-chat-0")
+    assert not may_have_requests(told(api.pod("chat-0"), api.pod("chat-0", ready=False, metadata={"uid": "new"})))
+
+
+def once_ready(state):
+    """A pod that ceased to be ready at 11:00, and the state of its container."""
+    pod = api.pod("chat-0", ready=False)
+    pod["status"]["conditions"][-1]["lastTransitionTime"] = "2026-11-01T11:00:00Z"
+    pod["status"]["containerStatuses"] = [{"name": "server", "state": state}]
+    return pod
 
 
 def test_readiness_that_passed_before_we_looked_is_read_from_the_pod(told):
-    pod = api.pod("chat-0", ready=False)
-    pod["status"]["conditions"][-1]["lastTransitionTime"] = "2026-11-01T11:00:00Z"
-    assert told(pod).ever_ready("uid-pod-ai-chat-0")
+    assert may_have_requests(told(once_ready({"running": {"startedAt": "2026-11-01T10:00:05Z"}})))
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"running": {"startedAt": "2026-11-01T11:00:20Z"}},
+        {"waiting": {"reason": "CrashLoopBackOff"}},
+        {"terminated": {"exitCode": 137}},
+    ],
+)
+def test_a_pod_whose_engine_begins_anew_has_lost_its_requests_and_loads(told, state):
+    told(api.pod("chat-0"))
+    assert not may_have_requests(told(once_ready(state)))
+
+
+def test_an_address_is_a_pods_of_its_namespace_alone(told):
+    cluster = told(api.pod("chat-0"), api.pod("host", address="10.9.0.1", spec={"hostNetwork": True}))
+    assert [cluster.is_pod_of("ai", address) for address in ("10.0.0.7", "10.9.0.1", "169.254.169.254")] == [
+        True, True, False,
+    ]  # fmt: skip
+    assert not cluster.is_pod_of("other", "10.0.0.7")
+    assert not cluster.is_pod_of("other", "10.9.0.1")
 
 
 def test_an_address_belongs_to_the_ready_pod_and_else_to_the_younger(told):

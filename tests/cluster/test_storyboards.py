@@ -71,11 +71,11 @@ async def test_a_rollout_with_max_surge_never_asks_the_one_that_loads_and_never_
     assert await seen() == (["chat-new-a", "chat-old-b"], [])
 
 
-async def test_a_lost_nodes_pods_need_not_answer_and_are_no_capacity_until_they_vanish(told, seen):
+async def test_a_lost_nodes_pods_must_answer_until_they_are_told_to_go_and_are_no_capacity(told, seen):
     told(generation("chat-1"), member("chat-1-a", 1), member("chat-1-b", 2, node="lost"))
-    # The node controller says of the pod that it is not ready; nobody has deleted it yet.
+    # The node controller says of the pod that it is not ready; nobody has deleted it yet, and it may still work.
     told(member("chat-1-b", 2, node="lost", ready=False))
-    assert await seen() == (["chat-1-a"], ["chat-1-b"])
+    assert await seen() == (["chat-1-a", "chat-1-b"], [])
     assert ReplicaCount(2, 1, T0, 0) == seen.count()
     # After five minutes it is to be deleted, which its kubelet would have to confirm. Its heir starts elsewhere.
     told(member("chat-1-b", 2, node="lost", ready=False, leaving=True), member("chat-1-c", 3))

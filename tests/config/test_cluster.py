@@ -171,6 +171,7 @@ def test_what_does_not_go_together_in_a_cluster_is_told_at_the_one_to_change(sai
         "kubernetes: {dcgm_exporter: {namespaces: [gpu], access: {bearer_file: t}}}",
         "kubernetes: {dcgm_exporter: null}",
         "gpus: [{prometheus: {url: http://p}}]",
+        "gpus: [{prometheus: {url: https://p}, access: {tls: {ca_file: c}}}]",
         'kubernetes: {}\ngateways: [{name: g, namespaces: ["*"], page: {prometheus: {url: http://p, selector: a=""}}}]',
         "gpus: [{dns: a}]\nfreshness: {hold: 30s}",  # nobody wrote that missing pods are imputed after a minute
         "gpus: [{dns: a}]\nfreshness: {hold: 0}",
@@ -198,6 +199,15 @@ def test_a_kubernetes_that_could_not_be_read_makes_nothing_else_wrong(said):
     lines = said("kubernetes: 5\n" + _pods("target: Deployment/chat", ", objectives: {gpu_engine: 0.8}"))
 
     assert lines == ["c.yaml:1:13: kubernetes: must be a mapping of keys to values, got 5"]
+
+
+@pytest.mark.parametrize("text", [
+    "gpus: [{prometheus: {max_age: 1m}}]", "gateways: [{name: g}]", "gateways: [{name: g, namespaces: [a]}]",
+])  # fmt: skip
+def test_what_is_missing_hides_nothing_elsewhere(said, text):
+    assert "c.yaml:1:19: scrape.timeout: must be at most the scrape interval (5s), got 6s" in said(
+        f"scrape: {{timeout: 6s}}\n{text}"
+    )
 
 
 def test_it_sleeps_with_a_minimum_of_zero_or_an_idle_count_of_zero():

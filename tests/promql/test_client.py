@@ -159,6 +159,12 @@ async def test_a_server_that_hangs_is_asked_few_questions_at_once_and_keeps_nobo
     assert any(failure.detail.startswith("no turn") for failure in failures) or len(fake.asked) == 3 * QUESTIONS
 
 
+async def test_a_turn_is_given_back(client, fake, query):
+    fake.data()
+    for _ in range(2 * QUESTIONS):
+        assert await ask(client, query(fake.url)) == ()
+
+
 async def test_whatever_is_no_promql_source_is_fetched_as_ever(client, serve):
     app = web.Application()
 

@@ -2,7 +2,7 @@
 
 import math
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from exporter.sources.promql.printed import head, line
@@ -18,6 +18,7 @@ MILLISECONDS = st.integers(0, 4 * 10**12)
 
 
 @given(NAMES, LABELS, st.floats(), MILLISECONDS)
+@example("up", {}, 1.0, 1001)  # 1.001 * 1000 is a little less than 1001
 def test_a_line_is_read_as_the_series_it_was_printed_from(name, labels, value, at):
     page = parse(line(head(name, labels), value, at / 1000))
     assert page.dropped == ()

@@ -143,7 +143,7 @@ async def test_a_header_that_never_comes_times_out(raw):
     pages = HttpPages(Limits(timeout_s=0.05, body_bytes=1000))
     raw.says(b"HTTP/1.1 200 OK\r\n", then="hold")
     async with asyncio.timeout(20.0):
-        assert await pages.fetch(raw.url, ANY) == Failure(FailureKind.TIMEOUT, "no complete page within 0.05 s")
+        assert await pages.fetch(raw.url, ANY) == Failure(FailureKind.TIMEOUT, "no complete answer within 0.05 s")
     await raw.until(lambda: raw.open == 0)
     await pages.close()
 

@@ -43,7 +43,11 @@ def pods_of(resolver, timeout_s=PATIENCE_S):
 
 def hosts(targets):
     listing = targets.listing()
-    return None if listing is None else [target.url.removeprefix("http://").removesuffix("/") for target in listing.targets]
+    return (
+        None
+        if listing is None
+        else [target.url.removeprefix("http://").removesuffix("/") for target in listing.targets]
+    )
 
 
 SILENT = None

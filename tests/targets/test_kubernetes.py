@@ -7,7 +7,7 @@ from exporter.cluster.resources import PODS, RESOURCES, SLICES
 from exporter.cluster.state import Cluster
 from exporter.model import PodKey, Role, Target, WorkloadKey
 from exporter.targets import Listing
-from exporter.targets.kubernetes import GpuExporterTargets, PodTargets, ServiceTargets
+from exporter.targets.kubernetes import EXPORTER_MISSED_S, GpuExporterTargets, PodTargets, ServiceTargets
 from tests.fakes import objects as api
 
 CHAT, SET = WorkloadKey("ai", "chat"), Ref("ai", "StatefulSet", "chat")
@@ -77,13 +77,27 @@ async def test_a_pod_that_has_never_been_ready_is_not_asked_even_if_it_leaves(po
 async def test_a_pod_that_leaves_is_activity_and_not_capacity_and_stays_the_same_target(pods, tell):
     tell(member("chat-0"))
     (before,) = (await listing(pods)).targets
-    for how in ({"leaving": True}, {"leaving": True, "ready": False}, {"ready": False}):
+    for how in ({"leaving": True}, {"leaving": True, "ready": False}):
         tell(member("chat-0", **how))
         found = await listing(pods)
         assert Listing((before,), frozenset({before})) == found
         assert found.due == 0
     tell(member("chat-0"))
     assert Listing((before,)) == await listing(pods)
+
+
+async def test_a_pod_that_has_ceased_to_be_ready_still_has_requests_and_must_answer(pods, tell):
+    tell(member("chat-0"))
+    (before,) = (await listing(pods)).targets
+    tell(member("chat-0", ready=False))
+    assert Listing((before,)) == await listing(pods)
+
+
+async def test_a_pod_whose_engine_begins_anew_loads_and_is_not_asked(pods, tell):
+    tell(member("chat-0"))
+    crashed = {"containerStatuses": [{"name": "server", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}
+    tell(member("chat-0", ready=False, status=crashed))
+    assert Listing(()) == await listing(pods)
 
 
 async def test_a_new_pod_with_an_old_ones_address_is_another_target(pods, tell):
@@ -110,7 +124,7 @@ async def test_a_pod_on_its_nodes_network_shares_its_address_with_others_and_is_
         member("chat-0", ready=False, **host),
         api.pod("node-exporter-x", **host, address="10.0.0.1"),
     )
-    assert {page("10.0.0.1", "chat-0")} == (await listing(pods)).leaving
+    assert Listing((page("10.0.0.1", "chat-0"),)) == await listing(pods)
 
 
 @pytest.fixture
@@ -130,6 +144,7 @@ def piece(name, *addresses, family="IPv4", **more):
 async def test_a_services_targets_are_its_ready_endpoints(service, tell, cluster):
     assert service.listing() is None
     assert Listing(()) == await listing(service)
+    tell(*(api.pod(f"gateway-{number}", address=f"10.0.0.{number}") for number in (1, 2, 9)))
     tell(piece("gateway-1", "10.0.0.2", unready=["10.0.0.9"]), piece("gateway-2", "10.0.0.1"))
     assert [target.url for target in (await listing(service)).targets] == ["http://10.0.0.1:90/", "http://10.0.0.2:90/"]
     assert (service.owner, (await listing(service)).leaving) == (CHAT, frozenset())
@@ -137,9 +152,17 @@ async def test_a_services_targets_are_its_ready_endpoints(service, tell, cluster
     assert await listing(service, T0 + BLIND_S + 1) is None
 
 
+async def test_an_address_that_is_no_pods_of_the_namespace_is_never_asked(service, tell):
+    tell(api.pod("gateway-1", address="10.0.0.1"), api.pod("theirs", "other", address="10.0.0.2"))
+    tell(piece("gateway-1", "10.0.0.1", "10.0.0.2", "169.254.169.254", "127.0.0.1"))
+    assert [target.url for target in (await listing(service)).targets] == ["http://10.0.0.1:90/"]
+
+
 async def test_a_pod_of_a_dual_stack_service_counts_once(service, tell):
+    tell(*(api.pod(f"six-{number}", address=f"fd00::{number}") for number in (1, 2)))
     tell(piece("gateway-6", "fd00::1", "fd00::2", family="IPv6"))
     assert len((await listing(service)).targets) == 2
+    tell(*(api.pod(f"four-{number}", address=f"10.0.0.{number}") for number in (1, 2)))
     tell(piece("gateway-4", "10.0.0.1", "10.0.0.2"))
     assert [target.url for target in (await listing(service)).targets] == ["http://10.0.0.1:90/", "http://10.0.0.2:90/"]
 
@@ -179,3 +202,34 @@ async def test_two_exporters_on_one_node_tell_of_the_same_gpus_and_one_is_asked(
     assert [target.url for target in (await listing(gpus)).targets] == ["http://10.1.0.1:9400/"]
     tell(exporter("a-helm", 1, HELM, node="n", ready=False))
     assert [target.url for target in (await listing(gpus)).targets] == ["http://10.1.0.2:9400/"]
+
+
+async def test_an_exporter_that_restarts_is_missed_and_not_forgotten(gpus, tell):
+    tell(exporter("old", 1, HELM, node="n"))
+    (old,) = (await listing(gpus)).targets
+    tell(exporter("old", 1, HELM, node="n"), type="DELETED")
+    assert Listing((old,)) == await listing(gpus, T0 + 10)
+    tell(exporter("new", 2, HELM, node="n", ready=False))
+    assert Listing((old,)) == await listing(gpus, T0 + 20)
+    tell(exporter("new", 2, HELM, node="n"))
+    (new,) = (await listing(gpus, T0 + 30)).targets
+    assert (new.pod, new.url) == (PodKey("gpu", "new"), "http://10.1.0.2:9400/")
+
+
+async def test_an_exporter_that_does_not_come_back_is_forgotten_with_its_node(gpus, tell):
+    tell(exporter("old", 1, HELM, node="n"), exporter("stays", 2, HELM, node="m"))
+    both = await listing(gpus)
+    tell(exporter("old", 1, HELM, node="n"), type="DELETED")
+    assert set(both.targets) == set((await listing(gpus, T0 + EXPORTER_MISSED_S)).targets)
+    assert ["stays"] == [target.pod.pod for target in (await listing(gpus, T0 + EXPORTER_MISSED_S + 1)).targets]
+
+
+async def test_only_exporters_of_the_namespaces_that_are_believed_are_asked(cluster, tell):
+    tell(exporter("real", 1, HELM))
+    tell(api.pod("forged", "tenant", address="10.1.0.9", labels=HELM, node="node-1"))
+
+    def target_at(address, port):
+        return Target(f"http://{address}:{port}/", "dcgm", Role.GPUS)
+
+    believed = GpuExporterTargets(cluster, target_at, frozenset({"gpu"}))
+    assert ["real"] == [target.pod.pod for target in (await listing(believed)).targets]

@@ -154,6 +154,12 @@ def test_a_shared_gateway_leaves_nothing_to_say_about_its_page():
     ]
 
 
+def test_with_a_shared_gateway_the_tenants_own_words_are_still_checked():
+    _, said = _made({"engine": "vllm", "model": "llama", "gateway": "epp", "keep_warm": "3s"}, shared=_SHARED)
+
+    assert [word.key for word in said] == ["metadata.keep_warm"]
+
+
 def test_a_shared_gateway_without_a_model_counts_everybodys_queue_and_is_a_warning():
     _, said = _made({"engine": "vllm", "gateway": "epp"}, shared=_SHARED)
 

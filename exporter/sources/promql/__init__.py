@@ -7,7 +7,7 @@ page. Prometheus, Thanos, Mimir and VictoriaMetrics all answer it. Nothing here 
 
 - `query`: what is asked for, and what it is called.   - `answer`: JSON to series, or why not.
 - `origin`: which series was on whose page.            - `pages`: one such page as it was at one moment.
-- `ask`: one POST.  - `client`: the shelf of pages.    - `targets`: the discovery that fills it, and the past.
+- `client`: the question, and the shelf of pages.     - `targets`: the discovery that fills it, and the past.
 
 Worked example: Prometheus scraped `vllm:num_requests_waiting{model_name="m"} 3` from pod chat-0 at 1700000000.5 and
 nothing from chat-1, whose `up` is 0. A `PromqlTargets` for role PODS lists both pods; `Promql.fetch` of the first is

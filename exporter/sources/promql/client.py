@@ -17,16 +17,14 @@ from typing import TypeVar
 
 from exporter.model import Access, Failure, FailureKind
 
-from ..http import HttpPages
+from ..http import OK, Answer, HttpPages
 from .answer import Series, read_answer, read_refusal
-from .ask import Answer, post
 from .query import SCHEME, Query, promql
 
-# An answer of 64 KiB (some 400 series) takes about 5 ms to read and print again, which a tick can wait for.
+# An answer of 64 KiB (20 pods' 200 series) takes about 5 ms to read and print again, which a tick can wait for.
 THREAD_BYTES = 1 << 16
 # Prometheus answers 20 queries at a time (--query.max-concurrency), and others have questions too.
 QUESTIONS = 10
-OK = 200
 
 Made = TypeVar("Made")
 Make = Callable[[tuple[Series, ...]], Made]
@@ -78,7 +76,7 @@ class Promql:
         except TimeoutError:
             return Failure(FailureKind.TIMEOUT, f"no turn to ask within {limit:g} s: the server is slow")
         try:
-            return await post(self._http, f"{query.base}/api/v1/query", query.access, form)
+            return await self._http.post(f"{query.base}/api/v1/query", query.access, form)
         finally:
             turns.release()
 

@@ -1,0 +1,99 @@
+"""KEDA's side of the wire, in KEDA's order: GetMetricSpec, GetMetrics with the index stripped, IsActive; and the push.
+
+What it is asked about is a ScaledObject's document, as KEDA itself reads it: name, namespace and the metadata of one
+trigger go into every call.
+"""
+
+import asyncio
+import re
+from contextlib import asynccontextmanager
+
+import grpc
+
+from scaler.keda import externalscaler_pb2 as pb
+from scaler.keda import externalscaler_pb2_grpc as rpc
+
+SOON_S = 30.0  # never waited for on a quick machine
+_INDEX = re.compile(r"^s\d+-")
+
+
+class Keda:
+    def __init__(self, channel):
+        self._stub = rpc.ExternalScalerStub(channel)
+
+    @staticmethod
+    def ref(scaled, index=0):
+        metadata = scaled["metadata"]
+        words = scaled["spec"]["triggers"][index]["metadata"]
+        return pb.ScaledObjectRef(name=metadata["name"], namespace=metadata["namespace"], scalerMetadata=words)
+
+    async def poll(self, scaled, index=0):
+        """(replicas, active) as one round of the scale loop learns them. Raises AioRpcError."""
+        ref = self.ref(scaled, index)
+        (spec,) = (await self._stub.GetMetricSpec(ref)).metricSpecs
+        assert (spec.targetSize, spec.targetSizeFloat) == (1, 1.0)
+        in_hpa = f"s{index}-{spec.metricName}"
+        request = pb.GetMetricsRequest(scaledObjectRef=ref, metricName=_INDEX.sub("", in_hpa))
+        (value,) = (await self._stub.GetMetrics(request)).metricValues
+        assert value.metricValue == value.metricValueFloat
+        active = (await self._stub.IsActive(ref)).result
+        return value.metricValue, active
+
+    async def answer(self, scaled, index=0):
+        """(replicas, active), or the gRPC code of the error."""
+        try:
+            return await self.poll(scaled, index)
+        except grpc.aio.AioRpcError as error:
+            return error.code()
+
+    async def refusal(self, scaled, index=0):
+        """The code and the words of an answer that must be an error."""
+        try:
+            got = await self.poll(scaled, index)
+        except grpc.aio.AioRpcError as error:
+            return error.code(), error.details()
+        raise AssertionError(f"answered with {got}")
+
+    async def until(self, wanted, scaled, index=0):
+        """Poll until the answer is as wanted; returns it."""
+        got = None
+        try:
+            async with asyncio.timeout(SOON_S):
+                while (got := await self.answer(scaled, index)) != wanted:
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise AssertionError(f"the answer is still {got}, and not {wanted}") from None
+        return got
+
+    @asynccontextmanager
+    async def watching(self, scaled, index=0):
+        """All different answers while the block runs, each once, in the order in which they came first."""
+        seen = [await self.answer(scaled, index)]
+
+        async def watch():
+            while True:
+                answer = await self.answer(scaled, index)
+                if answer not in seen:
+                    seen.append(answer)
+                await asyncio.sleep(0.02)
+
+        task = asyncio.create_task(watch())
+        try:
+            yield seen
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    @asynccontextmanager
+    async def pushes(self, scaled, index=0):
+        """`next()`: what StreamIsActive says next. Open as long as the block runs."""
+        stream = self._stub.StreamIsActive(self.ref(scaled, index))
+
+        async def following():
+            async with asyncio.timeout(SOON_S):
+                return (await stream.read()).result
+
+        try:
+            yield following
+        finally:
+            stream.cancel()

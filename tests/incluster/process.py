@@ -1,0 +1,130 @@
+"""The daemon as a process of its own, and what a person can ask of it over HTTP."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import requests
+
+# A cold start compiles the kernels: about 15 s on two idle cores. Everything after it is quick.
+START_S = 180.0
+SOON_S = 30.0
+
+
+class Tidegate:
+    """A daemon that runs. http, grpc: where it answers."""
+
+    def __init__(self, process, log):
+        self.process, self._log = process, log
+        ports = self._until_logged("listening")
+        self.http, self.grpc = f"http://127.0.0.1:{ports['http']}", f"127.0.0.1:{ports['grpc']}"
+        self._until_ready()
+
+    def logged(self, event):
+        """The fields of all log lines of this event."""
+        lines = self._log.read_text(encoding="utf-8").splitlines()
+        return [said for line in lines if line.startswith("{") and (said := json.loads(line))["event"] == event]
+
+    async def get(self, path):
+        return await asyncio.to_thread(requests.get, self.http + path, timeout=SOON_S)
+
+    async def decision(self, namespace, name, trigger=""):
+        """An entry of the Board; None if there is none."""
+        key = {"namespace": namespace, "name": name, "trigger": trigger}
+        board = (await self.get("/api/v1/board")).json()
+        return next((entry for entry in board["workloads"] if entry["workload"] == key), None)
+
+    async def evidence(self, namespace, name):
+        return (await self.decision(namespace, name))["evidence"]
+
+    async def until(self, true, namespace, name):
+        """Ask for the Board's entry until `true(entry)`; returns it."""
+        entry = None
+        try:
+            async with asyncio.timeout(SOON_S):
+                while (entry := await self.decision(namespace, name)) is None or not true(entry):
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise AssertionError(f"the Board still says {entry}") from None
+        return entry
+
+    async def until_evidence(self, namespace, name, **wanted):
+        """Until the evidence says so; returns the whole entry."""
+
+        def is_so(entry):
+            return {key: entry["evidence"][key] for key in wanted} == wanted
+
+        return await self.until(is_so, namespace, name)
+
+    async def metric(self, series):
+        """The value of one series of /metrics, as it is printed there; None if there is no such series."""
+        text = (await self.get("/metrics")).text
+        found = re.search(rf"^{re.escape(series)} (\S+)$", text, re.MULTILINE)
+        return None if found is None else float(found[1])
+
+    async def until_metric(self, series, wanted):
+        async with asyncio.timeout(SOON_S):
+            while await self.metric(series) != wanted:
+                await asyncio.sleep(0.05)
+
+    async def sweeps(self, number):
+        """Wait until so many more sweeps have ended."""
+        begun = await self._swept()
+        async with asyncio.timeout(SOON_S):
+            while await self._swept() < begun + number:
+                await asyncio.sleep(0.02)
+
+    async def _swept(self):
+        return await self.metric("tidegate_tick_duration_seconds_count")
+
+    def _until_logged(self, event):
+        return self._patiently(lambda: next(iter(self.logged(event)), None))
+
+    def _until_ready(self):
+        self._patiently(lambda: requests.get(self.http + "/readyz", timeout=SOON_S).ok)
+
+    def _patiently(self, ask):
+        until = time.monotonic() + START_S
+        while time.monotonic() < until:
+            assert self.process.poll() is None, self._log.read_text(encoding="utf-8")
+            if answer := ask():
+                return answer
+            time.sleep(0.05)
+        raise AssertionError(self._log.read_text(encoding="utf-8"))
+
+
+async def asked_again(page, times=5):
+    """Wait until a page, or a pod's, was asked so many times more: scrapes have passed."""
+    begun = page.asked
+    async with asyncio.timeout(SOON_S):
+        while page.asked < begun + times:
+            await asyncio.sleep(0.02)
+
+
+@contextmanager
+def running(config, log):
+    """`tidegate run` with this configuration file, its log in another, until the block ends; it must end well."""
+    with log.open("wb") as file:
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter
+            [sys.executable, "-m", "scaler", "run", "-c", str(config)],
+            stderr=file,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+    try:
+        yield Tidegate(process, log)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(SOON_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    said = log.read_text(encoding="utf-8")
+    assert process.returncode == 0, said
+    assert "raceback" not in said, said

@@ -1,0 +1,161 @@
+"""What happens to everybody at once: the API server goes away, and the configuration changes."""
+
+import asyncio
+
+import grpc.aio
+import pytest
+
+from exporter.cluster.resources import PODS
+
+from .keda import SOON_S, Keda
+from .process import asked_again, running
+
+# After so long without an answer of the API server what it said is not known any more.
+BLIND_AFTER = "1s"
+
+
+@pytest.fixture(scope="module")
+def own_cluster(new_cluster):
+    with new_cluster() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def mounted(own_cluster, tmp_path_factory):
+    """A directory as kubelet mounts a ConfigMap: `config.yaml` is a link through `..data`, which is a link too."""
+    folder = tmp_path_factory.mktemp("mounted")
+    (folder / "config.yaml").symlink_to("..data/config.yaml")
+    text = own_cluster.config(blind_after=BLIND_AFTER)
+    swap(folder, text)
+    return folder, text
+
+
+@pytest.fixture(scope="module")
+def tidegate(mounted, tmp_path_factory):
+    folder, _ = mounted
+    with running(folder / "config.yaml", tmp_path_factory.mktemp("log") / "log") as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def place(own_cluster, request):
+    made = own_cluster.place(request.node.name.removeprefix("test_").replace("_", "-")[:60].strip("-"))
+    yield made
+    own_cluster.fake.mend()
+    made.clear()
+
+
+def swap(folder, text):
+    """As kubelet does: a new directory, and `..data` turned to it in one rename."""
+    new = folder / f"..version_{len(list(folder.iterdir()))}"
+    new.mkdir()
+    (new / "config.yaml").write_text(text, encoding="utf-8")
+    (folder / "..data_tmp").symlink_to(new.name)
+    (folder / "..data_tmp").rename(folder / "..data")
+
+
+async def test_a_swapped_config_map_is_taken_without_a_signal_and_a_bad_one_is_not(mounted, place, page, tidegate, keda):
+    folder, text = mounted
+    place.deployment("llama", page.vllm(waiting=990, running=10), pods=1)
+    chat = place.scaled_object("chat", target="llama", minimum=1, maximum=9, engine="vllm")
+    await keda.until((9, True), chat)
+    async with keda.watching(chat) as seen:
+        swap(folder, text.replace("tick: 0.1s", "tick: -1s"))
+        await tidegate.until_metric("tidegate_config_last_reload_successful", 0.0)
+        await tidegate.sweeps(3)
+        url = "http://127.0.0.1:1/metrics"
+        named = f"workloads: [{{namespace: ai, name: configured, engine: vllm, pods: {{url: '{url}'}}}}]\n"
+        swap(folder, text + named)
+        await tidegate.until_metric("tidegate_config_last_reload_successful", 1.0)
+        await tidegate.until(lambda entry: entry["replicas"] is None, "ai", "configured")
+        swap(folder, text)
+        async with asyncio.timeout(SOON_S):
+            while await tidegate.decision("ai", "configured") is not None:
+                await asyncio.sleep(0.05)
+    assert seen == [(9, True)]
+    rejected = tidegate.logged("configuration rejected; the old one stays")
+    assert [said for said in rejected if "tick" in said["problem"]]
+
+
+async def test_an_api_server_that_goes_away_changes_no_answer_and_back_again_all_is_right(
+    own_cluster, place, page, tidegate, keda
+):
+    fake = own_cluster.fake
+    front = place.service("front", page.epp(held=0, ready=1))
+    words = {"engine": "vllm", "gateway": "front", "keep_warm": "1s", "smoothing.up": "0s", "smoothing.down": "0.3s"}
+    llama = place.deployment("llama", page.vllm(waiting=0, running=20), pods=2)
+    chat = place.scaled_object("chat", target="llama", minimum=0, maximum=9, **words)
+    place.deployment("sleeper")
+    asleep = place.scaled_object("asleep", target="sleeper", minimum=0, maximum=9, **words | {"model": "other"})
+    await keda.until((3, True), chat)
+    await keda.until((0, False), asleep)
+    async with keda.watching(chat) as seen, keda.watching(asleep) as slept:
+        fake.refuse()
+        await known(tidegate, 0.0)
+        # Blind: the engines have nothing to do any more, and that takes nothing down; more work is still answered.
+        llama.say(page.vllm(waiting=0, running=0))
+        await tidegate.until(lambda entry: entry["reason"] == "held", place.name, "chat")
+        await asked_again(front, 8)
+        assert seen == [(3, True)]
+        llama.say(page.vllm(waiting=20, running=20))
+        await keda.until((5, True), chat)
+
+        # Meanwhile one pod has gone, and another has come.
+        llama.pods[0].ends()
+        llama.pod(page.vllm(waiting=0, running=8))
+        fake.mend()
+        await known(tidegate, 1.0)
+        await tidegate.until_evidence(place.name, "chat", running=28.0, waiting=20.0, replicas_ready=2, stale=[])
+        await keda.until((3, True), chat)
+    assert seen == [(3, True), (5, True)]
+    assert slept == [(0, False)]
+
+
+async def test_an_api_server_that_hangs_changes_no_answer(own_cluster, place, page, tidegate, keda):
+    fake = own_cluster.fake
+    llama = place.deployment("llama", page.vllm(waiting=0, running=20), pods=2)
+    chat = place.scaled_object("chat", target="llama", minimum=1, maximum=9, engine="vllm")
+    await keda.until((3, True), chat)
+    asked = len(fake.requests)
+    async with keda.watching(chat) as seen:
+        fake.hang()
+        fake.disconnect()
+        async with asyncio.timeout(SOON_S):
+            while len(fake.requests) == asked:
+                await asyncio.sleep(0.02)
+        await asked_again(llama.pods[0], 8)
+        # A call that nobody can check now is no lie.
+        stranger = {**chat, "metadata": {**chat["metadata"], "name": "made-a-moment-ago"}}
+        assert (await keda.refusal(stranger))[0] in {grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNAVAILABLE}
+        llama.pod(page.vllm(waiting=0, running=5))
+        fake.mend()
+        await tidegate.until_evidence(place.name, "chat", running=45.0, replicas_ready=3)
+    assert seen == [(3, True)]
+
+
+async def test_an_api_server_that_forgot_the_past_is_listed_anew(own_cluster, place, page, tidegate, keda):
+    fake = own_cluster.fake
+    llama = place.deployment("llama", page.vllm(waiting=0, running=20), pods=2)
+    chat = place.scaled_object("chat", target="llama", minimum=1, maximum=9, engine="vllm")
+    await tidegate.until_evidence(place.name, "chat", running=40.0)
+    lists = len(fake.asked("list", PODS))
+    async with keda.watching(chat) as seen:
+        fake.refuse()
+        llama.pods[0].ends()
+        llama.pod(page.vllm(waiting=0, running=25))
+        fake.compact()
+        fake.mend()
+        await tidegate.until_evidence(place.name, "chat", running=45.0, replicas_ready=2, stale=[])
+    assert seen == [(3, True)]
+    assert len(fake.asked("list", PODS)) > lists
+
+
+async def known(tidegate, wanted):
+    """Wait until pods are known, or are not."""
+    await tidegate.until_metric('tidegate_kubernetes_known{resource="pods"}', wanted)
+
+
+@pytest.fixture
+async def keda(tidegate):
+    async with grpc.aio.insecure_channel(tidegate.grpc) as channel:
+        yield Keda(channel)
