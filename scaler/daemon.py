@@ -206,7 +206,9 @@ class Daemon:
             self._claims.lose_sight()
             return
         self._census = census
-        self._claims.take(Configured.by(self._config) if self._cluster is None else census)
+        # Without the cluster's word for triggers, a call may name a configured workload and nothing else.
+        watched = self._config.kubernetes is not None and self._config.kubernetes.triggers
+        self._claims.take(census if watched else Configured.by(self._config))
 
     async def _look_at_file(self) -> None:
         while True:

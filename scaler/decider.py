@@ -17,10 +17,11 @@ from exporter.attribution import Owners
 from exporter.model import Floats, ReplicaCount, Samples, Target, WorkloadKey
 
 from .board import Decision, Evidence, Objective, Reason
-from .intake import Intake, Source, Totals, owner_lookup
+from .intake import Intake, Source, owner_lookup
 from .policy import REASONS, Memory, Signal, Spec, Specs, Verdicts, answered, choose, imputed, step
 from .signals import Signals, Smoothing
 from .slots import Mask, Rows
+from .totals import Totals
 
 OBJECTIVE_NAMES = {Signal.WORK: "work", Signal.KV_CACHE: "kv_cache", Signal.GPU_ENGINE: "gpu_engine"}
 

@@ -21,7 +21,7 @@ from exporter.attribution import Labels, Owners, assign, owner_of
 from exporter.catalog import KINDS
 from exporter.model import Floats, PodKey, Quantity, ReplicaCount, Role, Samples, Subject, Target, WorkloadKey
 
-from .policy import Readings, Signal, choose
+from .policy import Readings, Signal
 from .slots import (
     ACTIVITY,
     ADDED,
@@ -37,6 +37,7 @@ from .slots import (
     sum_of_known,
     tally,
 )
+from .totals import Totals
 
 QUEUES = slice(Column.WAITING, Column.HELD + 1)  # requests in hand
 QUEUE_WIDTH = QUEUES.stop - QUEUES.start
@@ -64,42 +65,6 @@ class Source:
     workload: WorkloadKey
     pods: bool
     queue: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """What is fresh of some workloads, added up; every column has shape (rows,), NaN where nothing is known.
-
-    seen:     the policy's columns; its `signals` are still unknown: smoothing is not done here.
-    in_pods:  requests waiting and running in the pods that must answer and do; NaN where nothing is known.
-    latest:   shape (rows, len(Signal)): each signal as it is read now. Requests in hand, wherever they are; the mean
-              KV-cache use of the pods that say; the mean engine activity of the GPUs that are wholly its own.
-    finished: requests finished since this process began to look, corrected for restarts.
-    """
-
-    seen: Readings
-    in_pods: Floats
-    latest: Floats
-    finished: Floats
-
-    @property
-    def kv_cache(self) -> Floats:
-        return self.latest[:, Signal.KV_CACHE]
-
-    @property
-    def gpu_engine(self) -> Floats:
-        return self.latest[:, Signal.GPU_ENGINE]
-
-    def choose(self, rows: Rows) -> Totals:
-        """The same for some of the workloads only."""
-        return Totals(choose(rows, self.seen), self.in_pods[rows], self.latest[rows], self.finished[rows])
-
-    def impute(self, rows: Mask) -> None:
-        """For these workloads, take the pods that must answer and do not to be like the others: 30 requests in 3 of 4
-        pods are 40 in all.
-        """
-        missing = self.seen.pods_listed[rows] / self.seen.pods_fresh[rows] - 1.0
-        self.latest[rows, Signal.WORK] += np.nan_to_num(self.in_pods[rows] * missing)
 
 
 class Intake:

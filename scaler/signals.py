@@ -15,10 +15,10 @@ import numpy as np
 
 from exporter.model import Floats
 
-from .intake import Totals
 from .kernels import counter_rate, ewma_fast_slow
 from .policy import Signal
 from .slots import Mask, Rows
+from .totals import Totals
 from .windows import Windows
 
 # 128 intervals of 5 s are 10 minutes: ten half-lives of the default fall, by which the oldest value weighs 1/1024.

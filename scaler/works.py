@@ -178,8 +178,10 @@ class Works:
             self._around.believed(self._census if self._seen else None)
 
     def _sees(self, now: float) -> bool:
-        cluster = self._around.cluster
-        return cluster is None or all(cluster.known(resource, now) for resource in (SCALEDOBJECTS, SCALEDJOBS))
+        cluster, settings = self._around.cluster, self.config.kubernetes
+        if cluster is None or settings is None or not settings.triggers:
+            return True
+        return all(cluster.known(resource, now) for resource in (SCALEDOBJECTS, SCALEDJOBS))
 
     def _say_troubles(self, troubles: Iterable[str]) -> None:
         """One line when somebody's object begins to be wrong, one when it is mended."""

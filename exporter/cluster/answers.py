@@ -101,7 +101,8 @@ def _broken(asked: Asked, status: int | None, message: str, retry_after_s: float
             return Absent(status, f"{asked}: HTTP 404, the cluster has no such resource{says}", retry_after_s)
         case HTTPStatus.GONE:
             return Gone(status, f"{asked}: HTTP 410{says}", retry_after_s)
-    return ApiFailure(status, f"{asked}: HTTP {status}{says}", retry_after_s)
+    what = "an error" if status is None else f"HTTP {status}"
+    return ApiFailure(status, f"{asked}: {what}{says}", retry_after_s)
 
 
 def _right(asked: Asked) -> str:

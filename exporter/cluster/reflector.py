@@ -121,18 +121,20 @@ class _Follower:
     async def _watch(self) -> float:
         """Hand on what happens until the watch ends; the seconds to wait before the next one."""
         began, good, garbled = self.clock.now(), False, False
-        async with aclosing(self.api.watch(self.resource, self.namespace, self.version)) as happenings:
-            async for happening in happenings:
-                if isinstance(happening, Garbled):
-                    garbled = True
-                    self._say(Garbled, happening.detail)
-                    continue
-                self._heard(whole=not garbled)
-                if isinstance(happening, Event):
-                    good = True
-                    self._take(happening)
-        if garbled:
-            self.version = ""
+        try:
+            async with aclosing(self.api.watch(self.resource, self.namespace, self.version)) as happenings:
+                async for happening in happenings:
+                    if isinstance(happening, Garbled):
+                        garbled = True
+                        self._say(Garbled, happening.detail)
+                        continue
+                    self._heard(whole=not garbled)
+                    if isinstance(happening, Event):
+                        good = True
+                        self._take(happening)
+        finally:
+            if garbled:  # what was lost, only a list can tell
+                self.version = ""
         if good or self.clock.now() - began >= GOOD_WATCH_S:
             self.delay_s = FIRST_DELAY_S
             return 0.0
@@ -168,7 +170,6 @@ class _Follower:
         return delay_s
 
     def _absent(self) -> float:
-        self.delay_s = FIRST_DELAY_S
         self.deaf.discard(self.namespace)
         self.store.absent(self.resource, self.clock.now())
         self._say(None, None)
@@ -191,4 +192,4 @@ class _Follower:
 
 def _earlier(one: str, other: str) -> bool:
     """Versions of one resource count up. Of those that are no numbers nothing is known, and none is earlier."""
-    return one.isdecimal() and other.isdecimal() and int(one) < int(other)
+    return one.isdecimal() and other.isdecimal() and (len(one), one) < (len(other), other)

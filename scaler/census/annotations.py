@@ -21,6 +21,7 @@ from ..config.bad_words import BadWord, BadWords
 from ..config.tenant import Trigger, TriggerWorkload, bounds
 from ..config.trigger import ANNOTATION
 from .make import Asked, make
+from .words import plain
 
 # An InferenceService is not scaled itself: KServe hands its annotations on to the Deployments that it makes.
 _KINDS = frozenset({"Deployment", "StatefulSet", "LeaderWorkerSet", "Rollout"})
@@ -53,11 +54,13 @@ def noted(scalables: Iterable[Scalable], hpas: Iterable[Hpa], spoken: Spoken, co
         key = WorkloadKey(ref.namespace, ref.name)
         before = spoken.targets.get(ref) or keys.get(key)
         if before is not None:
-            yield Noted(ref, None, (BadWord(ANNOTATION, f"are not listened to: {before} speaks for {key}"),))
+            yield Noted(
+                ref, None, (BadWord(ANNOTATION, f"are not listened to: {before} speaks for {plain(str(key))}"),)
+            )
             continue
         made = _made(annotated[ref], key, scalers.get(ref), config)
         if made.workload is not None:
-            keys[key] = str(ref)
+            keys[key] = plain(str(ref))
         yield made
 
 
@@ -83,7 +86,7 @@ def _bounds(trigger: Trigger | None, hpa: Hpa | None) -> Replicas:
         return bounds(hpa.minimum, hpa.maximum, None)
     except BadWords as bad:
         in_hpa = (problem.key.replace("ReplicaCount", "Replicas") for problem in bad.problems)
-        of_hpa = (f"of {hpa.ref} {problem.bound}" for problem in bad.problems)
+        of_hpa = (f"of {plain(str(hpa.ref))} {problem.bound}" for problem in bad.problems)
         pairs = zip(in_hpa, of_hpa, bad.problems, strict=True)
         raise BadWords(tuple(BadWord(key, bound, problem.value) for key, bound, problem in pairs)) from None
 
@@ -92,7 +95,9 @@ def _asides(scalable: Scalable, hpa: Hpa | None) -> Iterator[BadWord]:
     said = [word for word in _BOUNDS if word in scalable.annotations]
     if hpa is not None:
         for word in said:
-            yield BadWord(f"{ANNOTATION}{word}", f"is not used: {hpa.ref} has the bounds", severity="warning")
+            yield BadWord(
+                f"{ANNOTATION}{word}", f"is not used: {plain(str(hpa.ref))} has the bounds", severity="warning"
+            )
     elif not said:
         default = Replicas()
         bound = (

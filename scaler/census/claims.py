@@ -18,7 +18,8 @@ from typing import TypeAlias
 
 from exporter.model import WorkloadKey
 
-from .words import listed, plain, shown, spoken, too_much
+from ..config.bad_words import shown
+from .words import listed, plain, spoken, too_much
 
 ObjectName: TypeAlias = tuple[str, str]  # namespace, name: what a call names
 

@@ -17,6 +17,7 @@ from .annotations import Spoken, noted
 from .record import Census, trouble
 from .scaled import Gathered, gather
 from .triggers import Around
+from .words import plain
 
 _CONFIGURATION = "Tidegate's configuration"
 
@@ -30,10 +31,10 @@ def take(config: Config, scaled: Iterable[ScaledObject], scalables: Iterable[Sca
     spoken = Spoken(
         targets={
             **{target: _CONFIGURATION for key, target in targets.items() if key in acting},
-            **{target: str(ref) for target, ref in gathered.scaling.items()},
+            **{target: plain(str(ref)) for target, ref in gathered.scaling.items()},
         },
         keys={
-            **{key: str(maker.ref) for key, maker in gathered.makers.items()},
+            **{key: plain(str(maker.ref)) for key, maker in gathered.makers.items()},
             **dict.fromkeys(acting, _CONFIGURATION),
         },
     )

@@ -71,7 +71,7 @@ def _workload(asked: Asked, trigger: Trigger, replicas: Replicas, config: Config
     except ValidationError as error:  # Kubernetes allows names of one label of 253 characters, DNS does not
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        raise BadWords((BadWord(f"metadata.{key}", first["msg"], str(first["input"])),)) from None
+        raise BadWords((BadWord(f"object.{key}", first["msg"], str(first["input"])),)) from None
 
 
 def _shared(name: str | None, namespace: str, config: Config) -> Endpoint | None:

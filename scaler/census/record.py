@@ -17,11 +17,11 @@ from exporter.cluster.objects import Ref
 from exporter.model import WorkloadKey
 
 from ..config import Workload
-from ..config.bad_words import BadWord
+from ..config.bad_words import BadWord, shown
 from ..config.problem import Severity
 from . import claims
 from .claims import ObjectName, Said
-from .words import plain, shown
+from .words import plain
 
 
 class Trouble(NamedTuple):
@@ -41,8 +41,8 @@ class Trouble(NamedTuple):
 
 
 def trouble(ref: Ref, problem: BadWord, at: str = "") -> Trouble:
-    """at: where in the object its keys begin, but for those that begin at `spec` or `metadata` of the whole object."""
-    key = problem.key if problem.key.startswith("spec.") else at + problem.key
+    """at: where in the object the problem's key begins, unless that speaks of the whole object."""
+    key = problem.key if problem.key.startswith(("spec.", "object.")) else at + problem.key
     message = problem.bound if problem.value is None else f"{problem.bound}, got {shown(problem.value)}"
     return Trouble(ref, plain(key), message, problem.severity)
 

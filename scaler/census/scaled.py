@@ -18,6 +18,7 @@ from ..config.tenant import TriggerWorkload
 from .claims import ObjectName, Refused, Said
 from .record import Trouble, trouble
 from .triggers import MOST_TRIGGERS, Around, Heard, heard, refused
+from .words import plain
 
 
 class Gathered(NamedTuple):
@@ -54,7 +55,7 @@ def _placed(scaled: ScaledObject, trigger: Heard, gathered: Gathered) -> Said:
     verdict = trigger.verdict
     workload = verdict.outcome if isinstance(verdict.outcome, TriggerWorkload) else None
     if workload is not None and workload.key in gathered.makers:
-        bound = f"must be another: {gathered.makers[workload.key].ref} has the workload {workload.key}"
+        bound = f"must be another: {plain(str(gathered.makers[workload.key].ref))} has the workload {workload.key}"
         verdict, workload = refused(BadWord("name", bound, workload.trigger)), None
     if workload is not None:
         gathered.workloads[workload.key] = workload
@@ -72,7 +73,6 @@ def _placed(scaled: ScaledObject, trigger: Heard, gathered: Gathered) -> Said:
 def _several(workload: WorkloadKey, targets: dict[Ref, Ref]) -> list[Trouble]:
     """Which of them is the workload nobody can say, and its replicas are then not known."""
     (first, by), *others = targets.items()
-    bound = (
-        f"must be {first.kind}/{first.name}, which {by} scales: both name {workload}, and so its replicas are unknown"
-    )
+    what = plain(f"{first.kind}/{first.name}")
+    bound = f"must be {what}, which {plain(str(by))} scales: both name {workload}, and so its replicas are unknown"
     return [trouble(ref, BadWord("spec.scaleTargetRef", bound, f"{it.kind}/{it.name}")) for it, ref in others]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from ..config.bad_words import shown
 from ..config.trigger import FROM_ENV, KEDAS
 
 # An object may be 1.5 MiB of keys, each of which would be looked up for what it was meant to be (about 0.1 ms).
@@ -20,7 +21,6 @@ MOST_WORDS = 64
 LONGEST_WORD = 1024
 
 # Errors travel in an HTTP/2 trailer, where 8 KiB is what a client must be ready to take.
-_SHOWN_CHARACTERS = 80
 _SHOWN_PROBLEMS = 8
 _PLAIN = re.compile(r"[\w./-]{1,320}", re.ASCII)  # namespace/name, or a key as people write them
 
@@ -38,12 +38,6 @@ def too_much(words: Mapping[str, str]) -> str | None:
     if len(longest) > LONGEST_WORD:
         return f"must have keys and values of at most {LONGEST_WORD} characters, got {shown(longest)}"
     return None
-
-
-def shown(value: str) -> str:
-    """A stranger's text, fit for an error: quoted, cut, and in ASCII, where no letter can pass for its look-alike."""
-    quoted = ascii(value[: _SHOWN_CHARACTERS + 1])
-    return quoted if len(quoted) <= _SHOWN_CHARACTERS else f"{quoted[:_SHOWN_CHARACTERS]}... ({len(value)} characters)"
 
 
 def plain(name: str) -> str:

@@ -82,8 +82,8 @@ class PrometheusQuery(Section):
     """Label matchers without braces, as `namespace="ai",pod=~"chat-.*"`: whose pages are meant. One that is too wide
     counts a neighbour's queue. Needed but for `gpus`; which metrics are asked for, the kind says."""
     max_age: Annotated[float, duration(at_least_s=1)] = 60.0
-    """Older samples are not believed. At least twice that server's own scrape interval, better three times: 1m goes with
-    15s to 30s. Shorter never knows who is there; longer believes what is no longer so."""
+    """Older samples are not believed. At least twice that server's own scrape interval, better three times: 1m goes
+    with 15s to 30s. Shorter never knows who is there; longer believes what is no longer so."""
 
 
 class Endpoint(Section):

@@ -19,8 +19,8 @@ from typing import Self
 from exporter.model import WorkloadKey
 
 from ..census import Doubt, Refused, Unbelieved, not_configured, observed
-from ..census.words import shown
 from ..config import Config
+from ..config.bad_words import shown
 from ..config.trigger import FROM_ENV, KEDAS, WORDS
 
 WORKLOAD = "workload"

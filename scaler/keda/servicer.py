@@ -32,7 +32,7 @@ from exporter.model import WorkloadKey
 
 from ..board import Decision, Reason
 from ..census import Unbelieved
-from ..census.words import shown
+from ..config.bad_words import shown
 from .claims import Claims, Turn
 from .externalscaler_pb2 import (
     GetMetricSpecResponse,

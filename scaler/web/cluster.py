@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -48,12 +49,10 @@ class ClusterCollector:
     def _wrong(self) -> Metric:
         family = GaugeMetricFamily(
             "tidegate_object_troubles",
-            "What somebody should change in an object of the cluster; the log says what.",
-            labels=("namespace", "kind", "name"),
+            "What somebody should change in an object of the cluster; the log says what. An error costs its workload.",
+            labels=("namespace", "kind", "name", "severity"),
         )
-        count: dict[tuple[str, str, str], int] = {}
-        for trouble in self._troubles():
-            count[trouble.ref] = count.get(trouble.ref, 0) + 1
-        for ref, several in sorted(count.items()):
-            family.add_metric(ref, float(several))
+        troubles = Counter((*trouble.ref, trouble.severity) for trouble in self._troubles())
+        for labels, several in sorted(troubles.items()):
+            family.add_metric(labels, float(several))
         return family

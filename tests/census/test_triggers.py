@@ -276,6 +276,15 @@ def test_a_kind_whose_pods_cannot_be_found_is_said_of_the_scale_target(cluster):
     assert said(census)[0].startswith("ai/ScaledObject/chat: spec.scaleTargetRef: must be KIND/NAME, KIND one of")
 
 
+def test_a_name_that_kubernetes_allows_and_dns_does_not_is_that_objects_trouble(cluster):
+    name = "a" * 100
+    target = Ref("ai", "Deployment", "chat")
+    census = cluster().take(scaled(name, trigger(engine="vllm"), target=target), scaled("good", trigger(engine="vllm")))
+    assert names(census) == ["ai/good"]
+    assert [trouble.key for trouble in census.troubles if trouble.severity == "error"] == ["object.name"]
+    assert "must be the name of a Kubernetes workload" in refusal(census, name, engine="vllm")[1]
+
+
 def test_triggers_turned_off_are_not_looked_at(cluster):
     off = cluster(configured("chat"), kubernetes={"triggers": False})
     census = off.take(scaled("chat", trigger(engine="vllm")), deployment("notes", engine="vllm"))

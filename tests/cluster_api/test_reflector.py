@@ -127,6 +127,15 @@ async def test_a_line_that_cannot_be_read_is_said_and_mended_by_a_list(fake, sto
     assert fake.lists == 2
 
 
+async def test_a_lost_line_is_not_forgotten_when_the_watch_ends_badly(fake, clock, following, up_to_date):
+    async with following():
+        await up_to_date()
+        fake.say(PODS, b"<html>")
+        fake.say(PODS, b'{"type":"ERROR","object":{"kind":"Status","code":500}}')
+        await clock.nap()
+        await fake.until(lambda: fake.lists == 2)
+
+
 async def test_an_old_event_that_is_told_again_changes_nothing(fake, store, turn, following, up_to_date):
     async with following():
         await up_to_date()
@@ -166,8 +175,8 @@ async def test_an_object_without_a_version_is_handed_on_and_does_not_move_the_wa
         async def watch(self, resource, namespace, version):
             self.versions.append(version)
             yield OPENED
-            yield Event("ADDED", pod("chat-0"), "")
-            yield Event("ADDED", pod("chat-1"), "also opaque")
+            yield Event("ADDED", pod("chat-0"), "also opaque")
+            yield Event("ADDED", pod("chat-1"), "")
             await asyncio.Event().wait() if len(self.versions) > 1 else None
 
     odd = Odd()

@@ -34,7 +34,7 @@ async def test_no_answer_and_an_error_take_turns_and_are_said_once(fake, store, 
         fake.refuse()
         await clock.nap()
         fake.mend()
-        fake.fail(PODS, 500)
+        fake.fail(PODS, 429)
         await clock.nap()
     assert store.told == ["list pods of all namespaces: HTTP 503: the API server says: a fake failure 503"]
 
@@ -97,6 +97,11 @@ async def test_a_kind_that_is_not_installed_is_known_to_be_absent_and_looked_for
         fake.uninstall(SCALEDOBJECTS)
         assert await clock.asleep() == ABSENT_DELAY_S
         assert (len(store.said("absent")), store.names) == (2, [])
+        fake.install(SCALEDOBJECTS)
+        fake.put(scaled_object("talk"))
+        clock.advance(ABSENT_DELAY_S)
+        await up_to_date("talk")
+        assert len(store.said("replace")) == 2  # what a version meant to the first of them says nothing here
     assert (store.told, store.said("lost")) == ([], [])
 
 
@@ -140,3 +145,20 @@ async def test_a_quiet_watch_that_lasted_is_followed_by_the_next_at_once(fake, c
             await fake.until(lambda: fake.watching == 0)
         await fake.until(lambda: len(fake.asked("watch")) == 4)
     assert clock.slept == []
+
+
+async def test_a_watch_that_was_good_before_the_api_broke_it_off_begins_the_delays_anew(
+    fake, store, clock, turn, following, up_to_date
+):
+    fake.fail(PODS, 500)
+    async with following():
+        assert [await clock.nap() for _ in range(3)] == [1.0, 2.0, 4.0]
+        fake.mend()
+        await up_to_date()
+        fake.put(pod("chat-0"))
+        fake.say(PODS, b'{"type":"ERROR","object":{"kind":"Status","code":500,"message":"etcd is not well"}}')
+        assert await clock.nap() == 1.0
+        await up_to_date("chat-0")
+        await turn.until(lambda: store.told[-1] is None)
+    assert ["a fake failure 500" in store.told[0], "etcd is not well" in store.told[2]] == [True, True]
+    assert fake.asked("watch")[-1].version == "1001"

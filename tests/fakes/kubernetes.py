@@ -221,8 +221,6 @@ class FakeKubernetes:
         path = request.path.rpartition("/")[0].partition("/namespaces/")[0]
         name, namespace = request.match_info["name"], request.match_info.get("namespace")
         resource = next((r for r in RESOURCES if (r.path, r.name) == (path, name)), None)
-        if resource not in self._resources:
-            return web.Response(status=404, text="404 page not found\n")
         query = dict(request.query)
         verb = "watch" if query.get("watch") in {"1", "true"} else "list"
         asked = Asked(
@@ -234,8 +232,11 @@ class FakeKubernetes:
             query,
             dict(request.headers),
         )
-        self.requests.append(asked)
-        self._wake()
+        if resource is not None:
+            self.requests.append(asked)
+            self._wake()
+        if resource not in self._resources:
+            return web.Response(status=404, text="404 page not found\n")
         while self._hanging:
             await self._turn.wait()
         return self._trouble(request, asked) or await (self._watch if verb == "watch" else self._list)(request, asked)

@@ -35,7 +35,7 @@ class Cluster:
         self.fake, self.pages, self.kubeconfig = fake, pages, kubeconfig
         pages.open(pages.new_address())  # chooses the port
 
-    def config(self, more="", *, hold="60s", impute_after="2s", blind_after="60s"):
+    def config(self, more="", *, hold="60s", impute_after="1s", blind_after="60s"):
         settings = {"hold": hold, "impute_after": impute_after, "blind_after": blind_after}
         return CONFIG.format(kubeconfig=self.kubeconfig, **settings) + more
 

@@ -13,7 +13,8 @@ import grpc
 from scaler.keda import externalscaler_pb2 as pb
 from scaler.keda import externalscaler_pb2_grpc as rpc
 
-SOON_S = 30.0  # never waited for on a quick machine
+from .waiting import SOON_S, until
+
 _INDEX = re.compile(r"^s\d+-")
 
 
@@ -56,14 +57,7 @@ class Keda:
 
     async def until(self, wanted, scaled, index=0):
         """Poll until the answer is as wanted; returns it."""
-        got = None
-        try:
-            async with asyncio.timeout(SOON_S):
-                while (got := await self.answer(scaled, index)) != wanted:
-                    await asyncio.sleep(0.02)
-        except TimeoutError:
-            raise AssertionError(f"the answer is still {got}, and not {wanted}") from None
-        return got
+        return await until(lambda: self.answer(scaled, index), lambda answer: answer == wanted)
 
     @asynccontextmanager
     async def watching(self, scaled, index=0):

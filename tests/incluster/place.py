@@ -141,7 +141,9 @@ class Place:
         """A Service with one ready endpoint; returns its page."""
         page = self.page(text)
         ports = {"": self.pages.port}
-        self.put(objects.endpoint_slice(f"{name}-abcde", self.name, service=name, addresses=[page.address], ports=ports))
+        self.put(
+            objects.endpoint_slice(f"{name}-abcde", self.name, service=name, addresses=[page.address], ports=ports)
+        )
         return page
 
     def pod(self, name, **state):

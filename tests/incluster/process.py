@@ -12,9 +12,10 @@ from contextlib import contextmanager
 
 import requests
 
+from .waiting import SOON_S, until
+
 # A cold start compiles the kernels: about 15 s on two idle cores. Everything after it is quick.
 START_S = 180.0
-SOON_S = 30.0
 
 
 class Tidegate:
@@ -45,14 +46,7 @@ class Tidegate:
 
     async def until(self, true, namespace, name):
         """Ask for the Board's entry until `true(entry)`; returns it."""
-        entry = None
-        try:
-            async with asyncio.timeout(SOON_S):
-                while (entry := await self.decision(namespace, name)) is None or not true(entry):
-                    await asyncio.sleep(0.02)
-        except TimeoutError:
-            raise AssertionError(f"the Board still says {entry}") from None
-        return entry
+        return await until(lambda: self.decision(namespace, name), lambda entry: entry is not None and true(entry))
 
     async def until_evidence(self, namespace, name, **wanted):
         """Until the evidence says so; returns the whole entry."""
@@ -69,16 +63,12 @@ class Tidegate:
         return None if found is None else float(found[1])
 
     async def until_metric(self, series, wanted):
-        async with asyncio.timeout(SOON_S):
-            while await self.metric(series) != wanted:
-                await asyncio.sleep(0.05)
+        await until(lambda: self.metric(series), lambda value: value == wanted)
 
     async def sweeps(self, number):
         """Wait until so many more sweeps have ended."""
-        begun = await self._swept()
-        async with asyncio.timeout(SOON_S):
-            while await self._swept() < begun + number:
-                await asyncio.sleep(0.02)
+        enough = await self._swept() + number
+        await until(self._swept, lambda swept: swept >= enough)
 
     async def _swept(self):
         return await self.metric("tidegate_tick_duration_seconds_count")
@@ -99,19 +89,11 @@ class Tidegate:
         raise AssertionError(self._log.read_text(encoding="utf-8"))
 
 
-async def asked_again(page, times=5):
-    """Wait until a page, or a pod's, was asked so many times more: scrapes have passed."""
-    begun = page.asked
-    async with asyncio.timeout(SOON_S):
-        while page.asked < begun + times:
-            await asyncio.sleep(0.02)
-
-
 @contextmanager
 def running(config, log):
     """`tidegate run` with this configuration file, its log in another, until the block ends; it must end well."""
     with log.open("wb") as file:
-        process = subprocess.Popen(  # noqa: S603 - our own interpreter
+        process = subprocess.Popen(
             [sys.executable, "-m", "scaler", "run", "-c", str(config)],
             stderr=file,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},

@@ -5,10 +5,10 @@ import time
 from exporter.attribution import LABEL_MEMORY_S
 
 from .place import LONG_AGO_S
-from .process import asked_again
+from .waiting import asked_again
 
 # Idle by its requests, so that only its GPUs keep it awake.
-WORDS = {"engine": "vllm", "gateway": "front", "keep_warm": "2s", "smoothing.up": "0s", "smoothing.down": "0.3s"}
+WORDS = {"engine": "vllm", "gateway": "front", "keep_warm": "1s", "smoothing.up": "0s", "smoothing.down": "0.3s"}
 STARTS_S = 30.0
 
 
@@ -28,16 +28,14 @@ async def test_a_restarted_dcgm_exporter_never_reads_as_idle(place, page, tidega
         # It reloads: 200 and nothing in it. Its GPUs are not seen for much longer than the keep-warm time.
         exporter.says("")
         await tidegate.until_evidence(place.name, "chat", gpu_engine_active=None)
-        await asked_again(front, 10)
+        await asked_again(front, 5)
         # Its process is gone.
         exporter.refuses()
-        await asked_again(front, 10)
-        # Its DaemonSet makes another pod, at another address.
+        await asked_again(front)
+        # Its DaemonSet makes another pod, at another address, and then the old one is gone.
+        new = place.gpu_exporter("dcgm-exporter-bbbbb", place.name, busy)
         exporter.put(ready=False)
         exporter.ends()
-        new = place.gpu_exporter("dcgm-exporter-bbbbb", place.name, "")
-        await asked_again(new)
-        new.says(busy)
         await tidegate.until_evidence(place.name, "chat", gpu_engine_active=0.9)
         await asked_again(front)
     assert seen == [(1, True)]
@@ -45,6 +43,19 @@ async def test_a_restarted_dcgm_exporter_never_reads_as_idle(place, page, tidega
     # It is the GPU alone that kept it awake.
     new.says(page.gpu(f"GPU-{place.name}", [llama.pods[0].key], engine=0.0))
     await keda.until((0, False), chat)
+
+
+async def test_between_two_pods_of_a_dcgm_exporter_nothing_falls_asleep(place, page, tidegate, keda):
+    # A DaemonSet deletes the old pod before it makes the new one, and an image may have to be pulled.
+    front = place.service("front", page.epp(held=0, ready=1))
+    llama, chat = idle_workload(place, page)
+    busy = page.gpu(f"GPU-{place.name}", [llama.pods[0].key], engine=0.9)
+    exporter = place.gpu_exporter("dcgm-exporter-aaaaa", place.name, busy)
+    await tidegate.until(lambda entry: entry["reason"] == "gpu_busy", place.name, "chat")
+    async with keda.watching(chat) as seen:
+        exporter.ends()
+        await asked_again(front, 6)
+    assert seen == [(1, True)]
 
 
 async def test_a_gpu_that_loses_its_label_for_a_while_is_still_the_pods(place, page, tidegate, keda):
@@ -55,12 +66,11 @@ async def test_a_gpu_that_loses_its_label_for_a_while_is_still_the_pods(place, p
     await tidegate.until(lambda entry: entry["reason"] == "gpu_busy", place.name, "chat")
     begun = time.time()
     async with keda.watching(chat) as seen:
-        for _ in range(2):
-            exporter.says(page.gpu(uuid, engine=0.8))
-            await tidegate.until(lambda entry: entry["evidence"]["gpu_engine_active"] in {0.8, None}, place.name, "chat")
-            await asked_again(front, 8)
-            exporter.says(page.gpu(uuid, [pod.key], engine=0.9))
-            await tidegate.until_evidence(place.name, "chat", gpu_engine_active=0.9)
+        exporter.says(page.gpu(uuid, engine=0.8))
+        await tidegate.until(lambda entry: entry["evidence"]["gpu_engine_active"] in {0.8, None}, place.name, "chat")
+        await asked_again(front, 5)
+        exporter.says(page.gpu(uuid, [pod.key], engine=0.9))
+        await tidegate.until_evidence(place.name, "chat", gpu_engine_active=0.9)
     assert seen == [(1, True)]
     assert time.time() - begun < LABEL_MEMORY_S, "too slow a machine to say anything"
 
@@ -114,7 +124,9 @@ async def test_a_gpu_of_nobodys_pod_is_nobodys(place, page, tidegate, keda):
     llama, chat = idle_workload(place, page)
     # The page names a pod that the cluster does not have, one of another namespace, and, on a shared GPU, ours too.
     own = llama.pods[0].key
-    strangers = page.gpu("GPU-x", [(place.name, f"{own[1]}x")], engine=0.9) + page.gpu("GPU-y", [("no", own[1])], engine=0.9)
+    strangers = page.gpu("GPU-x", [(place.name, f"{own[1]}x")], engine=0.9) + page.gpu(
+        "GPU-y", [("no", own[1])], engine=0.9
+    )
     shared = page.gpu("GPU-z", [own, (place.name, "stranger-0")], engine=0.9)
     exporter = place.gpu_exporter("dcgm-exporter-aaaaa", place.name, strangers + shared)
     await asked_again(exporter)

@@ -2,7 +2,7 @@
 
 from tests.fakes import objects
 
-from .process import asked_again
+from .waiting import asked_again
 
 QUICK = {"keep_warm": "1s", "smoothing.up": "0s", "smoothing.down": "0.3s"}
 LWS = "leaderworkerset.sigs.k8s.io"
@@ -30,7 +30,7 @@ async def test_a_rollout_with_max_surge_changes_no_answer(place, page, tidegate,
             old.says(done)
             await tidegate.until_evidence(place.name, "chat", running=36.0)
             old.ends()
-            await asked_again(new)
+            await asked_again(new, 2)
     assert seen == [(3, True)]
     assert all(old.page.asked for old in llama.pods)
 
@@ -51,7 +51,7 @@ async def test_a_lost_node_scales_nothing_down_and_its_pods_are_imputed_and_then
             pod.hangs()
         held = await tidegate.until_evidence(place.name, "chat", running=28.0)
         assert (held["replicas"], len(held["evidence"]["stale"])) == (4, 2)
-        await tidegate.until(lambda entry: "2 of 4 ready pods answer" in "".join(entry["evidence"]["notes"]), *chat_of(place))
+        await imputed(tidegate, place, "2 of 4 ready pods answer")
         await asked_again(stay[0])
 
         # Then it says NotReady of the pods, and the Service sends the others what they got.
@@ -82,7 +82,7 @@ async def test_of_three_of_four_pods_the_fourth_is_imputed_and_never_idle(place,
     async with keda.watching(chat) as seen:
         llama.pods[3].refuses()
         await tidegate.until_evidence(place.name, "chat", running=42.0)
-        await tidegate.until(lambda entry: "3 of 4 ready pods answer" in "".join(entry["evidence"]["notes"]), *chat_of(place))
+        await imputed(tidegate, place, "3 of 4 ready pods answer")
         await asked_again(front)
     assert seen == [(4, True)]
 
@@ -96,7 +96,7 @@ async def test_of_three_of_four_pods_the_fourth_is_imputed_and_never_idle(place,
         for pod in llama.pods[:3]:
             pod.says(page.vllm(waiting=0, running=0))
         await tidegate.until_evidence(place.name, "chat", running=0.0)
-        await asked_again(front, 10)
+        await asked_again(front, 5)
     assert seen == [(1, True)]
     llama.pods[3].listens(page.vllm(waiting=0, running=0))
     await keda.until((0, False), chat)
@@ -140,7 +140,7 @@ async def test_a_terminating_pod_is_activity_and_not_capacity(place, page, tideg
     async with keda.watching(chat) as seen:
         leaving.leaves()
         await tidegate.until_evidence(place.name, "chat", replicas_ready=1, running=5.0)
-        await asked_again(front, 10)
+        await asked_again(front, 5)
     assert seen == [(1, True)]
     leaving.says(page.vllm(waiting=0, running=0))
     await keda.until((0, False), chat)
@@ -154,8 +154,12 @@ async def test_a_leader_worker_set_is_scaled_by_groups_and_its_leaders_are_asked
         leader = f"big-{group}"
         place.put(objects.stateful_set(leader, place.name, owner=("Pod", leader), replicas=1))
         leaders.append(member(place, leader, group, 0, owner=("StatefulSet", "big"), text=page.vllm(running=20)))
-        workers.append(member(place, f"{leader}-1", group, 1, owner=("StatefulSet", leader), text=page.vllm(running=99)))
-    chat = place.scaled_object("chat", target="big", kind="LeaderWorkerSet", minimum=1, maximum=9, engine="vllm", **QUICK)
+        workers.append(
+            member(place, f"{leader}-1", group, 1, owner=("StatefulSet", leader), text=page.vllm(running=99))
+        )
+    chat = place.scaled_object(
+        "chat", target="big", kind="LeaderWorkerSet", minimum=1, maximum=9, engine="vllm", **QUICK
+    )
     await tidegate.until_evidence(place.name, "chat", replicas_wanted=2, replicas_ready=2, running=40.0)
     await keda.until((3, True), chat)
 
@@ -175,5 +179,6 @@ def member(place, name, group, index, *, owner, text):
     return pod
 
 
-def chat_of(place):
-    return place.name, "chat"
+async def imputed(tidegate, place, sentence):
+    """Wait until the decision says so of itself."""
+    await tidegate.until(lambda entry: sentence in "".join(entry["evidence"]["notes"]), place.name, "chat")

@@ -4,7 +4,7 @@ import copy
 
 import grpc
 
-from .process import asked_again
+from .waiting import asked_again
 
 QUICK = {"keep_warm": "1s", "smoothing.up": "0s", "smoothing.down": "0.3s"}
 

@@ -1,6 +1,7 @@
 """Two Tidegates on one cluster, and KEDA's round robin over both."""
 
 import json
+from functools import partial
 
 import grpc.aio
 import pytest
@@ -40,10 +41,15 @@ async def test_two_tidegates_answer_the_same_to_round_robin(place, page, tidegat
             llama.say(engine)
             front.text = page.epp(held=held, ready=1)
             for daemon in both:
-                await daemon.until(lambda entry: (entry["replicas"], entry["active"]) == answer, place.name, "chat")  # noqa: B023
+                await daemon.until(partial(says, answer), place.name, "chat")
             assert {await keda.poll(chat) for _ in range(10)} == {answer}
     after = [await answered(daemon) for daemon in both]
     assert all(late - early >= 20 for early, late in zip(before, after, strict=True)), "each was asked its share"
+
+
+def says(answer, entry):
+    """Is that what the Board's entry says?"""
+    return (entry["replicas"], entry["active"]) == answer
 
 
 async def answered(daemon):

@@ -12,7 +12,7 @@ from exporter.model import WorkloadKey
 from scaler.board import Decision, Reason
 from scaler.census import take
 from scaler.config import Config, Endpoint, Kubernetes, Workload
-from scaler.keda.claims import Claims
+from scaler.keda.claims import Claims, Turn
 from scaler.keda.server import create
 from scaler.publisher import Publisher
 from tests.census.objects import scaled, trigger
@@ -228,6 +228,36 @@ async def test_a_stream_of_a_workload_that_is_believed_and_not_yet_decided_waits
     await keda.refusal(keda.active(keda.ref(**CALL, engine="vllm")))
     front.decide(0)
     assert await pushed(stream) is False
+
+
+async def test_a_stream_of_a_workload_that_is_believed_before_it_is_decided_is_told_to_come_again(front, keda):
+    front.claims.take(take(CONFIG, [TWO], (), ()))
+    stream = keda.stub.StreamIsActive(keda.ref(**CALL, engine="vllm"), timeout=PATIENCE_S)
+    code, words = await keda.refusal(stream.read())
+    assert (code, words) == (
+        grpc.StatusCode.UNAVAILABLE,
+        "ai/chat: nothing is decided yet; the first readings are awaited",
+    )
+
+
+async def test_a_turn_that_is_over_waits_for_nothing():
+    turn = Turn()
+    turn.end()
+    async with asyncio.timeout(PATIENCE_S):
+        await turn.until(asyncio.Event().wait())
+
+
+async def test_a_turn_that_ends_wakes_all_who_wait_in_it_and_lets_other_timeouts_pass():
+    turn = Turn()
+    waits = [asyncio.create_task(turn.until(asyncio.Event().wait())) for _ in range(3)]
+    await asyncio.sleep(0)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await turn.until(asyncio.Event().wait())
+    assert not turn.over
+    turn.end()
+    async with asyncio.timeout(PATIENCE_S):
+        await asyncio.gather(*waits)
 
 
 async def test_a_flood_of_made_up_names_is_refused_one_by_one_and_keeps_nobody_else_waiting(front, keda):

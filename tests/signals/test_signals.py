@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.intake import Totals
 from scaler.policy import Readings, Signal
 from scaler.signals import Signals, Smoothing
+from scaler.totals import Totals
 
 NAN = float("nan")
 

@@ -221,7 +221,7 @@ async def test_an_exporter_that_does_not_come_back_is_forgotten_with_its_node(gp
     both = await listing(gpus)
     tell(exporter("old", 1, HELM, node="n"), type="DELETED")
     assert set(both.targets) == set((await listing(gpus, T0 + EXPORTER_MISSED_S)).targets)
-    assert ["stays"] == [target.pod.pod for target in (await listing(gpus, T0 + EXPORTER_MISSED_S + 1)).targets]
+    assert [target.pod.pod for target in (await listing(gpus, T0 + EXPORTER_MISSED_S + 1)).targets] == ["stays"]
 
 
 async def test_only_exporters_of_the_namespaces_that_are_believed_are_asked(cluster, tell):
@@ -232,4 +232,4 @@ async def test_only_exporters_of_the_namespaces_that_are_believed_are_asked(clus
         return Target(f"http://{address}:{port}/", "dcgm", Role.GPUS)
 
     believed = GpuExporterTargets(cluster, target_at, frozenset({"gpu"}))
-    assert ["real"] == [target.pod.pod for target in (await listing(believed)).targets]
+    assert [target.pod.pod for target in (await listing(believed)).targets] == ["real"]
