@@ -4,7 +4,6 @@ The daemon and the cluster live as long as all storyboards; each storyboard has 
 disturbs everybody (the API server goes away, the configuration changes) has both to itself.
 """
 
-import re
 from contextlib import contextmanager
 
 import grpc.aio
@@ -14,7 +13,7 @@ from tests.fakes.kubernetes import serving_in_thread, write_kubeconfig
 
 from .keda import Keda
 from .pages import serving_pages
-from .place import Place
+from .place import Place, namespace_of
 from .process import running
 
 CONFIG = """\
@@ -82,8 +81,7 @@ def tidegate(cluster, tmp_path_factory):
 @pytest.fixture
 def place(cluster, request):
     """A namespace of this storyboard alone."""
-    name = re.sub("[^a-z0-9]+", "-", request.node.name.removeprefix("test_"))[:60].strip("-")
-    made = cluster.place(name)
+    made = cluster.place(namespace_of(request.node.name))
     yield made
     made.clear()
 

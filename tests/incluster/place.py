@@ -6,6 +6,7 @@ Worked example: `chat = place.deployment("chat", pods=2)` puts a Deployment, its
 with a page; `chat.pods[0].says(text)` is what its engine prints; `chat.pods[0].leaves()` makes it Terminating.
 """
 
+import re
 import time
 from datetime import UTC, datetime
 from itertools import count
@@ -19,6 +20,11 @@ _LETTERS = "bcdfghjklmnpqrstvwxz"  # those of Kubernetes' random names
 def moment(at):
     """POSIX seconds as Kubernetes writes them."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def namespace_of(test):
+    """A namespace called like a test, by the end of its name."""
+    return re.sub("[^a-z0-9]+", "-", test.lower())[-60:].strip("-")
 
 
 class Pod:

@@ -3,9 +3,10 @@
 import grpc.aio
 import pytest
 
-from exporter.cluster.resources import PODS
+from exporter.cluster.resources import PODS, RESOURCES
 
 from .keda import Keda
+from .place import namespace_of
 from .process import running
 from .waiting import asked_again, until
 
@@ -37,10 +38,14 @@ def tidegate(mounted, tmp_path_factory):
 
 
 @pytest.fixture
-def place(own_cluster, request):
-    made = own_cluster.place(request.node.name.removeprefix("test_").replace("_", "-")[:60].strip("-"))
+async def place(own_cluster, tidegate, request):
+    """A namespace, in a cluster that the daemon has heard all of again, whatever was before."""
+    fake = own_cluster.fake
+    await until(watches_of(fake), lambda number: number == len(RESOURCES))
+    fake.bookmark()  # a watch that says something is a good one: the next trouble begins with short pauses again
+    made = own_cluster.place(namespace_of(request.node.name))
     yield made
-    own_cluster.fake.mend()
+    fake.mend()
     made.clear()
 
 
@@ -160,6 +165,13 @@ async def test_an_api_server_that_forgot_the_past_is_listed_anew(own_cluster, pl
         await tidegate.until_evidence(place.name, "chat", running=45.0, replicas_ready=2, stale=[])
     assert seen == [(3, True)]
     assert len(fake.asked("list", PODS)) > lists
+
+
+def watches_of(fake):
+    async def number():
+        return fake.watching
+
+    return number
 
 
 def requests_of(fake):

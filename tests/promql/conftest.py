@@ -157,6 +157,7 @@ JOBS = (
     ("engines", ("chat-0", "chat-1"), {"namespace": "ai"}),
     ("dying", ("dying-0", "dying-1"), {"namespace": "dying"}),
     ("past", ("past-0", "past-1"), {"namespace": "past"}),
+    ("seen", ("seen-0", "seen-1"), {"namespace": "seen"}),
     ("renamed", ("node-1",), EXPORTER),
     ("left", ("node-2",), {**EXPORTER, "honor_labels": True}),
 )
