@@ -226,9 +226,11 @@ class ReplicaCount(NamedTuple):
 
     at:      POSIX seconds when it was known to be so.
     pending: replicas that no node has started yet (no room, or an image on its way).
+    gpus:    GPUs and MIG instances that its running pods asked for; None where that is not known.
     """
 
     wanted: int
     ready: int
     at: float
     pending: int = 0
+    gpus: int | None = None

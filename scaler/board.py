@@ -61,6 +61,8 @@ class Evidence:
     replicas_wanted: int | None = None
     replicas_ready: int | None = None
     replicas_pending: int | None = None  # those that no node has begun to run
+    gpus_held: int | None = None  # that its running pods asked for
+    gpus_seen: int | None = None  # of those, that a page shows as its own; None where no page shows any
     objectives: tuple[Objective, ...] = ()
     stale: tuple[str, ...] = ()  # the targets whose readings are missing or too old
     notes: tuple[str, ...] = ()  # sentences for a person

@@ -239,6 +239,10 @@ class Decider:
         kv_cache, gpu_engine = _known(totals.kv_cache), _known(totals.gpu_engine)
         rates = _known(self._signals.rates(seen.rows, now))
         wanted, ready, pending = _whole(readings.wanted), _whole(readings.ready), _whole(readings.pending)
+        held_gpus, seen_gpus = (
+            _whole(totals.gpus_held),
+            _whole(np.where(totals.gpus_seen > 0, totals.gpus_seen, np.nan)),
+        )
         notes = [_notes(self.plans[row].spec, seen, place) for place, row in enumerate(seen.rows)]
         values, demands = [_known(row) for row in seen.smoothed.T], [_known(row) for row in seen.verdicts.demand.T]
         for place, row in enumerate(seen.rows):
@@ -253,6 +257,8 @@ class Decider:
                 replicas_wanted=wanted[place],
                 replicas_ready=ready[place],
                 replicas_pending=pending[place],
+                gpus_held=held_gpus[place],
+                gpus_seen=seen_gpus[place],
                 objectives=tuple(
                     Objective(OBJECTIVE_NAMES[signal], values[signal][place], target, demands[signal][place])
                     for signal, target in plan.spec.targets
@@ -282,6 +288,11 @@ def _notes(spec: Spec, about: Seen, place: int) -> tuple[str, ...]:
         )
     if seen.gpus_stale[place]:
         notes.append("its GPUs are not seen at present, so idleness cannot be proven")
+    if 0 < about.totals.gpus_seen[place] < about.totals.gpus_held[place]:
+        notes.append(
+            f"its pods hold {about.totals.gpus_held[place]:.0f} GPUs, and pages show "
+            f"{about.totals.gpus_seen[place]:.0f} of them as its own: the others are shared, or not labelled"
+        )
     if reason in (Reason.HELD, Reason.UNKNOWN) and np.isnan(seen.pods_listed[place]) and spec.pods:
         notes.append("the list of its pods is not known")
     return tuple(notes)

@@ -94,6 +94,7 @@ class Intake:
         self._wanted = np.full(rows, np.nan)
         self._ready = np.full(rows, np.nan)
         self._pending = np.full(rows, np.nan)
+        self._gpus_held = np.full(rows, np.nan)
         self._leaving: list[frozenset[Target]] = [frozenset()] * rows
         self._members: list[dict[int, Target]] = [{} for _ in range(rows)]  # row -> its slots, and whose page each is
 
@@ -102,7 +103,7 @@ class Intake:
 
         Its targets are still asked; those of the workloads that are gone are forgotten with them.
         """
-        for name in ("_listed", "_finished", "_active_at", "_wanted", "_ready", "_pending"):
+        for name in ("_listed", "_finished", "_active_at", "_wanted", "_ready", "_pending", "_gpus_held"):
             getattr(self, name)[rows] = getattr(other, name)[others]
         self._labels = other._labels
         self._slots, self._said, self._free = other._slots, other._said, other._free
@@ -238,6 +239,7 @@ class Intake:
             self._wanted[row] = np.nan if count is None else float(count.wanted)
             self._ready[row] = np.nan if count is None else float(count.ready)
             self._pending[row] = np.nan if count is None else float(count.pending)
+            self._gpus_held[row] = np.nan if count is None or count.gpus is None else float(count.gpus)
 
     def stale(self, workload: WorkloadKey, now: float) -> tuple[str, ...]:
         """URLs of a workload's sources that should be fresh and are not, for a person to read."""
@@ -325,7 +327,14 @@ class Intake:
         latest[:, Signal.WORK] = sum_of_known(sums[:, QUEUES])
         latest[:, Signal.KV_CACHE] = sums[:, Column.KV_CACHE] / np.maximum(said[:, Column.KV_CACHE], 1.0)
         latest[:, Signal.GPU_ENGINE] = sums[:, Column.GPU_SUM] / gpu_count
-        return Totals(seen=seen, in_pods=sum_of_known(in_pods), latest=latest, finished=self._finished[rows])
+        return Totals(
+            seen=seen,
+            gpus_held=self._gpus_held[rows],
+            gpus_seen=np.nan_to_num(sums[:, Column.GPU_COUNT]),
+            in_pods=sum_of_known(in_pods),
+            latest=latest,
+            finished=self._finished[rows],
+        )
 
     def _slots_of(self, rows: Rows) -> tuple[Rows, Rows]:
         """The slots of these workloads, and for each the place in `rows` of its owner."""

@@ -22,6 +22,8 @@ class Totals:
     """What is fresh of some workloads, added up; every column has shape (rows,), NaN where nothing is known.
 
     seen:     the policy's columns; its `signals` are still unknown: smoothing is not done here.
+    gpus_held, gpus_seen: GPUs that its running pods asked for, NaN where nobody says; and those among them whose
+              activity a page shows as its own.
     in_pods:  requests waiting and running in the pods that must answer and do; NaN where nothing is known.
     latest:   shape (rows, len(Signal)): each signal as it is read now. Requests in hand, wherever they are; the mean
               KV-cache use of the pods that say; the mean engine activity of the GPUs that are wholly its own.
@@ -29,6 +31,8 @@ class Totals:
     """
 
     seen: Readings
+    gpus_held: Floats
+    gpus_seen: Floats
     in_pods: Floats
     latest: Floats
     finished: Floats
@@ -43,7 +47,10 @@ class Totals:
 
     def choose(self, rows: Rows) -> Totals:
         """The same for some of the workloads only."""
-        return Totals(choose(rows, self.seen), self.in_pods[rows], self.latest[rows], self.finished[rows])
+        return Totals(
+            choose(rows, self.seen),
+            *(column[rows] for column in (self.gpus_held, self.gpus_seen, self.in_pods, self.latest, self.finished)),
+        )
 
     def impute(self, rows: Mask) -> None:
         """For these workloads, take the pods that must answer and do not to be like the others: 30 requests in 3 of 4

@@ -53,3 +53,8 @@ def _is_ready(group: Sequence[Pod]) -> bool:
 
 def _is_pending(pod: Pod) -> bool:
     return pod.phase == "Pending"
+
+
+def held_by(pods: Iterable[Pod]) -> int:
+    """GPUs and MIG instances that these pods asked for and have, because a node runs them."""
+    return sum(sum(pod.gpus.values()) for pod in pods if pod.phase == "Running")

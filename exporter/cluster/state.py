@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from exporter.model import PodKey, ReplicaCount
 
 from .changes import Changes
-from .counting import by_group, by_pod, leads
+from .counting import by_group, by_pod, held_by, leads
 from .hearing import Hearing
 from .objects import Hpa, Node, Pod, Ref, Scalable, ScaledObject
 from .parse import Malformed, identify, read
@@ -181,7 +181,8 @@ class Cluster:
             wanted = sum(predictor.wanted or 0 for predictor in predictors)
         else:
             wanted = scalable.wanted or 0
-        return ReplicaCount(wanted, tally.ready, self._hearing.heard_at(resources), tally.pending)
+        heard_at = self._hearing.heard_at(resources)
+        return ReplicaCount(wanted, tally.ready, heard_at, tally.pending, held_by(self._below(target)))
 
     def owners_of(self, pod: PodKey) -> tuple[Ref, ...] | None:
         """Its controller, the controller of that, and so on, as far as they are known; None if there is no such pod."""

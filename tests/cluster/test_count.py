@@ -42,7 +42,7 @@ def pods(*states):
 )
 def test_a_pod_is_a_replica_while_it_stays(told, ref, wanted, states, ready, pending):
     cluster = told(api.stateful_set("s", replicas=wanted), *pods(*states))
-    assert ReplicaCount(wanted, ready, T0, pending) == cluster.count(ref("StatefulSet", "s"), T0)
+    assert ReplicaCount(wanted, ready, T0, pending, 0) == cluster.count(ref("StatefulSet", "s"), T0)
 
 
 def test_a_count_is_as_old_as_the_oldest_of_what_it_rests_on(told, ref):
@@ -123,12 +123,12 @@ def test_a_group_that_lost_its_leader_is_none_however_many_are_left(groups, ref)
 
 def test_a_pod_of_no_group_makes_no_replica(groups, ref):
     stray = api.pod("stray", owner=("StatefulSet", "big"), node=None)
-    assert ReplicaCount(1, 1, T0, 0) == groups(*group(0, True, True), stray).count(ref("LeaderWorkerSet", "big"), T0)
+    assert ReplicaCount(1, 1, T0, 0, 0) == groups(*group(0, True, True), stray).count(ref("LeaderWorkerSet", "big"), T0)
 
 
 def test_a_group_half_up_is_one_pending_replica_however_many_of_its_pods_are(groups, ref):
     cluster = groups(*group(0, True, True), *group(1, False, False, leader=False, phase="Pending"), replicas=2)
-    assert ReplicaCount(2, 1, T0, 1) == cluster.count(ref("LeaderWorkerSet", "big"), T0)
+    assert ReplicaCount(2, 1, T0, 1, 0) == cluster.count(ref("LeaderWorkerSet", "big"), T0)
 
 
 def test_only_the_leader_of_a_group_takes_requests_and_all_its_pods_are_its_own(groups, ref, names):
@@ -153,10 +153,24 @@ def test_of_an_inference_service_the_predictor_counts(told, ref, names):
         *service("transformer", 3),
     )
     target = ref("InferenceService", "llm")
-    assert ReplicaCount(2, 2, T0, 0) == cluster.count(target, T0)
+    assert ReplicaCount(2, 2, T0, 0, 0) == cluster.count(target, T0)
     assert names(cluster.leaders_of(target, T0)) == ["llm-predictor-7d-0", "llm-predictor-7d-1"]
     assert len(cluster.pods_of(target, T0)) == 9
 
 
 def test_an_inference_service_without_a_predictor_deployment_is_not_counted(told, ref):
     assert told(api.inference_service("llm")).count(ref("InferenceService", "llm"), T0) is None
+
+
+def test_the_gpus_of_a_replica_are_those_of_all_its_running_pods(told, ref):
+    group = {"leaderworkerset.sigs.k8s.io/group-index": "0"}
+    leader, worker = ({**group, "leaderworkerset.sigs.k8s.io/worker-index": index} for index in ("0", "1"))
+    cluster = told(
+        api.leader_worker_set("s", replicas=1),
+        api.stateful_set("s", owner=("LeaderWorkerSet", "s")),
+        api.pod("s-0", owner=("StatefulSet", "s"), labels=leader, gpus=8),
+        api.stateful_set("s-0", owner=("Pod", "s-0")),
+        api.pod("s-0-1", owner=("StatefulSet", "s-0"), labels=worker, gpus=8, address="10.0.0.8"),
+        api.pod("s-0-2", owner=("StatefulSet", "s-0"), labels=worker, gpus=8, node=None),
+    )
+    assert cluster.count(ref("LeaderWorkerSet", "s"), T0).gpus == 16

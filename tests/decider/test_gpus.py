@@ -2,6 +2,8 @@
 
 import pytest
 
+from exporter.model import ReplicaCount, WorkloadKey
+
 IDLE_S = 30.0
 
 
@@ -134,3 +136,17 @@ class TestBatch:
         blank = {node(): page.gpu("GPU-1", ["chat-0"], engine="9223372036854775794")}
         assert batch.rounds(60, blank) == [(2, True, "held")]
         assert batch.rounds(10, blank)[-1] == (None, True, "unknown")
+
+
+def test_gpus_that_its_pods_hold_and_no_page_shows_as_its_own_are_said(stage, node, page):
+    stage.decider.counted(WorkloadKey("ai", "chat"), ReplicaCount(wanted=1, ready=1, at=stage.now, gpus=2))
+    stage.round({**stage.idle, node(): page.gpu("GPU-1", ["chat-0"], engine=0.9)})
+    evidence = stage.decision().evidence
+    assert (evidence.gpus_held, evidence.gpus_seen) == (2, 1)
+    assert evidence.notes == (
+        "its pods hold 2 GPUs, and pages show 1 of them as its own: the others are shared, or not labelled",
+    )
+    both = page.gpu("GPU-1", ["chat-0"], engine=0.9) + page.gpu("GPU-2", ["chat-0"], engine=0.8)
+    stage.round({**stage.idle, node(): both})
+    evidence = stage.decision().evidence
+    assert (evidence.gpus_held, evidence.gpus_seen, evidence.notes) == (2, 2, ())

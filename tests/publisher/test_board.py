@@ -41,6 +41,8 @@ GOLDEN = """\
         "replicas_wanted": 3,
         "replicas_ready": 2,
         "replicas_pending": null,
+        "gpus_held": null,
+        "gpus_seen": null,
         "objectives": [
           {
             "name": "work",
@@ -85,6 +87,8 @@ GOLDEN = """\
         "replicas_wanted": null,
         "replicas_ready": null,
         "replicas_pending": null,
+        "gpus_held": null,
+        "gpus_seen": null,
         "objectives": [],
         "stale": [],
         "notes": []

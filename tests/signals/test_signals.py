@@ -19,7 +19,8 @@ def totals(*work, kv=NAN, gpu=NAN, finished=NAN):
     latest[:, Signal.WORK] = work
     latest[:, Signal.KV_CACHE], latest[:, Signal.GPU_ENGINE] = kv, gpu
     counted = np.broadcast_to(np.array(finished, dtype=float), rows).copy()
-    return Totals(Readings.unknown(rows), np.full(rows, NAN), latest, counted)
+    unknown = np.full(rows, NAN)
+    return Totals(Readings.unknown(rows), unknown, unknown, unknown, latest, counted)
 
 
 class One:
