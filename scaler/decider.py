@@ -239,10 +239,8 @@ class Decider:
         kv_cache, gpu_engine = _known(totals.kv_cache), _known(totals.gpu_engine)
         rates = _known(self._signals.rates(seen.rows, now))
         wanted, ready, pending = _whole(readings.wanted), _whole(readings.ready), _whole(readings.pending)
-        held_gpus, seen_gpus = (
-            _whole(totals.gpus_held),
-            _whole(np.where(totals.gpus_seen > 0, totals.gpus_seen, np.nan)),
-        )
+        any_gpus = np.where(totals.gpus_seen > 0, totals.gpus_seen, np.nan)
+        held_gpus, seen_gpus = _whole(totals.gpus_held), _whole(any_gpus)
         notes = [_notes(self.plans[row].spec, seen, place) for place, row in enumerate(seen.rows)]
         values, demands = [_known(row) for row in seen.smoothed.T], [_known(row) for row in seen.verdicts.demand.T]
         for place, row in enumerate(seen.rows):
