@@ -8,9 +8,10 @@ says so. Stop: unready, NOT_SERVING, streams ended with OK, calls under way fini
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -126,13 +127,12 @@ class Daemon:
         try:
             ports = Ports(grpc=await keda.start(), http=await self._web.start())
             self._log.info("listening", http=ports.http, grpc=ports.grpc, workloads=len(self._config.workloads))
-            async with AsyncExitStack() as connections, asyncio.TaskGroup() as tasks:
+            async with self._connected() as watch_cluster, asyncio.TaskGroup() as tasks:
                 work = [
                     tasks.create_task(self._work(keda), name="scrapes and ticks"),
                     tasks.create_task(self._look_at_file(), name="configuration file"),
+                    tasks.create_task(watch_cluster(), name="Kubernetes"),
                 ]
-                if self._cluster is not None:
-                    work.append(tasks.create_task(await self._watching(connections), name="Kubernetes"))
                 started(ports)
                 await stop.wait()
                 self._health.draining = True
@@ -177,22 +177,26 @@ class Daemon:
                     pass
                 working.cancel()
 
-    async def _watching(self, connections: AsyncExitStack) -> Coroutine[Any, Any, None]:
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[Callable[[], Coroutine[Any, Any, None]]]:
         """What keeps the cluster in memory up to date. Raises CannotConnect."""
-        settings = self._config.kubernetes
-        if settings is None or self._cluster is None:
-            raise AssertionError("nobody asked for Kubernetes")
-        jitter = Random()  # noqa: S311 - nothing is kept secret by it
+        settings, cluster, jitter = self._config.kubernetes, self._cluster, Random()  # noqa: S311 - it is no secret
+        if settings is None or cluster is None:
+            yield _nothing
+            return
         client = await connect(settings.kubeconfig, settings.context, jitter=jitter)
-        connections.push_async_callback(client.close)
-        return watch_all(
-            client,
-            self._cluster,
-            namespaces=settings.namespaces,
-            clock=self._clock,
-            told=self._kubernetes_told,
-            jitter=jitter,
-        )
+        try:
+            yield partial(
+                watch_all,
+                client,
+                cluster,
+                namespaces=settings.namespaces,
+                clock=self._clock,
+                told=self._kubernetes_told,
+                jitter=jitter,
+            )
+        finally:
+            await client.close()
 
     def _kubernetes_told(self, resource: Resource, namespace: str | None, problem: str | None) -> None:
         where = {"resource": resource.name} | ({"namespace": namespace} if namespace else {})
@@ -234,9 +238,15 @@ class Daemon:
             for problem in errors.problems:
                 self._log.error("configuration rejected; the old one stays", problem=str(problem))
             return False
-        for section in ("listen", "kubernetes"):
-            if getattr(config, section) != getattr(self._config, section):
-                self._log.warning(f"{section} has changed: that takes a restart; everything else is taken now")
+        if (config.kubernetes is None) != (self._config.kubernetes is None):
+            self._own.reload_ok.set(0)
+            words = "kubernetes: cannot be added or taken away without a restart"
+            self._log.error("configuration rejected; the old one stays", problem=words)
+            return False
+        if config.listen != self._config.listen:
+            self._log.warning("listen has changed: that takes a restart; everything else is taken now")
+        if _connection(config) != _connection(self._config):
+            self._log.warning("whom kubernetes asks has changed: that takes a restart; everything else is taken now")
         self._config = config
         self._pages.limits = _limits(config)
         self._own.reload_ok.set(1)
@@ -264,6 +274,16 @@ class Daemon:
 
     def _counters(self) -> Mapping[Target, Counters]:
         return self._works.counters if self._works is not None else {}
+
+
+async def _nothing() -> None:
+    pass
+
+
+def _connection(config: Config) -> tuple[object, ...]:
+    """What of `kubernetes` is settled when the daemon starts."""
+    asked = config.kubernetes
+    return () if asked is None else (asked.kubeconfig, asked.context, asked.namespaces, asked.blind_after)
 
 
 def _limits(config: Config) -> Limits:

@@ -1,5 +1,7 @@
 """What happens to everybody at once: the API server goes away, and the configuration changes."""
 
+import time
+
 import grpc.aio
 import pytest
 
@@ -11,7 +13,7 @@ from .process import running
 from .waiting import asked_again, until
 
 # After so long without an answer of the API server what it said is not known any more.
-BLIND_AFTER = "1s"
+BLIND_AFTER_S = 1.0
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +27,7 @@ def mounted(own_cluster, tmp_path_factory):
     """A directory as kubelet mounts a ConfigMap: `config.yaml` is a link through `..data`, which is a link too."""
     folder = tmp_path_factory.mktemp("mounted")
     (folder / "config.yaml").symlink_to("..data/config.yaml")
-    text = own_cluster.config(blind_after=BLIND_AFTER)
+    text = own_cluster.config(blind_after=f"{BLIND_AFTER_S:g}s")
     swap(folder, text)
     return folder, text
 
@@ -89,8 +91,10 @@ async def test_an_api_server_that_goes_away_changes_no_answer_and_back_again_all
     chat = place.scaled_object("chat", target="llama", minimum=0, maximum=9, **words)
     await keda.until((3, True), chat)
     async with keda.watching(chat) as seen:
+        begun = time.time()
         fake.refuse()
         await known(tidegate, 0.0)
+        assert time.time() - begun >= BLIND_AFTER_S
         # Blind: the engines have nothing to do any more, and that takes nothing down; more work is still answered.
         llama.say(page.vllm(waiting=0, running=0))
         await tidegate.until(lambda entry: entry["reason"] == "held", place.name, "chat")

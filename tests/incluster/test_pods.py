@@ -1,10 +1,13 @@
 """Pods come, load, fall silent, go and are replaced, and the answer is about the requests."""
 
+import time
+
 from tests.fakes import objects
 
 from .waiting import asked_again
 
 QUICK = {"keep_warm": "1s", "smoothing.up": "0s", "smoothing.down": "0.3s"}
+IMPUTE_AFTER_S = 1.0  # of the daemon that all share
 LWS = "leaderworkerset.sigs.k8s.io"
 
 
@@ -180,5 +183,6 @@ def member(place, name, group, index, *, owner, text):
 
 
 async def imputed(tidegate, place, sentence):
-    """Wait until the decision says so of itself."""
-    await tidegate.until(lambda entry: sentence in "".join(entry["evidence"]["notes"]), place.name, "chat")
+    """Wait until the decision says so of itself, which it must not before it was held for some time."""
+    entry = await tidegate.until(lambda entry: sentence in "".join(entry["evidence"]["notes"]), place.name, "chat")
+    assert time.time() - entry["held_since"] >= IMPUTE_AFTER_S
