@@ -40,7 +40,7 @@ async def reloaded(before, after):
         async with asyncio.timeout(SOON_S):
             await listening
             daemon.ask_reload()
-            while not any("configuration re" in entry["event"] for entry in log):
+            while not any("configuration re" in entry["event"] for entry in log):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         stop.set()
         await running
