@@ -17,6 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
 
+import cluster
 import kernels
 import policy
 import process
@@ -25,7 +26,7 @@ import textformat
 from report import table
 
 HERE = Path(__file__).parent
-CHAPTERS = (textformat, kernels, policy, rpc, process)
+CHAPTERS = (textformat, kernels, policy, cluster, rpc, process)
 LIBRARIES = ("numba", "numpy", "grpcio", "aiohttp", "prometheus-client", "protobuf")
 
 
