@@ -225,6 +225,7 @@ class ReplicaCount(NamedTuple):
     """What the cluster says of a workload's replicas.
 
     at:      POSIX seconds when it was known to be so.
+    existing: replicas that are there in whatever state but on their way out; None where that is not known.
     pending: replicas that no node has started yet (no room, or an image on its way).
     gpus:    GPUs and MIG instances that its running pods asked for; None where that is not known.
     """
@@ -234,3 +235,4 @@ class ReplicaCount(NamedTuple):
     at: float
     pending: int = 0
     gpus: int | None = None
+    existing: int | None = None

@@ -95,6 +95,7 @@ class Intake:
         self._ready = np.full(rows, np.nan)
         self._pending = np.full(rows, np.nan)
         self._gpus_held = np.full(rows, np.nan)
+        self._existing = np.full(rows, np.nan)
         self._leaving: list[frozenset[Target]] = [frozenset()] * rows
         self._members: list[dict[int, Target]] = [{} for _ in range(rows)]  # row -> its slots, and whose page each is
 
@@ -103,7 +104,7 @@ class Intake:
 
         Its targets are still asked; those of the workloads that are gone are forgotten with them.
         """
-        for name in ("_listed", "_finished", "_active_at", "_wanted", "_ready", "_pending", "_gpus_held"):
+        for name in ("_listed", "_finished", "_active_at", "_wanted", "_ready", "_pending", "_gpus_held", "_existing"):
             getattr(self, name)[rows] = getattr(other, name)[others]
         self._labels = other._labels
         self._slots, self._said, self._free = other._slots, other._said, other._free
@@ -239,6 +240,7 @@ class Intake:
             self._wanted[row] = np.nan if count is None else float(count.wanted)
             self._ready[row] = np.nan if count is None else float(count.ready)
             self._pending[row] = np.nan if count is None else float(count.pending)
+            self._existing[row] = np.nan if count is None or count.existing is None else float(count.existing)
             self._gpus_held[row] = np.nan if count is None or count.gpus is None else float(count.gpus)
 
     def stale(self, workload: WorkloadKey, now: float) -> tuple[str, ...]:
@@ -318,6 +320,7 @@ class Intake:
             gpus_stale=tally(owner[~fresh & (role == GPUS)], count) > 0,
             wanted=self._wanted[rows],
             ready=ready,
+            existing=self._existing[rows],
             pending=self._pending[rows],
             measured_at=measured,
         )

@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
 
-from . import answers
+from . import answers, reviews
 from .answers import Asked, Lines
-from .api import OPENED, ApiFailure, CannotConnect, Event, Garbled, Opened, Page
+from .api import OPENED, ApiFailure, CannotConnect, Document, Event, Garbled, Opened, Page
 from .resources import Resource, url
+from .reviews import Access, User, Verdict
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient, Configuration
@@ -45,12 +46,13 @@ class Patience(NamedTuple):
 
     connect_s: for a connection. answer_s: for a page of a list, or until a watch is taken; the API server itself gives
     up after 60. silence_s: of an open watch. A bookmark comes about once a minute, so that two missed ones mean a
-    connection that nobody holds at the other end.
+    connection that nobody holds at the other end. review_s: for one question about one request, whose sender waits.
     """
 
     connect_s: float = 10.0
     answer_s: float = 65.0
     silence_s: float = 150.0
+    review_s: float = 5.0
 
 
 PATIENCE = Patience()
@@ -133,7 +135,7 @@ def _files(kubeconfig: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Speaks `Api`. jitter: chance, for the length of watches."""
+    """Speaks `Api` and `Reviews`. jitter: chance, for the length of watches."""
 
     client: ApiClient
     jitter: Random
@@ -179,6 +181,18 @@ class Client:
         finally:
             response.close()
 
+    async def token_review(self, token: str) -> User | None:
+        return reviews.user(await self._review(reviews.TOKEN_REVIEWS, reviews.token_review(token)))
+
+    async def access_review(self, user: User, access: Access) -> Verdict:
+        return reviews.verdict(await self._review(reviews.ACCESS_REVIEWS, reviews.access_review(user, access)))
+
+    async def config_map(self, namespace: str, name: str) -> dict[str, str]:
+        asked = f"get configmap {namespace}/{name}"
+        right = f'give Tidegate\'s ServiceAccount a Role in {namespace} with resources ["configmaps"], verbs ["get"]'
+        path = reviews.config_map_path(namespace, name)
+        return reviews.data(namespace, name, await self._ask("GET", path, None, asked, right))
+
     async def close(self) -> None:
         await self.client.close()  # type: ignore[no-untyped-call]
 
@@ -196,6 +210,35 @@ class Client:
         except (aiohttp.ClientError, OSError) as error:
             raise self._unanswered(asked, error) from error
         raise _failure(asked, response, body)
+
+    async def _review(self, path: str, document: Document) -> bytes:
+        right = "bind Tidegate's ServiceAccount to the ClusterRole system:auth-delegator"
+        return await self._ask("POST", path, document, f"create {path.rpartition('/')[2]}", right)
+
+    async def _ask(self, method: str, path: str, document: Document | None, asked: str, right: str) -> bytes:
+        """One short answer. asked, right: for the sentence of the ApiFailure it may raise."""
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        try:
+            request = await self.client.param_serialize(
+                method, path, header_params=headers, body=document, auth_settings=["BearerToken"]
+            )
+        except Exception as error:  # as in `_get`
+            raise ApiFailure(None, f"{asked}: no credentials: {str(error) or type(error).__name__}") from error
+        try:
+            async with asyncio.timeout(self.patience.review_s):
+                answer = await self.client.call_api(*request)
+                response: aiohttp.ClientResponse = answer.response
+                try:
+                    body = await response.read()
+                finally:
+                    response.close()
+        except TimeoutError as error:
+            raise ApiFailure(None, f"{asked}: no answer within {self.patience.review_s:g} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise ApiFailure(None, f"{asked}: {str(error) or type(error).__name__}") from error
+        if response.status not in (HTTPStatus.OK, HTTPStatus.CREATED):
+            raise reviews.failure(asked, right, response.status, body)
+        return body
 
     async def _get(self, asked: Asked, query: list[tuple[str, str]], as_metadata: str) -> aiohttp.ClientResponse:
         try:

@@ -17,10 +17,11 @@ from .parse import GROUP_INDEX, WORKER_INDEX
 
 
 class Tally(NamedTuple):
-    """ready: replicas that take requests. pending: replicas that no node runs in full yet."""
+    """ready: replicas that take requests. pending: replicas that no node runs in full yet. existing: all there are."""
 
     ready: int
     pending: int
+    existing: int
 
 
 def leads(pod: Pod) -> bool:
@@ -31,7 +32,7 @@ def leads(pod: Pod) -> bool:
 def by_pod(pods: Iterable[Pod]) -> Tally:
     """Each pod is a replica. One that has been asked to go is none any more."""
     staying = [pod for pod in pods if not pod.leaving]
-    return Tally(sum(pod.ready for pod in staying), sum(map(_is_pending, staying)))
+    return Tally(sum(pod.ready for pod in staying), sum(map(_is_pending, staying)), len(staying))
 
 
 def by_group(pods: Iterable[Pod]) -> Tally:
@@ -41,7 +42,8 @@ def by_group(pods: Iterable[Pod]) -> Tally:
         if not pod.leaving:
             groups.setdefault(pod.labels.get(GROUP_INDEX), []).append(pod)
     groups.pop(None, None)  # of no group: it cannot make one complete
-    return Tally(sum(map(_is_ready, groups.values())), sum(any(map(_is_pending, group)) for group in groups.values()))
+    pending = sum(any(map(_is_pending, group)) for group in groups.values())
+    return Tally(sum(map(_is_ready, groups.values())), pending, len(groups))
 
 
 def _is_ready(group: Sequence[Pod]) -> bool:

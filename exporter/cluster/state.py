@@ -182,7 +182,9 @@ class Cluster:
         else:
             wanted = scalable.wanted or 0
         heard_at = self._hearing.heard_at(resources)
-        return ReplicaCount(wanted, tally.ready, heard_at, tally.pending, held_by(self._below(target)))
+        return ReplicaCount(
+            wanted, tally.ready, heard_at, tally.pending, held_by(self._below(target)), existing=tally.existing
+        )
 
     def owners_of(self, pod: PodKey) -> tuple[Ref, ...] | None:
         """Its controller, the controller of that, and so on, as far as they are known; None if there is no such pod."""

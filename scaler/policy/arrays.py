@@ -113,8 +113,8 @@ class Readings(NamedTuple):
     gateway_fresh: the gateway's page is fresh.
     waker_fresh:   … and shows a queue that exists at zero replicas.
     gpus_stale:    GPUs known to be its own are no longer seen.
-    wanted, ready, pending: replicas the cluster has been told to run, those that serve, and those that no node has
-                   begun to run; NaN unknown.
+    wanted, ready, existing, pending: replicas the cluster has been told to run, those that serve, those that are there
+                   in whatever state, and those that no node has begun to run; NaN unknown.
     measured_at:   POSIX seconds of the oldest fresh reading; NaN if there is none.
     """
 
@@ -131,6 +131,7 @@ class Readings(NamedTuple):
     gpus_stale: Bools
     wanted: Floats
     ready: Floats
+    existing: Floats
     pending: Floats
     measured_at: Floats
 
@@ -158,6 +159,7 @@ class Readings(NamedTuple):
             gpus_stale=no(),
             wanted=nan(),
             ready=nan(),
+            existing=nan(),
             pending=nan(),
             measured_at=nan(),
         )
@@ -245,6 +247,7 @@ class ReadingsSlot(NamedTuple):
     gpus_stale: bool
     wanted: float
     ready: float
+    existing: float
 
 
 class MemorySlot(NamedTuple):

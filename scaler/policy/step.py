@@ -96,6 +96,7 @@ def _seen_of(readings: Readings, i: int) -> ReadingsSlot:
         readings.gpus_stale[i],
         readings.wanted[i],
         readings.ready[i],
+        readings.existing[i],
     )
 
 
@@ -150,7 +151,8 @@ def _gpus_answer(spec: SpecSlot, seen: ReadingsSlot) -> bool:
 def _loading(spec: SpecSlot, seen: ReadingsSlot, asleep: bool) -> bool:
     """Replicas exist that do not serve yet: neither idle nor capacity (law 7)."""
     if seen.wanted > 0.0:
-        return not seen.ready >= seen.wanted
+        # We said zero and no pod is there any more: the count of what is wanted is on its way down, not up.
+        return not seen.ready >= seen.wanted and not (asleep and seen.existing == 0.0)
     # No count, and the listing of ready pods answered "none": they load, unless it was we who said zero.
     return spec.pods and np.isnan(seen.wanted) and seen.pods_listed == 0.0 and not asleep
 
@@ -198,8 +200,8 @@ def _gpu_busy(spec: SpecSlot, seen: ReadingsSlot, at_zero: bool) -> bool:
 
 @part
 def _known_at_zero(seen: ReadingsSlot, mind: MemorySlot) -> bool:
-    """By the cluster's count, or by our own word and a listing that agrees with it."""
-    return seen.wanted == 0.0 or (_at_zero(seen) and _was_asleep(mind))
+    """By the cluster's count, or by our own word where nothing says otherwise: an outage brings no replica back."""
+    return seen.wanted == 0.0 or (_was_asleep(mind) and np.isnan(seen.wanted) and not seen.pods_listed > 0.0)
 
 
 @part
@@ -279,7 +281,7 @@ def _decide_stale(
         return np.nan, True, UNKNOWN
     # The answer of a moment ago, and its reason: a page that is about to come is no outage.
     reason = mind.reason if now - held_since < spec.settle and _can_fall(mind) else HELD
-    if last == 0.0 and _at_zero(seen) and spec.sleeps:
+    if last == 0.0 and (_at_zero(seen) or _known_at_zero(seen, mind)) and spec.sleeps:
         return 0.0, False, reason  # an error here would let KEDA's fallback wake every sleeper
     if now - held_since > spec.hold:
         return np.nan, True, UNKNOWN

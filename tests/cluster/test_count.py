@@ -42,7 +42,8 @@ def pods(*states):
 )
 def test_a_pod_is_a_replica_while_it_stays(told, ref, wanted, states, ready, pending):
     cluster = told(api.stateful_set("s", replicas=wanted), *pods(*states))
-    assert ReplicaCount(wanted, ready, T0, pending, 0) == cluster.count(ref("StatefulSet", "s"), T0)
+    existing = sum(state not in "-x" for state in states)
+    assert ReplicaCount(wanted, ready, T0, pending, 0, existing) == cluster.count(ref("StatefulSet", "s"), T0)
 
 
 def test_a_count_is_as_old_as_the_oldest_of_what_it_rests_on(told, ref):
@@ -123,12 +124,14 @@ def test_a_group_that_lost_its_leader_is_none_however_many_are_left(groups, ref)
 
 def test_a_pod_of_no_group_makes_no_replica(groups, ref):
     stray = api.pod("stray", owner=("StatefulSet", "big"), node=None)
-    assert ReplicaCount(1, 1, T0, 0, 0) == groups(*group(0, True, True), stray).count(ref("LeaderWorkerSet", "big"), T0)
+    assert ReplicaCount(1, 1, T0, 0, 0, 1) == groups(*group(0, True, True), stray).count(
+        ref("LeaderWorkerSet", "big"), T0
+    )
 
 
 def test_a_group_half_up_is_one_pending_replica_however_many_of_its_pods_are(groups, ref):
     cluster = groups(*group(0, True, True), *group(1, False, False, leader=False, phase="Pending"), replicas=2)
-    assert ReplicaCount(2, 1, T0, 1, 0) == cluster.count(ref("LeaderWorkerSet", "big"), T0)
+    assert ReplicaCount(2, 1, T0, 1, 0, 2) == cluster.count(ref("LeaderWorkerSet", "big"), T0)
 
 
 def test_only_the_leader_of_a_group_takes_requests_and_all_its_pods_are_its_own(groups, ref, names):
@@ -153,7 +156,7 @@ def test_of_an_inference_service_the_predictor_counts(told, ref, names):
         *service("transformer", 3),
     )
     target = ref("InferenceService", "llm")
-    assert ReplicaCount(2, 2, T0, 0, 0) == cluster.count(target, T0)
+    assert ReplicaCount(2, 2, T0, 0, 0, 2) == cluster.count(target, T0)
     assert names(cluster.leaders_of(target, T0)) == ["llm-predictor-7d-0", "llm-predictor-7d-1"]
     assert len(cluster.pods_of(target, T0)) == 9
 

@@ -52,17 +52,17 @@ async def test_a_rollout_with_max_surge_never_asks_the_one_that_loads_and_never_
     assert await seen() == (["chat-old-a", "chat-old-b"], [])
     # The new ReplicaSet brings one more than is wanted, first without a node, then loading its model.
     told(generation("chat-new"), member("chat-new-a", 3, node=None))
-    assert ReplicaCount(2, 2, T0, 1, 0) == seen.count()
+    assert ReplicaCount(2, 2, T0, 1, 0, 3) == seen.count()
     told(member("chat-new-a", 3, ready=False))
     assert await seen() == (["chat-old-a", "chat-old-b"], [])
-    assert ReplicaCount(2, 2, T0, 0, 0) == seen.count()
+    assert ReplicaCount(2, 2, T0, 0, 0, 3) == seen.count()
     told(member("chat-new-a", 3))
     assert await seen() == (["chat-new-a", "chat-old-a", "chat-old-b"], [])
-    assert ReplicaCount(2, 3, T0, 0, 0) == seen.count()
+    assert ReplicaCount(2, 3, T0, 0, 0, 3) == seen.count()
     # An old one is asked to go: what it still works on is activity, and it is no capacity.
     told(member("chat-old-a", 1, leaving=True))
     assert await seen() == (["chat-new-a", "chat-old-b"], ["chat-old-a"])
-    assert ReplicaCount(2, 2, T0, 0, 0) == seen.count()
+    assert ReplicaCount(2, 2, T0, 0, 0, 2) == seen.count()
     told(member("chat-old-a", 1, leaving=True, ready=False))
     assert await seen() == (["chat-new-a", "chat-old-b"], ["chat-old-a"])
     told(member("chat-old-a", 1, leaving=True, ready=False, phase="Succeeded"))
@@ -76,11 +76,11 @@ async def test_a_lost_nodes_pods_must_answer_until_they_are_told_to_go_and_are_n
     # The node controller says of the pod that it is not ready; nobody has deleted it yet, and it may still work.
     told(member("chat-1-b", 2, node="lost", ready=False))
     assert await seen() == (["chat-1-a", "chat-1-b"], [])
-    assert ReplicaCount(2, 1, T0, 0, 0) == seen.count()
+    assert ReplicaCount(2, 1, T0, 0, 0, 2) == seen.count()
     # After five minutes it is to be deleted, which its kubelet would have to confirm. Its heir starts elsewhere.
     told(member("chat-1-b", 2, node="lost", ready=False, leaving=True), member("chat-1-c", 3))
     assert await seen() == (["chat-1-a", "chat-1-c"], ["chat-1-b"])
-    assert ReplicaCount(2, 2, T0, 0, 0) == seen.count()
+    assert ReplicaCount(2, 2, T0, 0, 0, 2) == seen.count()
     # The network gives the address away, to a pod of somebody else: it is not asked in the name of the dead one.
     younger = {"creationTimestamp": "2026-11-01T10:30:00Z"}
     told(api.pod("other", owner=("StatefulSet", "other"), address="10.0.0.2", ready=False, metadata=younger))
@@ -95,10 +95,10 @@ async def test_everything_arrives_in_the_wrong_order_and_ends_the_same(told, clu
     assert await seen() == ([], [])
     assert seen.count() is None
     told(api.deployment("chat", replicas=1))
-    assert ReplicaCount(1, 0, T0, 0, 0) == seen.count()
+    assert ReplicaCount(1, 0, T0, 0, 0, 0) == seen.count()
     told(generation("chat-1"))
     assert await seen() == (["chat-1-a"], [])
-    assert ReplicaCount(1, 1, T0, 0, 0) == seen.count()
+    assert ReplicaCount(1, 1, T0, 0, 0, 1) == seen.count()
 
 
 async def test_a_group_half_up_is_asked_at_its_leader_and_is_not_capacity(told, cluster):
@@ -118,16 +118,16 @@ async def test_a_group_half_up_is_asked_at_its_leader_and_is_not_capacity(told, 
         part("big-0", 0, 1, ("StatefulSet", "big")),
     )
     assert await seen() == (["big-0"], [])
-    assert ReplicaCount(1, 0, T0, 0, 0) == seen.count()
+    assert ReplicaCount(1, 0, T0, 0, 0, 1) == seen.count()
     told(
         api.stateful_set("big-0", owner=("Pod", "big-0")),
         part("big-0-1", 1, 2, ("StatefulSet", "big-0"), node=None),
     )
     assert await seen() == (["big-0"], [])
-    assert ReplicaCount(1, 0, T0, 1, 0) == seen.count()
+    assert ReplicaCount(1, 0, T0, 1, 0, 1) == seen.count()
     told(part("big-0-1", 1, 2, ("StatefulSet", "big-0")))
     assert await seen() == (["big-0"], [])
-    assert ReplicaCount(1, 1, T0, 0, 0) == seen.count()
+    assert ReplicaCount(1, 1, T0, 0, 0, 1) == seen.count()
 
 
 async def test_a_job_of_a_scaled_job_is_asked_while_it_runs_and_is_never_counted(told, cluster):

@@ -113,7 +113,6 @@ class Place:
         self.name, self.fake, self.pages = name, fake, pages
         self._numbers = count()
         self._objects = {}  # (kind, namespace, name): document
-        self._addresses = []
 
     def letters(self):
         number = next(self._numbers)
@@ -129,13 +128,6 @@ class Place:
             del self._objects[_key(document)]
         self.fake.delete(*documents)
 
-    def page(self, text=""):
-        """A page at an address of its own, of nobody yet."""
-        page = self.pages.open(self.pages.new_address())
-        page.text = text
-        self._addresses.append(page.address)
-        return page
-
     def deployment(self, name, text="", *, pods=0, wanted=None, **more):
         """`pods`: how many, ready, each saying `text`. wanted: spec.replicas, by default as many."""
         made = Deployment(self, name, pods if wanted is None else wanted, **more)
@@ -144,13 +136,17 @@ class Place:
         return made
 
     def service(self, name, text=""):
-        """A Service with one ready endpoint; returns its page."""
-        page = self.page(text)
+        """A Service with one ready pod behind it; returns that pod's page."""
+        pod = self.pod(f"{name}-0", owner=("StatefulSet", name))
+        pod.listens(text)
+        pod.put()
+        self.endpoints(name, pod.address)
+        return pod.page
+
+    def endpoints(self, service, *addresses):
+        """What an EndpointSlice of a Service says. Whoever may write one may write any address."""
         ports = {"": self.pages.port}
-        self.put(
-            objects.endpoint_slice(f"{name}-abcde", self.name, service=name, addresses=[page.address], ports=ports)
-        )
-        return page
+        self.put(objects.endpoint_slice(f"{service}-x", self.name, service=service, addresses=addresses, ports=ports))
 
     def pod(self, name, **state):
         """A pod that is not in the cluster yet, of whatever owner."""
@@ -185,8 +181,6 @@ class Place:
             for address in [ip["ip"] for ip in document.get("status", {}).get("podIPs", ())]:
                 self.pages.close(address)
             self.delete(document)
-        for address in self._addresses:
-            self.pages.close(address)
 
 
 def _key(document):

@@ -62,6 +62,7 @@ async def test_with_a_gateway_it_sleeps_and_a_request_wakes_it_through_the_strea
         assert await pushed() is False
         async with keda.watching(chat) as seen:
             llama.scale(0)
+            await tidegate.until_evidence(place.name, "chat", replicas_wanted=0)
             pod.leaves()
             await asked_again(front)
             pod.ends()
@@ -123,3 +124,16 @@ async def test_a_rogue_call_is_refused_and_changes_nobodys_answer(place, page, t
     ours = [entry["workload"]["name"] for entry in board if entry["workload"]["namespace"] == place.name]
     assert ours == ["chat"]
     assert not [entry for entry in board if entry["workload"]["namespace"] == "kube-system"]
+
+
+async def test_an_address_of_another_namespace_behind_a_service_is_never_asked(place, page, cluster, keda, request):
+    stranger = cluster.place(f"other-{place.name}"[:60])
+    request.addfinalizer(stranger.clear)
+    secret = stranger.service("front", page.epp(held=99, ready=1))
+    front = place.service("front", page.epp(held=0, ready=0))
+    place.endpoints("front", front.address, secret.address)
+    place.deployment("llama")
+    chat = place.scaled_object("chat", target="llama", minimum=0, maximum=9, engine="vllm", gateway="front", **QUICK)
+    await keda.until((0, False), chat)
+    await asked_again(front)
+    assert (secret.asked, await keda.answer(chat)) == (0, (0, False))

@@ -159,3 +159,32 @@ def test_gpu_activity_that_is_no_longer_seen_sizes_nobody(workload):
     assert batch.step(**busy) == (4, True, Reason.GPU_BUSY)
     assert batch.step(after=1, **{**busy, "gpus_stale": True, "gpu_engine": 0.1}) == (4, True, Reason.HELD)
     assert batch.step(after=301, **{**busy, "gpus_stale": True, "gpu_engine": 0.1}) == (None, True, Reason.UNKNOWN)
+
+
+def asleep(chat, fresh):
+    chat.step(**fresh(wanted=1, ready=1))
+    assert chat.step(after=300, **fresh(wanted=1, ready=1)) == (0, False, Reason.ASLEEP)
+    assert chat.step(after=1, **fresh(pods=0, wanted=0, ready=0)) == (0, False, Reason.ASLEEP)
+
+
+NOBODY_SAYS = {"pods_listed": math.nan, "pods_fresh": 0.0, "wanted": math.nan, "ready": math.nan}
+
+
+@pytest.mark.parametrize("waker", [True, False])
+def test_a_cluster_that_falls_silent_wakes_nobody_that_sleeps(chat, fresh, waker):
+    asleep(chat, fresh)
+    reason = Reason.ASLEEP if waker else Reason.NO_WAKER
+    dark = {**fresh(), **NOBODY_SAYS, "waker_fresh": waker}
+    assert chat.step(after=1, **dark) == (0, False, reason)
+    assert chat.step(after=3600, **dark) == (0, False, reason)
+
+
+def test_everything_that_falls_silent_at_once_wakes_nobody_that_sleeps(chat, fresh):
+    asleep(chat, fresh)
+    assert chat.step(after=1, **NOBODY_SAYS) == (0, False, Reason.HELD)
+    assert chat.step(after=3600, **NOBODY_SAYS) == (0, False, Reason.HELD)
+
+
+def test_a_pod_that_is_there_says_that_a_sleeper_is_not_at_zero(chat, fresh):
+    asleep(chat, fresh)
+    assert chat.step(after=1, **{**NOBODY_SAYS, "pods_listed": 1.0}) == (1, True, Reason.HELD)

@@ -122,3 +122,18 @@ def test_a_gateway_that_falls_silent_at_zero_does_not_wake(chat, fresh):
 def test_found_at_zero_where_no_page_can_speak_of_demand_it_stays(workload):
     lonely = workload(Spec(0, 8, ((Signal.WORK, 16.0),)))
     assert lonely.step(wanted=0.0, ready=0.0, pods_listed=0.0) == (0, False, Reason.NO_WAKER)
+
+
+def test_a_pod_that_is_gone_before_its_count_does_not_wake_who_fell_asleep(chat, fresh):
+    chat.step(**fresh(**IDLE))
+    assert chat.step(after=300, **fresh(**IDLE)) == (0, False, Reason.ASLEEP)
+    # KEDA has said zero: the pod's end was told first, the Deployment's count is on its way.
+    going = fresh(pods=0, wanted=1.0, ready=0.0, existing=0.0)
+    assert chat.step(after=1, **going) == (0, False, Reason.ASLEEP)
+    # Somebody begins one by hand: that is a replica that loads, and not to be cut down.
+    assert chat.step(after=1, **{**going, "existing": 1.0}) == (1, True, Reason.LOADING)
+
+
+def test_a_replica_that_is_wanted_and_not_there_yet_loads_for_who_is_awake(chat, fresh):
+    chat.step(**fresh(held=1.0, pods=0, wanted=0.0, ready=0.0, existing=0.0))
+    assert chat.step(after=1, **fresh(pods=0, wanted=1.0, ready=0.0, existing=0.0)) == (1, True, Reason.LOADING)

@@ -1,0 +1,141 @@
+"""Who somebody is and what they may do, as the Kubernetes API is asked and answers: documents in, values out.
+
+A TokenReview says whose a token is, a SubjectAccessReview whether that user may do one thing, and the ConfigMap
+`kube-system/extension-apiserver-authentication` whom to believe who forwards requests. Nothing here knows a socket, nor
+remembers an answer.
+
+Worked example: `token_review("t")` is `{"kind": "TokenReview", ..., "spec": {"token": "t"}}`, and `user(b'{"status":
+{"authenticated": true, "user": {"username": "ann"}}}')` is `User("ann")`; with `"authenticated": false` it is None.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import quote
+
+from .answers import SHOWN
+from .api import ApiFailure, Document, Refused
+
+TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
+ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+class User(NamedTuple):
+    """Somebody, as the API server knows them. extra: what the authenticator adds, by key."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+class Access(NamedTuple):
+    """One thing somebody wants to do, in RBAC's words."""
+
+    verb: str
+    group: str
+    resource: str
+    namespace: str
+    version: str = "*"
+    subresource: str = ""
+    name: str = ""
+
+
+class Verdict(NamedTuple):
+    """reason: the authorizer's own words; "" where it gives none."""
+
+    allowed: bool
+    reason: str = ""
+
+
+class Reviews(Protocol):
+    """What a server that others reach through the API server asks of it. Each call raises ApiFailure."""
+
+    async def token_review(self, token: str) -> User | None:
+        """Whose token it is; None: nobody's, or it has expired."""
+
+    async def access_review(self, user: User, access: Access) -> Verdict:
+        """May they?"""
+
+    async def config_map(self, namespace: str, name: str) -> Mapping[str, str]:
+        """Its `data`."""
+
+
+def config_map_path(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps/{quote(name, safe='')}"
+
+
+def token_review(token: str) -> Document:
+    return {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+
+
+def access_review(user: User, access: Access) -> Document:
+    spec = {
+        "user": user.name,
+        "uid": user.uid,
+        "groups": list(user.groups),
+        "extra": {key: list(values) for key, values in user.extra},
+        "resourceAttributes": access._asdict(),
+    }
+    return {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+
+
+def user(body: bytes) -> User | None:
+    """The status of a TokenReview. Raises ApiFailure if it is none."""
+    asked = "create tokenreviews"
+    status = _part(asked, body, "status")
+    if status.get("authenticated") is not True:
+        return None
+    said = status.get("user")
+    if not isinstance(said, dict) or not isinstance(said.get("username"), str) or not said["username"]:
+        raise ApiFailure(None, f"{asked}: authenticated, and no username: {_start(body)!r}")
+    extra = said.get("extra") or {}
+    return User(
+        said["username"],
+        str(said.get("uid") or ""),
+        tuple(str(group) for group in said.get("groups") or ()),
+        tuple(sorted((str(key), tuple(str(value) for value in values or ())) for key, values in extra.items())),
+    )
+
+
+def verdict(body: bytes) -> Verdict:
+    """The status of a SubjectAccessReview. Raises ApiFailure if it is none."""
+    status = _part("create subjectaccessreviews", body, "status")
+    # `denied` is a no that no other authorizer may overrule; where nobody says anything, it is a no as well.
+    allowed = status.get("allowed") is True and status.get("denied") is not True
+    return Verdict(allowed, str(status.get("reason") or ""))
+
+
+def data(namespace: str, name: str, body: bytes) -> dict[str, str]:
+    """The `data` of a ConfigMap. Raises ApiFailure if it is none."""
+    found = _part(f"get configmap {namespace}/{name}", body, "data")
+    return {str(key): str(value) for key, value in found.items()}
+
+
+def failure(asked: str, right: str, status: int, body: bytes) -> ApiFailure:
+    """What an HTTP status that is no success means. right: what to give whom, should it be RBAC."""
+    try:
+        message = json.loads(body).get("message")
+    except (ValueError, RecursionError, AttributeError):
+        message = None
+    says = f": the API server says: {message if isinstance(message, str) else _start(body)}"
+    if status == HTTPStatus.FORBIDDEN:
+        return Refused(status, f"{asked}: HTTP 403, RBAC does not allow it: {right}{says}")
+    return ApiFailure(status, f"{asked}: HTTP {status}{says}")
+
+
+def _part(asked: str, body: bytes, key: str) -> dict[str, Any]:
+    try:
+        found = json.loads(body).get(key) or {}
+    except (ValueError, RecursionError, AttributeError):
+        found = None
+    if not isinstance(found, dict):
+        raise ApiFailure(None, f"{asked}: not an answer of the Kubernetes API: {_start(body)!r}")
+    return found
+
+
+def _start(body: bytes) -> str:
+    return body[:SHOWN].decode(errors="replace").strip()
