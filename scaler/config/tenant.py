@@ -58,16 +58,23 @@ class Trigger(Section):
 
     engine: Engine | None = _as_in(Workload, "engine")
     model: Text | None = _as_in(Workload, "model")
-    port: Port | None = _as_in(Endpoint, "port")
-    path: Path | None = _as_in(Endpoint, "path")
-    scheme: Scheme | None = _as_in(Endpoint, "scheme")
+    port: Port | None = None
+    """Port of the pods' pages. Without it the engine's usual one."""
+    path: Path | None = None
+    """Path of the pods' pages. Without it the engine's usual one."""
+    scheme: Scheme | None = None
+    """Scheme of the pods' pages. Without it http."""
     gateway: Annotated[str, GATEWAY_NAME] | None = None
     """A page that lives at zero replicas and sees the next request: the name of a Service in the same namespace, or of
     one of `gateways` in Tidegate's configuration. Without it nothing can wake the workload, so one replica is kept."""
-    gateway_kind: Engine | None = _as_in(Endpoint, "kind")
-    gateway_port: Port | None = _as_in(Endpoint, "port")
-    gateway_path: Path | None = _as_in(Endpoint, "path")
-    gateway_scheme: Scheme | None = _as_in(Endpoint, "scheme")
+    gateway_kind: Engine | None = None
+    """What kind of page the gateway's is. Without it epp, an endpoint picker of the Gateway API inference extension."""
+    gateway_port: Port | None = None
+    """Port of the gateway's page. Without it the kind's usual one."""
+    gateway_path: Path | None = None
+    """Path of the gateway's page. Without it the kind's usual one."""
+    gateway_scheme: Scheme | None = None
+    """Scheme of the gateway's page. Without it http."""
     objectives: Objectives = _as_in(Workload, "objectives")
     smoothing: Smoothing = _as_in(Workload, "smoothing")
     keep_warm: Seconds = _as_in(Workload, "keep_warm")
