@@ -241,7 +241,6 @@ class Decider:
         wanted, ready, pending = _whole(readings.wanted), _whole(readings.ready), _whole(readings.pending)
         any_gpus = np.where(totals.gpus_seen > 0, totals.gpus_seen, np.nan)
         held_gpus, seen_gpus = _whole(totals.gpus_held), _whole(any_gpus)
-        notes = [_notes(self.plans[row].spec, seen, place) for place, row in enumerate(seen.rows)]
         values, demands = [_known(row) for row in seen.smoothed.T], [_known(row) for row in seen.verdicts.demand.T]
         for place, row in enumerate(seen.rows):
             plan = self.plans[row]
@@ -262,11 +261,11 @@ class Decider:
                     for signal, target in plan.spec.targets
                 ),
                 stale=self._intake.stale(plan.workload, now),
-                notes=notes[place],
+                notes=_notes(plan.spec, seen, place, has_gateway=self._intake.has_gateway(plan.workload)),
             )
 
 
-def _notes(spec: Spec, about: Seen, place: int) -> tuple[str, ...]:
+def _notes(spec: Spec, about: Seen, place: int, *, has_gateway: bool) -> tuple[str, ...]:
     """What a person would ask next."""
     notes = []
     seen, reason = about.totals.seen, REASONS[about.verdicts.reason[place]]
@@ -284,6 +283,8 @@ def _notes(spec: Spec, about: Seen, place: int) -> tuple[str, ...]:
             if not spec.gateway
             else "the gateway does not answer, so nothing would see a request at zero replicas"
         )
+    if spec.gateway and not has_gateway:
+        notes.append("its gateway has no ready address to ask")
     if seen.gpus_stale[place]:
         notes.append("its GPUs are not seen at present, so idleness cannot be proven")
     if 0 < about.totals.gpus_seen[place] < about.totals.gpus_held[place]:

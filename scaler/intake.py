@@ -243,6 +243,10 @@ class Intake:
             self._existing[row] = np.nan if count is None or count.existing is None else float(count.existing)
             self._gpus_held[row] = np.nan if count is None or count.gpus is None else float(count.gpus)
 
+    def has_gateway(self, workload: WorkloadKey) -> bool:
+        """Is there a page of a gateway to be asked, whether or not it answers?"""
+        return any(target.role is Role.GATEWAY for target in self._members[self._row[workload]].values())
+
     def stale(self, workload: WorkloadKey, now: float) -> tuple[str, ...]:
         """URLs of a workload's sources that should be fresh and are not, for a person to read."""
         slots = self._slots

@@ -126,3 +126,13 @@ def test_a_gateway_that_restarts_has_no_queue_until_it_had_one(scene, plan, pod,
     assert stage.rounds(60, {engine: quiet, front: page.epp(ready=1)})[-1] == (1, True, "no_waker")
     # Nor does some other line make broken what it has already stopped to say.
     assert stage.rounds(60, {engine: quiet, front: page.epp(ready=1) + "oops\n"}) == [(1, True, "no_waker")]
+
+
+def test_a_gateway_without_an_address_is_said(scene, plan, pod, gateway, page):
+    stage, engine, front = scene(plan(gateway=True)), pod(), gateway()
+    stage.has(pods=[engine])
+    stage.round({engine: page.vllm(waiting=0, running=1)})
+    assert stage.decision().evidence.notes == ("its gateway has no ready address to ask",)
+    stage.has(gateway=front)
+    stage.round({engine: page.vllm(waiting=0, running=1), front: None})
+    assert (stage.decision().evidence.notes, stage.decision().evidence.stale) == ((), (front.url,))
