@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-others lint format bench proto clean
+.PHONY: help demo test test-others lint format bench generate proto clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,11 @@ format: $(STAMP)  ## let ruff put the code in order
 
 bench: $(STAMP)  ## measure, and write benchmarks/RESULTS.md
 	$(BIN)/python benchmarks/run.py $(ARGS)
+
+generate: $(STAMP)  ## rewrite what is made from the configuration's model: docs, the chart's schema
+	$(BIN)/python -m scaler.config.reference > docs/configuration.md
+	$(BIN)/python -m scaler.config.words_reference > docs/triggers.md
+	$(BIN)/python deploy/values_schema.py
 
 proto:  ## regenerate the gRPC stubs from the .proto
 	$(PYTHON) -m venv .venv-proto

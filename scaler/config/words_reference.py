@@ -36,6 +36,7 @@ spec:
   maxReplicaCount: 8
   triggers:
     - type: external-push
+      authenticationRef: {kind: ClusterTriggerAuthentication, name: tidegate}   # the chart's mTLS
       metadata: {scalerAddress: "tidegate.tidegate.svc:6000", engine: vllm}
 ```
 
@@ -67,6 +68,7 @@ spec:
           policies: [{type: Percent, value: 50, periodSeconds: 30}]
   triggers:
     - type: external-push          # push: a request at zero wakes at once, not at the next poll
+      authenticationRef: {kind: ClusterTriggerAuthentication, name: tidegate}
       metadata:
         scalerAddress: "tidegate.tidegate.svc:6000"
         engine: vllm

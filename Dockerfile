@@ -1,0 +1,27 @@
+# Two stages: one with pip that fills a virtual environment, one with that environment and nothing that can install.
+# No compiled kernels are baked in: numba keys them to the processor that they were compiled on.
+# The digest is the one that public Dockerfiles name for this tag; compare it with the registry before a release.
+FROM python:3.13.14-slim-trixie@sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91 AS build
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+RUN ["python", "-m", "venv", "--without-pip", "/opt/tidegate"]
+WORKDIR /src
+COPY pyproject.toml README.md LICENSE ./
+COPY exporter exporter
+COPY scaler scaler
+RUN ["python", "-m", "pip", "--python", "/opt/tidegate/bin/python", "install", "."]
+
+FROM python:3.13.14-slim-trixie@sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="Tidegate" \
+      org.opencontainers.image.description="Decides how many GPU replicas a Kubernetes workload needs, and tells KEDA or the HPA" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.revision="${REVISION}"
+COPY --from=build /opt/tidegate /opt/tidegate
+# /tmp is the only place that is written to: mount it writable where the root is read-only.
+ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 HOME=/tmp NUMBA_CACHE_DIR=/tmp/numba
+USER 65532:65532
+WORKDIR /
+EXPOSE 6000 8080
+ENTRYPOINT ["/opt/tidegate/bin/tidegate"]
+CMD ["run", "--config=/etc/tidegate/config/config.yaml"]

@@ -1,0 +1,56 @@
+{{/* Names and labels: what every object of the release shares. */}}
+
+{{- define "tidegate.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* A release that is called tidegate makes objects that are called tidegate. */}}
+{{- define "tidegate.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
+{{- else if contains (include "tidegate.name" .) .Release.Name }}
+{{- .Release.Name | trunc 52 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name (include "tidegate.name" .) | trunc 52 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{/* What belongs to no namespace carries the release's namespace in its name: two releases may share theirs. */}}
+{{- define "tidegate.clusterName" -}}
+{{- printf "%s-%s" .Release.Namespace (include "tidegate.fullname" .) }}
+{{- end }}
+
+{{- define "tidegate.selector" -}}
+app.kubernetes.io/name: {{ include "tidegate.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "tidegate.labels" -}}
+{{ include "tidegate.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "tidegate.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "tidegate.fullname" .) .Values.serviceAccount.name }}
+{{- else }}
+{{- default "default" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{- define "tidegate.image" -}}
+{{- if .Values.image.digest }}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest }}
+{{- else }}
+{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) }}
+{{- end }}
+{{- end }}
+
+{{- define "tidegate.authentication" -}}
+{{- default (include "tidegate.fullname" .) .Values.keda.clusterTriggerAuthentication.name }}
+{{- end }}

@@ -1,0 +1,211 @@
+"""values.yaml and the configuration's model -> values.schema.json, and the table of values in the chart's README.
+
+It knows the types of the chart's values; what they do is said once, in the `# --` comments of values.yaml. The schema
+of `config` is Tidegate's own, so `helm install` refuses what `tidegate run` would refuse: only `listen` is not in it,
+because the chart writes that. What must hold between values, no schema can say: the templates do.
+
+Worked example: `config: {scrape: {intervall: 5s}}` in a values file fails `helm install` with "additional properties
+'intervall' not allowed".
+
+    python deploy/values_schema.py    # writes both files; a test compares them
+"""  # noqa: INP001 - a script, beside what it makes
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from scaler.config.schema import json_schema
+
+CHART = Path(__file__).parent / "chart"
+BEGIN, END = "<!-- values: made by deploy/values_schema.py -->\n", "<!-- end of values -->\n"
+DIALECT = "http://json-schema.org/draft-07/schema#"
+
+Schema = dict[str, Any]
+
+# Helm's regular expressions are Go's, which do not look ahead: the schema takes a little more there, and `tidegate run`
+# refuses it. An empty text is what a look ahead most often forbids.
+_LOOKS_AHEAD = re.compile(r"\(\?[=!][^()]*\)")
+
+_KEY = re.compile(r"^( *)([A-Za-z]+):")
+_SAYS = re.compile(r"^ *# (?:-- )?")
+
+TEXT: Schema = {"type": "string"}
+FLAG: Schema = {"type": "boolean"}
+PORT: Schema = {"type": "integer", "minimum": 1, "maximum": 65535}
+COUNT: Schema = {"type": "integer", "minimum": 1}
+MAPPING: Schema = {"type": "object"}
+STRINGS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
+MAPPINGS: Schema = {"type": "array", "items": {"type": "object"}}
+DURATION: Schema = {"type": "string", "pattern": "^([0-9]+(ms|s|m|h|d))+$"}
+
+
+def _object(**properties: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def _one_of(*words: str) -> Schema:
+    return {"type": "string", "enum": list(words)}
+
+
+_MONITOR = _object(
+    enabled=FLAG, additionalLabels=STRINGS, interval=DURATION, relabelings=MAPPINGS, metricRelabelings=MAPPINGS
+)
+
+VALUES: Schema = _object(
+    mode=_one_of("keda", "hpa"),
+    config={"$ref": "#/$defs/Config"},
+    listenHost={"type": "string", "minLength": 1},
+    replicas=COUNT,
+    image=_object(
+        repository={"type": "string", "minLength": 1},
+        tag=TEXT,
+        digest={"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
+        pullPolicy=_one_of("Always", "IfNotPresent", "Never"),
+    ),
+    imagePullSecrets=MAPPINGS,
+    nameOverride=TEXT,
+    fullnameOverride=TEXT,
+    commonLabels=STRINGS,
+    tls=_object(
+        type=_one_of("helm", "cert-manager", "existingSecret", "none"),
+        validDays=COUNT,
+        existingSecret=TEXT,
+        existingClientSecret=TEXT,
+        certManager=_object(
+            issuerRef=_object(group=TEXT, kind=_one_of("ClusterIssuer", "Issuer"), name=TEXT), duration=DURATION
+        ),
+    ),
+    keda=_object(
+        namespace={"type": "string", "minLength": 1},
+        operatorLabels=STRINGS,
+        clusterTriggerAuthentication=_object(create=FLAG, name=TEXT),
+    ),
+    service=_object(
+        type=_one_of("ClusterIP", "NodePort", "LoadBalancer"), grpcPort=PORT, httpPort=PORT, annotations=STRINGS
+    ),
+    serviceAccount=_object(create=FLAG, name=TEXT, annotations=STRINGS),
+    rbac=_object(create=FLAG),
+    resources=MAPPING,
+    podSecurityContext=MAPPING,
+    securityContext=MAPPING,
+    startupProbe=MAPPING,
+    livenessProbe=MAPPING,
+    readinessProbe=MAPPING,
+    terminationGracePeriodSeconds=COUNT,
+    podAnnotations=STRINGS,
+    podLabels=STRINGS,
+    priorityClassName=TEXT,
+    nodeSelector=STRINGS,
+    tolerations=MAPPINGS,
+    affinity=MAPPING,
+    topologySpreadConstraints=MAPPINGS,
+    podDisruptionBudget=_object(
+        enabled=FLAG,
+        maxUnavailable={"oneOf": [COUNT, {"type": "string", "pattern": "^[0-9]+%$"}]},
+    ),
+    networkPolicy=_object(enabled=FLAG, monitoring=MAPPINGS, egress=MAPPINGS),
+    serviceMonitor=_MONITOR,
+    podMonitor=_MONITOR,
+    prometheusRule=_object(enabled=FLAG, additionalLabels=STRINGS, groups=MAPPINGS),
+    dashboards=_object(enabled=FLAG, labels=STRINGS, json=STRINGS),
+    extraArgs={"type": "array", "items": TEXT},
+    extraEnv=MAPPINGS,
+    extraVolumes=MAPPINGS,
+    extraVolumeMounts=MAPPINGS,
+    extraObjects={"type": "array", "items": {"type": ["object", "string"]}},
+)
+
+
+class Value(NamedTuple):
+    """One key of values.yaml that is described. key: with dots. default: as YAML reads it."""
+
+    key: str
+    says: str
+    default: Any
+
+
+def described(text: str) -> Iterator[Value]:
+    """Every key below a `# --` comment, in the order of the text."""
+    document = yaml.safe_load(text)
+    path: list[str] = []
+    says: list[str] = []
+    for line in text.splitlines():
+        if line.lstrip().startswith("# --") or (says and line.lstrip().startswith("#")):
+            says.append(_SAYS.sub("", line))
+            continue
+        key = _KEY.match(line)
+        if key is None:
+            continue
+        path[len(key[1]) // 2 :] = [key[2]]
+        if says:
+            default = document
+            for part in path:
+                default = default[part]
+            yield Value(".".join(path), " ".join(says), default)
+            says = []
+
+
+def schema() -> Schema:
+    """The JSON Schema of values.yaml. `global` is Helm's: a parent chart's values come with it."""
+    config = json_schema()
+    definitions = config.pop("$defs")
+    config = {key: value for key, value in config.items() if key in {"type", "additionalProperties", "properties"}}
+    del config["properties"]["listen"]
+    # The same dict stands in several places, each with its own description.
+    values: Schema = json.loads(json.dumps(VALUES))
+    for value in described((CHART / "values.yaml").read_text(encoding="utf-8")):
+        _at(values, value.key)["description"] = value.says
+    values["properties"]["global"] = MAPPING
+    definitions = {name: part for name, part in definitions.items() if name not in {"Listen", "GrpcTls"}}
+    head = {"$schema": DIALECT, "title": "Values of Tidegate's chart"}
+    return head | values | {"$defs": for_go(definitions | {"Config": config})}
+
+
+def for_go(part: Any) -> Any:
+    """The same schema with patterns that Helm can read."""
+    if isinstance(part, list):
+        return [for_go(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    pattern = part.get("pattern")
+    if isinstance(pattern, str) and _LOOKS_AHEAD.search(pattern):
+        part = part | {"pattern": _LOOKS_AHEAD.sub("", pattern), "minLength": 1}
+    return {key: for_go(value) for key, value in part.items()}
+
+
+def table() -> str:
+    """The table of values, in Markdown."""
+    rows = ["| key | default | what it does |", "|---|---|---|"]
+    rows += [
+        f"| `{value.key}` | `{json.dumps(value.default)}` | {value.says} |"
+        for value in described((CHART / "values.yaml").read_text(encoding="utf-8"))
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def readme(text: str) -> str:
+    """The chart's README with the table as it is now."""
+    before, _, rest = text.partition(BEGIN)
+    return before + BEGIN + "\n" + table() + "\n" + END + rest.partition(END)[2]
+
+
+def _at(values: Schema, key: str) -> Schema:
+    for part in key.split("."):
+        values = values["properties"][part]
+    return values
+
+
+def main() -> None:
+    (CHART / "values.schema.json").write_text(json.dumps(schema(), indent=2) + "\n", encoding="utf-8")
+    file = CHART / "README.md"
+    file.write_text(readme(file.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Where things lie, what is in a rendered text, and what is done when a tool is missing."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+CHART = DEPLOY / "chart"
+REQUIRE_TOOLS = "TIDEGATE_REQUIRE_TOOLS"  # as in tests/conftest.py
+
+MISSING = pytest.StashKey[dict[str, list[str]]]()
+
+
+def skip_loudly(request, reason):
+    request.config.stash.setdefault(MISSING, {}).setdefault(reason, []).append(request.node.nodeid)
+    pytest.skip(reason)
+
+
+def module(request, name, distribution):
+    """A Python module that only these tests need. Where tools are required it must be there."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        reason = f"{distribution} is not installed (pip install {distribution})"
+        if os.environ.get(REQUIRE_TOOLS) == "1":
+            pytest.fail(f"{reason}, and {REQUIRE_TOOLS}=1 asks for it")
+        skip_loudly(request, reason)
+
+
+def objects(text):
+    return [each for each in yaml.safe_load_all(text) if each]
+
+
+def the(things, kind, name=None):
+    """The only object of that kind (and name)."""
+    (one,) = [each for each in things if each["kind"] == kind and name in (None, each["metadata"]["name"])]
+    return one
+
+
+def ci_values():
+    """Name and values of each file of deploy/chart/ci."""
+    return [
+        pytest.param(yaml.safe_load(file.read_text(encoding="utf-8")), id=file.name.removesuffix("-values.yaml"))
+        for file in sorted((CHART / "ci").glob("*-values.yaml"))
+    ]

@@ -1,0 +1,69 @@
+"""What the examples show is what Tidegate, KEDA and Kubernetes take."""
+
+import pytest
+
+from scaler.config.files import check_files
+from tests.deploy.shared import DEPLOY, objects
+
+EXAMPLES = sorted((DEPLOY / "examples").glob("*.yaml"))
+HIGHEST_DOWN_WINDOW_S = 60
+
+
+def scaled(things):
+    return [each for each in things if each["kind"] in {"ScaledObject", "HorizontalPodAutoscaler"}]
+
+
+@pytest.fixture(params=EXAMPLES, ids=lambda file: file.stem)
+def example(request):
+    return objects(request.param.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_tidegate_has_nothing_to_say_against_an_example(file):
+    report = check_files([str(file)])
+    assert [str(problem) for problem in report.problems] == []
+    assert scaled(objects(file.read_text(encoding="utf-8")))
+
+
+def test_kubernetes_and_keda_would_take_an_example(example, problems_of):
+    things = [without_tolerance(each) for each in example]
+    assert [problem for thing in things for problem in problems_of(thing)] == []
+
+
+def without_tolerance(thing):
+    """`tolerance` of an HPA is of Kubernetes 1.35 and later, as the comment beside it says."""
+    if thing["kind"] == "HorizontalPodAutoscaler":
+        for direction in thing["spec"]["behavior"].values():
+            assert direction.pop("tolerance") == "0"
+    return thing
+
+
+def test_tidegate_smooths_and_the_hpa_does_not_again(example):
+    for each in scaled(example):
+        advanced = each["spec"].get("advanced", {}).get("horizontalPodAutoscalerConfig", each["spec"])
+        behavior = advanced["behavior"]
+        assert behavior["scaleUp"] == {"stabilizationWindowSeconds": 0, "tolerance": "0"}
+        assert 0 < behavior["scaleDown"]["stabilizationWindowSeconds"] <= HIGHEST_DOWN_WINDOW_S
+        assert [policy["type"] for policy in behavior["scaleDown"]["policies"]] == ["Percent"]
+
+
+def test_what_may_go_to_zero_names_what_wakes_it_and_leaves_keeping_warm_to_tidegate(example):
+    for each in (one for one in example if one["kind"] == "ScaledObject" and one["spec"]["minReplicaCount"] == 0):
+        (trigger,) = each["spec"]["triggers"]
+        assert trigger["type"] == "external-push"
+        assert "gateway" in trigger["metadata"]
+        assert each["spec"]["cooldownPeriod"] <= HIGHEST_DOWN_WINDOW_S
+
+
+def test_what_is_scaled_says_no_replicas_of_its_own(example):
+    targets = {each["spec"]["scaleTargetRef"]["name"] for each in scaled(example)}
+    own = {each["metadata"]["name"]: each["spec"] for each in example if each["kind"] == "Deployment"}
+    assert targets <= set(own)
+    assert [name for name in targets if "replicas" in own[name]] == []
+
+
+def test_every_trigger_asks_with_kedas_certificate(example):
+    for each in (one for one in example if one["kind"] == "ScaledObject"):
+        for trigger in each["spec"]["triggers"]:
+            assert trigger["authenticationRef"] == {"kind": "ClusterTriggerAuthentication", "name": "tidegate"}
+            assert trigger["metadata"]["scalerAddress"] == "tidegate.tidegate.svc:6000"

@@ -1,0 +1,54 @@
+"""kustomize makes what the chart makes; two ways to install, one Tidegate."""
+
+import pytest
+import yaml
+
+from scaler.config import parse
+from tests.deploy.shared import DEPLOY, the
+
+KUSTOMIZE = DEPLOY / "kustomize"
+OVERLAYS = sorted(KUSTOMIZE.glob("overlays/*/kustomization.yaml"))
+# The same in the chart's words.
+VALUES = {
+    "plain": {"tls": {"type": "none"}},
+    "keda-mtls": {"tls": {"type": "cert-manager", "certManager": {"issuerRef": {"name": "tidegate-ca"}}}},
+    "namespaced": {"tls": {"type": "none"}, "config": {"kubernetes": {"namespaces": ["ai"]}}},
+}
+
+
+def name(file):
+    return file.parent.name
+
+
+@pytest.mark.parametrize("file", OVERLAYS, ids=name)
+def test_kubernetes_would_take_every_object_and_tidegate_the_configuration(kustomized, problems_of, file):
+    things = kustomized(file.parent)
+    assert [problem for thing in things for problem in problems_of(thing)] == []
+    _, warnings = parse(the(things, "ConfigMap")["data"]["config.yaml"], "config.yaml")
+    assert [str(warning) for warning in warnings] == []
+
+
+@pytest.mark.parametrize("file", OVERLAYS, ids=name)
+def test_an_overlay_is_the_chart_in_other_words(kustomized, render, file):
+    def bare(things):
+        return {(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]): plain(each)
+                for each in things if each["kind"] != "Namespace"}  # fmt: skip
+
+    assert bare(kustomized(file.parent)) == bare(render(VALUES[name(file)]))
+
+
+def plain(thing):
+    """Without labels, the registry, the version that the image has, and what the configuration only repeats."""
+    thing = {key: value for key, value in thing.items() if key != "metadata"}
+    if thing["kind"] == "Deployment":
+        template = thing["spec"]["template"]
+        del template["metadata"]
+        (container,) = template["spec"]["containers"]
+        container["image"] = container["image"].rpartition("/")[2]
+        template["spec"]["volumes"].sort(key=lambda volume: volume["name"])
+        container["volumeMounts"].sort(key=lambda mount: mount["name"])
+    if thing["kind"] == "ConfigMap":
+        thing["data"] = parse(thing["data"]["config.yaml"], "config.yaml")[0]
+    if "Role" in thing["kind"]:
+        thing["rules"] = sorted(yaml.safe_dump(rule) for rule in thing.get("rules", []))
+    return thing

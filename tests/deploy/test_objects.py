@@ -1,0 +1,126 @@
+"""Whatever the values, the chart makes objects that Kubernetes takes and a configuration that Tidegate takes."""
+
+import pytest
+import yaml
+
+from scaler.config import parse
+from tests.deploy.shared import ci_values, the
+
+OWN_NAMES = {"ClusterRole", "ClusterRoleBinding", "ClusterTriggerAuthentication"}  # they belong to no namespace
+
+
+@pytest.mark.parametrize("values", ci_values())
+def test_kubernetes_would_take_every_object_in_its_oldest_and_its_newest_version(render, problems_of, values):
+    assert [problem for thing in render(values) for problem in problems_of(thing)] == []
+
+
+@pytest.mark.parametrize("values", ci_values())
+def test_tidegate_would_take_the_configuration_without_a_word(render, values):
+    config = the(render(values), "ConfigMap", values.get("fullnameOverride", "tidegate"))
+    _, warnings = parse(config["data"]["config.yaml"], "config.yaml")
+    assert [str(warning) for warning in warnings] == []
+
+
+@pytest.mark.parametrize("values", ci_values())
+def test_no_two_objects_are_one(render, values):
+    things = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in render(values)]
+    assert sorted(set(things), key=str) == sorted(things, key=str)
+
+
+@pytest.mark.parametrize("values", ci_values())
+def test_every_object_says_where_it_lives_and_whose_it_is(render, values):
+    for thing in render(values):
+        if thing["metadata"]["name"] in {"tidegate-note", "tidegate-text"}:
+            continue  # extraObjects are somebody else's
+        assert thing["kind"] in OWN_NAMES or thing["metadata"]["namespace"], thing
+        assert thing["metadata"]["labels"]["app.kubernetes.io/instance"] == "tidegate"
+        assert thing["metadata"]["labels"] | values.get("commonLabels", {}) == thing["metadata"]["labels"]
+
+
+@pytest.mark.parametrize("values", ci_values())
+def test_what_selects_pods_selects_ours_and_a_port_that_is_named_exists(render, values):
+    things = render(values)
+    pod = the(things, "Deployment")["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    named = {port["name"]: port["containerPort"] for port in container["ports"]}
+    selectors = [
+        the(things, "Deployment")["spec"]["selector"]["matchLabels"],
+        the(things, "Service")["spec"]["selector"],
+    ]
+    selectors += [each["spec"]["podSelector"]["matchLabels"] for each in things if each["kind"] == "NetworkPolicy"]
+    kinds = {"PodDisruptionBudget", "PodMonitor"}
+    selectors += [each["spec"]["selector"]["matchLabels"] for each in things if each["kind"] in kinds]
+    assert [
+        each for each in selectors if not each or pod["metadata"]["labels"] | each != pod["metadata"]["labels"]
+    ] == []
+    asked = {port["targetPort"] for port in the(things, "Service")["spec"]["ports"]}
+    asked |= {container[probe]["httpGet"]["port"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
+    for policy in (each for each in things if each["kind"] == "NetworkPolicy"):
+        asked |= {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]}
+    assert asked <= set(named)
+
+
+@pytest.mark.parametrize("values", ci_values())
+def test_the_ports_of_the_pod_are_those_that_tidegate_listens_on(render, values):
+    things = render(values)
+    text = the(things, "ConfigMap", values.get("fullnameOverride", "tidegate"))["data"]["config.yaml"]
+    config, _ = parse(text, "config.yaml")
+    (container,) = the(things, "Deployment")["spec"]["template"]["spec"]["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    open_to_all = config.listen.grpc.host != "127.0.0.1"
+    assert ports == {"http": config.listen.http.port} | ({"grpc": config.listen.grpc.port} if open_to_all else {})
+    assert open_to_all == (values.get("mode", "keda") == "keda")
+
+
+def test_the_configuration_is_a_directory_because_a_subpath_never_changes(render):
+    pod = the(render(), "Deployment")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
+    assert mounts["config"] == {"name": "config", "mountPath": "/etc/tidegate/config", "readOnly": True}
+    assert container["args"] == ["run", "--config=/etc/tidegate/config/config.yaml"]
+    assert not any("subPath" in mount for mount in mounts.values())
+
+
+def test_a_changed_configuration_does_not_restart_the_pod(render):
+    values = {"config": {"scrape": {"interval": "2s"}}}
+    assert the(render(values), "Deployment") == the(render(), "Deployment")
+
+
+def test_large_numbers_and_nulls_reach_the_configuration_as_they_were_written(render):
+    written = {"scrape": {"body_limit": 16777216}, "kubernetes": {"dcgm_exporter": None}}
+    text = the(render({"config": written}), "ConfigMap")["data"]["config.yaml"]
+    config, _ = parse(text, "config.yaml")
+    assert config.scrape.body_limit == 16777216
+    assert config.kubernetes is not None
+    assert config.kubernetes.dcgm_exporter is None
+    assert yaml.safe_load(text)["scrape"] == {"body_limit": 16777216}
+
+
+def test_a_budget_is_made_where_something_may_be_spared(render):
+    assert not [each for each in render() if each["kind"] == "PodDisruptionBudget"]
+    assert the(render({"replicas": 2}), "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"tls": {"type": "cert-manager"}}, "tls.certManager.issuerRef.name"),
+        ({"tls": {"type": "existingSecret"}}, "tls.existingSecret"),
+        (
+            {"tls": {"type": "cert-manager", "certManager": {"issuerRef": {"kind": "Issuer", "name": "ca"}}}},
+            "tls.certManager.issuerRef.kind: must be ClusterIssuer, got Issuer",
+        ),
+        ({"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}, "only one may be true"),
+        ({"prometheusRule": {"enabled": True}}, "prometheusRule.groups: must not be empty"),
+        ({"dashboards": {"enabled": True}}, "dashboards.json: must not be empty"),
+        ({"replicas": 0}, "minimum"),
+        ({"replica": 1}, "replica"),
+        ({"mode": "both"}, "mode"),
+        ({"config": {"scrape": {"intervall": "5s"}}}, "intervall"),
+        ({"config": {"listen": {"http": "0.0.0.0:80"}}}, "listen"),
+        ({"config": {"tick": ""}}, "tick"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(render, refused, values, says):
+    with pytest.raises(refused, match=says.replace(".", r"\.")):
+        render(values)

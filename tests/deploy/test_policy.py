@@ -1,0 +1,119 @@
+"""What the pod may do: on its node nothing, in the cluster what it asks for and nothing else."""
+
+import pytest
+
+from exporter.cluster.resources import RESOURCES
+from tests.deploy.shared import ci_values, the
+
+
+def allowed(rules):
+    return {(group, name, verb) for rule in rules for group in rule["apiGroups"]
+            for name in rule["resources"] for verb in rule["verbs"]}  # fmt: skip
+
+
+def asked(namespaced):
+    return {(each.group, each.name, verb) for each in RESOURCES
+            if each.namespaced in namespaced for verb in ("list", "watch")}  # fmt: skip
+
+
+@pytest.mark.parametrize("values", ci_values())
+def test_the_pod_passes_the_restricted_standard_on_a_read_only_root(render, values):
+    pod = the(render(values), "Deployment")["spec"]["template"]["spec"]
+    security = pod["securityContext"]
+    assert security["runAsNonRoot"] is True
+    assert security["runAsUser"] == security["runAsGroup"] == 65532
+    assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert not {"hostNetwork", "hostPID", "hostIPC", "hostUsers"} & set(pod)
+    for container in pod["containers"] + pod.get("initContainers", []):
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert not any("hostPort" in port for port in container["ports"])
+        assert container["resources"]["limits"]["memory"]
+        assert container["resources"]["requests"]["cpu"]
+    assert [volume for volume in pod["volumes"] if not {"configMap", "secret", "emptyDir"} & set(volume)] == []
+
+
+@pytest.mark.parametrize("values", ci_values())
+def test_whatever_is_written_goes_to_a_volume_that_ends_with_the_pod(render, values):
+    pod = the(render(values), "Deployment")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    writable = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
+    kinds = {volume["name"]: volume for volume in pod["volumes"]}
+    assert writable == {"tmp": "/tmp"}
+    assert kinds["tmp"]["emptyDir"]["sizeLimit"]
+    env = {one["name"]: one["value"] for one in container["env"]}
+    assert env["NUMBA_CACHE_DIR"].startswith("/tmp/")
+
+
+@pytest.mark.parametrize("values", ci_values())
+def test_no_role_has_a_wildcard_a_verb_that_writes_or_a_secret(render, values):
+    roles = [each for each in render(values) if each["kind"] in {"Role", "ClusterRole"}]
+    rights = {right for role in roles for right in allowed(role["rules"])}
+    assert {verb for *_, verb in rights} <= {"list", "watch"}
+    assert not [right for right in rights if "*" in right or right[1] in {"secrets", "configmaps"}]
+
+
+def test_the_cluster_role_is_what_tidegate_asks_for_and_nothing_else(render):
+    things = render()
+    assert allowed(the(things, "ClusterRole")["rules"]) == asked({True, False})
+    assert [each for each in things if each["kind"] == "Role"] == []
+
+
+def test_with_namespaces_it_sees_those_and_of_the_cluster_only_its_nodes(render):
+    things = render({"config": {"kubernetes": {"namespaces": ["ai", "research"]}}})
+    roles = {each["metadata"]["namespace"]: allowed(each["rules"]) for each in things if each["kind"] == "Role"}
+    assert roles == dict.fromkeys(["ai", "research"], asked({True}))
+    assert allowed(the(things, "ClusterRole")["rules"]) == asked({False})
+    bound = {each["metadata"]["namespace"]: each for each in things if each["kind"] == "RoleBinding"}
+    assert set(bound) == {"ai", "research"}
+    account = {"kind": "ServiceAccount", "name": "tidegate", "namespace": "tidegate"}
+    assert [each["subjects"] for each in bound.values()] == [[account], [account]]
+
+
+@pytest.mark.parametrize("values", ci_values())
+def test_every_binding_names_a_role_of_the_release_and_its_own_account(render, values):
+    things = render(values)
+    roles = {(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in things
+             if each["kind"] in {"Role", "ClusterRole"}}  # fmt: skip
+    pod = the(things, "Deployment")["spec"]["template"]["spec"]
+    for each in (one for one in things if one["kind"] in {"RoleBinding", "ClusterRoleBinding"}):
+        named = (each["roleRef"]["kind"], each["metadata"].get("namespace"), each["roleRef"]["name"])
+        assert named in roles
+        (subject,) = each["subjects"]
+        assert (subject["name"], subject["namespace"]) == (pod["serviceAccountName"], "tidegate")
+
+
+def test_a_token_is_mounted_only_where_the_api_server_is_asked(render):
+    def mounts(values):
+        return the(render(values), "Deployment")["spec"]["template"]["spec"]["automountServiceAccountToken"]
+
+    assert mounts({}) is True
+    assert mounts({"config": {"kubernetes": None}}) is False
+    assert the(render(), "ServiceAccount")["automountServiceAccountToken"] is False
+
+
+def test_without_the_api_server_there_are_no_roles(render):
+    kinds = {each["kind"] for each in render({"config": {"kubernetes": None}})}
+    assert not {kind for kind in kinds if "Role" in kind}
+
+
+def test_the_network_policy_lets_keda_ask_and_prometheus_read(render):
+    things = render({"networkPolicy": {"enabled": True}})
+    keda, monitoring = the(things, "NetworkPolicy")["spec"]["ingress"]
+    (peer,) = keda["from"]
+    assert peer["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "keda"}
+    assert peer["podSelector"]["matchLabels"] == {"app": "keda-operator"}
+    assert keda["ports"] == [{"port": "grpc", "protocol": "TCP"}]
+    assert monitoring["ports"] == [{"port": "http", "protocol": "TCP"}]
+    assert the(things, "NetworkPolicy")["spec"]["policyTypes"] == ["Ingress"]
+
+
+def test_in_hpa_mode_nobody_outside_of_the_pod_reaches_grpc(render):
+    things = render({"mode": "hpa", "networkPolicy": {"enabled": True}})
+    assert [port["name"] for port in the(things, "Service")["spec"]["ports"]] == ["http"]
+    ports = [port["port"] for rule in the(things, "NetworkPolicy")["spec"]["ingress"] for port in rule["ports"]]
+    assert ports == ["http"]
+    assert not [each for each in things if each["kind"] in {"Secret", "ClusterTriggerAuthentication"}]

@@ -1,0 +1,143 @@
+"""KEDA and Tidegate know each other by certificates, wherever these come from."""
+
+import base64
+
+import grpc
+import pytest
+import yaml
+
+from scaler.keda.tls import Rotation, TlsFiles
+from tests.deploy.shared import the
+
+KEYS = {"ca.crt", "tls.crt", "tls.key"}
+
+
+def secrets(things):
+    """Each Secret's files, by namespace/name."""
+    return {
+        f"{each['metadata']['namespace']}/{each['metadata']['name']}": {
+            key: base64.b64decode(value) for key, value in each["data"].items()
+        }
+        for each in things
+        if each["kind"] == "Secret"
+    }
+
+
+def files_of(folder, secret):
+    folder.mkdir()
+    for key, value in secret.items():
+        (folder / key).write_bytes(value)
+    return TlsFiles(*(str(folder / key) for key in ("tls.crt", "tls.key", "ca.crt")))
+
+
+@pytest.fixture
+async def serving():
+    """`await serving(files)`: the port of a gRPC server with those certificates."""
+    servers = []
+
+    async def start(files):
+        server = grpc.aio.server()
+        servers.append(server)
+        port = server.add_secure_port("127.0.0.1:0", Rotation(files, lambda _: None).credentials())
+        await server.start()
+        return port
+
+    yield start
+    for server in servers:
+        await server.stop(None)
+
+
+async def reaches(port, credentials, host):
+    options = [("grpc.ssl_target_name_override", host)]
+    async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials, options=options) as channel:
+        ask = channel.unary_unary("/externalscaler.ExternalScaler/IsActive")
+        try:
+            await ask(b"", timeout=10)
+        except grpc.aio.AioRpcError as error:
+            return error.code() is grpc.StatusCode.UNIMPLEMENTED  # it was let in, and there is no servicer here
+
+
+async def test_the_charts_own_certificates_let_keda_in_and_nobody_else(render, serving, tmp_path):
+    made, foreign = secrets(render()), secrets(render())
+    port = await serving(files_of(tmp_path / "tls", made["tidegate/tidegate-grpc"]))
+    keda, other = made["keda/tidegate-tidegate-keda"], foreign["keda/tidegate-tidegate-keda"]
+    host = "tidegate.tidegate.svc"
+
+    def with_certificate(secret, ca):
+        return grpc.ssl_channel_credentials(ca, secret["tls.key"], secret["tls.crt"])
+
+    assert await reaches(port, with_certificate(keda, keda["ca.crt"]), host)
+    assert not await reaches(port, with_certificate(other, keda["ca.crt"]), host)  # another release's CA
+    assert not await reaches(port, grpc.ssl_channel_credentials(keda["ca.crt"]), host)  # no certificate
+    assert not await reaches(port, with_certificate(keda, other["ca.crt"]), host)  # KEDA would not believe the server
+    assert not await reaches(port, with_certificate(keda, keda["ca.crt"]), "elsewhere.tidegate.svc")
+
+
+def test_the_key_of_the_authority_is_kept_nowhere(render):
+    for secret in secrets(render()).values():
+        assert set(secret) == KEYS
+        assert b"PRIVATE KEY" not in secret["ca.crt"]
+
+
+@pytest.mark.parametrize("kind", ["helm", "cert-manager", "existingSecret"])
+def test_the_authentication_names_a_secret_in_kedas_namespace_and_the_pod_one_of_its_own(render, kind):
+    issuer = {"issuerRef": {"name": "tidegate-ca"}}
+    brought = {"existingSecret": "mine", "existingClientSecret": "kedas"}
+    things = render({"tls": {"type": kind, "certManager": issuer, **brought}, "keda": {"namespace": "scaling"}})
+    made = {
+        (each["metadata"]["namespace"], each["spec"]["secretName"]) for each in things if each["kind"] == "Certificate"
+    }
+    made |= {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in things if each["kind"] == "Secret"}
+    made |= {("tidegate", "mine"), ("scaling", "kedas")} if kind == "existingSecret" else set()
+    references = the(things, "ClusterTriggerAuthentication")["spec"]["secretTargetRef"]
+    assert {(one["parameter"], one["key"]) for one in references} == {
+        ("caCert", "ca.crt"), ("tlsClientCert", "tls.crt"), ("tlsClientKey", "tls.key"),
+    }  # fmt: skip
+    (client,) = {one["name"] for one in references}
+    volumes = the(things, "Deployment")["spec"]["template"]["spec"]["volumes"]
+    (server,) = [volume["secret"]["secretName"] for volume in volumes if "secret" in volume]
+    assert made == {("tidegate", server), ("scaling", client)}
+
+
+def test_tidegate_asks_for_a_client_certificate_whatever_made_it(render):
+    for values in ({}, {"tls": {"type": "existingSecret", "existingSecret": "mine"}}):
+        listen = yaml.safe_load(the(render(values), "ConfigMap")["data"]["config.yaml"])["listen"]
+        assert listen["grpc_tls"] == {
+            "certificate": "/etc/tidegate/tls/tls.crt",
+            "key": "/etc/tidegate/tls/tls.key",
+            "client_ca": "/etc/tidegate/tls/ca.crt",
+        }
+
+
+def test_the_certificate_is_for_the_host_that_the_notes_say(render):
+    values = {"tls": {"type": "cert-manager", "certManager": {"issuerRef": {"name": "ca"}}}}
+    things, notes = render(values, "gate", "scaling"), render.notes(values, "gate", "scaling")
+    assert 'scalerAddress: "gate-tidegate.scaling.svc:6000"' in notes
+    assert "gate-tidegate.scaling.svc" in the(things, "Certificate", "gate-tidegate-grpc")["spec"]["dnsNames"]
+    assert the(things, "Service")["metadata"]["name"] == "gate-tidegate"
+
+
+def test_two_releases_share_a_keda_without_touching_each_others_objects(render):
+    def shared(namespace):
+        others = [
+            each for each in render(None, "tidegate", namespace) if each["metadata"].get("namespace") != namespace
+        ]
+        return {(each["kind"], each["metadata"]["name"]) for each in others}
+
+    # The name that triggers write is the release's; a second release needs one of its own, and Helm says so.
+    assert shared("one") & shared("two") == {("ClusterTriggerAuthentication", "tidegate")}
+
+
+def test_plain_text_is_said_in_the_notes(render):
+    assert "plain text" in render.notes({"tls": {"type": "none"}})
+    assert "plain text" not in render.notes()
+
+
+def test_the_files_that_the_configuration_names_are_mounted_from_the_servers_secret(render):
+    things = render()
+    listen = yaml.safe_load(the(things, "ConfigMap")["data"]["config.yaml"])["listen"]
+    pod = the(things, "Deployment")["spec"]["template"]["spec"]
+    (mount,) = [one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "tls"]
+    (secret,) = [volume["secret"]["secretName"] for volume in pod["volumes"] if volume["name"] == "tls"]
+    held = {f"{mount['mountPath']}/{key}" for key in the(things, "Secret", secret)["data"]}
+    assert held == set(listen["grpc_tls"].values())
