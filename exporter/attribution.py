@@ -41,6 +41,10 @@ class Owners(Protocol):
         """
 
 
+# Pods come and go: whose they are is forgotten for all of them now and then rather than never.
+PODS_REMEMBERED = 100_000
+
+
 class Share(NamedTuple):
     """Rows of a Samples table that name a workload's pods.
 
@@ -64,6 +68,22 @@ def owner_of(pod: PodKey, workloads: Sequence[tuple[WorkloadKey, str | None]]) -
         if workload.namespace == pod.namespace and _is_named(pod.pod, workload.name, pattern)
     ]
     return max(matches, key=lambda match: match[0])[1] if matches else None
+
+
+def owners_by_name(patterns: Mapping[WorkloadKey, str | None]) -> Owners:
+    """Which workload a pod belongs to by its name, remembered per pod: pods are few and asked about on every page."""
+    workloads = list(patterns.items())
+    known: dict[PodKey, tuple[WorkloadKey, ...]] = {}
+
+    def lookup(pod: PodKey, at: float) -> tuple[WorkloadKey, ...]:  # noqa: ARG001 - a name says nothing of times
+        if pod not in known:
+            if len(known) > PODS_REMEMBERED:
+                known.clear()
+            owner = owner_of(pod, workloads)
+            known[pod] = () if owner is None else (owner,)
+        return known[pod]
+
+    return lookup
 
 
 def _is_named(pod: str, name: str, pattern: str | None) -> bool:

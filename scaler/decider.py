@@ -13,11 +13,11 @@ from math import isnan
 
 import numpy as np
 
-from exporter.attribution import Owners
+from exporter.attribution import Owners, owners_by_name
 from exporter.model import Floats, ReplicaCount, Samples, Target, WorkloadKey
 
 from .board import Decision, Evidence, Objective, Reason
-from .intake import Intake, Source, owner_lookup
+from .intake import Intake, Source
 from .policy import REASONS, Memory, Signal, Spec, Specs, Verdicts, answered, choose, imputed, step
 from .signals import Signals, Smoothing
 from .slots import Mask, Rows
@@ -100,7 +100,7 @@ class Decider:
         self._memory = Memory.blank(len(plans))
         self._intake = Intake(
             [Source(p.workload, p.spec.pods, p.queue) for p in plans],
-            owners or owner_lookup({plan.workload: plan.pod_pattern for plan in plans}),
+            owners or owners_by_name({plan.workload: plan.pod_pattern for plan in plans}),
             limit_s=interval_s * fresh_intervals,
         )
         self._signals = Signals([plan.smoothing for plan in plans], interval_s)

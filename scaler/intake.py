@@ -17,9 +17,9 @@ from math import isnan, nan
 
 import numpy as np
 
-from exporter.attribution import Labels, Owners, assign, owner_of
+from exporter.attribution import Labels, Owners, assign
 from exporter.catalog import KINDS
-from exporter.model import Floats, PodKey, Quantity, ReplicaCount, Role, Samples, Subject, Target, WorkloadKey
+from exporter.model import Floats, Quantity, ReplicaCount, Role, Samples, Subject, Target, WorkloadKey
 
 from .policy import Readings, Signal
 from .slots import (
@@ -41,9 +41,6 @@ from .totals import Totals
 
 QUEUES = slice(Column.WAITING, Column.HELD + 1)  # requests in hand
 QUEUE_WIDTH = QUEUES.stop - QUEUES.start
-
-# Pods come and go: whose they are is forgotten for all of them now and then rather than never.
-PODS_REMEMBERED = 100_000
 
 # Counts that are sums over the queues of a page.
 QUEUE_COLUMNS = (
@@ -384,19 +381,3 @@ def _mean(values: Floats) -> float:
 def _largest(values: Floats) -> float:
     said = values[~np.isnan(values)]
     return float(said.max()) if len(said) else float("nan")
-
-
-def owner_lookup(patterns: Mapping[WorkloadKey, str | None]) -> Owners:
-    """Which workload a pod belongs to by its name, remembered per pod: pods are few and asked about on every page."""
-    workloads = list(patterns.items())
-    known: dict[PodKey, tuple[WorkloadKey, ...]] = {}
-
-    def lookup(pod: PodKey, at: float) -> tuple[WorkloadKey, ...]:  # noqa: ARG001 - a name says nothing of times
-        if pod not in known:
-            if len(known) > PODS_REMEMBERED:
-                known.clear()
-            owner = owner_of(pod, workloads)
-            known[pod] = () if owner is None else (owner,)
-        return known[pod]
-
-    return lookup

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from exporter.attribution import owners_by_name
 from exporter.clock import Clock
 from exporter.cluster.changes import Changes
 from exporter.cluster.resources import SCALEDJOBS, SCALEDOBJECTS
@@ -26,7 +27,6 @@ from . import sources
 from .census import Census, take
 from .config import Config, DcgmExporter
 from .decider import Decider, Plan
-from .intake import owner_lookup
 from .ownership import cluster_owners
 from .publisher import Publisher
 from .recall import Moment, relive
@@ -136,7 +136,7 @@ class Works:
 
     def _new_decider(self) -> Decider:
         plans = sources.plans(self.config, self._census.workloads)
-        by_name = owner_lookup({plan.workload: plan.pod_pattern for plan in plans})
+        by_name = owners_by_name({plan.workload: plan.pod_pattern for plan in plans})
         cluster, targets = self._around.cluster, self._census.targets
         return Decider(
             plans,

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exporter.attribution import owners_by_name
 from exporter.model import PodKey, ReplicaCount, Role, Target, WorkloadKey
-from scaler.intake import Intake, Source, owner_lookup
+from scaler.intake import Intake, Source
 
 CHAT, CODE = WorkloadKey("ai", "chat"), WorkloadKey("ai", "code")
 LIMIT_S = 15.0
@@ -23,7 +24,7 @@ def node(n=0):
 @pytest.fixture
 def intake():
     sources = [Source(CHAT, pods=True), Source(CODE, pods=True)]
-    return Intake(sources, owner_lookup({CHAT: None, CODE: None}), LIMIT_S)
+    return Intake(sources, owners_by_name({CHAT: None, CODE: None}), LIMIT_S)
 
 
 def column(intake, name, now=0.0, rows=(0, 1)):
@@ -174,13 +175,13 @@ def test_pods_of_gpus_stand_in_for_ready_replicas_only_where_no_page_of_pods_is_
     gpus = page.gpu("GPU-1", ["chat-0"], engine=0.9) + page.gpu("GPU-2", ["chat-0"], engine=0.9)
     gpus += page.gpu("GPU-3", ["chat-1"], engine=0.9)
     for pods, ready in ((False, 2.0), (True, None)):
-        intake = Intake([Source(CHAT, pods=pods)], owner_lookup({CHAT: None}), LIMIT_S)
+        intake = Intake([Source(CHAT, pods=pods)], owners_by_name({CHAT: None}), LIMIT_S)
         intake.land(node(), samples(gpus), 0.0)
         assert column(intake, "ready", rows=[0]) == [ready]
 
 
 def test_a_pattern_says_whose_a_pod_is(samples, page):
-    owners = owner_lookup({CHAT: "serve-*", CODE: None})
+    owners = owners_by_name({CHAT: "serve-*", CODE: None})
     assert owners(PodKey("ai", "serve-abc"), 0.0) == (CHAT,)
     assert owners(PodKey("ai", "chat-0"), 0.0) == ()
     assert owners(PodKey("ai", "code-0"), 0.0) == (CODE,)
@@ -191,7 +192,7 @@ def test_a_pattern_says_whose_a_pod_is(samples, page):
 def test_there_is_room_for_any_number_of_sources(samples, page):
     # More than the arrays begin with, several times over, in an order that mixes owners.
     keys = [WorkloadKey("ai", f"w{n}") for n in range(10)]
-    intake = Intake([Source(key, pods=True) for key in keys], owner_lookup(dict.fromkeys(keys)), LIMIT_S)
+    intake = Intake([Source(key, pods=True) for key in keys], owners_by_name(dict.fromkeys(keys)), LIMIT_S)
     one = samples(page.vllm(waiting=1))
     for n in range(500):
         intake.land(target(n, owner=keys[n % 10]), one, 1000.0)
@@ -219,7 +220,9 @@ def test_totals_are_the_sum_of_the_last_fresh_page_of_everybody_listed(events):
     from exporter.catalog import Reader  # noqa: PLC0415
     from exporter.textformat import parse  # noqa: PLC0415
 
-    intake = Intake([Source(CHAT, pods=True), Source(CODE, pods=True)], owner_lookup({CHAT: None, CODE: None}), LIMIT_S)
+    intake = Intake(
+        [Source(CHAT, pods=True), Source(CODE, pods=True)], owners_by_name({CHAT: None, CODE: None}), LIMIT_S
+    )
     last, now = {}, 1000.0
     for act, n, value in events:
         owner = n % 2
@@ -305,7 +308,7 @@ def test_a_gpu_that_loses_its_label_for_a_moment_stays_its_workloads(intake, sam
 
 
 def test_another_list_of_workloads_takes_over_what_was_seen_and_nobody_elses(samples, page):
-    owners = owner_lookup({CHAT: None, CODE: None})
+    owners = owners_by_name({CHAT: None, CODE: None})
     old = Intake([Source(CODE, pods=True), Source(CHAT, pods=True)], owners, LIMIT_S)
     old.listed(CHAT, 1)
     old.counted(CHAT, ReplicaCount(wanted=2, ready=1, at=0.0, pending=1))
