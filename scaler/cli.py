@@ -63,6 +63,7 @@ def run(file: str) -> None:
     say_warnings(warnings)
     from .daemon import Daemon
     from .keda.tls import BadTlsFiles
+    from .kubeapi.tls import BadTlsFiles as BadMetricsTlsFiles
 
     async def serve() -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -76,6 +77,9 @@ def run(file: str) -> None:
         asyncio.run(serve())
     except BadTlsFiles as error:
         click.echo(f"{file}: listen.grpc_tls: {error}", err=True)
+        sys.exit(EX_CONFIG)
+    except BadMetricsTlsFiles as error:
+        click.echo(f"{file}: listen.metrics_api: {error}", err=True)
         sys.exit(EX_CONFIG)
     except CannotConnect as error:
         click.echo(f"{file}: kubernetes: {error}", err=True)

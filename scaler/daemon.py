@@ -37,6 +37,9 @@ from .keda.claims import Claims
 from .keda.metadata import Configured
 from .keda.server import KedaServer, create
 from .keda.tls import TlsFiles
+from .kubeapi import server as kubeapi
+from .kubeapi.documents import CUSTOM_GROUP, EXTERNAL_GROUP
+from .kubeapi.tls import TlsFiles as ServingFiles
 from .publisher import Publisher
 from .replicas import ReplicaCounts
 from .web.cluster import ClusterCollector
@@ -61,6 +64,7 @@ class Ports:
 
     http: int
     grpc: int
+    metrics_api: int | None = None
 
 
 class Daemon:
@@ -97,6 +101,7 @@ class Daemon:
             )
         self._census = Census()
         self._claims = Claims()
+        self._metrics_server: kubeapi.MetricsServer | None = None
         if self._cluster is None:
             self._claims.take(Configured.by(config))
         self._health = Health(tick_s=config.tick, started_at=clock.now())
@@ -120,18 +125,20 @@ class Daemon:
         self._own.reloaded_at.set(clock.now())
 
     async def run(self, stop: asyncio.Event, started: Callable[[Ports], None] = lambda _: None) -> None:
-        """Serve until `stop` is set. Raises OSError if a port is taken, BadTlsFiles if certificates cannot serve,
-        CannotConnect if it is not known how to ask the Kubernetes API.
+        """Serve until `stop` is set. Raises OSError if a port is taken, BadTlsFiles (of keda or kubeapi) if
+        certificates cannot serve, CannotConnect if it is not known how to ask the Kubernetes API.
         """
-        keda = self._new_keda()
+        keda, metrics = self._new_keda(), self._new_metrics_server()
+        self._metrics_server = metrics
         try:
-            ports = Ports(grpc=await keda.start(), http=await self._web.start())
-            self._log.info("listening", http=ports.http, grpc=ports.grpc, workloads=len(self._config.workloads))
-            async with self._connected() as watch_cluster, asyncio.TaskGroup() as tasks:
+            ports = Ports(await self._web.start(), await keda.start(), await metrics.start() if metrics else None)
+            more = {"metrics_api": ports.metrics_api} if metrics else {}
+            self._log.info("listening", http=ports.http, grpc=ports.grpc, **more, workloads=len(self._config.workloads))
+            async with self._connected() as ask_cluster, asyncio.TaskGroup() as tasks:
                 work = [
                     tasks.create_task(self._work(keda), name="scrapes and ticks"),
                     tasks.create_task(self._look_at_file(), name="configuration file"),
-                    tasks.create_task(watch_cluster(), name="Kubernetes"),
+                    tasks.create_task(ask_cluster(), name="Kubernetes"),
                 ]
                 started(ports)
                 await stop.wait()
@@ -143,6 +150,8 @@ class Daemon:
                 for task in work:
                     task.cancel()
         finally:
+            if metrics is not None:
+                await metrics.stop()
             await keda.drain(0)
             await self._web.stop()
             self._promql.close()
@@ -179,22 +188,29 @@ class Daemon:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Callable[[], Coroutine[Any, Any, None]]]:
-        """What keeps the cluster in memory up to date. Raises CannotConnect."""
+        """What keeps the cluster in memory up to date, and whom the metrics API believes. Raises CannotConnect."""
         settings, cluster, jitter = self._config.kubernetes, self._cluster, Random()  # noqa: S311 - it is no secret
         if settings is None or cluster is None:
             yield _nothing
             return
         client = await connect(settings.kubeconfig, settings.context, jitter=jitter)
+
+        async def ask() -> None:
+            async with asyncio.TaskGroup() as tasks:
+                if self._metrics_server is not None:
+                    tasks.create_task(self._metrics_server.follow(client), name="whom the metrics API believes")
+                watching = watch_all(
+                    client,
+                    cluster,
+                    namespaces=settings.namespaces,
+                    clock=self._clock,
+                    told=self._kubernetes_told,
+                    jitter=jitter,
+                )
+                tasks.create_task(watching, name="watches")
+
         try:
-            yield partial(
-                watch_all,
-                client,
-                cluster,
-                namespaces=settings.namespaces,
-                clock=self._clock,
-                told=self._kubernetes_told,
-                jitter=jitter,
-            )
+            yield ask
         finally:
             await client.close()
 
@@ -206,6 +222,8 @@ class Daemon:
             self._log.warning("Kubernetes is not heard", **where, problem=problem)
 
     def _believe(self, census: Census | None) -> None:
+        if self._metrics_server is not None:
+            self._metrics_server.take(census)
         if census is None:
             self._claims.lose_sight()
             return
@@ -263,14 +281,36 @@ class Daemon:
             tls=TlsFiles(tls.certificate, tls.key, tls.client_ca) if tls else None,
             now=self._clock.now,
             observe=self._own.observe_call,
-            tls_told=self._tls_told,
+            tls_told=partial(self._files_told, "grpc_tls"),
         )
 
-    def _tls_told(self, problem: str | None) -> None:
+    def _new_metrics_server(self) -> kubeapi.MetricsServer | None:
+        served = self._config.listen.metrics_api
+        if served is None:
+            return None
+        return kubeapi.create(
+            self.publisher,
+            host=served.address.host,
+            port=served.address.port,
+            files=ServingFiles(served.certificate, served.key),
+            groups=[group for group, on in ((EXTERNAL_GROUP, served.external), (CUSTOM_GROUP, served.custom)) if on],
+            clock=self._clock,
+            observe=self._own.observe_call,
+            tls_told=partial(self._files_told, "listen.metrics_api"),
+            front_proxy_told=self._front_proxy_told,
+        )
+
+    def _front_proxy_told(self, problem: str | None) -> None:
         if problem is None:
-            self._log.info("grpc_tls files serve again")
+            self._log.info("it is known who may forward requests to the metrics API")
         else:
-            self._log.error("grpc_tls files cannot serve; the previous certificate stays", problem=problem)
+            self._log.warning("whom the metrics API believes is not known", problem=problem)
+
+    def _files_told(self, whose: str, problem: str | None) -> None:
+        if problem is None:
+            self._log.info(f"{whose} files serve again")
+        else:
+            self._log.error(f"{whose} files cannot serve; the previous certificate stays", problem=problem)
 
     def _counters(self) -> Mapping[Target, Counters]:
         return self._works.counters if self._works is not None else {}

@@ -3,7 +3,7 @@
 from .cluster import DcgmExporter, Kubernetes, SharedGateway
 from .endpoint import Access, Basic, Endpoint, PrometheusQuery, Tls
 from .load import check, load, parse, read
-from .model import Config, Freshness, GrpcTls, Listen, Log, Scrape
+from .model import Config, Freshness, GrpcTls, Listen, Log, MetricsApi, Scrape
 from .problem import ConfigErrors, Problem
 from .scalars import Address
 from .trigger import BadWord, BadWords, Trigger, TriggerWorkload
@@ -24,6 +24,7 @@ __all__ = [
     "Kubernetes",
     "Listen",
     "Log",
+    "MetricsApi",
     "Objectives",
     "Problem",
     "PrometheusQuery",

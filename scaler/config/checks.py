@@ -43,6 +43,7 @@ def findings(config: Config) -> Iterator[Finding]:
             write_duration(config.freshness.impute_after),
         )
     yield from _listen(config.listen)
+    yield from _metrics_api(config)
     yield from _kubernetes(config)
     for index, endpoint in enumerate(config.gpus):
         yield from endpoint_findings(("gpus", index), endpoint, "gpus", config.kubernetes)
@@ -59,6 +60,27 @@ def findings(config: Config) -> Iterator[Finding]:
             (("gpus",), ("kubernetes",)),
             severity="warning",
         )
+
+
+def _metrics_api(config: Config) -> Iterator[Finding]:
+    served, at = config.listen.metrics_api, ("listen", "metrics_api")
+    if served is None:
+        return
+    if config.kubernetes is None:
+        bound = "needs kubernetes: the API server says who asks and what they may"
+        yield Finding(at, bound, (("kubernetes",),))
+    if not served.external and not served.custom:
+        switches = ((*at, "external"), (*at, "custom"))
+        yield Finding(at, "serves nothing: neither external nor custom is true", switches, "", "warning")
+    for name, other in (("http", config.listen.http), ("grpc", config.listen.grpc)):
+        if served.address.port == other.port != 0 and _meet(served.address.host, other.host):
+            bound = f"must be another port than listen.{name} ({other})"
+            yield Finding((*at, "address"), bound, (("listen", name),), str(served.address))
+
+
+def _meet(one: str, other: str) -> bool:
+    everywhere = {"0.0.0.0", "::"}  # noqa: S104  compared, not bound
+    return one == other or bool({one, other} & everywhere)
 
 
 def _listen(listen: Listen) -> Iterator[Finding]:

@@ -37,6 +37,22 @@ class GrpcTls(Section):
     without it whoever reaches the port may ask."""
 
 
+class MetricsApi(Section):
+    """The Kubernetes metrics API, for autoscalers without KEDA. It needs `kubernetes`, and an APIService per group."""
+
+    address: Annotated[Address, ADDRESS] = Address("0.0.0.0", 8443)  # noqa: S104
+    """Where the API server forwards to."""
+    certificate: File
+    """PEM file of the certificate chain, for the Service that the APIService names: `tidegate.tidegate.svc`. It is read
+    again when it changes."""
+    key: File
+    """PEM file of its private key."""
+    external: bool = False
+    """Serve `external.metrics.k8s.io`. One provider per cluster may: where KEDA is installed, it is KEDA."""
+    custom: bool = False
+    """Serve `custom.metrics.k8s.io`. One provider per cluster may: often it is prometheus-adapter."""
+
+
 class Listen(Section):
     """Where Tidegate answers. A port that is already taken is an error; port 0 takes any free one."""
 
@@ -47,6 +63,8 @@ class Listen(Section):
     """KEDA's external scaler: what a ScaledObject's `scalerAddress` names."""
     grpc_tls: GrpcTls | None = None
     """TLS for it. Without it KEDA's calls travel in plain text."""
+    metrics_api: MetricsApi | None = None
+    """The Kubernetes metrics API, which drives a HorizontalPodAutoscaler without KEDA. Left out: it is not served."""
 
 
 def _timeout(given: dict[str, Any]) -> float:

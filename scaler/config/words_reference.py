@@ -126,7 +126,7 @@ spec:
   metrics:
     - type: External
       external:
-        metric: {name: tidegate_replicas, selector: {matchLabels: {workload: chat}}}
+        metric: {name: tidegate-replicas, selector: {matchLabels: {workload: chat}}}
         target: {type: AverageValue, averageValue: "1"}
   behavior:
     scaleUp: {stabilizationWindowSeconds: 0, tolerance: "0"}
@@ -136,8 +136,8 @@ spec:
       policies: [{type: Percent, value: 50, periodSeconds: 30}]
 ```
 
-The HPA reads `tidegate_replicas` of Tidegate's `/metrics` through whatever serves Prometheus' metrics as external ones
-in the cluster. With `tidegate.dev/mode: observe` a workload is decided and published, and whoever asks for its number
+The HPA asks [the metrics API](metrics-api.md): Tidegate's own, or an adapter that serves its `/metrics` under that
+name. With `tidegate.dev/mode: observe` a workload is decided and published, and whoever asks for its number
 gets an error: a way to look on first.
 
 ## The words

@@ -30,7 +30,7 @@ class OwnMetrics:
         )
         self.calls = Histogram(
             "tidegate_call_duration_seconds",
-            "Calls of KEDA that ended, by method and gRPC code.",
+            "Calls of KEDA by method and gRPC code, and requests to the metrics API by group and status.",
             labelnames=("method", "code"),
             buckets=SECONDS,
             registry=registry,

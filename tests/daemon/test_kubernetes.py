@@ -1,9 +1,13 @@
 """A daemon that is told to ask Kubernetes: how it begins, and what of it a reload may change."""
 
 import asyncio
+import json
+import ssl
 
+import aiohttp
 import pytest
 import structlog
+import trustme
 
 from exporter.clock import WallClock
 from exporter.cluster.api import CannotConnect
@@ -61,3 +65,50 @@ async def test_whom_it_asks_is_settled_at_the_start_and_the_rest_is_taken(kubeco
     events = [entry["event"] for entry in await reloaded(before, after)]
     assert "whom kubernetes asks has changed: that takes a restart; everything else is taken now" in events
     assert "configuration reloaded" in events
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Serving files of the metrics API, and a context that believes them."""
+    authority, context = trustme.CA(), ssl.create_default_context()
+    leaf = authority.issue_cert("127.0.0.1")
+    (tmp_path / "tls.crt").write_bytes(leaf.cert_chain_pems[0].bytes())
+    (tmp_path / "tls.key").write_bytes(leaf.private_key_pem.bytes())
+    authority.configure_trust(context)
+    return tmp_path, context
+
+
+async def test_the_metrics_api_answers_from_the_same_board_to_whom_the_api_server_lets(tmp_path, files):
+    folder, context = files
+    async with serving() as fake:
+        fake.allowed = lambda spec: True
+        fake.users["t"] = {"username": "ann", "groups": ["system:authenticated"]}
+        kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", fake.url)
+        api = f'{{address: "127.0.0.1:0", certificate: {folder}/tls.crt, key: {folder}/tls.key, external: true}}'
+        listen = f'listen: {{http: "127.0.0.1:0", grpc: "127.0.0.1:0", metrics_api: {api}}}\n'
+        workloads = "workloads: [{namespace: ai, name: chat, gateway: {url: 'http://127.0.0.1:9/', kind: epp}}]"
+        text = f"{listen}kubernetes: {{kubeconfig: {kubeconfig}}}\n{workloads}"
+        stop, listening = asyncio.Event(), asyncio.get_running_loop().create_future()
+        daemon = Daemon(parse(text, "config.yaml")[0], WallClock())
+        running = asyncio.create_task(daemon.run(stop, listening.set_result))
+        async with asyncio.timeout(SOON_S), aiohttp.ClientSession() as session:
+            port = (await listening).metrics_api
+            group = f"https://127.0.0.1:{port}/apis/external.metrics.k8s.io/v1beta1"
+            question = f"{group}/namespaces/ai/tidegate-replicas?labelSelector=workload%3Dchat"
+
+            async def ask(url, token):
+                headers = {"Authorization": f"Bearer {token}"}
+                async with session.get(url, ssl=context, headers=headers) as answer:
+                    return answer.status, json.loads(await answer.text())
+
+            while (await ask(group, "t"))[0] != 200:  # noqa: ASYNC110 - until it is connected nobody can say who asks
+                await asyncio.sleep(0.01)
+            while (said := await ask(question, "t"))[0] == 404:  # noqa: ASYNC110 - until the census is taken
+                await asyncio.sleep(0.01)
+            # Nothing is known of it: an error, and never a zero.
+            assert (said[0], said[1]["kind"], said[1]["reason"]) == (503, "Status", "ServiceUnavailable")
+            assert (await ask(question, "forged"))[0] == 401
+            fake.allowed = lambda spec: False
+            assert (await ask(f"{group}/namespaces/other/tidegate-replicas", "t"))[0] == 403
+        stop.set()
+        await running

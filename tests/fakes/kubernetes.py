@@ -59,6 +59,11 @@ class FakeKubernetes:
         self.page_objects = None  # the most on one page, whatever limit says
         self.gone_in_stream = True  # 410 for a watch: as an ERROR event, as the watch cache does; else as HTTP status
         self.tokens = None  # those that are let in; None: anybody
+        self.users = {}  # whom TokenReviews know: the token, and `status.user`
+        self.allowed = lambda spec: False  # what SubjectAccessReviews say, by their spec
+        self.config_maps = {}  # (namespace, name): data
+        self.reviews = []  # (kind, spec) of each review, as it came
+        self.shown = []  # the Authorization header of each question that is neither list nor watch
         self._resources = set(resources)
         self._objects = {}  # (resource, namespace, name): document
         self._version, self._forgotten = 1000, 1000
@@ -205,6 +210,9 @@ class FakeKubernetes:
     def application(self):
         app = web.Application()
         app.router.add_get("/version", self._say_version)
+        app.router.add_post("/apis/authentication.k8s.io/v1/tokenreviews", self._review)
+        app.router.add_post("/apis/authorization.k8s.io/v1/subjectaccessreviews", self._review)
+        app.router.add_get("/api/v1/namespaces/{namespace}/configmaps/{name}", self._config_map)
         for path in sorted({r.path for r in RESOURCES}):
             app.router.add_get(f"{path}/{{name}}", self._answer)
             app.router.add_get(f"{path}/namespaces/{{namespace}}/{{name}}", self._answer)
@@ -216,6 +224,42 @@ class FakeKubernetes:
 
     async def _say_version(self, _request):
         return web.json_response({"major": "1", "minor": "37", "gitVersion": "v1.37.0-fake"})
+
+    async def _review(self, request):
+        document = await request.json()
+        kind, spec = document["kind"], document["spec"]
+        self.reviews.append((kind, spec))
+        self._wake()
+        if (answer := await self._no_answer(request, kind)) is not None:
+            return answer
+        if kind == "TokenReview":
+            user = self.users.get(spec["token"])
+            answer = {"authenticated": True, "user": user} if user else {"error": "token has expired"}
+        else:
+            answer = {"allowed": self.allowed(spec)}
+        return web.json_response(document | {"status": answer}, status=201)
+
+    async def _config_map(self, request):
+        if (answer := await self._no_answer(request, "ConfigMap")) is not None:
+            return answer
+        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        if (namespace, name) not in self.config_maps:
+            return status(404, "NotFound", f'configmaps "{name}" not found')
+        metadata = {"namespace": namespace, "name": name}
+        return web.json_response({"metadata": metadata, "data": self.config_maps[namespace, name]})
+
+    async def _no_answer(self, request, kind):
+        """The trouble with questions that are neither list nor watch; `fail("TokenReview", 500)` makes some."""
+        self.shown.append(request.headers.get("Authorization"))
+        while self._hanging:
+            await self._turn.wait()
+        if self._refusing:
+            request.transport.abort()
+            return web.Response()
+        if kind in self._failing:
+            code, retry_after = self._failing[kind]
+            return status(code, "Failed", f"a fake failure {code}", retry_after)
+        return None
 
     async def _answer(self, request):
         path = request.path.rpartition("/")[0].partition("/namespaces/")[0]

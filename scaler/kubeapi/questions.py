@@ -1,0 +1,82 @@
+"""A path and a query, read: which number somebody asks for, and what RBAC calls that. Pure.
+
+Worked example: `question("/apis/external.metrics.k8s.io/v1beta1/namespaces/ai/tidegate-replicas", {"labelSelector":
+"workload=chat"}, groups)` is an `External` of namespace `ai`, whose `access` is `list tidegate-replicas` there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from http import HTTPStatus
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from exporter.cluster.reviews import Access
+
+from ..config.bad_words import shown
+from . import custom
+from .discovery import VERSIONS
+from .documents import CUSTOM_GROUP, EXTERNAL_GROUP
+from .metrics import METRICS, REPLICAS
+from .refusal import Refusal
+from .selectors import BadSelector, Selector, parse
+
+
+class External(NamedTuple):
+    access: Access
+    namespace: str
+    selector: Selector
+
+
+class Custom(NamedTuple):
+    access: Access
+    version: str
+    asked: custom.Asked
+    metric: str
+    selector: Selector
+
+
+def question(raw_path: str, query: Mapping[str, str], groups: Collection[str]) -> External | Custom:
+    """raw_path: still percent-encoded, so that no name can bring a "/". groups: those that are on. Raises Refusal."""
+    match [unquote(part) for part in raw_path.split("/")]:
+        case ["", "apis", group, version, "namespaces", namespace, *rest] if (
+            group in groups and version in VERSIONS[group]
+        ):
+            read = _external if group == EXTERNAL_GROUP else _custom
+            if (found := read(version, namespace, rest, query)) is not None:
+                return found
+    raise Refusal(HTTPStatus.NOT_FOUND, f"{shown(raw_path)}: there is no such metric; see /apis for those that are")
+
+
+def _external(version: str, namespace: str, rest: Sequence[str], query: Mapping[str, str]) -> External | None:
+    match rest:
+        case [metric] if metric == REPLICAS:
+            # What stands where a resource does, without a name, is a list to RBAC.
+            access = Access("list", EXTERNAL_GROUP, metric, namespace, version)
+            return External(access, namespace, _selector(query, "labelSelector"))
+    return None
+
+
+def _custom(version: str, namespace: str, rest: Sequence[str], query: Mapping[str, str]) -> Custom | None:
+    match rest:
+        case [resource, name, metric] if resource in custom.SCALED and metric in METRICS:
+            _refuse_object_selectors(query)
+            access = Access("get", CUSTOM_GROUP, resource, namespace, version, metric, name)
+            asked = custom.Asked(namespace, resource, name)
+            return Custom(access, version, asked, metric, _selector(query, "metricLabelSelector"))
+    return None
+
+
+def _selector(query: Mapping[str, str], key: str) -> Selector:
+    try:
+        return parse(query.get(key, ""))
+    except BadSelector as bad:
+        raise Refusal(HTTPStatus.BAD_REQUEST, str(bad).replace("labelSelector", key, 1)) from None
+
+
+def _refuse_object_selectors(query: Mapping[str, str]) -> None:
+    """Ignoring them would answer for objects that nobody asked about."""
+    for key in ("labelSelector", "fieldSelector"):
+        if query.get(key):
+            words = f"{key}: must be empty: objects are chosen by name, or all of a namespace by {custom.ALL}"
+            raise Refusal(HTTPStatus.BAD_REQUEST, words)

@@ -1,0 +1,58 @@
+"""What docs/metrics-api.md shows is what is asked for and answered."""
+
+import re
+from pathlib import Path
+
+import yaml
+
+from scaler.kubeapi.custom import SCALED
+from scaler.kubeapi.discovery import VERSIONS
+from scaler.kubeapi.documents import CUSTOM_GROUP, EXTERNAL_GROUP
+from scaler.kubeapi.metrics import METRICS, REPLICAS
+from scaler.kubeapi.questions import question
+
+TEXT = (Path(__file__).parents[2] / "docs" / "metrics-api.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+OBJECTS = [each for block in BLOCKS for each in yaml.safe_load_all(block)]
+
+
+def of_kind(kind):
+    return [each for each in OBJECTS if each.get("kind") == kind]
+
+
+def test_the_role_of_the_docs_allows_an_autoscaler_what_it_asks():
+    [role] = of_kind("ClusterRole")
+    allowed = {
+        (group, name, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for name in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    external = question(f"/apis/{EXTERNAL_GROUP}/v1beta1/namespaces/ai/{REPLICAS}", {}, VERSIONS).access
+    path = f"/apis/{CUSTOM_GROUP}/v1beta2/namespaces/ai/deployments.apps/chat/{REPLICAS}"
+    custom = question(path, {}, VERSIONS).access
+    assert (external.group, external.resource, external.verb) in allowed
+    assert (custom.group, f"{custom.resource}/{custom.subresource}", custom.verb) in allowed
+    assert {name for group, name, _ in allowed if group == CUSTOM_GROUP} <= {
+        f"{resource}/{metric}" for resource in SCALED for metric in METRICS
+    }
+
+
+def test_the_autoscaler_of_the_docs_asks_for_the_metric_that_there_is():
+    [hpa] = of_kind("HorizontalPodAutoscaler")
+    [external] = [metric["external"] for metric in hpa["spec"]["metrics"]]
+    assert external["metric"] == {"name": REPLICAS, "selector": {"matchLabels": {"workload": "chat"}}}
+    [custom] = [metric["object"] for each in OBJECTS for metric in each.get("metrics", ())]
+    assert custom["metric"]["name"] == REPLICAS
+    assert external["target"] == custom["target"] == {"type": "AverageValue", "averageValue": "1"}
+
+
+def test_the_apiservice_of_the_docs_is_of_a_version_that_is_served():
+    [service] = of_kind("APIService")
+    assert service["spec"]["version"] in VERSIONS[service["spec"]["group"]]
+    assert service["metadata"]["name"] == f"{service['spec']['version']}.{service['spec']['group']}"
+
+
+def test_the_docs_name_every_metric():
+    assert [name for name in METRICS if f"`{name}`" not in TEXT] == []
