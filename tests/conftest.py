@@ -25,22 +25,21 @@ settings.register_profile(
 )
 settings.load_profile("tidegate")
 
-_MISSING = pytest.StashKey[dict[str, list[str]]]()
 
-
-def pytest_configure(config):
-    config.stash[_MISSING] = {}
-
-
-def pytest_terminal_summary(terminalreporter, config):
-    for tool, tests in config.stash[_MISSING].items():
-        terminalreporter.write_sep("!", f"{tool} is not installed: {len(tests)} test(s) did not run", yellow=True)
+def pytest_terminal_summary(terminalreporter):
+    """Whatever did not run is said last, and why."""
+    missing = {}
+    for report in terminalreporter.stats.get("skipped", []):
+        _, _, reason = report.longrepr
+        missing.setdefault(reason.removeprefix("Skipped: "), []).append(report.nodeid)
+    for reason, tests in missing.items():
+        terminalreporter.write_sep("!", f"{reason}: {len(tests)} test(s) did not run", yellow=True)
         for test in tests:
             terminalreporter.write_line(f"  {test}")
 
 
 @pytest.fixture
-def debian_tool(request):
+def debian_tool():
     """`debian_tool("promtool")`: the path of a program of the system. Without it the test is skipped, and said so at
     the end of the run; where TIDEGATE_REQUIRE_TOOLS=1 it fails.
     """
@@ -52,7 +51,6 @@ def debian_tool(request):
         reason = f"{name} is not installed (Debian: apt install {package or name})"
         if os.environ.get(REQUIRE_TOOLS) == "1":
             pytest.fail(f"{reason}, and {REQUIRE_TOOLS}=1 asks for it")
-        request.config.stash[_MISSING].setdefault(name, []).append(request.node.nodeid)
         pytest.skip(reason)
 
     return find

@@ -9,31 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.shared import CHART, MISSING, module, objects, skip_loudly
+from tests.deploy.shared import CHART, module, objects
 
 CRDS = Path(__file__).parent / "crds"
 # The oldest Kubernetes of Chart.yaml, and the newest whose schemas are known.
 VERSIONS = ("1.27.0", "1.37.0")
 
 
-def pytest_terminal_summary(terminalreporter, config):
-    for reason, tests in config.stash.get(MISSING, {}).items():
-        terminalreporter.write_sep("!", f"{reason}: {len(tests)} test(s) did not run", yellow=True)
-        for test in tests:
-            terminalreporter.write_line(f"  {test}")
-
-
 @pytest.fixture
 def refused(request):
     """The errors that a chart may be refused with."""
-    helm = module(request, "helm_python", "helm-python-sdk")
+    helm = module("helm_python", "helm-python-sdk")
     return (helm.HelmRenderError, helm.HelmValuesError)
 
 
 @pytest.fixture
 def render(request):
     """`render(values, name="tidegate", namespace="tidegate")`: the chart's objects. `render.notes(...)`: its NOTES."""
-    helm = module(request, "helm_python", "helm-python-sdk")
+    helm = module("helm_python", "helm-python-sdk")
 
     def files(values, name, namespace):
         with helm.Chart.load(CHART) as chart:
@@ -57,7 +50,7 @@ def kustomized(request):
     """
     kubectl = shutil.which("kubectl")
     if kubectl is None:
-        skip_loudly(request, "kubectl is not installed")
+        pytest.skip("kubectl is not installed")
 
     def build(folder):
         done = subprocess.run(
@@ -74,8 +67,8 @@ def problems_of(request):
     """`problems_of(object)`: what Kubernetes, strictly, would say against it, in its oldest and its newest version; of
     custom resources what our own small schemas say.
     """
-    kubernetes = module(request, "kubernetes_validate", "kubernetes-validate")
-    jsonschema = module(request, "jsonschema", "jsonschema")
+    kubernetes = module("kubernetes_validate", "kubernetes-validate")
+    jsonschema = module("jsonschema", "jsonschema")
 
     def problems(thing):
         file = CRDS / f"{thing['kind'].lower()}.json"

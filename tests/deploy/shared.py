@@ -14,15 +14,8 @@ DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "chart"
 REQUIRE_TOOLS = "TIDEGATE_REQUIRE_TOOLS"  # as in tests/conftest.py
 
-MISSING = pytest.StashKey[dict[str, list[str]]]()
 
-
-def skip_loudly(request, reason):
-    request.config.stash.setdefault(MISSING, {}).setdefault(reason, []).append(request.node.nodeid)
-    pytest.skip(reason)
-
-
-def module(request, name, distribution):
+def module(name, distribution):
     """A Python module that only these tests need. Where tools are required it must be there."""
     try:
         return importlib.import_module(name)
@@ -30,7 +23,7 @@ def module(request, name, distribution):
         reason = f"{distribution} is not installed (pip install {distribution})"
         if os.environ.get(REQUIRE_TOOLS) == "1":
             pytest.fail(f"{reason}, and {REQUIRE_TOOLS}=1 asks for it")
-        skip_loudly(request, reason)
+        pytest.skip(reason)
 
 
 def objects(text):

@@ -55,6 +55,6 @@ def test_the_charts_config_is_tidegates_but_for_where_it_listens(script):
 
 
 def test_the_default_values_pass_their_own_schema(request, script):
-    jsonschema = module(request, "jsonschema", "jsonschema")
+    jsonschema = module("jsonschema", "jsonschema")
     values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
     assert list(jsonschema.Draft7Validator(script.schema()).iter_errors(values)) == []
