@@ -88,6 +88,7 @@ class Works:
             retired=self._retired,
         )
         self._new: asyncio.Queue[WorkloadKey] = asyncio.Queue()  # whose past has not been looked for
+        self._census = take(config, (), (), ())
         self._census = self._counted()
         self._decider = self._new_decider()
         if before is not None:
@@ -129,10 +130,15 @@ class Works:
                 self._loop.look(discovery)
 
     def _counted(self) -> Census:
+        """Which workloads there are now. What somebody wrote into an object must not cost everybody else's."""
         cluster = self._around.cluster
         if cluster is None:
-            return take(self.config, (), (), ())
-        return take(self.config, cluster.scaled_objects(), cluster.scalables(), cluster.hpas())
+            return self._census
+        try:
+            return take(self.config, cluster.scaled_objects(), cluster.scalables(), cluster.hpas())
+        except Exception:  # noqa: BLE001 - a bug of ours in reading one object
+            self._log.exception("the census failed; the last one stands: please report")
+            return self._census
 
     def _new_decider(self) -> Decider:
         plans = sources.plans(self.config, self._census.workloads)

@@ -8,6 +8,8 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from exporter.catalog import Reader
+from exporter.cluster.changes import Changes
+from exporter.cluster.state import Cluster
 from exporter.model import Failure, FailureKind, ReplicaCount, Role, Scrape, Target, WorkloadKey
 from exporter.sources.http import HttpPages, Limits
 from exporter.sources.promql import Promql
@@ -52,7 +54,7 @@ class Hand:
 
 
 class Scene:
-    def __init__(self, pages):
+    def __init__(self, pages, cluster=None):
         self.clock, self.registry, self.ticks = Hand(), CollectorRegistry(), []
         self.replicas, self.publisher = Replicas(), Publisher([CHAT])
         self.registry.register(BoardCollector(lambda: self.publisher.board, self.clock.now))
@@ -65,6 +67,7 @@ class Scene:
             ticked=self.ticks.append,
             promql=Promql(pages),
             believed=lambda census: None,
+            cluster=cluster,
         )
         config, _ = configuration(CONFIG, "config.yaml")
         self.works = Works(config, around)
@@ -188,3 +191,17 @@ async def test_what_is_published_is_json_whatever_happened(scene, said):
         scene.land(running)
         scene.tick()
         assert json.loads(json.dumps(scene.publisher.board.to_document(), allow_nan=False))["version"] >= 1
+
+
+async def test_a_census_that_fails_leaves_the_last_one_standing(said):
+    class Broken(Cluster):
+        def scaled_objects(self):
+            raise RuntimeError("a bug in reading somebody's object")
+
+    pages = HttpPages(Limits(timeout_s=1.0, body_bytes=1000))
+    scene = Scene(pages, cluster=Broken(blind_s=60.0))
+    assert [workload.key for workload in scene.works._census.workloads] == [CHAT]
+    scene.works._follow_changes(Changes(census=True))
+    assert [workload.key for workload in scene.works._census.workloads] == [CHAT]
+    assert ("error", "the census failed; the last one stands: please report") in said()
+    await pages.close()
