@@ -86,6 +86,12 @@ VALUES: Schema = _object(
         operatorLabels=STRINGS,
         clusterTriggerAuthentication=_object(create=FLAG, name=TEXT),
     ),
+    metricsApi=_object(
+        external=_object(enabled=FLAG),
+        custom=_object(enabled=FLAG),
+        port={"type": "integer", "minimum": 1024, "maximum": 65535},
+        caBundle=TEXT,
+    ),
     service=_object(
         type=_one_of("ClusterIP", "NodePort", "LoadBalancer"), grpcPort=PORT, httpPort=PORT, annotations=STRINGS
     ),
@@ -162,7 +168,7 @@ def schema() -> Schema:
     for value in described((CHART / "values.yaml").read_text(encoding="utf-8")):
         _at(values, value.key)["description"] = value.says
     values["properties"]["global"] = MAPPING
-    definitions = {name: part for name, part in definitions.items() if name not in {"Listen", "GrpcTls"}}
+    definitions = {name: part for name, part in definitions.items() if name not in {"Listen", "GrpcTls", "MetricsApi"}}
     head = {"$schema": DIALECT, "title": "Values of Tidegate's chart"}
     return head | values | {"$defs": for_go(definitions | {"Config": config})}
 

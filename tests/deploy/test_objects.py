@@ -6,7 +6,12 @@ import yaml
 from scaler.config import parse
 from tests.deploy.shared import ci_values, the
 
-OWN_NAMES = {"ClusterRole", "ClusterRoleBinding", "ClusterTriggerAuthentication"}  # they belong to no namespace
+OWN_NAMES = {
+    "APIService",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ClusterTriggerAuthentication",
+}  # they belong to no namespace
 
 
 @pytest.mark.parametrize("values", ci_values())
@@ -68,7 +73,10 @@ def test_the_ports_of_the_pod_are_those_that_tidegate_listens_on(render, values)
     (container,) = the(things, "Deployment")["spec"]["template"]["spec"]["containers"]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     open_to_all = config.listen.grpc.host != "127.0.0.1"
-    assert ports == {"http": config.listen.http.port} | ({"grpc": config.listen.grpc.port} if open_to_all else {})
+    expected = {"http": config.listen.http.port} | ({"grpc": config.listen.grpc.port} if open_to_all else {})
+    if config.listen.metrics_api is not None:
+        expected["metrics-api"] = config.listen.metrics_api.address.port
+    assert expected == ports
     assert open_to_all == (values.get("mode", "keda") == "keda")
 
 
@@ -84,6 +92,22 @@ def test_the_configuration_is_a_directory_because_a_subpath_never_changes(render
 def test_a_changed_configuration_does_not_restart_the_pod(render):
     values = {"config": {"scrape": {"interval": "2s"}}}
     assert the(render(values), "Deployment") == the(render(), "Deployment")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"listenHost": "[::]"},
+        {"mode": "hpa", "metricsApi": {"external": {"enabled": True}, "custom": {"enabled": True}}},
+    ],
+)
+def test_where_it_listens_is_taken_by_another_pod_because_a_reload_leaves_it(render, values):
+    def pod(values):
+        return the(render(values), "Deployment")["spec"]["template"]
+
+    before = {"mode": "hpa", "metricsApi": {"external": {"enabled": True}}}
+    assert pod(before) == pod(before)
+    assert pod(before) != pod(before | values)
 
 
 def test_large_numbers_and_nulls_reach_the_configuration_as_they_were_written(render):

@@ -59,7 +59,7 @@ async def reaches(port, credentials, host):
 
 async def test_the_charts_own_certificates_let_keda_in_and_nobody_else(render, serving, tmp_path):
     made, foreign = secrets(render()), secrets(render())
-    port = await serving(files_of(tmp_path / "tls", made["tidegate/tidegate-grpc"]))
+    port = await serving(files_of(tmp_path / "tls", made["tidegate/tidegate-tls"]))
     keda, other = made["keda/tidegate-tidegate-keda"], foreign["keda/tidegate-tidegate-keda"]
     host = "tidegate.tidegate.svc"
 
@@ -113,7 +113,7 @@ def test_the_certificate_is_for_the_host_that_the_notes_say(render):
     values = {"tls": {"type": "cert-manager", "certManager": {"issuerRef": {"name": "ca"}}}}
     things, notes = render(values, "gate", "scaling"), render.notes(values, "gate", "scaling")
     assert 'scalerAddress: "gate-tidegate.scaling.svc:6000"' in notes
-    assert "gate-tidegate.scaling.svc" in the(things, "Certificate", "gate-tidegate-grpc")["spec"]["dnsNames"]
+    assert "gate-tidegate.scaling.svc" in the(things, "Certificate", "gate-tidegate-tls")["spec"]["dnsNames"]
     assert the(things, "Service")["metadata"]["name"] == "gate-tidegate"
 
 

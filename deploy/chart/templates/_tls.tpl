@@ -1,7 +1,8 @@
 {{/*
-TLS of the gRPC port: which Secrets there are, and where they lie.
+TLS of the gRPC port and of the metrics API: which Secrets there are, and where they lie.
 
-The server's Secret (tls.crt, tls.key, ca.crt: the CA of clients) is in the namespace of the release and is mounted.
+The server's Secret (tls.crt, tls.key, ca.crt: the CA of gRPC's clients) is in the namespace of the release and is mounted;
+both ports show its certificate, which is for the Service.
 KEDA's (the same keys, ca.crt: the CA of the server) is in KEDA's namespace: there a ClusterTriggerAuthentication looks.
 */}}
 
@@ -10,11 +11,16 @@ KEDA's (the same keys, ca.crt: the CA of the server) is in KEDA's namespace: the
 {{- if and (eq .Values.mode "keda") (ne .Values.tls.type "none") }}yes{{ end }}
 {{- end }}
 
+{{/* "yes" where any port shows a certificate, else nothing. */}}
+{{- define "tidegate.certificate" -}}
+{{- if or (include "tidegate.tls" .) (include "tidegate.metricsApi" .) }}yes{{ end }}
+{{- end }}
+
 {{- define "tidegate.serverSecret" -}}
 {{- if eq .Values.tls.type "existingSecret" }}
 {{- required "tls.existingSecret: must name a Secret with tls.crt, tls.key and ca.crt when tls.type is existingSecret" .Values.tls.existingSecret }}
 {{- else }}
-{{- printf "%s-grpc" (include "tidegate.fullname" .) }}
+{{- printf "%s-tls" (include "tidegate.fullname" .) }}
 {{- end }}
 {{- end }}
 
@@ -27,7 +33,7 @@ KEDA's (the same keys, ca.crt: the CA of the server) is in KEDA's namespace: the
 {{- end }}
 {{- end }}
 
-{{/* What a scalerAddress may call the host. */}}
+{{/* What a scalerAddress may call the host. An APIService calls it by the first. */}}
 {{- define "tidegate.hosts" -}}
 {{- $name := include "tidegate.fullname" . -}}
 {{- $namespace := .Release.Namespace -}}

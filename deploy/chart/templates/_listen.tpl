@@ -1,0 +1,21 @@
+{{/* `listen` of the configuration, as YAML: the one part of it that is the chart's. */}}
+{{- define "tidegate.listen" -}}
+{{- $listen := dict "http" (printf "%s:8080" .Values.listenHost) "grpc" (printf "%s:6000" .Values.listenHost) }}
+{{- if eq .Values.mode "hpa" }}
+  {{- /* Tidegate always listens for gRPC. Where KEDA does not ask, nobody outside of the pod may. */}}
+  {{- $_ := set $listen "grpc" "127.0.0.1:6000" }}
+{{- end }}
+{{- if include "tidegate.tls" . }}
+  {{- $files := dict "certificate" "/etc/tidegate/tls/tls.crt" "key" "/etc/tidegate/tls/tls.key" "client_ca" "/etc/tidegate/tls/ca.crt" }}
+  {{- $_ := set $listen "grpc_tls" $files }}
+{{- end }}
+{{- if include "tidegate.metricsApi" . }}
+  {{- $api := dict "address" (printf "%s:%d" .Values.listenHost (int .Values.metricsApi.port)) }}
+  {{- $_ := set $api "certificate" "/etc/tidegate/tls/tls.crt" }}
+  {{- $_ := set $api "key" "/etc/tidegate/tls/tls.key" }}
+  {{- $_ := set $api "external" .Values.metricsApi.external.enabled }}
+  {{- $_ := set $api "custom" .Values.metricsApi.custom.enabled }}
+  {{- $_ := set $listen "metrics_api" $api }}
+{{- end }}
+{{- toYaml $listen }}
+{{- end }}

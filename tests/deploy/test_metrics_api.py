@@ -1,0 +1,168 @@
+"""The metrics API in the chart: who may have it, where it is reached, and who may read."""
+
+import json
+
+import pytest
+import yaml
+
+from scaler.config import parse
+from scaler.kubeapi.custom import SCALED
+from scaler.kubeapi.discovery import VERSIONS
+from scaler.kubeapi.documents import CUSTOM_GROUP, EXTERNAL_GROUP
+from scaler.kubeapi.metrics import REPLICAS
+from tests.deploy.metrics_values import BOTH, CUSTOM, EXTERNAL, PEM, TLS, services, with_tls
+from tests.deploy.shared import the
+
+
+def of_the_api(things):
+    """What is there for the metrics API alone."""
+    names = ("auth-delegator", "auth-reader", "metrics-reader")
+    return [each for each in things if each["kind"] == "APIService" or each["metadata"]["name"].endswith(names)]
+
+
+@pytest.mark.parametrize("mode", ["keda", "hpa"])
+def test_without_being_asked_for_nothing_of_it_is_there(render, mode):
+    things = render({"mode": mode})
+    assert of_the_api(things) == []
+    listen = yaml.safe_load(the(things, "ConfigMap")["data"]["config.yaml"])["listen"]
+    assert "metrics_api" not in listen
+    assert "metrics-api" not in {port["name"] for port in the(things, "Service")["spec"]["ports"]}
+
+
+@pytest.mark.parametrize(
+    ("values", "groups"),
+    [
+        (BOTH, {EXTERNAL_GROUP, CUSTOM_GROUP}),
+        ({"mode": "hpa", "metricsApi": EXTERNAL}, {EXTERNAL_GROUP}),
+        ({"mode": "hpa", "metricsApi": CUSTOM}, {CUSTOM_GROUP}),
+        ({"mode": "keda", "metricsApi": CUSTOM}, {CUSTOM_GROUP}),
+    ],
+)
+@pytest.mark.parametrize("kind", TLS)
+def test_each_version_that_tidegate_serves_has_its_api_service_and_no_other(render, problems_of, values, groups, kind):
+    things = render(with_tls(kind, values))
+    expected = {f"{version}.{group}" for group in groups for version in VERSIONS[group]}
+    assert expected == set(services(things))
+    for name, spec in services(things).items():
+        assert name == f"{spec['version']}.{spec['group']}"
+        assert "insecureSkipTLSVerify" not in spec
+    config, _ = parse(the(things, "ConfigMap")["data"]["config.yaml"], "config.yaml")
+    served = config.listen.metrics_api
+    assert served is not None
+    assert (served.external, served.custom) == (EXTERNAL_GROUP in groups, CUSTOM_GROUP in groups)
+    assert [problem for thing in things for problem in problems_of(thing)] == []
+
+
+def test_the_preferred_version_is_the_one_that_tidegate_names_first(render):
+    found = services(render(BOTH))
+    for group, versions in VERSIONS.items():
+        by_priority = sorted(versions, key=lambda version: -found[f"{version}.{group}"]["versionPriority"])
+        assert list(versions) == by_priority
+
+
+def test_the_api_server_is_sent_to_a_port_of_the_service_that_is_a_port_of_the_pod(render):
+    things = render(BOTH | {"metricsApi": BOTH["metricsApi"] | {"port": 10250}})
+    service = the(things, "Service")
+    (port,) = [each for each in service["spec"]["ports"] if each["name"] == "metrics-api"]
+    to = {"namespace": "tidegate", "name": service["metadata"]["name"], "port": port["port"]}
+    assert [spec["service"] for spec in services(things).values()] == [to] * 3
+    (container,) = the(things, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert {"name": port["targetPort"], "containerPort": 10250} in container["ports"]
+    config, _ = parse(the(things, "ConfigMap")["data"]["config.yaml"], "config.yaml")
+    assert config.listen.metrics_api is not None
+    assert config.listen.metrics_api.address.port == 10250
+
+
+@pytest.mark.parametrize("values", [BOTH, {"mode": "keda", "metricsApi": CUSTOM}], ids=["hpa", "keda"])
+def test_tidegate_may_ask_who_asks_and_the_autoscaler_may_read(render, values):
+    things = render(values | {"serviceAccount": {"name": "gate"}})
+    tidegate = {"kind": "ServiceAccount", "namespace": "tidegate", "name": "gate"}
+    autoscaler = {"kind": "ServiceAccount", "namespace": "kube-system", "name": "horizontal-pod-autoscaler"}
+    bound = {
+        (each["kind"], each["metadata"].get("namespace"), each["roleRef"]["kind"], each["roleRef"]["name"]): subject
+        for each in of_the_api(things) if "Binding" in each["kind"] for subject in each["subjects"]
+    }  # fmt: skip
+    assert bound == {
+        ("ClusterRoleBinding", None, "ClusterRole", "system:auth-delegator"): tidegate,
+        ("RoleBinding", "kube-system", "Role", "extension-apiserver-authentication-reader"): tidegate,
+        ("ClusterRoleBinding", None, "ClusterRole", "tidegate-tidegate-metrics-reader"): autoscaler,
+    }
+
+
+def test_the_autoscaler_may_read_the_replicas_of_all_that_tidegate_scales_and_nothing_else(render):
+    def rules(values):
+        role = the(render(values), "ClusterRole", "tidegate-tidegate-metrics-reader")
+        return {
+            (group, resource, verb)
+            for rule in role["rules"] for group in rule["apiGroups"]
+            for resource in rule["resources"] for verb in rule["verbs"]
+        }  # fmt: skip
+
+    external = {(EXTERNAL_GROUP, REPLICAS, "list")}
+    custom = {(CUSTOM_GROUP, f"{resource}/{REPLICAS}", "get") for resource in SCALED}
+    assert external | custom == rules(BOTH)
+    assert external == rules({"mode": "hpa", "metricsApi": EXTERNAL})
+    assert custom == rules({"mode": "keda", "metricsApi": CUSTOM})
+
+
+def test_without_roles_of_the_chart_there_are_none_for_the_metrics_api_either(render):
+    things = render(BOTH | {"rbac": {"create": False}})
+    assert {each["kind"] for each in of_the_api(things)} == {"APIService"}
+
+
+def test_the_network_policy_lets_the_api_server_in_from_wherever_it_is(render):
+    things = render(BOTH | {"networkPolicy": {"enabled": True, "monitoring": []}})
+    assert the(things, "NetworkPolicy")["spec"]["ingress"] == [{"ports": [{"port": "metrics-api", "protocol": "TCP"}]}]
+    closed = render({"mode": "hpa", "networkPolicy": {"enabled": True, "monitoring": []}})
+    assert not the(closed, "NetworkPolicy")["spec"]["ingress"]
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"metricsApi": EXTERNAL}, "metricsApi.external.enabled: must be false when mode is keda: KEDA has"),
+        (BOTH | {"config": {"kubernetes": None}}, "metricsApi: needs config.kubernetes"),
+        (BOTH | {"tls": {"type": "none"}}, "metricsApi: needs a certificate, got tls.type none"),
+        (BOTH | {"tls": {"type": "existingSecret", "existingSecret": "mine"}}, "metricsApi.caBundle: must be the CA"),
+        (BOTH | {"tls": {"type": "existingSecret"}, "metricsApi": CUSTOM | {"caBundle": PEM}}, "tls.existingSecret"),
+        (BOTH | {"tls": {"type": "cert-manager"}}, "tls.certManager.issuerRef.name"),
+        ({"mode": "hpa", "metricsApi": CUSTOM | {"port": 8080}}, "metricsApi.port: must be another port than"),
+        (BOTH | {"service": {"httpPort": 8443}}, "metricsApi.port: must be another port than service.httpPort"),
+        ({"metricsApi": {"port": 443}}, "minimum"),
+        ({"metricsApi": {"enabled": True}}, "enabled"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(render, refused, values, says):
+    with pytest.raises(refused, match=says.replace(".", r"\.")):
+        render(values)
+
+
+def found(service):
+    """The chart asked about an APIService that is there already: `helm template` looks into no cluster, so what the
+    look finds is handed to the same template here.
+    """
+    thing = {"metadata": {"name": "v1beta1.external.metrics.k8s.io"}, "spec": {"service": service}} if service else {}
+    asked = '{{ include "tidegate.refuseAnothers" (dict "root" $ "switch" "external" "found" (fromJson `%s`)) }}'
+    return BOTH | {"extraObjects": [asked % json.dumps(thing)]}
+
+
+def test_an_api_service_of_somebody_else_is_refused_by_its_owner(render, refused):
+    kedas = {"namespace": "keda", "name": "keda-operator-metrics-apiserver", "port": 443}
+    says = r"metricsApi\.external\.enabled: must be false: .* belongs to keda/keda-operator-metrics-apiserver"
+    with pytest.raises(refused, match=says):
+        render(found(kedas))
+
+
+@pytest.mark.parametrize("service", [None, {"namespace": "tidegate", "name": "tidegate", "port": 8443}])
+def test_an_api_service_that_is_not_there_or_is_the_releases_own_stands_in_nobodys_way(render, service):
+    assert len(services(render(found(service)))) == 3
+
+
+def test_the_notes_say_which_groups_it_answers_for_and_how_to_see_who_else_might(render):
+    both, custom = render.notes(BOTH), render.notes({"metricsApi": CUSTOM})
+    assert "answers for custom.metrics.k8s.io and external.metrics.k8s.io.\n" in both
+    assert "answers for custom.metrics.k8s.io.\n" in custom
+    assert "kubectl get apiservice | grep metrics.k8s.io" in both
+    assert "metricsApi.external.enabled" in render.notes({"mode": "hpa"})
+    assert "metricsApi.external.enabled" not in both
+    assert "apiservice" not in render.notes()

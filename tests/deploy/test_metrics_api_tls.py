@@ -1,0 +1,101 @@
+"""The API server believes the certificate of the metrics API, wherever that comes from."""
+
+import asyncio
+import base64
+import ssl
+
+import pytest
+
+from scaler.config import parse
+from scaler.kubeapi.tls import TlsFiles, rotating
+from tests.deploy.metrics_values import BOTH, CUSTOM, PEM, TLS, services, with_tls
+from tests.deploy.shared import the
+
+
+@pytest.fixture
+async def serving():
+    """`await serving(files)`: the port of a listener with those certificates."""
+    servers = []
+
+    async def start(files):
+        def close(_, writer):
+            writer.close()
+
+        context = rotating(files, lambda _: None)
+        servers.append(await asyncio.start_server(close, "127.0.0.1", 0, ssl=context))
+        return servers[-1].sockets[0].getsockname()[1]
+
+    yield start
+    for server in servers:
+        server.close()
+        await server.wait_closed()
+
+
+async def believes(port, bundle, host):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata=bundle)
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=host)
+    except ssl.SSLCertVerificationError:
+        return False
+    writer.close()
+    return True
+
+
+@pytest.mark.parametrize("values", [BOTH, {"mode": "keda", "metricsApi": CUSTOM}], ids=["hpa", "keda"])
+async def test_the_api_server_believes_the_charts_own_certificate_and_no_other_releases(
+    render, serving, tmp_path, values
+):
+    things = render(values, "gate", "scaling")
+    secret = the(things, "Secret", "gate-tidegate-tls")["data"]
+    for key in ("tls.crt", "tls.key"):
+        (tmp_path / key).write_bytes(base64.b64decode(secret[key]))
+    port = await serving(TlsFiles(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key")))
+
+    def bundle(things):
+        (one,) = {spec["caBundle"] for spec in services(things).values()}
+        return base64.b64decode(one).decode()
+
+    (host,) = {f"{spec['service']['name']}.{spec['service']['namespace']}.svc" for spec in services(things).values()}
+    assert await believes(port, bundle(things), host)
+    assert not await believes(port, bundle(render(values, "gate", "scaling")), host)
+    assert not await believes(port, bundle(things), "gate-tidegate.elsewhere.svc")
+
+
+@pytest.mark.parametrize("kind", TLS)
+def test_the_files_that_it_serves_with_are_a_directory_of_the_servers_secret(render, kind):
+    things = render(with_tls(kind, BOTH))
+    config, _ = parse(the(things, "ConfigMap")["data"]["config.yaml"], "config.yaml")
+    assert config.listen.grpc_tls is None
+    served = config.listen.metrics_api
+    assert served is not None
+    pod = the(things, "Deployment")["spec"]["template"]["spec"]
+    (mount,) = [one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "tls"]
+    assert mount == {"name": "tls", "mountPath": "/etc/tidegate/tls", "readOnly": True}
+    assert (served.certificate, served.key) == (f"{mount['mountPath']}/tls.crt", f"{mount['mountPath']}/tls.key")
+    (secret,) = [volume["secret"]["secretName"] for volume in pod["volumes"] if volume["name"] == "tls"]
+    made = {each["metadata"]["name"] for each in things if each["kind"] == "Secret"}
+    made |= {each["spec"]["secretName"] for each in things if each["kind"] == "Certificate"}
+    # KEDA asks nobody here, so it gets no certificate.
+    assert made | ({"mine"} if kind == "existingSecret" else set()) == {secret}
+
+
+def test_cert_manager_writes_the_authority_of_the_certificate_that_is_mounted(render):
+    things = render(with_tls("cert-manager", BOTH), "gate", "scaling")
+    certificate = the(things, "Certificate")
+    assert "gate-tidegate.scaling.svc" in certificate["spec"]["dnsNames"]
+    assert [each["metadata"]["annotations"] for each in things if each["kind"] == "APIService"] == [
+        {"cert-manager.io/inject-ca-from": f"scaling/{certificate['metadata']['name']}"}
+    ] * 3
+    assert not [spec for spec in services(things).values() if "caBundle" in spec]
+
+
+def test_an_issuer_of_the_releases_namespace_is_enough_where_keda_gets_no_certificate(render):
+    issuer = {"issuerRef": {"kind": "Issuer", "name": "ca"}}
+    things = render(BOTH | {"tls": {"type": "cert-manager", "certManager": issuer}})
+    assert the(things, "Certificate")["metadata"]["namespace"] == "tidegate"
+
+
+def test_a_brought_certificates_authority_is_what_was_written(render):
+    found = services(render(with_tls("existingSecret", BOTH)))
+    assert {base64.b64decode(spec["caBundle"]).decode() for spec in found.values()} == {PEM}
