@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import sys
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 import aiohttp
@@ -103,10 +103,13 @@ async def pages():
     await runner.cleanup()
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def free_ports(count):
+    """Ports that differ from each other: all are held before the first is let go."""
+    with ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
 
 
 class Asker:
@@ -183,7 +186,7 @@ def daemon(tmp_path):
     @asynccontextmanager
     async def run(workloads, top=""):
         config = tmp_path / "config.yaml"
-        http, grpc_port = free_port(), free_port()
+        http, grpc_port = free_ports(2)
         config.write_text(
             f'listen: {{http: "127.0.0.1:{http}", grpc: "127.0.0.1:{grpc_port}"}}\n'
             # Fresh for 1.5 s: a busy machine may well be late by half a second.
