@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Protocol
 
 from exporter.cluster.objects import Ref
@@ -16,16 +15,6 @@ class ReplicaCounts(Protocol):
 
     def count(self, workload: WorkloadKey, now: float) -> ReplicaCount | None:
         """None is: not known. `now`: POSIX seconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class StaticReplicas:
-    """Counts that never change; a workload that is not listed is not known."""
-
-    counts: Mapping[WorkloadKey, ReplicaCount] = field(default_factory=lambda: MappingProxyType({}))
-
-    def count(self, workload: WorkloadKey, now: float) -> ReplicaCount | None:  # noqa: ARG002 - always known
-        return self.counts.get(workload)
 
 
 class Counting(Protocol):

@@ -84,9 +84,7 @@ def _meet(one: str, other: str) -> bool:
 
 
 def _listen(listen: Listen) -> Iterator[Finding]:
-    everywhere = {"0.0.0.0", "::"}  # noqa: S104  compared, not bound
-    hosts = {listen.http.host, listen.grpc.host}
-    if listen.http.port == listen.grpc.port != 0 and (len(hosts) == 1 or hosts & everywhere):
+    if listen.http.port == listen.grpc.port != 0 and _meet(listen.http.host, listen.grpc.host):
         yield Finding(
             ("listen", "grpc"),
             f"must be another port than listen.http ({listen.http})",

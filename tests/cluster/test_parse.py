@@ -272,4 +272,8 @@ def test_whatever_an_object_says_it_is_read_or_malformed_and_nothing_else(odd):
 
 def test_every_resource_that_is_followed_can_be_read():
     for resource in RESOURCES:
-        read(resource, REAL[resource.kind])
+        record = read(resource, REAL[resource.kind])
+        assert type(record).__name__ in {
+            "Pod", "Node", "Link", "Scalable", "Slice", "Hpa", "ScaledObject",
+        }, resource  # fmt: skip
+        assert record == read(resource, REAL[resource.kind])
