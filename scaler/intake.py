@@ -17,10 +17,11 @@ from math import isnan, nan
 
 import numpy as np
 
-from exporter.attribution import Labels, Owners, assign
+from exporter.attribution import Owners
 from exporter.catalog import KINDS
 from exporter.model import Floats, Quantity, ReplicaCount, Role, Samples, Subject, Target, WorkloadKey
 
+from .gpu_shares import GpuShares
 from .policy import Readings, Signal
 from .slots import (
     ACTIVITY,
@@ -76,9 +77,8 @@ class Intake:
         """`limit_s`: seconds after which a reading is no longer fresh."""
         self.sources = tuple(sources)
         self._row = {source.workload: row for row, source in enumerate(self.sources)}
-        self._owners = owners
+        self._gpus = GpuShares(owners)
         self._limit = limit_s
-        self._labels: dict[Target, Labels] = {}  # of each page of GPUs
         self._slots = Slots.empty(64)
         self._where: dict[Target, dict[int, int]] = {}  # target -> row -> slot
         self._said: dict[int, tuple[tuple[Subject, ...], Mask]] = {}  # slot -> the subjects and columns of its page
@@ -103,7 +103,7 @@ class Intake:
         """
         for name in ("_listed", "_finished", "_active_at", "_wanted", "_ready", "_pending", "_gpus_held", "_existing"):
             getattr(self, name)[rows] = getattr(other, name)[others]
-        self._labels = other._labels
+        self._gpus.adopt(other._gpus)
         self._slots, self._said, self._free = other._slots, other._said, other._free
         place = dict(zip(others.tolist(), rows.tolist(), strict=True))
         for old, row in place.items():
@@ -160,26 +160,14 @@ class Intake:
         return False
 
     def _land_gpus(self, target: Target, samples: Samples, at: float) -> list[int]:
-        samples = self._labels.setdefault(target, Labels()).recall(samples, self._owners, at)
-        shares = assign(samples, self._owners)
         touched = []
-        engine = samples.column(Quantity.GPU_ENGINE_ACTIVE)
-        # Utilisation stands in for the idle verdict alone: it never sizes demand (one request pegs it).
-        busy = np.where(np.isnan(engine), samples.column(Quantity.GPU_UTILIZATION), engine)
-        for workload, share in shares.items():
+        for workload, reading in self._gpus.read(target, samples, at).items():
             row = self._row.get(workload)
-            if row is None or not len(share.own):
+            if row is None:
                 continue
-            own = np.asarray(share.own)
-            pods = {pod for index in share.own for pod in getattr(samples.subjects[index], "pods", ())}
             slot = self._slot(target, row)
-            values = np.full(len(Column), np.nan)
-            values[Column.GPU_SUM] = np.nan if np.isnan(engine[own]).all() else float(np.nansum(engine[own]))
-            values[Column.GPU_COUNT] = float((~np.isnan(engine[own])).sum())
-            values[Column.GPU_BUSIEST] = _largest(busy[own])
-            values[Column.GPU_PODS] = float(len(pods))
-            self._slots.values[slot] = values
-            self._slots.at[slot] = min(float(samples.at[own].min()), at)
+            self._slots.values[slot] = reading.values
+            self._slots.at[slot] = reading.at
             touched.append(row)
         for row in set(self._where.get(target, ())) - set(touched):
             self._forget(target, row)  # its pods left these GPUs: the page is fresh and says so
@@ -218,7 +206,7 @@ class Intake:
 
     def retire(self, target: Target) -> None:
         """A target is no longer there to be asked: a series never outlives its pod."""
-        self._labels.pop(target, None)
+        self._gpus.forget(target)
         for row in list(self._where.get(target, ())):
             self._forget(target, row)
 
@@ -376,8 +364,3 @@ def _sums(samples: Samples, rows: Rows) -> dict[Quantity, float]:
 def _mean(values: Floats) -> float:
     said = values[~np.isnan(values)]
     return float(said.mean()) if len(said) else float("nan")
-
-
-def _largest(values: Floats) -> float:
-    said = values[~np.isnan(values)]
-    return float(said.max()) if len(said) else float("nan")
