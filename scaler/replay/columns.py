@@ -1,0 +1,104 @@
+"""The arrays a simulated Deployment lives in, and what stands where in them.
+
+Few wide arrays rather than many narrow ones: numba counts every array in and out of every part of the engine.
+
+Worked example: `world.replicas[3, READY_AT]` is when the pod in slot 3 becomes ready, in seconds of the load.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.model import Floats
+
+Ints: TypeAlias = NDArray[np.int64]
+
+NONE = -1  # no request, no slot
+
+# Of each request, times in seconds. FIRST and DONE are NaN until its first and its last token.
+AT, FIRST, DONE = range(3)
+REQUEST_TIMES = 3
+# … and tokens: PROMPT and OUTPUT of the load, LEFT of the prompt; NEXT is the request behind it in its queue.
+PROMPT, OUTPUT, LEFT, NEXT = range(4)
+REQUEST_COUNTS = 4
+
+# Of each replica's slot, times in seconds; BOUNDARY: when its present step, or run of steps, ends; inf if it has none.
+# CONTEXT: tokens of the sequences it decodes; KV: those and the prompts it has admitted. BUSY: seconds in all.
+CREATED, READY_AT, BEGAN, BOUNDARY, CONTEXT, KV, BUSY = range(7)
+REPLICA_NUMBERS = 7
+# DOING: below. STEPS: decode steps in all. RUN: steps of the present run. DECODING: sequences. QUEUED: requests whose
+# prompt is not wholly read, ADMITTED those of them that have a place. PENDING: their tokens. CHUNK: read in this step.
+PHASE, DOING, STEPS, RUN, DECODING, QUEUED, ADMITTED, HEAD, TAIL, PENDING, CHUNK = range(11)
+REPLICA_COUNTS = 11
+
+FREE, STARTING, READY, DRAINING = range(4)  # PHASE
+IDLE, PREFILL, DECODE, BETWEEN = range(4)  # DOING
+
+# Of the world. POD_S: seconds of pods that have ended.
+NOW, POD_S = range(2)
+# ALIVE: slots in `order`, oldest first. HELD: requests at the gateway, from GATE_HEAD to GATE_TAIL. STARTS: pods made.
+ALIVE, ARRIVED, PROMPT_TOKENS, FINISHED, TOKENS, HELD, GATE_HEAD, GATE_TAIL, STARTS = range(9)
+WORLD_COUNTS = 9
+
+
+class Server(NamedTuple):
+    """How one replica works; the times are seconds, the rest tokens or sequences.
+
+    A step that reads `c` prompt tokens beside `n` decoding sequences of `x` tokens in all takes
+    step + c/prompt_rate + per_sequence*n + per_token*x.
+
+    slots: 0 is: requests are sent on at once. Else a replica is given work only while it has fewer than so many.
+    """
+
+    step: float
+    per_sequence: float
+    per_token: float
+    prompt_rate: float
+    chunk: int
+    batch: int
+    kv_tokens: float
+    slots: int
+
+
+class World(NamedTuple):
+    """One simulated Deployment and its load.
+
+    request_times, request_counts: a row per request, in order of arrival.
+    replicas, replica_counts: a row per slot; heap: shape (slots, batch, 2), the step at which a sequence ends and its
+        request, least first.
+    order: slots of living pods, oldest first.
+    """
+
+    request_times: Floats
+    request_counts: Ints
+    replicas: Floats
+    replica_counts: Ints
+    heap: Ints
+    order: Ints
+    numbers: Floats
+    counts: Ints
+
+    @classmethod
+    def of(cls, at: Floats, prompt: Ints, output: Ints, slots: int, batch: int) -> World:
+        """A load before its first request, and no replica. slots: pods alive at one moment, at the most."""
+        times = np.full((len(at), REQUEST_TIMES), np.nan)
+        times[:, AT] = at
+        counts = np.full((len(at), REQUEST_COUNTS), NONE, dtype=np.int64)
+        # A request without a prompt, or without an answer, is still one step of work.
+        counts[:, PROMPT] = counts[:, LEFT] = np.maximum(prompt, 1)
+        counts[:, OUTPUT] = np.maximum(output, 1)
+        world = np.zeros(WORLD_COUNTS, dtype=np.int64)
+        world[[GATE_HEAD, GATE_TAIL]] = NONE
+        return cls(
+            times,
+            counts,
+            np.zeros((slots, REPLICA_NUMBERS)),
+            np.zeros((slots, REPLICA_COUNTS), dtype=np.int64),
+            np.zeros((slots, batch, 2), dtype=np.int64),
+            np.zeros(slots, dtype=np.int64),
+            np.zeros(2),
+            world,
+        )

@@ -1,0 +1,434 @@
+"""The simulated Deployment: continuous batching, a gateway, pods that start and drain; exact between events.
+
+Nothing happens between two events, so time jumps from one to the next: an arrival, the end of a step that reads a
+prompt, the end of a run of decode steps (when a sequence ends, or a request arrives that can join), a pod that becomes
+ready. A run of m steps with n sequences of x tokens takes m*(step + per_sequence*n + per_token*x) plus
+per_token*n*m*(m-1)/2, because every step makes each context a token longer.
+
+First come, first served; the prompt is read in chunks beside the decoding (vLLM's chunked prefill). A request goes to
+the ready replica with the fewest prompt tokens still to read, then the fewest requests, and stays there; only where
+none is ready the gateway holds it. Pods that are too many are drained, newest first. Not modelled: prefix caches,
+preemption, the provisioning of nodes.
+
+Worked example: step 0.01 s, prompt_rate 1000/s, nothing else; a request of 100 + 3 tokens arrives at 5.0 at a ready,
+idle replica. Its prompt is read at 5.11, which is its first token; its last is at 5.13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf, sqrt
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numba import njit
+
+from exporter.model import Floats
+
+from .columns import (
+    ADMITTED,
+    ALIVE,
+    ARRIVED,
+    AT,
+    BEGAN,
+    BETWEEN,
+    BOUNDARY,
+    BUSY,
+    CHUNK,
+    CONTEXT,
+    CREATED,
+    DECODE,
+    DECODING,
+    DOING,
+    DONE,
+    DRAINING,
+    FINISHED,
+    FIRST,
+    FREE,
+    GATE_HEAD,
+    GATE_TAIL,
+    HEAD,
+    HELD,
+    IDLE,
+    KV,
+    LEFT,
+    NEXT,
+    NONE,
+    NOW,
+    OUTPUT,
+    PENDING,
+    PHASE,
+    POD_S,
+    PREFILL,
+    PROMPT,
+    PROMPT_TOKENS,
+    QUEUED,
+    READY,
+    READY_AT,
+    RUN,
+    STARTING,
+    STARTS,
+    STEPS,
+    TAIL,
+    TOKENS,
+    Ints,
+    Server,
+    World,
+)
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def part(function: Function) -> Function:
+    """A part of what is below, compiled into it."""
+    return cast(Function, njit(error_model="numpy", forceinline=True)(function))
+
+
+def engine(function: Function) -> Function:
+    """Compiled at its first call: only replays pay for it."""
+    return cast(Function, njit(error_model="numpy", nogil=True)(function))
+
+
+@part
+def _run_s(server: Server, sequences: int, context: float, steps: int) -> float:
+    """Seconds of a run of decode steps."""
+    first = server.step + server.per_sequence * sequences + server.per_token * context
+    return steps * first + server.per_token * sequences * (steps * (steps - 1) / 2)
+
+
+@part
+def _steps_within(server: Server, sequences: int, context: float, longest: int, seconds: float) -> int:
+    """How many steps of a run have ended after so many seconds."""
+    slope = server.per_token * sequences
+    first = server.step + server.per_sequence * sequences + server.per_token * context
+    if slope > 0.0:
+        half = first - slope / 2
+        steps = int((sqrt(half * half + 2 * slope * seconds) - half) / slope)
+    else:
+        steps = int(seconds / first)
+    steps = max(0, min(steps, longest))
+    while steps < longest and _run_s(server, sequences, context, steps + 1) <= seconds:  # what rounding took
+        steps += 1
+    while steps > 0 and _run_s(server, sequences, context, steps) > seconds:
+        steps -= 1
+    return steps
+
+
+@part
+def _push(heap: Ints, size: int, key: int, request: int) -> None:
+    place = size
+    while place > 0 and heap[(place - 1) // 2, 0] > key:
+        heap[place, 0], heap[place, 1] = heap[(place - 1) // 2, 0], heap[(place - 1) // 2, 1]
+        place = (place - 1) // 2
+    heap[place, 0], heap[place, 1] = key, request
+
+
+@part
+def _pop(heap: Ints, size: int) -> int:
+    request = heap[0, 1]
+    key, last = heap[size - 1, 0], heap[size - 1, 1]
+    place = 0
+    while True:
+        child = 2 * place + 1
+        if child >= size - 1:
+            break
+        if child + 1 < size - 1 and heap[child + 1, 0] < heap[child, 0]:
+            child += 1
+        if heap[child, 0] >= key:
+            break
+        heap[place, 0], heap[place, 1] = heap[child, 0], heap[child, 1]
+        place = child
+    heap[place, 0], heap[place, 1] = key, last
+    return request
+
+
+@part
+def _done(world: World, slot: int, request: int, now: float) -> None:
+    tokens = world.request_counts[request, PROMPT] + world.request_counts[request, OUTPUT]
+    world.request_times[request, DONE] = now
+    world.replicas[slot, CONTEXT] -= tokens
+    world.replicas[slot, KV] -= tokens
+    world.counts[FINISHED] += 1
+
+
+@part
+def _prompt_read(world: World, slot: int, request: int, now: float) -> None:
+    """Its first token: from now on it decodes, if more are to come."""
+    mine, own = world.replica_counts[slot], world.request_counts[request]
+    mine[HEAD] = own[NEXT]
+    if mine[HEAD] == NONE:
+        mine[TAIL] = NONE
+    mine[QUEUED] -= 1
+    mine[ADMITTED] -= 1
+    world.request_times[request, FIRST] = now
+    world.replicas[slot, CONTEXT] += own[PROMPT] + 1
+    world.replicas[slot, KV] += 1
+    world.counts[TOKENS] += 1
+    if own[OUTPUT] == 1:
+        _done(world, slot, request, now)
+    else:
+        _push(world.heap[slot], mine[DECODING], mine[STEPS] + own[OUTPUT] - 1, request)
+        mine[DECODING] += 1
+
+
+@part
+def _end_step(world: World, slot: int, now: float) -> None:
+    """What the step, or the run of steps, that ends now has done."""
+    mine = world.replica_counts[slot]
+    world.replicas[slot, BUSY] += now - world.replicas[slot, BEGAN]
+    steps = mine[RUN] if mine[DOING] == DECODE else 1
+    made = steps * mine[DECODING]
+    mine[STEPS] += steps
+    world.replicas[slot, CONTEXT] += made
+    world.replicas[slot, KV] += made
+    world.counts[TOKENS] += made
+    while mine[DECODING] > 0 and world.heap[slot, 0, 0] <= mine[STEPS]:
+        _done(world, slot, _pop(world.heap[slot], mine[DECODING]), now)
+        mine[DECODING] -= 1
+    chunk = mine[CHUNK] if mine[DOING] == PREFILL else 0
+    mine[PENDING] -= chunk
+    while chunk > 0:
+        request = mine[HEAD]
+        read = min(chunk, world.request_counts[request, LEFT])
+        world.request_counts[request, LEFT] -= read
+        chunk -= read
+        if world.request_counts[request, LEFT] == 0:
+            _prompt_read(world, slot, request, now)
+    mine[DOING] = BETWEEN
+
+
+@part
+def _admit(world: World, server: Server, slot: int) -> int:
+    """Give places to those who wait, in their order; how many prompt tokens the next step reads."""
+    mine = world.replica_counts[slot]
+    budget = server.chunk - mine[DECODING]
+    reading, place, request = 0, 0, mine[HEAD]
+    while request != NONE and reading < budget:
+        if place == mine[ADMITTED]:
+            prompt, kv = world.request_counts[request, PROMPT], world.replicas[slot, KV]
+            in_hand = mine[DECODING] + mine[ADMITTED]
+            # One that alone is larger than the cache is served alone, or it would wait for good.
+            if in_hand >= server.batch or (in_hand > 0 and kv + prompt > server.kv_tokens):
+                break
+            world.replicas[slot, KV] += prompt
+            mine[ADMITTED] += 1
+        reading += min(world.request_counts[request, LEFT], budget - reading)
+        request = world.request_counts[request, NEXT]
+        place += 1
+    return reading
+
+
+@part
+def _begin_step(world: World, server: Server, slot: int, now: float) -> None:
+    mine, numbers = world.replica_counts[slot], world.replicas[slot]
+    reading = _admit(world, server, slot)
+    numbers[BEGAN] = now
+    if reading > 0:
+        mine[DOING], mine[CHUNK] = PREFILL, reading
+        decoding_s = _run_s(server, mine[DECODING], numbers[CONTEXT], 1)
+        numbers[BOUNDARY] = now + decoding_s + reading / server.prompt_rate
+    elif mine[DECODING] > 0:
+        mine[DOING], mine[RUN] = DECODE, world.heap[slot, 0, 0] - mine[STEPS]
+        numbers[BOUNDARY] = now + _run_s(server, mine[DECODING], numbers[CONTEXT], mine[RUN])
+    else:
+        mine[DOING] = IDLE
+        numbers[BOUNDARY] = inf
+        if mine[PHASE] == DRAINING:
+            _end_pod(world, slot, now)
+
+
+@part
+def _cut_run(world: World, server: Server, slot: int, now: float) -> None:
+    """Somebody can join: the run ends with the step that is under way."""
+    mine, numbers = world.replica_counts[slot], world.replicas[slot]
+    if mine[DOING] != DECODE or mine[DECODING] + mine[ADMITTED] >= server.batch:
+        return
+    passed = now - numbers[BEGAN]
+    ended = _steps_within(server, mine[DECODING], numbers[CONTEXT], mine[RUN], passed)
+    if ended == 0 or _run_s(server, mine[DECODING], numbers[CONTEXT], ended) < passed:
+        ended += 1
+    if ended < mine[RUN]:
+        mine[RUN] = ended
+        numbers[BOUNDARY] = numbers[BEGAN] + _run_s(server, mine[DECODING], numbers[CONTEXT], ended)
+
+
+@part
+def _end_pod(world: World, slot: int, now: float) -> None:
+    world.replica_counts[slot, PHASE] = FREE
+    world.numbers[POD_S] += now - world.replicas[slot, CREATED]
+    alive, place = world.counts[ALIVE], 0
+    while world.order[place] != slot:
+        place += 1
+    for later in range(place + 1, alive):
+        world.order[later - 1] = world.order[later]
+    world.counts[ALIVE] = alive - 1
+
+
+@part
+def _chosen(world: World, server: Server) -> int:
+    """The ready replica a request goes to; NONE if there is none, or none that takes more."""
+    best, least, fewest = NONE, 0, 0
+    for place in range(world.counts[ALIVE]):
+        slot = world.order[place]
+        mine = world.replica_counts[slot]
+        if mine[PHASE] != READY:
+            continue
+        in_hand = mine[DECODING] + mine[QUEUED]
+        if server.slots > 0 and in_hand >= server.slots:
+            continue
+        if best == NONE or mine[PENDING] < least or (mine[PENDING] == least and in_hand < fewest):
+            best, least, fewest = slot, mine[PENDING], in_hand
+    return best
+
+
+@part
+def _send(world: World, server: Server, slot: int, request: int, now: float) -> None:
+    mine = world.replica_counts[slot]
+    world.request_counts[request, NEXT] = NONE
+    if mine[TAIL] == NONE:
+        mine[HEAD] = request
+    else:
+        world.request_counts[mine[TAIL], NEXT] = request
+    mine[TAIL] = request
+    mine[QUEUED] += 1
+    mine[PENDING] += world.request_counts[request, PROMPT]
+    if mine[DOING] == IDLE:
+        _begin_step(world, server, slot, now)
+    else:
+        _cut_run(world, server, slot, now)
+
+
+@part
+def _arrive(world: World, server: Server, now: float) -> None:
+    request = world.counts[ARRIVED]
+    world.counts[ARRIVED] += 1
+    world.counts[PROMPT_TOKENS] += world.request_counts[request, PROMPT]
+    slot = NONE if world.counts[HELD] > 0 else _chosen(world, server)
+    if slot != NONE:
+        _send(world, server, slot, request, now)
+        return
+    if world.counts[GATE_TAIL] == NONE:
+        world.counts[GATE_HEAD] = request
+    else:
+        world.request_counts[world.counts[GATE_TAIL], NEXT] = request
+    world.counts[GATE_TAIL] = request
+    world.counts[HELD] += 1
+
+
+@part
+def _send_held(world: World, server: Server, now: float) -> None:
+    while world.counts[HELD] > 0:
+        slot = _chosen(world, server)
+        if slot == NONE:
+            return
+        request = world.counts[GATE_HEAD]
+        world.counts[GATE_HEAD] = world.request_counts[request, NEXT]
+        if world.counts[GATE_HEAD] == NONE:
+            world.counts[GATE_TAIL] = NONE
+        world.counts[HELD] -= 1
+        _send(world, server, slot, request, now)
+
+
+@engine
+def advance(world: World, server: Server, until: float) -> None:
+    """Let time pass until then, seconds of the load; what happens at that very moment has happened."""
+    while True:
+        request = world.counts[ARRIVED]
+        arrival = world.request_times[request, AT] if request < world.request_times.shape[0] else inf
+        event, slot = inf, NONE
+        for place in range(world.counts[ALIVE]):
+            one = world.order[place]
+            at = world.replicas[one, READY_AT if world.replica_counts[one, PHASE] == STARTING else BOUNDARY]
+            if at < event:
+                event, slot = at, one
+        if min(arrival, event) > until:
+            break
+        if arrival < event:
+            _arrive(world, server, arrival)
+        elif world.replica_counts[slot, PHASE] == STARTING:
+            world.replica_counts[slot, PHASE] = READY
+            world.replica_counts[slot, DOING] = BETWEEN  # what it is sent at once, it begins with together
+            _send_held(world, server, event)
+            _begin_step(world, server, slot, event)
+        else:
+            _end_step(world, slot, event)
+            if world.counts[HELD] > 0:
+                _send_held(world, server, event)
+            _begin_step(world, server, slot, event)
+    world.numbers[NOW] = until
+
+
+@engine
+def scale(world: World, replicas: int, start_s: Floats) -> int:
+    """Order so many replicas, now. start_s: seconds that each pod ever made takes to become ready, used in turn.
+
+    Those on their way out are not counted. Returns by how many the order changed. Raises IndexError if more pods are
+    alive than there are slots.
+    """
+    now, present = world.numbers[NOW], 0
+    for place in range(world.counts[ALIVE]):
+        present += world.replica_counts[world.order[place], PHASE] != DRAINING
+    slot = 0
+    for _ in range(present, replicas):
+        while slot < world.order.shape[0] and world.replica_counts[slot, PHASE] != FREE:
+            slot += 1
+        if slot == world.order.shape[0]:
+            raise IndexError("more pods than slots")
+        world.replica_counts[slot] = 0
+        world.replica_counts[slot, HEAD] = world.replica_counts[slot, TAIL] = NONE
+        world.replica_counts[slot, PHASE] = STARTING
+        world.replicas[slot] = 0.0
+        world.replicas[slot, CREATED] = now
+        world.replicas[slot, READY_AT] = now + start_s[world.counts[STARTS] % start_s.shape[0]]
+        world.replicas[slot, BOUNDARY] = inf
+        world.counts[STARTS] += 1
+        world.order[world.counts[ALIVE]] = slot
+        world.counts[ALIVE] += 1
+    newest = world.counts[ALIVE] - 1
+    for _ in range(replicas, present):
+        while world.replica_counts[world.order[newest], PHASE] == DRAINING:
+            newest -= 1
+        gone = world.order[newest]
+        newest -= 1
+        idle = world.replica_counts[gone, DOING] == IDLE
+        world.replica_counts[gone, PHASE] = DRAINING
+        if idle:
+            _end_pod(world, gone, now)
+    return replicas - present
+
+
+WAITING, RUNNING, AT_GATE, KV_USED, READY_NOW, EXISTING, WANTED, BUSY_S, TOKENS_MADE, LIVE_POD_S = range(10)
+
+
+@engine
+def look(world: World, server: Server) -> Floats:
+    """What the pages would say now, by the names above: requests, a ratio (mean over the ready), pods, seconds, tokens.
+
+    BUSY_S and LIVE_POD_S are sums over living pods; TOKENS_MADE is a counter.
+    """
+    seen = np.zeros(10)
+    now = world.numbers[NOW]
+    kv = 0.0
+    for place in range(world.counts[ALIVE]):
+        slot = world.order[place]
+        mine, numbers = world.replica_counts[slot], world.replicas[slot]
+        seen[LIVE_POD_S] += now - numbers[CREATED]
+        seen[EXISTING] += 1
+        seen[WANTED] += mine[PHASE] != DRAINING
+        seen[WAITING] += mine[QUEUED] - mine[ADMITTED]
+        seen[RUNNING] += mine[DECODING] + mine[ADMITTED]
+        seen[BUSY_S] += numbers[BUSY]
+        if mine[DOING] != IDLE:
+            seen[BUSY_S] += now - numbers[BEGAN]
+        made = 0
+        if mine[DOING] == DECODE:
+            passed = now - numbers[BEGAN]
+            made = _steps_within(server, mine[DECODING], numbers[CONTEXT], mine[RUN], passed) * mine[DECODING]
+            seen[TOKENS_MADE] += made
+        if mine[PHASE] == READY:
+            seen[READY_NOW] += 1
+            kv += min(1.0, (numbers[KV] + made) / server.kv_tokens)
+    seen[TOKENS_MADE] += world.counts[TOKENS]
+    seen[AT_GATE] = world.counts[HELD]
+    seen[KV_USED] = kv / seen[READY_NOW] if seen[READY_NOW] > 0 else np.nan
+    return seen
