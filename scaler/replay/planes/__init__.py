@@ -1,0 +1,1 @@
+"""The control planes people use, each rule with its source, and Tidegate's own."""

@@ -1,0 +1,72 @@
+"""KEDA and the HPA around a scaler, by `scaler.controllers`: the poll, the push, the cooldown, the sync.
+
+It knows when each looks and in what order. What the scaler's number is and how old, the scaler knows.
+
+Worked example: a scaler that pushes and sees a request at zero replicas: 1 replica in the same moment; a scaler that
+does not is polled, and the request waits up to 30 s for that.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ...controllers import hpa, keda
+from ...controllers.behavior import Memory as HpaMemory
+from ..plane import Seen
+
+HPA_SYNC_S = 15.0
+
+
+class Scaler(Protocol):
+    """Whoever is asked for the number.
+
+    every_s: how often it hears the pages. pushes: it is an external-push scaler. target: of its metric, per replica.
+    """
+
+    name: str
+    every_s: float
+    pushes: bool
+    target: float
+
+    def hear(self, seen: Seen) -> None: ...
+
+    def value(self) -> float | None:
+        """The metric; None is an error."""
+        ...
+
+    def active(self) -> bool: ...
+
+
+class KedaAndHpa:
+    """The two controllers around one scaler."""
+
+    def __init__(self, scaler: Scaler, keda_spec: keda.Spec, hpa_spec: hpa.Spec, first: int = 1) -> None:
+        self.name, self.every_s, self.first = scaler.name, scaler.every_s, first
+        self._scaler, self._keda, self._hpa = scaler, keda_spec, hpa_spec
+        self._keda_memory = keda.Memory(created_at=0.0, last_active_at=0.0)
+        self._hpa_memory = HpaMemory()
+        self._poll_at = self._sync_at = 0.0
+
+    def step(self, seen: Seen) -> int | None:
+        scaler, now, wanted = self._scaler, seen.now, seen.wanted
+        scaler.hear(seen)
+        if scaler.pushes and wanted == 0 and scaler.active():
+            wanted = self._event(keda.Push(active=True), wanted, now)
+        if now >= self._poll_at:
+            self._poll_at += self._keda.polling_interval_s
+            if scaler.value() is None:
+                answer = keda.Answer.ERROR
+            else:
+                answer = keda.Answer.ACTIVE if scaler.active() else keda.Answer.INACTIVE
+            wanted = self._event(keda.Poll(answer), wanted, now)
+        if now >= self._sync_at:
+            self._sync_at += HPA_SYNC_S
+            if wanted > 0:
+                metric = hpa.Metric(scaler.value(), scaler.target)
+                outcome, self._hpa_memory = hpa.step(self._hpa, self._hpa_memory, [metric], wanted, wanted, now)
+                wanted = outcome.replicas
+        return wanted
+
+    def _event(self, event: keda.Event, wanted: int, now: float) -> int:
+        order, self._keda_memory, _ = keda.step(self._keda, self._keda_memory, event, wanted, now)
+        return wanted if order is None else order
