@@ -88,6 +88,4 @@ def run(load: Load, profile: Profile, plane: Plane, *, seed: int = 0, slots: int
         now = then
     if np.isnan(pod_s):  # a load of one moment
         pod_s = float(world.numbers[POD_S] + look(world, server)[LIVE_POD_S])
-    return Course(
-        load, profile, plane.name, world.request_times, pod_s, tuple(orders), np.array(chart), cold
-    )
+    return Course(load, profile, plane.name, world.request_times, pod_s, tuple(orders), np.array(chart), cold)
