@@ -8,8 +8,8 @@ by descent on
 
 in the same simulator: a block of time gets a replica less, or one more, blocks of an hour first and of a quarter of a
 minute last. Blocks far enough apart are tried in one run, because what a block does is felt within it and shortly
-after. A high price comes first; then it falls as long as enough promises are kept, each time from the plan before. So the
-plan is one that works: an upper bound of the optimum.
+after. A high price comes first; then it falls as long as enough promises are kept, each time from the plan before. So
+the plan is one that works: an upper bound of the optimum.
 
 `fluid_gpu_hours` is a lower bound, and a loose one: as if work could wait for a full batch and starting were free.
 

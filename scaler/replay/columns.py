@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from exporter.model import Floats
 
 Ints: TypeAlias = NDArray[np.int64]
+Mask: TypeAlias = NDArray[np.bool_]
 
 NONE = -1  # no request, no slot
 

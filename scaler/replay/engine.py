@@ -20,7 +20,6 @@ from collections.abc import Callable
 from math import inf, sqrt
 from typing import Any, TypeVar, cast
 
-import numpy as np
 from numba import njit
 
 from exporter.model import Floats
@@ -90,14 +89,14 @@ def engine(function: Function) -> Function:
 
 
 @part
-def _run_s(server: Server, sequences: int, context: float, steps: int) -> float:
+def run_s(server: Server, sequences: int, context: float, steps: int) -> float:
     """Seconds of a run of decode steps."""
     first = server.step + server.per_sequence * sequences + server.per_token * context
     return steps * first + server.per_token * sequences * (steps * (steps - 1) / 2)
 
 
 @part
-def _steps_within(server: Server, sequences: int, context: float, longest: int, seconds: float) -> int:
+def steps_within(server: Server, sequences: int, context: float, longest: int, seconds: float) -> int:
     """How many steps of a run have ended after so many seconds."""
     slope = server.per_token * sequences
     first = server.step + server.per_sequence * sequences + server.per_token * context
@@ -107,9 +106,9 @@ def _steps_within(server: Server, sequences: int, context: float, longest: int, 
     else:
         steps = int(seconds / first)
     steps = max(0, min(steps, longest))
-    while steps < longest and _run_s(server, sequences, context, steps + 1) <= seconds:  # what rounding took
+    while steps < longest and run_s(server, sequences, context, steps + 1) <= seconds:  # what rounding took
         steps += 1
-    while steps > 0 and _run_s(server, sequences, context, steps) > seconds:
+    while steps > 0 and run_s(server, sequences, context, steps) > seconds:
         steps -= 1
     return steps
 
@@ -225,11 +224,11 @@ def _begin_step(world: World, server: Server, slot: int, now: float) -> None:
     numbers[BEGAN] = now
     if reading > 0:
         mine[DOING], mine[CHUNK] = PREFILL, reading
-        decoding_s = _run_s(server, mine[DECODING], numbers[CONTEXT], 1)
+        decoding_s = run_s(server, mine[DECODING], numbers[CONTEXT], 1)
         numbers[BOUNDARY] = now + decoding_s + reading / server.prompt_rate
     elif mine[DECODING] > 0:
         mine[DOING], mine[RUN] = DECODE, world.heap[slot, 0, 0] - mine[STEPS]
-        numbers[BOUNDARY] = now + _run_s(server, mine[DECODING], numbers[CONTEXT], mine[RUN])
+        numbers[BOUNDARY] = now + run_s(server, mine[DECODING], numbers[CONTEXT], mine[RUN])
     else:
         mine[DOING] = IDLE
         numbers[BOUNDARY] = inf
@@ -244,12 +243,12 @@ def _cut_run(world: World, server: Server, slot: int, now: float) -> None:
     if mine[DOING] != DECODE or mine[DECODING] + mine[ADMITTED] >= server.batch:
         return
     passed = now - numbers[BEGAN]
-    ended = _steps_within(server, mine[DECODING], numbers[CONTEXT], mine[RUN], passed)
-    if ended == 0 or _run_s(server, mine[DECODING], numbers[CONTEXT], ended) < passed:
+    ended = steps_within(server, mine[DECODING], numbers[CONTEXT], mine[RUN], passed)
+    if ended == 0 or run_s(server, mine[DECODING], numbers[CONTEXT], ended) < passed:
         ended += 1
     if ended < mine[RUN]:
         mine[RUN] = ended
-        numbers[BOUNDARY] = numbers[BEGAN] + _run_s(server, mine[DECODING], numbers[CONTEXT], ended)
+        numbers[BOUNDARY] = numbers[BEGAN] + run_s(server, mine[DECODING], numbers[CONTEXT], ended)
 
 
 @part
@@ -395,40 +394,3 @@ def scale(world: World, replicas: int, start_s: Floats) -> int:
         if idle:
             _end_pod(world, gone, now)
     return replicas - present
-
-
-WAITING, RUNNING, AT_GATE, KV_USED, READY_NOW, EXISTING, WANTED, BUSY_S, TOKENS_MADE, LIVE_POD_S = range(10)
-
-
-@engine
-def look(world: World, server: Server) -> Floats:
-    """What the pages would say now, by the names above: requests, a ratio (mean over the ready), pods, seconds, tokens.
-
-    BUSY_S and LIVE_POD_S are sums over living pods; TOKENS_MADE is a counter.
-    """
-    seen = np.zeros(10)
-    now = world.numbers[NOW]
-    kv = 0.0
-    for place in range(world.counts[ALIVE]):
-        slot = world.order[place]
-        mine, numbers = world.replica_counts[slot], world.replicas[slot]
-        seen[LIVE_POD_S] += now - numbers[CREATED]
-        seen[EXISTING] += 1
-        seen[WANTED] += mine[PHASE] != DRAINING
-        seen[WAITING] += mine[QUEUED] - mine[ADMITTED]
-        seen[RUNNING] += mine[DECODING] + mine[ADMITTED]
-        seen[BUSY_S] += numbers[BUSY]
-        if mine[DOING] != IDLE:
-            seen[BUSY_S] += now - numbers[BEGAN]
-        made = 0
-        if mine[DOING] == DECODE:
-            passed = now - numbers[BEGAN]
-            made = _steps_within(server, mine[DECODING], numbers[CONTEXT], mine[RUN], passed) * mine[DECODING]
-            seen[TOKENS_MADE] += made
-        if mine[PHASE] == READY:
-            seen[READY_NOW] += 1
-            kv += min(1.0, (numbers[KV] + made) / server.kv_tokens)
-    seen[TOKENS_MADE] += world.counts[TOKENS]
-    seen[AT_GATE] = world.counts[HELD]
-    seen[KV_USED] = kv / seen[READY_NOW] if seen[READY_NOW] > 0 else np.nan
-    return seen

@@ -1,6 +1,6 @@
 """A control plane as the replay sees it: somebody who looks now and then, and orders replicas.
 
-It knows the protocol. What is looked at is one row of numbers (`engine.look`'s names); how old it is when it is used,
+It knows the protocol. What is looked at is one row of numbers (`pages.look`'s names); how old it is when it is used,
 and how often, is the plane's own business, because that is what the chains people build differ in.
 
 Worked example: `Static(4)` orders 4 replicas at second 0 and never looks again.
@@ -14,7 +14,7 @@ from typing import Protocol
 from exporter.model import Floats
 
 from .columns import ARRIVED, FINISHED, PROMPT_TOKENS, World
-from .engine import EXISTING, READY_NOW, WANTED, look
+from .pages import EXISTING, READY_NOW, WANTED, look
 from .profiles import Profile
 
 
@@ -23,7 +23,7 @@ class Seen:
     """What the pages of the simulated Deployment say at one moment.
 
     now:     seconds of the load.
-    pages:   shape (10,): the columns of `engine.look`, by its names.
+    pages:   shape (10,): the columns of `pages.look`, by its names.
     arrived, finished, prompt_tokens: counters, as a gateway keeps them.
     """
 

@@ -18,14 +18,14 @@ import numpy as np
 
 from exporter.model import Floats
 
-from .columns import Server
+from .columns import Mask, Server
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
     """What users are told. Seconds; `share` of the requests must have both.
 
-    first_s + first_per_prompt_s*prompt: until the first token. rest_s + rest_per_token_s*output: from there to the last.
+    first_s + first_per_prompt_s*prompt: until the first token. rest_s + rest_per_token_s*output: from then to the end.
     """
 
     first_s: float
@@ -34,9 +34,9 @@ class Promise:
     rest_per_token_s: float = 0.0
     share: float = 0.99
 
-    def kept(self, first: Floats, rest: Floats, prompt: Floats, output: Floats) -> np.ndarray:
+    def kept(self, first: Floats, rest: Floats, prompt: Floats, output: Floats) -> Mask:
         """Which requests have it; all of shape (requests,), NaN where a request never got so far."""
-        kept: np.ndarray = first <= self.first_s + self.first_per_prompt_s * prompt
+        kept: Mask = first <= self.first_s + self.first_per_prompt_s * prompt
         kept &= (output <= 1) | (rest <= self.rest_s + self.rest_per_token_s * output)
         return kept
 

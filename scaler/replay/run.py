@@ -15,8 +15,9 @@ import numpy as np
 from exporter.model import Floats
 
 from .columns import FINISHED, POD_S, World
-from .engine import AT_GATE, EXISTING, LIVE_POD_S, READY_NOW, RUNNING, WAITING, WANTED, advance, look, scale
+from .engine import advance, scale
 from .load import Load
+from .pages import AT_GATE, EXISTING, LIVE_POD_S, READY_NOW, RUNNING, WAITING, WANTED, look
 from .plane import Plane, seen
 from .profiles import Profile
 

@@ -55,5 +55,4 @@ def score(course: Course) -> Score:
 
 def flaps(orders: Sequence[Order]) -> int:
     """Changes that go back on the one before within FLAP_S."""
-    pairs = zip(orders, orders[1:], strict=False)
     return sum((one.after > one.before) != (two.after > two.before) and two.at - one.at <= FLAP_S for one, two in pairs)

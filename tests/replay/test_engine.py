@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from scaler.replay.columns import ALIVE, POD_S
-from scaler.replay.engine import (
+from scaler.replay.pages import (
     AT_GATE,
     BUSY_S,
     EXISTING,

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scaler.replay.columns import FINISHED, PROMPT_TOKENS, TOKENS
-from scaler.replay.engine import AT_GATE, RUNNING, WAITING, look
+from scaler.replay.pages import AT_GATE, RUNNING, WAITING, look
 
 TICK = 1e-3  # one token of work: an exponential service time in whole tokens of a millisecond
 

@@ -13,7 +13,7 @@ import numpy as np
 from ...policy import Memory, Readings, Signal, Spec, Specs, step
 from ...signals import Signals, Smoothing
 from ...totals import Totals
-from ..engine import AT_GATE, BUSY_S, EXISTING, KV_USED, READY_NOW, RUNNING, TOKENS_MADE, WAITING, WANTED
+from ..pages import AT_GATE, BUSY_S, EXISTING, KV_USED, READY_NOW, RUNNING, TOKENS_MADE, WAITING, WANTED
 from ..plane import Seen
 
 SCRAPE_S = 5.0
