@@ -118,7 +118,7 @@ class _Descent:
         load, times = self._load, follow(self._load, self._profile, ready)
         first, rest = times[:, FIRST] - times[:, AT], times[:, DONE] - times[:, FIRST]
         bad = ~self._profile.promise.kept(first, rest, load.prompt, load.output) & self._counted
-        return np.bincount(self._bin_of, weights=bad, minlength=self._bins)
+        return np.bincount(self._bin_of, weights=bad, minlength=self._bins).astype(np.float64)
 
     def _gpu_s(self, ready: Ints) -> float:
         return float(wanted(ready, self._profile.start_s).sum()) * BIN_S * self._profile.gpus

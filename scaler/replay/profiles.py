@@ -18,7 +18,7 @@ import numpy as np
 
 from exporter.model import Floats
 
-from .columns import Mask, Server
+from .columns import Ints, Mask, Server
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Promise:
     rest_per_token_s: float = 0.0
     share: float = 0.99
 
-    def kept(self, first: Floats, rest: Floats, prompt: Floats, output: Floats) -> Mask:
+    def kept(self, first: Floats, rest: Floats, prompt: Ints, output: Ints) -> Mask:
         """Which requests have it; all of shape (requests,), NaN where a request never got so far."""
         kept: Mask = first <= self.first_s + self.first_per_prompt_s * prompt
         kept &= (output <= 1) | (rest <= self.rest_s + self.rest_per_token_s * output)

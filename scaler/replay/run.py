@@ -69,7 +69,7 @@ def run(load: Load, profile: Profile, plane: Plane, *, seed: int = 0, slots: int
         view = seen(world, profile, now)
         pages = view.pages
         held = pages[AT_GATE] > 0.0 and pages[READY_NOW] == 0.0
-        cold += held and not was_held
+        cold += int(held and not was_held)
         was_held = held
         if now >= len(chart) * chart_every:
             in_hand = pages[WAITING] + pages[RUNNING]

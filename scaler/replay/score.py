@@ -9,6 +9,7 @@ takes back within 300 s what the first did.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -55,4 +56,7 @@ def score(course: Course) -> Score:
 
 def flaps(orders: Sequence[Order]) -> int:
     """Changes that go back on the one before within FLAP_S."""
-    return sum((one.after > one.before) != (two.after > two.before) and two.at - one.at <= FLAP_S for one, two in pairs)
+    return sum(
+        (one.after > one.before) != (two.after > two.before) and two.at - one.at <= FLAP_S
+        for one, two in pairwise(orders)
+    )

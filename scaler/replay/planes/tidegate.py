@@ -12,7 +12,7 @@ import numpy as np
 
 from ...policy import Memory, Readings, Signal, Spec, Specs, step
 from ...signals import Signals, Smoothing
-from ...totals import Totals
+from ...totals import GpusSeen, Totals
 from ..pages import AT_GATE, BUSY_S, EXISTING, KV_USED, READY_NOW, RUNNING, TOKENS_MADE, WAITING, WANTED
 from ..plane import Seen
 
@@ -81,4 +81,6 @@ class Tidegate:
             measured_at=one * seen.now,
         )
         nothing = np.full(1, np.nan)
-        return Totals(seen_now, nothing, nothing, one * (waiting + running), latest, one * seen.finished)
+        return Totals(
+            seen_now, nothing, GpusSeen(*(nothing,) * 7), one * (waiting + running), latest, one * seen.finished
+        )
