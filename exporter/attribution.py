@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from .model import Attribution, Gpu, PodKey, Samples, WorkloadKey
@@ -30,13 +31,16 @@ _SUFFIX = re.compile(rf"-(?:(?:{_LETTER}{{6,10}}-)?{_LETTER}{{5}}|\d+(?:-\d+)?)"
 # A page that has lost a GPU's label is believed to mean the same pod for so long: two of dcgm-exporter's collect
 # intervals (30 s), within which a lost connection to the kubelet is made again.
 LABEL_MEMORY_S = 60.0
+# A label that went back and forth may stand still for a while before it does so again.
+SHARING_MEMORY_S = 600.0
 
 
 class Owners(Protocol):
     def __call__(self, pod: PodKey, at: float) -> tuple[WorkloadKey, ...]:
         """The workloads whose pod it is; none if it is a stranger's, or if it is no more.
 
-        at: POSIX seconds of the reading. A reading may be older than the pod whose name it carries: then it is none's.
+        at: POSIX seconds before which the reading cannot have been measured. A reading may be older than the pod whose
+        name it carries: then it is none's.
         Two triggers of one ScaledObject are two workloads with the same pods.
         """
 
@@ -112,16 +116,30 @@ def _all_named(gpu: Gpu) -> bool:
     return gpu.attribution is not Attribution.DEVICE or len(gpu.pods) > 1
 
 
+class _Named(NamedTuple):
+    """A GPU as it was last named, POSIX seconds of that page, and when it was last named for other pods."""
+
+    gpu: Gpu
+    at: float
+    earlier: Mapping[tuple[PodKey, ...], float] = MappingProxyType({})
+
+
 class Labels:
-    """Which pods one page has named beside each of its GPUs, for the moments in which it names none."""
+    """Which pods one page has named beside each of its GPUs: for the moments in which it names none, and for the GPUs
+    that it names another pod of every other time.
+    """
 
     def __init__(self) -> None:
-        self._named: dict[tuple[str, str | None], tuple[Gpu, float]] = {}
+        self._named: dict[tuple[str, str | None], _Named] = {}
+        self._sharers: dict[tuple[str, str | None], tuple[tuple[PodKey, ...], float]] = {}
 
     def recall(self, samples: Samples, owners: Owners, at: float) -> Samples:
-        """The samples, with a GPU that has lost its label as it was last named. `at`: POSIX seconds of receipt.
+        """The samples, with each GPU as its page means it. `at`: POSIX seconds of receipt.
 
-        Not for longer than LABEL_MEMORY_S, and not once its pod is no more: a series never outlives its pod.
+        One that has lost its label is as it was last named: not for longer than LABEL_MEMORY_S, and not once its pod
+        is no more, because a series never outlives its pod. One whose label goes back to a pod that it had before
+        another is time-sliced between them, though it looks like one pod's: without --kubernetes-virtual-gpus
+        dcgm-exporter names whichever pod it finds last (dcgm-exporter#307).
         """
         self._forget_old(at)
         subjects = tuple(
@@ -132,17 +150,32 @@ class Labels:
 
     def _recalled(self, gpu: Gpu, owners: Owners, at: float) -> Gpu:
         identity = (gpu.uuid, gpu.instance)
-        if gpu.pods:
-            self._named[identity] = (gpu, at)
-            return gpu
         named = self._named.get(identity)
-        if named is None or not _any_is_somebodys(named[0].pods, owners, at):
+        if gpu.pods:
+            self._named[identity] = self._renamed(named, gpu, at)
+            sharers, _ = self._sharers.get(identity, ((), at))
+            return replace(gpu, attribution=Attribution.DEVICE, pods=sharers) if gpu.pods[0] in sharers else gpu
+        if named is None or not _any_is_somebodys(named.gpu.pods, owners, at):
             return gpu
-        return named[0]
+        return replace(named.gpu, parts=()) if named.gpu.parts else named.gpu
+
+    def _renamed(self, named: _Named | None, gpu: Gpu, at: float) -> _Named:
+        if named is None:
+            return _Named(gpu, at)
+        if named.gpu.pods == gpu.pods:
+            return _Named(gpu, at, named.earlier)
+        others = {pods: seen_at for pods, seen_at in named.earlier.items() if at - seen_at <= LABEL_MEMORY_S}
+        others[named.gpu.pods] = named.at
+        if others.pop(gpu.pods, None) is not None:
+            everybody = {pod for pods in (*others, gpu.pods) for pod in pods}
+            self._sharers[gpu.uuid, gpu.instance] = tuple(sorted(everybody)), at
+        return _Named(gpu, at, others)
 
     def _forget_old(self, at: float) -> None:
-        for identity in [key for key, (_, named_at) in self._named.items() if at - named_at > LABEL_MEMORY_S]:
+        for identity in [key for key, named in self._named.items() if at - named.at > LABEL_MEMORY_S]:
             del self._named[identity]
+        for identity in [key for key, (_, flipped_at) in self._sharers.items() if at - flipped_at > SHARING_MEMORY_S]:
+            del self._sharers[identity]
 
 
 def _any_is_somebodys(pods: Iterable[PodKey], owners: Owners, at: float) -> bool:

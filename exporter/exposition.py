@@ -7,18 +7,20 @@ says has no sample. A user and password in a target's URL are not shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from urllib.parse import urlsplit
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from .model import Failure, Gpu, Quantity, Samples, Target
+from .catalog.mig import ceiling
+from .model import Attribution, Failure, Gpu, Part, Quantity, Samples, Target, without_user
 from .scrape import Counters
 
 TARGET_LABELS = ("role", "owner", "target")
 GPU_LABELS = ("uuid", "instance", "profile", "model", "attribution", "namespace", "pod")
+
+PROCESS_LABELS = ("uuid", "instance", "namespace", "pod")
 
 GPU_FAMILIES = (
     (Quantity.GPU_ENGINE_ACTIVE, "engine_active_ratio", "Share of time the compute engine was active, 0..1."),
@@ -27,7 +29,15 @@ GPU_FAMILIES = (
     (Quantity.GPU_MEMORY_TOTAL, "memory_total_bytes", "Memory of the GPU or instance."),
     (Quantity.GPU_POWER, "power_watts", "Power drawn."),
     (Quantity.GPU_TEMPERATURE, "temperature_celsius", "Temperature."),
+    (Quantity.GPU_LOST, "lost", "1 if a fatal Xid error came and the GPU fell silent; of any other GPU not said."),
 )
+# What a MIG instance has of its own. Beside its instances, a parent's would count the same work and memory twice.
+ON_INSTANCES = {
+    Quantity.GPU_ENGINE_ACTIVE,
+    Quantity.GPU_UTILIZATION,
+    Quantity.GPU_MEMORY_USED,
+    Quantity.GPU_MEMORY_TOTAL,
+}
 
 
 class SeenCollector:
@@ -43,17 +53,7 @@ class SeenCollector:
 
 
 def _labels(target: Target) -> tuple[str, str, str]:
-    return str(target.role), str(target.owner or ""), _without_user(target.url)
-
-
-def _without_user(url: str) -> str:
-    if "@" not in url:
-        return url
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "not a URL"
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    return str(target.role), str(target.owner or ""), without_user(target.url)
 
 
 def _targets(counters: Iterable[tuple[Target, Counters]]) -> Iterable[Metric]:
@@ -88,22 +88,53 @@ def _gpus(counters: Iterable[tuple[Target, Counters]]) -> Iterable[Metric]:
         quantity: GaugeMetricFamily(f"tidegate_gpu_{name}", text, labels=GPU_LABELS)
         for quantity, name, text in GPU_FAMILIES
     }
+    ceilings = GaugeMetricFamily(
+        "tidegate_gpu_engine_ceiling_ratio",
+        "Engine activity at which a MIG instance may top: one busy compute instance of one slice.",
+        labels=GPU_LABELS,
+    )
+    sharers = GaugeMetricFamily(
+        "tidegate_gpu_sharers",
+        "Pods that share the GPU; its other numbers are all of theirs together.",
+        labels=GPU_LABELS,
+    )
+    processes = [
+        GaugeMetricFamily(f"tidegate_gpu_process_{name}", text, labels=PROCESS_LABELS)
+        for name, text in (
+            ("utilization_ratio", "Share of time any kernel of the pod ran on a shared GPU, 0..1."),
+            ("memory_used_bytes", "Memory that the pod's processes hold on a shared GPU. Residency, not activity."),
+        )
+    ]
     # Two exporters on one node (the Helm chart's and the GPU Operator's) show the same GPU: it is exposed once.
     shown: set[tuple[str, str | None]] = set()
     for _, seen in counters:
         if seen.last is None or not isinstance(seen.last.outcome, Samples):
             continue
         samples = seen.last.outcome
-        columns = [(families[quantity], samples.column(quantity)) for quantity in families]
+        columns = [(quantity, family, samples.column(quantity)) for quantity, family in families.items()]
+        parents = {gpu.uuid for gpu in samples.subjects if isinstance(gpu, Gpu) and gpu.instance is not None}
         for row, subject in enumerate(samples.subjects):
             if not isinstance(subject, Gpu) or (subject.uuid, subject.instance) in shown:
                 continue
             shown.add((subject.uuid, subject.instance))
-            labels = _gpu_labels(subject)
-            for family, column in columns:
-                if not np.isnan(column[row]):
+            labels, cut_up = _gpu_labels(subject), subject.instance is None and subject.uuid in parents
+            for quantity, family, column in columns:
+                if not np.isnan(column[row]) and not (cut_up and quantity in ON_INSTANCES):
                     family.add_metric(labels, float(column[row]))
-    yield from families.values()
+            top = ceiling(subject)
+            if top is not None:
+                ceilings.add_metric(labels, top)
+            for part in subject.parts:
+                _by_process(processes, subject, part)
+            if subject.attribution in (Attribution.DEVICE, Attribution.PROCESS) and len(subject.pods) > 1:
+                sharers.add_metric(labels, len(subject.pods))
+    yield from (*families.values(), ceilings, sharers, *processes)
+
+
+def _by_process(families: Sequence[GaugeMetricFamily], gpu: Gpu, part: Part) -> None:
+    for family, value in zip(families, (part.utilization, part.memory), strict=True):
+        if not np.isnan(value):
+            family.add_metric((gpu.uuid, gpu.instance or "", *part.pod), value)
 
 
 def _gpu_labels(gpu: Gpu) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
+from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,7 @@ class Quantity(StrEnum):
     GPU_ENERGY = "gpu_energy"  # joules, counter
     GPU_TEMPERATURE = "gpu_temperature"  # degrees Celsius
     GPU_XID = "gpu_xid"  # the last Xid code; does not clear
+    GPU_LOST = "gpu_lost"  # 1 where a fatal Xid came and the GPU fell silent; of any other GPU it is not said
 
 
 class Attribution(StrEnum):
@@ -92,9 +94,24 @@ class Queue:
     name: str
 
 
+class Part(NamedTuple):
+    """What the processes of one pod do on a shared GPU: measured, never divided.
+
+    utilization: ratio. memory: bytes. NaN where it is not said.
+    """
+
+    pod: PodKey
+    utilization: float
+    memory: float
+
+
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU, or one MIG instance of one: identity is (uuid, instance); the rest is attributes that may change."""
+    """One GPU, or one MIG instance of one: identity is (uuid, instance); the rest is attributes that may change.
+
+    implied: the page shows its MIG instances alone, and its numbers are what each of them repeats of it (power, …).
+    parts:   of a shared one, what is measured per process and adds up to the device's own value; else empty.
+    """
 
     uuid: str
     instance: str | None = None  # MIG GPU instance id, None for a whole GPU
@@ -102,6 +119,8 @@ class Gpu:
     model: str | None = None
     attribution: Attribution = Attribution.NONE
     pods: tuple[PodKey, ...] = ()
+    implied: bool = False
+    parts: tuple[Part, ...] = ()
 
 
 Subject: TypeAlias = Queue | Gpu
@@ -184,10 +203,21 @@ class Target:
         return f"{self.role}:{self.owner}:{self.url}" if self.owner else f"{self.role}:{self.url}"
 
 
+def without_user(url: str) -> str:
+    """A URL as it may be shown: a user and password in it are for whoever asks."""
+    if "@" not in url:
+        return url
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "not a URL"
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
 class FailureKind(StrEnum):
     """Why a scrape brought nothing. A closed list: it is a label on /metrics."""
 
-    REFUSED = "refused"  # nobody listens, or the connection broke
+    REFUSED = "refused"  # nobody listens, the connection broke, or a driver is not there
     TIMEOUT = "timeout"
     STATUS = "status"  # an HTTP status other than 200
     TOO_LARGE = "too_large"
@@ -195,7 +225,7 @@ class FailureKind(StrEnum):
     CREDENTIALS = "credentials"  # a token, password or certificate file that cannot be read
     EMPTY = "empty"  # 200 with nothing in it, as dcgm-exporter answers while it reloads
     UNREADABLE = "unreadable"  # no line of the page was a sample of its kind
-    PARTIAL = "partial"  # the answer says of itself that something is missing from it
+    PARTIAL = "partial"  # it says of itself that something is missing, or that it is not to be believed yet
     INTERNAL = "internal"  # our own mistake in reading it: please report
 
 

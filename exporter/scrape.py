@@ -20,8 +20,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
-from .catalog import Reader, UnknownKind
+from .catalog import NotHeard, Reader, UnknownKind
 from .clock import Clock
+from .foreign import foreign
 from .model import Access, Failure, FailureKind, Samples, Scrape, Target
 from .targets import Discovery, Listing
 from .textformat import Page
@@ -217,8 +218,10 @@ def read(body: bytes, reader: Reader, scanner: PageScanner, at: float) -> Sample
 def _read(body: bytes, reader: Reader, scanner: PageScanner, at: float) -> Samples | Failure:
     page = scanner.scan(body)
     if not len(page.values):
-        return Failure(FailureKind.UNREADABLE, "no line of the page is a sample")
+        return Failure(FailureKind.UNREADABLE, foreign(body) or "no line of the page is a sample")
     try:
         return reader.read(page, at)
+    except NotHeard as error:
+        return Failure(FailureKind.PARTIAL, str(error))
     except UnknownKind as error:
         return Failure(FailureKind.UNREADABLE, str(error))

@@ -41,7 +41,7 @@ def describe(samples: Samples, page: Page) -> dict[str, Any]:
         numbers = {name: _number(name, float(column[row])) for name, column in columns.items()}
         if isinstance(subject, Queue):
             queues.append({"name": subject.name, **{name: numbers[name] for name in ("waiting", *_QUEUE)}})
-        else:
+        elif not subject.implied:  # one entry for each GPU or instance that the page itself shows
             gpus.append(_gpu(subject, {name: numbers[name] for name in _GPU}))
     dropped = sorted({*page.dropped, *samples.dropped})
     return {
@@ -53,13 +53,18 @@ def describe(samples: Samples, page: Page) -> dict[str, Any]:
 
 
 def _waiting(samples: Samples) -> Floats:
-    """All that waits: at the engines and held by the gateway, as far as the page speaks of each."""
+    """All that waits: at the engines and held by the gateway, as far as the page speaks of each.
+
+    Where a gateway says that no engine is ready, what waits is what it holds itself.
+    """
     parts = [
         samples.column(quantity)
         for quantity in (Quantity.REQUESTS_WAITING, Quantity.REQUESTS_HELD)
         if quantity in samples.quantities
     ]
-    return np.sum(parts, axis=0) if parts else np.full(len(samples.subjects), np.nan)
+    waiting = np.sum(parts, axis=0) if parts else np.full(len(samples.subjects), np.nan)
+    nobody = samples.column(Quantity.REPLICAS_READY) == 0.0
+    return np.where(nobody, samples.column(Quantity.REQUESTS_HELD), waiting)
 
 
 def _gpu(gpu: Gpu, numbers: dict[str, float | int | None]) -> dict[str, Any]:

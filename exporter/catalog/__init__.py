@@ -1,8 +1,9 @@
 r"""Vendors' words and what they mean: from the series of a page to quantities of queues and GPUs.
 
 A page's layout is compiled once into a plan; a page of the same layout is then read by NumPy alone. The knowledge is
-in tables (`dcgm`, `engines`, `gateways`), each line with its source. Nothing here knows where a page came from, who
-owns a pod, or what a number is good for; and nothing is guessed: what a page does not say is NaN.
+in tables (`engines`, `proxies`, `brokers`, `dcgm` and their neighbours), each line with its source. Nothing here knows
+where a page came from, who owns a pod, or what a number is good for; and nothing is guessed: what a page does not say
+is NaN.
 
 Worked example: `Reader("auto").read(parse(b'vllm:num_requests_waiting{model_name="m"} 3\n'), received_at=100.0)` has
 `kind == "vllm"`, `subjects == (Queue("m"),)`, `column(REQUESTS_WAITING) == [3.0]` and `at == [100.0]`.
@@ -18,18 +19,35 @@ import numpy as np
 from exporter.model import Samples
 from exporter.textformat import Layout, Page
 
+from .brokers import CELERY, KAFKA, NATS, RABBITMQ, REDIS_EXPORTER, RQ
 from .dcgm import DCGM
 from .engines import LLAMACPP, SGLANG, TRITON, VLLM
-from .gateways import EPP, RAY_SERVE, REDIS_EXPORTER
+from .engines_more import KSERVE, LMDEPLOY, NIM, TEI, TGI, TORCHSERVE, TRTLLM
+from .gateways import EPP, RAY_SERVE
+from .gpus_other import AMD, INTEL, NVIDIA_SMI
 from .kind import Kind
+from .own import OWN, NotHeard
 from .plan import Plan
+from .proxies import ENVOY, HTTP_ADDON, KNATIVE, LITELLM
+from .xid import Faults
 
-__all__ = ["AUTO", "KINDS", "Kind", "Plan", "Reader", "UnknownKind", "compile_plan", "detect"]
+__all__ = ["AUTO", "GPU_KINDS", "KINDS", "Kind", "NotHeard", "Plan", "Reader", "UnknownKind", "compile_plan", "detect"]
 
 AUTO = "auto"
-KINDS: Mapping[str, Kind] = MappingProxyType(
-    {kind.name: kind for kind in (DCGM, VLLM, SGLANG, TRITON, LLAMACPP, RAY_SERVE, EPP, REDIS_EXPORTER)}
+_ALL = (
+    DCGM,
+    *(VLLM, SGLANG, TRITON, LLAMACPP, TGI, TEI, TRTLLM, NIM, LMDEPLOY, TORCHSERVE, KSERVE),
+    *(RAY_SERVE, EPP, ENVOY, LITELLM, KNATIVE, HTTP_ADDON),
+    *(REDIS_EXPORTER, CELERY, RQ, RABBITMQ, NATS, KAFKA),
+    *(NVIDIA_SMI, AMD, INTEL),
+    OWN,
 )
+KINDS: Mapping[str, Kind] = MappingProxyType({kind.name: kind for kind in _ALL})
+# Pages of GPUs alone: no workload's queue is on them.
+GPU_KINDS = frozenset(kind.name for kind in (DCGM, NVIDIA_SMI, AMD, INTEL))
+
+
+FEW_NAMES = 3  # of a page nobody knows, for a person to recognise it by
 
 
 class UnknownKind(ValueError):  # noqa: N818 - it names what is unknown, not that something failed
@@ -39,8 +57,8 @@ class UnknownKind(ValueError):  # noqa: N818 - it names what is unknown, not tha
 def detect(layout: Layout) -> str | None:
     """The kind of a page, None if no known family is there.
 
-    The strongest sign decides, then how many families carry it: vLLM's names on a Triton page are its backend's, and
-    `nv_gpu_*` on an engine's page makes no Triton.
+    The strongest sign decides, then how many families carry it: vLLM's names on a Triton page are its backend's,
+    `nv_gpu_*` on an engine's page makes no Triton, and an engine's names on Envoy's page are the engine's.
     """
     names = set(layout.names)
     best, kind_of_best = (0, 0), None
@@ -60,7 +78,7 @@ def compile_plan(kind: str, layout: Layout) -> Plan:
 
 
 class Reader:
-    """Reads the pages of one target: remembers the plan of the last layout."""
+    """Reads the pages of one target: remembers the plan of the last layout, and which GPUs have failed since."""
 
     def __init__(self, kind: str) -> None:
         """`kind`: one of KINDS, or "auto" to look at each new layout."""
@@ -69,6 +87,7 @@ class Reader:
         self._kind = kind
         self._layout: Layout | None = None
         self._plan: Plan | None = None
+        self._faults = Faults()
 
     def read(self, page: Page, received_at: float) -> Samples:
         """What the page says; a page without series has no rows and the last kind. `received_at`: POSIX seconds."""
@@ -78,7 +97,14 @@ class Reader:
         if self._plan is None or page.layout is not self._layout:
             kind = detect(page.layout) if self._kind == AUTO else self._kind
             if kind is None:
-                raise UnknownKind(f"no family on this page belongs to one of {', '.join(KINDS)}")
+                raise UnknownKind(f"{_seen(page.layout)} belongs to one of {', '.join(KINDS)}")
             self._plan = compile_plan(kind, page.layout)
             self._layout = page.layout
-        return self._plan.read(page, received_at)
+        return self._faults.judge(self._plan.read(page, received_at))
+
+
+def _seen(layout: Layout) -> str:
+    """What to say of a page of no known kind: how many families it has, and a few of their names."""
+    names = list(dict.fromkeys(layout.names))
+    some = ", ".join(names[:FEW_NAMES]) + (", ..." if len(names) > FEW_NAMES else "")
+    return f"none of the {len(names)} families on this page ({some})"

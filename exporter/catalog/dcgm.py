@@ -8,7 +8,10 @@ sharer. What is told apart here:
 - **Parts.** dcgm-exporter 4.8.2 prints GPU_UTIL and FB_USED of a shared GPU once for the device, without a pod, and
   once per pod. The device's series is the GPU's value; the parts only tell whether they can be believed.
 - **MIG.** An instance has memory and engine activity of its own. Its power, energy, temperature and Xid are its
-  parent's, printed again on each instance, and its GPU_UTIL was a constant 0 in 3.3.0: none is the instance's.
+  parent's, printed again on each instance: they go to one row of the parent, whether or not the page has one (`-d f`
+  prints instances alone, `-d g+i` both, under one UUID). Its GPU_UTIL was a constant 0 in 3.3.0: nobody's. Who holds
+  instances holds no more than these: the parent beside them is no pod's.
+- **Replicas.** A time-sliced device is `GPU-1::3` to the device plugin: the third share of GPU-1, not another GPU.
 
 Worked example: `DCGM_FI_DEV_GPU_UTIL{UUID="GPU-1",pod=""} 90`, `{UUID="GPU-1",pod="a"} 0` and `{…,pod="b"} 0` make one
 row `Gpu("GPU-1", attribution=DEVICE, pods=(a, b))` with utilization 0.9: no pod's share is known.
@@ -16,18 +19,20 @@ row `Gpu("GPU-1", attribution=DEVICE, pods=(a, b))` with utilization 0.9: no pod
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from exporter.model import Attribution, Gpu, PodKey, Quantity, Subject
+from exporter.model import Attribution, Gpu, Quantity, Subject
 from exporter.textformat import Layout
 
+from .devices import Device, devices_of
 from .kind import Kind
+from .parts import MEMORY_PART, UTILIZATION_PART, taken_apart
 from .plan import INT32_MARKS, Cell, Mask, Plan, Watched, build
-from .words import BYTES, JOULES, RATIO, WATTS, Columns, Combine, Labels, Unit
+from .words import BYTES, JOULES, RATIO, WATTS, Columns, Combine, Unit
 
 Q = Quantity
 
@@ -48,12 +53,15 @@ class Field:
 
     names:       the fields that carry it, best first, with their unit. DCGM renames; a CSV may list both names.
     on_instance: a MIG instance's own value, not its parent's.
-    parts:       the column for the sum of the per-pod parts, of fields that dcgm-exporter takes apart by process.
+    repeated:    the parent's value, printed again on each instance.
+    parts:       of fields that dcgm-exporter takes apart by process: how the columns of the parts begin, one column
+                 for each of a device's pods.
     """
 
     column: str
     names: Mapping[str, Unit]
     on_instance: bool = False
+    repeated: bool = False
     parts: str | None = None
 
 
@@ -67,7 +75,7 @@ FIELDS = (
     Field(
         Q.GPU_UTILIZATION,
         {"DCGM_FI_DEV_GPU_UTIL": PERCENT, "DCGM_FI_DEV_GPU_UTIL_RATIO": RATIO_OR_PERCENT},
-        parts="utilization_parts",
+        parts=UTILIZATION_PART,
     ),
     Field(Q.GPU_SM_ACTIVE, {"DCGM_FI_PROF_SM_ACTIVE": RATIO, "DCGM_FI_PROF_SM_UTIL_RATIO": RATIO}, on_instance=True),
     Field(
@@ -84,50 +92,30 @@ FIELDS = (
         Q.GPU_MEMORY_USED,
         {"DCGM_FI_DEV_FB_USED": MIB, "DCGM_FI_DEV_FB_USED_BYTES": BYTES},
         on_instance=True,
-        parts="memory_parts",
+        parts=MEMORY_PART,
     ),
     Field("memory_free", {"DCGM_FI_DEV_FB_FREE": MIB, "DCGM_FI_DEV_FB_FREE_BYTES": BYTES}, on_instance=True),
     Field(
         "memory_reserved", {"DCGM_FI_DEV_FB_RESERVED": MIB, "DCGM_FI_DEV_FB_RESERVED_BYTES": BYTES}, on_instance=True
     ),
     Field(Q.GPU_MEMORY_TOTAL, {"DCGM_FI_DEV_FB_TOTAL": MIB, "DCGM_FI_DEV_FB_CAPACITY_BYTES": BYTES}, on_instance=True),
-    Field(Q.GPU_POWER, {"DCGM_FI_DEV_POWER_USAGE": WATTS, "DCGM_FI_DEV_BOARD_POWER_WATTS": WATTS}),
+    Field(Q.GPU_POWER, {"DCGM_FI_DEV_POWER_USAGE": WATTS, "DCGM_FI_DEV_BOARD_POWER_WATTS": WATTS}, repeated=True),
     Field(
         Q.GPU_ENERGY,
         {"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": MILLIJOULES, "DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL": JOULES},
+        repeated=True,
     ),
-    Field(Q.GPU_TEMPERATURE, {"DCGM_FI_DEV_GPU_TEMP": CELSIUS, "DCGM_FI_DEV_GPU_TEMP_CELSIUS": CELSIUS}),
-    Field(Q.GPU_XID, {"DCGM_FI_DEV_XID_ERRORS": XID, "DCGM_FI_DEV_XID_ERROR": XID}),
+    Field(Q.GPU_TEMPERATURE, {"DCGM_FI_DEV_GPU_TEMP": CELSIUS, "DCGM_FI_DEV_GPU_TEMP_CELSIUS": CELSIUS}, repeated=True),
+    Field(Q.GPU_XID, {"DCGM_FI_DEV_XID_ERRORS": XID, "DCGM_FI_DEV_XID_ERROR": XID}, repeated=True),
 )
+REPEATED = frozenset(name for field in FIELDS if field.repeated for name in field.names)
 UNITS = {name: unit for field in FIELDS for name, unit in field.names.items()}
-
-# Whose pod a series names: through Prometheus (honorLabels: false) the workload's is `exported_pod` and the bare one
-# is the exporter's; under --use-old-namespace it is `pod_name`. What one series of a page has, holds for the page.
-POD_LABELS = (("exported_namespace", "exported_pod"), ("pod_namespace", "pod_name"), ("namespace", "pod"))
-EXPORTER = "dcgm-exporter"  # with honorLabels: true, Prometheus names the exporter's own pod on GPUs that have none
-
-# Parts may exceed the whole a little: they are measured over other intervals than the device.
-TOLERANCE = 1.1
-UTILIZATION_SLACK = 0.05  # ratio; also what a device may show while no process did anything
-MEMORY_SLACK = 64 * 2.0**20  # bytes
-
-
-@dataclass(slots=True)
-class _Device:
-    """One (UUID, instance) while its layout is compiled. series: name -> (index, its pod)."""
-
-    labels: Labels
-    series: dict[str, list[tuple[int, PodKey | None]]]
-    shared: bool = False
-
-    def pods(self) -> list[PodKey]:
-        return sorted({pod for members in self.series.values() for _, pod in members if pod is not None})
 
 
 def compile_dcgm(layout: Layout) -> Plan:
     """The plan of a dcgm-exporter page. Once per layout."""
     ours = [index for index, name in enumerate(layout.names) if name.startswith("DCGM_FI_")]
-    devices = _devices(layout, ours)
+    devices = devices_of(layout, ours, REPEATED)
     apart = [name for field in FIELDS if field.parts for name in field.names]
     per_process = any(_is_split(device, name) for device in devices.values() for name in apart)
     cells = [
@@ -159,52 +147,33 @@ def _below_int32(layout: Layout, index: int) -> bool:
     return layout.types.get(name) != "counter" and not name.endswith(("_TOTAL", "_BYTES"))
 
 
-def _devices(layout: Layout, ours: Sequence[int]) -> dict[tuple[str, str | None], _Device]:
-    labels = {index: layout.series[index].labels for index in ours}
-    namespace, pod = next(
-        (names for names in POD_LABELS if any(names[1] in said for said in labels.values())), POD_LABELS[-1]
-    )
-    devices: dict[tuple[str, str | None], _Device] = {}
-    for index, said in labels.items():
-        uuid = said.get("UUID") or said.get("uuid")
-        if not uuid:  # NVLink, NvSwitch and CPU series: no GPU's
-            continue
-        device = devices.setdefault((uuid, said.get("GPU_I_ID") or None), _Device(said, {}))
-        name = said.get(pod, "")
-        holder = PodKey(said.get(namespace, ""), name) if name and EXPORTER not in name else None
-        device.series.setdefault(layout.names[index], []).append((index, holder))
-        device.shared |= bool(said.get("vgpu"))
-    for device in devices.values():
-        device.shared |= len(device.pods()) > 1
-    return devices
-
-
-def _is_split(device: _Device, name: str) -> bool:
+def _is_split(device: Device, name: str) -> bool:
     """Whether a field of a device is there both for the device and per pod."""
     holders = {pod is None for _, pod in device.series.get(name, ())}
     return len(holders) > 1
 
 
-def _cells(row: int, field: Field, device: _Device, *, per_process: bool) -> list[Cell]:
+def _cells(row: int, field: Field, device: Device, *, per_process: bool) -> list[Cell]:
     name = next((name for name in field.names if name in device.series), None)
     if name is None:
         return []
     unit, members = field.names[name], device.series[name]
     whole = [index for index, pod in members if pod is None]
-    parts = [index for index, pod in members if pod is not None]
+    parts = [(index, pod) for index, pod in members if pod is not None]
     if field.parts is None or not parts or not (whole or device.shared):
-        return [Cell(index, row, field.column, Combine.COPY, unit) for index in whole + parts]
+        return [Cell(index, row, field.column, Combine.COPY, unit) for index, _ in members]
     if whole:
+        place = {pod: number for number, pod in enumerate(device.pods())}
         return [
             *(Cell(index, row, field.column, Combine.COPY, unit) for index in whole),
-            *(Cell(index, row, field.parts, Combine.SUM, unit) for index in parts),
+            *(Cell(index, row, f"{field.parts}{place[pod]}", Combine.SUM, unit) for index, pod in parts),
         ]
     if per_process:  # parts of a device whose own line is missing: their sum is not the device
         return []
-    return [Cell(index, row, field.column, Combine.SAME, unit) for index in parts]
+    return [Cell(index, row, field.column, Combine.SAME, unit) for index, _ in parts]
 
 
-def _gpu(uuid: str, instance: str | None, device: _Device) -> Gpu:
+def _gpu(uuid: str, instance: str | None, device: Device) -> Gpu:
     pods = tuple(device.pods())
     if not pods:
         attribution = Attribution.NONE
@@ -213,7 +182,7 @@ def _gpu(uuid: str, instance: str | None, device: _Device) -> Gpu:
     else:
         attribution = Attribution.MIG if instance else Attribution.EXCLUSIVE
     model = device.labels.get("modelName") or device.labels.get("model_name")
-    return Gpu(uuid, instance, device.labels.get("GPU_I_PROFILE") or None, model, attribution, pods)
+    return Gpu(uuid, instance, device.labels.get("GPU_I_PROFILE") or None, model, attribution, pods, device.implied)
 
 
 def _finish(reserved: Mask, columns: Columns, subjects: tuple[Subject, ...]) -> tuple[Columns, tuple[Subject, ...]]:
@@ -225,20 +194,7 @@ def _finish(reserved: Mask, columns: Columns, subjects: tuple[Subject, ...]) -> 
         total = used + columns["memory_free"] + np.where(reserved, columns.get("memory_reserved", unknown), 0.0)
         printed = columns.get(Q.GPU_MEMORY_TOTAL, unknown)
         columns[Q.GPU_MEMORY_TOTAL] = np.where(np.isnan(printed), total, printed)
-    busy, busy_parts = columns.get(Q.GPU_UTILIZATION, unknown), columns.get("utilization_parts", unknown)
-    memory_parts = columns.get("memory_parts", unknown)
-    # All parts 0 on a busy device is what a failed process-to-pod mapping looks like, not idle pods.
-    denied = (busy_parts == 0.0) & (busy > UTILIZATION_SLACK)
-    denied |= (busy_parts > busy * TOLERANCE + UTILIZATION_SLACK) | (memory_parts > used * TOLERANCE + MEMORY_SLACK)
-    measured = ((busy_parts > 0.0) | (memory_parts > 0.0)) & ~denied
-    if measured.any():
-        subjects = tuple(
-            replace(subject, attribution=Attribution.PROCESS)
-            if measured[row] and isinstance(subject, Gpu) and subject.attribution is Attribution.DEVICE
-            else subject
-            for row, subject in enumerate(subjects)
-        )
-    return columns, subjects
+    return columns, taken_apart(columns, subjects, used)
 
 
 DCGM = Kind(

@@ -18,20 +18,10 @@ import numpy as np
 from exporter.model import Gpu, Quantity, Queue, Subject
 
 from .kind import Kind, compile_table
+from .naming import UNNAMED, as_it_is, one_queue_each
 from .words import BYTES, COUNTER, FLAG, JOULES, RATIO, WATTS, Columns, Combine, Key, Labels, Row, Table, label, where
 
 Q = Quantity
-UNNAMED = "default"  # the queue of a page that names none: llama.cpp serves one model and does not say which
-
-
-def one_queue_each(keys: Sequence[Key]) -> list[Subject | None]:
-    return [Queue(key[0] or UNNAMED) for key in keys]
-
-
-def as_it_is(columns: Columns, subjects: tuple[Subject, ...]) -> tuple[Columns, tuple[Subject, ...]]:
-    return columns, subjects
-
-
 # vLLM: vllm/v1/metrics/loggers.py, docs/design/metrics.md. V0 has no `engine` label; V1 prints one series per
 # data-parallel engine. Left out on purpose: `num_requests_waiting_by_reason` (its sum is `num_requests_waiting`),
 # `cpu_cache_usage_perc` (swap space), `*_created` (timestamps), `iteration_tokens_total` (a histogram).

@@ -1,4 +1,4 @@
-"""What stands in front of engines: Ray Serve, the Gateway API's endpoint picker (EPP), and Redis queues.
+"""What stands in front of engines and knows their number: Ray Serve and the Gateway API's endpoint picker (EPP).
 
 These pages see requests that no engine has yet. They also repeat what the engines say (EPP's averages), which is kept
 apart: `requests_held` is what the gateway itself keeps.
@@ -16,8 +16,8 @@ import numpy as np
 
 from exporter.model import Quantity, Queue, Subject
 
-from .engines import UNNAMED, as_it_is
 from .kind import Kind, compile_table
+from .naming import UNNAMED, as_it_is
 from .words import COUNTER, RATIO, Columns, Combine, Key, Labels, Row, Table, label
 
 Q = Quantity
@@ -59,14 +59,22 @@ def _pools(keys: Sequence[Key]) -> list[Subject | None]:
 
 
 def _pool_totals(columns: Columns, subjects: tuple[Subject, ...]) -> tuple[Columns, tuple[Subject, ...]]:
-    """Averages become totals: times the ready pods, or else the sum over pods, or else unknown."""
+    """Averages become totals: times the ready pods, or else the sum over pods, or else unknown.
+
+    With no pod ready there is nobody to average over: an average of 0 is then what the code begins with, and times 0
+    ready pods anything is 0. What waits in pods that are not ready nobody knows here.
+    """
     unknown = np.full(len(subjects), np.nan)
     ready = columns.get(Q.REPLICAS_READY, unknown)
+    none_ready, ready = ready == 0.0, np.where(ready > 0.0, ready, np.nan)
     if "average_waiting" in columns or "waiting_at_each" in columns:
         waiting = columns.get("average_waiting", unknown) * ready
-        columns[Q.REQUESTS_WAITING] = np.where(np.isnan(waiting), columns.get("waiting_at_each", unknown), waiting)
-    if "average_running" in columns:
-        columns[Q.REQUESTS_RUNNING] = columns["average_running"] * ready
+        each = np.where(none_ready, np.nan, columns.get("waiting_at_each", unknown))
+        columns[Q.REQUESTS_WAITING] = np.where(np.isnan(waiting), each, waiting)
+    if "average_running" in columns or "running_through" in columns:
+        running = columns.get("average_running", unknown) * ready
+        through = np.where(none_ready, np.nan, columns.get("running_through", unknown))
+        columns[Q.REQUESTS_RUNNING] = np.where(np.isnan(running), through, running)
     return columns, subjects
 
 
@@ -77,46 +85,30 @@ _EPP_HELD = ("llm_d_epp_flow_control_queue_size", "inference_extension_flow_cont
 _EPP_EACH = ("llm_d_epp_per_endpoint_queue_size", "inference_pool_per_pod_queue_size")
 _EPP_WAITING = ("llm_d_epp_average_queue_size", "inference_pool_average_queue_size")
 _EPP_RUNNING = ("llm_d_epp_average_running_requests", "inference_pool_average_running_requests")
+_EPP_THROUGH = (
+    "llm_d_epp_request_running",
+    "inference_objective_running_requests",
+    "inference_model_running_requests",
+)
 _EPP_KV = ("llm_d_epp_average_kv_cache_utilization", "inference_pool_average_kv_cache_utilization")
+_EPP_ERRORS = (
+    "llm_d_epp_request_error_total",
+    "inference_objective_request_error_total",
+    "inference_model_request_error_total",
+)
 _EPP_READY = ("llm_d_epp_ready_endpoints", "inference_pool_ready_pods")
 _EPP_ROWS = (
     Row(Q.REQUESTS_HELD, _EPP_HELD, _POOL),  # per flow and priority
     Row("waiting_at_each", _EPP_EACH, _POOL),
     Row("average_waiting", _EPP_WAITING, _POOL, Combine.COPY),
     Row("average_running", _EPP_RUNNING, _POOL, Combine.COPY),
+    Row("running_through", _EPP_THROUGH, _POOL),  # what it has let through and is not answered, per model
     Row(Q.KV_CACHE_USED, _EPP_KV, _POOL, Combine.COPY, RATIO),
     Row(Q.REPLICAS_READY, _EPP_READY, _POOL, Combine.COPY),
+    # Without flow control a request that finds no ready pod is refused (ServiceUnavailable): all that shows of it.
+    Row(Q.REQUESTS_FAILED, _EPP_ERRORS, _POOL, unit=COUNTER),  # per model and error_code
 )
 
-
-def _redis_key(labels: Labels) -> Key:
-    return (labels.get("db", ""), labels.get("key", ""))
-
-
-def _redis_group(labels: Labels) -> Key:
-    return (labels.get("db", ""), labels.get("stream", ""), labels.get("group", ""))
-
-
-def _redis_subjects(keys: Sequence[Key]) -> list[Subject | None]:
-    """Lists by key, streams by stream/group; with the database only where two have one of that name.
-
-    The size of a key that is a stream is left out: it counts entries, read or not, and is no backlog.
-    """
-    streams = {key[:2] for key in keys if len(key) == len(("db", "stream", "group"))}
-    names = ["/".join(key[1:]) for key in keys]
-    return [
-        None if key in streams else Queue(f"{key[0]}/{name}" if names.count(name) > 1 else name)
-        for key, name in zip(keys, names, strict=True)
-    ]
-
-
-# redis_exporter: exporter/keys.go (--check-keys, --check-single-keys), exporter/streams.go (--check-streams). Lag is
-# what no consumer has, pending what one has and has not acknowledged. A lag Redis cannot tell is printed as 0.
-_REDIS_ROWS = (
-    Row(Q.REQUESTS_WAITING, ("redis_key_size",), _redis_key),
-    Row(Q.REQUESTS_WAITING, ("redis_stream_group_lag",), _redis_group),
-    Row(Q.REQUESTS_RUNNING, ("redis_stream_group_messages_pending",), _redis_group),
-)
 
 RAY_SERVE = Kind(
     name="ray_serve",
@@ -125,6 +117,7 @@ RAY_SERVE = Kind(
     path="/metrics",
     work=2.0,
     compile=partial(compile_table, "ray_serve", Table(_RAY_ROWS, _deployments, as_it_is)),
+    at_zero="queue",  # the handle in the proxy keeps the request
 )
 EPP = Kind(
     name="epp",
@@ -134,12 +127,5 @@ EPP = Kind(
     work=16.0,
     compile=partial(compile_table, "epp", Table(_EPP_ROWS, _pools, _pool_totals)),
     repeats_engines=True,
-)
-REDIS_EXPORTER = Kind(
-    name="redis_exporter",
-    signs={"redis_": 2},
-    port=9121,
-    path="/metrics",
-    work=1.0,
-    compile=partial(compile_table, "redis_exporter", Table(_REDIS_ROWS, _redis_subjects, as_it_is)),
+    at_zero="queue",
 )

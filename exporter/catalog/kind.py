@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from exporter.textformat import Layout
 
 from .plan import Cell, Plan, build
 from .words import Key, Labels, Row, Table
+
+# What lives at zero replicas. "queue": a broker, or a gateway that keeps the request: what waits is there to be read,
+# and its absence is unknown. "refused": the request is turned away and only a counter of failures rises: enough to
+# wake, too little to size. "nothing": the page dies with its pod, or shows GPUs, which nobody holds at zero.
+AtZero: TypeAlias = Literal["queue", "in_flight", "refused", "nothing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,20 +22,24 @@ class Kind:
     """One vendor's page.
 
     signs:   how families of this kind begin, and how much that says: a page is of the kind with the strongest sign on
-             it. 3: only ever the outer server. 2: a vendor's own prefix. 1: seen on other kinds' pages too.
+             it. 3: only ever the outer server. 2: a vendor's own prefix. 1: seen on other kinds' pages too. 0: a proxy
+             that prints whatever it stands beside (Istio merges the application's page into Envoy's).
     port:    where the page is by default, with `path`.
     work:    requests per replica to aim at (waiting + running); None where a page has no queue. A place to start: what
              one replica can carry depends on model, GPU and lengths, and is for the user to measure.
-    repeats_engines: its waiting and running are the engines' own queues over again (EPP), not more of them.
+    repeats_engines: its waiting and running are the engines' own requests seen at another end, not more of them; what
+             it holds back itself is `requests_held`.
+    at_zero: what of the page moves when a request comes and no replica is there.
     """
 
     name: str
-    signs: Mapping[str, Literal[1, 2, 3]]
+    signs: Mapping[str, Literal[0, 1, 2, 3]]
     port: int
     path: str
     work: float | None
     compile: Callable[[Layout], Plan]
     repeats_engines: bool = False
+    at_zero: AtZero = "nothing"
 
 
 def compile_table(kind: str, table: Table, layout: Layout) -> Plan:

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
 
-from . import answers, reviews
+from . import answers, apiservices, reviews
 from .answers import Asked, Lines
 from .api import OPENED, ApiFailure, CannotConnect, Document, Event, Garbled, Opened, Page
+from .apiservices import Holder
 from .resources import Resource, url
 from .reviews import Access, User, Verdict
 
@@ -135,7 +136,7 @@ def _files(kubeconfig: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Speaks `Api` and `Reviews`. jitter: chance, for the length of watches."""
+    """Speaks `Api`, `Reviews` and `ApiServices`. jitter: chance, for the length of watches."""
 
     client: ApiClient
     jitter: Random
@@ -192,6 +193,16 @@ class Client:
         right = f'give Tidegate\'s ServiceAccount a Role in {namespace} with resources ["configmaps"], verbs ["get"]'
         path = reviews.config_map_path(namespace, name)
         return reviews.data(namespace, name, await self._ask("GET", path, None, asked, right))
+
+    async def holder(self, name: str) -> Holder | None:
+        asked, right = apiservices.asked(name), apiservices.right(name)
+        try:
+            body = await self._ask("GET", apiservices.path(name), None, asked, right)
+        except ApiFailure as failed:
+            if failed.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+        return apiservices.holder(name, body)
 
     async def close(self) -> None:
         await self.client.close()  # type: ignore[no-untyped-call]

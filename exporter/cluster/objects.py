@@ -39,7 +39,7 @@ class Pod:
     fresh_start: it is not ready, and a container of it does not run, or began to run after it ceased to be ready: what
                 it worked on is gone, and what it will work on has not come.
     host_network: its address is its node's, and others have the same one.
-    labels:     only those in `parse.LABELS_KEPT`.
+    labels:     all of them, about 450 bytes where there are eight: a selector may ask for any.
     ports:      container ports by name; of an unnamed one nothing is kept.
     gpus:       GPU resources it asks for, by resource name: "nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "amd.com/gpu".
     group_size: of a LeaderWorkerSet's pod: how many pods its group has when it is complete.

@@ -22,7 +22,6 @@ from .resources import Resource
 
 GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
 WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"  # "0" is the leader
-LABELS_KEPT = frozenset({"app", "app.kubernetes.io/name", GROUP_INDEX, WORKER_INDEX})
 
 ANNOTATIONS = "tidegate.dev/"
 
@@ -93,7 +92,7 @@ def _pod(ref: Ref, document: _Json) -> Pod:
         host_network=true(spec, "hostNetwork", "spec") or False,
         created_at=moment(metadata, "creationTimestamp", "metadata"),
         started_at=started_at,
-        labels=_labels(metadata),
+        labels=texts(metadata, "labels", "metadata") or NOTHING,
         ports=_ports(spec),
         gpus=asked_for(spec),
         group_size=_group_size(metadata),
@@ -117,11 +116,6 @@ def _starts_afresh(status: _Json, unready_since: float | None) -> bool:
         if began is None or (unready_since is not None and began > unready_since):
             return True
     return False
-
-
-def _labels(metadata: _Json) -> Mapping[str, str]:
-    kept = mapping(metadata, "labels", "metadata")
-    return {name: needed(kept, name, "metadata.labels") for name in LABELS_KEPT & kept.keys() if kept[name]} or NOTHING
 
 
 def _ports(spec: _Json) -> Mapping[str, int]:

@@ -86,7 +86,7 @@ def access_review(user: User, access: Access) -> Document:
 def user(body: bytes) -> User | None:
     """The status of a TokenReview. Raises ApiFailure if it is none."""
     asked = "create tokenreviews"
-    status = _part(asked, body, "status")
+    status = part(asked, body, "status")
     if status.get("authenticated") is not True:
         return None
     said = status.get("user")
@@ -103,7 +103,7 @@ def user(body: bytes) -> User | None:
 
 def verdict(body: bytes) -> Verdict:
     """The status of a SubjectAccessReview. Raises ApiFailure if it is none."""
-    status = _part("create subjectaccessreviews", body, "status")
+    status = part("create subjectaccessreviews", body, "status")
     # `denied` is a no that no other authorizer may overrule; where nobody says anything, it is a no as well.
     allowed = status.get("allowed") is True and status.get("denied") is not True
     return Verdict(allowed, str(status.get("reason") or ""))
@@ -111,7 +111,7 @@ def verdict(body: bytes) -> Verdict:
 
 def data(namespace: str, name: str, body: bytes) -> dict[str, str]:
     """The `data` of a ConfigMap. Raises ApiFailure if it is none."""
-    found = _part(f"get configmap {namespace}/{name}", body, "data")
+    found = part(f"get configmap {namespace}/{name}", body, "data")
     return {str(key): str(value) for key, value in found.items()}
 
 
@@ -127,7 +127,8 @@ def failure(asked: str, right: str, status: int, body: bytes) -> ApiFailure:
     return ApiFailure(status, f"{asked}: HTTP {status}{says}")
 
 
-def _part(asked: str, body: bytes, key: str) -> dict[str, Any]:
+def part(asked: str, body: bytes, key: str) -> dict[str, Any]:
+    """One mapping of an object; empty where it has none. Raises ApiFailure if the body is no object."""
     try:
         found = json.loads(body).get(key) or {}
     except (ValueError, RecursionError, AttributeError):

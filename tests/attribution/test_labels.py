@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from exporter.attribution import LABEL_MEMORY_S, Labels
+from exporter.attribution import LABEL_MEMORY_S, SHARING_MEMORY_S, Labels
 from exporter.model import Attribution, Gpu, PodKey, Queue, Samples, WorkloadKey
 
 CHAT = WorkloadKey("ai", "chat")
@@ -60,3 +60,41 @@ def test_a_label_is_of_one_gpu_or_instance_alone(stranger):
 def test_a_page_that_says_everything_is_handed_on_as_it_is():
     labels, samples = Labels(), page(gpu(POD), Queue("m"))
     assert labels.recall(samples, anybody, 100.0) is samples
+
+
+THIRD = PodKey("ai", "code-0")
+
+
+def named(labels, *pods, at=100.0, every=5.0, owners=anybody):
+    """The last of several pages, one for each pod: whose the GPU is."""
+    for turn, pod in enumerate(pods):
+        (found,) = labels.recall(page(gpu(pod)), owners, at + every * turn).subjects
+    return found.attribution, found.pods
+
+
+def test_a_label_that_goes_back_and_forth_is_a_shared_gpu():
+    """Time-slicing without --kubernetes-virtual-gpus: one pod is named, and it changes."""
+    assert named(Labels(), POD, OTHER) == (Attribution.EXCLUSIVE, (OTHER,))
+    assert named(Labels(), POD, OTHER, POD) == (Attribution.DEVICE, (POD, OTHER))
+    assert named(Labels(), POD, OTHER, POD, POD) == (Attribution.DEVICE, (POD, OTHER))
+
+
+def test_all_who_take_turns_share_it():
+    assert named(Labels(), POD, OTHER, THIRD, POD) == (Attribution.DEVICE, (POD, THIRD, OTHER))
+
+
+def test_a_pod_that_comes_back_after_a_while_was_away():
+    assert named(Labels(), POD, OTHER, POD, every=LABEL_MEMORY_S + 1.0) == (Attribution.EXCLUSIVE, (POD,))
+
+
+def test_a_gpu_whose_label_stands_still_for_long_is_shared_no_more():
+    labels = Labels()
+    named(labels, POD, OTHER, POD, at=100.0)
+    assert named(labels, POD, at=110.0 + SHARING_MEMORY_S) == (Attribution.DEVICE, (POD, OTHER))
+    assert named(labels, POD, at=110.1 + SHARING_MEMORY_S) == (Attribution.EXCLUSIVE, (POD,))
+
+
+def test_somebody_new_on_a_gpu_that_was_shared_has_it():
+    labels = Labels()
+    named(labels, POD, OTHER, POD)
+    assert named(labels, THIRD, at=120.0) == (Attribution.EXCLUSIVE, (THIRD,))

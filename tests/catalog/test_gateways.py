@@ -1,4 +1,4 @@
-"""What stands in front of engines: Ray Serve, EPP, Redis."""
+"""What stands in front of engines: Ray Serve, EPP."""
 
 from math import isnan
 
@@ -93,10 +93,28 @@ def test_an_average_alone_is_no_total(read, cell):
     assert isnan(cell(read('inference_pool_average_queue_size{name="p1"} 0.4\n'), "p1", Q.REQUESTS_WAITING))
 
 
-def test_no_ready_pods_have_no_queue_but_the_gateway_may(read, cell):
-    samples = read(EPP.replace("} 4\n", "} 0\n", 1))
-    assert cell(samples, "p", Q.REQUESTS_WAITING) == 0.0
+def test_with_no_pod_ready_an_average_is_of_nobody_and_only_what_the_gateway_holds_counts(read, cell):
+    none_ready = "\n".join(
+        line.replace("} 4", "} 0") if "ready_pods" in line else line.replace("} 0.5", "} 0")
+        for line in EPP.splitlines()
+    )
+    samples = read(none_ready)
+    assert cell(samples, "p", Q.REPLICAS_READY) == 0.0
+    assert isnan(cell(samples, "p", Q.REQUESTS_WAITING))
+    assert isnan(cell(samples, "p", Q.REQUESTS_RUNNING))
     assert cell(samples, "p", Q.REQUESTS_HELD) == 7.0
+
+
+def test_what_a_picker_refuses_is_activity_of_the_only_pool(read, cell):
+    samples = read(
+        """
+        llm_d_epp_ready_endpoints{name="p"} 0
+        llm_d_epp_request_error_total{error_code="ServiceUnavailable",model_name="m",target_model_name="m"} 40
+        inference_objective_request_error_total{error_code="ServiceUnavailable",model_name="m"} 40
+        """
+    )
+    assert samples.subjects == (Queue("p"),)
+    assert cell(samples, "p", Q.REQUESTS_FAILED) == 40.0
 
 
 def test_an_epp_that_prints_old_and_new_names_is_read_once(read, cell):
@@ -120,34 +138,7 @@ def test_a_flow_without_a_pools_name_is_the_only_pools(read, cell):
     assert cell(samples, "p", Q.REQUESTS_HELD) == 6.0
 
 
-REDIS = """
-    redis_up 1
-    redis_key_size{db="db0",key="jobs"} 12
-    redis_key_size{db="db0",key="events"} 5000
-    redis_stream_length{db="db0",stream="events"} 5000
-    redis_stream_group_lag{db="db0",stream="events",group="workers"} 7
-    redis_stream_group_messages_pending{db="db0",stream="events",group="workers"} 3
-    redis_stream_group_consumer_messages_pending{db="db0",stream="events",group="workers",consumer="c"} 3
-    """
-
-
-def test_redis_lists_and_stream_groups_are_queues_and_stream_lengths_are_not(read, cell):
-    samples = read(REDIS)
-    assert samples.kind == "redis_exporter"
-    assert set(samples.subjects) == {Queue("jobs"), Queue("events/workers")}
-    assert cell(samples, "jobs", Q.REQUESTS_WAITING) == 12.0
-    assert cell(samples, "events/workers", Q.REQUESTS_WAITING) == 7.0
-    assert cell(samples, "events/workers", Q.REQUESTS_RUNNING) == 3.0
-
-
-def test_a_redis_database_is_named_only_where_two_have_the_key(read):
-    samples = read(
-        'redis_key_size{db="db0",key="a"} 1\nredis_key_size{db="db1",key="a"} 2\nredis_key_size{key="b"} 3\n'
-    )
-    assert samples.subjects == (Queue("db0/a"), Queue("db1/a"), Queue("b"))
-
-
-def test_a_redis_exporter_that_checks_no_keys_has_no_queues(read):
-    samples = read("redis_up 1\nredis_connected_clients 4\n")
-    assert samples.kind == "redis_exporter"
-    assert samples.subjects == ()
+def test_without_an_average_the_picker_knows_what_it_has_let_through(read, cell):
+    page = 'llm_d_epp_ready_endpoints{{name="p"}} {}\nllm_d_epp_request_running{{model_name="m"}} 12\n'
+    assert cell(read(page.format(4)), "p", Q.REQUESTS_RUNNING) == 12.0
+    assert isnan(cell(read(page.format(0)), "p", Q.REQUESTS_RUNNING))

@@ -2,6 +2,7 @@
 
 from math import isnan
 
+import numpy as np
 import pytest
 
 from exporter.model import Attribution, PodKey, Quantity
@@ -88,6 +89,7 @@ def test_total_memory_is_unknown_without_the_used_part(read, cell):
 def test_a_mig_instance_is_its_own_row_and_not_its_parents(read, cell, gpu):
     samples = read(MIG)
     assert [(s.uuid, s.instance, s.profile) for s in samples.subjects] == [
+        ("GPU-a", None, None),
         ("GPU-a", "7", "1g.5gb"),
         ("GPU-a", "5", "2g.10gb"),
     ]
@@ -104,6 +106,57 @@ def test_what_an_instance_repeats_of_its_parent_is_not_the_instances(read, cell,
     samples = read(MIG)
     assert isnan(cell(samples, ("GPU-a", "7"), quantity))
     assert isnan(cell(samples, ("GPU-a", "5"), quantity))
+
+
+def test_what_instances_repeat_of_their_parent_is_the_parents_and_counted_once(read, cell, gpu):
+    samples = read(MIG)
+    assert cell(samples, "GPU-a", Q.GPU_POWER) == 116.0
+    assert cell(samples, "GPU-a", Q.GPU_ENERGY) == 57585.599
+    assert cell(samples, "GPU-a", Q.GPU_TEMPERATURE) == 37.0
+    assert cell(samples, "GPU-a", Q.GPU_XID) == 0.0
+    assert np.nansum(samples.column(Q.GPU_POWER)) == 116.0
+    assert gpu(samples, "GPU-a").implied
+    assert not gpu(samples, "GPU-a", "7").implied
+
+
+@pytest.mark.parametrize("quantity", [Q.GPU_ENGINE_ACTIVE, Q.GPU_UTILIZATION, Q.GPU_MEMORY_USED, Q.GPU_MEMORY_TOTAL])
+def test_a_parent_has_nothing_that_is_its_instances_own(read, cell, quantity):
+    assert isnan(cell(read(MIG), "GPU-a", quantity))
+
+
+def test_a_parents_own_word_goes_before_what_its_instances_repeat(read, cell):
+    samples = read(MIG + '\n    DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-a"} 99\n')
+    assert (cell(samples, "GPU-a", Q.GPU_POWER), cell(samples, "GPU-a", Q.GPU_TEMPERATURE)) == (99.0, 37.0)
+
+
+def test_instances_that_repeat_nothing_imply_no_parent(read):
+    samples = read('DCGM_FI_PROF_GR_ENGINE_ACTIVE{UUID="g",GPU_I_ID="1",GPU_I_PROFILE="1g.5gb"} 0.5\n')
+    assert [(s.uuid, s.instance) for s in samples.subjects] == [("g", "1")]
+
+
+def test_a_parent_beside_its_instances_is_no_pods_gpu(read, cell, gpu):
+    """-d g+i, and a plugin that names the pod by the device: the pod holds the instance, not all of the GPU."""
+    pod = 'namespace="ai",pod="p-0",container="c"'
+    samples = read(
+        f"""
+        DCGM_FI_PROF_GR_ENGINE_ACTIVE{{gpu="0",UUID="g",{pod}}} 0.1
+        DCGM_FI_PROF_GR_ENGINE_ACTIVE{{gpu="0",UUID="g",GPU_I_ID="1",GPU_I_PROFILE="1g.5gb",{pod}}} 0.7
+        DCGM_FI_DEV_POWER_USAGE{{gpu="0",UUID="g",{pod}}} 90
+        DCGM_FI_DEV_POWER_USAGE{{gpu="0",UUID="g",GPU_I_ID="1",GPU_I_PROFILE="1g.5gb",{pod}}} 90
+        """
+    )
+    assert (gpu(samples, "g").pods, gpu(samples, "g").attribution) == ((), Attribution.NONE)
+    assert not gpu(samples, "g").implied
+    assert gpu(samples, "g", "1").pods == (PodKey("ai", "p-0"),)
+    assert (cell(samples, "g", Q.GPU_ENGINE_ACTIVE), cell(samples, ("g", "1"), Q.GPU_ENGINE_ACTIVE)) == (0.1, 0.7)
+    assert np.nansum(samples.column(Q.GPU_POWER)) == 90.0
+
+
+def test_a_parent_is_one_row_wherever_on_the_page_it_stands(read):
+    own = 'DCGM_FI_DEV_POWER_USAGE{UUID="g"} 90\n'
+    instances = "".join(f'DCGM_FI_DEV_FB_USED{{UUID="g",GPU_I_ID="{i}",GPU_I_PROFILE="1g.5gb"}} 6\n' for i in (1, 2))
+    for text in (own + instances, instances + own):
+        assert sorted((s.uuid, s.instance or "") for s in read(text).subjects) == [("g", ""), ("g", "1"), ("g", "2")]
 
 
 def test_utilization_of_a_mig_instance_is_unknown_even_when_it_says_zero(read, cell):

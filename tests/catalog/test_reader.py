@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from exporter.catalog import KINDS, Reader, UnknownKind, compile_plan, detect
+from exporter.catalog import GPU_KINDS, KINDS, Reader, UnknownKind, compile_plan, detect
 from exporter.model import Quantity, Queue
 from exporter.textformat import PlainScanner
 
@@ -50,13 +50,17 @@ def test_only_the_chosen_kinds_rows_are_read(read):
 
 
 def test_an_unknown_page_names_the_kinds_there_are(read):
-    with pytest.raises(UnknownKind, match="dcgm, vllm, sglang, triton, llamacpp, ray_serve, epp, redis_exporter"):
-        read("kafka_brokers 3\n")
+    with pytest.raises(UnknownKind) as told:
+        read("node_load1 3\nnode_load5 3\nnode_cpu_seconds_total 1\ngo_goroutines 4\n")
+    assert "none of the 4 families on this page (node_load1, node_load5, node_cpu_seconds_total, ...)" in str(
+        told.value
+    )
+    assert str(told.value).endswith(", ".join(KINDS))
 
 
 def test_an_unknown_kind_is_refused_before_any_page(page):
-    with pytest.raises(UnknownKind, match="'tgi' is none of the kinds"):
-        Reader("tgi")
+    with pytest.raises(UnknownKind, match="'ollama' is none of the kinds"):
+        Reader("ollama")
     with pytest.raises(UnknownKind, match="'auto'"):
         compile_plan("auto", page("up 1").layout)
 
@@ -139,16 +143,14 @@ def test_a_column_the_page_does_not_have_is_all_unknown(read):
 
 
 def test_every_kind_says_where_it_is_served():
-    assert {name: kind.port for name, kind in KINDS.items()} == {
-        "dcgm": 9400,
-        "vllm": 8000,
-        "sglang": 30000,
-        "triton": 8002,
-        "llamacpp": 8080,
-        "ray_serve": 8080,
-        "epp": 9090,
-        "redis_exporter": 9121,
+    assert all(0 < kind.port < 2**16 and kind.path.startswith("/") for kind in KINDS.values())
+    assert {kind.path for kind in KINDS.values()} - {"/metrics"} == {
+        "/prometheus/metrics",  # trtllm-serve: /metrics is JSON
+        "/v1/metrics",  # NIM
+        "/metrics/",  # LiteLLM redirects without the slash
+        "/stats/prometheus",  # Envoy
+        "/metrics/per-object",  # RabbitMQ: /metrics names no queue
     }
-    assert all(kind.path == "/metrics" for kind in KINDS.values())
     assert all(name == kind.name for name, kind in KINDS.items())
-    assert [name for name, kind in KINDS.items() if kind.work is None] == ["dcgm"]
+    # TorchServe and KServe's own server print counters only.
+    assert {name for name, kind in KINDS.items() if kind.work is None} == GPU_KINDS | {"torchserve", "kserve"}

@@ -4,7 +4,7 @@ from math import isnan
 
 import pytest
 
-from exporter.model import Attribution, PodKey, Quantity
+from exporter.model import Attribution, Part, PodKey, Quantity
 
 Q = Quantity
 MIB = 2.0**20
@@ -161,3 +161,46 @@ def test_the_old_namespace_writes_its_own_labels(read, gpu):
     assert gpu(read(text), "g").pods == (PodKey("ai", "p-0"),)
     through_prometheus = text.replace('uuid="g"', 'uuid="g",namespace="gpu-operator",pod="gpu-metrics-x"')
     assert gpu(read(through_prometheus), "g").pods == (PodKey("ai", "p-0"),)
+
+
+def test_a_replicas_name_is_its_devices(read, cell, gpu):
+    """`GPU-1::3` is the device plugin's name for the third share of GPU-1."""
+    text = "".join(
+        line("PROF_GR_ENGINE_ACTIVE", 0.5, UUID=f"g::{n}", namespace="ai", pod=f"p{n}", container="c") for n in range(2)
+    )
+    samples = read(text)
+    assert [subject.uuid for subject in samples.subjects] == ["g"]
+    assert cell(samples, "g", Q.GPU_ENGINE_ACTIVE) == 0.5
+    assert gpu(samples, "g").attribution is Attribution.DEVICE
+    assert gpu(samples, "g").pods == (PodKey("ai", "p0"), PodKey("ai", "p1"))
+
+
+def test_a_single_replica_is_a_share_of_its_device(read, gpu):
+    samples = read(line("DEV_GPU_UTIL", 90, UUID="g::0", namespace="ai", pod="p", container="c"))
+    assert gpu(samples, "g").attribution is Attribution.DEVICE
+
+
+def test_parts_that_add_up_are_each_pods_own(read, gpu):
+    text = line("DEV_GPU_UTIL", 90) + shared("DEV_GPU_UTIL", 60, 30)
+    text += line("DEV_FB_USED", 2000) + shared("DEV_FB_USED", 1200, 700)
+    assert gpu(read(text), "g").parts == (
+        Part(PodKey("ai", "p0"), 0.6, 1200 * MIB),
+        Part(PodKey("ai", "p1"), 0.3, 700 * MIB),
+    )
+
+
+def test_several_containers_of_a_pod_are_its_one_part(read, gpu):
+    text = line("DEV_GPU_UTIL", 90) + shared("DEV_GPU_UTIL", 60, 20)
+    text += line("DEV_GPU_UTIL", 10, vgpu="2", namespace="ai", pod="p1", container="d")
+    first, second = gpu(read(text), "g").parts
+    assert (first.utilization, second.utilization) == (0.6, pytest.approx(0.3))
+    assert isnan(first.memory)
+
+
+@pytest.mark.parametrize("parts", [(0, 0), (90, 90)])
+def test_parts_that_are_not_believed_are_nobodys(read, gpu, parts):
+    assert gpu(read(line("DEV_GPU_UTIL", 90) + shared("DEV_GPU_UTIL", *parts)), "g").parts == ()
+
+
+def test_copies_are_no_parts(read, gpu):
+    assert gpu(read(shared("DEV_GPU_UTIL", 90, 90)), "g").parts == ()

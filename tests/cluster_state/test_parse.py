@@ -44,7 +44,7 @@ def test_a_pod_is_what_it_says_of_itself():
         was_ready=True,
         created_at=CREATED_AT,
         started_at=CREATED_AT,
-        labels={"app": "chat"},
+        labels={"app": "chat", "pod-template-hash": "7d"},
         ports={"http": 8000},
         gpus={"nvidia.com/gpu": 2},
     ) == read(PODS, document)

@@ -158,6 +158,85 @@ def test_mig_instances_of_one_gpu_are_told_apart():
         assert found == [float(f"0.{instance}")]
 
 
+MIG_LABELS = 'gpu="0",UUID="GPU-a",modelName="A100"'
+
+
+def mig_page(profile="3g.20gb", parent=""):
+    """Two instances of a GPU; `parent`: lines of its own."""
+    text = ""
+    for instance in (1, 2):
+        labels = f'{MIG_LABELS},GPU_I_PROFILE="{profile}",GPU_I_ID="{instance}"'
+        text += f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{labels}}} 0.25\nDCGM_FI_DEV_FB_USED{{{labels}}} 100\n"
+        text += f"DCGM_FI_DEV_POWER_USAGE{{{labels}}} 116\n"
+    return text + parent
+
+
+def test_the_power_of_a_gpu_that_is_cut_up_is_shown_once_and_as_the_parents():
+    counters = {NODE: landed(NODE, mig_page())}
+    assert values(counters, "tidegate_gpu_power_watts") == [116.0]
+    assert values(counters, "tidegate_gpu_power_watts", uuid="GPU-a", instance="") == [116.0]
+
+
+def test_what_instances_have_of_their_own_is_not_shown_again_as_the_parents():
+    """A sum over all GPUs counts no work and no memory twice."""
+    parent = f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{MIG_LABELS}}} 0.2\nDCGM_FI_DEV_FB_USED{{{MIG_LABELS}}} 900\n"
+    counters = {NODE: landed(NODE, mig_page(parent=parent))}
+    assert sum(values(counters, "tidegate_gpu_memory_used_bytes")) == 200.0 * 2**20
+    assert values(counters, "tidegate_gpu_engine_active_ratio") == [0.25, 0.25]
+    assert values(counters, "tidegate_gpu_power_watts") == [116.0]
+
+
+@pytest.mark.parametrize(("profile", "top"), [("1g.5gb", 1.0), ("2g.10gb", 0.5), ("3g.20gb", 1 / 3)])
+def test_an_instance_is_shown_with_the_ceiling_that_its_profile_may_have(profile, top):
+    counters = {NODE: landed(NODE, mig_page(profile))}
+    assert values(counters, "tidegate_gpu_engine_ceiling_ratio") == [top, top]
+    assert values(counters, "tidegate_gpu_engine_active_ratio") == [0.25, 0.25]
+
+
+def test_a_whole_gpu_has_no_ceiling_and_no_sharers():
+    assert values(SEVERAL, "tidegate_gpu_engine_ceiling_ratio") == []
+    assert values(SEVERAL, "tidegate_gpu_sharers") == []
+
+
+def shared_page(*pods, labels=""):
+    return "".join(
+        f'DCGM_FI_DEV_GPU_UTIL{{gpu="0",UUID="GPU-a",vgpu="{i}",namespace="ai",pod="{pod}"{labels}}} 90\n'
+        for i, pod in enumerate(pods)
+    )
+
+
+def test_a_shared_gpu_is_shown_with_the_number_of_its_sharers():
+    counters = {NODE: landed(NODE, shared_page("a", "b", "c"))}
+    assert values(counters, "tidegate_gpu_sharers", attribution="device") == [3.0]
+    assert values(counters, "tidegate_gpu_utilization_ratio") == [0.9]
+
+
+def test_of_a_shared_gpu_that_names_one_pod_the_sharers_are_not_known():
+    assert values({NODE: landed(NODE, shared_page("a"))}, "tidegate_gpu_sharers") == []
+
+
+def test_what_is_measured_by_process_is_shown_pod_by_pod_and_the_device_once():
+    page = 'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-a"} 90\n' + shared_page("a", "b").replace(" 90", " 45")
+    counters = {NODE: landed(NODE, page)}
+    assert values(counters, "tidegate_gpu_utilization_ratio", attribution="process") == [0.9]
+    for pod in ("a", "b"):
+        assert values(counters, "tidegate_gpu_process_utilization_ratio", namespace="ai", pod=pod) == [0.45]
+    assert values(counters, "tidegate_gpu_process_memory_used_bytes") == []
+    assert values(counters, "tidegate_gpu_sharers") == [2.0]
+
+
+def test_a_lost_gpu_is_shown_as_lost_and_any_other_not_at_all():
+    reader = Reader("dcgm")
+    alive, silent = ('DCGM_FI_PROF_GR_ENGINE_ACTIVE{UUID="GPU-a"} 0.5\n', "")
+    for xid, engine in ((0, alive), (79, alive), (79, silent)):
+        page = f'{engine}DCGM_FI_DEV_XID_ERRORS{{UUID="GPU-a"}} {xid}\nDCGM_FI_DEV_GPU_TEMP{{UUID="GPU-b"}} 30\n'
+        samples = reader.read(parse(page.encode()), 1000.0)
+        counters = {NODE: Counters(scrapes=1, last=Scrape(NODE, 1000.0, 0.25, samples))}
+        expected = [1.0] if engine is silent else []
+        assert values(counters, "tidegate_gpu_lost") == expected
+    assert values(counters, "tidegate_gpu_lost", uuid="GPU-a") == [1.0]
+
+
 def test_a_shared_gpu_is_one_series_with_all_its_pods():
     page = "".join(
         f'DCGM_FI_PROF_GR_ENGINE_ACTIVE{{gpu="0",UUID="GPU-a",vgpu="{i}",namespace="{ns}",pod="p-{i}"}} 0.5\n'

@@ -62,6 +62,7 @@ class FakeKubernetes:
         self.users = {}  # whom TokenReviews know: the token, and `status.user`
         self.allowed = lambda spec: False  # what SubjectAccessReviews say, by their spec
         self.config_maps = {}  # (namespace, name): data
+        self.api_services = {}  # name: spec
         self.reviews = []  # (kind, spec) of each review, as it came
         self.shown = []  # the Authorization header of each question that is neither list nor watch
         self._resources = set(resources)
@@ -213,6 +214,7 @@ class FakeKubernetes:
         app.router.add_post("/apis/authentication.k8s.io/v1/tokenreviews", self._review)
         app.router.add_post("/apis/authorization.k8s.io/v1/subjectaccessreviews", self._review)
         app.router.add_get("/api/v1/namespaces/{namespace}/configmaps/{name}", self._config_map)
+        app.router.add_get("/apis/apiregistration.k8s.io/v1/apiservices/{name}", self._api_service)
         for path in sorted({r.path for r in RESOURCES}):
             app.router.add_get(f"{path}/{{name}}", self._answer)
             app.router.add_get(f"{path}/namespaces/{{namespace}}/{{name}}", self._answer)
@@ -247,6 +249,14 @@ class FakeKubernetes:
             return status(404, "NotFound", f'configmaps "{name}" not found')
         metadata = {"namespace": namespace, "name": name}
         return web.json_response({"metadata": metadata, "data": self.config_maps[namespace, name]})
+
+    async def _api_service(self, request):
+        if (answer := await self._no_answer(request, "APIService")) is not None:
+            return answer
+        name = request.match_info["name"]
+        if name not in self.api_services:
+            return status(404, "NotFound", f'apiservices.apiregistration.k8s.io "{name}" not found')
+        return web.json_response({"metadata": {"name": name}, "spec": self.api_services[name]})
 
     async def _no_answer(self, request, kind):
         """The trouble with questions that are neither list nor watch; `fail("TokenReview", 500)` makes some."""

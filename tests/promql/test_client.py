@@ -31,7 +31,8 @@ async def test_a_question_is_a_form_posted_to_the_api_under_its_prefix(client, f
     ((path, form, _),) = fake.asked
     assert path == base.rstrip("/") + "/api/v1/query"
     assert form == {
-        "query": '{__name__=~"redis_key_size|redis_stream_group_lag|redis_stream_group_messages_pending|up",key="a"}'
+        "query": '{__name__=~"redis_key_size|redis_stream_group_lag|redis_stream_group_messages_pending|'
+        'tidegate_redis_running|tidegate_redis_waiting|up",key="a"}'
         "[60000ms]",
         "partial_response": "false",
         "dedup": "true",

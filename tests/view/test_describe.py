@@ -102,6 +102,15 @@ def test_an_engines_page_is_described_to_the_last_field():
             None,
         ),
         (["pool_ready_pods{name='p'} 4"], None),
+        (["pool_average_queue_size{name='p'} 0", "pool_ready_pods{name='p'} 0"], None),
+        (
+            [
+                "pool_average_queue_size{name='p'} 0",
+                "pool_ready_pods{name='p'} 0",
+                "extension_flow_control_queue_size{inference_pool='p'} 3",
+            ],
+            3,
+        ),
     ],
 )
 def test_a_pools_waiting_is_what_waits_behind_the_gateway_and_in_it(lines, waiting):

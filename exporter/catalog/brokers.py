@@ -1,0 +1,188 @@
+"""Queues that outlive every worker: Redis lists and streams, Celery, RQ, RabbitMQ, NATS JetStream, Kafka groups.
+
+A broker's page is there at zero replicas, so an empty queue on it is a true zero. What is handed out and not yet
+acknowledged is running. A name is shortened only as far as it stays the only one on the page.
+
+Worked example: `rabbitmq_queue_messages_ready{vhost="/",queue="jobs"} 4` and
+`rabbitmq_queue_messages_unacked{vhost="/",queue="jobs"} 2` make 4 requests waiting and 2 running for `Queue("jobs")`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from exporter.model import Quantity, Queue, Subject
+
+from .kind import Kind, compile_table
+from .naming import UNNAMED, as_it_is, labels_of, one_queue_each, shortest
+from .words import COUNTER, Key, Labels, Row, Table, label, where
+
+Q = Quantity
+
+
+def _redis_key(labels: Labels) -> Key:
+    return (labels.get("db", ""), labels.get("key", ""))
+
+
+def _redis_group(labels: Labels) -> Key:
+    return (labels.get("db", ""), labels.get("stream", ""), labels.get("group", ""))
+
+
+def _redis_subjects(keys: Sequence[Key]) -> list[Subject | None]:
+    """Lists by key, streams by stream/group; with the database only where two have one of that name.
+
+    The size of a key that is a stream is left out: it counts entries, read or not, and is no backlog.
+    """
+    streams = {key[:2] for key in keys if len(key) == len(("db", "stream", "group"))}
+    names = ["/".join(key[1:]) for key in keys]
+    return [
+        None if key in streams else Queue(f"{key[0]}/{name}" if names.count(name) > 1 else name)
+        for key, name in zip(keys, names, strict=True)
+    ]
+
+
+# redis_exporter: exporter/keys.go (--check-keys, --check-single-keys), exporter/streams.go (--check-streams). Lag is
+# what no consumer has, pending what one has and has not acknowledged. The names of ours: exporter/sources/redis, which
+# prints a queue that it has asked for itself. A lag Redis cannot tell is printed as 0.
+_REDIS_ROWS = (
+    Row(Q.REQUESTS_WAITING, ("redis_key_size", "tidegate_redis_waiting"), _redis_key),
+    Row(Q.REQUESTS_RUNNING, ("tidegate_redis_running",), _redis_key),
+    Row(Q.REQUESTS_WAITING, ("redis_stream_group_lag",), _redis_group),
+    Row(Q.REQUESTS_RUNNING, ("redis_stream_group_messages_pending",), _redis_group),
+)
+
+
+def _celery_queue(labels: Labels) -> Key:
+    return ("queue", labels.get("queue_name", ""))
+
+
+def _celery_task(labels: Labels) -> Key:
+    return ("task", labels.get("queue_name", ""))
+
+
+def _celery_queues(keys: Sequence[Key]) -> list[Subject | None]:
+    """Queues by name. A series of tasks that names no queue is the only queue's, and nobody's if there are several."""
+    queues = [name for what, name in keys if what == "queue"]
+    lone = queues[0] if len(queues) == 1 else None
+    names = [name or lone for _, name in keys]
+    return [Queue(name or UNNAMED) if name in queues else None for name in names]
+
+
+# danihodovic/celery-exporter: src/exporter.py. The length is Redis' LLEN or the broker's message count: without what
+# workers have fetched ahead, and on Redis without the lists of other priorities. Tasks name their queue since 0.10.
+_CELERY_ROWS = (
+    Row(Q.REQUESTS_WAITING, ("celery_queue_length",), _celery_queue),
+    Row(Q.REQUESTS_RUNNING, ("celery_worker_tasks_active",), _celery_task),  # per worker, of whatever queue
+    Row(Q.REQUESTS_FINISHED, ("celery_task_succeeded_total",), _celery_task, unit=COUNTER),
+    Row(Q.REQUESTS_FAILED, ("celery_task_failed_total",), _celery_task, unit=COUNTER),
+)
+
+# mdawar/rq-exporter and django-rq: jobs per queue and status. Finished and failed ones are kept for a time and then
+# forgotten: sizes of a list, no counters. Deferred and scheduled ones wait for something else than a worker.
+_RQ_ROWS = (
+    Row(Q.REQUESTS_WAITING, ("rq_jobs",), label("queue"), keep=where(status="queued")),
+    Row(Q.REQUESTS_RUNNING, ("rq_jobs",), label("queue"), keep=where(status="started")),
+)
+
+# RabbitMQ: deps/rabbitmq_prometheus, on 15692. /metrics adds up a node's queues under no name; /metrics/per-object and
+# /metrics/detailed name them; kbudde's exporter says unacknowledged. A queue is counted by the node it lives on only.
+_RABBIT_QUEUE = labels_of("vhost", "queue")
+_RABBIT_READY = ("rabbitmq_detailed_queue_messages_ready", "rabbitmq_queue_messages_ready")
+_RABBIT_UNACKED = (
+    "rabbitmq_detailed_queue_messages_unacked",
+    "rabbitmq_queue_messages_unacked",
+    "rabbitmq_queue_messages_unacknowledged",
+)
+_RABBIT_ROWS = (
+    Row(Q.REQUESTS_WAITING, _RABBIT_READY, _RABBIT_QUEUE),
+    Row(Q.REQUESTS_RUNNING, _RABBIT_UNACKED, _RABBIT_QUEUE),
+)
+
+
+def _leader(members: Sequence[Labels]) -> list[int]:
+    """Of a consumer's replicas the leader's word; where the exporter is too old to say who leads, all it prints."""
+    return [place for place, labels in enumerate(members) if labels.get("is_consumer_leader", "true") == "true"]
+
+
+# prometheus-nats-exporter with -jsz=consumers or all; "nats" instead of "jetstream" under -prefix. Every replica of a
+# consumer prints it, followers with 0 pending (exporter issue 218). A page with no leader on it knows nothing.
+_NATS_CONSUMER = labels_of("account", "stream_name", "consumer_name")
+_NATS_ROWS = tuple(
+    Row(quantity, (f"jetstream_consumer_{name}", f"nats_consumer_{name}"), _NATS_CONSUMER, keep=_leader)
+    for quantity, name in ((Q.REQUESTS_WAITING, "num_pending"), (Q.REQUESTS_RUNNING, "num_ack_pending"))
+)
+
+
+def _kafka_groups(keys: Sequence[Key]) -> list[Subject | None]:
+    """group/topic: a group may read several topics and a topic have several groups."""
+    return [Queue("/".join(filter(None, key)) or UNNAMED) for key in keys]
+
+
+# kafka_exporter (danielqsj): per partition and summed; seglo's kafka-lag-exporter; KMinion. Lag is what is produced and
+# not committed, so it holds the ones being worked on too. -1 is no committed offset: unknown, never a negative queue,
+# and one such partition makes the sum unknown (the exporter's own sum leaves it out).
+_KAFKA_LAG = (
+    "kafka_consumergroup_lag",
+    "kafka_consumergroup_lag_sum",
+    "kafka_consumergroup_group_topic_sum_lag",
+    "kafka_consumergroup_group_lag",
+    "kminion_kafka_consumer_group_topic_lag",
+)
+_KAFKA_GROUP = labels_of(("consumergroup", "group", "group_id"), ("topic", "topic_name"))
+_KAFKA_ROWS = (Row(Q.REQUESTS_WAITING, _KAFKA_LAG, _KAFKA_GROUP),)
+
+REDIS_EXPORTER = Kind(
+    name="redis_exporter",
+    signs={"redis_": 2},
+    port=9121,
+    path="/metrics",
+    work=1.0,
+    compile=partial(compile_table, "redis_exporter", Table(_REDIS_ROWS, _redis_subjects, as_it_is)),
+    at_zero="queue",
+)
+CELERY = Kind(
+    name="celery",
+    signs={"celery_": 2},
+    port=9808,
+    path="/metrics",
+    work=1.0,
+    compile=partial(compile_table, "celery", Table(_CELERY_ROWS, _celery_queues, as_it_is)),
+    at_zero="queue",
+)
+RQ = Kind(
+    name="rq",
+    signs={"rq_jobs": 2, "rq_workers": 2},
+    port=9726,
+    path="/metrics",
+    work=1.0,
+    compile=partial(compile_table, "rq", Table(_RQ_ROWS, one_queue_each, as_it_is)),
+    at_zero="queue",
+)
+RABBITMQ = Kind(
+    name="rabbitmq",
+    signs={"rabbitmq_": 2},
+    port=15692,
+    path="/metrics/per-object",
+    work=1.0,
+    compile=partial(compile_table, "rabbitmq", Table(_RABBIT_ROWS, shortest, as_it_is)),
+    at_zero="queue",
+)
+NATS = Kind(
+    name="nats",
+    signs={"jetstream_": 2, "nats_consumer_": 2, "nats_stream_": 2, "gnatsd_": 2},
+    port=7777,
+    path="/metrics",
+    work=1.0,
+    compile=partial(compile_table, "nats", Table(_NATS_ROWS, shortest, as_it_is)),
+    at_zero="queue",
+)
+KAFKA = Kind(
+    name="kafka",
+    signs={"kafka_consumergroup_": 2, "kafka_brokers": 2, "kminion_": 2},
+    port=9308,
+    path="/metrics",
+    work=1.0,
+    compile=partial(compile_table, "kafka", Table(_KAFKA_ROWS, _kafka_groups, as_it_is)),
+    at_zero="queue",
+)

@@ -1,0 +1,182 @@
+"""GPUs without dcgm-exporter: nvidia_gpu_exporter (nvidia-smi), AMD's device-metrics-exporter, Intel's XPU Manager.
+
+All three tell how long any kernel ran, which is `gpu_utilization`: good for an idle verdict and never for sizing. None
+takes a shared GPU apart, and a whole-GPU number of a partitioned GPU is no partition's.
+
+Worked example: `gpu_gfx_activity{gpu_uuid="u",gpu_partition_id="0",namespace="ai",pod="chat-0"} 57` makes the row
+`Gpu("u", attribution=EXCLUSIVE, pods=(chat-0,))` with utilization 0.57.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from exporter.model import Attribution, Gpu, PodKey, Quantity, Subject
+
+from .kind import Kind, compile_table
+from .naming import as_it_is, labels_of
+from .words import BYTES, JOULES, RATIO, WATTS, Combine, Key, Labels, Row, Table, Unit, every
+
+Q = Quantity
+
+PERCENT = Unit(per=100.0, high=100.0)
+# amd-smi divides bytes by 2**20: an MI300X of 192 GiB says 196592.
+MEGABYTES = Unit(per=2.0**-20, high=1e9)
+MICROJOULES = Unit(per=1e6, high=1e18)
+CELSIUS = Unit(high=200.0)
+PRESENT = Unit(low=1.0, high=1.0)
+
+
+class _Seen(NamedTuple):
+    """What one series says of whose it is. `pod`: None where it names nobody."""
+
+    uuid: str
+    instance: str
+    model: str
+    pod: PodKey | None
+
+
+def _gpus(seen: Sequence[_Seen]) -> list[Subject | None]:
+    """One GPU per (uuid, instance) with all that any series says of it; a series without a uuid is no GPU's."""
+    models = {(each.uuid, each.instance): each.model for each in seen if each.model}
+    pods: dict[tuple[str, str], set[PodKey]] = {}
+    for each in seen:
+        holders = pods.setdefault((each.uuid, each.instance), set())
+        if each.pod is not None:
+            holders.add(each.pod)
+    return [
+        _gpu(each.uuid, each.instance, models.get((each.uuid, each.instance)), pods[each.uuid, each.instance])
+        if each.uuid
+        else None
+        for each in seen
+    ]
+
+
+def _gpu(uuid: str, instance: str, model: str | None, pods: set[PodKey]) -> Gpu:
+    how = Attribution.NONE if not pods else Attribution.EXCLUSIVE if len(pods) == 1 else Attribution.DEVICE
+    return Gpu(uuid, instance or None, model=model, attribution=how, pods=tuple(sorted(pods)))
+
+
+def _nvidia_smi_gpus(keys: Sequence[Key]) -> list[Subject | None]:
+    return _gpus([_Seen(uuid, "", model, None) for uuid, model in keys])
+
+
+def _smi(column: str, name: str, unit: Unit) -> Row:
+    return Row(column, (f"nvidia_smi_{name}",), labels_of("uuid", "name"), Combine.COPY, unit)
+
+
+# utkuozdemir/nvidia_gpu_exporter: fields of `nvidia-smi --query-gpu` in base units, percentages as ratios. With MIG on
+# the utilization families are missing and memory is the whole GPU's; nobody says which instance is whose.
+_NVIDIA_SMI_ROWS = (
+    _smi("present", "gpu_info", PRESENT),  # names the model
+    _smi(Q.GPU_UTILIZATION, "utilization_gpu_ratio", RATIO),
+    _smi(Q.GPU_MEMORY_USED, "memory_used_bytes", BYTES),
+    _smi(Q.GPU_MEMORY_TOTAL, "memory_total_bytes", BYTES),
+    _smi(Q.GPU_POWER, "power_draw_watts", WATTS),
+    _smi(Q.GPU_TEMPERATURE, "temperature_gpu", CELSIUS),
+)
+
+_AMD_EXPORTER = "metrics-exporter"  # through Prometheus a GPU of nobody carries the exporter's own pod
+_AMD_LABELS = labels_of(
+    ("gpu_uuid", "serial_number", "gpu_id"),
+    "gpu_partition_id",
+    ("card_series", "card_model"),
+    *("exported_namespace", "exported_pod", "namespace", "pod"),
+)
+
+
+def _amd_gpus(keys: Sequence[Key]) -> list[Subject | None]:
+    """Through Prometheus the workload's pod is `exported_pod`: what one series of a page has, holds for the page."""
+    exported = any(key[4] for key in keys)
+    seen = []
+    for uuid, partition, model, *names in keys:
+        namespace, pod = names[:2] if exported else names[2:]
+        held = PodKey(namespace, pod) if pod and _AMD_EXPORTER not in pod else None
+        seen.append(_Seen(uuid, "" if partition in ("0", "NA") else partition, model, held))
+    return _gpus(seen)
+
+
+def _whole(members: Sequence[Labels]) -> list[int]:
+    """A GPU or its first partition: the others have no sensors of their own and print 0."""
+    return [place for place, labels in enumerate(members) if labels.get("gpu_partition_id", "0") in ("", "0", "NA")]
+
+
+def _unpartitioned(members: Sequence[Labels]) -> list[int]:
+    return [
+        place
+        for place in _whole(members)
+        if members[place].get("gpu_compute_partition_type", "").lower() in ("", "spx")
+    ]
+
+
+def _amd(column: str, unit: Unit, *names: str, keep: Callable[[Sequence[Labels]], list[int]] = _whole) -> Row:
+    both = tuple(f"{prefix}{name}" for name in names for prefix in ("", "amd_"))
+    return Row(column, both, _AMD_LABELS, Combine.COPY, unit, keep=keep)
+
+
+# ROCm/device-metrics-exporter: docs/configuration/metricslist.md. An operator may set a prefix; amd_ is the usual one.
+# Power and temperature: MI3xx first, then MI2xx. Activity is that of an unpartitioned GPU, memory each partition's own.
+_AMD_ROWS = (
+    _amd(Q.GPU_UTILIZATION, PERCENT, "gpu_gfx_activity", keep=_unpartitioned),
+    _amd(Q.GPU_DRAM_ACTIVE, PERCENT, "gpu_umc_activity"),
+    _amd(Q.GPU_MEMORY_USED, MEGABYTES, "gpu_used_vram", keep=every),
+    _amd(Q.GPU_MEMORY_TOTAL, MEGABYTES, "gpu_total_vram", keep=every),
+    _amd(Q.GPU_POWER, WATTS, "gpu_package_power", "gpu_average_package_power", "gpu_power_usage"),
+    _amd(Q.GPU_ENERGY, MICROJOULES, "gpu_energy_consumed"),
+    _amd(Q.GPU_TEMPERATURE, CELSIUS, "gpu_junction_temperature", "gpu_edge_temperature"),
+)
+
+
+_INTEL_LABELS = labels_of("uuid", "dev_name", "kube_namespace", "kube_pod")
+
+
+def _intel_gpus(keys: Sequence[Key]) -> list[Subject | None]:
+    return _gpus(
+        [_Seen(uuid, "", model, PodKey(namespace, pod) if pod else None) for uuid, model, namespace, pod in keys]
+    )
+
+
+def _device(members: Sequence[Labels]) -> list[int]:
+    """The device's own series; its tiles' where it has none."""
+    device = [place for place, labels in enumerate(members) if not labels.get("sub_dev")]
+    return device or list(range(len(members)))
+
+
+def _xpum(column: str, name: str, combine: Combine, unit: Unit) -> Row:
+    return Row(column, (f"xpum_{name}",), _INTEL_LABELS, combine, unit, keep=_device)
+
+
+# intel/xpumanager: rest/prometheus_exporter.py, which scales percentages by 0.01. Series of a card have no uuid.
+_INTEL_ROWS = (
+    _xpum(Q.GPU_UTILIZATION, "engine_ratio", Combine.MEAN, RATIO),
+    _xpum(Q.GPU_MEMORY_USED, "memory_used_bytes", Combine.SUM, BYTES),
+    _xpum(Q.GPU_POWER, "power_watts", Combine.SUM, WATTS),
+    _xpum(Q.GPU_ENERGY, "energy_joules_total", Combine.SUM, JOULES),
+)
+
+NVIDIA_SMI = Kind(
+    name="nvidia_gpu_exporter",
+    signs={"nvidia_smi_": 2},
+    port=9835,
+    path="/metrics",
+    work=None,
+    compile=partial(compile_table, "nvidia_gpu_exporter", Table(_NVIDIA_SMI_ROWS, _nvidia_smi_gpus, as_it_is)),
+)
+AMD = Kind(
+    name="amd",
+    signs={"gpu_gfx_activity": 2, "gpu_used_vram": 2, "gpu_total_vram": 2, "gpu_umc_activity": 2, "amd_gpu_": 2},
+    port=5000,
+    path="/metrics",
+    work=None,
+    compile=partial(compile_table, "amd", Table(_AMD_ROWS, _amd_gpus, as_it_is)),
+)
+INTEL = Kind(
+    name="intel",
+    signs={"xpum_": 2},
+    port=29999,
+    path="/metrics",
+    work=None,
+    compile=partial(compile_table, "intel", Table(_INTEL_ROWS, _intel_gpus, as_it_is)),
+)

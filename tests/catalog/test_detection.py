@@ -1,0 +1,115 @@
+"""Whose page it is, where several could claim it, and what is said of a page that is nobody's."""
+
+import gzip
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.catalog import KINDS, UnknownKind, detect
+from exporter.foreign import foreign
+from exporter.model import Quantity
+from exporter.textformat import parse
+
+Q = Quantity
+
+SIGNS = [(kind.name, sign) for kind in KINDS.values() for sign in kind.signs]
+VLLM = 'vllm:num_requests_waiting{model_name="m"} 3\nvllm:num_requests_running{model_name="m"} 1\n'
+ENVOY = "".join(f'envoy_cluster_upstream_{name}{{envoy_cluster_name="inbound|8000||"}} 9\n'
+                for name in ("rq_active", "rq_total", "rq_completed", "cx_active", "cx_total"))  # fmt: skip
+RUNTIME = "go_goroutines 4\nprocess_open_fds 9\npython_info 1\nup 1\nscrape_duration_seconds 0.1\n"
+
+
+@pytest.mark.parametrize(("kind", "sign"), SIGNS)
+def test_every_kinds_sign_gives_its_page_away(page, kind, sign):
+    assert detect(page(f"{sign} 1\n").layout) == kind
+
+
+@pytest.mark.parametrize(("kind", "sign"), SIGNS)
+def test_what_every_process_prints_changes_no_kind(page, kind, sign):
+    assert detect(page(f"{RUNTIME}{sign} 1\n").layout) == kind
+
+
+def test_no_kinds_sign_is_within_anothers():
+    """Else the longer one could never decide, or the shorter one would claim the other's page."""
+    inside = [(a, b) for a, one in SIGNS for b, other in SIGNS if a != b and other.startswith(one)]
+    assert inside == []
+
+
+def test_an_engine_behind_istios_sidecar_is_the_engine(page, read, cell):
+    assert detect(page(ENVOY + VLLM).layout) == "vllm"
+    assert cell(read(ENVOY + VLLM), "m", Q.REQUESTS_WAITING) == 3.0
+
+
+@pytest.mark.parametrize("line", ["tgi_queue_size 1", "num_request_max 64", "request_predict_seconds_count 3"])
+def test_any_sign_of_an_engine_outweighs_the_proxy_beside_it(page, line):
+    assert detect(page(f"{ENVOY}{line}\n").layout) != "envoy"
+
+
+def test_vllm_within_triton_is_tritons(page):
+    assert detect(page(f'{VLLM}nv_inference_request_success{{model="m"}} 1\n').layout) == "triton"
+
+
+def test_a_vllm_served_by_kserve_is_vllms(page):
+    steps = "".join(f'request_{step}_seconds_count{{model_name="m"}} 1\n' for step in ("predict", "preprocess"))
+    assert detect(page(steps + VLLM).layout) == "vllm"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "go_goroutines 4\ngo_gc_duration_seconds 1\n",
+        "node_load1 0.5\nnode_cpu_seconds_total 9\n",
+        'num_requests_running{service="shop"} 3\n',
+        'e2e_request_latency_seconds_count{model_name="undefined"} 3\n',
+        "gpu_temperature 50\nts_count 3\nte_total 1\nrequest_count 9\nqueue_depth 3\n",
+        "istio_requests_total 3\npilot_xds 3\n",
+        "flower_events_total 3\n",
+        "kube_pod_info 1\n",
+    ],
+)
+def test_a_page_of_somebody_else_is_nobodys_and_never_zeros(read, lines):
+    with pytest.raises(UnknownKind, match="on this page"):
+        read(lines)
+
+
+def test_a_page_with_broken_lines_is_known_by_the_others(page):
+    assert detect(page("<oops>\nvllm:num_requests_waiting three\nvllm:num_requests_running 1\n\0\0\n").layout) == "vllm"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"[]", "/prometheus/metrics"),
+        (b'[{"iter": 1, "numActiveRequests": 3, "numQueuedRequests": 0}]\n', "/prometheus/metrics"),
+        (b'{"status":"success","data":{"resultType":"vector","result":[]}}', "Prometheus' API"),
+        (b'{"detail":"Not Found"}', "is the path right?"),
+        (b"<!DOCTYPE html>\n<html><body>502</body></html>", "HTML"),
+        (b"\n <HTML><head></head></html>", "HTML"),
+        (gzip.compress(VLLM.encode()), "gzip"),
+        (b"\x28\xb5\x2f\xfd....", "zstd"),
+        (VLLM.encode("utf-16"), "UTF-16"),
+        (VLLM.encode("utf-16-le"), "UTF-16"),
+        (VLLM.encode("utf-16-be"), "UTF-16"),
+    ],
+)
+def test_what_is_no_page_is_called_what_it_is(body, said):
+    assert not len(parse(body).values)
+    assert said in foreign(body)
+
+
+@pytest.mark.parametrize("body", [b"", b"\n\n", b"oops\n", b'{"a 1', b"[1, 2", b"[" * 100_000, bytes(range(1, 256))])
+def test_what_cannot_be_told_is_not_guessed(body):
+    assert foreign(body) is None
+
+
+@given(st.binary(max_size=200) | st.recursive(st.none() | st.text(), st.lists).map(lambda each: repr(each).encode()))
+def test_whatever_a_body_is_it_is_looked_at_without_an_accident(body):
+    said = foreign(body)
+    assert said is None or said
+
+
+def test_a_page_that_begins_with_a_quoted_name_is_no_json():
+    body = b'{"vllm:num_requests_waiting",model_name="m"} 3\n'
+    assert len(parse(body).values) == 1
+    assert foreign(body) is None

@@ -1,0 +1,146 @@
+"""What requests pass through: Envoy, LiteLLM, Knative, KEDA's HTTP interceptor."""
+
+from math import isnan
+
+import pytest
+
+from exporter.catalog import KINDS
+from exporter.model import Quantity, Queue
+
+Q = Quantity
+
+ENVOY = """
+    # TYPE envoy_cluster_upstream_rq_active gauge
+    envoy_cluster_upstream_rq_active{envoy_cluster_name="chat"} 5
+    envoy_cluster_upstream_rq_active{envoy_cluster_name="mail"} 0
+    envoy_cluster_upstream_rq_active{envoy_cluster_name="xds_cluster"} 1
+    envoy_cluster_upstream_rq_pending_active{envoy_cluster_name="chat"} 3
+    envoy_cluster_upstream_rq_pending_active{envoy_cluster_name="mail"} 0
+    envoy_cluster_upstream_rq_pending_active{envoy_cluster_name="xds_cluster"} 0
+    envoy_cluster_upstream_rq_pending_overflow{envoy_cluster_name="chat"} 2
+    envoy_cluster_upstream_cx_none_healthy{envoy_cluster_name="chat"} 7
+    envoy_cluster_upstream_rq_completed{envoy_cluster_name="chat"} 100
+    envoy_cluster_upstream_rq_total{envoy_cluster_name="chat"} 105
+    envoy_cluster_membership_healthy{envoy_cluster_name="chat"} 0
+    envoy_server_live{} 1
+    """
+
+
+def test_envoy_holds_what_has_no_connection_and_works_on_the_rest(read, cell):
+    samples = read(ENVOY)
+    assert samples.kind == "envoy"
+    assert cell(samples, "chat", Q.REQUESTS_HELD) == 3.0
+    assert cell(samples, "chat", Q.REQUESTS_RUNNING) == 5.0
+    assert cell(samples, "chat", Q.REQUESTS_FINISHED) == 100.0
+
+
+def test_what_envoy_refuses_for_want_of_a_backend_and_of_room_is_activity(read, cell):
+    assert cell(read(ENVOY), "chat", Q.REQUESTS_FAILED) == 9.0
+
+
+def test_envoys_streams_to_its_control_plane_are_nobodys_requests(read):
+    assert read(ENVOY).subjects == (Queue("chat"), Queue("mail"))
+
+
+def test_istio_calls_envoys_label_otherwise(read, cell):
+    samples = read('envoy_cluster_upstream_rq_active{cluster_name="outbound|80||chat.ai.svc.cluster.local"} 4\n')
+    assert cell(samples, "outbound|80||chat.ai.svc.cluster.local", Q.REQUESTS_RUNNING) == 4.0
+
+
+def test_an_envoy_that_hides_its_clusters_says_nothing_of_a_queue(read):
+    samples = read("envoy_server_live 1\nenvoy_http_downstream_rq_active 4\n")
+    assert samples.kind == "envoy"
+    assert samples.subjects == ()
+
+
+def test_litellms_requests_in_flight_are_summed_over_its_workers_and_models_have_no_share(read, cell):
+    samples = read(
+        """
+        litellm_in_flight_requests{pid="11"} 2
+        litellm_in_flight_requests{pid="12"} 3
+        litellm_proxy_total_requests_metric_total{requested_model="a",status_code="200"} 5
+        litellm_proxy_total_requests_metric_total{requested_model="b",status_code="500"} 2
+        litellm_proxy_total_requests_metric_created{requested_model="a",status_code="200"} 1.78e+09
+        litellm_proxy_failed_requests_metric_total{requested_model="b",exception_status="500"} 2
+        litellm_redis_latency_bucket{le="1"} 4
+        """
+    )
+    assert samples.kind == "litellm"
+    assert samples.subjects == (Queue("default"),)
+    assert cell(samples, "default", Q.REQUESTS_RUNNING) == 5.0
+    assert cell(samples, "default", Q.REQUESTS_FINISHED) == 7.0
+    assert cell(samples, "default", Q.REQUESTS_FAILED) == 2.0
+    assert isnan(cell(samples, "default", Q.REQUESTS_WAITING))
+
+
+def test_the_activator_holds_what_waits_for_a_pod(read, cell):
+    samples = read(
+        """
+        kn_revision_request_queued{k8s_namespace_name="ai",kn_revision_name="chat-00001"} 4
+        kn_revision_request_active{k8s_namespace_name="ai",kn_revision_name="chat-00001"} 2
+        kn_revision_request_concurrency{k8s_namespace_name="ai",kn_revision_name="chat-00001"} 6
+        """
+    )
+    assert samples.kind == "knative"
+    assert cell(samples, "chat-00001", Q.REQUESTS_HELD) == 4.0
+    assert cell(samples, "chat-00001", Q.REQUESTS_RUNNING) == 2.0
+
+
+def test_revisions_of_one_name_in_two_namespaces_are_two(read):
+    line = 'kn_revision_request_queued{{k8s_namespace_name="{}",kn_revision_name="chat-00001"}} 4\n'
+    assert read(line.format("ai") + line.format("test")).subjects == (Queue("ai/chat-00001"), Queue("test/chat-00001"))
+
+
+def test_an_old_activator_knows_one_number_of_what_waits_and_runs(read, cell):
+    samples = read(
+        """
+        activator_request_concurrency{namespace_name="ai",revision_name="chat-00001"} 3
+        activator_request_count{namespace_name="ai",revision_name="chat-00001",response_code="200"} 8
+        """
+    )
+    assert samples.kind == "knative"
+    assert cell(samples, "chat-00001", Q.REQUESTS_RUNNING) == 3.0
+    assert cell(samples, "chat-00001", Q.REQUESTS_FINISHED) == 8.0
+    assert isnan(cell(samples, "chat-00001", Q.REQUESTS_HELD))
+
+
+@pytest.mark.parametrize(
+    ("depth", "count"),
+    [
+        ("kn_serving_queue_depth", "kn_serving_invocation_duration_seconds_count"),
+        ("revision_queue_depth", "revision_app_request_count"),
+        ("queue_proxy_queue_depth", "queue_proxy_app_request_count_total"),
+    ],
+)
+def test_a_queue_proxys_last_depth_is_no_queue(read, cell, depth, count):
+    samples = read(f'{depth}{{revision_name="chat-00001"}} 1\n{count}{{revision_name="chat-00001"}} 40\n')
+    assert samples.kind == "knative"
+    assert samples.quantities == (Q.REQUESTS_FINISHED,)
+    assert cell(samples, "chat-00001", Q.REQUESTS_FINISHED) == 40.0
+
+
+def test_the_interceptor_counts_a_request_from_its_arrival_to_its_answer(read, cell):
+    samples = read(
+        """
+        interceptor_request_concurrency{route_name="chat",route_namespace="ai"} 5
+        interceptor_request_count_total{code="200",method="GET",route_name="chat",route_namespace="ai"} 30
+        interceptor_request_count_total{code="502",method="GET",route_name="chat",route_namespace="ai"} 2
+        """
+    )
+    assert samples.kind == "http_addon"
+    assert cell(samples, "chat", Q.REQUESTS_RUNNING) == 5.0
+    assert cell(samples, "chat", Q.REQUESTS_FINISHED) == 32.0
+
+
+def test_an_older_interceptor_names_the_host(read, cell):
+    samples = read(
+        """
+        interceptor_pending_request_count{host="chat.example",otel_scope_name="keda-interceptor-proxy"} 10
+        interceptor_request_count_total{code="200",host="chat.example",method="get",path="/"} 3
+        """
+    )
+    assert cell(samples, "chat.example", Q.REQUESTS_RUNNING) == 10.0
+
+
+def test_a_proxys_requests_are_its_engines_own_over_again():
+    assert all(KINDS[kind].repeats_engines for kind in ("envoy", "litellm", "knative", "http_addon", "epp"))
