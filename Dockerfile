@@ -22,6 +22,6 @@ COPY --from=build /opt/tidegate /opt/tidegate
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 HOME=/tmp NUMBA_CACHE_DIR=/tmp/numba
 USER 65532:65532
 WORKDIR /
-EXPOSE 6000 8080
+EXPOSE 6000 8080 8443
 ENTRYPOINT ["/opt/tidegate/bin/tidegate"]
 CMD ["run", "--config=/etc/tidegate/config/config.yaml"]

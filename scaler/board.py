@@ -63,6 +63,11 @@ class Evidence:
     replicas_pending: int | None = None  # those that no node has begun to run
     gpus_held: int | None = None  # that its running pods asked for
     gpus_seen: int | None = None  # of those, that a page shows as its own; None where no page shows any
+    gpus_lost: int | None = None  # of those, silent since a fatal error: no capacity, and left out of the activity
+    gpu_activity: str | None = None  # by what it is known: engine, utilisation, process, mixed, none
+    gpu_engine_ceiling: float | None = None  # what gpu_engine_active may top at, where MIG instances are among them
+    gpu_memory_held_bytes: float | None = None  # residency, never activity
+    waker: str | None = None  # what would show the next request at zero replicas, and where; None is: nothing would
     objectives: tuple[Objective, ...] = ()
     stale: tuple[str, ...] = ()  # the targets whose readings are missing or too old
     notes: tuple[str, ...] = ()  # sentences for a person

@@ -9,7 +9,6 @@ import json
 import signal
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -30,7 +29,7 @@ OUTPUT = click.option(
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(installed_version("tidegate"), "-V", "--version", message="tidegate %(version)s")
+@click.version_option(None, "-V", "--version", package_name="tidegate", message="tidegate %(version)s")
 def main() -> None:
     """Decide how many GPU replicas a workload needs, to zero and back, and tell KEDA or the HPA.
 
@@ -88,18 +87,59 @@ def run(file: str) -> None:
         raise click.ClickException(str(error)) from error
 
 
+@main.command(short_help="Collect and expose only: a sidecar, or one per node.")
+@click.option("-c", "--config", "file", required=True, type=click.Path(), help="Configuration file (YAML).")
+def export(file: str) -> None:
+    """Collect and expose only: this pod's queue, this pod's or node's GPUs, as one small page on :9410/metrics.
+
+    Nothing is decided here: the daemon, or any Prometheus, reads the page. SIGTERM drains; a new configuration takes a
+    new start.
+    """
+    from .lean import stay_small
+
+    stay_small()
+    import asyncio
+
+    from .export.settings import Refused, read_apart
+
+    try:
+        settings = read_apart(file)
+    except Refused as refused:
+        click.echo("\n".join(refused.lines), err=True)
+        sys.exit(EX_CONFIG)
+    from exporter.clock import WallClock
+
+    from .export.serve import export as serve_page
+    from .logs import configure, say_warnings
+
+    configure(settings.log_format, settings.log_level)
+    say_warnings(settings.warnings)
+
+    async def serve() -> None:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        await serve_page(settings, WallClock(), stop)
+
+    try:
+        asyncio.run(serve())
+    except OSError as error:
+        raise click.ClickException(str(error)) from error
+
+
 @main.command(short_help="Check configuration files and manifests.")
 @click.argument("files", nargs=-1, required=True, type=click.Path())
 @OUTPUT
 def check(files: Sequence[str], output: str) -> None:
     """Check configuration files, and manifests before they are applied: ScaledObjects, ScaledJobs, and whatever carries
-    `tidegate.dev/` annotations. Reports everything that is wrong at once, as file:line:column: key: what.
+    `tidegate.dev/` annotations. Reports everything that is wrong at once, as file:line:column: key: what; and of each
+    workload, what would wake it from zero.
 
     Manifests are checked against the configuration that is given beside them, else against its defaults.
     """
     from .config.files import check_files
 
-    problems, passed_over = check_files(files)
+    problems, passed_over, wakers = check_files(files)
     errors = [problem for problem in problems if problem.severity == "error"]
     if output == "table":
         for problem in problems:
@@ -108,6 +148,8 @@ def check(files: Sequence[str], output: str) -> None:
             warned = f", {len(problems)} warning(s)" if problems else ""
             others = f", {passed_over} document(s) not Tidegate's business" if passed_over else ""
             click.echo(f"{len(files)} file(s) fine{warned}{others}")
+            for workload, words in wakers.items():
+                click.echo(f"  {workload}: {words}")
     else:
         _print([problem.to_document() for problem in problems], output)
     sys.exit(EX_PROBLEMS if errors else 0)
@@ -141,12 +183,17 @@ def read(source: str, kind: str, timeout: float, output: str) -> None:
     import time
 
     from exporter.catalog import KINDS, Reader, UnknownKind
+    from exporter.foreign import foreign
     from exporter.textformat import parse
     from exporter.view import describe
 
     if kind != "auto" and kind not in KINDS:
         raise click.BadParameter(f"must be auto or one of {', '.join(sorted(KINDS))}, got {kind}", param_hint="--kind")
-    page = parse(_bytes_of(source, timeout))
+    body = _bytes_of(source, timeout)
+    page = parse(body)
+    instead = None if len(page.values) else foreign(body)
+    if instead is not None:
+        click.echo(f"Error: {source}: this is {instead}", err=True)
     try:
         samples = Reader(kind).read(page, time.time())
     except UnknownKind as error:
@@ -186,6 +233,7 @@ def demo(duration: float, speed: float, seed: int, port: int, output: str) -> No
 def version(output: str) -> None:
     """Print the version of Tidegate and of what it runs on."""
     import platform
+    from importlib.metadata import version as installed_version
 
     document = {"tidegate": installed_version("tidegate"), "python": platform.python_version()}
     document |= {name: installed_version(name) for name in ("aiohttp", "grpcio", "numba", "numpy", "pydantic")}

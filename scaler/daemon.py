@@ -20,26 +20,31 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from exporter.clock import Clock
+from exporter.cluster.apiservices import ApiServices, Holder
 from exporter.cluster.client import connect
 from exporter.cluster.resources import Resource
 from exporter.cluster.state import Cluster
 from exporter.cluster.watching import watch_all
 from exporter.exposition import SeenCollector
-from exporter.model import Target
+from exporter.model import PodKey, Target
 from exporter.scrape import Counters
 from exporter.sources.http import HttpPages, Limits
 from exporter.sources.promql import Promql
+from exporter.sources.redis import RedisPages
 from exporter.targets import Discovery
 
 from .census import Census
-from .config import Config, ConfigErrors
+from .config import Config, ConfigErrors, MetricsApi
 from .keda.claims import Claims
 from .keda.metadata import Configured
 from .keda.server import KedaServer, create
 from .keda.tls import TlsFiles
+from .kubeapi import conflict
 from .kubeapi import server as kubeapi
 from .kubeapi.documents import CUSTOM_GROUP, EXTERNAL_GROUP
+from .kubeapi.pods import Sources
 from .kubeapi.tls import TlsFiles as ServingFiles
+from .pod_numbers import Chosen, PodNumbers
 from .publisher import Publisher
 from .replicas import ReplicaCounts
 from .web.cluster import ClusterCollector
@@ -93,6 +98,7 @@ class Daemon:
         self.publisher = Publisher(workload.key for workload in config.workloads)
         self._pages = HttpPages(_limits(config))
         self._promql = Promql(self._pages)
+        self._redis = RedisPages(self._promql, clock, lambda: self._pages.limits.timeout_s, self._redis_told)
         self._cluster: Cluster | None = None
         self._moved = asyncio.Event()
         if config.kubernetes is not None:
@@ -155,6 +161,7 @@ class Daemon:
             await keda.drain(0)
             await self._web.stop()
             self._promql.close()
+            await self._redis.close()
             await self._pages.close()
         self._log.info("stopped")
 
@@ -167,8 +174,9 @@ class Daemon:
         works = await asyncio.to_thread(import_module, "scaler.works")
         around = works.Surroundings(
             clock=self._clock,
-            pages=self._promql,
+            pages=self._redis,
             promql=self._promql,
+            redis=self._redis,
             publisher=self.publisher,
             own=self._own,
             ticked=lambda now: self._ticked(keda, now),
@@ -199,6 +207,9 @@ class Daemon:
             async with asyncio.TaskGroup() as tasks:
                 if self._metrics_server is not None:
                     tasks.create_task(self._metrics_server.follow(client), name="whom the metrics API believes")
+                if self._config.listen.metrics_api is not None:
+                    looking = self._look_who_is_registered(client, self._config.listen.metrics_api)
+                    tasks.create_task(looking, name="who is registered for the metrics API")
                 watching = watch_all(
                     client,
                     cluster,
@@ -213,6 +224,11 @@ class Daemon:
             yield ask
         finally:
             await client.close()
+
+    def _look_who_is_registered(self, services: ApiServices, served: MetricsApi) -> Coroutine[Any, Any, None]:
+        name, _, namespace = (served.service or "").partition(".")
+        own = Holder(namespace, name) if name else None
+        return conflict.follow(services, self._clock, _groups(served), own, self._own.observe_registration)
 
     def _kubernetes_told(self, resource: Resource, namespace: str | None, problem: str | None) -> None:
         where = {"resource": resource.name} | ({"namespace": namespace} if namespace else {})
@@ -285,15 +301,16 @@ class Daemon:
         )
 
     def _new_metrics_server(self) -> kubeapi.MetricsServer | None:
-        served = self._config.listen.metrics_api
-        if served is None:
+        served, cluster = self._config.listen.metrics_api, self._cluster
+        if served is None or cluster is None:  # a configuration with the one and without the other is refused
             return None
         return kubeapi.create(
             self.publisher,
+            Sources(cluster, self._pods),
             host=served.address.host,
             port=served.address.port,
             files=ServingFiles(served.certificate, served.key),
-            groups=[group for group, on in ((EXTERNAL_GROUP, served.external), (CUSTOM_GROUP, served.custom)) if on],
+            groups=_groups(served),
             clock=self._clock,
             observe=self._own.observe_call,
             tls_told=partial(self._files_told, "listen.metrics_api"),
@@ -306,11 +323,20 @@ class Daemon:
         else:
             self._log.warning("whom the metrics API believes is not known", problem=problem)
 
+    def _redis_told(self, page: str, troubles: tuple[str, ...]) -> None:
+        if troubles:
+            self._log.warning("queues in Redis are not known", target=page, problem="; ".join(troubles))
+        else:
+            self._log.info("all queues in Redis are known again", target=page)
+
     def _files_told(self, whose: str, problem: str | None) -> None:
         if problem is None:
             self._log.info(f"{whose} files serve again")
         else:
             self._log.error(f"{whose} files cannot serve; the previous certificate stays", problem=problem)
+
+    def _pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
+        return self._works.pods(namespace, chosen, now) if self._works is not None else {}
 
     def _counters(self) -> Mapping[Target, Counters]:
         return self._works.counters if self._works is not None else {}
@@ -324,6 +350,10 @@ def _connection(config: Config) -> tuple[object, ...]:
     """What of `kubernetes` is settled when the daemon starts."""
     asked = config.kubernetes
     return () if asked is None else (asked.kubeconfig, asked.context, asked.namespaces, asked.blind_after)
+
+
+def _groups(served: MetricsApi) -> list[str]:
+    return [group for group, on in ((EXTERNAL_GROUP, served.external), (CUSTOM_GROUP, served.custom)) if on]
 
 
 def _limits(config: Config) -> Limits:

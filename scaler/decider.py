@@ -7,18 +7,21 @@ who publishes them is not this room's business.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan
 
 import numpy as np
 
 from exporter.attribution import Owners, owners_by_name
-from exporter.model import Floats, ReplicaCount, Samples, Target, WorkloadKey
+from exporter.model import Floats, PodKey, ReplicaCount, Samples, Target, WorkloadKey, without_user
 
+from . import gpu_evidence
 from .board import Decision, Evidence, Objective, Reason
 from .intake import Intake, Source
+from .pod_numbers import Chosen, PodNumbers
 from .policy import REASONS, Memory, Signal, Spec, Specs, Verdicts, answered, choose, imputed, step
+from .queue_pages import Waker
 from .signals import Signals, Smoothing
 from .slots import Mask, Rows
 from .totals import Totals
@@ -142,6 +145,10 @@ class Decider:
         self._touched[:] = False
         return changed
 
+    def pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
+        """What is known of a namespace's chosen pods themselves: readings, made when asked. Nothing rests on them."""
+        return self._intake.pods(namespace, chosen, now)
+
     def forget_answers(self) -> None:
         """Somebody else has answered meanwhile: the next sweep returns every Decision again."""
         self._told = Told.nothing(len(self.plans))
@@ -239,8 +246,10 @@ class Decider:
         kv_cache, gpu_engine = _known(totals.kv_cache), _known(totals.gpu_engine)
         rates = _known(self._signals.rates(seen.rows, now))
         wanted, ready, pending = _whole(readings.wanted), _whole(readings.ready), _whole(readings.pending)
-        any_gpus = np.where(totals.gpus_seen > 0, totals.gpus_seen, np.nan)
-        held_gpus, seen_gpus = _whole(totals.gpus_held), _whole(any_gpus)
+        gpus, any_gpus = totals.gpus, totals.gpus.shown > 0
+        held_gpus, seen_gpus = _whole(totals.gpus_held), _whole(np.where(any_gpus, gpus.shown, np.nan))
+        lost_gpus = _whole(np.where(any_gpus, gpus.lost, np.nan))
+        ceiling, memory = _known(gpus.ceiling), _known(gpus.memory)
         values, demands = [_known(row) for row in seen.smoothed.T], [_known(row) for row in seen.verdicts.demand.T]
         for place, row in enumerate(seen.rows):
             plan = self.plans[row]
@@ -256,6 +265,11 @@ class Decider:
                 replicas_pending=pending[place],
                 gpus_held=held_gpus[place],
                 gpus_seen=seen_gpus[place],
+                gpus_lost=lost_gpus[place],
+                gpu_activity=gpu_evidence.activity(totals, place),
+                gpu_engine_ceiling=ceiling[place],
+                gpu_memory_held_bytes=memory[place],
+                waker=_waker(*self._intake.waker(plan.workload, now)),
                 objectives=tuple(
                     Objective(OBJECTIVE_NAMES[signal], values[signal][place], target, demands[signal][place])
                     for signal, target in plan.spec.targets
@@ -285,16 +299,20 @@ def _notes(spec: Spec, about: Seen, place: int, *, has_gateway: bool) -> tuple[s
         )
     if spec.gateway and not has_gateway:
         notes.append("its gateway has no ready address to ask")
-    if seen.gpus_stale[place]:
-        notes.append("its GPUs are not seen at present, so idleness cannot be proven")
-    if 0 < about.totals.gpus_seen[place] < about.totals.gpus_held[place]:
-        notes.append(
-            f"its pods hold {about.totals.gpus_held[place]:.0f} GPUs, and pages show "
-            f"{about.totals.gpus_seen[place]:.0f} of them as its own: the others are shared, or not labelled"
-        )
+    notes += gpu_evidence.notes(about.totals, place, dict(spec.targets).get(Signal.GPU_ENGINE))
     if reason in (Reason.HELD, Reason.UNKNOWN) and np.isnan(seen.pods_listed[place]) and spec.pods:
         notes.append("the list of its pods is not known")
     return tuple(notes)
+
+
+def _waker(waker: Waker, url: str) -> str | None:
+    match waker:
+        case Waker.QUEUE:
+            return f"the queue on {without_user(url)}"
+        case Waker.REFUSALS:
+            return f"refused requests on {without_user(url)}"
+        case Waker.NOTHING:
+            return None
 
 
 def _known(column: Floats) -> list[float | None]:

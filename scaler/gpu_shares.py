@@ -1,21 +1,28 @@
 """Pages of GPUs: what of each is wholly one workload's, as the columns of a slot.
 
-It remembers of each page what the page itself forgets now and then (the pod's label). Whose a pod is, others know;
-what is shared is nobody's (law 9), and utilisation stands in for the idle verdict alone: one request pegs it.
+It remembers of each page what the page itself forgets now and then (a pod's label, a GPU's activity) or never says
+(how old its numbers are). Whose a pod is, others know; what is shared is nobody's (law 9), and utilisation stands in
+for the idle verdict alone: one request pegs it. A GPU that has said its activity and says it no more is not quiet: it
+is not seen. One that never said it cannot be seen, and its workload is judged by its requests.
 
 Worked example: a node's page shows two GPUs of one pod of `ai/chat`, 40 % and 80 % active. The share of `ai/chat` is
-GPU_SUM 1.2, GPU_COUNT 2, GPU_BUSIEST 0.8, GPU_PODS 1.
+GPU_SUM 1.2, GPU_WEIGHT 2, GPU_COUNT 2, GPU_BUSIEST 0.8, GPU_PODS 1. Of MIG instances 3g and 1g instead, at 30 % and
+100 %, GPU_SUM is 3/7 x 0.3 + 1/7 x 1.0 and GPU_WEIGHT 4/7: a mean of 0.475, with a ceiling of 0.5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import isnan, nan
 from typing import NamedTuple
 
 import numpy as np
 
-from exporter.attribution import Labels, Owners, Share, assign
-from exporter.model import Floats, Quantity, Samples, Target, WorkloadKey
+from exporter.attribution import Labels, Owners, assign
+from exporter.catalog.mig import ceiling, share
+from exporter.intervals import Beats
+from exporter.model import Floats, Gpu, Part, Quantity, Role, Samples, Target, WorkloadKey
 
 from .slots import Column
 
@@ -27,41 +34,160 @@ class Reading(NamedTuple):
     at: float
 
 
+@dataclass(slots=True)
+class _Page:
+    """What is remembered of one page. spoke: GPUs and instances that have ever said their activity on it."""
+
+    labels: Labels = field(default_factory=Labels)
+    beats: Beats = field(default_factory=Beats)
+    spoke: set[tuple[str, str | None]] = field(default_factory=set)
+    last: tuple[Samples, float] | None = None
+
+
+def on_page(target: Target) -> Target:
+    """The GPUs on a page that is asked for its queues: to be kept apart from them, as a node's are."""
+    return replace(target, role=Role.GPUS, owner=None)
+
+
+def beside(target: Target, samples: Samples) -> Samples | None:
+    """The GPUs that the page of an engine shows beside its queues, as that of `tidegate export` does; None if none.
+
+    A pod speaks of its own GPUs alone: whoever runs it could write any pod's name on its page (law 10). A page without
+    any has not lost them: what it said of them is old by and by.
+    """
+    rows = [
+        row
+        for row, subject in enumerate(samples.subjects)
+        if isinstance(subject, Gpu) and subject.pods and (target.pod is None or subject.pods == (target.pod,))
+    ]
+    if target.role is not Role.PODS or not rows:
+        return None
+    subjects = tuple(samples.subjects[row] for row in rows)
+    return replace(samples, subjects=subjects, values=samples.values[rows], at=samples.at[rows])
+
+
 class GpuShares:
     """What pages of GPUs say of workloads, and what of each page is remembered until the next."""
 
     def __init__(self, owners: Owners) -> None:
         self._owners = owners
-        self._labels: dict[Target, Labels] = {}
+        self._pages: dict[Target, _Page] = {}
 
     def read(self, target: Target, samples: Samples, at: float) -> Mapping[WorkloadKey, Reading]:
         """What a page says of each workload that has a GPU of its own on it. `at`: POSIX seconds of receipt."""
-        samples = self._labels.setdefault(target, Labels()).recall(samples, self._owners, at)
-        shares = assign(samples, self._owners)
-        return {workload: _reading(samples, share, at) for workload, share in shares.items() if share.own}
+        page = self._pages.setdefault(target, _Page())
+        samples = page.labels.recall(samples, self._owners, at)
+        page.beats.hear(samples)
+        lag, stopped_at = page.beats.interval_s, page.beats.stopped_at(at)
+        page.last = samples, at if stopped_at is None else min(at, stopped_at)
+        # A value from before a pod began carries its name all the same: it may be as old as the interval.
+        shares = assign(replace(samples, at=samples.at - lag), self._owners)
+        found, said = {}, _Said.by(samples)
+        for workload, rows in shares.items():
+            parts = list(self._parts(samples, rows.shared, workload, lag))
+            if not rows.own and not parts:
+                continue
+            values = _values(said, _gpus(samples, rows.own), page.spoke)
+            values[Column.GPU_LAG] = lag
+            if parts:
+                values[Column.GPU_PARTS] = len(parts)
+                values[Column.GPU_BUSIEST] = _largest([values[Column.GPU_BUSIEST], *(p.utilization for p in parts)])
+                values[Column.GPU_MEMORY] = _sum([values[Column.GPU_MEMORY], *(p.memory for p in parts)])
+            measured = min(float(samples.at[[*rows.own, *rows.shared]].min()), at)
+            found[workload] = Reading(values, measured if stopped_at is None else min(measured, stopped_at))
+        everybody = _gpus(samples, range(len(samples.subjects)))
+        page.spoke.update((gpu.uuid, gpu.instance) for row, gpu in everybody.items() if said.speaks(row))
+        return found
+
+    def _parts(self, samples: Samples, shared: Sequence[int], workload: WorkloadKey, lag: float) -> Iterator[Part]:
+        """What is measured per process of this workload's pods on GPUs that others share. The GPU's own numbers are
+        nobody's (law 9): utilisation by process may keep its workload awake, and sizes nothing, as utilisation never
+        does.
+        """
+        for row in shared:
+            at = float(samples.at[row]) - lag
+            for part in getattr(samples.subjects[row], "parts", ()):
+                if workload in self._owners(part.pod, at):
+                    yield part
 
     def forget(self, target: Target) -> None:
         """The page will not be asked again."""
-        self._labels.pop(target, None)
+        self._pages.pop(target, None)
 
     def adopt(self, other: GpuShares) -> None:
         """The same pages go on being asked: what is remembered of them stays. Whose pods are may be told anew."""
-        self._labels = other._labels
+        self._pages = other._pages
+
+    def pages(self) -> Iterator[tuple[Target, Samples, float]]:
+        """The last page of each target, labels recalled. POSIX seconds: of receipt, or since when it stands still."""
+        for target, page in self._pages.items():
+            if page.last is not None:
+                yield target, *page.last
+
+    def lag_s(self, target: Target) -> float:
+        """Seconds by which what a page says may be older than its receipt."""
+        return self._pages[target].beats.interval_s
 
 
-def _reading(samples: Samples, share: Share, at: float) -> Reading:
-    own = np.asarray(share.own)
-    engine = samples.column(Quantity.GPU_ENGINE_ACTIVE)[own]
-    busy = np.where(np.isnan(engine), samples.column(Quantity.GPU_UTILIZATION)[own], engine)
-    pods = {pod for index in share.own for pod in getattr(samples.subjects[index], "pods", ())}
+def _gpus(samples: Samples, rows: Iterable[int]) -> dict[int, Gpu]:
+    chosen = ((row, samples.subjects[row]) for row in rows)
+    return {row: subject for row, subject in chosen if isinstance(subject, Gpu)}
+
+
+class _Said(NamedTuple):
+    """What a page says of its GPUs, by row: of the few that are a workload's, lists are faster than arrays."""
+
+    engine: list[float]
+    utilisation: list[float]
+    memory: list[float]
+    lost: list[float]
+
+    @classmethod
+    def by(cls, samples: Samples) -> _Said:
+        return cls(*(samples.column(quantity).tolist() for quantity in _SAID))
+
+    def speaks(self, row: int) -> bool:
+        return not (isnan(self.engine[row]) and isnan(self.utilisation[row]))
+
+
+_SAID = (Quantity.GPU_ENGINE_ACTIVE, Quantity.GPU_UTILIZATION, Quantity.GPU_MEMORY_USED, Quantity.GPU_LOST)
+
+
+def _values(said: _Said, gpus: Mapping[int, Gpu], spoke: set[tuple[str, str | None]]) -> Floats:
+    """What the GPUs of these rows say, all of which are wholly one workload's."""
+    total, weights, tops, utilised, silent, blind, lost = 0.0, 0.0, 0.0, 0, 0, 0, 0
+    for row, gpu in gpus.items():
+        engine = said.engine[row]
+        if not isnan(engine):
+            weight = share(gpu)
+            total, weights, tops = total + engine * weight, weights + weight, tops + (ceiling(gpu) or 1.0) * weight
+        elif not isnan(said.utilisation[row]):
+            utilised += 1
+        elif said.lost[row] == 1.0:
+            lost += 1
+        else:
+            silent += 1
+            blind += (gpu.uuid, gpu.instance) in spoke
+    activity = (said.utilisation[row] if isnan(said.engine[row]) else said.engine[row] for row in gpus)
     values = np.full(len(Column), np.nan)
-    values[Column.GPU_SUM] = np.nan if np.isnan(engine).all() else float(np.nansum(engine))
-    values[Column.GPU_COUNT] = float((~np.isnan(engine)).sum())
-    values[Column.GPU_BUSIEST] = _largest(busy)
-    values[Column.GPU_PODS] = float(len(pods))
-    return Reading(values, min(float(samples.at[own].min()), at))
+    if weights:
+        values[[Column.GPU_SUM, Column.GPU_WEIGHT, Column.GPU_CEILING]] = total, weights, tops
+    values[Column.GPU_BUSIEST] = _largest(activity)
+    values[_COUNTS] = len(gpus), utilised, silent, blind, lost
+    values[Column.GPU_MEMORY] = _sum(said.memory[row] for row in gpus)
+    if gpus:
+        values[Column.GPU_PODS] = len({pod for gpu in gpus.values() for pod in gpu.pods})
+    return values
 
 
-def _largest(values: Floats) -> float:
-    said = values[~np.isnan(values)]
-    return float(said.max()) if len(said) else float("nan")
+_COUNTS = [Column.GPU_COUNT, Column.GPU_UTILISED, Column.GPU_SILENT, Column.GPU_BLIND, Column.GPU_LOST]
+
+
+def _sum(values: Iterable[float]) -> float:
+    """Over what is known; NaN where nothing is."""
+    said = [value for value in values if not isnan(value)]
+    return sum(said) if said else nan
+
+
+def _largest(values: Iterable[float]) -> float:
+    return max((value for value in values if not isnan(value)), default=nan)

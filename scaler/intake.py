@@ -11,18 +11,20 @@ says what it said of its queues: one bad line must not empty one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
 
 import numpy as np
 
 from exporter.attribution import Owners
-from exporter.catalog import KINDS
-from exporter.model import Floats, Quantity, ReplicaCount, Role, Samples, Subject, Target, WorkloadKey
+from exporter.model import Floats, PodKey, Quantity, ReplicaCount, Role, Samples, Subject, Target, WorkloadKey
 
-from .gpu_shares import GpuShares
+from . import queue_pages
+from .gpu_shares import GpuShares, beside, on_page
+from .pod_numbers import Chosen, EnginePage, GpuPage, PodNumbers, numbers
 from .policy import Readings, Signal
+from .queue_pages import QueuePage, Waker
 from .slots import (
     ACTIVITY,
     ADDED,
@@ -38,17 +40,15 @@ from .slots import (
     sum_of_known,
     tally,
 )
-from .totals import Totals
+from .totals import GpusSeen, Totals
 
 QUEUES = slice(Column.WAITING, Column.HELD + 1)  # requests in hand
 QUEUE_WIDTH = QUEUES.stop - QUEUES.start
 
-# Counts that are sums over the queues of a page.
-QUEUE_COLUMNS = (
-    (Column.WAITING, Quantity.REQUESTS_WAITING),
-    (Column.RUNNING, Quantity.REQUESTS_RUNNING),
-    (Column.HELD, Quantity.REQUESTS_HELD),
-    (Column.READY, Quantity.REPLICAS_READY),
+# What is known of a workload apart from its pages; by column.
+PER_WORKLOAD = (
+    *("_listed", "_finished", "_active_at", "_refused_at"),
+    *("_wanted", "_ready", "_pending", "_gpus_held", "_existing"),
 )
 
 
@@ -77,7 +77,7 @@ class Intake:
         """`limit_s`: seconds after which a reading is no longer fresh."""
         self.sources = tuple(sources)
         self._row = {source.workload: row for row, source in enumerate(self.sources)}
-        self._gpus = GpuShares(owners)
+        self._owners, self._gpus = owners, GpuShares(owners)
         self._limit = limit_s
         self._slots = Slots.empty(64)
         self._where: dict[Target, dict[int, int]] = {}  # target -> row -> slot
@@ -88,6 +88,7 @@ class Intake:
         self._listed = np.full(rows, np.nan)
         self._finished = np.full(rows, np.nan)
         self._active_at = np.full(rows, np.nan)
+        self._refused_at = np.full(rows, np.nan)
         self._wanted = np.full(rows, np.nan)
         self._ready = np.full(rows, np.nan)
         self._pending = np.full(rows, np.nan)
@@ -101,7 +102,7 @@ class Intake:
 
         Its targets are still asked; those of the workloads that are gone are forgotten with them.
         """
-        for name in ("_listed", "_finished", "_active_at", "_wanted", "_ready", "_pending", "_gpus_held", "_existing"):
+        for name in PER_WORKLOAD:
             getattr(self, name)[rows] = getattr(other, name)[others]
         self._gpus.adopt(other._gpus)
         self._slots, self._said, self._free = other._slots, other._said, other._free
@@ -128,22 +129,15 @@ class Intake:
         row = self._row.get(target.owner) if target.owner else None
         if row is None:
             return []
-        chosen = _chosen(samples, self.sources[row].queue)
-        slot = self._slot(target, row)
-        said = _sums(samples, chosen)
-        values = np.full(len(Column), np.nan)
-        for column, quantity in QUEUE_COLUMNS:
-            values[column] = said.get(quantity, nan)
-        values[Column.KV_CACHE] = _mean(samples.column(Quantity.KV_CACHE_USED)[chosen])
-        if target.role is Role.GATEWAY and self._has_pods[row] and KINDS[samples.kind].repeats_engines:
-            # Its averages are our own engines' queues over again; only what it holds itself is more.
-            values[[Column.WAITING, Column.RUNNING]] = np.nan
-        measured = float(samples.at[chosen].min()) if len(chosen) else at
-        self._slots.values[slot] = values
-        self._slots.at[slot] = min(measured, at)
-        self._slots.partial[slot] = self._says_less(slot, target.role, samples, ~np.isnan(values[QUEUES]))
-        self._count_activity(row, slot, said, at)
-        return [row]
+        source, slot = self.sources[row], self._slot(target, row)
+        page = queue_pages.read(samples, target.role, source.queue, at, pods=source.pods)
+        self._slots.values[slot] = page.values
+        self._slots.at[slot] = page.at
+        self._slots.waker[slot] = page.waker
+        self._slots.partial[slot] = self._says_less(slot, target.role, samples, ~np.isnan(page.values[QUEUES]))
+        self._count_activity(row, slot, page, at)
+        gpus = beside(target, samples)
+        return [row] if gpus is None else [row, *(set(self._land_gpus(on_page(target), gpus, at)) - {row})]
 
     def _says_less(self, slot: int, role: Role, samples: Samples, says: Mask) -> bool:
         """Whether a page has stopped to say something of the same queues. `says`: which of QUEUES it says now.
@@ -173,10 +167,9 @@ class Intake:
             self._forget(target, row)  # its pods left these GPUs: the page is fresh and says so
         return touched
 
-    def _count_activity(self, row: int, slot: int, said: Mapping[Quantity, float], at: float) -> None:
-        """`said`: the page's sums; NaN where one is not known."""
+    def _count_activity(self, row: int, slot: int, page: QueuePage, at: float) -> None:
         for place, quantity in enumerate(ACTIVITY):
-            before, after = self._slots.counters[slot, place], said.get(quantity, nan)
+            before, after = self._slots.counters[slot, place], page.said.get(quantity, nan)
             if isnan(after):
                 continue
             self._slots.counters[slot, place] = after
@@ -184,6 +177,8 @@ class Intake:
             rise = 0.0 if isnan(before) else after - before if after >= before else after
             if rise > 0.0:
                 self._active_at[row] = at
+                if page.waker and quantity is Quantity.REQUESTS_FAILED:
+                    self._refused_at[row] = at
             if quantity is Quantity.REQUESTS_FINISHED:
                 finished = self._finished[row]
                 self._finished[row] = rise + (0.0 if isnan(finished) else finished)
@@ -206,9 +201,10 @@ class Intake:
 
     def retire(self, target: Target) -> None:
         """A target is no longer there to be asked: a series never outlives its pod."""
-        self._gpus.forget(target)
-        for row in list(self._where.get(target, ())):
-            self._forget(target, row)
+        for each in (target, on_page(target)):
+            self._gpus.forget(each)
+            for row in list(self._where.get(each, ())):
+                self._forget(each, row)
 
     def leaving(self, workload: WorkloadKey, targets: Collection[Target]) -> None:
         """Which of a workload's targets are on their way out; the others are not, or not any more."""
@@ -232,6 +228,16 @@ class Intake:
         """Is there a page of a gateway to be asked, whether or not it answers?"""
         return any(target.role is Role.GATEWAY for target in self._members[self._row[workload]].values())
 
+    def waker(self, workload: WorkloadKey, now: float) -> tuple[Waker, str]:
+        """What would show the next request at zero replicas, and the URL of the page it is on."""
+        slots = self._slots
+        pages = [
+            (Waker(int(slots.waker[slot])), target.url)
+            for slot, target in self._members[self._row[workload]].items()
+            if target.role is Role.GATEWAY and now - slots.at[slot] <= slots.limit[slot]
+        ]
+        return max(pages, default=(Waker.NOTHING, ""))
+
     def stale(self, workload: WorkloadKey, now: float) -> tuple[str, ...]:
         """URLs of a workload's sources that should be fresh and are not, for a person to read."""
         slots = self._slots
@@ -243,6 +249,27 @@ class Intake:
                 if not slots.leaving[slot] and (slots.partial[slot] or not now - slots.at[slot] <= slots.limit[slot])
             )
         )
+
+    def pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
+        """What is known of each chosen pod, all of one namespace, that a page is of, or names. `now`: POSIX seconds."""
+        gpus = (
+            GpuPage(target.url, samples, at, max(self._limit, target.max_age_s or 0.0), self._gpus.lag_s(target))
+            for target, samples, at in self._gpus.pages()
+        )
+        return numbers(self._engines(namespace, chosen, now), gpus, self._owners, chosen, now)
+
+    def _engines(self, namespace: str, chosen: Chosen, now: float) -> Iterator[EnginePage]:
+        slots = self._slots
+        for source, members in zip(self.sources, self._members, strict=True):
+            if source.workload.namespace != namespace:
+                continue
+            for slot, target in members.items():
+                if target.pod is None or target.role is not Role.PODS or not chosen(target.pod):
+                    continue
+                waiting, running = slots.values[slot, [Column.WAITING, Column.RUNNING]].tolist()
+                at = float(slots.at[slot])
+                fresh = now - at <= slots.limit[slot] and not slots.partial[slot]
+                yield EnginePage(target.pod, source.workload, target.url, waiting, running, at, fresh=bool(fresh))
 
     def _slot(self, target: Target, row: int) -> int:
         places = self._where.setdefault(target, {})
@@ -291,10 +318,15 @@ class Intake:
         in_pods, _ = added(owner, values[:, QUEUES], np.repeat((pods & stays)[:, None], QUEUE_WIDTH, axis=1), count)
         busiest, measured = np.full(count, np.nan), np.full(count, np.nan)
         np.fmax.at(busiest, owner[gpus], values[gpus, Column.GPU_BUSIEST])
-        np.fmin.at(measured, owner[fresh], at[fresh])
+        np.fmin.at(measured, owner[fresh], (at - np.nan_to_num(values[:, Column.GPU_LAG]))[fresh])
         ready = _first(self._ready[rows], sums[:, Column.READY])
         # Batch work without a queue: its pods are known by the GPUs they hold.
         ready = np.where(np.isnan(ready) & ~self._has_pods[rows], sums[:, Column.GPU_PODS], ready)
+        # Where nothing is ready, what passes through a gateway waits there.
+        idle = (ready == 0.0) | (self._listed[rows] == 0.0) | (self._wanted[rows] == 0.0)
+        sums[:, Column.HELD] = np.where(
+            idle & np.isnan(sums[:, Column.HELD]), sums[:, Column.IN_FLIGHT], sums[:, Column.HELD]
+        )
         seen = Readings(
             signals=np.full((count, len(Signal)), np.nan),
             waiting=sums[:, Column.WAITING].copy(),
@@ -305,24 +337,25 @@ class Intake:
             pods_listed=self._listed[rows],
             pods_fresh=tally(owner[pods & whole & stays], count),
             gateway_fresh=(tally(owner[gateway], count) > 0) & (tally(owner[silent], count) == 0),
-            waker_fresh=tally(owner[gateway & speaks], count) > 0,
+            waker_fresh=tally(owner[gateway & (self._slots.waker[slots] > Waker.NOTHING)], count) > 0,
+            refused_at=self._refused_at[rows],
             gpus_stale=tally(owner[~fresh & (role == GPUS)], count) > 0,
+            gpus_blind=sums[:, Column.GPU_BLIND] > 0.0,
             wanted=self._wanted[rows],
             ready=ready,
             existing=self._existing[rows],
             pending=self._pending[rows],
             measured_at=measured,
         )
-        # A page may list GPUs and say nothing of their activity: none are counted, and the mean is not known.
-        gpu_count = np.maximum(sums[:, Column.GPU_COUNT], 1.0)
         latest = np.empty((count, len(Signal)))
         latest[:, Signal.WORK] = sum_of_known(sums[:, QUEUES])
         latest[:, Signal.KV_CACHE] = sums[:, Column.KV_CACHE] / np.maximum(said[:, Column.KV_CACHE], 1.0)
-        latest[:, Signal.GPU_ENGINE] = sums[:, Column.GPU_SUM] / gpu_count
+        # A page may list GPUs and say nothing of their activity: their mean is not known.
+        latest[:, Signal.GPU_ENGINE] = sums[:, Column.GPU_SUM] / sums[:, Column.GPU_WEIGHT]
         return Totals(
             seen=seen,
             gpus_held=self._gpus_held[rows],
-            gpus_seen=np.nan_to_num(sums[:, Column.GPU_COUNT]),
+            gpus=GpusSeen.of(sums),
             in_pods=sum_of_known(in_pods),
             latest=latest,
             finished=self._finished[rows],
@@ -341,26 +374,3 @@ class Intake:
 
 def _first(first: Floats, second: Floats) -> Floats:
     return np.where(np.isnan(first), second, first)
-
-
-def _chosen(samples: Samples, queue: str | None) -> Rows:
-    """Rows of the queues that count for a workload."""
-    rows = [
-        index
-        for index, subject in enumerate(samples.subjects)
-        if (name := getattr(subject, "name", None)) is not None and (queue is None or name == queue)
-    ]
-    return np.array(rows, dtype=np.int64)
-
-
-def _sums(samples: Samples, rows: Rows) -> dict[Quantity, float]:
-    """Sums over queues. One that does not say makes its sum NaN: unknown is never zero."""
-    if not len(rows):
-        return {}
-    sums: list[float] = samples.values[rows].sum(axis=0).tolist()
-    return dict(zip(samples.quantities, sums, strict=True))
-
-
-def _mean(values: Floats) -> float:
-    said = values[~np.isnan(values)]
-    return float(said.mean()) if len(said) else float("nan")

@@ -16,10 +16,6 @@ from exporter.attribution import Owners
 from exporter.cluster.objects import Pod, Ref
 from exporter.model import PodKey, WorkloadKey
 
-# dcgm-exporter looks up pods when its page is asked for, and its values are up to one collect interval old (30 s by
-# default): a value may carry the name of a pod that began after it was measured.
-COLLECT_INTERVAL_S = 30.0
-
 
 class Pods(Protocol):
     """What of a cluster is asked here."""
@@ -44,6 +40,7 @@ def cluster_owners(pods: Pods, targets: Mapping[WorkloadKey, Ref], by_name: Owne
             return by_name(pod, at)
         known = pods.pod(pod)
         began = known.started_at if known is not None else None
-        return () if began is not None and at < began + COLLECT_INTERVAL_S else found
+        # dcgm-exporter looks up pods when its page is asked for: an older value may carry the name of a newer pod.
+        return () if began is not None and at < began else found
 
     return owners

@@ -30,10 +30,20 @@ class Column(IntEnum):
     HELD = 2
     KV_CACHE = 3
     READY = 4  # ready backends, as a gateway counts them
-    GPU_SUM = 5  # engine activity, summed over the GPUs that are wholly the workload's
-    GPU_COUNT = 6
+    GPU_SUM = 5  # engine activity over the GPUs that are wholly the workload's, each times its share of a whole GPU
+    GPU_COUNT = 6  # those GPUs, whatever they say
     GPU_BUSIEST = 7
     GPU_PODS = 8  # pods on those GPUs
+    GPU_WEIGHT = 9  # the shares of those that say their engine activity
+    GPU_UTILISED = 10  # those of them that say utilisation alone
+    GPU_SILENT = 11  # … neither
+    GPU_BLIND = 12  # … neither, and did before: paused, or broken
+    GPU_LOST = 13  # … neither, since a fatal error: no capacity, and not silent either
+    GPU_MEMORY = 14  # bytes held on them
+    GPU_CEILING = 15  # what their engine activity may get to, each times its share
+    GPU_PARTS = 16  # its pods on GPUs that others share, measured by process
+    GPU_LAG = 17  # seconds by which the page may be older than its receipt
+    IN_FLIGHT = 18  # requests a gateway has passed on or holds, where it cannot tell which
 
 
 # Counters whose rise is activity: a request that started and ended between two scrapes moves one of them.
@@ -55,6 +65,7 @@ class Slots:
     values: Floats  # (slots, len(Column)), NaN where the page does not say
     counters: Floats  # (slots, len(ACTIVITY)), the last reading of each, NaN never read
     partial: Mask  # the page no longer says all that it did: what it says is a lower bound
+    waker: NDArray[np.int8]  # what of the page would show a request at zero replicas: queue_pages.Waker
     leaving: Mask  # the page of a pod on its way out: activity, no capacity, and it need not answer
     limit: Floats  # seconds for which its reading is fresh
 
@@ -67,6 +78,7 @@ class Slots:
             values=np.full((size, len(Column)), np.nan),
             counters=np.full((size, len(ACTIVITY)), np.nan),
             partial=np.zeros(size, dtype=np.bool_),
+            waker=np.zeros(size, dtype=np.int8),
             leaving=np.zeros(size, dtype=np.bool_),
             limit=np.zeros(size),
         )
@@ -77,6 +89,7 @@ class Slots:
         self.values[slot] = np.nan
         self.counters[slot] = np.nan
         self.partial[slot] = False
+        self.waker[slot] = 0
         self.leaving[slot] = False
 
     def grow(self) -> None:
@@ -91,8 +104,9 @@ PODS, GATEWAY, GPUS = ROLE_CODE[Role.PODS], ROLE_CODE[Role.GATEWAY], ROLE_CODE[R
 # What of a fresh slot is added up, by its role: ADDED[role, column].
 ADDED = np.zeros((len(Role), len(Column)), dtype=np.bool_)
 ADDED[PODS, [Column.WAITING, Column.RUNNING, Column.HELD, Column.KV_CACHE]] = True
-ADDED[GATEWAY, [Column.WAITING, Column.RUNNING, Column.HELD, Column.READY]] = True
-ADDED[GPUS, [Column.GPU_SUM, Column.GPU_COUNT, Column.GPU_PODS]] = True
+ADDED[GATEWAY, [Column.WAITING, Column.RUNNING, Column.HELD, Column.READY, Column.IN_FLIGHT]] = True
+ADDED[GPUS, Column.GPU_SUM : Column.GPU_LAG] = True
+ADDED[GPUS, Column.GPU_BUSIEST] = False
 
 
 def added(owner: Rows, values: Floats, mask: Mask, rows: int) -> tuple[Floats, Floats]:

@@ -17,13 +17,15 @@ from typing import NamedTuple
 from exporter.cluster.objects import Ref
 from exporter.cluster.state import Cluster
 from exporter.model import Access, Role, Target, WorkloadKey
+from exporter.sources import redis
 from exporter.sources.promql import Promql, PromqlTargets, Query
 from exporter.targets import Discovery
 from exporter.targets.dns import DnsTargets
 from exporter.targets.kubernetes import GpuExporterTargets, PodTargets, ServiceTargets
 from exporter.targets.static import StaticTargets
 
-from .config import Config, DcgmExporter, Endpoint, Workload
+from .config import Config, DcgmExporter, Endpoint, Redis, Workload
+from .config.access import admission
 from .config.kinds import GPUS
 from .decider import Plan
 from .policy import Signal, Spec
@@ -51,6 +53,7 @@ class Lookers:
 
     cluster: Cluster | None
     promql: Promql
+    redis: redis.RedisPages | None = None
 
 
 def places(config: Config, workloads: Iterable[Workload]) -> tuple[Place, ...]:
@@ -91,6 +94,9 @@ def discovery(place: Place, config: Config, lookers: Lookers) -> Discovery:
             access=access,
         )
         return PromqlTargets(lookers.promql, query, keep_s=config.fresh_for)
+    if page.redis is not None:
+        queues = redis_query(page.redis, access)
+        return StaticTargets([_of_redis(lookers).target(queues, place.owner)], owner=lists_pods)
     target_at = _address_at(place, page, access)
     if page.dns is not None:
         timeout_s, keep_s = config.scrape.timeout, config.fresh_for
@@ -103,6 +109,41 @@ def _of(lookers: Lookers) -> Cluster:
     if lookers.cluster is None:
         raise AssertionError("a place in the cluster, and no cluster: the configuration was not checked")
     return lookers.cluster
+
+
+def _of_redis(lookers: Lookers) -> redis.RedisPages:
+    if lookers.redis is None:
+        raise AssertionError("a queue in Redis, and nobody to ask it: see Lookers")
+    return lookers.redis
+
+
+def redis_query(words: Redis, access: Access) -> redis.Query:
+    """What is counted in Redis, in the exporter's words. `access`: of the servers."""
+    way = redis.Way.SENTINEL if words.sentinels else redis.Way.CLUSTER if words.cluster else redis.Way.SERVER
+    behind = words.sentinel_access
+    servers = redis.Servers(
+        way=way,
+        addresses=words.addresses,
+        tls=words.is_tls,
+        master=words.master or "",
+        db=words.database,
+        access=access,
+        sentinel_access=access if behind is None else admission(behind),
+    )
+    running = words.running
+    kinds = (("list", running.lists), ("set", running.sets), ("hash", running.hashes), ("zset", running.sorted_sets))
+    return redis.Query(
+        servers,
+        lists=words.lists,
+        celery=words.celery,
+        sorted_sets=words.sorted_sets,
+        delayed=tuple(redis.Due(each.key, _PER_S[each.scores]) for each in words.delayed),
+        streams=tuple(redis.Stream(each.key, each.group) for each in words.streams),
+        running=tuple(redis.Size(key, kind) for kind, keys in kinds for key in keys),
+    )
+
+
+_PER_S = {"seconds": 1.0, "milliseconds": 1000.0}
 
 
 def _address_at(place: Place, page: Endpoint, access: Access) -> Callable[[str], Target]:

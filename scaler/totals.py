@@ -8,13 +8,47 @@ Worked example: 3 of the 4 pods that must answer have 30 requests in hand. `impu
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from exporter.model import Floats
 
 from .policy import Readings, Signal, choose
-from .slots import Mask, Rows
+from .slots import Column, Mask, Rows
+
+# Shares of a GPU are sevenths: a sum of them is off by some 1e-16.
+DUST = 1e-9
+
+
+class GpusSeen(NamedTuple):
+    """GPUs and MIG instances that fresh pages show as wholly a workload's own; every column has shape (rows,).
+
+    shown:    how many. Of those:
+    utilised: the ones that say utilisation and no engine activity,
+    silent:   the ones that say neither, and
+    lost:     the ones that fell silent after a fatal error.
+    parts:    besides, its pods on shared GPUs that are measured by process.
+    memory:   bytes held on them; NaN where no page says.
+    ceiling:  the engine activity, 0..1, that their mean may top at; NaN where nothing keeps it from 1.
+    """
+
+    shown: Floats
+    utilised: Floats
+    silent: Floats
+    lost: Floats
+    parts: Floats
+    memory: Floats
+    ceiling: Floats
+
+    @classmethod
+    def of(cls, sums: Floats) -> GpusSeen:
+        """sums: shape (rows, len(Column)), the columns of fresh pages added up."""
+        counts = [Column.GPU_COUNT, Column.GPU_UTILISED, Column.GPU_SILENT, Column.GPU_LOST, Column.GPU_PARTS]
+        ceiling = sums[:, Column.GPU_CEILING] / sums[:, Column.GPU_WEIGHT]
+        top = np.where(ceiling < 1.0 - DUST, ceiling, np.nan)
+        shown, utilised, silent, lost, parts = np.nan_to_num(sums[:, counts].T)
+        return cls(shown, utilised, silent, lost, parts, sums[:, Column.GPU_MEMORY], top)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +56,8 @@ class Totals:
     """What is fresh of some workloads, added up; every column has shape (rows,), NaN where nothing is known.
 
     seen:     the policy's columns; its `signals` are still unknown: smoothing is not done here.
-    gpus_held, gpus_seen: GPUs that its running pods asked for, NaN where nobody says; and those among them whose
-              activity a page shows as its own.
+    gpus_held: GPUs that its running pods asked for, NaN where nobody says.
+    gpus:     those among them that a page shows as its own.
     in_pods:  requests waiting and running in the pods that must answer and do; NaN where nothing is known.
     latest:   shape (rows, len(Signal)): each signal as it is read now. Requests in hand, wherever they are; the mean
               KV-cache use of the pods that say; the mean engine activity of the GPUs that are wholly its own.
@@ -32,7 +66,7 @@ class Totals:
 
     seen: Readings
     gpus_held: Floats
-    gpus_seen: Floats
+    gpus: GpusSeen
     in_pods: Floats
     latest: Floats
     finished: Floats
@@ -49,7 +83,9 @@ class Totals:
         """The same for some of the workloads only."""
         return Totals(
             choose(rows, self.seen),
-            *(column[rows] for column in (self.gpus_held, self.gpus_seen, self.in_pods, self.latest, self.finished)),
+            self.gpus_held[rows],
+            choose(rows, self.gpus),
+            *(column[rows] for column in (self.in_pods, self.latest, self.finished)),
         )
 
     def impute(self, rows: Mask) -> None:

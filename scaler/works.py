@@ -17,9 +17,10 @@ from exporter.clock import Clock
 from exporter.cluster.changes import Changes
 from exporter.cluster.resources import SCALEDJOBS, SCALEDOBJECTS
 from exporter.cluster.state import Cluster
-from exporter.model import Failure, Scrape, Target, WorkloadKey
+from exporter.model import Failure, PodKey, Scrape, Target, WorkloadKey
 from exporter.scrape import Counters, Loop, Pages
 from exporter.sources.promql import Promql, PromqlTargets
+from exporter.sources.redis import RedisPages
 from exporter.targets import Discovery, Listing
 from exporter.textformat import Scanner
 
@@ -28,6 +29,7 @@ from .census import Census, take
 from .config import Config, DcgmExporter
 from .decider import Decider, Plan
 from .ownership import cluster_owners
+from .pod_numbers import Chosen, PodNumbers
 from .publisher import Publisher
 from .recall import Moment, relive
 from .replicas import ClusterReplicas, ReplicaCounts
@@ -58,6 +60,7 @@ class Surroundings:
     ticked: Callable[[float], None]
     believed: Callable[[Census | None], None]
     cluster: Cluster | None = None
+    redis: RedisPages | None = None
     moved: asyncio.Event = field(default_factory=asyncio.Event)
     replicas: ReplicaCounts | None = None
     discoveries: Callable[[Config], Sequence[Discovery]] | None = None
@@ -98,6 +101,10 @@ class Works:
     @property
     def counters(self) -> Mapping[Target, Counters]:
         return self._loop.counters
+
+    def pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
+        """What is known of a namespace's chosen pods themselves. `now`: POSIX seconds."""
+        return self._decider.pods(namespace, chosen, now)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -157,7 +164,7 @@ class Works:
         if around.discoveries is not None:
             self._loop.follow(around.discoveries(self.config))
         else:
-            lookers = Lookers(around.cluster, around.promql)
+            lookers = Lookers(around.cluster, around.promql, around.redis)
             self._places = {
                 place: self._places.get(place) or sources.discovery(place, self.config, lookers)
                 for place in sources.places(self.config, self._census.workloads)

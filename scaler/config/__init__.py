@@ -5,6 +5,7 @@ from .endpoint import Access, Basic, Endpoint, PrometheusQuery, Tls
 from .load import check, load, parse, read
 from .model import Config, Freshness, GrpcTls, Listen, Log, MetricsApi, Scrape
 from .problem import ConfigErrors, Problem
+from .redis import Delayed, Redis, Running, StreamGroup
 from .scalars import Address
 from .trigger import BadWord, BadWords, Trigger, TriggerWorkload
 from .workload import Objectives, Replicas, Smoothing, Workload
@@ -18,6 +19,7 @@ __all__ = [
     "Config",
     "ConfigErrors",
     "DcgmExporter",
+    "Delayed",
     "Endpoint",
     "Freshness",
     "GrpcTls",
@@ -28,10 +30,13 @@ __all__ = [
     "Objectives",
     "Problem",
     "PrometheusQuery",
+    "Redis",
     "Replicas",
+    "Running",
     "Scrape",
     "SharedGateway",
     "Smoothing",
+    "StreamGroup",
     "Tls",
     "Trigger",
     "TriggerWorkload",

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from exporter.catalog import GPU_KINDS
 from exporter.model import WorkloadKey
 
 from .cluster import Kubernetes
 from .endpoint_checks import access_findings, endpoint_findings
 from .finding import Finding
-from .kinds import GPUS
+from .kinds import PAGES_OF_GPUS
 from .model import Config, Listen
 from .places import EVERYWHERE
 from .problem import Loc
@@ -26,14 +27,7 @@ from .workload_checks import workload_findings
 
 
 def findings(config: Config) -> Iterator[Finding]:
-    interval = config.scrape.interval
-    if config.scrape.timeout > interval:
-        yield Finding(
-            ("scrape", "timeout"),
-            f"must be at most the scrape interval ({write_duration(interval)})",
-            (("scrape", "interval"),),
-            write_duration(config.scrape.timeout),
-        )
+    yield from pace_findings(config.scrape.interval, config.scrape.timeout)
     hold = config.freshness.hold
     if config.freshness.impute_after > hold:
         yield Finding(
@@ -47,8 +41,9 @@ def findings(config: Config) -> Iterator[Finding]:
     yield from _kubernetes(config)
     for index, endpoint in enumerate(config.gpus):
         yield from endpoint_findings(("gpus", index), endpoint, "gpus", config.kubernetes)
-        if endpoint.kind not in {None, GPUS}:
-            yield Finding(("gpus", index, "kind"), f"must be {GPUS}", got=str(endpoint.kind))
+        if endpoint.kind not in {None, *PAGES_OF_GPUS}:
+            bound = f"must be one of {', '.join(PAGES_OF_GPUS)}"
+            yield Finding(("gpus", index, "kind"), bound, got=str(endpoint.kind))
     yield from _gateways(config)
     yield from _twins(config.workloads)
     for index, workload in enumerate(config.workloads):
@@ -59,6 +54,17 @@ def findings(config: Config) -> Iterator[Finding]:
             "nothing is configured: no page is asked, nothing is decided",
             (("gpus",), ("kubernetes",)),
             severity="warning",
+        )
+
+
+def pace_findings(interval: float, timeout: float) -> Iterator[Finding]:
+    """`scrape.interval` and `scrape.timeout`, in seconds."""
+    if timeout > interval:
+        yield Finding(
+            ("scrape", "timeout"),
+            f"must be at most the scrape interval ({write_duration(interval)})",
+            (("scrape", "interval"),),
+            write_duration(timeout),
         )
 
 
@@ -131,8 +137,8 @@ def _gateways(config: Config) -> Iterator[Finding]:
         if EVERYWHERE in gateway.namespaces and len(set(gateway.namespaces)) > 1:
             yield Finding((*at, "namespaces"), 'must be only ["*"], or names without it: "*" is every namespace')
         yield from endpoint_findings((*at, "page"), gateway.page, "shared gateway", config.kubernetes)
-        if gateway.page.kind == GPUS:
-            yield Finding((*at, "page", "kind"), "must see requests", got=GPUS)
+        if gateway.page.kind in GPU_KINDS:
+            yield Finding((*at, "page", "kind"), "must see requests", got=gateway.page.kind)
     if config.gateways and not _is_self_service(config.kubernetes):
         bound = "are named by triggers and annotations, and none is looked for: see kubernetes"
         yield Finding(("gateways",), bound, (("kubernetes",),), severity="warning")

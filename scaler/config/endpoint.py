@@ -9,68 +9,41 @@ from __future__ import annotations
 from typing import Annotated, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from exporter import model
 from exporter.catalog import KINDS
 
+from .access import Access, Basic, File, Many, Section, Text, Tls, admission
 from .kinds import KIND
 from .places import API, SELECTOR, SERVICE, TARGET
+from .redis import Redis
 from .scalars import DNS, HIGHEST_PORT, URL, duration
 
-Text: TypeAlias = Annotated[str, Field(min_length=1)]
-File: TypeAlias = Annotated[str, Field(min_length=1, title="file")]
+__all__ = [
+    "Access",
+    "Basic",
+    "Endpoint",
+    "File",
+    "Kind",
+    "Many",
+    "Path",
+    "Port",
+    "PrometheusQuery",
+    "Redis",
+    "Scheme",
+    "Section",
+    "Text",
+    "Tls",
+    "admission",
+    "page",
+    "with_path",
+]
+
 Port: TypeAlias = Annotated[int, Field(ge=1, le=HIGHEST_PORT)]
 Path: TypeAlias = Annotated[str, Field(pattern=r"^/[!-~]*$", title="path")]
 Scheme: TypeAlias = Literal["http", "https"]
 Kind: TypeAlias = Annotated[str, KIND]
-# Lists arrive as lists; only the tuple itself is lenient about that, its items stay strict.
-Many = Field(strict=False)
-
-
-class Section(BaseModel):
-    """A frozen part of the configuration. No value is converted to make it fit, and no key is ignored."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
-
-
-class Basic(Section):
-    """A user and a password, as exporter-toolkit's web configuration asks for them."""
-
-    username: Text
-    """The user's name."""
-    password_file: File
-    """File with the password. It is read again at each use, so a rotated Secret needs no restart."""
-
-
-class Tls(Section):
-    """How an HTTPS page proves who it is, and how Tidegate does."""
-
-    ca_file: File | None = None
-    """PEM file of the authorities to trust. Without it those of the system are trusted, which do not know a
-    cluster's own authority."""
-    certificate_file: File | None = None
-    """PEM file of the certificate to show, for pages that ask for one. Goes with `key_file`."""
-    key_file: File | None = None
-    """PEM file of that certificate's private key."""
-    server_name: Text | None = None
-    """The name the page's certificate must carry. Without it: the host of the URL, the name in `dns`, or
-    `NAME.NAMESPACE.svc` of `service`."""
-    insecure_skip_verify: bool = False
-    """Believe any certificate. Whoever sits between can then tell Tidegate what to scale."""
-
-
-class Access(Section):
-    """How to be let in. Files are read again at each use, because kubelet rotates them."""
-
-    bearer_file: File | None = None
-    """File with a token, sent as `Authorization: Bearer`. Not together with `basic`."""
-    basic: Basic | None = None
-    """User and password. Not together with `bearer_file`."""
-    tls: Tls | None = None
-    """TLS settings of https pages. Without them the system's authorities are trusted."""
 
 
 class PrometheusQuery(Section):
@@ -87,8 +60,8 @@ class PrometheusQuery(Section):
 
 
 class Endpoint(Section):
-    """One page, or one per pod or address, found in exactly one of six ways: `url`, `urls`, `dns`, `target`, `service`,
-    `prometheus`. `port`, `path` and `scheme` go with `dns`, `target` and `service`.
+    """One page, or one per pod or address, found in exactly one of seven ways: `url`, `urls`, `dns`, `target`,
+    `service`, `prometheus`, `redis`. `port`, `path` and `scheme` go with `dns`, `target` and `service`.
     """
 
     url: Annotated[str, URL] | None = None
@@ -109,6 +82,9 @@ class Endpoint(Section):
     prometheus: PrometheusQuery | None = None
     """The same pages as a Prometheus has scraped them, for pods that Tidegate cannot reach. Later by that server's
     scrape interval. `access` is then how that server is asked."""
+    redis: Redis | None = None
+    """Queues in Redis, counted there without an exporter between. Only for gateways; `access` is then how Redis lets
+    one in: `basic` and `tls`."""
     port: Port | None = None
     """Port of the pages. Without it the kind's usual one."""
     path: Path | None = None
@@ -124,7 +100,7 @@ class Endpoint(Section):
     def pages(self, kind: str) -> tuple[str, ...]:
         """The URLs that are known without asking anybody; none but for `url` and `urls`."""
         urls = (self.url,) if self.url is not None else self.urls or ()
-        return tuple(_with_path(url, KINDS[kind].path) for url in urls)
+        return tuple(with_path(url, KINDS[kind].path) for url in urls)
 
     def page_at(self, host: str, kind: str) -> str:
         """The URL of one address that `dns`, `target` or `service` led to."""
@@ -148,26 +124,11 @@ class Endpoint(Section):
         return admission(self.access or Access(), name)
 
 
-def admission(access: Access, usual_name: str | None = None) -> model.Access:
-    """`access` in the exporter's words. `usual_name`: what a certificate must carry unless `access` says."""
-    tls = access.tls or Tls()
-    return model.Access(
-        bearer_file=access.bearer_file,
-        username=access.basic.username if access.basic else None,
-        password_file=access.basic.password_file if access.basic else None,
-        ca_file=tls.ca_file,
-        certificate_file=tls.certificate_file,
-        key_file=tls.key_file,
-        server_name=tls.server_name or usual_name,
-        insecure_skip_verify=tls.insecure_skip_verify,
-    )
-
-
 def page(scheme: str, host: str, port: int, path: str) -> str:
     bracketed = f"[{host}]" if ":" in host else host
     return f"{scheme}://{bracketed}:{port}{path}"
 
 
-def _with_path(url: str, usual: str) -> str:
+def with_path(url: str, usual: str) -> str:
     parts = urlsplit(url)
     return url if parts.path else parts._replace(path=usual).geturl()

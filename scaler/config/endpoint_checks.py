@@ -16,10 +16,11 @@ from .cluster import Kubernetes
 from .endpoint import Access, Endpoint
 from .finding import Finding
 from .problem import Loc
+from .redis_checks import redis_findings
 
 Purpose: TypeAlias = Literal["pods", "gateway", "gpus", "shared gateway"]
 
-_WAYS = ("url", "urls", "dns", "target", "service", "prometheus")
+_WAYS = ("url", "urls", "dns", "target", "service", "prometheus", "redis")
 _LOOKED_UP = ("dns", "target", "service")  # their port, path and scheme are said beside them
 _KUBERNETES: Loc = ("kubernetes",)
 
@@ -30,7 +31,7 @@ def endpoint_findings(
     """namespace: the workload's; "" where there is none."""
     rests_on = tuple((*at, way) for way in _WAYS)
     given = [way for way in _WAYS if getattr(endpoint, way) is not None]
-    allowed = ", ".join(way for way in _WAYS if way != _not_for(purpose))
+    allowed = ", ".join(way for way in _WAYS if way not in _not_for(purpose))
     if not given:
         yield Finding(at, f"must have one of {allowed}: it says where to ask", rests_on)
     elif len(given) > 1:
@@ -43,19 +44,25 @@ def endpoint_findings(
     for index, url in enumerate(urls):
         if url in urls[:index]:
             yield Finding((*at, "urls", index), f"must be another page than urls.{urls.index(url)}", got=url)
+    if endpoint.redis is not None:
+        yield from redis_findings((*at, "redis"), endpoint.redis, endpoint.access, (*at, "access"))
     if endpoint.access is not None:
         places = tuple((*at, place) for place in ("url", "urls", "scheme", "prometheus"))
         yield from access_findings((*at, "access"), endpoint.access, _is_plain(endpoint), places)
 
 
-def _not_for(purpose: Purpose) -> str:
-    return "service" if purpose == "pods" else "target"
+def _not_for(purpose: Purpose) -> tuple[str, ...]:
+    if purpose == "pods":
+        return "service", "redis"
+    return ("target", "redis") if purpose == "gpus" else ("target",)
 
 
 def _beside(at: Loc, endpoint: Endpoint, way: str, rests_on: tuple[Loc, ...]) -> Iterator[Finding]:
     if way in _LOOKED_UP:
         return
     better = "the server was told where to scrape" if way == "prometheus" else f"write it into {way}"
+    if way == "redis" and endpoint.kind is not None:
+        yield Finding((*at, "kind"), "goes with pages: Redis itself is asked", rests_on, endpoint.kind)
     for field in ("port", "path", "scheme"):
         value = getattr(endpoint, field)
         if value is not None:
@@ -65,7 +72,10 @@ def _beside(at: Loc, endpoint: Endpoint, way: str, rests_on: tuple[Loc, ...]) ->
 def _found_by(
     at: Loc, endpoint: Endpoint, way: str, purpose: Purpose, kubernetes: Kubernetes | None, namespace: str
 ) -> Iterator[Finding]:
-    if way == _not_for(purpose):
+    if way == "redis" and way in _not_for(purpose):
+        yield Finding((*at, way), "is for gateways: a queue lives in it, and no page of pods or GPUs")
+        return
+    if way in _not_for(purpose):
         better = "the pods of a workload are found by target or dns" if way == "service" else "name a service or a dns"
         belongs = "gateways" if way == "service" else "pods"
         yield Finding((*at, way), f"is for {belongs}: {better}", got=str(getattr(endpoint, way)))
@@ -86,6 +96,8 @@ def _found_by(
 
 def _is_plain(endpoint: Endpoint) -> bool:
     """All its pages are asked over plain HTTP."""
+    if endpoint.redis is not None:
+        return False
     server = endpoint.prometheus.url if endpoint.prometheus else ""
     urls = (endpoint.url or "", *(endpoint.urls or ()), server)
     return endpoint.scheme != "https" and not any(url.startswith("https:") for url in urls)

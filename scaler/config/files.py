@@ -1,6 +1,7 @@
 """Files, configurations and manifests among each other -> everything that is to be said of them.
 
-Manifests are checked against the configuration they will meet, if one is among the files.
+Manifests are checked against the configuration they will meet, if one is among the files. What only the machine that
+`tidegate export` is to run on knows, its environment, is not asked of its configuration.
 
 Worked example: `check_files(["config.yaml", "scaledobject.yaml"])` says of a trigger with `gateway: epp` whether `epp`
 is a shared gateway of config.yaml; without config.yaml it is taken for a Service.
@@ -8,20 +9,28 @@ is a shared gateway of config.yaml; without config.yaml it is taken for a Servic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from exporter.model import WorkloadKey
+
+from .export import is_export, parse_export
 from .load import parse, read
 from .manifests import LARGEST_BYTES, check_manifests, is_manifest
 from .model import Config
 from .problem import ConfigErrors, Problem
+from .wakers import woken_by
 
 
 class Report(NamedTuple):
-    """problems: by file, in the order given. passed_over: documents of manifests that say nothing to Tidegate."""
+    """problems: by file, in the order given. passed_over: documents of manifests that say nothing to Tidegate.
+
+    wakers: of each workload of the configurations, what would wake it, in words.
+    """
 
     problems: list[Problem]
     passed_over: int
+    wakers: Mapping[WorkloadKey, str]
 
 
 def check_files(files: Sequence[str]) -> Report:
@@ -34,6 +43,9 @@ def check_files(files: Sequence[str]) -> Report:
             if is_manifest(text):
                 manifests[file] = text
                 continue
+            if is_export(text):
+                _, said[file] = parse_export(read(file), file, None)
+                continue
             config, said[file] = parse(read(file), file)
             configs.append(config)
         except ConfigErrors as errors:
@@ -43,4 +55,5 @@ def check_files(files: Sequence[str]) -> Report:
         checked = check_manifests(text, file, configs[0] if len(configs) == 1 else None)
         said[file] = checked.problems
         passed_over += checked.passed_over
-    return Report([problem for file in files for problem in said[file]], passed_over)
+    wakers = {workload.key: woken_by(workload) for config in configs for workload in config.workloads}
+    return Report([problem for file in files for problem in said[file]], passed_over, wakers)

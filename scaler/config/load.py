@@ -10,7 +10,10 @@ Worked example: with `smoothing: {up: 2s}` in line 14, `check` has one problem, 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic
 
 from pydantic_core import ErrorDetails
 
@@ -18,13 +21,25 @@ from .checks import findings
 from .finding import Finding
 from .model import Config
 from .problem import ConfigErrors, Problem, dotted
-from .salvage import is_lost, salvage
+from .salvage import AnySection, is_lost, salvage
 from .scalars import write_size
 from .tree import Node, Trouble, compose, find, place, plain
 from .words import MISSING, UNKNOWN_KEY, meant_by, sentence
 
 # A ConfigMap holds no more, and a parser in Python should not be handed a disk image.
 LARGEST_BYTES = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Language(Generic[AnySection]):
+    """What a kind of file is read by: its model, what must hold between its values, and the page about it."""
+
+    section: type[AnySection]
+    findings: Callable[[AnySection], Iterable[Finding]]
+    guide: str
+
+
+CONFIG = Language(Config, findings, "docs/configuration.md")
 
 
 def load(path: str | Path) -> Config:
@@ -63,41 +78,49 @@ def read(path: str | Path, largest_bytes: int = LARGEST_BYTES) -> str:
 
 def parse(text: str, file: str) -> tuple[Config, list[Problem]]:
     """The configuration in a text, and its warnings; raises `ConfigErrors`. `file` is for the places only."""
+    return parse_as(CONFIG, text, file)
+
+
+def parse_as(language: Language[AnySection], text: str, file: str) -> tuple[AnySection, list[Problem]]:
+    """What a text says in a language, and its warnings; raises `ConfigErrors`."""
     root, troubles = compose(text)
     problems = [Problem(file, *trouble.mark, dotted(trouble.loc), trouble.message) for trouble in troubles]
     config = None
     if root is not None and isinstance(root.value, dict):
-        config, more = _examine(root, troubles, file)
+        config, more = _examine(language, root, troubles, file)
         problems += more
     elif root is not None and root.value is not None:
         problems.append(Problem(file, *root.mark, "", f"must be a mapping of keys to values, got {root.text}"))
     elif not problems:
-        problems.append(Problem(file, 1, 1, "", "must not be empty: see docs/configuration.md for what it may say"))
+        problems.append(Problem(file, 1, 1, "", f"must not be empty: see {language.guide} for what it may say"))
     problems.sort(key=lambda problem: (problem.line or 0, problem.column or 0, problem.key))
     if config is None or any(problem.severity == "error" for problem in problems):
         raise ConfigErrors(problems)
     return config, problems
 
 
-def _examine(root: Node, troubles: list[Trouble], file: str) -> tuple[Config | None, list[Problem]]:
+def _examine(
+    language: Language[AnySection], root: Node, troubles: list[Trouble], file: str
+) -> tuple[AnySection | None, list[Problem]]:
     spoiled = {trouble.spoils for trouble in troubles if trouble.spoils is not None}
-    config, errors, lost = salvage(plain(root), Config)
+    config, errors, lost = salvage(plain(root), language.section)
     # One slip of the pen is one problem: a misspelt key is not missing too, nor is its default what anybody meant.
-    meant = {loc for error in errors if error["type"] == UNKNOWN_KEY and (loc := meant_by(error["loc"]))}
+    unknown = [error["loc"] for error in errors if error["type"] == UNKNOWN_KEY]
+    meant = {loc for each in unknown if (loc := meant_by(each, language.section))}
     absent = spoiled | {loc for loc in meant if find(root, loc) is None}
-    problems = [_of_error(error, root, file) for error in errors if not is_lost(error["loc"], absent)]
+    problems = [_of_error(error, language, root, file) for error in errors if not is_lost(error["loc"], absent)]
     lost |= absent
     problems += [
         _of_finding(finding, root, file)
-        for finding in (findings(config) if config else ())
+        for finding in (language.findings(config) if config else ())
         if not any(is_lost(loc, lost) for loc in (finding.key, *finding.rests_on))
     ]
     return config, problems
 
 
-def _of_error(error: ErrorDetails, root: Node, file: str) -> Problem:
+def _of_error(error: ErrorDetails, language: Language[AnySection], root: Node, file: str) -> Problem:
     loc = error["loc"]
-    message, mark = sentence(error), place(root, loc)
+    message, mark = sentence(error, language.section), place(root, loc)
     node = find(root, loc)
     if error["type"] == UNKNOWN_KEY:
         holder = find(root, loc[:-1])

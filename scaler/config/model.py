@@ -16,6 +16,7 @@ from pydantic import Field
 from .cluster import DcgmExporter, Kubernetes, SharedGateway
 from .endpoint import Endpoint, File, Many, Section
 from .kinds import GPUS
+from .places import FULL_SERVICE
 from .scalars import ADDRESS, Address, duration, size
 from .workload import Workload
 
@@ -47,6 +48,9 @@ class MetricsApi(Section):
     again when it changes."""
     key: File
     """PEM file of its private key."""
+    service: Annotated[str, FULL_SERVICE] | None = None
+    """Tidegate's own Service, as `NAME.NAMESPACE`: an APIService that names another one is then an error in the log,
+    and `tidegate_metrics_api_registered` is 0. Without it the log only says who holds the API group."""
     external: bool = False
     """Serve `external.metrics.k8s.io`. One provider per cluster may: where KEDA is installed, it is KEDA."""
     custom: bool = False
@@ -67,7 +71,7 @@ class Listen(Section):
     """The Kubernetes metrics API, which drives a HorizontalPodAutoscaler without KEDA. Left out: it is not served."""
 
 
-def _timeout(given: dict[str, Any]) -> float:
+def usual_timeout(given: dict[str, Any]) -> float:
     interval: float = given["interval"]
     return min(3.0, interval)
 
@@ -78,7 +82,7 @@ class Scrape(Section):
     interval: Interval = 5.0
     """Between two questions to a page. Shorter sees a burst sooner and costs every engine a page; dcgm-exporter's
     own values change every 30 s unless told otherwise."""
-    timeout: Interval = Field(default_factory=_timeout)
+    timeout: Interval = Field(default_factory=usual_timeout)
     """After so long without the whole page the scrape has failed. At most the interval. Default 3s, or the interval
     where that is shorter."""
     body_limit: Annotated[int, size(KiB, GiB)] = 8 * MiB

@@ -24,6 +24,7 @@ EVERYWHERE = "*"
 _NAME = rf"{LABEL}(?:\.{LABEL})*"
 _TARGET = rf"^(?:{'|'.join(TARGET_KINDS)})/{_NAME}$"
 _SERVICE = rf"^{LABEL}(?:\.{LABEL})?$"
+_FULL_SERVICE = rf"^{LABEL}\.{LABEL}$"
 _QUOTED = r"""(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`[^`]*`)"""
 _MATCHER = rf"\s*(?!__name__)[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*{_QUOTED}\s*"
 _SELECTOR = rf"^{_MATCHER}(?:,{_MATCHER})*,?\s*$"
@@ -53,6 +54,13 @@ def read_service(value: Any) -> str:
     if isinstance(value, str) and re.fullmatch(r"[^:]*:[0-9]+", value):
         raise refused(f"{wanted}: its port goes into port")
     raise refused(wanted)
+
+
+def read_full_service(value: Any) -> str:
+    """A Service of which nobody could guess the namespace."""
+    if isinstance(value, str) and re.fullmatch(_FULL_SERVICE, value):
+        return value
+    raise refused("must be NAME.NAMESPACE of a Service such as tidegate.tidegate")
 
 
 def read_gateway(value: Any) -> str:
@@ -94,6 +102,7 @@ def read_api(value: Any) -> str:
 
 TARGET = Scalar(read_target, str, {"title": "KIND/NAME", "type": "string", "pattern": _TARGET})
 SERVICE = Scalar(read_service, str, {"title": "NAME or NAME.NAMESPACE", "type": "string", "pattern": _SERVICE})
+FULL_SERVICE = Scalar(read_full_service, str, {"title": "NAME.NAMESPACE", "type": "string", "pattern": _FULL_SERVICE})
 GATEWAY_NAME = Scalar(
     read_gateway, str, {"title": "name", "type": "string", "pattern": rf"^{LABEL}$", "maxLength": LONGEST_LABEL}
 )

@@ -20,6 +20,7 @@ from exporter.model import WorkloadKey
 
 from .bad_words import BadWord, BadWords
 from .endpoint import Endpoint, Path, Port, Scheme, Section, Text
+from .kinds import GATEWAY_KIND
 from .places import GATEWAY_NAME, read_target
 from .scalars import kubernetes_name
 from .workload import (
@@ -67,7 +68,7 @@ class Trigger(Section):
     gateway: Annotated[str, GATEWAY_NAME] | None = None
     """A page that lives at zero replicas and sees the next request: the name of a Service in the same namespace, or of
     one of `gateways` in Tidegate's configuration. Without it nothing can wake the workload, so one replica is kept."""
-    gateway_kind: Engine | None = None
+    gateway_kind: Annotated[str, GATEWAY_KIND] | None = None
     """What kind of page the gateway's is. Without it epp, an endpoint picker of the Gateway API inference extension."""
     gateway_port: Port | None = None
     """Port of the gateway's page. Without it the kind's usual one."""

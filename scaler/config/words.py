@@ -43,15 +43,15 @@ _SENTENCES = {
 }
 
 
-def sentence(error: ErrorDetails) -> str:
-    """What would be right."""
+def sentence(error: ErrorDetails, root: type[BaseModel] = Config) -> str:
+    """What would be right. `root`: what the document is read by."""
     kind, ctx = error["type"], error.get("ctx", {})
     if kind == REFUSED:
         return str(ctx["sentence"])
     if kind == MISSING:
         return "must be given"
     if kind == UNKNOWN_KEY:
-        return _unknown(error["loc"])
+        return _unknown(error["loc"], root)
     if kind == "literal_error":
         return f"must be one of {ctx['expected'].replace(chr(39), '').replace(' or ', ', ')}"
     if kind == "string_type" and isinstance(error["input"], int | float):
@@ -59,9 +59,9 @@ def sentence(error: ErrorDetails) -> str:
     return _SENTENCES[kind].format(**ctx)
 
 
-def section_at(loc: Loc) -> type[BaseModel] | None:
+def section_at(loc: Loc, root: type[BaseModel] = Config) -> type[BaseModel] | None:
     """The part of the model that a mapping at `loc` is read by."""
-    section: type[BaseModel] | None = Config
+    section: type[BaseModel] | None = root
     for part in loc:
         if isinstance(part, int):
             continue  # an item of a list is read by what the list holds
@@ -78,17 +78,21 @@ def sections_in(annotation: Any) -> Any:
         yield from sections_in(argument)
 
 
-def meant_by(loc: Loc) -> Loc | None:
+def meant_by(loc: Loc, root: type[BaseModel] = Config) -> Loc | None:
     """The key that somebody who wrote the unknown key `loc` will have meant."""
-    meant = did_you_mean(str(loc[-1]).lower().replace("-", "_"), _known(loc))
+    meant = did_you_mean(str(loc[-1]).lower().replace("-", "_"), _known(loc, root))
     return (*loc[:-1], meant) if meant else None
 
 
-def _unknown(loc: Loc) -> str:
-    meant = meant_by(loc)
-    return f"unknown key; did you mean {meant[-1]}?" if meant else f"unknown key; known here: {', '.join(_known(loc))}"
+def _unknown(loc: Loc, root: type[BaseModel]) -> str:
+    meant = meant_by(loc, root)
+    return (
+        f"unknown key; did you mean {meant[-1]}?"
+        if meant
+        else f"unknown key; known here: {', '.join(_known(loc, root))}"
+    )
 
 
-def _known(loc: Loc) -> list[str]:
-    section = section_at(loc[:-1])
+def _known(loc: Loc, root: type[BaseModel]) -> list[str]:
+    section = section_at(loc[:-1], root)
     return list(section.model_fields) if section else []

@@ -15,7 +15,7 @@ from exporter.catalog import KINDS
 from exporter.model import WorkloadKey
 
 from .endpoint import Endpoint, Section, Text
-from .kinds import ENGINE, GATEWAY
+from .kinds import ENGINE, GATEWAY, REDIS
 from .scalars import GLOB, ZERO, duration, kubernetes_name
 
 Ratio: TypeAlias = Annotated[float, Field(gt=0, le=1, title="ratio")]
@@ -119,7 +119,9 @@ class Workload(Section):
     @property
     def gateway_kind(self) -> str:
         """The kind of the gateway's page."""
-        return (self.gateway.kind if self.gateway else None) or GATEWAY
+        if self.gateway is None:
+            return GATEWAY
+        return self.gateway.kind or (REDIS if self.gateway.redis is not None else GATEWAY)
 
     @property
     def work(self) -> float | None:

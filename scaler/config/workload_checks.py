@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from exporter.catalog import GPU_KINDS
+
 from .endpoint import Endpoint
 from .endpoint_checks import endpoint_findings
 from .finding import Finding
-from .kinds import GPUS
+from .kinds import OWN
 from .model import Config
 from .problem import Loc
 from .scalars import write_duration
+from .wakers import at_zero
 from .workload import Workload
 
 FEWEST_READINGS = 3  # idleness seen less often is chance
@@ -42,7 +45,21 @@ def workload_findings(at: Loc, workload: Workload, config: Config) -> Iterator[F
             ((*at, "gateway"),),
             severity="warning",
         )
+    elif replicas.sleeps:
+        yield from _at_zero(at, workload)
     yield from _times(at, workload, config.scrape.interval)
+
+
+def _at_zero(at: Loc, workload: Workload) -> Iterator[Finding]:
+    """What becomes of a request that finds no replica."""
+    key, kind = (*at, "gateway", "kind"), workload.gateway_kind
+    match at_zero(workload):
+        case "nothing":
+            bound = f"a page of {kind} shows no request at zero replicas, so one is kept (reason no_waker)"
+            yield Finding(key, bound, ((*at, "replicas"),), severity="warning")
+        case "refused":
+            bound = f"{kind} turns requests away while no replica is there: the first ones fail, and wake it"
+            yield Finding(key, bound, ((*at, "replicas"),), severity="warning")
 
 
 def _times(at: Loc, workload: Workload, interval: float) -> Iterator[Finding]:
@@ -80,13 +97,13 @@ def _sources(at: Loc, workload: Workload, config: Config) -> Iterator[Finding]:
         yield from endpoint_findings((*at, "pods"), pods, "pods", config.kubernetes, workload.namespace)
         if workload.engine is None:
             yield Finding((*at, "engine"), "must be given with pods: it says how their pages are read")
-        elif pods.kind not in {None, workload.engine}:
-            bound = f"must be the engine ({workload.engine}) or left out"
+        elif pods.kind not in {None, OWN, workload.engine}:
+            bound = f"must be the engine ({workload.engine}), {OWN} for the page of an export beside it, or left out"
             yield Finding((*at, "pods", "kind"), bound, ((*at, "engine"),), str(pods.kind))
     if gateway is not None:
         yield from endpoint_findings((*at, "gateway"), gateway, "gateway", config.kubernetes, workload.namespace)
-        if gateway.kind == GPUS:
-            yield Finding((*at, "gateway", "kind"), "must see requests", got=GPUS)
+        if gateway.kind in GPU_KINDS:
+            yield Finding((*at, "gateway", "kind"), "must see requests", got=gateway.kind)
     if pods is not None and gateway is not None and _same_page(workload, pods, gateway):
         bound = "must be another page than pods: that one vanishes with the pods and sees no request at zero"
         parts = ("url", "urls", "dns", "prometheus", "port", "path", "scheme", "kind")

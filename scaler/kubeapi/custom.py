@@ -2,7 +2,7 @@
 
 Where several workloads scale one object (triggers of a ScaledObject), the largest number holds, as it does with KEDA;
 one of them without an answer makes the answer an error, for it might be the largest. Numbers of single pods are not on
-the Board, so they are not here.
+the Board: `pods` has those.
 
 Worked example: `values(known, board, Asked("ai", "deployments.apps", "chat"), DEMAND, (), now)` is
 `[Value(DEPLOYMENTS, "ai", "chat", Number(2.75, ...))]`.

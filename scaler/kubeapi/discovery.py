@@ -15,15 +15,22 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from exporter.cluster.resources import PODS
+
 from .custom import SCALED
 from .documents import CUSTOM_GROUP, EXTERNAL_GROUP, Document
 from .metrics import METRICS, REPLICAS
+from .pods import PER_POD
 
 JSON = "application/json"
 _AGGREGATED = "g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
 
 # The preferred version first.
 VERSIONS = {EXTERNAL_GROUP: ("v1beta1",), CUSTOM_GROUP: ("v1beta2", "v1beta1")}
+
+
+# What of each object, as clients ask for it, there are metrics of.
+SUBRESOURCES = {**dict.fromkeys(SCALED, tuple(METRICS)), str(PODS): tuple(PER_POD)}
 
 
 class Answer(NamedTuple):
@@ -77,7 +84,7 @@ def _documents(groups: tuple[str, ...]) -> Iterable[tuple[str, Document]]:
 def _names(group: str) -> list[str]:
     if group == EXTERNAL_GROUP:
         return [REPLICAS]
-    return [f"{resource}/{metric}" for resource in SCALED for metric in METRICS]
+    return [f"{resource}/{metric}" for resource, metrics in SUBRESOURCES.items() for metric in metrics]
 
 
 def _kind(group: str) -> str:
@@ -130,9 +137,9 @@ def _resources(group: str, version: str) -> list[Document]:
             # client-go 0.26 reads it without looking whether it is there.
             "responseKind": {"group": "", "version": "", "kind": ""},
             "verbs": [],
-            "subresources": [{"subresource": metric, "responseKind": kind, "verbs": ["get"]} for metric in METRICS],
+            "subresources": [{"subresource": metric, "responseKind": kind, "verbs": ["get"]} for metric in metrics],
         }
-        for resource in SCALED
+        for resource, metrics in SUBRESOURCES.items()
     ]
 
 

@@ -1,7 +1,7 @@
 """Answers as Kubernetes writes them: values, and errors as a Status. Pure.
 
 The two versions of the custom metrics API differ in where the metric's name and the window stand, and in nothing else.
-A window is 0: Kubernetes asks for it where a number is a rate over a while, and a decision is a state at a moment.
+A window is 0: Kubernetes asks for it where a number is a rate over a while, and all of these are states at a moment.
 
 Worked example: `status(404, "gone")["reason"]` is "NotFound", and `timestamp(0.9)` is "1970-01-01T00:00:00Z".
 """
@@ -76,7 +76,7 @@ def custom_values(version: str, metric: str, values: Iterable[custom.Value]) -> 
                 "kind": value.resource.kind,
                 "namespace": value.namespace,
                 "name": value.name,
-                "apiVersion": value.resource.path.removeprefix("/apis/"),
+                "apiVersion": value.resource.path.removeprefix("/apis/").removeprefix("/api/"),
             },
             **named,
             "timestamp": timestamp(value.number.at),

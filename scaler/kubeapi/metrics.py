@@ -12,7 +12,7 @@ and `demand` is `Number(2.75, ...)`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import NamedTuple, TypeAlias
 
@@ -69,10 +69,15 @@ def number(metric: Metric, board: Board, workload: WorkloadKey, now: float) -> N
     if decision is None:
         words = f"{workload}: nothing is decided yet; the first readings are awaited"
         raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, words)
-    if decision.observed:
-        words = f"{workload}: only observed (`mode: observe`): nobody is told its number"
-        raise Refusal(HTTPStatus.FORBIDDEN, words)
+    refuse_observed(decision)
     return metric(decision, now)
+
+
+def refuse_observed(decision: Decision) -> None:
+    """Raises Refusal."""
+    if decision.observed:
+        words = f"{decision.workload}: only observed (`mode: observe`): nobody is told its number"
+        raise Refusal(HTTPStatus.FORBIDDEN, words)
 
 
 def labels(workload: WorkloadKey) -> dict[str, str]:
@@ -94,12 +99,13 @@ def nobody(known: Known, words: str) -> Refusal:
 def _unknown(decision: Decision, now: float, what: str) -> Refusal:
     since = decision.held_since if decision.held_since is not None else decision.decided_at
     words = f"{decision.workload}: {what}unknown for {max(0.0, now - since):.0f} s ({decision.reason})"
-    stale = decision.evidence.stale
-    if stale:
-        words += f"; nothing fresh from {', '.join(shown(source) for source in stale[:_STALE_SHOWN])}"
-    if len(stale) > _STALE_SHOWN:
-        words += f" and {len(stale) - _STALE_SHOWN} more"
-    return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, words)
+    return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, words + nothing_fresh(decision.evidence.stale))
+
+
+def nothing_fresh(stale: Sequence[str]) -> str:
+    """How a sentence goes on that has to name stale sources, if there are any. stale: their URLs."""
+    more = f" and {len(stale) - _STALE_SHOWN} more" if len(stale) > _STALE_SHOWN else ""
+    return f"; nothing fresh from {', '.join(map(shown, stale[:_STALE_SHOWN]))}{more}" if stale else ""
 
 
 def _measured_at(decision: Decision) -> float:

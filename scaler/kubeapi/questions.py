@@ -11,13 +11,14 @@ from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from exporter.cluster.resources import PODS
 from exporter.cluster.reviews import Access
 
 from ..config.bad_words import shown
-from . import custom
-from .discovery import VERSIONS
+from . import custom, pods
+from .discovery import SUBRESOURCES, VERSIONS
 from .documents import CUSTOM_GROUP, EXTERNAL_GROUP
-from .metrics import METRICS, REPLICAS
+from .metrics import REPLICAS
 from .refusal import Refusal
 from .selectors import BadSelector, Selector, parse
 
@@ -31,7 +32,7 @@ class External(NamedTuple):
 class Custom(NamedTuple):
     access: Access
     version: str
-    asked: custom.Asked
+    asked: custom.Asked | pods.AskedPods
     metric: str
     selector: Selector
 
@@ -59,10 +60,15 @@ def _external(version: str, namespace: str, rest: Sequence[str], query: Mapping[
 
 def _custom(version: str, namespace: str, rest: Sequence[str], query: Mapping[str, str]) -> Custom | None:
     match rest:
-        case [resource, name, metric] if resource in custom.SCALED and metric in METRICS:
-            _refuse_object_selectors(query)
+        case [resource, name, metric] if metric in SUBRESOURCES.get(resource, ()):
+            asked: custom.Asked | pods.AskedPods
+            if resource == str(PODS):
+                _refuse(query, "fieldSelector")
+                asked = pods.AskedPods(namespace, name, _selector(query, "labelSelector"))
+            else:
+                _refuse(query, "labelSelector", "fieldSelector")
+                asked = custom.Asked(namespace, resource, name)
             access = Access("get", CUSTOM_GROUP, resource, namespace, version, metric, name)
-            asked = custom.Asked(namespace, resource, name)
             return Custom(access, version, asked, metric, _selector(query, "metricLabelSelector"))
     return None
 
@@ -74,9 +80,9 @@ def _selector(query: Mapping[str, str], key: str) -> Selector:
         raise Refusal(HTTPStatus.BAD_REQUEST, str(bad).replace("labelSelector", key, 1)) from None
 
 
-def _refuse_object_selectors(query: Mapping[str, str]) -> None:
+def _refuse(query: Mapping[str, str], *selectors: str) -> None:
     """Ignoring them would answer for objects that nobody asked about."""
-    for key in ("labelSelector", "fieldSelector"):
+    for key in selectors:
         if query.get(key):
             words = f"{key}: must be empty: objects are chosen by name, or all of a namespace by {custom.ALL}"
             raise Refusal(HTTPStatus.BAD_REQUEST, words)

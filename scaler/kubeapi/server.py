@@ -5,7 +5,7 @@ which the API server probes five times at once and must get within 5 s, is for e
 nothing. No answer carries Retry-After: clients would wait with the connection in hand, and the next sync of a
 HorizontalPodAutoscaler is the retry.
 
-    server = create(publisher, host="", port=8443, tls=TlsFiles(...), groups=(EXTERNAL_GROUP,), clock=clock)
+    server = create(publisher, sources, host="", port=8443, tls=TlsFiles(...), groups=(EXTERNAL_GROUP,), clock=clock)
     port = await server.start()
     server.take(census)               # each new one; None while it is not known
     ... server.follow(client) ...     # a task: reads whom to believe, again and again
@@ -30,7 +30,7 @@ from exporter.cluster.reviews import Reviews
 
 from ..board import Board
 from ..census import Census
-from . import custom, documents, external, tls
+from . import custom, documents, external, pods, tls
 from .authn import Gate
 from .discovery import JSON, Answer, Discovery
 from .frontproxy import CONFIG_MAP, BadFrontProxy, FrontProxy, front_proxy
@@ -67,6 +67,7 @@ class MetricsServer:
     def __init__(
         self,
         boards: Boards,
+        sources: pods.Sources,
         *,
         host: str,
         port: int,
@@ -78,7 +79,7 @@ class MetricsServer:
     ) -> None:
         self._boards, self._host, self._port, self._context, self._clock = boards, host, port, context, clock
         self._observe, self._told = observe, front_proxy_told
-        self._groups = frozenset(groups)
+        self._groups, self._pods = frozenset(groups), sources
         self._discovery = Discovery(self._groups)
         self._gate = Gate(clock.now)
         self._known: Known = NOTHING
@@ -172,17 +173,21 @@ class MetricsServer:
         return Answer(JSON, self._document(asked))
 
     def _document(self, asked: External | Custom) -> documents.Document:
-        """From one Board. Raises Refusal."""
+        """From one Board, or from what was read last of pods. Raises Refusal."""
         board, now = self._boards.board, self._clock.now()
         if isinstance(asked, External):
             found = external.values(self._known, board, asked.namespace, asked.selector, now)
             return documents.external_values(REPLICAS, found)
-        values = custom.values(self._known, board, asked.asked, asked.metric, asked.selector, now)
+        if isinstance(asked.asked, pods.AskedPods):
+            values = pods.values(self._known, board, self._pods, asked.asked, asked.metric, asked.selector, now)
+        else:
+            values = custom.values(self._known, board, asked.asked, asked.metric, asked.selector, now)
         return documents.custom_values(asked.version, asked.metric, values)
 
 
 def create(
     boards: Boards,
+    sources: pods.Sources,
     *,
     host: str,
     port: int,
@@ -195,6 +200,7 @@ def create(
 ) -> MetricsServer:
     """Build the server. Raises BadTlsFiles.
 
+    sources:          who knows pods and what they say.
     groups:           those that are on, of EXTERNAL_GROUP and CUSTOM_GROUP.
     observe:          hears of every request that ended: the API group or "discovery", the status, the seconds.
     tls_told:         hears of files that cannot serve, and None once they can again.
@@ -202,6 +208,7 @@ def create(
     """
     return MetricsServer(
         boards,
+        sources,
         host=host,
         port=port,
         context=rotating(files, tls_told),

@@ -111,8 +111,10 @@ class Readings(NamedTuple):
     pods_listed:   how many pods must answer, those on their way out apart; NaN while that itself is not known.
     pods_fresh:    how many do.
     gateway_fresh: the gateway's page is fresh.
-    waker_fresh:   … and shows a queue that exists at zero replicas.
+    waker_fresh:   … and something on it would show a request that comes at zero replicas.
+    refused_at:    POSIX seconds when that was last seen to be so by a request that was turned away; NaN never.
     gpus_stale:    GPUs known to be its own are no longer seen.
+    gpus_blind:    some of them are still shown and no longer say their activity: no proof that they are quiet.
     wanted, ready, existing, pending: replicas the cluster has been told to run, those that serve, those that are there
                    in whatever state, and those that no node has begun to run; NaN unknown.
     measured_at:   POSIX seconds of the oldest fresh reading; NaN if there is none.
@@ -128,7 +130,9 @@ class Readings(NamedTuple):
     pods_fresh: Floats
     gateway_fresh: Bools
     waker_fresh: Bools
+    refused_at: Floats
     gpus_stale: Bools
+    gpus_blind: Bools
     wanted: Floats
     ready: Floats
     existing: Floats
@@ -156,7 +160,9 @@ class Readings(NamedTuple):
             pods_fresh=np.zeros(rows),
             gateway_fresh=no(),
             waker_fresh=no(),
+            refused_at=nan(),
             gpus_stale=no(),
+            gpus_blind=no(),
             wanted=nan(),
             ready=nan(),
             existing=nan(),
@@ -244,7 +250,9 @@ class ReadingsSlot(NamedTuple):
     pods_fresh: float
     gateway_fresh: bool
     waker_fresh: bool
+    refused_at: float
     gpus_stale: bool
+    gpus_blind: bool
     wanted: float
     ready: float
     existing: float

@@ -93,7 +93,9 @@ def _seen_of(readings: Readings, i: int) -> ReadingsSlot:
         readings.pods_fresh[i],
         readings.gateway_fresh[i],
         readings.waker_fresh[i],
+        readings.refused_at[i],
         readings.gpus_stale[i],
+        readings.gpus_blind[i],
         readings.wanted[i],
         readings.ready[i],
         readings.existing[i],
@@ -211,7 +213,8 @@ def _idle_since(spec: SpecSlot, seen: ReadingsSlot, mind: MemorySlot, now: float
     busy = _gpu_busy(spec, seen, _known_at_zero(seen, mind))
     if requests > 0.0 or busy or _loading(spec, seen, _was_asleep(mind)):
         return np.nan
-    since = now if np.isnan(mind.idle_since) or seen.gpus_stale else mind.idle_since
+    unseen = seen.gpus_stale or seen.gpus_blind
+    since = now if np.isnan(mind.idle_since) or unseen else mind.idle_since
     # A request may come and go between two scrapes: its counter shows it.
     return since if np.isnan(seen.active_at) else max(since, seen.active_at)
 
@@ -228,6 +231,10 @@ def _decide_fresh(
         # Found at zero with nothing to do: waking it to let it fall asleep again would be a wrong wake.
         rested = at_zero or _was_asleep(mind) or now - idle_since >= spec.keep_warm
         if spec.sleeps and rested:
+            if now - seen.refused_at < spec.keep_warm:
+                # Somebody was turned away for want of a replica. How many were is not known, so one is made; from then
+                # on this is activity like any other, so it is kept for the keep-warm time at least.
+                return replicas, True, QUEUED
             if seen.waker_fresh:
                 return 0.0, False, ASLEEP
             if at_zero:

@@ -49,8 +49,21 @@ class OwnMetrics:
             "POSIX time of the configuration in force.",
             registry=registry,
         )
+        self.registered = Gauge(
+            "tidegate_metrics_api_registered",
+            "1 if the API server forwards this API group to us, 0 if to nobody or somebody else.",
+            ("group", "version"),
+            registry=registry,
+        )
         build = Info("tidegate_build", "Version of Tidegate and Python.", registry=registry)
         build.info({"version": version("tidegate"), "python": platform.python_version()})
+
+    def observe_registration(self, group: str, version: str, ours: bool | None) -> None:
+        """ours: None where it is not known; then there is no sample."""
+        if ours is None:
+            self.registered.remove(group, version)
+        else:
+            self.registered.labels(group, version).set(ours)
 
     def observe_call(self, method: str, code: str, seconds: float) -> None:
         if method.startswith("Stream") or method == "Watch":

@@ -1,6 +1,7 @@
 """`tidegate read`: pages from anywhere, and what a person or a program is told of them."""
 
 import asyncio
+import gzip
 import json
 
 import pytest
@@ -71,12 +72,30 @@ def test_a_page_of_no_known_kind_is_a_problem_and_the_kinds_are_named(tidegate):
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("body", [b"", b"\n\n", b"<html><body>Please log in</body></html>\n", bytes(range(256))])
+@pytest.mark.parametrize("body", [b"", b"\n\n", bytes(range(256))])
 def test_a_page_with_nothing_on_it_is_a_problem_in_every_format(tidegate, body):
     for output in ("table", "json"):
         done = tidegate("read", "-", "-o", output, stdin=body)
         assert (done.returncode, done.stderr) == (1, "")
         assert done.stdout
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"<html><body>Please log in</body></html>\n", "HTML"),
+        (b"[]", "/prometheus/metrics"),
+        (gzip.compress(b"vllm:num_requests_waiting 1\n"), "gzip"),
+        ("vllm:num_requests_waiting 1\n".encode("utf-16"), "UTF-16"),
+    ],
+)
+def test_what_is_no_page_is_called_what_it_is_and_is_a_problem(tidegate, body, said):
+    for output in ("table", "json"):
+        done = tidegate("read", "-", "-o", output, stdin=body)
+        assert done.returncode == 1
+        assert len(done.stderr.splitlines()) == 1
+        assert said in done.stderr
+    assert json.loads(done.stdout)["queues"] == []
 
 
 def test_a_file_that_is_not_there_is_one_line(tidegate, tmp_path):

@@ -42,3 +42,10 @@ def test_the_same_port_on_two_addresses_is_two():
     api = f'metrics_api: {{{FILES}, custom: true, address: "10.0.0.1:8443"}}'
     text = f'listen: {{http: "127.0.0.1:8443", {api}}}\nkubernetes: {{}}'
     assert parse(text, "c.yaml")[1] == []
+
+
+@pytest.mark.parametrize("name", ["tidegate", "tidegate.tidegate.svc", "Tidegate.tidegate", "tidegate:8443"])
+def test_its_own_service_is_named_with_its_namespace(name):
+    bound = f'must be NAME.NAMESPACE of a Service such as tidegate.tidegate, got "{name}"'
+    assert said(f'custom: true, service: "{name}"') == [("error", "listen.metrics_api.service", bound)]
+    assert said("custom: true, service: tidegate.tidegate") == []

@@ -2,8 +2,11 @@
 
 import pytest
 
+from exporter.catalog import KINDS
+from scaler.config.kinds import ENGINES
+
 _DURATION = "must be a duration such as 500ms, 5s, 2m or 1h30m"
-_ENGINES = "epp, llamacpp, ray_serve, redis_exporter, sglang, triton, vllm"
+_ENGINES = ", ".join(ENGINES)
 _URL = "must be a URL such as http://chat.ai.svc:8000/metrics"
 _ADDRESS = 'must be host:port such as 0.0.0.0:8080 or "[::]:8080"'
 _WORKLOAD = "must be the name of a Kubernetes workload"
@@ -71,7 +74,7 @@ _SPELLING = "(lower-case letters, digits and '-', at most 253 characters)"
     ("gpus: [{dns: a, path: metrics}]", "1:23: gpus.0.path: must be a path such as /metrics, got metrics"),
     ("gpus: [{dns: a, scheme: ftp}]", "1:25: gpus.0.scheme: must be one of http, https, got ftp"),
     ("gpus: [{dns: a, kind: dgcm}]",
-     f"1:23: gpus.0.kind: must be one of {_ENGINES}, dcgm (did you mean dcgm?), got dgcm"),
+     f"1:23: gpus.0.kind: must be one of {', '.join(sorted(KINDS))} (did you mean dcgm?), got dgcm"),
     ("gpus: [{dns: a, scheme: https, access: {tls: {insecure_skip_verify: yes}}}]",
      "1:69: gpus.0.access.tls.insecure_skip_verify: must be true or false, got yes"),
 ])  # fmt: skip

@@ -84,7 +84,9 @@ async def test_the_metrics_api_answers_from_the_same_board_to_whom_the_api_serve
         fake.allowed = lambda spec: True
         fake.users["t"] = {"username": "ann", "groups": ["system:authenticated"]}
         kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", fake.url)
-        api = f'{{address: "127.0.0.1:0", certificate: {folder}/tls.crt, key: {folder}/tls.key, external: true}}'
+        fake.api_services["v1beta1.external.metrics.k8s.io"] = {"service": {"namespace": "keda", "name": "adapter"}}
+        api = f'address: "127.0.0.1:0", certificate: {folder}/tls.crt, key: {folder}/tls.key, external: true'
+        api = f"{{{api}, service: tidegate.tidegate}}"
         listen = f'listen: {{http: "127.0.0.1:0", grpc: "127.0.0.1:0", metrics_api: {api}}}\n'
         workloads = "workloads: [{namespace: ai, name: chat, gateway: {url: 'http://127.0.0.1:9/', kind: epp}}]"
         text = f"{listen}kubernetes: {{kubeconfig: {kubeconfig}}}\n{workloads}"
@@ -92,7 +94,8 @@ async def test_the_metrics_api_answers_from_the_same_board_to_whom_the_api_serve
         daemon = Daemon(parse(text, "config.yaml")[0], WallClock())
         running = asyncio.create_task(daemon.run(stop, listening.set_result))
         async with asyncio.timeout(SOON_S), aiohttp.ClientSession() as session:
-            port = (await listening).metrics_api
+            ports = await listening
+            port = ports.metrics_api
             group = f"https://127.0.0.1:{port}/apis/external.metrics.k8s.io/v1beta1"
             question = f"{group}/namespaces/ai/tidegate-replicas?labelSelector=workload%3Dchat"
 
@@ -108,6 +111,9 @@ async def test_the_metrics_api_answers_from_the_same_board_to_whom_the_api_serve
             # Nothing is known of it: an error, and never a zero.
             assert (said[0], said[1]["kind"], said[1]["reason"]) == (503, "Status", "ServiceUnavailable")
             assert (await ask(question, "forged"))[0] == 401
+            async with session.get(f"http://127.0.0.1:{ports.http}/metrics") as answer:
+                shown = 'tidegate_metrics_api_registered{group="external.metrics.k8s.io",version="v1beta1"} 0.0'
+                assert shown in await answer.text()
             fake.allowed = lambda spec: False
             assert (await ask(f"{group}/namespaces/other/tidegate-replicas", "t"))[0] == 403
         stop.set()

@@ -7,6 +7,7 @@ from tests.deploy.shared import DEPLOY, objects
 
 EXAMPLES = sorted((DEPLOY / "examples").glob("*.yaml"))
 HIGHEST_DOWN_WINDOW_S = 60
+WITH_KEDA = [file for file in EXAMPLES if not file.stem.endswith("-hpa")]
 
 
 def scaled(things):
@@ -67,3 +68,37 @@ def test_every_trigger_asks_with_kedas_certificate(example):
         for trigger in each["spec"]["triggers"]:
             assert trigger["authenticationRef"] == {"kind": "ClusterTriggerAuthentication", "name": "tidegate"}
             assert trigger["metadata"]["scalerAddress"] == "tidegate.tidegate.svc:6000"
+
+
+def by_name(things, kind):
+    return {each["metadata"]["name"]: each for each in things if each["kind"] == kind}
+
+
+@pytest.mark.parametrize("file", WITH_KEDA, ids=lambda file: file.stem)
+def test_each_is_there_without_keda_and_differs_in_nothing_else(file):
+    keda = objects(file.read_text(encoding="utf-8"))
+    hpa = objects(file.with_name(f"{file.stem}-hpa.yaml").read_text(encoding="utf-8"))
+    autoscalers, scaled_objects = by_name(hpa, "HorizontalPodAutoscaler"), by_name(keda, "ScaledObject")
+    assert set(autoscalers) == set(scaled_objects)
+    said = {}
+    for name, deployment in by_name(hpa, "Deployment").items():
+        said[name] = deployment["metadata"].pop("annotations", {})
+        assert deployment == by_name(keda, "Deployment")[name]
+    for name, scaled_object in scaled_objects.items():
+        spec, by_keda = autoscalers[name]["spec"], scaled_object["spec"]
+        assert (spec["minReplicas"], spec["maxReplicas"]) == (by_keda["minReplicaCount"], by_keda["maxReplicaCount"])
+        (trigger,) = by_keda["triggers"]
+        words = {
+            f"tidegate.dev/{word}": value for word, value in trigger["metadata"].items() if word != "scalerAddress"
+        }
+        assert said[spec["scaleTargetRef"]["name"]] == words
+
+
+def test_a_plain_hpa_asks_for_the_one_metric_of_its_own_workload(example):
+    for each in (one for one in example if one["kind"] == "HorizontalPodAutoscaler"):
+        (metric,) = each["spec"]["metrics"]
+        selector = {"matchLabels": {"workload": each["spec"]["scaleTargetRef"]["name"]}}
+        assert metric["external"] == {
+            "metric": {"name": "tidegate-replicas", "selector": selector},
+            "target": {"type": "AverageValue", "averageValue": "1"},
+        }

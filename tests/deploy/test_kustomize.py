@@ -4,14 +4,20 @@ import pytest
 import yaml
 
 from scaler.config import parse
+from tests.deploy.metrics_values import BOTH
 from tests.deploy.shared import DEPLOY, the
 
 KUSTOMIZE = DEPLOY / "kustomize"
-OVERLAYS = sorted(KUSTOMIZE.glob("overlays/*/kustomization.yaml"))
+# Those of `tidegate export` are no Tidegate of the chart's.
+OVERLAYS = sorted(
+    file for file in KUSTOMIZE.glob("overlays/*/kustomization.yaml") if not file.parent.name.startswith("export")
+)
 # The same in the chart's words.
+CERT_MANAGER = {"type": "cert-manager", "certManager": {"issuerRef": {"name": "tidegate-ca"}}}
 VALUES = {
     "plain": {"tls": {"type": "none"}},
-    "keda-mtls": {"tls": {"type": "cert-manager", "certManager": {"issuerRef": {"name": "tidegate-ca"}}}},
+    "keda-mtls": {"tls": CERT_MANAGER},
+    "hpa": BOTH | {"tls": CERT_MANAGER},
     "namespaced": {"tls": {"type": "none"}, "config": {"kubernetes": {"namespaces": ["ai"]}}},
 }
 
@@ -37,6 +43,16 @@ def test_an_overlay_is_the_chart_in_other_words(kustomized, render, file):
     assert bare(kustomized(file.parent)) == bare(render(VALUES[name(file)]))
 
 
+def test_cert_manager_puts_the_authority_of_the_mounted_certificate_into_every_api_service(kustomized):
+    things = kustomized(KUSTOMIZE / "overlays" / "hpa")
+    certificate = the(things, "Certificate")["metadata"]
+    assert [each["metadata"]["annotations"] for each in things if each["kind"] == "APIService"] == [
+        {"cert-manager.io/inject-ca-from": f"{certificate['namespace']}/{certificate['name']}"}
+    ] * 3
+    volumes = the(things, "Deployment")["spec"]["template"]["spec"]["volumes"]
+    assert {"name": "tls", "secret": {"secretName": the(things, "Certificate")["spec"]["secretName"]}} in volumes
+
+
 def plain(thing):
     """Without labels, the registry, the version that the image has, and what the configuration only repeats."""
     thing = {key: value for key, value in thing.items() if key != "metadata"}
@@ -50,5 +66,9 @@ def plain(thing):
     if thing["kind"] == "ConfigMap":
         thing["data"] = parse(thing["data"]["config.yaml"], "config.yaml")[0]
     if "Role" in thing["kind"]:
-        thing["rules"] = sorted(yaml.safe_dump(rule) for rule in thing.get("rules", []))
+        thing["rules"] = sorted(yaml.safe_dump(sorted_names(rule)) for rule in thing.get("rules", []))
     return thing
+
+
+def sorted_names(rule):
+    return {key: sorted(names) for key, names in rule.items()}

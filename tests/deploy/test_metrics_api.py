@@ -10,13 +10,14 @@ from scaler.kubeapi.custom import SCALED
 from scaler.kubeapi.discovery import VERSIONS
 from scaler.kubeapi.documents import CUSTOM_GROUP, EXTERNAL_GROUP
 from scaler.kubeapi.metrics import REPLICAS
+from scaler.kubeapi.pods import PER_POD
 from tests.deploy.metrics_values import BOTH, CUSTOM, EXTERNAL, PEM, TLS, services, with_tls
 from tests.deploy.shared import the
 
 
 def of_the_api(things):
     """What is there for the metrics API alone."""
-    names = ("auth-delegator", "auth-reader", "metrics-reader")
+    names = ("auth-delegator", "auth-reader", "api-services", "metrics-reader")
     return [each for each in things if each["kind"] == "APIService" or each["metadata"]["name"].endswith(names)]
 
 
@@ -85,11 +86,32 @@ def test_tidegate_may_ask_who_asks_and_the_autoscaler_may_read(render, values):
     assert bound == {
         ("ClusterRoleBinding", None, "ClusterRole", "system:auth-delegator"): tidegate,
         ("RoleBinding", "kube-system", "Role", "extension-apiserver-authentication-reader"): tidegate,
+        ("ClusterRoleBinding", None, "ClusterRole", "tidegate-tidegate-api-services"): tidegate,
         ("ClusterRoleBinding", None, "ClusterRole", "tidegate-tidegate-metrics-reader"): autoscaler,
     }
 
 
-def test_the_autoscaler_may_read_the_replicas_of_all_that_tidegate_scales_and_nothing_else(render):
+@pytest.mark.parametrize("values", [BOTH, {"mode": "hpa", "metricsApi": EXTERNAL}, {"metricsApi": CUSTOM}])
+def test_it_may_see_who_holds_its_api_groups_and_no_other_api_service(render, values):
+    things = render(values)
+    [rule] = the(things, "ClusterRole", "tidegate-tidegate-api-services")["rules"]
+    assert (rule["apiGroups"], rule["resources"], rule["verbs"]) == (
+        ["apiregistration.k8s.io"],
+        ["apiservices"],
+        ["get"],
+    )
+    assert sorted(rule["resourceNames"]) == sorted(services(things))
+
+
+def test_it_is_told_its_own_service_to_know_it_in_an_api_service(render):
+    things = render(BOTH, "gate", "scaling")
+    config, _ = parse(the(things, "ConfigMap")["data"]["config.yaml"], "config.yaml")
+    assert config.listen.metrics_api is not None
+    own = {f"{spec['service']['name']}.{spec['service']['namespace']}" for spec in services(things).values()}
+    assert own == {config.listen.metrics_api.service}
+
+
+def test_the_autoscaler_may_read_the_replicas_of_all_that_tidegate_scales_and_numbers_of_pods_and_nothing_else(render):
     def rules(values):
         role = the(render(values), "ClusterRole", "tidegate-tidegate-metrics-reader")
         return {
@@ -100,6 +122,7 @@ def test_the_autoscaler_may_read_the_replicas_of_all_that_tidegate_scales_and_no
 
     external = {(EXTERNAL_GROUP, REPLICAS, "list")}
     custom = {(CUSTOM_GROUP, f"{resource}/{REPLICAS}", "get") for resource in SCALED}
+    custom |= {(CUSTOM_GROUP, f"pods/{metric}", "get") for metric in PER_POD}
     assert external | custom == rules(BOTH)
     assert external == rules({"mode": "hpa", "metricsApi": EXTERNAL})
     assert custom == rules({"mode": "keda", "metricsApi": CUSTOM})
@@ -163,6 +186,7 @@ def test_the_notes_say_which_groups_it_answers_for_and_how_to_see_who_else_might
     assert "answers for custom.metrics.k8s.io and external.metrics.k8s.io.\n" in both
     assert "answers for custom.metrics.k8s.io.\n" in custom
     assert "kubectl get apiservice | grep metrics.k8s.io" in both
+    assert "tidegate_metrics_api_registered of /metrics is 0" in both
     assert "metricsApi.external.enabled" in render.notes({"mode": "hpa"})
     assert "metricsApi.external.enabled" not in both
     assert "apiservice" not in render.notes()

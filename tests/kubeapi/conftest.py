@@ -1,4 +1,6 @@
-"""The metrics API over real TLS, beside a fake API server and a fake aggregator; a Board decided by hand."""
+"""The metrics API over real TLS, beside a fake API server and a fake aggregator; a Board decided by hand, and pods
+whose pages are read as the daemon reads them.
+"""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -8,14 +10,23 @@ from types import MappingProxyType, SimpleNamespace
 import pytest
 import trustme
 
+from exporter.attribution import owners_by_name
+from exporter.catalog import Reader
 from exporter.cluster.client import connect
 from exporter.cluster.objects import Ref
+from exporter.cluster.resources import RESOURCES
+from exporter.cluster.state import Cluster
 from exporter.model import WorkloadKey
+from exporter.textformat import parse
 from scaler.board import Decision, Evidence, Reason
 from scaler.census import Census
+from scaler.decider import Decider, Plan
 from scaler.kubeapi.documents import CUSTOM_GROUP, EXTERNAL_GROUP
+from scaler.kubeapi.pods import Sources
 from scaler.kubeapi.server import create
 from scaler.kubeapi.tls import TlsFiles
+from scaler.ownership import cluster_owners
+from scaler.policy import Signal, Spec
 from scaler.publisher import Publisher
 from tests.fakes.aggregator import HPA, SERVICE, authentication, certificate, connecting
 from tests.fakes.kubernetes import PATIENCE_S, serving, write_kubeconfig
@@ -86,12 +97,46 @@ class Workloads:
         self.publisher.publish([Decision(key, replicas, decided_at=decided_at, **more)], self._clock.now())
 
 
+class Pods:
+    """Pods as the cluster knows them, and what their pages said: a real cluster's memory and a real decider."""
+
+    def __init__(self, clock):
+        self.cluster = Cluster(blind_s=3600.0)
+        self._clock = clock
+        self._decider = None
+        for resource in RESOURCES:
+            self.cluster.replace(resource, None, [], clock.now())
+
+    def decided_by(self, targets, *, interval_s=5.0):
+        """These workloads are decided from now on. targets: what each scales."""
+        by_name = owners_by_name(dict.fromkeys(targets))
+        plans = [Plan(key, Spec(targets=((Signal.WORK, 16.0),), minimum=0, maximum=8)) for key in sorted(targets)]
+        owners = cluster_owners(self.cluster, targets, by_name)
+        self._decider = Decider(plans, interval_s=interval_s, fresh_intervals=3.0, owners=owners)
+
+    def tell(self, resource, *documents):
+        for document in documents:
+            self.cluster.apply(resource, "MODIFIED", document, self._clock.now())
+
+    def expect(self, target):
+        self._decider.expect(target)
+
+    def land(self, target, text):
+        """Its page arrives now."""
+        now = self._clock.now()
+        self._decider.land(target, Reader(target.kind).read(parse(text.encode()), now), now, now)
+
+    def read(self, namespace, chosen, now):
+        return {} if self._decider is None else self._decider.pods(namespace, chosen, now)
+
+
 class Api:
     """The metrics API as it runs, and whoever connects to it."""
 
     def __init__(self, stack, folder, clock, kubernetes, client):
         self.clock, self.kubernetes = clock, kubernetes
-        self.workloads = Workloads(clock)
+        self.workloads, self.pods = Workloads(clock), Pods(clock)
+        self.sources = Sources(self.pods.cluster, self.pods.read)
         self.proxy_ca, self.server_ca = trustme.CA(), trustme.CA()
         self.told = {"tls": [], "front proxy": []}
         self.observed = []
@@ -109,6 +154,7 @@ class Api:
         self.write(self.server_ca)
         self.server = create(
             self.workloads.publisher,
+            self.sources,
             host="127.0.0.1",
             port=0,
             files=self.files,

@@ -6,6 +6,8 @@ from scaler.kubeapi.discovery import Discovery
 from scaler.kubeapi.documents import CUSTOM_GROUP, EXTERNAL_GROUP
 from tests.fakes.aggregator import AGGREGATED, FORM
 
+PER_POD_NAMES = {f"pods/tidegate-{name}" for name in ("queue", "waiting", "running", "gpu-engine-active")}
+
 
 @pytest.mark.parametrize(
     ("group", "version"), [(EXTERNAL_GROUP, "v1beta1"), (CUSTOM_GROUP, "v1beta1"), (CUSTOM_GROUP, "v1beta2")]
@@ -32,6 +34,7 @@ async def test_the_old_form_lists_groups_versions_and_metrics(api):
     assert f"{CUSTOM_GROUP}/v1beta1" == found["groupVersion"]
     names = [resource["name"] for resource in found["resources"]]
     assert {"deployments.apps/tidegate-replicas", "deployments.apps/tidegate-demand"} < set(names)
+    assert {name for name in names if name.startswith("pods/")} == PER_POD_NAMES
     assert all(resource["namespaced"] and resource["verbs"] == ["get"] for resource in found["resources"])
 
 
@@ -47,8 +50,12 @@ async def test_the_aggregated_form_says_the_same_in_the_version_that_was_asked_f
         ("tidegate-replicas", "Namespaced", ["get"])
     ]
     assert [each["version"] for each in custom["versions"]] == ["v1beta2", "v1beta1"]
-    deployments = custom["versions"][0]["resources"][0]
-    assert [each["subresource"] for each in deployments["subresources"]] == ["tidegate-replicas", "tidegate-demand"]
+    found = {
+        resource["resource"]: [each["subresource"] for each in resource["subresources"]]
+        for resource in custom["versions"][0]["resources"]
+    }
+    assert found["deployments.apps"] == ["tidegate-replicas", "tidegate-demand"]
+    assert {f"pods/{name}" for name in found["pods"]} == PER_POD_NAMES
 
 
 @pytest.mark.parametrize("group", [EXTERNAL_GROUP, CUSTOM_GROUP])

@@ -9,6 +9,7 @@ from scaler.kubeapi.custom import SCALED
 from scaler.kubeapi.discovery import VERSIONS
 from scaler.kubeapi.documents import CUSTOM_GROUP, EXTERNAL_GROUP
 from scaler.kubeapi.metrics import METRICS, REPLICAS
+from scaler.kubeapi.pods import PER_POD
 from scaler.kubeapi.questions import question
 
 TEXT = (Path(__file__).parents[2] / "docs" / "metrics-api.md").read_text(encoding="utf-8")
@@ -34,8 +35,11 @@ def test_the_role_of_the_docs_allows_an_autoscaler_what_it_asks():
     custom = question(path, {}, VERSIONS).access
     assert (external.group, external.resource, external.verb) in allowed
     assert (custom.group, f"{custom.resource}/{custom.subresource}", custom.verb) in allowed
-    assert {name for group, name, _ in allowed if group == CUSTOM_GROUP} <= {
-        f"{resource}/{metric}" for resource in SCALED for metric in METRICS
+    pods = question(f"/apis/{CUSTOM_GROUP}/v1beta2/namespaces/ai/pods/*/tidegate-queue", {}, VERSIONS).access
+    assert (pods.group, f"{pods.resource}/{pods.subresource}", pods.verb) in allowed
+    assert {name for group, name, _ in allowed if group == CUSTOM_GROUP} == {
+        *(f"{resource}/{REPLICAS}" for resource in SCALED),
+        *(f"pods/{metric}" for metric in PER_POD),
     }
 
 
@@ -43,7 +47,9 @@ def test_the_autoscaler_of_the_docs_asks_for_the_metric_that_there_is():
     [hpa] = of_kind("HorizontalPodAutoscaler")
     [external] = [metric["external"] for metric in hpa["spec"]["metrics"]]
     assert external["metric"] == {"name": REPLICAS, "selector": {"matchLabels": {"workload": "chat"}}}
-    [custom] = [metric["object"] for each in OBJECTS for metric in each.get("metrics", ())]
+    by_type = {metric["type"]: metric for each in OBJECTS for metric in each.get("metrics", ())}
+    custom, pods = by_type["Object"]["object"], by_type["Pods"]["pods"]
+    assert pods["metric"]["name"] in PER_POD
     assert custom["metric"]["name"] == REPLICAS
     assert external["target"] == custom["target"] == {"type": "AverageValue", "averageValue": "1"}
 
@@ -55,4 +61,4 @@ def test_the_apiservice_of_the_docs_is_of_a_version_that_is_served():
 
 
 def test_the_docs_name_every_metric():
-    assert [name for name in METRICS if f"`{name}`" not in TEXT] == []
+    assert [name for name in (*METRICS, *PER_POD) if f"`{name}`" not in TEXT] == []

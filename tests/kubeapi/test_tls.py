@@ -48,6 +48,7 @@ async def test_a_server_without_files_does_not_begin(api, tmp_path):
     with pytest.raises(BadTlsFiles, match=r"nothing\.crt"):
         create(
             api.workloads.publisher,
+            api.sources,
             host="127.0.0.1",
             port=0,
             files=TlsFiles(str(tmp_path / "nothing.crt"), str(tmp_path / "nothing.key")),
@@ -58,7 +59,13 @@ async def test_a_server_without_files_does_not_begin(api, tmp_path):
 
 async def test_a_port_that_is_taken_is_an_error_that_names_it(api):
     second = create(
-        api.workloads.publisher, host="127.0.0.1", port=api.port, files=api.files, groups=[], clock=api.clock
+        api.workloads.publisher,
+        api.sources,
+        host="127.0.0.1",
+        port=api.port,
+        files=api.files,
+        groups=[],
+        clock=api.clock,
     )
     with pytest.raises(AddressInUseError, match=f"127.0.0.1:{api.port} is already in use"):
         await second.start()

@@ -4,7 +4,7 @@ import pytest
 
 from exporter.cluster.objects import Pod, Ref
 from exporter.model import PodKey, WorkloadKey
-from scaler.ownership import COLLECT_INTERVAL_S, cluster_owners
+from scaler.ownership import cluster_owners
 
 LLM, DECODE, NAMED = WorkloadKey("ai", "llm"), WorkloadKey("ai", "llm", "decode"), WorkloadKey("ai", "named")
 CHAIN = (Ref("ai", "ReplicaSet", "chat-1"), Ref("ai", "Deployment", "chat"))
@@ -44,8 +44,8 @@ def test_a_series_never_outlives_its_pod(owners):
 
 def test_a_reading_from_before_a_pod_began_is_not_the_pods(owners):
     whose = owners(Pods(started_at=1000.0), LLM)
-    assert whose(POD, 1000.0 + COLLECT_INTERVAL_S - 0.1) == ()
-    assert whose(POD, 1000.0 + COLLECT_INTERVAL_S) == (LLM,)
+    assert whose(POD, 999.9) == ()
+    assert whose(POD, 1000.0) == (LLM,)
 
 
 def test_a_pod_of_nothing_that_is_scaled_is_asked_for_by_its_name(owners):

@@ -43,6 +43,11 @@ GOLDEN = """\
         "replicas_pending": null,
         "gpus_held": null,
         "gpus_seen": null,
+        "gpus_lost": null,
+        "gpu_activity": null,
+        "gpu_engine_ceiling": null,
+        "gpu_memory_held_bytes": null,
+        "waker": null,
         "objectives": [
           {
             "name": "work",
@@ -89,6 +94,11 @@ GOLDEN = """\
         "replicas_pending": null,
         "gpus_held": null,
         "gpus_seen": null,
+        "gpus_lost": null,
+        "gpu_activity": null,
+        "gpu_engine_ceiling": null,
+        "gpu_memory_held_bytes": null,
+        "waker": null,
         "objectives": [],
         "stale": [],
         "notes": []

@@ -40,7 +40,7 @@ def test_a_manifest_says_before_it_is_applied_what_the_daemon_would_say_after(ch
     status, said = check(manifest=_SCALED.replace("ENGINE", "vlm"))
 
     assert status == 1
-    assert said.startswith("manifest.yaml:9:58: spec.triggers.0.metadata.engine: must be one of epp, ")
+    assert said.startswith("manifest.yaml:9:58: spec.triggers.0.metadata.engine: must be one of kserve, ")
 
 
 def test_a_manifest_is_checked_against_the_configuration_beside_it_in_any_order(check):

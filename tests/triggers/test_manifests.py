@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.config import parse
+from scaler.config.kinds import ENGINES
 from scaler.config.manifests import check_manifests, is_manifest
 
 _NO_WAKER = "0 without a gateway: nothing can wake it, so one replica is kept (reason no_waker)"
@@ -40,8 +41,7 @@ def test_two_lines_with_a_minimum_are_fine():
 
 
 @pytest.mark.parametrize(("words", "expected"), [
-    ("engine: vlm", ("8:56: {0}engine: must be one of epp, llamacpp, ray_serve, redis_exporter, sglang, triton, vllm "
-     "(did you mean vllm?), got 'vlm'")),
+    ("engine: vlm", ("8:56: {0}engine: must be one of " + ", ".join(ENGINES) + " (did you mean vllm?), got 'vlm'")),
     ("engine: vllm, keep-warm: 5m", "8:62: {0}keep-warm: unknown key; did you mean keep_warm?"),
     ("engine: vllm, gateway: http://169.254.169.254", ("8:71: {0}gateway: must be the name of a Service in its own "
      "namespace, or of a shared gateway of Tidegate's configuration; an address is never fetched, and another "

@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.config import Endpoint, Objectives, Replicas, Smoothing, Workload
+from scaler.config.kinds import ENGINES
 from scaler.config.trigger import WORDS, BadWords, Trigger, read
 
-_ENGINES = "epp, llamacpp, ray_serve, redis_exporter, sglang, triton, vllm"
+_ENGINES = ", ".join(ENGINES)
 _GATEWAY = "must be the name of a Service in its own namespace, or of a shared gateway of Tidegate's configuration"
 _NO_ADDRESS = f"{_GATEWAY}; an address is never fetched, and another namespace's Service is not asked"
 _NO_SOURCE = "metadata.engine: must be given, or gateway, or objectives.gpu_engine: else nothing says how busy it is"

@@ -13,6 +13,7 @@
   {{- $api := dict "address" (printf "%s:%d" .Values.listenHost (int .Values.metricsApi.port)) }}
   {{- $_ := set $api "certificate" "/etc/tidegate/tls/tls.crt" }}
   {{- $_ := set $api "key" "/etc/tidegate/tls/tls.key" }}
+  {{- $_ := set $api "service" (printf "%s.%s" (include "tidegate.fullname" .) .Release.Namespace) }}
   {{- $_ := set $api "external" .Values.metricsApi.external.enabled }}
   {{- $_ := set $api "custom" .Values.metricsApi.custom.enabled }}
   {{- $_ := set $listen "metrics_api" $api }}

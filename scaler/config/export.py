@@ -1,0 +1,164 @@
+"""The configuration of `tidegate export`: which sources make its page, and how they are asked.
+
+It says where things are and refuses to know what they are called in a cluster: the address of the node and the name of
+the pod come from the environment (Kubernetes' downward API), because one ConfigMap serves every pod of a Deployment.
+
+Worked example: `engines: [{kind: vllm}]` with `gpus: {node_port: 9400, of: pod}` is vLLM's page on this pod's own
+loopback and, of the page of the node's dcgm-exporter, the GPUs of this pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from exporter.catalog import KINDS
+from exporter.catalog.own import PORT
+
+from .access import Access, Many, Section
+from .checks import pace_findings
+from .endpoint import Port, page, with_path
+from .endpoint_checks import access_findings
+from .finding import Finding
+from .kinds import GPUS
+from .load import Language, parse_as
+from .model import GiB, Interval, KiB, Log, MiB, usual_timeout
+from .problem import Loc, Problem
+from .scalars import ADDRESS, URL, Address, size
+from .tree import compose
+from .workload import Engine
+
+# What Kubernetes' downward API is asked for. The names are ours; deploy/kustomize sets them.
+NODE_IP, NAMESPACE, POD = "TIDEGATE_NODE_IP", "TIDEGATE_POD_NAMESPACE", "TIDEGATE_POD_NAME"
+POD_UID = "TIDEGATE_POD_UID"
+_FIELDS = {NODE_IP: "status.hostIP", NAMESPACE: "metadata.namespace", POD: "metadata.name", POD_UID: "metadata.uid"}
+GUIDE = "docs/export.md"
+
+
+class ExportScrape(Section):
+    """How sources are asked."""
+
+    interval: Interval = 5.0
+    """Between two questions to a source. Shorter sees a burst sooner and costs the engine a page."""
+    timeout: Interval = Field(default_factory=usual_timeout)
+    """After so long without the whole answer the source is down until the next. At most the interval. Default 3s, or
+    the interval where that is shorter."""
+    body_limit: Annotated[int, size(KiB, GiB)] = 8 * MiB
+    """A larger page is not read, so that it cannot fill the memory, of which this command has little."""
+
+
+class EnginePage(Section):
+    """One engine's page, usually on this pod's own loopback."""
+
+    kind: Engine
+    """What kind of page it is."""
+    url: Annotated[str, URL] | None = None
+    """The page. Without it: the kind's usual port and path on 127.0.0.1."""
+    access: Access | None = None
+    """How to be let in. Without it the page is asked without credentials."""
+
+    @property
+    def address(self) -> str:
+        """The URL that is asked."""
+        kind = KINDS[self.kind]
+        return page("http", "127.0.0.1", kind.port, kind.path) if self.url is None else with_path(self.url, kind.path)
+
+
+class NodeGpus(Section):
+    """Where this node's GPUs are seen: one of `url`, `node_port`, `nvml`."""
+
+    url: Annotated[str, URL] | None = None
+    """dcgm-exporter's page. A Service must have `internalTrafficPolicy: Local`: else it is any node's."""
+    node_port: Port | None = None
+    """Port of dcgm-exporter on the address of this node, which is in TIDEGATE_NODE_IP: 9400 where it runs in the host's
+    network or has a hostPort."""
+    nvml: bool = False
+    """Ask the driver itself, on nodes without dcgm-exporter. The container needs the GPUs' devices and the host's
+    processes. With `of: node` no GPU is said to be anybody's: here nobody knows which pod a process is of."""
+    access: Access | None = None
+    """How to be let in to dcgm-exporter's page. Without it the page is asked without credentials."""
+    of: Literal["node", "pod"] = "node"
+    """`pod`: only the GPUs of this pod, which TIDEGATE_POD_NAMESPACE and TIDEGATE_POD_NAME name. Whoever reads the page
+    of each pod would otherwise count a node's GPUs once per pod."""
+
+    def address(self, environment: Mapping[str, str]) -> str | None:
+        """The URL that is asked; None for NVML."""
+        if self.node_port is not None:
+            return page("http", environment[NODE_IP], self.node_port, KINDS[GPUS].path)
+        return None if self.url is None else with_path(self.url, KINDS[GPUS].path)
+
+
+class ExportConfig(Section):
+    """Configuration of `tidegate export`."""
+
+    listen: Annotated[Address, ADDRESS] = Address("0.0.0.0", PORT)  # noqa: S104  a pod's address is not known yet
+    """`/metrics`, `/livez`, `/readyz`. Plain HTTP. A port that is already taken is an error."""
+    scrape: ExportScrape = ExportScrape()
+    """How sources are asked."""
+    log: Log = Log()
+    """What is said on standard error."""
+    engines: Annotated[tuple[EnginePage, ...], Many] = ()
+    """Engines beside this container."""
+    gpus: NodeGpus | None = None
+    """Where GPUs are seen. Left out: none are shown."""
+
+
+def parse_export(text: str, file: str, environment: Mapping[str, str] | None) -> tuple[ExportConfig, list[Problem]]:
+    """The configuration in a text, and its warnings; raises `ConfigErrors`.
+
+    environment: of the process that is to run by it; None where it is only looked at.
+    """
+    return parse_as(Language(ExportConfig, partial(_findings, environment), GUIDE), text, file)
+
+
+def is_export(text: str) -> bool:
+    """Whether a text is meant for `tidegate export`: it names engines, or has GPUs in a mapping, and no workloads."""
+    root, _ = compose(text)
+    keys: Any = root.value if root is not None else None
+    if not isinstance(keys, dict) or "workloads" in keys:
+        return False
+    return "engines" in keys or ("gpus" in keys and isinstance(keys["gpus"].value, dict))
+
+
+def _findings(environment: Mapping[str, str] | None, config: ExportConfig) -> Iterator[Finding]:
+    yield from pace_findings(config.scrape.interval, config.scrape.timeout)
+    if not config.engines and config.gpus is None:
+        yield Finding(("engines",), "must name an engine, or gpus must be given: the page would be empty", (("gpus",),))
+    asked: dict[str, int] = {}
+    for index, engine in enumerate(config.engines):
+        at: Loc = ("engines", index)
+        twin = asked.setdefault(engine.address, index)
+        if twin != index:
+            bound = f"must be another page than that of engines.{twin}"
+            yield Finding((*at, "url"), bound, (("engines", twin), (*at, "kind")), engine.address)
+        if engine.access is not None:
+            plain = not engine.address.startswith("https:")
+            yield from access_findings((*at, "access"), engine.access, plain, ((*at, "url"), (*at, "kind")))
+    if config.gpus is not None:
+        yield from _gpus(config.gpus, environment)
+
+
+def _gpus(gpus: NodeGpus, environment: Mapping[str, str] | None) -> Iterator[Finding]:
+    at: Loc = ("gpus",)
+    ways = {"url": gpus.url is not None, "node_port": gpus.node_port is not None, "nvml": gpus.nvml}
+    given = [way for way, is_given in ways.items() if is_given]
+    places: tuple[Loc, ...] = tuple((*at, way) for way in ways)
+    if len(given) != 1:
+        found = f": {' and '.join(given)} are given" if given else ": it says where to ask"
+        yield Finding(at, f"must have {'only ' if given else ''}one of {', '.join(ways)}{found}", places)
+    if gpus.access is not None:
+        plain = gpus.url is None or not gpus.url.startswith("https:")
+        yield from access_findings((*at, "access"), gpus.access, plain, places)
+    if gpus.node_port is not None:
+        yield from _needs((*at, "node_port"), (NODE_IP,), environment)
+    if gpus.of == "pod":
+        yield from _needs((*at, "of"), (NAMESPACE, POD, *((POD_UID,) if gpus.nvml else ())), environment)
+
+
+def _needs(at: Loc, names: tuple[str, ...], environment: Mapping[str, str] | None) -> Iterator[Finding]:
+    for name in names:
+        if environment is not None and not environment.get(name):
+            yield Finding(at, f"needs the environment variable {name} (downward API: {_FIELDS[name]})")

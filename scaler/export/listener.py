@@ -1,0 +1,77 @@
+"""The HTTP listener of `tidegate export`: every answer is made from memory at once.
+
+Worked example: while an engine hangs, `GET /metrics` says `tidegate_export_source_up{…} 0` and `GET /readyz` is 200.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+
+from aiohttp import web
+from prometheus_client import exposition
+
+from exporter.clock import Clock
+from exporter.export import Exporter
+from exporter.normalised import NormalisedCollector
+
+from ..web.health import render
+
+# A page is written in a millisecond; whoever is still being answered after so long does not read.
+DRAIN_S = 2.0
+
+
+@dataclass(slots=True)
+class Listener:
+    """/metrics, /livez and /readyz, from memory.
+
+    Ready is "the page is served": as a sidecar this container must not take an engine out of its Service because one of
+    its sources is away.
+    """
+
+    host: str
+    port: int
+    exporter: Exporter
+    clock: Clock
+    draining: bool = False
+    _runner: web.AppRunner | None = None
+
+    async def start(self) -> int:
+        """Listen; returns the port (which matters if 0 was asked for)."""
+        app = web.Application()
+        app.add_routes(
+            [web.get("/metrics", self._metrics), web.get("/livez", self._livez), web.get("/readyz", self._readyz)]
+        )
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=DRAIN_S)
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self.host or None, self.port).start()
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise OSError(f"listen: {self.host}:{self.port} is already in use") from error
+            raise
+        port: int = self._runner.addresses[0][1]
+        return port
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        encoder, content_type = exposition.choose_encoder(request.headers.get("Accept", ""))
+        body = encoder(NormalisedCollector(self.exporter.heard, self.clock.now()))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def _livez(self, request: web.Request) -> web.Response:
+        return _health(request, self._live())
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        return _health(request, {**self._live(), "drain": "stopping" if self.draining else None})
+
+    def _live(self) -> dict[str, str | None]:
+        return {"sources": self.exporter.stuck(self.clock.now())}
+
+
+def _health(request: web.Request, checks: dict[str, str | None]) -> web.Response:
+    status, text = render(checks, verbose="verbose" in request.query)
+    return web.Response(status=status, text=text)

@@ -1,0 +1,87 @@
+"""Start and stop: the configuration becomes sources, which are asked, and a page, which is served.
+
+Nothing is reloaded: a new configuration is a new pod (kustomize's name suffixes see to that), which is ready in a
+second.
+
+Worked example: `await export(settings, WallClock(), stop)` listens, says so in the log, and serves until `stop` is set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from exporter.clock import Clock
+from exporter.export import Exporter, OfPod, PageSource, Source
+from exporter.model import Failure, Samples
+from exporter.sources import nvml
+from exporter.sources.http import HttpPages, Limits
+
+from .listener import Listener
+from .settings import PageAt, Settings
+
+
+async def export(
+    settings: Settings, clock: Clock, stop: asyncio.Event, started: Callable[[int], None] = lambda _port: None
+) -> None:
+    """Serve the page until `stop` is set. Raises OSError if the port is taken. `started`: told the port."""
+    log = structlog.get_logger()
+    pages = HttpPages(Limits(settings.timeout_s, settings.body_limit))
+    driver = _driver(settings) if settings.nvml else None
+    exporter = Exporter(_sources(settings, pages, clock, driver), settings.interval_s, clock, told=_told)
+    listener = Listener(settings.host, settings.port, exporter, clock)
+    try:
+        port = await listener.start()
+        log.info("listening", port=port, sources=[heard.source for heard in exporter.heard])
+        async with asyncio.TaskGroup() as tasks:
+            asking = tasks.create_task(exporter.run(), name="sources")
+            started(port)
+            await stop.wait()
+            listener.draining = True
+            log.info("draining")
+            asking.cancel()
+    finally:
+        await listener.stop()
+        await pages.close()
+        if driver is not None:
+            await driver.nvml.close()
+    log.info("stopped")
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """NVML as a source."""
+
+    nvml: nvml.Nvml
+    name: str = "nvml"
+
+    async def samples(self, now: float) -> Samples | Failure:
+        return await self.nvml.samples(now)
+
+
+def _driver(settings: Settings) -> Driver:
+    # Of all pods only its own is known to a pod by its UID, which is what a process' control group is called by.
+    known = {settings.pod_uid: settings.pod} if settings.pod is not None and settings.pod_uid is not None else {}
+    return Driver(nvml.Nvml(nvml.installed(), known, timeout_s=settings.timeout_s))
+
+
+def _sources(settings: Settings, pages: HttpPages, clock: Clock, driver: Driver | None) -> list[Source]:
+    def source(page: PageAt) -> Source:
+        return PageSource(page.url, page.kind, page.access, pages, clock)
+
+    found = [source(page) for page in settings.engines]
+    gpus = driver if settings.gpus is None else source(settings.gpus)
+    if gpus is not None:
+        found.append(gpus if settings.pod is None else OfPod(gpus, settings.pod))
+    return found
+
+
+def _told(source: str, failure: Failure | None) -> None:
+    log = structlog.get_logger()
+    if failure is None:
+        log.info("source answers", source=source)
+    else:
+        log.warning("source does not answer", source=source, kind=str(failure.kind), detail=failure.detail)

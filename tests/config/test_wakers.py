@@ -1,0 +1,53 @@
+"""What would wake a workload, and what is said where nothing would."""
+
+from __future__ import annotations
+
+import pytest
+
+from scaler.config.model import Config
+from scaler.config.wakers import woken_by
+
+
+def _chat(gateway=None, minimum=0):
+    chat = {"namespace": "ai", "name": "chat", "engine": "vllm", "pods": {"dns": "chat.ai.svc"}}
+    chat |= {"replicas": {"min": minimum}} | ({"gateway": gateway} if gateway else {})
+    return chat
+
+
+@pytest.mark.parametrize(
+    ("workload", "words"),
+    [
+        (_chat({"dns": "epp.ai.svc"}), "woken by the queue of its gateway (epp)"),
+        (
+            _chat({"dns": "i.keda.svc", "kind": "http_addon"}),
+            "woken by the requests in flight of its gateway (http_addon)",
+        ),
+        (_chat({"dns": "gw.ai.svc", "kind": "envoy"}), "woken by refused requests of its gateway (envoy)"),
+        (
+            _chat({"dns": "front.ai.svc", "kind": "vllm"}),
+            "kept at one replica at least: nothing would see a request at zero (reason no_waker)",
+        ),
+        (_chat(), "kept at one replica at least: nothing would see a request at zero (reason no_waker)"),
+        (_chat({"dns": "epp.ai.svc"}, minimum=1), "never asleep: replicas.min is above 0"),
+    ],
+)
+def test_it_is_said_what_would_wake_a_workload(workload, words):
+    [chat] = Config.model_validate({"workloads": [workload]}).workloads
+
+    assert woken_by(chat) == words
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("epp", []),
+        ("envoy", ["envoy turns requests away while no replica is there: the first ones fail, and wake it"]),
+        ("vllm", ["a page of vllm shows no request at zero replicas, so one is kept (reason no_waker)"]),
+    ],
+)
+def test_a_gateway_that_cannot_keep_a_request_is_warned_of(said, kind, expected):
+    lines = said(
+        f"workloads: [{{namespace: ai, name: chat, engine: vllm, pods: {{dns: a}}, gateway: {{dns: b, kind: {kind}}}}}]"
+    )
+
+    assert [line.partition("gateway.kind: ")[2] for line in lines] == expected

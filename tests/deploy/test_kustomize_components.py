@@ -1,0 +1,51 @@
+"""Components that any overlay may add: what they make is what the chart makes when it is asked to."""
+
+import os
+
+import pytest
+import yaml
+
+from tests.deploy.metrics_values import BOTH
+from tests.deploy.shared import DEPLOY, the
+
+KUSTOMIZE = DEPLOY / "kustomize"
+
+
+@pytest.fixture
+def with_component(tmp_path, kustomized):
+    """`with_component(name, "plain")`: the objects of that overlay with the component."""
+
+    def build(name, overlay):
+        # kustomize takes no absolute paths.
+        folder = os.path.relpath(KUSTOMIZE, tmp_path.resolve())
+        text = {"resources": [f"{folder}/overlays/{overlay}"], "components": [f"{folder}/components/{name}"]}
+        (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(text), encoding="utf-8")
+        return kustomized(tmp_path)
+
+    return build
+
+
+@pytest.mark.parametrize("overlay", ["plain", "hpa"])
+def test_prometheus_operator_finds_the_pods_and_takes_their_labels_as_they_are(
+    with_component, render, problems_of, overlay
+):
+    made = the(with_component("monitoring", overlay), "PodMonitor")
+    assert problems_of(made) == []
+    charts = the(render({"podMonitor": {"enabled": True}}), "PodMonitor")
+    assert (made["metadata"]["namespace"], made["spec"]) == ("tidegate", charts["spec"])
+
+
+@pytest.mark.parametrize("overlay", ["plain", "hpa"])
+def test_the_policy_lets_in_whom_the_charts_two_modes_let_in_and_selects_the_pod(
+    with_component, render, problems_of, overlay
+):
+    things = with_component("network-policy", overlay)
+    made = the(things, "NetworkPolicy")
+    assert problems_of(made) == []
+    closed = {"networkPolicy": {"enabled": True}}
+    charts = [the(render(values | closed), "NetworkPolicy")["spec"] for values in ({}, BOTH)]
+    rules = {yaml.safe_dump(rule) for spec in charts for rule in spec["ingress"]}
+    assert {yaml.safe_dump(rule) for rule in made["spec"]["ingress"]} == rules
+    assert made["spec"]["policyTypes"] == charts[0]["policyTypes"]
+    labels = the(things, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert made["spec"]["podSelector"]["matchLabels"].items() <= labels.items()

@@ -1,0 +1,133 @@
+"""Tidegate read through Prometheus: the queries are asked of Prometheus' own engine (promtool), over series as it keeps
+them of what Tidegate exports from one scrape to the next.
+"""
+
+import subprocess
+from dataclasses import replace
+
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry
+
+from exporter.model import WorkloadKey
+from scaler.board import Decision, Evidence, Reason
+from scaler.publisher import Publisher
+from scaler.web.decisions import BoardCollector
+from tests.deploy.shared import DEPLOY, objects
+
+ADAPTER = yaml.safe_load((DEPLOY / "prometheus" / "prometheus-adapter.yaml").read_text(encoding="utf-8"))
+(KEDA,) = objects((DEPLOY / "prometheus" / "keda.yaml").read_text(encoding="utf-8"))
+(TRIGGER,) = KEDA["spec"]["triggers"]
+CHAT, JOBS = WorkloadKey("ai", "chat"), WorkloadKey("ai", "jobs")
+
+# What is decided of ai/chat, minute by minute; ai/jobs sleeps throughout.
+SERVING = Decision(CHAT, 3, active=True, reason=Reason.SERVING, decided_at=0.0, evidence=Evidence())
+HELD = Decision(CHAT, 3, active=True, reason=Reason.SERVING, decided_at=0.0, held_since=60.0, evidence=Evidence())
+UNKNOWN = Decision(CHAT, None, active=True, reason=Reason.UNKNOWN, decided_at=0.0, evidence=Evidence())
+ASLEEP = Decision(CHAT, 0, active=False, reason=Reason.ASLEEP, decided_at=0.0, evidence=Evidence())
+OBSERVED = replace(SERVING, observed=True)
+STORY = (SERVING, HELD, UNKNOWN, SERVING, ASLEEP, OBSERVED)
+JOBS_ASLEEP = Decision(JOBS, 0, active=False, reason=Reason.ASLEEP, decided_at=0.0, evidence=Evidence())
+
+
+def scraped(decision):
+    """Each sample of /metrics about workloads, by its series as Prometheus writes it."""
+    publisher, registry = Publisher([CHAT, JOBS]), CollectorRegistry()
+    publisher.publish([decision, JOBS_ASLEEP], at=0.0)
+    registry.register(BoardCollector(lambda: publisher.board, lambda: 0.0))
+    return {
+        name + "{" + ",".join(f'{key}="{value}"' for key, value in sorted(labels.items())) + "}": sample.value
+        for family in registry.collect() for sample in family.samples
+        for name, labels in [(sample.name, sample.labels)] if labels
+    }  # fmt: skip
+
+
+def kept():
+    """The series as Prometheus keeps them: a sample that was there and is not any more ends its series."""
+    scrapes = [scraped(decision) for decision in STORY]
+    names = sorted({name for scrape in scrapes for name in scrape})
+    return [
+        {"series": name, "values": " ".join(str(scrape.get(name, "stale")) for scrape in scrapes)} for name in names
+    ]
+
+
+@pytest.fixture
+def promtool(tmp_path, debian_tool):
+    """`promtool(query, minute, samples)`: what Prometheus' engine has against that answer; "" is nothing."""
+    tool = debian_tool("promtool", "prometheus")
+
+    def ask(query, minute, samples):
+        expected = [{"labels": labels, "value": value} for labels, value in samples.items()]
+        asked = {"expr": query, "eval_time": f"{minute}m", "exp_samples": expected}
+        test = {"interval": "1m", "input_series": kept(), "promql_expr_test": [asked]}
+        file = tmp_path / "test.yaml"
+        file.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [test]}), encoding="utf-8")
+        done = subprocess.run(
+            [tool, "test", "rules", str(file)], capture_output=True, text=True, check=False, timeout=60
+        )
+        return "" if done.returncode == 0 else done.stdout + done.stderr
+
+    return ask
+
+
+def adapters(rule, **fields):
+    """The query that prometheus-adapter makes of a rule: a Go template with other brackets."""
+    query = rule["metricsQuery"]
+    for name, value in {"Series": "tidegate_replicas", **fields}.items():
+        query = query.replace(f"<<.{name}>>", value)
+    assert "<<" not in query
+    return query
+
+
+def queries():
+    """Each query, and the labels of its answer."""
+    (external,), (custom,) = ADAPTER["externalRules"], ADAPTER["rules"]
+    matchers = 'namespace="ai",workload="chat"'
+    by_object = adapters(custom, GroupBy="workload", LabelMatchers='namespace="ai",workload=~"chat"')
+    return [
+        pytest.param(TRIGGER["metadata"]["query"], "{}", id="keda"),
+        pytest.param(adapters(external, LabelMatchers=matchers), '{workload="chat"}', id="external"),
+        pytest.param(by_object, '{workload="chat"}', id="custom"),
+    ]
+
+
+@pytest.mark.parametrize(("query", "labels"), queries())
+def test_a_query_gives_what_was_decided_and_a_held_decision_is_one(promtool, query, labels):
+    for minute, replicas in ((0, 3), (1, 3), (3, 3), (4, 0)):
+        assert promtool(query, minute, {labels: replicas}) == ""
+
+
+@pytest.mark.parametrize(("query", "labels"), queries())
+def test_a_decision_that_is_not_known_any_more_gives_nothing_and_never_a_zero(promtool, query, labels):
+    assert promtool(query, 2, {}) == ""
+    # The question tells the difference: this is what a query that fills in zeros would give.
+    assert promtool(f"({query}) or vector(0)", 2, {}) != ""
+
+
+@pytest.mark.parametrize(("query", "labels"), queries())
+def test_what_is_only_observed_gives_nothing(promtool, query, labels):
+    assert 'tidegate_replicas{namespace="ai",workload="chat"}' in scraped(OBSERVED)
+    assert promtool(query, 5, {}) == ""
+
+
+@pytest.mark.parametrize("rule", ADAPTER["externalRules"] + ADAPTER["rules"], ids=["external", "custom"])
+def test_the_adapter_finds_the_series_that_it_asks_about(promtool, rule):
+    series = {f'tidegate_replicas{{namespace="ai",workload="{name}"}}': n for name, n in (("chat", 3), ("jobs", 0))}
+    assert promtool(rule["seriesQuery"], 0, series) == ""
+
+
+@pytest.mark.parametrize("rule", ADAPTER["externalRules"] + ADAPTER["rules"], ids=["external", "custom"])
+def test_a_rule_is_in_the_adapters_words_and_names_labels_that_are_exported(rule):
+    assert set(rule) == {"seriesQuery", "resources", "name", "metricsQuery"}
+    assert set(rule["resources"]) == {"overrides"}
+    assert set(rule["resources"]["overrides"]) <= {"namespace", "workload"}
+    assert rule["name"] == {"matches": "^tidegate_replicas$", "as": "tidegate-replicas"}
+    assert "vector(" not in rule["metricsQuery"]
+
+
+def test_keda_is_told_not_to_take_no_answer_for_a_zero(problems_of):
+    assert problems_of(KEDA) == []
+    assert TRIGGER["type"] == "prometheus"
+    assert TRIGGER["metadata"]["ignoreNullValues"] == "false"
+    assert (TRIGGER["metadata"]["threshold"], TRIGGER["metadata"]["activationThreshold"]) == ("1", "0")
+    assert "vector(" not in TRIGGER["metadata"]["query"]

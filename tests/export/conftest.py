@@ -1,0 +1,177 @@
+"""Sources on loopback that can be told to misbehave, a clock wound by hand, and the command as a shell runs it."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+PATIENCE_S = 30.0  # never waited for: only says which await hung
+
+
+class HandClock:
+    """Speaks `exporter.clock.Clock`; a sleep ends when the test says so."""
+
+    def __init__(self):
+        self.time = 1000.0
+        self._sleepers = []
+        self._changed = asyncio.Event()
+
+    def now(self):
+        return self.time
+
+    async def sleep(self, seconds):
+        sleeper = (self.time + max(0.0, seconds), asyncio.get_running_loop().create_future())
+        self._sleepers.append(sleeper)
+        self._changed.set()
+        try:
+            await sleeper[1]
+        finally:
+            self._sleepers.remove(sleeper)
+
+    async def asleep(self, count):
+        async with asyncio.timeout(PATIENCE_S):
+            while len([one for _, one in self._sleepers if not one.done()]) != count:
+                self._changed.clear()
+                await self._changed.wait()
+
+    def advance(self, seconds):
+        self.time += seconds
+        for when, sleeper in self._sleepers:
+            if when <= self.time and not sleeper.done():
+                sleeper.set_result(None)
+
+
+@pytest.fixture
+async def clock():
+    return HandClock()
+
+
+class Beside:
+    """An engine and a dcgm-exporter in a thread of their own. `page[path]`: a page, a status, or None to hang."""
+
+    def __init__(self):
+        self.page = {}
+        self.port = 0
+        self._loop, self._ready, self._over = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+        assert self._ready.wait(PATIENCE_S)
+
+    def url(self, path):
+        return f"http://127.0.0.1:{self.port}/{path}"
+
+    def stop(self):
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join()
+
+    def _serve(self):
+        runner = self._loop.run_until_complete(self._begin())
+        self._ready.set()
+        self._loop.run_until_complete(self._over.wait())
+        self._loop.run_until_complete(runner.cleanup())
+        self._loop.close()
+
+    async def _begin(self):
+        app = web.Application()
+        app.router.add_get("/{path:.*}", self._answer)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self.port = runner.addresses[0][1]
+        return runner
+
+    async def _answer(self, request):
+        answer = self.page.get(request.match_info["path"], 404)
+        if answer is None:
+            await self._over.wait()
+        return web.Response(status=answer) if isinstance(answer, int) else web.Response(text=answer)
+
+
+@pytest.fixture
+def beside():
+    served = Beside()
+    yield served
+    served.stop()
+
+
+class Command:
+    """A running `tidegate export`. `logs`: what it said, as dictionaries; others' lines are in `noise`."""
+
+    def __init__(self, file, environment, options):
+        self.process = subprocess.Popen(
+            [sys.executable, *options, "-m", "scaler", "export", "--config", str(file)],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env={**os.environ, **environment}, text=True,
+        )  # fmt: skip
+        self.logs, self.noise = [], []
+
+    def until(self, event, **fields):
+        """The first line from now on that says so."""
+        return self.until_any(event, **fields)
+
+    def until_any(self, *events, **fields):
+        for line in self.process.stderr:
+            if not line.startswith("{"):
+                self.noise.append(line.rstrip("\n"))
+                continue
+            said = json.loads(line)
+            self.logs.append(said)
+            if said["event"] in events and fields.items() <= said.items():
+                return said
+        raise AssertionError(f"it never said {events}: {self.logs} {self.noise}")
+
+    @property
+    def status(self):
+        """VmRSS and the like, in KiB."""
+        lines = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii").splitlines()
+        return {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)
+                if rest.endswith(" kB")}  # fmt: skip
+
+    def end(self, number=signal.SIGTERM):
+        """Its exit status; what it said last is in `logs` and `noise`."""
+        self.process.send_signal(number)
+        for line in self.process.stderr:
+            self.noise.append(line.rstrip("\n"))
+        return self.process.wait(PATIENCE_S)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.stderr.close()
+        self.process.wait()
+
+
+@pytest.fixture
+def export(tmp_path):
+    """`with export("listen: …", options=[…], TIDEGATE_…=…) as command:` the command with that configuration."""
+
+    def start(text, options=(), **environment):
+        file = tmp_path / "export.yaml"
+        file.write_text(text, encoding="utf-8")
+        return Command(file, environment, options)
+
+    return start
+
+
+@pytest.fixture
+async def get():
+    """`status, text = await get(port, "/metrics")`."""
+    async with aiohttp.ClientSession() as session:
+
+        async def get(port, path, **headers):
+            async with (
+                asyncio.timeout(PATIENCE_S),
+                session.get(f"http://127.0.0.1:{port}{path}", headers=headers) as got,
+            ):
+                return got.status, await got.text()
+
+        yield get
