@@ -13,7 +13,8 @@ from typing import Protocol
 
 from exporter.model import Floats
 
-from .columns import ARRIVED, FINISHED, PROMPT_TOKENS, World
+from .columns import ARRIVED, FINISHED, PROMPT_TOKENS, Server, World
+from .each import look_each
 from .pages import EXISTING, READY_NOW, WANTED, look
 from .profiles import Profile
 
@@ -32,6 +33,13 @@ class Seen:
     arrived: int
     finished: int
     prompt_tokens: int
+    world: World
+    server: Server
+
+    @property
+    def each(self) -> Floats:
+        """The same moment pod by pod: shape (pods, 7), the columns of `each.look_each`."""
+        return look_each(self.world, self.server)
 
     @property
     def wanted(self) -> int:
@@ -49,7 +57,9 @@ class Seen:
 def seen(world: World, profile: Profile, now: float) -> Seen:
     counts = world.counts
     pages = look(world, profile.server)
-    return Seen(now, pages, int(counts[ARRIVED]), int(counts[FINISHED]), int(counts[PROMPT_TOKENS]))
+    return Seen(
+        now, pages, int(counts[ARRIVED]), int(counts[FINISHED]), int(counts[PROMPT_TOKENS]), world, profile.server
+    )
 
 
 class Plane(Protocol):

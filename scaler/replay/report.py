@@ -1,0 +1,219 @@
+"""The replay as one HTML file that needs nothing else: a table, the load, and every policy's replicas over time.
+
+Pure: it is given what happened and answers text. Charts are SVG drawn here; the page has no script, prints, and follows
+the reader's light or dark.
+
+Worked example: `page([section])` of one load and two policies is a document with one table of two rows and three
+charts: the load, and one per policy with the plan behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from math import isnan
+
+import numpy as np
+
+from exporter.model import Floats
+
+from .load import Load
+from .run import Course
+from .score import Score
+
+WIDTH, TALL, LOW, GUTTER = 1040, 110, 34, 44  # of a chart, in its own units: y axes stand in the gutter
+BINS = 260
+TICKS = 6
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1c2733; --dim: #66727f; --line: #d9dfe5; --paper: #fbfcfd; --card: #fff;
+  --sea: #1f6f8b; --deep: #0b3c4d; --plan: #c8553d; --queue: #b98a1d; --bad: #b3261e; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e4e9ee; --dim: #93a1ae; --line: #2d3843; --paper: #11171d;
+  --card: #182027; --sea: #4fa8c5; --deep: #8fd0e6; --plan: #ee8a73; --queue: #dcb45a; --bad: #ff8a80; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 1140px; padding: 32px 20px 64px; background: var(--paper); color: var(--ink);
+  font: 15px/1.5 system-ui, sans-serif; }
+h1 { font-size: 26px; margin: 0 0 4px; } h2 { font-size: 20px; margin: 44px 0 2px; } h3 { font-size: 15px; margin: 0; }
+p { margin: 4px 0 12px; color: var(--dim); max-width: 80ch; }
+section { margin-bottom: 24px; }
+.card { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 12px 14px 8px;
+  margin: 12px 0; overflow-x: auto; }
+.head { display: flex; gap: 16px; align-items: baseline; flex-wrap: wrap; } .head span { color: var(--dim); }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { text-align: right; padding: 5px 10px; border-bottom: 1px solid var(--line); white-space: nowrap; }
+th { color: var(--dim); font-weight: 500; } th:first-child, td:first-child { text-align: left; white-space: normal; }
+tr:last-child td { border-bottom: 0; } .missed { color: var(--bad); } .best { font-weight: 650; }
+svg { display: block; width: 100%; height: auto; } svg text { fill: var(--dim); font: 11px system-ui, sans-serif; }
+.grid { stroke: var(--line); } .wanted { fill: var(--sea); opacity: .28; } .ready { fill: var(--sea); opacity: .75; }
+.plan { fill: none; stroke: var(--plan); stroke-width: 1.2; } .queue { fill: var(--queue); opacity: .8; }
+.rate { fill: var(--sea); opacity: .75; } .legend b { font-weight: 500; } .key { display: inline-block; width: 11px;
+  height: 11px; border-radius: 2px; margin: 0 5px 0 12px; vertical-align: -1px; }
+"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """One policy's outcome. kept: the share promised was kept. ratio: GPU-hours over the plan's; NaN without a plan."""
+
+    name: str
+    parameters: str
+    course: Course
+    score: Score
+    kept: bool
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Section:
+    """One load. plan: shape (bins,) replicas ready in each of `bin_s` seconds; None where none was looked for."""
+
+    load: Load
+    server: str
+    promise: str
+    rows: Sequence[Row]
+    plan: Floats | None
+    bin_s: float
+    bounds: str
+
+
+def page(sections: Sequence[Section]) -> str:
+    body = "".join(_section(section) for section in sections)
+    return (
+        "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width'>"
+        f"<title>Tidegate replay</title><style>{STYLE}</style></head><body><h1>Tidegate replay</h1>"
+        "<p>What each policy would have cost on these loads, and what it would have kept of the promise, in a "
+        "simulated Deployment. Start-up times, batching and the age of metrics are modelled; prefix caches, preemption and the "
+        f"provisioning of nodes are not.</p>{body}</body></html>\n"
+    )
+
+
+def _section(section: Section) -> str:
+    load = section.load
+    facts = (
+        f"{len(load.at):,} requests in {_span(load.span_s)}, {load.prompt.mean():,.0f} prompt and "
+        f"{load.output.mean():,.0f} output tokens on average. Server {escape(section.server)}. "
+        f"Promise: {escape(section.promise)}. {escape(section.bounds)}"
+    )
+    top = max([1.0, *(row.course.chart[:, 1:3].max() for row in section.rows), *_highest(section.plan)])
+    charts = "".join(_policy(section, row, top) for row in section.rows)
+    legend = (
+        "<p class=legend><i class=key style='background:var(--sea)'></i><b>ready</b>"
+        "<i class=key style='background:var(--sea);opacity:.35'></i><b>ordered</b>"
+        "<i class=key style='background:var(--plan)'></i><b>the plan of somebody who knew the load</b>"
+        "<i class=key style='background:var(--queue)'></i><b>requests held because nothing is ready</b></p>"
+    )
+    return (
+        f"<section><h2>{escape(load.name)}</h2><p>{facts}</p>{_table(section.rows)}"
+        f"<div class=card><div class=head><h3>Load</h3><span>requests per second</span></div>{_rate(load)}</div>"
+        f"{legend}{charts}</section>"
+    )
+
+
+def _highest(plan: Floats | None) -> list[float]:
+    return [] if plan is None else [float(plan.max())]
+
+
+def _table(rows: Sequence[Row]) -> str:
+    head = ("policy", "promise kept", "GPU-hours", "of the plan", "TTFT mean", "TTFT p99", "changes", "flaps a day")
+    cells = "".join(f"<th>{name}</th>" for name in (*head, "cold starts"))
+    cheapest = min((row.score.gpu_hours for row in rows if row.kept), default=None)
+    return f"<div class=card><table><tr>{cells}</tr>{''.join(_line(row, cheapest) for row in rows)}</table></div>"
+
+
+def _line(row: Row, cheapest: float | None) -> str:
+    score = row.score
+    name = escape(row.name) + (
+        f" <span style='color:var(--dim)'>{escape(row.parameters)}</span>" if row.parameters else ""
+    )
+    kept = f"<span{'' if row.kept else ' class=missed'}>{_number(100 * score.slo_met_ratio, 2)} %</span>"
+    best = " class=best" if row.kept and score.gpu_hours == cheapest else ""
+    values = (
+        f"<td>{kept}</td><td{best}>{_number(score.gpu_hours, 1)}</td>",
+        f"<td>{_number(row.ratio, 2, '×')}</td><td>{_number(score.ttft_mean_s, 2)} s</td>",
+        f"<td>{_number(score.ttft_p99_s, 2)} s</td><td>{score.changes:,}</td>",
+        f"<td>{_number(score.flaps_per_day, 1)}</td><td>{score.cold_starts:,}</td>",
+    )
+    return f"<tr><td>{name}</td>{''.join(values)}</tr>"
+
+
+def _policy(section: Section, row: Row, top: float) -> str:
+    chart, span = row.course.chart, section.load.span_s
+    shown = chart[chart[:, 0] <= span]
+    second, wanted, ready, held = shown[:, 0], shown[:, 1], shown[:, 3], shown[:, 5]
+    parts = [_frame(TALL, top, span), _steps("wanted", second, wanted, TALL, top, span)]
+    parts.append(_steps("ready", second, ready, TALL, top, span))
+    if section.plan is not None:
+        moments = np.arange(len(section.plan), dtype=np.float64) * section.bin_s
+        parts.append(_outline(moments, section.plan, TALL, top, span))
+    highest = max(1.0, float(held.max(initial=0.0)))
+    queue = _frame(LOW, highest, span, ticks=False) + _steps("queue", second, held, LOW, highest, span)
+    numbers = f"{_number(100 * row.score.slo_met_ratio, 2)} % kept, {_number(row.score.gpu_hours, 1)} GPU-hours"
+    waiting = _svg(LOW, queue, f"{row.name}: requests held") if held.any() else ""
+    return (
+        f"<div class=card><div class=head><h3>{escape(row.name)}</h3><span>{escape(row.parameters)}</span>"
+        f"<span>{numbers}</span></div>{_svg(TALL + 16, ''.join(parts), f'{row.name}: replicas')}{waiting}</div>"
+    )
+
+
+def _rate(load: Load) -> str:
+    width = load.span_s / BINS or 1.0
+    counts = np.bincount(np.minimum((load.at / width).astype(np.int64), BINS - 1), minlength=BINS) / width
+    top = float(counts.max())
+    drawn = _steps("rate", np.arange(BINS, dtype=np.float64) * width, counts, TALL, top, load.span_s)
+    return _svg(TALL + 16, _frame(TALL, top, load.span_s) + drawn, f"{load.name}: requests per second")
+
+
+def _svg(height: int, content: str, label: str) -> str:
+    box = f"0 0 {GUTTER + WIDTH} {height}"
+    return f"<svg viewBox='{box}' role=img aria-label='{escape(label, quote=True)}'>{content}</svg>"
+
+
+def _frame(height: int, top: float, span: float, *, ticks: bool = True) -> str:
+    """The axes: the highest value and zero, and six moments."""
+    lines = [f"<line class=grid x1={GUTTER} x2={GUTTER + WIDTH} y1={y} y2={y} />" for y in (0.5, height - 0.5)]
+    lines.append(f"<text x={GUTTER - 6} y=10 text-anchor=end>{top:,.3g}</text>")
+    lines.append(f"<text x={GUTTER - 6} y={height} text-anchor=end>0</text>")
+    if ticks:
+        for step in range(TICKS + 1):
+            anchor = "start" if step == 0 else "end" if step == TICKS else "middle"
+            x = GUTTER + WIDTH * step / TICKS
+            lines.append(f"<text x={x:.0f} y={height + 13} text-anchor={anchor}>{_span(span * step / TICKS)}</text>")
+    return "".join(lines)
+
+
+def _points(moments: Floats, values: Floats, height: int, top: float, span: float) -> list[str]:
+    """Corners of a line that stands until the next value."""
+    x = GUTTER + WIDTH * np.clip(moments / max(span, 1e-9), 0.0, 1.0)
+    y = height - (height - 2) * np.minimum(values, top) / top
+    turns = np.flatnonzero(np.diff(values, prepend=np.nan) != 0.0)
+    corners: list[str] = []
+    for turn in turns:
+        if turn:
+            corners.append(f"{x[turn]:.1f},{y[turn - 1]:.1f}")
+        corners.append(f"{x[turn]:.1f},{y[turn]:.1f}")
+    corners.append(f"{GUTTER + WIDTH},{y[-1]:.1f}")
+    return corners
+
+
+def _steps(kind: str, moments: Floats, values: Floats, height: int, top: float, span: float) -> str:
+    if not len(values):
+        return ""
+    corners = _points(moments, values, height, top, span)
+    start = corners[0].split(",")[0]
+    return f"<path class={kind} d='M{start},{height} L{' '.join(corners)} L{GUTTER + WIDTH},{height} Z' />"
+
+
+def _outline(moments: Floats, values: Floats, height: int, top: float, span: float) -> str:
+    return f"<polyline class=plan points='{' '.join(_points(moments, values, height, top, span))}' />"
+
+
+def _number(value: float, digits: int, unit: str = "") -> str:
+    return "–" if isnan(value) else f"{value:,.{digits}f}{unit}"
+
+
+def _span(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}".replace(".0 ", " ")
+    return f"{seconds:.0f} s"
