@@ -24,7 +24,8 @@ from .score import Score
 
 WIDTH, TALL, LOW, GUTTER = 1040, 110, 34, 44  # of a chart, in its own units: y axes stand in the gutter
 BINS = 260
-TICKS = 6
+TICKS = 8  # at the most
+ROUND_S = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 172_800, 604_800)
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2733; --dim: #66727f; --line: #d9dfe5; --paper: #fbfcfd; --card: #fff;
@@ -47,7 +48,8 @@ tr:last-child td { border-bottom: 0; } .missed { color: var(--bad); } .best { fo
 svg { display: block; width: 100%; height: auto; } svg text { fill: var(--dim); font: 11px system-ui, sans-serif; }
 .grid { stroke: var(--line); } .wanted { fill: var(--sea); opacity: .28; } .ready { fill: var(--sea); opacity: .75; }
 .plan { fill: none; stroke: var(--plan); stroke-width: 1.2; } .queue { fill: var(--queue); opacity: .8; }
-.rate { fill: var(--sea); opacity: .75; } .legend b { font-weight: 500; } .key { display: inline-block; width: 11px;
+.rate { fill: var(--sea); opacity: .75; }
+.legend { max-width: none; } .legend b { font-weight: 500; } .key { display: inline-block; width: 11px;
   height: 11px; border-radius: 2px; margin: 0 5px 0 12px; vertical-align: -1px; }
 """
 
@@ -83,8 +85,8 @@ def page(sections: Sequence[Section]) -> str:
         "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width'>"
         f"<title>Tidegate replay</title><style>{STYLE}</style></head><body><h1>Tidegate replay</h1>"
         "<p>What each policy would have cost on these loads, and what it would have kept of the promise, in a "
-        "simulated Deployment. Start-up times, batching and the age of metrics are modelled; prefix caches, preemption and the "
-        f"provisioning of nodes are not.</p>{body}</body></html>\n"
+        "simulated Deployment. Start-up times, batching and the age of metrics are modelled; prefix caches, preemption "
+        f"and the provisioning of nodes are not.</p>{body}</body></html>\n"
     )
 
 
@@ -170,16 +172,21 @@ def _svg(height: int, content: str, label: str) -> str:
 
 
 def _frame(height: int, top: float, span: float, *, ticks: bool = True) -> str:
-    """The axes: the highest value and zero, and six moments."""
+    """The axes: the highest value and zero, and a few round moments."""
     lines = [f"<line class=grid x1={GUTTER} x2={GUTTER + WIDTH} y1={y} y2={y} />" for y in (0.5, height - 0.5)]
     lines.append(f"<text x={GUTTER - 6} y=10 text-anchor=end>{top:,.3g}</text>")
     lines.append(f"<text x={GUTTER - 6} y={height} text-anchor=end>0</text>")
     if ticks:
-        for step in range(TICKS + 1):
-            anchor = "start" if step == 0 else "end" if step == TICKS else "middle"
-            x = GUTTER + WIDTH * step / TICKS
-            lines.append(f"<text x={x:.0f} y={height + 13} text-anchor={anchor}>{_span(span * step / TICKS)}</text>")
+        every = _tick_s(span)
+        for second in np.arange(0.0, span + 1.0, every):
+            x = GUTTER + WIDTH * second / max(span, 1e-9)
+            anchor = "start" if second == 0.0 else "end" if x > WIDTH else "middle"
+            lines.append(f"<text x={x:.0f} y={height + 13} text-anchor={anchor}>{_span(second)}</text>")
     return "".join(lines)
+
+
+def _tick_s(span: float) -> float:
+    return float(next((size for size in ROUND_S if span / size <= TICKS), max(ROUND_S[-1], span / TICKS)))
 
 
 def _points(moments: Floats, values: Floats, height: int, top: float, span: float) -> list[str]:

@@ -85,7 +85,7 @@ def test_a_page_with_nothing_on_it_is_a_problem_in_every_format(tidegate, body):
     [
         (b"<html><body>Please log in</body></html>\n", "HTML"),
         (b"[]", "/prometheus/metrics"),
-        (gzip.compress(b"vllm:num_requests_waiting 1\n"), "gzip"),
+        (gzip.compress(b"vllm:num_requests_waiting 1\n", mtime=0), "gzip"),
         ("vllm:num_requests_waiting 1\n".encode("utf-16"), "UTF-16"),
     ],
 )
