@@ -87,7 +87,7 @@ def by_gpu(samples: Samples) -> Said:
 
 async def pairs(path: str, count: int) -> list[Pair]:
     """So many readings of both, a second apart. Raises SystemExit where NVML does not answer."""
-    nvml = Nvml(installed(), {}, timeout_s=30.0)
+    nvml = Nvml(installed(), lambda _: None, timeout_s=30.0)
     try:
         seen = []
         for _ in range(count + 1):

@@ -12,11 +12,11 @@ and `PodKey("ai", "chat-canary-7d9f8b6c5d-x2k9q")` is not.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from .model import Attribution, Gpu, PodKey, Samples, WorkloadKey
 
@@ -43,6 +43,32 @@ class Owners(Protocol):
         name it carries: then it is none's.
         Two triggers of one ScaledObject are two workloads with the same pods.
         """
+
+
+Names: TypeAlias = Callable[[PodKey], PodKey]
+"""The name of a pod that is known by its UID; any other as it is."""
+
+
+def named(samples: Samples, names: Names) -> Samples:
+    """The samples, with every pod that a page knows by its UID alone under its name."""
+    unnamed = [subject for subject in samples.subjects if isinstance(subject, Gpu) and not _are_named(subject)]
+    if not unnamed:
+        return samples
+    subjects = tuple(
+        replace(
+            subject,
+            pods=tuple(names(pod) for pod in subject.pods),
+            parts=tuple(part._replace(pod=names(part.pod)) for part in subject.parts),
+        )
+        if isinstance(subject, Gpu) and not _are_named(subject)
+        else subject
+        for subject in samples.subjects
+    )
+    return replace(samples, subjects=subjects)
+
+
+def _are_named(gpu: Gpu) -> bool:
+    return all(pod.namespace for pod in gpu.pods)
 
 
 # Pods come and go: whose they are is forgotten for all of them now and then rather than never.

@@ -64,6 +64,8 @@ class Attribution(StrEnum):
 
 
 class PodKey(NamedTuple):
+    """A pod. Where only its UID is known, as to a driver that sees processes: no namespace, and the UID as its name."""
+
     namespace: str
     pod: str
 

@@ -13,7 +13,7 @@ from math import isnan
 
 import numpy as np
 
-from exporter.attribution import Owners, owners_by_name
+from exporter.attribution import Names, Owners, owners_by_name
 from exporter.model import Floats, PodKey, ReplicaCount, Samples, Target, WorkloadKey, without_user
 
 from . import gpu_evidence
@@ -92,11 +92,18 @@ class Decider:
     """Remembers what it has seen and answered of a fixed list of workloads."""
 
     def __init__(
-        self, plans: Sequence[Plan], *, interval_s: float, fresh_intervals: float, owners: Owners | None = None
+        self,
+        plans: Sequence[Plan],
+        *,
+        interval_s: float,
+        fresh_intervals: float,
+        owners: Owners | None = None,
+        names: Names | None = None,
     ) -> None:
         """`interval_s`: seconds between scrapes of one page; a reading is fresh for `fresh_intervals` of them.
 
         owners: whose pods are; by default told by their names.
+        names:  of pods that a page knows by their UID; None where nobody can tell.
         """
         self.plans = tuple(plans)
         self._specs = Specs.stack([plan.spec for plan in plans])
@@ -105,6 +112,7 @@ class Decider:
             [Source(p.workload, p.spec.pods, p.queue) for p in plans],
             owners or owners_by_name({plan.workload: plan.pod_pattern for plan in plans}),
             limit_s=interval_s * fresh_intervals,
+            names=names,
         )
         self._signals = Signals([plan.smoothing for plan in plans], interval_s)
         self._everyone: Rows = np.arange(len(plans))

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exporter.attribution import Labels, Owners, assign
+from exporter.attribution import Labels, Names, Owners, assign, named
 from exporter.catalog.mig import ceiling, share
 from exporter.intervals import Beats
 from exporter.model import Floats, Gpu, Part, Quantity, Role, Samples, Target, WorkloadKey
@@ -69,13 +69,16 @@ def beside(target: Target, samples: Samples) -> Samples | None:
 class GpuShares:
     """What pages of GPUs say of workloads, and what of each page is remembered until the next."""
 
-    def __init__(self, owners: Owners) -> None:
-        self._owners = owners
+    def __init__(self, owners: Owners, names: Names | None = None) -> None:
+        """names: of pods that a page knows by their UID; None where nobody can tell."""
+        self._owners, self._names = owners, names
         self._pages: dict[Target, _Page] = {}
 
     def read(self, target: Target, samples: Samples, at: float) -> Mapping[WorkloadKey, Reading]:
         """What a page says of each workload that has a GPU of its own on it. `at`: POSIX seconds of receipt."""
         page = self._pages.setdefault(target, _Page())
+        if self._names is not None:
+            samples = named(samples, self._names)
         samples = page.labels.recall(samples, self._owners, at)
         page.beats.hear(samples)
         lag, stopped_at = page.beats.interval_s, page.beats.stopped_at(at)

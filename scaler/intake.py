@@ -17,7 +17,7 @@ from math import isnan, nan
 
 import numpy as np
 
-from exporter.attribution import Owners
+from exporter.attribution import Names, Owners
 from exporter.model import Floats, PodKey, Quantity, ReplicaCount, Role, Samples, Subject, Target, WorkloadKey
 
 from . import queue_pages
@@ -73,11 +73,12 @@ class Intake:
         sources: Sequence[Source],
         owners: Owners,
         limit_s: float,
+        names: Names | None = None,
     ) -> None:
         """`limit_s`: seconds after which a reading is no longer fresh."""
         self.sources = tuple(sources)
         self._row = {source.workload: row for row, source in enumerate(self.sources)}
-        self._owners, self._gpus = owners, GpuShares(owners)
+        self._owners, self._gpus = owners, GpuShares(owners, names)
         self._limit = limit_s
         self._slots = Slots.empty(64)
         self._where: dict[Target, dict[int, int]] = {}  # target -> row -> slot

@@ -156,6 +156,7 @@ class Works:
             interval_s=self.config.scrape.interval,
             fresh_intervals=self.config.freshness.intervals,
             owners=by_name if cluster is None else cluster_owners(cluster, targets, by_name),
+            names=None if cluster is None else cluster.named,
         )
 
     def _follow(self, before: Iterable[Plan]) -> None:

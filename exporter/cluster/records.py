@@ -29,6 +29,7 @@ class Records:
         self._behind: dict[str, set[Ref]] = {}  # slices by an address in them
         self._at: dict[str, dict[Ref, Pod]] = {}  # living pods by address, those with their node's left out
         self._once_ready: set[str] = set()  # uids
+        self._by_uid: dict[str, Ref] = {}
 
     def get(self, ref: Ref, of: type[R]) -> R | None:
         record = self._kinds.get(ref.kind, {}).get(ref)
@@ -55,6 +56,10 @@ class Records:
 
     def was_ready(self, uid: str) -> bool:
         return uid in self._once_ready
+
+    def named(self, uid: str) -> Ref | None:
+        """The pod with this UID."""
+        return self._by_uid.get(uid)
 
     def keep(self, ref: Ref, record: Record | None) -> None:
         """What `ref` is now; None: it is no more."""
@@ -91,6 +96,10 @@ class Records:
         self.chains.link(ref, None if now is None else now.owner)
         self.news.of_targets(self.chains.up(ref))
         self._remember_readiness(before, now)
+        if before is not None:
+            self._by_uid.pop(before.uid, None)
+        if now is not None:
+            self._by_uid[now.uid] = ref
         if ref in self._exporters or (now is not None and is_gpu_exporter(now)):
             self._exporters.pop(ref, None)
             if now is not None and is_gpu_exporter(now):

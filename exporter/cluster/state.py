@@ -191,6 +191,11 @@ class Cluster:
         ref = _ref(pod)
         return None if self._records.get(ref, Pod) is None else self._records.chains.up(ref)
 
+    def named(self, pod: PodKey) -> PodKey:
+        """A pod that is known by its UID alone, by its name; as it was if there is none with that UID."""
+        found = self._records.named(pod.pod) if not pod.namespace else None
+        return pod if found is None else PodKey(found.namespace, found.name)
+
     def pod(self, key: PodKey) -> Pod | None:
         return self._records.get(_ref(key), Pod)
 

@@ -35,7 +35,8 @@ def _one_of(kinds: tuple[str, ...], hint: str) -> Scalar:
         if isinstance(value, str) and value in kinds:
             return value
         meant = did_you_mean(value.lower(), kinds) if isinstance(value, str) else None
-        hints = f" ({hint})" if hint and isinstance(value, str) and value in GPU_KINDS else f" (did you mean {meant}?)" if meant else ""
+        is_gpus = isinstance(value, str) and value in GPU_KINDS
+        hints = f" ({hint})" if hint and is_gpus else f" (did you mean {meant}?)" if meant else ""
         raise refused(f"must be one of {', '.join(kinds)}{hints}")
 
     return Scalar(read, str, {"title": "kind", "type": "string", "enum": list(kinds)})

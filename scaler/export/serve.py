@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
 from exporter.clock import Clock
 from exporter.export import Exporter, OfPod, PageSource, Source
-from exporter.model import Failure, Samples
+from exporter.model import Failure, PodKey, Samples
 from exporter.sources import nvml
 from exporter.sources.http import HttpPages, Limits
 
@@ -63,9 +64,11 @@ class Driver:
 
 
 def _driver(settings: Settings) -> Driver:
-    # Of all pods only its own is known to a pod by its UID, which is what a process' control group is called by.
-    known = {settings.pod_uid: settings.pod} if settings.pod is not None and settings.pod_uid is not None else {}
-    return Driver(nvml.Nvml(nvml.installed(), known, timeout_s=settings.timeout_s))
+    # A process' control group is called by its pod's UID. Which pod that is, a pod knows of itself alone; of a node's
+    # pods the daemon knows it.
+    if settings.pod is not None and settings.pod_uid is not None:
+        return Driver(nvml.Nvml(nvml.installed(), {settings.pod_uid: settings.pod}.get, settings.timeout_s))
+    return Driver(nvml.Nvml(nvml.installed(), partial(PodKey, ""), settings.timeout_s))
 
 
 def _sources(settings: Settings, pages: HttpPages, clock: Clock, driver: Driver | None) -> list[Source]:

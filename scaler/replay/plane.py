@@ -65,9 +65,14 @@ def seen(world: World, profile: Profile, now: float) -> Seen:
 class Plane(Protocol):
     """every_s: how often it looks, seconds. first: replicas there are, ready, when the load begins."""
 
-    name: str
-    every_s: float
-    first: int
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def every_s(self) -> float: ...
+
+    @property
+    def first(self) -> int: ...
 
     def step(self, seen: Seen) -> int | None:
         """How many replicas to order; None is: leave what was ordered. Called in order of time."""

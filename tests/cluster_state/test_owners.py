@@ -179,3 +179,21 @@ def test_above_and_below_are_two_views_of_the_same_links(links):
     for ref in owner:
         chains.link(ref, None)
     assert not chains._owned
+
+
+def test_a_pod_is_known_by_its_uid_as_long_as_it_is_there(told):
+    chat = api.pod("chat-0")
+    by_uid, stranger = PodKey("", chat["metadata"]["uid"]), PodKey("", "somebody-elses")
+    cluster = told(chat)
+    assert cluster.named(by_uid) == PodKey("ai", "chat-0")
+    assert cluster.named(stranger) == stranger
+    assert cluster.named(PodKey("ai", "chat-0")) == PodKey("ai", "chat-0")
+
+    # The same name, another pod.
+    new = api.pod("chat-0")
+    new["metadata"] = {**new["metadata"], "uid": "uid-of-the-second"}
+    tell(cluster, new)
+    assert cluster.named(by_uid) == by_uid
+    assert cluster.named(PodKey("", "uid-of-the-second")) == PodKey("ai", "chat-0")
+    forget(cluster, new)
+    assert cluster.named(PodKey("", "uid-of-the-second")) == PodKey("", "uid-of-the-second")

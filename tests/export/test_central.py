@@ -103,3 +103,23 @@ def test_a_sidecars_gpus_go_with_its_pod(intake):
     intake.retire(SIDECAR)
     assert np.isnan(intake.totals(ROWS, NOW).seen.busiest_gpu[0])
     assert intake.stale(CHAT, NOW + 100.0) == ()
+
+
+def test_a_node_that_knows_pods_by_their_uids_has_its_gpus_put_to_their_workloads():
+    uid = PodKey("", "0b6f0d6e-7d5b-4f0e-9e55-5a1d6a3f0b11")
+    names = {uid: POD}
+    intake = Intake(
+        [Source(CHAT, pods=True)],
+        lambda pod, at: (CHAT,) if pod == POD else (),
+        LIMIT_S,
+        lambda pod: names.get(pod, pod),
+    )
+    seen = gpu(0.5, NOW)
+    unnamed = Gpu("GPU-1", attribution=Attribution.EXCLUSIVE, pods=(uid,))
+    stranger = Gpu("GPU-2", attribution=Attribution.EXCLUSIVE, pods=(PodKey("", "somebody-elses"),))
+    values = np.array([[0.5], [0.9]])
+    page = Samples("nvml", (unnamed, stranger), seen.quantities, values, np.array([NOW, NOW]))
+    land(intake, NODE, NOW, Heard("nvml", page, up=True))
+
+    totals = intake.totals(ROWS, NOW)
+    assert (totals.seen.busiest_gpu[0], totals.gpus.shown[0]) == (0.5, 1.0)

@@ -37,8 +37,8 @@ def proc(tmp_path):
 def node(proc):
     """`node(library)`: what reads it, with chat-0 and embed-0 known by name."""
 
-    def make(library, pods_by_uid=KNOWN):
-        return Node(library, pods_by_uid, proc.path)
+    def make(library, pods=KNOWN):
+        return Node(library, pods.get, proc.path)
 
     return make
 
@@ -67,4 +67,4 @@ def read_of(tmp_path_factory):
     """`read_of(library)`: the read of a node whose /proc has process 11 of chat-0; for many examples in one test."""
     proc = Proc(tmp_path_factory.mktemp("proc"))
     proc.runs(11, "chat-0")
-    return lambda library: Node(library, KNOWN, proc.path).read
+    return lambda library: Node(library, KNOWN.get, proc.path).read

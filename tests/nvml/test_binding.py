@@ -23,7 +23,7 @@ from exporter.sources.nvml import installed
 from exporter.sources.nvml.node import Node
 
 pods = {uid: PodKey("ai", name) for uid, name in json.loads(sys.argv[2]).items()}
-node = Node(installed(), pods, Path(sys.argv[1]))
+node = Node(installed(), pods.get, Path(sys.argv[1]))
 readings = [node.read(at) for at in (1000.0, 1005.0)]
 node.close()
 print(json.dumps([{

@@ -71,7 +71,7 @@ def test_the_question_about_counters_has_the_real_fields():
 
 @real
 async def test_the_real_library_gives_a_table_or_words():
-    nvml = Nvml(installed(), {}, timeout_s=30.0)
+    nvml = Nvml(installed(), {}.get, timeout_s=30.0)
 
     answer = await nvml.samples(1000.0)
     await nvml.close()

@@ -15,7 +15,7 @@ PATIENCE_S = 20.0  # never waited for: only says which await hung
 async def hung(fake, proc):
     """A library whose driver hangs until `gate` is set, and its source, which waits for no time at all."""
     library = fake.FakeNvml([fake.FakeGpu()], gate=threading.Event())
-    yield library, Nvml(library, {}, timeout_s=0.01, proc=proc.path)
+    yield library, Nvml(library, {}.get, timeout_s=0.01, proc=proc.path)
     library.gate.set()
     for thread in library.threads:
         thread.join(PATIENCE_S)
@@ -38,7 +38,7 @@ async def after_the_thread(library):
 async def test_a_reading_is_a_table_made_in_another_thread(fake, proc):
     library = fake.FakeNvml([fake.FakeGpu()])
 
-    samples = await Nvml(library, {}, timeout_s=PATIENCE_S, proc=proc.path).samples(1000.0)
+    samples = await Nvml(library, {}.get, timeout_s=PATIENCE_S, proc=proc.path).samples(1000.0)
 
     assert samples.at.tolist() == [1000.0]
     assert threading.current_thread() not in library.threads
@@ -108,7 +108,7 @@ async def test_a_hung_thread_does_not_keep_the_process_alive(hung):
 
 async def test_a_mistake_of_ours_is_raised_to_who_asked_and_the_next_reading_goes_on(fake, proc):
     library = fake.FakeNvml([None])  # no mistake is known; a GPU that is none stands for one
-    nvml = Nvml(library, {}, timeout_s=PATIENCE_S, proc=proc.path)
+    nvml = Nvml(library, {}.get, timeout_s=PATIENCE_S, proc=proc.path)
 
     with pytest.raises(AttributeError):
         await nvml.samples(0.0)
@@ -119,7 +119,7 @@ async def test_a_mistake_of_ours_is_raised_to_who_asked_and_the_next_reading_goe
 
 async def test_closing_lets_the_driver_go(fake, proc):
     library = fake.FakeNvml([fake.FakeGpu()])
-    nvml = Nvml(library, {}, timeout_s=PATIENCE_S, proc=proc.path)
+    nvml = Nvml(library, {}.get, timeout_s=PATIENCE_S, proc=proc.path)
     await nvml.samples(0.0)
 
     await nvml.close()

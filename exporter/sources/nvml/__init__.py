@@ -8,7 +8,7 @@ words that it is missing. What comes out is a `Samples` table as any page of GPU
 - `gpm`: activity on Hopper and later.           - `gpus`: one GPU and its MIG instances as rows.
 - `node`: all of them, once.                     - `source`: that from an event loop.
 
-Worked example: `await Nvml(installed(), pods_by_uid, timeout_s=5.0).samples(now)` on a node with one idle H100 is a
+Worked example: `await Nvml(installed(), pods.get, timeout_s=5.0).samples(now)` on a node with one idle H100 is a
 `Samples` of kind "nvml" with one row, or `Failure(REFUSED, "NVML: DRIVER_NOT_LOADED: …")`.
 """
 

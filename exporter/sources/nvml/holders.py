@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from exporter.model import Attribution, PodKey
 
@@ -27,6 +27,10 @@ from .library import FUNCTION_MISSING, QUIET, Code, Library, code_of
 NODE_PID_NAMESPACE = "pid:[4026531836]"
 # The device's figure is of its last second at most (nvml.h), the processes' of the time since they were last asked for.
 SLACK = 0.1
+
+
+# A pod by the UID that the API gave it; None if that is nobody's.
+PodOf: TypeAlias = Callable[[str], PodKey | None]
 
 
 class Held(NamedTuple):
@@ -46,14 +50,14 @@ class Held(NamedTuple):
 
 
 class Holders:
-    """Asks who is on a GPU. `pods_by_uid` may change, and is read in the thread that asks NVML.
+    """Asks who is on a GPU. `pod_of` is asked in the thread that asks NVML.
 
     proc: where the node's processes are.
     """
 
-    def __init__(self, library: Library, pods_by_uid: Mapping[str, PodKey], proc: Path) -> None:
+    def __init__(self, library: Library, pod_of: PodOf, proc: Path) -> None:
         self._library = library
-        self._pods_by_uid = pods_by_uid
+        self._pod_of = pod_of
         self._proc = proc
         self._heard: dict[str, int] = {}  # by the GPU's UUID: time of the newest utilisation sample, microseconds
 
@@ -75,7 +79,7 @@ class Holders:
             except OSError as error:
                 told.append(f"process {pid}: {error.strerror}")
                 found = None
-            pod = self._pods_by_uid.get(found.pod_uid) if found is not None else None
+            pod = self._pod_of(found.pod_uid) if found is not None else None
             if pod is None:
                 strangers += 1
                 told.append(

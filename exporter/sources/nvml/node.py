@@ -10,17 +10,17 @@ the pod it had, says GPU_LOST 1 and nothing else, and one entry of `dropped` is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from exporter.model import Dropped, Failure, FailureKind, Gpu, PodKey, Quantity, Samples
+from exporter.model import Dropped, Failure, FailureKind, Gpu, Quantity, Samples
 
 from .asking import Lost, Shut
 from .gpm import Key
 from .gpus import Gpus, Moment, Row
-from .holders import Holders
+from .holders import Holders, PodOf
 from .library import DEAD, Code, Library, code_of
 
 KIND = "nvml"
@@ -45,9 +45,9 @@ REOPEN_S = 300.0
 class Node:
     """The library, opened when it is first read. Not for two threads at a time."""
 
-    def __init__(self, library: Library, pods_by_uid: Mapping[str, PodKey], proc: Path) -> None:
+    def __init__(self, library: Library, pod_of: PodOf, proc: Path) -> None:
         self._library = library
-        self._gpus = Gpus(library, Holders(library, pods_by_uid, proc))
+        self._gpus = Gpus(library, Holders(library, pod_of, proc))
         self._opened_at: float | None = None
         self._known: dict[int, tuple[Gpu, ...]] = {}  # by number, as last seen
         self._any_lost = False

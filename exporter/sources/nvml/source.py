@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from exporter.model import Failure, FailureKind, PodKey, Samples
+from exporter.model import Failure, FailureKind, Samples
 
+from .holders import PodOf
 from .library import Library
 from .node import Node
 
@@ -31,15 +32,13 @@ class Nvml:
     """The node's GPUs.
 
     library:     `installed()`, or whatever else speaks so.
-    pods_by_uid: pods of this node by the UID that the API gave them; may change at any time, and is read in a thread.
+    pod_of: a pod of this node by the UID that the API gave it, None for a stranger's; asked in a thread.
                  Where nobody knows, an empty one: then no GPU is anybody's.
     timeout_s:   seconds of the wall that one reading may take.
     """
 
-    def __init__(
-        self, library: Library, pods_by_uid: Mapping[str, PodKey], timeout_s: float, proc: Path = PROC
-    ) -> None:
-        self._node = Node(library, pods_by_uid, proc)
+    def __init__(self, library: Library, pod_of: PodOf, timeout_s: float, proc: Path = PROC) -> None:
+        self._node = Node(library, pod_of, proc)
         self._timeout_s = timeout_s
         self._asking = False
 

@@ -1,0 +1,119 @@
+"""What a person writes for a load, to the load: a file, a folder or a generator, and numbers after a colon.
+
+    azure.csv                         a file
+    azure.csv:from=10m,to=40m         a part of it; the load begins at `from`
+    ServeGen/m-large:clients=30+128   some clients of a folder of ServeGen's
+    day.csv:share=1/8                 each request kept with this chance
+    each:7m    flash:peak=50,for=3h   a generator (see `generators`)
+
+What exists as a file is that file, whatever it is called.
+
+Worked example: `load("each:7m,for=1h")` has requests at 420, 840 … 3360 s and is called "each:7m,for=1h".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from pydantic_core import PydanticCustomError
+
+from scaler.config.kinds import did_you_mean
+from scaler.config.scalars import read_duration
+
+from .formats import read, read_clients
+from .generators import GENERATORS, Generator, generate
+from .recorded import BadLoad, Recorded, subset
+
+FROM, TO, SHARE, CLIENTS = "from", "to", "share", "clients"
+_OF_FILES = (FROM, TO, SHARE, CLIENTS)
+
+
+def load(words: str, form: str | None = None, seed: int = 0) -> Recorded:
+    """form: the format of a file; None is what its content says. Raises BadLoad."""
+    if _exists(words):
+        return read(Path(words), form, seed)
+    place, _, rest = words.rpartition(":")
+    if place and _exists(place):
+        return _part_of(place, _settings(words, rest, _OF_FILES), words, form, seed)
+    kind, _, rest = words.partition(":")
+    if kind not in GENERATORS:
+        meant = did_you_mean(kind, GENERATORS)
+        hint = f" (did you mean {meant}?)" if meant else ""
+        raise BadLoad(f"{words}: is no file, and {kind} none of the generators {', '.join(GENERATORS)}{hint}")
+    generator = GENERATORS[kind]
+    settings = _settings(words, rest, tuple(generator.numbers), generator.first)
+    return generate(kind, {key: _number(words, key, text, generator) for key, text in settings.items()}, seed, words)
+
+
+def _exists(words: str) -> bool:
+    try:
+        return Path(words).exists()
+    except OSError:  # too long for a name: words, and no file
+        return False
+
+
+def _part_of(place: str, settings: Mapping[str, str], words: str, form: str | None, seed: int) -> Recorded:
+    begin = _duration(words, FROM, settings.get(FROM, "0s"))
+    end = _duration(words, TO, settings[TO]) if TO in settings else np.inf
+    if CLIENTS in settings:
+        recorded = read_clients(Path(place), _clients(words, settings[CLIENTS]), seed, begin, end)
+    else:
+        recorded = read(Path(place), form, seed)
+    load = subset(recorded.load, (recorded.load.at >= begin) & (recorded.load.at < end), begin)
+    if SHARE in settings:
+        chances = np.random.default_rng([seed, 1]).uniform(size=len(load.at))
+        load = subset(load, chances < _share(words, settings[SHARE]))
+    return Recorded(load, recorded.notes)
+
+
+def _settings(words: str, rest: str, known: tuple[str, ...], first: str = "") -> dict[str, str]:
+    """`a=1,b=2`; what comes first may go without its name, if it has one that is meant."""
+    found: dict[str, str] = {}
+    for position, part in enumerate(rest.split(",") if rest else ()):
+        key, equals, value = part.partition("=")
+        if not equals and position == 0 and first:
+            key, value = first, part
+        if key not in known or not value:
+            meant = did_you_mean(key, known) if key not in known else None
+            hint = f" (did you mean {meant}?)" if meant else ""
+            raise BadLoad(f"{words}: must be key=value of {', '.join(known)}, got {part!r}{hint}")
+        if key in found:
+            raise BadLoad(f"{words}: {key}: must be given once")
+        found[key] = value
+    return found
+
+
+def _number(words: str, key: str, text: str, generator: Generator) -> float:
+    if key in generator.durations:
+        return _duration(words, key, text)
+    try:
+        return float(text)
+    except ValueError:
+        raise BadLoad(f"{words}: {key}: must be a number, got {text!r}") from None
+
+
+def _duration(words: str, key: str, text: str) -> float:
+    try:
+        return float(text) if text.replace(".", "", 1).isdecimal() else read_duration(text)
+    except PydanticCustomError as error:
+        raise BadLoad(f"{words}: {key}: {error}, got {text!r}") from None
+
+
+def _share(words: str, text: str) -> float:
+    try:
+        share = float(Fraction(text))
+    except (ValueError, ZeroDivisionError):
+        share = -1.0
+    if not 0.0 < share <= 1.0:
+        raise BadLoad(f"{words}: {SHARE}: must be above 0 and at most 1, such as 0.1 or 1/8, got {text!r}")
+    return share
+
+
+def _clients(words: str, text: str) -> list[int]:
+    clients = text.split("+")
+    if not all(client.isdecimal() for client in clients):
+        raise BadLoad(f"{words}: {CLIENTS}: must be numbers such as 30+128+107, got {text!r}")
+    return [int(client) for client in clients]
