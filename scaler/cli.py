@@ -228,6 +228,67 @@ def demo(duration: float, speed: float, seed: int, port: int, output: str) -> No
     sys.exit(EX_PROBLEMS if problems else 0)
 
 
+@main.command(short_help="Play a recorded load against policies.")
+@click.argument("loads", metavar="[LOAD]...", nargs=-1)
+@click.option("--format", "form", help="Format of the loads; told by their content unless given.")
+@click.option("--server", default="A", show_default=True, help="A, B, C, or a YAML file with your own server.")
+@click.option(
+    "--policy", "policies", multiple=True, metavar="NAME[:K=V,...]", help="Once per policy; `list` lists them."
+)
+@click.option("--tune", is_flag=True, help="Also the best setting of the published grid, in hindsight.")
+@click.option("--clairvoyant", is_flag=True, help="Also the plan of somebody who knew the load (minutes).")
+@click.option("--seed", default=0, show_default=True, help="The same seed gives the same answer.")
+@click.option("--prometheus", metavar="URL", help="Take the load from this server's history.")
+@click.option("--workload", metavar="NS/NAME", help="Whose history.")
+@click.option("--since", default="1d", show_default=True, help="How far back the history goes.")
+@click.option("--selector", help="Label matchers of the workload's pages there; without it: its pods' names.")
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+@click.option(
+    "--html", type=click.Path(dir_okay=False, writable=True), help="Also write a report that needs no network."
+)
+def replay(
+    loads: Sequence[str],
+    form: str | None,
+    server: str,
+    policies: Sequence[str],
+    tune: bool,
+    clairvoyant: bool,
+    seed: int,
+    prometheus: str | None,
+    workload: str | None,
+    since: str,
+    selector: str | None,
+    output: str,
+    html: str | None,
+) -> None:
+    """Play a recorded load against policies, in a simulated Deployment: promises kept, GPU-hours, restlessness.
+
+    LOAD is a file (Azure LLM, BurstGPT, Mooncake, ServeGen, `t,input,output`, npz) or a shape such as
+    `diurnal:rate=4`. Tidegate is played with the policy and the kernels that the daemon runs.
+    """
+    from .config import ConfigErrors
+    from .replay.command import Asked, BadWish, History, replayed
+
+    history = None if prometheus is None else History(prometheus, workload, since, selector)
+    asked = Asked(loads, form, server, policies, tune, clairvoyant, seed, history)
+    try:
+        verdicts = replayed(asked)
+    except BadWish as bad:
+        raise click.UsageError(str(bad)) from bad
+    except ConfigErrors as errors:
+        raise _refusal(errors) from None
+    if html is not None:
+        from .replay.report import page
+
+        Path(html).write_text(page([verdict.to_section() for verdict in verdicts]), encoding="utf-8")
+    if output == "table":
+        from .replay.tables import replay_tables
+
+        replay_tables(verdicts)
+    else:
+        _print([verdict.to_document() for verdict in verdicts], output)
+
+
 @main.command(short_help="Print versions.")
 @OUTPUT
 def version(output: str) -> None:

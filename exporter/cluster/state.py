@@ -153,6 +153,10 @@ class Cluster:
             return None
         return self._below(target)
 
+    def lacks(self, target: Ref) -> bool:
+        """Whether a target of a kind that is watched is not there, or not yet."""
+        return target.kind in _SCALABLE and self._records.get(target, Scalable) is None
+
     def leaders_of(self, target: Ref, now: float) -> tuple[Pod, ...] | None:
         """Those of `pods_of` that take the requests: of each LeaderWorkerSet's group one, of an InferenceService its
         predictor.

@@ -41,7 +41,10 @@ class PodTargets:
 
     async def refresh(self, now: float) -> None:
         pods = self._cluster.leaders_of(self._ref, now)
-        self._listing = None if pods is None else self._list(pods)
+        # A target that is not there and has no pods is not one without pods: it may be heard of in a moment, with none
+        # wanted, and whoever took it for one that loads would wake it.
+        unknown = pods is None or (not pods and self._cluster.lacks(self._ref))
+        self._listing = None if unknown else self._list(pods or ())
 
     def _list(self, pods: Iterable[Pod]) -> Listing:
         asked: dict[str, Pod] = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -21,11 +22,23 @@ from .servicer import Context
 Observe: TypeAlias = Callable[[str, str, float], None]
 
 
+SETTLE_S, LOOK_S = 0.5, 0.001
+
+
 class Attendant(grpc.aio.ServerInterceptor):
     def __init__(self, observe: Observe) -> None:
         self._observe = observe
-        self._waiting: set[asyncio.Task[Any]] = set()  # the streams with nothing to say just now
+        self._open: set[asyncio.Task[Any]] = set()  # all streams
+        self._waiting: set[asyncio.Task[Any]] = set()  # those with nothing to say just now
         self._ending = False
+
+    async def settle(self) -> None:
+        """Until every stream has said what there is to say, or a client has not taken it for too long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_S):
+                await asyncio.sleep(0)  # who waits for a turn that has come wakes first
+                while self._open - self._waiting:
+                    await asyncio.sleep(LOOK_S)
 
     def end_streams(self) -> None:
         """For good: a stream that comes later is ended at once."""
@@ -74,6 +87,7 @@ class Attendant(grpc.aio.ServerInterceptor):
             task = asyncio.current_task()
             if task is None or self._ending:
                 return
+            self._open.add(task)
             self._waiting.add(task)
             try:
                 await behaviour(request, _Stream(context, self, task))
@@ -82,6 +96,7 @@ class Attendant(grpc.aio.ServerInterceptor):
                     raise  # the client went away
                 task.uncancel()  # it was us; to return is to end it with OK
             finally:
+                self._open.discard(task)
                 self._waiting.discard(task)
 
         return stream

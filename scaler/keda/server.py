@@ -82,7 +82,7 @@ class KedaServer:
     async def drain(self, grace_s: float) -> None:
         """End it. `grace_s`: seconds for calls under way; 0 leaves streams no time to be ended with OK."""
         self.set_ready(False)
-        await asyncio.sleep(0)  # health watches wake before we go on, and a message that has begun is not cut off
+        await self._attendant.settle()  # health watches say so before their streams end
         self._attendant.end_streams()
         await self._server.stop(grace_s)
 

@@ -104,7 +104,7 @@ def _denied(user: User, access: Access, verdict: Verdict) -> str:
     resource = f"{access.resource}/{access.subresource}" if access.subresource else access.resource
     because = f": {verdict.reason}" if verdict.reason else ""
     return (
-        f"User {shown(user.name)} cannot {access.verb} resource {resource} in API group {access.group} in namespace "
+        f"User {user.name!a} cannot {access.verb} resource {resource} in API group {access.group} in namespace "
         f"{shown(access.namespace)}{because}. Bind it to a role with these words; HorizontalPodAutoscalers ask as "
         f"system:serviceaccount:kube-system:horizontal-pod-autoscaler"
     )

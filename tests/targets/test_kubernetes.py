@@ -55,7 +55,16 @@ async def test_before_the_first_look_nothing_is_known(pods):
     assert pods.owner == CHAT
 
 
-async def test_no_pods_are_an_empty_list_and_unknown_pods_are_none(pods, cluster):
+async def test_a_target_that_is_not_heard_of_yet_is_not_one_without_pods(pods, tell):
+    assert await listing(pods) is None
+    tell(api.stateful_set("chat"))
+    assert await listing(pods) == Listing(())
+    tell(api.stateful_set("chat"), type="DELETED")
+    assert await listing(pods) is None
+
+
+async def test_no_pods_are_an_empty_list_and_unknown_pods_are_none(pods, cluster, tell):
+    tell(api.stateful_set("chat"))
     assert await listing(pods) == Listing(())
     cluster.lost(PODS, T0)
     assert await listing(pods, T0 + BLIND_S) == Listing(())

@@ -1,0 +1,95 @@
+"""The daemon as a process of this host that is killed, frozen and started again, always on the same ports."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import requests
+
+START_S = 180.0  # a cold start compiles the kernels
+STOP_S = 30.0
+
+
+def free_ports(number):
+    """So many ports that nobody has now: they stand in ScaledObjects, so that a new process must take the same."""
+    sockets = [socket.socket() for _ in range(number)]
+    for each in sockets:
+        each.bind(("", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+class Daemon:
+    """config: the file. http: its port."""
+
+    def __init__(self, config, http, folder):
+        self._config, self._url, self._folder = config, f"http://127.0.0.1:{http}", folder
+        self._process = None
+        self._starts = 0
+
+    @property
+    def log(self):
+        return self._folder / f"log-{self._starts}"
+
+    def start(self):
+        """Returns when it is ready."""
+        self._starts += 1
+        command = [sys.executable, "-m", "scaler", "run", "-c", str(self._config)]
+        with self.log.open("wb") as file:
+            self._process = subprocess.Popen(command, stderr=file, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+        deadline = time.monotonic() + START_S
+        while not self._ready():
+            assert self._process.poll() is None, self.log.read_text(encoding="utf-8")
+            assert time.monotonic() < deadline, self.log.read_text(encoding="utf-8")
+            time.sleep(0.1)
+
+    def stop(self):
+        """As Kubernetes ends a pod; it must end well."""
+        self._process.send_signal(signal.SIGCONT)
+        self._process.terminate()
+        assert self._process.wait(STOP_S) == 0, self.log.read_text(encoding="utf-8")
+        self._process = None
+
+    def kill(self):
+        self._process.kill()
+        self._process.wait(STOP_S)
+        self._process = None
+
+    def freeze(self):
+        """It keeps its connections and says nothing."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self):
+        self._process.send_signal(signal.SIGCONT)
+
+    def whole(self):
+        """It runs, whatever has been done to it."""
+        if self._process is None:
+            self.start()
+        else:
+            self.thaw()
+
+    def decision(self, namespace, name):
+        """The Board's entry; None where there is none, or nobody answers."""
+        try:
+            board = requests.get(f"{self._url}/api/v1/board", timeout=2.0).json()["workloads"]
+        except requests.RequestException:
+            return None
+        keys = [(entry["workload"]["namespace"], entry["workload"]["name"]) for entry in board]
+        return board[keys.index((namespace, name))] if (namespace, name) in keys else None
+
+    def logged(self, event):
+        lines = self.log.read_text(encoding="utf-8").splitlines()
+        return [said for line in lines if line.startswith("{") and (said := json.loads(line))["event"] == event]
+
+    def _ready(self):
+        try:
+            return requests.get(f"{self._url}/readyz", timeout=2.0).ok
+        except requests.RequestException:
+            return False

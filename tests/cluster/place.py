@@ -1,0 +1,164 @@
+"""One storyboard's namespace in a real cluster: Deployments on the hollow node, a gateway, and who scales them."""
+
+import json
+
+from .hollow_node import NAME as NODE
+from .hollow_node import Work
+from .waiting import SOON_S, history, stays, until
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments"
+SCALED_OBJECTS = "/apis/keda.sh/v1alpha1/namespaces/{}/scaledobjects"
+HPAS = "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers"
+# Tidegate smooths, and nothing here masks a wrong answer: no window, no limit, no tolerance.
+AT_ONCE = {"stabilizationWindowSeconds": 0, "tolerance": "0"}
+BEHAVIOR = {
+    "scaleUp": {**AT_ONCE, "policies": [{"type": "Pods", "value": 100, "periodSeconds": 1}]},
+    "scaleDown": {**AT_ONCE, "policies": [{"type": "Percent", "value": 100, "periodSeconds": 1}]},
+}
+POD = {
+    "nodeName": NODE,
+    "tolerations": [{"operator": "Exists"}],
+    "automountServiceAccountToken": False,
+    "containers": [{"name": "server", "image": "example/server:1"}],
+}
+# Of 16 requests a replica, which is the place to start for vLLM. Up as shipped: while requests move on to new pods, a
+# page that was read before another counts them twice, for as long as a scrape interval.
+QUICK = {"keep_warm": "3s", "smoothing.up": "5s", "smoothing.down": "0.5s"}
+
+
+class Place:
+    """name: the namespace. grpc: `scalerAddress`."""
+
+    def __init__(self, name, api, node, pages, host, grpc, tidegate):
+        self.name, self.api, self.node, self.tidegate = name, api, node, tidegate
+        self._pages, self._host, self._grpc = pages, host, grpc
+        self._gateway = None
+        api.post("/api/v1/namespaces", {"metadata": {"name": name}})
+
+    def deployment(self, name, engine, *, requests=0, replicas=1, surge=1, **metadata):
+        """Its pods print `engine`'s pages and have so many requests between them. Returns when all of them are ready: a
+        load that only begins when somebody scales by it is another story.
+        """
+        self.node.work[self.name, name] = Work(engine, requests)
+        spec = {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "strategy": {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": 0}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": POD},
+        }
+        self.api.post(DEPLOYMENTS.format(self.name), {"metadata": {"name": name, **metadata}, "spec": spec})
+        self.until_settled(name, replicas)
+
+    def gateway(self, name, text=""):
+        """A Service whose one pod has its page at this host's own address, because a loopback address is no endpoint;
+        returns the page. One at a time.
+        """
+        self._gateway = page = self._pages.open(self._host)
+        page.text = text
+        pods, slices = f"/api/v1/namespaces/{self.name}/pods", "/apis/discovery.k8s.io/v1"
+        self.api.post(pods, {"metadata": {"name": f"{name}-0"}, "spec": POD})
+        ready = {"type": "Ready", "status": "True"}
+        status = {"phase": "Running", "podIP": self._host, "podIPs": [{"ip": self._host}], "conditions": [ready]}
+        self.api.patch(f"{pods}/{name}-0/status", {"status": status})
+        ports = [{"name": "metrics", "port": self._pages.port, "protocol": "TCP"}]
+        service = {"metadata": {"name": name}, "spec": {"ports": ports}}
+        self.api.post(f"/api/v1/namespaces/{self.name}/services", service)
+        endpoints = {
+            "metadata": {"name": f"{name}-e2e", "labels": {"kubernetes.io/service-name": name}},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [self._host], "conditions": {"ready": True}}],
+            "ports": ports,
+        }
+        self.api.post(f"{slices}/namespaces/{self.name}/endpointslices", endpoints)
+        return page
+
+    def words(self, **words):
+        """As metadata or annotations have them; the pages' port is this test run's own."""
+        theirs = {"gateway_port": str(self._pages.port)} if "gateway" in words else {}
+        return {"engine": "vllm", "port": str(self._pages.port), **theirs, **words}
+
+    def scaled_object(self, name, *, minimum, maximum, polling=5, cooldown=5, **words):
+        """With one push trigger. Returns when KEDA has made its HPA."""
+        trigger = {"type": "external-push", "metadata": {"scalerAddress": self._grpc, **self.words(**words)}}
+        spec = {
+            "scaleTargetRef": {"name": name},
+            "minReplicaCount": minimum,
+            "maxReplicaCount": maximum,
+            "pollingInterval": polling,
+            "cooldownPeriod": cooldown,
+            "initialCooldownPeriod": 30,  # until Tidegate has seen it
+            "advanced": {"horizontalPodAutoscalerConfig": {"behavior": BEHAVIOR}},
+            "triggers": [trigger],
+        }
+        document = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": {"name": name}, "spec": spec}
+        self.api.post(SCALED_OBJECTS.format(self.name), document)
+        until(lambda: self.hpa(f"keda-hpa-{name}"), bool)
+
+    def autoscaler(self, name, metric, *, minimum=1, maximum):
+        """An HPA of its own, without KEDA. Raises ApiFailure."""
+        target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+        bounds = {"minReplicas": minimum, "maxReplicas": maximum}
+        spec = {"scaleTargetRef": target, **bounds, "metrics": [metric], "behavior": BEHAVIOR}
+        self.api.post(HPAS.format(self.name), {"metadata": {"name": name}, "spec": spec})
+
+    def hpa(self, name):
+        return self.api.get(f"{HPAS.format(self.name)}/{name}")
+
+    def has(self, name, *, requests=None, behaviour=None):
+        """From now on its pods have so many requests, or answer otherwise."""
+        work = self.node.work[self.name, name]
+        work.requests = work.requests if requests is None else requests
+        work.behaviour = behaviour or work.behaviour
+
+    def replicas(self, name):
+        """What whoever scales it has written."""
+        self.node.check()
+        return self.api.get(f"{DEPLOYMENTS.format(self.name)}/{name}")["spec"]["replicas"]
+
+    def ready(self, name):
+        status = self.api.get(f"{DEPLOYMENTS.format(self.name)}/{name}")["status"]
+        return status.get("readyReplicas", 0), status.get("updatedReplicas", 0), status.get("replicas", 0)
+
+    def until_replicas(self, name, wanted, within=SOON_S):
+        """Wanted, and all of them ready."""
+        until(lambda: self.replicas(name), lambda n: n == wanted, within=within, seen=lambda: self.seen(name))
+        self.until_settled(name, wanted)
+
+    def until_settled(self, name, wanted):
+        """So many pods, all of them ready and of the newest template."""
+        until(lambda: self.ready(name), lambda ready: ready == (wanted, wanted, wanted), seen=lambda: self.seen(name))
+
+    def stays_at(self, name, wanted, seconds):
+        stays(lambda: self.replicas(name), wanted, seconds, lambda: self.seen(name))
+
+    def history(self, name):
+        return history(lambda: self.replicas(name))
+
+    def seen(self, name):
+        """All that says why, for a person who reads a failure."""
+        hpas = self.api.items(HPAS.format(self.name))
+        status = [{"hpa": hpa["metadata"]["name"], **hpa.get("status", {})} for hpa in hpas]
+        return json.dumps([self.tidegate.decision(self.name, name), status], indent=1)
+
+    def change_template(self, name):
+        """As a new version of the image does."""
+        change = {"spec": {"template": {"metadata": {"annotations": {"tidegate.dev/e2e-version": "2"}}}}}
+        self.api.patch(f"{DEPLOYMENTS.format(self.name)}/{name}", change)
+
+    def pods(self, name):
+        return self.api.items(f"/api/v1/namespaces/{self.name}/pods", labelSelector=f"app={name}")
+
+    def delete_pod(self, document):
+        self.api.delete(f"/api/v1/namespaces/{self.name}/pods/{document['metadata']['name']}")
+
+    def clear(self):
+        """Nothing of it is left. ScaledObjects first: KEDA has a finalizer on them."""
+        if self._gateway is not None:
+            self._pages.close(self._gateway.address)
+        if self.api.get("/apis/keda.sh/v1alpha1") is not None:
+            self.api.delete(SCALED_OBJECTS.format(self.name))
+            until(lambda: self.api.items(SCALED_OBJECTS.format(self.name)), lambda left: not left)
+        self.api.delete(f"/api/v1/namespaces/{self.name}")
+        until(lambda: self.api.get(f"/api/v1/namespaces/{self.name}"), lambda left: left is None)
+        for key in [key for key in self.node.work if key[0] == self.name]:
+            del self.node.work[key]
