@@ -1,7 +1,7 @@
-"""The HorizontalPodAutoscaler's arithmetic for external AverageValue metrics, as Kubernetes 1.36 does it.
+"""The HorizontalPodAutoscaler's arithmetic for external metrics, as Kubernetes 1.36 does it.
 
 Knows: one sync of the controller, that is metric values in, replicas out, and what it remembers from sync to sync.
-Refuses to know: where the values come from, what time it is, and metrics of other types (Resource, Pods, Value).
+Refuses to know: where the values come from, what time it is, and metrics of other types (Resource, Pods).
 Sources are named by file: `horizontal.go` and `replica_calculator.go` in pkg/controller/podautoscaler.
 
 Worked example: the value is 11 with target 1 at 10 replicas. 11/(1 · 10) = 1.1 is within the default tolerance of
@@ -43,6 +43,17 @@ class Metric(NamedTuple):
     target: float
 
 
+class WholeMetric(NamedTuple):
+    """One external metric of type Value: what it is as a whole, and what it should be; `ready`: pods that are ready.
+
+    An average over pods is told in this way: 90 where 80 is wanted asks for 90/80 of the ready pods.
+    """
+
+    value: float | None
+    target: float
+    ready: int
+
+
 class Limit(StrEnum):
     """What stood between the metrics and the order."""
 
@@ -73,7 +84,7 @@ class _Limited(NamedTuple):
 
 
 def step(
-    spec: Spec, memory: Memory, metrics: Sequence[Metric], current: int, status: int, now: float
+    spec: Spec, memory: Memory, metrics: Sequence[Metric | WholeMetric], current: int, status: int, now: float
 ) -> tuple[Outcome, Memory]:
     """One sync. current: the scale target's spec.replicas; status: its status.replicas (pods that exist)."""
     if memory.recommended is None:  # horizontal.go recordInitialRecommendation
@@ -88,7 +99,7 @@ def step(
         outcome = Outcome(spec.min_replicas, None, Limit.MIN, f"raised to {spec.min_replicas} by minReplicas")
         return outcome, _ordered(spec, memory, current, outcome.replicas, now)
 
-    proposed, tolerated, missing = _propose(spec, metrics, status)
+    proposed, tolerated, missing = _propose(spec, metrics, current, status)
     # horizontal.go computeReplicasForMetrics: a missing metric might have asked for more, so it blocks scaling down.
     if proposed is None or (missing and proposed < current):
         why = f"{missing} of {len(metrics)} metrics could not be read: never down on an error"
@@ -109,7 +120,9 @@ def _ordered(spec: Spec, memory: Memory, before: int, after: int, now: float) ->
     return memory if spec.behavior is None else remember_change(spec.behavior, memory, before, after, now)
 
 
-def _propose(spec: Spec, metrics: Sequence[Metric], status: int) -> tuple[int | None, str | None, int]:
+def _propose(
+    spec: Spec, metrics: Sequence[Metric | WholeMetric], current: int, status: int
+) -> tuple[int | None, str | None, int]:
     """The most any metric asks for, why that is no change if it is inside the tolerance, and how many are missing."""
     best: int | None = None
     tolerated: str | None = None
@@ -118,7 +131,10 @@ def _propose(spec: Spec, metrics: Sequence[Metric], status: int) -> tuple[int | 
         if metric.value is None or math.isnan(metric.value):
             missing += 1
             continue
-        replicas, within = _average_value(spec, metric.value, metric.target, status)
+        if isinstance(metric, WholeMetric):
+            replicas, within = _whole_value(spec, metric.value, metric, current)
+        else:
+            replicas, within = _average_value(spec, metric.value, metric.target, status)
         if best is None or replicas > best:
             best, tolerated = replicas, within
     return best, tolerated, missing
@@ -131,9 +147,28 @@ def _average_value(spec: Spec, value: float, target: float, status: int) -> tupl
     # Go divides 0 by 0 to NaN and 1 by 0 to infinity; neither is within the tolerance.
     ratio = usage / (per_pod * status) if status else math.inf
     if ratio != 1.0 and 1.0 - down <= ratio <= 1.0 + up:
-        band = f"±{up:.0%}" if up == down else f"-{down:.0%}/+{up:.0%}"
-        return status, f"within tolerance: {value:g} is within {band.replace('%', ' %')} of {status} · {target:g}"
+        return status, f"within tolerance: {value:g} is within {_band(down, up)} of {status} · {target:g}"
     return math.ceil(usage / per_pod), None
+
+
+def _whole_value(spec: Spec, value: float, metric: WholeMetric, current: int) -> tuple[int, str | None]:
+    """replica_calculator.go GetExternalMetricReplicas, getUsageRatioReplicaCount: the ratio times the ready pods.
+
+    Inside the tolerance it is spec.replicas, ready or not; outside it a pod that starts counts for nothing, so
+    that while one starts the answer may be less than what there is.
+    """
+    ratio = int(value * 1000) / int(metric.target * 1000)
+    down, up = _tolerances(spec)
+    if ratio != 1.0 and 1.0 - down <= ratio <= 1.0 + up:
+        return current, f"within tolerance: {value:g} is within {_band(down, up)} of {metric.target:g}"
+    if ratio == 1.0:
+        return current, None
+    return math.ceil(ratio * metric.ready), None
+
+
+def _band(down: float, up: float) -> str:
+    band = f"±{up:.0%}" if up == down else f"-{down:.0%}/+{up:.0%}"
+    return band.replace("%", " %")
 
 
 def _tolerances(spec: Spec) -> tuple[float, float]:

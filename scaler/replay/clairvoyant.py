@@ -18,6 +18,7 @@ Worked example: a load that is twice as heavy in its second hour makes a plan of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,14 +86,20 @@ def follow(load: Load, profile: Profile, ready: Ints, slots: int = 1024) -> Floa
     return world.request_times
 
 
-def find(load: Load, profile: Profile) -> Plan:
-    """The cheapest plan found that keeps enough promises; if none does, the one that keeps the most."""
+def find(load: Load, profile: Profile, told: Callable[[float], None] = lambda _done: None) -> Plan:
+    """The cheapest plan found that keeps enough promises; if none does, the one at the highest price.
+
+    told: how far it is, 0..1, as far as that can be said.
+    """
     descent = _Descent(load, profile)
+    steps = 0
     price = FIRST_PRICE_GPU_S * profile.gpus
     best = descent.descend(descent.first(), price)
     for fall in PRICE_FALLS:
         while price > LAST_PRICE_GPU_S * profile.gpus:
             plan = descent.descend(best.ready, price / fall)
+            steps += 1
+            told(steps / (steps + 2.0))  # how many more prices there are, only they can tell
             if plan.slo_met_ratio < profile.promise.share:
                 break
             price /= fall

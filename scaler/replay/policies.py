@@ -12,16 +12,17 @@ Worked example:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from math import isfinite
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from ..controllers import hpa, keda
 from ..controllers.behavior import DEFAULT_DOWN, Behavior, Rules
 from .plane import Plane, Seen, Static
-from .planes import aibrix, knative, ray, recipes, wva
+from .planes import aibrix, knative, ray, recipes, tidegate, wva
 from .planes.chain import KedaAndHpa, average, whole
 
 Value: TypeAlias = int | float | str
@@ -29,7 +30,7 @@ Values: TypeAlias = Mapping[str, Value]
 Build: TypeAlias = Callable[[str, Values], Plane]
 Grid: TypeAlias = Mapping[str, Sequence[Value]]
 
-MOST = 60  # replicas, where nobody says another maximum
+MOST = 32  # replicas, where nobody says another maximum
 
 
 class Parameter(NamedTuple):
@@ -84,20 +85,21 @@ def parse(text: str) -> Setting:
         if key not in parameters:
             raise ValueError(f"--policy {text}: {name} has no {key!r}; it has {', '.join(parameters)}")
         values[key] = _read(text, key, parameters[key], word)
+    if "min" in values and _count(values, "min") > _count(values, "max"):
+        raise ValueError(f"--policy {text}: min={values['min']} is more than max={values['max']}")
     return Setting(name, tuple(values.items()))
 
 
 def grid(names: Sequence[str] = ()) -> list[Setting]:
     """All settings of the published grid, of these families or of all."""
-    settings = []
-    for name in names or FAMILIES:
-        family = FAMILIES[name]
-        defaults = {key: parameter.default for key, parameter in family.parameters.items()}
-        if not family.grid:
-            continue
-        for tried in product(*family.grid.values()):
-            settings.append(Setting(name, tuple((defaults | dict(zip(family.grid, tried, strict=True))).items())))
-    return settings
+    return [setting for name in names or FAMILIES for setting in _tried(FAMILIES[name])]
+
+
+def _tried(family: Family) -> Iterator[Setting]:
+    defaults = {key: parameter.default for key, parameter in family.parameters.items()}
+    for tried in product(*family.grid.values()) if family.grid else ():
+        values = defaults | dict(zip(family.grid, tried, strict=True))
+        yield Setting(family.name, tuple(values.items()))
 
 
 def _read(text: str, key: str, parameter: Parameter, word: str) -> Value:
@@ -111,7 +113,9 @@ def _read(text: str, key: str, parameter: Parameter, word: str) -> Value:
     except ValueError:
         noun = "a whole number" if kind is int else "a number"
         raise ValueError(f"--policy {text}: {key} must be {noun}, got {word!r}") from None
-    if not parameter.least <= number < float("inf"):
+    if not isfinite(number):
+        raise ValueError(f"--policy {text}: {key} must be a finite number, got {word}")
+    if number < parameter.least:
         raise ValueError(f"--policy {text}: {key} must be at least {parameter.least:g}, got {word}")
     return number
 
@@ -122,6 +126,21 @@ def _number(values: Values, key: str) -> float:
 
 def _count(values: Values, key: str) -> int:
     return int(values[key])
+
+
+def _tidegate(name: str, values: Values) -> Plane:
+    least, most = _count(values, "min"), _count(values, "max")
+    wish = tidegate.Wish(
+        work=_number(values, "work"),
+        kv_cache=_number(values, "kv-cache"),
+        keep_warm_s=_number(values, "keep-warm"),
+        up_s=_number(values, "up"),
+        down_s=_number(values, "down"),
+        band=_number(values, "band"),
+        least=least,
+        most=most,
+    )
+    return tidegate.plane(name, wish)
 
 
 def _static(_name: str, values: Values) -> Plane:
@@ -241,11 +260,27 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         family.name: family
         for family in (
             Family(
+                "tidegate",
+                "Tidegate's own policy, by push through KEDA and the HPA as the examples configure them",
+                {
+                    "work": Parameter(16.0, "requests per replica", 0.001),
+                    "kv-cache": Parameter(0.9, "share of the KV cache in use, 0..1: a guard", 0.001),
+                    "keep-warm": Parameter(300.0, "seconds idle before zero"),
+                    "up": Parameter(5.0, "half-life of a rise, seconds"),
+                    "down": Parameter(60.0, "half-life of a fall, seconds"),
+                    "band": Parameter(0.2, "replicas by which demand must fall below a step"),
+                    "min": Parameter(0, "replicas at least"),
+                    "max": _MAX,
+                },
+                _tidegate,
+                {"work": (4.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0), "down": (60.0, 300.0)},
+            ),
+            Family(
                 "static",
                 "so many replicas, whatever comes",
                 {"replicas": Parameter(1, "how many", 0)},
                 _static,
-                {"replicas": (*range(1, 41), 44, 48, 52, 56, 60)},
+                {"replicas": (*range(1, 33), *range(36, 61, 4))},
             ),
             *_recipes(
                 "waiting",
@@ -349,3 +384,6 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         )
     }
 )
+
+# What "best-tuned in hindsight" is taken over: everybody but ourselves.
+BASELINES: tuple[str, ...] = tuple(name for name in FAMILIES if name != "tidegate")

@@ -7,6 +7,7 @@ known. Same seed, same answer: start-up times are the only chance here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -53,8 +54,17 @@ class Course:
     cold: int
 
 
-def run(load: Load, profile: Profile, plane: Plane, *, seed: int = 0, slots: int = 1024, moments: int = 600) -> Course:
-    """slots: pods alive at one moment, at the most. moments: rows of the chart, about."""
+def run(
+    load: Load,
+    profile: Profile,
+    plane: Plane,
+    *,
+    seed: int = 0,
+    slots: int = 1024,
+    moments: int = 600,
+    told: Callable[[float], None] = lambda _done: None,
+) -> Course:
+    """slots: pods alive at one moment, at the most. moments: rows of the chart, about. told: how much is done, 0..1."""
     server = profile.server
     world = World.of(load.at, load.prompt, load.output, slots, server.batch)
     starts = profile.starts(seed)
@@ -73,6 +83,7 @@ def run(load: Load, profile: Profile, plane: Plane, *, seed: int = 0, slots: int
         was_held = held
         if now >= len(chart) * chart_every:
             in_hand = pages[WAITING] + pages[RUNNING]
+            told(min(1.0, now / end) if end else 1.0)
             chart.append((now, pages[WANTED], pages[EXISTING], pages[READY_NOW], in_hand, pages[AT_GATE]))
         order = plane.step(view)
         if order is not None and order != wanted:

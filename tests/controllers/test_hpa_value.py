@@ -1,4 +1,4 @@
-"""External metrics of type Value: replica_calculator_test.go's scenarios, and what starting pods do to them."""
+"""External metrics of type Value: the ratio times the ready pods, and what starting pods do to it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def outcome(value, target, current, ready=None, spec=SPEC):
 @pytest.mark.parametrize(
     ("value", "target", "current", "expected"),
     [
-        (8.6, 4.4, 3, 6),  # TestReplicaCalcScaleUpCMExternal: 1.95 times 3
-        (8.6, 5.75, 5, 8),  # TestReplicaCalcScaleDownCMExternal the other way round: 1.496 times 5
-        (8.6, 14.334, 5, 3),  # TestReplicaCalcScaleDownCMExternal
-        (8.6, 8.888, 3, 3),  # TestReplicaCalcToleranceCMExternal
+        (8.6, 4.4, 1, 2),  # 1.95 times 1
+        (8.6, 5.75, 5, 8),  # 1.496 times 5
+        (8.6, 14.334, 5, 3),  # 0.6 times 5
+        (8.6, 8.888, 3, 3),  # 0.968 is inside the tolerance
     ],
 )
 def test_the_replicas_are_the_ratio_times_what_is_ready(value, target, current, expected):
@@ -33,7 +33,7 @@ def test_the_replicas_are_the_ratio_times_what_is_ready(value, target, current, 
 
 
 def test_pods_that_start_count_for_nothing_outside_the_tolerance():
-    # TestReplicaCalcScaleUpIgnoresReadinessCMExternal's counterpart for ready pods: 1.25 of 4, though there are 8.
+    # 1.25 of 4, though there are 8.
     assert outcome(100.0, 80.0, 8, ready=4).proposed == 5
     assert outcome(100.0, 80.0, 8, ready=8).proposed == 10
 

@@ -8,6 +8,7 @@ does not is polled, and the request waits up to 30 s for that.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from ...controllers import hpa, keda
@@ -37,10 +38,28 @@ class Scaler(Protocol):
     def active(self) -> bool: ...
 
 
-class KedaAndHpa:
-    """The two controllers around one scaler."""
+def average(scaler: Scaler, _seen: Seen) -> hpa.Metric:
+    """Type AverageValue, which is KEDA's default: a total, shared by the replicas."""
+    return hpa.Metric(scaler.value(), scaler.target)
 
-    def __init__(self, scaler: Scaler, keda_spec: keda.Spec, hpa_spec: hpa.Spec, first: int = 1) -> None:
+
+def whole(scaler: Scaler, seen: Seen) -> hpa.WholeMetric:
+    """Type Value: as it is, for averages over pods."""
+    return hpa.WholeMetric(scaler.value(), scaler.target, seen.ready)
+
+
+class KedaAndHpa:
+    """The two controllers around one scaler. metric: how the HPA is told the number; `average` or `whole`."""
+
+    def __init__(
+        self,
+        scaler: Scaler,
+        keda_spec: keda.Spec,
+        hpa_spec: hpa.Spec,
+        first: int = 1,
+        metric: Callable[[Scaler, Seen], hpa.Metric | hpa.WholeMetric] = average,
+    ) -> None:
+        self._metric = metric
         self.name, self.every_s, self.first = scaler.name, scaler.every_s, first
         self._scaler, self._keda, self._hpa = scaler, keda_spec, hpa_spec
         self._keda_memory = keda.Memory(created_at=0.0, last_active_at=0.0)
@@ -62,7 +81,7 @@ class KedaAndHpa:
         if now >= self._sync_at:
             self._sync_at += HPA_SYNC_S
             if wanted > 0:
-                metric = hpa.Metric(scaler.value(), scaler.target)
+                metric = self._metric(scaler, seen)
                 outcome, self._hpa_memory = hpa.step(self._hpa, self._hpa_memory, [metric], wanted, wanted, now)
                 wanted = outcome.replicas
         return wanted

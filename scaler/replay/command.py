@@ -1,0 +1,125 @@
+"""`tidegate replay`, from its words to its verdicts: reads what is to be played, and shows how far it is.
+
+What is wrong with a word is said with that word; which exit status that is, the command line knows.
+
+Worked example: `replayed(Asked(loads=["diurnal:rate=4"], policies=["tidegate", "static:replicas=3"], …))` is one
+verdict with two policies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from exporter.model import WorkloadKey
+
+from ..config.scalars import read_duration
+from .loads import FORMATS, BadLoad, Recorded, load
+from .loads.prometheus import Past, from_prometheus
+from .play import Wishes, play
+from .policies import FAMILIES, Setting, parse
+from .servers import load_profile
+from .verdict import Verdict
+
+# What is played where nobody says: Tidegate, the recipes people copy, and the planes that come with a platform.
+USUAL = ("tidegate", "keda-waiting", "keda-gpu-util", "knative", "ray", "aibrix", "wva")
+
+
+class BadWish(ValueError):  # noqa: N818 - it names what is bad
+    """What was asked for is not to be had; the message begins with the word that asks for it."""
+
+
+class History(NamedTuple):
+    """url: of a server with Prometheus' API. workload: NS/NAME. since: a duration, back from now."""
+
+    url: str
+    workload: str | None
+    since: str
+    selector: str | None
+
+
+class Asked(NamedTuple):
+    """The command line's words."""
+
+    loads: Sequence[str]
+    form: str | None = None
+    server: str = "A"
+    policies: Sequence[str] = ()
+    tune: bool = False
+    clairvoyant: bool = False
+    seed: int = 0
+    history: History | None = None
+
+
+def replayed(asked: Asked) -> list[Verdict]:
+    """Raises BadWish, and ConfigErrors for a server's file."""
+    if "list" in asked.policies:
+        raise BadWish("--policy: there are\n" + policies())
+    if asked.form is not None and asked.form not in FORMATS:
+        raise BadWish(f"--format: must be one of {', '.join(FORMATS)}, got {asked.form}")
+    settings = [_setting(words) for words in asked.policies or USUAL]
+    profile = load_profile(asked.server)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as bar:
+        task = bar.add_task("reading", total=1.0)
+
+        def told(what: str, done: float) -> None:
+            bar.update(task, description=what, completed=done)
+
+        recorded = [_recorded(words, asked) for words in asked.loads]
+        if asked.history is not None:
+            recorded.append(_past(asked.history, asked.seed, lambda done: told("asking Prometheus", done)))
+        if not recorded:
+            raise BadWish("LOAD: must be given, or --prometheus with --workload")
+        told("compiling the simulator", 0.0)
+        wishes = Wishes(recorded, profile, settings, tuned=asked.tune, plan=asked.clairvoyant, seed=asked.seed)
+        return play(wishes, told)
+
+
+def policies() -> str:
+    """All of them, a line each with its parameters and their defaults."""
+    lines = []
+    for family in FAMILIES.values():
+        words = ", ".join(f"{key}={one.default}" for key, one in family.parameters.items())
+        lines.append(f"  {family.name}: {family.about}\n      {words}")
+    return "\n".join(lines)
+
+
+def _setting(words: str) -> Setting:
+    try:
+        return parse(words)
+    except ValueError as bad:
+        raise BadWish(str(bad)) from bad
+
+
+def _recorded(words: str, asked: Asked) -> Recorded:
+    try:
+        return load(words, asked.form, asked.seed)
+    except BadLoad as bad:
+        raise BadWish(str(bad)) from bad
+
+
+def _past(history: History, seed: int, told: Callable[[float], None]) -> Recorded:
+    namespace, slash, name = (history.workload or "").partition("/")
+    if not (namespace and slash and name):
+        raise BadWish(f"--workload: must be NAMESPACE/NAME, got {history.workload or 'nothing'}")
+    try:
+        since_s = read_duration(history.since)
+    except ValueError as bad:
+        raise BadWish(f"--since: {bad}") from bad
+    now = time.time()
+    past = Past(history.url, WorkloadKey(namespace, name), now - since_s, now, selector=history.selector)
+    try:
+        return asyncio.run(from_prometheus(past, seed, told))
+    except BadLoad as bad:
+        raise BadWish(f"--prometheus: {bad}") from bad

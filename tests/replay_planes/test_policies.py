@@ -1,0 +1,99 @@
+"""The names a replay can be asked for, and the words when one is wrong."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from scaler.replay.policies import BASELINES, FAMILIES, grid, parse
+
+
+@pytest.mark.parametrize("name", list(FAMILIES))
+def test_every_family_builds_a_plane_at_its_defaults_and_says_what_it_is(name):
+    plane = parse(name).plane()
+    assert plane.name == ("static 1" if name == "static" else name)
+    assert plane.every_s > 0.0
+    assert FAMILIES[name].about
+
+
+def test_a_setting_is_named_by_what_is_not_default():
+    assert parse("keda-waiting:threshold=10,min=1").name == "keda-waiting:threshold=10.0"
+    assert parse(parse("ray:up=0,target=4").name) == parse("ray:target=4,up=0")
+
+
+def test_values_reach_the_plane(see):
+    assert parse("static:replicas=7").plane().first == 7
+    assert parse("keda-waiting:min=3").plane().first == 3
+    assert parse("aibrix:target=0.1,max=3").plane().step(see(0.0, wanted=2, kv=0.9)) == 3
+
+
+def test_zero_replicas_begin_with_one():
+    assert parse("keda-waiting:min=0").plane().first == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kpa", "there is no policy 'kpa'; there are tidegate, static, keda-waiting"),
+        ("wva:queue", "'queue' should be key=value, such as kv="),
+        ("ray:targt=3", "ray has no 'targt'; it has target, up"),
+        ("ray:target=many", "target must be a number, got 'many'"),
+        ("static:replicas=1.5", "replicas must be a whole number, got '1.5'"),
+        ("ray:target=0", "target must be at least 0.001, got 0"),
+        ("ray:target=inf", "target must be a finite number"),
+        ("hpa-kv:min=0", "min must be at least 1, got 0"),
+        ("hpa-kv:min=9,max=8", "min=9 is more than max=8"),
+        ("keda-kv:behavior=fast", "behavior must be one of none, default, got 'fast'"),
+    ],
+)
+def test_errors_name_the_key_the_bound_and_the_value(text, words):
+    with pytest.raises(ValueError, match="policy") as error:
+        parse(text)
+    assert words in str(error.value)
+    assert text in str(error.value)
+
+
+def test_the_grid_is_about_350_different_settings_that_can_be_written_down_and_sent():
+    settings = grid(BASELINES)
+    assert 330 <= len(settings) <= 370
+    assert set(settings) < set(grid())
+    assert len({setting.name for setting in settings}) == len(settings)
+    assert [parse(setting.name) for setting in settings] == settings
+    assert pickle.loads(pickle.dumps(settings)) == settings
+
+
+def test_a_new_plane_each_time():
+    setting = parse("knative")
+    assert setting.plane() is not setting.plane()
+
+
+def first_order_down(text, see):
+    """When so many seconds without work take the first of 4 replicas away."""
+    plane = parse(text).plane()
+    for look in range(200):
+        now = plane.every_s * look
+        if plane.step(see(now, wanted=4)) not in (None, 4):
+            return now
+    return None
+
+
+def test_the_window_down_is_the_one_asked_for(see):
+    # The first value is there at 15 s; 4 was recommended at 0 s, and has left a window of 60 s after 60 s.
+    assert first_order_down("keda-waiting:behavior=default,down=60", see) == 60.0
+    assert first_order_down("keda-waiting:behavior=default", see) == 300.0
+    assert first_order_down("keda-waiting:down=60", see) == 75.0
+
+
+def test_knatives_target_is_seventy_percent_of_what_a_pod_could_take(see):
+    # A pod of 148/0.7 could take 211.4, which is over the burst capacity of 211: the activator is not in the path, and
+    # the grace of 30 s is waited for. One of 147/0.7 could take 210: it is, and there is nothing to wait for.
+    gone = {}
+    for target in (147, 148):
+        plane = parse(f"knative:target={target}").plane()
+        for tick in range(200):
+            order = plane.step(see(2.0 * tick, wanted=1, running=30.0 if tick < 60 else 0.0))
+            if order == 0:
+                gone[target] = 2.0 * tick
+                break
+    assert gone[148] == gone[147] + 30.0
