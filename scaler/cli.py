@@ -268,6 +268,11 @@ def replay(
     """
     from .config import ConfigErrors
     from .replay.command import Asked, BadWish, History, replayed
+    from .replay.command import policies as known_policies
+
+    if "list" in policies:
+        click.echo(known_policies())
+        return
 
     history = None if prometheus is None else History(prometheus, workload, since, selector)
     asked = Asked(loads, form, server, policies, tune, clairvoyant, seed, history)

@@ -20,12 +20,13 @@ import ssl
 import zlib
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import aiohttp
 
 from exporter.model import Access, Failure, FailureKind
+
+from .admission import Refused, os_words, secret, tls_context, tls_words, unusable
 
 HEADERS = {
     # Prometheus text is what every page speaks; OpenMetrics is taken where it is all there is.
@@ -81,7 +82,7 @@ class HttpPages:
                 return await answer
         except TimeoutError:
             return Failure(FailureKind.TIMEOUT, f"no complete answer within {limit:g} s")
-        except _Refusal as refusal:
+        except Refused as refusal:
             return refusal.failure
         except (aiohttp.ClientError, OSError, ValueError) as error:
             return _failure(error)
@@ -124,10 +125,10 @@ class HttpPages:
         try:
             stamp = [(s.st_mtime_ns, s.st_ino, s.st_size) for s in map(os.stat, files)]
         except OSError as error:
-            raise _unusable(error.filename, error) from error
+            raise unusable(error.filename, error) from error
         made = self._contexts.get(access)
         if made is None or made[0] != stamp:
-            made = self._contexts[access] = (stamp, _context(access))
+            made = self._contexts[access] = (stamp, tls_context(access))
         return made[1]
 
     async def close(self) -> None:
@@ -136,36 +137,23 @@ class HttpPages:
             self._session = None
 
 
-class _Refusal(Exception):  # noqa: N818 - it is a verdict on its way out, no error of ours
-    """The scrape ends here, with this failure."""
-
-    def __init__(self, kind: FailureKind, detail: str) -> None:
-        super().__init__(detail)
-        self.failure = Failure(kind, detail)
-
-
-def _unusable(file: str, error: Exception) -> _Refusal:
-    reason = error.strerror if isinstance(error, OSError) else None
-    return _Refusal(FailureKind.CREDENTIALS, f"{file}: {reason or error}")
-
-
 async def _body(response: aiohttp.ClientResponse, most: int) -> bytes:
     """The whole body, decompressed and at most `most` bytes, or a refusal."""
     encoding = response.headers.get("Content-Encoding", "identity").lower()
     if encoding not in {"identity", "gzip", "x-gzip"}:
-        raise _Refusal(FailureKind.UNREADABLE, f"Content-Encoding {encoding!r}, though only gzip was asked for")
+        raise Refused(FailureKind.UNREADABLE, f"Content-Encoding {encoding!r}, though only gzip was asked for")
     gzip = zlib.decompressobj(GZIP_WBITS) if encoding != "identity" else None
     body, empty = bytearray(), True
     async for chunk in response.content.iter_any():
         empty = False
         body += chunk if gzip is None else _unpacked(gzip, chunk, most + 1 - len(body))
         if len(body) > most:
-            raise _Refusal(FailureKind.TOO_LARGE, f"more than {most} bytes (scrape.body_limit)")
+            raise Refused(FailureKind.TOO_LARGE, f"more than {most} bytes (scrape.body_limit)")
     if gzip is not None and not empty and (not gzip.eof or gzip.unused_data):
-        raise _Refusal(FailureKind.REFUSED, "the gzip stream of the page does not end where the page ends")
+        raise Refused(FailureKind.REFUSED, "the gzip stream of the page does not end where the page ends")
     if gzip is None and not _framed(response) and not body.endswith(b"\n") and not empty:
         # The format wants a line feed after the last line, and `waiting 12` may have been going to be `waiting 123`.
-        raise _Refusal(FailureKind.REFUSED, "the connection closed in the middle of a line, of a page without a length")
+        raise Refused(FailureKind.REFUSED, "the connection closed in the middle of a line, of a page without a length")
     return bytes(body)
 
 
@@ -178,59 +166,29 @@ def _unpacked(gzip: zlib._Decompress, chunk: bytes, most: int) -> bytes:
     try:
         return gzip.decompress(chunk, most)
     except zlib.error as error:
-        raise _Refusal(FailureKind.UNREADABLE, f"the page is not the gzip it says it is: {error}") from error
-
-
-def _context(access: Access) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=access.ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise _unusable(str(access.ca_file), error) from error
-    if access.certificate_file:
-        try:
-            # Without a password OpenSSL would ask the terminal for that of an encrypted key, and wait.
-            context.load_cert_chain(access.certificate_file, access.key_file, password="")
-        except (OSError, ssl.SSLError) as error:
-            raise _unusable(f"{access.certificate_file} with {access.key_file}", error) from error
-    if access.insecure_skip_verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
+        raise Refused(FailureKind.UNREADABLE, f"the page is not the gzip it says it is: {error}") from error
 
 
 def _authorization(access: Access) -> Mapping[str, str]:
     if access.bearer_file:
-        return {"Authorization": f"Bearer {_secret(access.bearer_file)}"}
+        return {"Authorization": f"Bearer {secret(access.bearer_file)}"}
     if access.username is not None and access.password_file:
-        pair = f"{access.username}:{_secret(access.password_file)}".encode()
+        pair = f"{access.username}:{secret(access.password_file)}".encode()
         return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
     return {}
-
-
-def _secret(file: str) -> str:
-    """A token or password; read each time, because kubelet rotates them (about once an hour)."""
-    try:
-        secret = Path(file).read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise _unusable(file, error) from error
-    except UnicodeDecodeError:
-        secret = ""
-    if not secret or not secret.isprintable():
-        raise _Refusal(FailureKind.CREDENTIALS, f"{file}: must hold one line of text")
-    return secret
 
 
 def _failure(error: Exception) -> Failure:
     """What the client's exception means, without the URL and the objects that its own words may show."""
     match error:
         case aiohttp.ClientConnectorCertificateError():
-            return Failure(FailureKind.TLS, f"{_place(error)}: certificate not believed: {_tls_words(error)}")
+            return Failure(FailureKind.TLS, f"{_place(error)}: certificate not believed: {tls_words(error)}")
         case aiohttp.ClientSSLError():
-            return Failure(FailureKind.TLS, f"{_place(error)}: {_tls_words(error)}")
+            return Failure(FailureKind.TLS, f"{_place(error)}: {tls_words(error)}")
         case ssl.SSLError() | aiohttp.ClientOSError(__cause__=ssl.SSLError()):
-            return Failure(FailureKind.TLS, f"the server ended the TLS connection: {_tls_words(error)}")
+            return Failure(FailureKind.TLS, f"the server ended the TLS connection: {tls_words(error)}")
         case aiohttp.ClientConnectorError():
-            return Failure(FailureKind.REFUSED, f"{_place(error)}: {_os_words(error.os_error)}")
+            return Failure(FailureKind.REFUSED, f"{_place(error)}: {os_words(error.os_error)}")
         case aiohttp.ServerDisconnectedError():
             return Failure(FailureKind.REFUSED, "the server closed the connection without a whole answer")
         case aiohttp.ClientPayloadError():
@@ -240,23 +198,9 @@ def _failure(error: Exception) -> Failure:
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
             return Failure(FailureKind.REFUSED, "the address is not a URL that can be asked")
         case OSError():
-            return Failure(FailureKind.REFUSED, _os_words(error))
+            return Failure(FailureKind.REFUSED, os_words(error))
     return Failure(FailureKind.REFUSED, str(error) or type(error).__name__)
 
 
 def _place(error: aiohttp.ClientConnectorError) -> str:
     return f"{error.host}:{error.port}"
-
-
-def _tls_words(error: Exception) -> str:
-    cause = getattr(error, "certificate_error", None) or error.__cause__ or error
-    # OpenSSL's reasons look like TLSV13_ALERT_CERTIFICATE_REQUIRED.
-    reason = (getattr(cause, "reason", None) or str(cause)).lower().replace("_", " ")
-    return getattr(cause, "verify_message", None) or reason
-
-
-def _os_words(error: OSError) -> str:
-    # asyncio and the resolver put their own words into strerror, and negative numbers into errno.
-    if error.errno is not None and error.errno > 0:
-        return os.strerror(error.errno)
-    return error.strerror or str(error) or type(error).__name__

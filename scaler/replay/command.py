@@ -58,8 +58,6 @@ class Asked(NamedTuple):
 
 def replayed(asked: Asked) -> list[Verdict]:
     """Raises BadWish, and ConfigErrors for a server's file."""
-    if "list" in asked.policies:
-        raise BadWish("--policy: there are\n" + policies())
     if asked.form is not None and asked.form not in FORMATS:
         raise BadWish(f"--format: must be one of {', '.join(FORMATS)}, got {asked.form}")
     settings = [_setting(words) for words in asked.policies or USUAL]

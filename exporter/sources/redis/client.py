@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from exporter.clock import Clock
 from exporter.model import Access, Failure, FailureKind, Role, Target, WorkloadKey
 
-from ..http import _Refusal
+from ..admission import Refused
 from .answers import Found, found, found_next, page
 from .query import Command, Measure, Query, Servers, command_of
 
@@ -71,7 +71,7 @@ class RedisPages:
                 counts = await self._count(query.measures(), await self._way(query.servers), limit)
         except TimeoutError:
             return Failure(FailureKind.TIMEOUT, f"no complete answer within {limit:g} s")
-        except _Refusal as refusal:
+        except Refused as refusal:
             return refusal.failure
         except Exception as error:  # noqa: BLE001 - a reply that trips a bug of ours may cost its page, not everybody's
             return Failure(FailureKind.INTERNAL, f"please report: {type(error).__name__}: {error}")

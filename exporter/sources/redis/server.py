@@ -22,7 +22,7 @@ from redis.exceptions import AskError, MovedError, RedisError, ResponseError
 
 from exporter.model import Access, FailureKind
 
-from ..http import _context, _os_words, _Refusal, _secret, _tls_words
+from ..admission import Refused, os_words, secret, tls_context, tls_words
 from .answers import Refusal, Reply, failure
 from .query import Address, Command, host_port
 
@@ -51,7 +51,7 @@ class Server:
         self._connection: _Connection | None = None
 
     async def ask(self, commands: Sequence[Command]) -> list[Reply]:
-        """The replies, a Refusal for each command that failed. Raises _Refusal if the server cannot be asked."""
+        """The replies, a Refusal for each command that failed. Raises Refused if the server cannot be asked."""
         async with self._turn:
             try:
                 connection = await self._connected()
@@ -64,7 +64,7 @@ class Server:
             except (ValueError, RecursionError) as error:  # a number with letters in it, lists in lists without end
                 await self._drop()
                 words = f"{host_port(self.address)}: the answer is nothing that Redis says"
-                raise _Refusal(FailureKind.UNREADABLE, words) from error
+                raise Refused(FailureKind.UNREADABLE, words) from error
             except BaseException:
                 await self._drop()
                 raise
@@ -84,8 +84,8 @@ class Server:
             port=port,
             db=self._db,
             username=access.username,
-            password=_secret(access.password_file) if access.password_file else None,
-            tls=_context(access) if self._tls else None,
+            password=secret(access.password_file) if access.password_file else None,
+            tls=tls_context(access) if self._tls else None,
             server_name=access.server_name,
             # Who asks says how long it may take; the next turn is the retry.
             socket_timeout=None,
@@ -95,18 +95,18 @@ class Server:
             driver_info=None,  # it would say CLIENT SETINFO, which a user may not be allowed to
         )
 
-    def _refusal(self, error: RedisError) -> _Refusal:
+    def _refusal(self, error: RedisError) -> Refused:
         cause, place = error.__cause__ or error.__context__, host_port(self.address)
         if isinstance(cause, ssl.SSLError):
-            return _Refusal(FailureKind.TLS, f"{place}: {_tls_words(cause)}")
+            return Refused(FailureKind.TLS, f"{place}: {tls_words(cause)}")
         if isinstance(cause, OSError):
-            return _Refusal(FailureKind.REFUSED, f"{place}: {_os_words(cause)}")
+            return Refused(FailureKind.REFUSED, f"{place}: {os_words(cause)}")
         refusal = _said(error)
         if refusal is None:
-            return _Refusal(FailureKind.REFUSED, f"{place}: {error}")
+            return Refused(FailureKind.REFUSED, f"{place}: {error}")
         whole = failure(refusal)
         kind = FailureKind.REFUSED if whole is None else whole.kind
-        return _Refusal(kind, f"{place}: the server says: {refusal}")
+        return Refused(kind, f"{place}: the server says: {refusal}")
 
     async def _drop(self) -> None:
         if self._connection is not None:

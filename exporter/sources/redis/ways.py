@@ -19,7 +19,7 @@ from redis.crc import key_slot
 
 from exporter.model import FailureKind
 
-from ..http import _Refusal
+from ..admission import Refused
 from .answers import Owner, Refusal, Reply, failure, owners_of, role_failure
 from .query import Address, Command, Servers, Way, host_port
 from .server import Server
@@ -33,7 +33,7 @@ class Asked(Protocol):
     """Whoever can be asked for keys."""
 
     async def ask(self, commands: Sequence[Command], timeout_s: float) -> list[Reply]:
-        """The replies in their order. Raises _Refusal where nothing can be believed, TimeoutError."""
+        """The replies in their order. Raises Refused where nothing can be believed, TimeoutError."""
 
     async def close(self) -> None: ...
 
@@ -57,7 +57,7 @@ async def _believed(server: Server, commands: Sequence[Command], *, master_wante
     failures = (failure(reply) for reply in replies if isinstance(reply, Refusal))
     wrong = role_failure(role, master_wanted=master_wanted) or next((each for each in failures if each), None)
     if wrong is not None:
-        raise _Refusal(wrong.kind, f"{host_port(server.address)}: {wrong.detail}")
+        raise Refused(wrong.kind, f"{host_port(server.address)}: {wrong.detail}")
     return replies
 
 
@@ -98,8 +98,8 @@ class _Sentinels:
         if votes:
             return votes.most_common(1)[0][0]
         if any(reply is None for (reply,) in replies):
-            raise _Refusal(FailureKind.UNREADABLE, f"the sentinels know no master called {self._servers.master}")
-        raise _Refusal(FailureKind.REFUSED, f"no sentinel answers: {'; '.join(str(reply) for (reply,) in replies)}")
+            raise Refused(FailureKind.UNREADABLE, f"the sentinels know no master called {self._servers.master}")
+        raise Refused(FailureKind.REFUSED, f"no sentinel answers: {'; '.join(str(reply) for (reply,) in replies)}")
 
     async def close(self) -> None:
         for server in (*self._sentinels, *([self._master] if self._master else [])):
@@ -150,7 +150,7 @@ class _Cluster:
                 break
         else:
             says = "; ".join(str(reply) for (reply,) in replies)
-            raise _Refusal(FailureKind.REFUSED, f"no node says who owns which slots: {says or 'nobody owns one'}")
+            raise Refused(FailureKind.REFUSED, f"no node says who owns which slots: {says or 'nobody owns one'}")
         wanted = {one.address for one in self._owners} | set(self._servers.addresses)
         for gone in self._nodes.keys() - wanted:
             await self._nodes.pop(gone).close()
@@ -169,7 +169,7 @@ async def _one_of(server: Server, commands: Sequence[Command], timeout_s: float)
             return await server.ask(commands)
     except TimeoutError:
         detail = f"{host_port(server.address)}: no answer within {timeout_s:g} s"
-    except _Refusal as refusal:
+    except Refused as refusal:
         detail = refusal.failure.detail
     return [Refusal(UNREACHABLE, detail)] * len(commands)
 
