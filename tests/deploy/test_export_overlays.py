@@ -68,7 +68,7 @@ def restricted(pod, container):
     assert not {"hostNetwork", "hostPID", "hostIPC", "hostUsers"} & set(pod)
     assert not any("hostPort" in port for port in container["ports"])
     assert [volume for volume in pod["volumes"] if "configMap" not in volume] == []
-    assert container["resources"]["limits"]["memory"] == "64Mi"
+    assert container["resources"]["limits"]["memory"] == "96Mi"
 
 
 def test_on_each_node_with_gpus_there_is_one_page_of_its_exporter(kustomized, problems_of):
