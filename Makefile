@@ -18,16 +18,17 @@ demo: $(STAMP)  ## watch GPU replicas follow a load from zero up and back (about
 test: $(STAMP)  ## run the tests (ARGS="-k name" to choose, JOBS=0 for one at a time)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
-# Python 3.11 to 3.13, on PATH or of pyenv, but the one that `make test` has run on. What is about a whole cluster, and
-# about what is deployed, does not depend on Python's version.
-test-others:  ## nearly the same on every other supported Python that this machine has
+# Python 3.11 to 3.13, on PATH or of pyenv, but the one that `make test` has run on. What is about a whole cluster, about
+# what is deployed, and about other people's servers, does not depend on Python's version.
+APART := incluster deploy cluster redis nvml promql demo replay replay_loads replay_planes
+test-others:  ## most of the tests on every other supported Python that this machine has
 	@for version in 3.11 3.12 3.13; do \
 	  for python in "$$(command -v python$$version)" "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$$version.*/bin/python; do \
 	    [ -x "$$python" ] && "$$python" -V >/dev/null 2>&1 || continue; \
 	    [ "$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')" = $$version ] && continue 2; \
 	    echo "== Python $$version"; \
 	    $(MAKE) --no-print-directory test PYTHON="$$python" VENV=.venv-$$version \
-	      ARGS="--ignore=tests/incluster --ignore=tests/deploy $(ARGS)" || exit 1; \
+	      ARGS="$(APART:%=--ignore=tests/%) $(ARGS)" || exit 1; \
 	    continue 2; \
 	  done; echo "== Python $$version: not on this machine, not run"; \
 	done
