@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 EX_PROBLEMS = 1
 EX_CONFIG = 78
 
+WAKERS_SHOWN = 50  # a person reads so many; all are on the Board
+
 # A page of 10,000 series is 2 MiB. What is larger than this is no page, and reading on would only fill the memory.
 LARGEST_PAGE = 64 * 2**20
 
@@ -148,8 +150,10 @@ def check(files: Sequence[str], output: str) -> None:
             warned = f", {len(problems)} warning(s)" if problems else ""
             others = f", {passed_over} document(s) not Tidegate's business" if passed_over else ""
             click.echo(f"{len(files)} file(s) fine{warned}{others}")
-            for workload, words in wakers.items():
+            for workload, words in list(wakers.items())[:WAKERS_SHOWN]:
                 click.echo(f"  {workload}: {words}")
+            if len(wakers) > WAKERS_SHOWN:
+                click.echo(f"  and {len(wakers) - WAKERS_SHOWN} more")
     else:
         _print([problem.to_document() for problem in problems], output)
     sys.exit(EX_PROBLEMS if errors else 0)
