@@ -268,7 +268,7 @@ def replay(
     """Play a recorded load against policies, in a simulated Deployment: promises kept, GPU-hours, restlessness.
 
     LOAD is a file (Azure LLM, BurstGPT, Mooncake, ServeGen, `t,input,output`, npz) or a shape such as
-    `diurnal:rate=4`. Tidegate is played with the policy and the kernels that the daemon runs.
+    `diurnal:high=4`. Tidegate is played with the policy and the kernels that the daemon runs.
     """
     from .config import ConfigErrors
     from .replay.command import Asked, BadWish, History, replayed
