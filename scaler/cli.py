@@ -278,6 +278,10 @@ def replay(
         click.echo(known_policies())
         return
 
+    if workload is not None and prometheus is None:
+        raise click.UsageError("--workload: goes with --prometheus, whose history of it is meant")
+    if html is not None and not Path(html).absolute().parent.is_dir():
+        raise click.BadParameter(f"must be in a folder that exists, got {html}", param_hint="--html")
     history = None if prometheus is None else History(prometheus, workload, since, selector)
     asked = Asked(loads, form, server, policies, tune, clairvoyant, seed, history)
     try:

@@ -26,10 +26,12 @@ from numpy.typing import NDArray
 
 from exporter.model import Floats
 
-from .columns import AT, DONE, FIRST, Ints, World
+from .columns import AT, DONE, FIRST, POD_S, Ints, World
 from .engine import advance, scale
 from .load import Load
+from .pages import LIVE_POD_S, look
 from .profiles import Profile
+from .run import AFTERWARDS_S
 from .score import WARM_UP_S
 
 BIN_S = 15.0
@@ -43,7 +45,9 @@ ROUNDS = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """ready: shape (bins,), replicas that are ready in each BIN_S. gpu_hours, slo_met_ratio: what it comes to."""
+    """ready: shape (bins,), replicas that are ready in each BIN_S. gpu_hours, slo_met_ratio: what it comes to in a run,
+    from each pod's creation to the end of its drain.
+    """
 
     ready: Ints
     gpu_hours: float
@@ -72,18 +76,24 @@ def wanted(ready: Ints, start_s: float) -> Ints:
     return np.lib.stride_tricks.sliding_window_view(padded, ahead + 1).max(axis=1)
 
 
-def follow(load: Load, profile: Profile, ready: Ints, slots: int = 1024) -> Floats:
-    """The requests' times (see `columns`) under a plan. Its first pods are ready when the load begins."""
+def follow(load: Load, profile: Profile, ready: Ints, slots: int = 1024) -> tuple[Floats, float]:
+    """The requests' times (see `columns`) under a plan, and the seconds of pods until the last arrival: as `run` counts
+    them, so what a pod takes to finish its work costs. The first pods are ready when the load begins.
+    """
     server = profile.server
     world = World.of(load.at, load.prompt, load.output, slots, server.batch)
     pods = wanted(ready, profile.start_s)
     scale(world, int(pods[0]), np.zeros(1))
     starts = np.array([profile.start_s])
     for place in np.flatnonzero(np.diff(pods)) + 1:
+        if place * BIN_S >= load.span_s:
+            break
         advance(world, server, place * BIN_S)
         scale(world, int(pods[place]), starts)
-    advance(world, server, load.span_s + 3600.0)
-    return world.request_times
+    advance(world, server, load.span_s)
+    pod_s = float(world.numbers[POD_S] + look(world, server)[LIVE_POD_S])
+    advance(world, server, load.span_s + AFTERWARDS_S)
+    return world.request_times, pod_s
 
 
 def find(load: Load, profile: Profile, told: Callable[[float], None] = lambda _done: None) -> Plan:
@@ -121,13 +131,18 @@ class _Descent:
         return np.ceil(1.5 * np.maximum(work, smooth) + 1.5 * np.sqrt(smooth)).astype(np.int64)
 
     def _broken(self, ready: Ints) -> Floats:
-        """Broken promises by the bin of arrival, shape (bins,)."""
-        load, times = self._load, follow(self._load, self._profile, ready)
+        return self._outcome(ready)[0]
+
+    def _outcome(self, ready: Ints) -> tuple[Floats, float]:
+        """Broken promises by the bin of arrival, shape (bins,), and GPU-seconds as they are measured."""
+        load, (times, pod_s) = self._load, follow(self._load, self._profile, ready)
         first, rest = times[:, FIRST] - times[:, AT], times[:, DONE] - times[:, FIRST]
         bad = ~self._profile.promise.kept(first, rest, load.prompt, load.output) & self._counted
-        return np.bincount(self._bin_of, weights=bad, minlength=self._bins).astype(np.float64)
+        broken = np.bincount(self._bin_of, weights=bad, minlength=self._bins).astype(np.float64)
+        return broken, pod_s * self._profile.gpus
 
     def _gpu_s(self, ready: Ints) -> float:
+        """What the descent reckons with: whole bins, and no drain."""
         return float(wanted(ready, self._profile.start_s).sum()) * BIN_S * self._profile.gpus
 
     def descend(self, ready: Ints, price: float) -> Plan:
@@ -140,8 +155,9 @@ class _Descent:
             after = self._gpu_s(ready) + price * broken.sum()
             if after > before * 0.999:
                 break
+        broken, gpu_s = self._outcome(ready)
         kept = 1.0 - broken.sum() / max(1, int(self._counted.sum()))
-        return Plan(ready, self._gpu_s(ready) / 3600, float(kept), price)
+        return Plan(ready, gpu_s / 3600, float(kept), price)
 
     def _try(self, ready: Ints, broken: Floats, width: int, step: int, price: float) -> tuple[Ints, Floats]:
         """Change every other block by a replica, keep the changes that pay, then the blocks between."""

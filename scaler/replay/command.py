@@ -2,7 +2,7 @@
 
 What is wrong with a word is said with that word; which exit status that is, the command line knows.
 
-Worked example: `replayed(Asked(loads=["diurnal:rate=4"], policies=["tidegate", "static:replicas=3"], …))` is one
+Worked example: `replayed(Asked(loads=["diurnal:high=4"], policies=["tidegate", "static:replicas=3"], …))` is one
 verdict with two policies.
 """
 
@@ -28,6 +28,9 @@ from .verdict import Verdict
 
 # What is played where nobody says: Tidegate, the recipes people copy, and the planes that come with a platform.
 USUAL = ("tidegate", "keda-waiting", "keda-gpu-util", "knative", "ray", "aibrix", "wva")
+
+# The simulator has room for twice as many pods (`run`'s slots): those of a fleet, and as many on their way out.
+MOST_REPLICAS = 512
 
 
 class BadWish(ValueError):  # noqa: N818 - it names what is bad
@@ -60,6 +63,8 @@ def replayed(asked: Asked) -> list[Verdict]:
     """Raises BadWish, and ConfigErrors for a server's file."""
     if asked.form is not None and asked.form not in FORMATS:
         raise BadWish(f"--format: must be one of {', '.join(FORMATS)}, got {asked.form}")
+    if asked.seed < 0:
+        raise BadWish(f"--seed: must be 0 or more, got {asked.seed}")
     settings = [_setting(words) for words in asked.policies or USUAL]
     profile = load_profile(asked.server)
     with Progress(
@@ -95,9 +100,13 @@ def policies() -> str:
 
 def _setting(words: str) -> Setting:
     try:
-        return parse(words)
+        setting = parse(words)
     except ValueError as bad:
         raise BadWish(str(bad)) from bad
+    for key, value in setting.values:
+        if key in ("max", "replicas") and int(value) > MOST_REPLICAS:
+            raise BadWish(f"--policy {words}: {key} must be at most {MOST_REPLICAS}, got {value}")
+    return setting
 
 
 def _recorded(words: str, asked: Asked) -> Recorded:

@@ -20,6 +20,9 @@ from exporter.model import Floats
 
 from .columns import Ints, Mask, Server
 
+# A sum of a day's floats is off by some 1e-10: jobs of a whole minute that begin at their very bound are in time.
+DUST_S = 1e-6
+
 
 @dataclass(frozen=True, slots=True)
 class Promise:
@@ -36,9 +39,13 @@ class Promise:
 
     def kept(self, first: Floats, rest: Floats, prompt: Ints, output: Ints) -> Mask:
         """Which requests have it; all of shape (requests,), NaN where a request never got so far."""
-        kept: Mask = first <= self.first_s + self.first_per_prompt_s * prompt
-        kept &= (output <= 1) | (rest <= self.rest_s + self.rest_per_token_s * output)
+        kept: Mask = first <= self.within_s(prompt)
+        kept &= (output <= 1) | (rest <= self.rest_s + self.rest_per_token_s * output + DUST_S)
         return kept
+
+    def within_s(self, prompt: Ints) -> Floats:
+        """Seconds until the first token at the most; shape (requests,)."""
+        return np.asarray(self.first_s + self.first_per_prompt_s * prompt + DUST_S, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)

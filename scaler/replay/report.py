@@ -25,6 +25,7 @@ from .score import Score
 WIDTH, TALL, LOW, GUTTER = 1040, 110, 34, 44  # of a chart, in its own units: y axes stand in the gutter
 BINS = 260
 TICKS = 8  # at the most
+PLANS = 2.0
 ROUND_S = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 172_800, 604_800)
 
 STYLE = """
@@ -68,7 +69,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Section:
-    """One load. plan: shape (bins,) replicas ready in each of `bin_s` seconds; None where none was looked for."""
+    """One load. plan: shape (bins,) replicas ready in each of `bin_s` seconds; None where none was looked for.
+
+    notes: about how the load was read.
+    """
 
     load: Load
     server: str
@@ -77,6 +81,7 @@ class Section:
     plan: Floats | None
     bin_s: float
     bounds: str
+    notes: Sequence[str] = ()
 
 
 def page(sections: Sequence[Section]) -> str:
@@ -97,23 +102,37 @@ def _section(section: Section) -> str:
         f"{load.output.mean():,.0f} output tokens on average. Server {escape(section.server)}. "
         f"Promise: {escape(section.promise)}. {escape(section.bounds)}"
     )
-    top = max([1.0, *(row.course.chart[:, 1:3].max() for row in section.rows), *_highest(section.plan)])
+    notes = "".join(f"<p>{escape(note)}</p>" for note in section.notes)
+    top = _top(section)
     charts = "".join(_policy(section, row, top) for row in section.rows)
-    legend = (
-        "<p class=legend><i class=key style='background:var(--sea)'></i><b>ready</b>"
-        "<i class=key style='background:var(--sea);opacity:.35'></i><b>ordered</b>"
-        "<i class=key style='background:var(--plan)'></i><b>the plan of somebody who knew the load</b>"
-        "<i class=key style='background:var(--queue)'></i><b>requests held because nothing is ready</b></p>"
-    )
     return (
-        f"<section><h2>{escape(load.name)}</h2><p>{facts}</p>{_table(section.rows)}"
+        f"<section><h2>{escape(load.name)}</h2><p>{facts}</p>{notes}{_table(section.rows)}"
         f"<div class=card><div class=head><h3>Load</h3><span>requests per second</span></div>{_rate(load)}</div>"
-        f"{legend}{charts}</section>"
+        f"{_legend(section, top)}{charts}</section>"
     )
 
 
-def _highest(plan: Floats | None) -> list[float]:
-    return [] if plan is None else [float(plan.max())]
+def _top(section: Section) -> float:
+    """Of the scale that all policies share, replicas. Where there is a plan it ends at PLANS times its peak: one policy
+    that orders all it may would else press those worth comparing flat. What is higher is cut, and said in its head.
+    """
+    highest = max([1.0, *(float(row.course.chart[:, 1:3].max()) for row in section.rows)])
+    if section.plan is None:
+        return highest
+    peak = max(1.0, float(section.plan.max()))
+    return min(max(highest, peak), PLANS * peak)
+
+
+def _legend(section: Section, top: float) -> str:
+    """Of what these charts show."""
+    keys = [("background:var(--sea)", "ready"), ("background:var(--sea);opacity:.35", "ordered")]
+    if section.plan is not None:
+        keys.append(("background:var(--plan)", "the plan of somebody who knew the load"))
+    if any(row.course.chart[:, 5].any() for row in section.rows):
+        keys.append(("background:var(--queue)", "requests held because nothing is ready"))
+    named = "".join(f"<i class=key style='{style}'></i><b>{words}</b>" for style, words in keys)
+    cut = any(row.course.chart[:, 1].max() > top for row in section.rows)
+    return f"<p class=legend>{named}{f' &nbsp; Charts are cut at {top:.0f} replicas.' if cut else ''}</p>"
 
 
 def _table(rows: Sequence[Row]) -> str:
@@ -128,12 +147,12 @@ def _line(row: Row, cheapest: float | None) -> str:
     name = escape(row.name) + (
         f" <span style='color:var(--dim)'>{escape(row.parameters)}</span>" if row.parameters else ""
     )
-    kept = f"<span{'' if row.kept else ' class=missed'}>{_number(100 * score.slo_met_ratio, 2)} %</span>"
+    kept = f"<span{'' if row.kept else ' class=missed'}>{_number(100 * score.slo_met_ratio, 2, ' %')}</span>"
     best = " class=best" if row.kept and score.gpu_hours == cheapest else ""
     values = (
         f"<td>{kept}</td><td{best}>{_number(score.gpu_hours, 1)}</td>",
-        f"<td>{_number(row.ratio, 2, '×')}</td><td>{_number(score.ttft_mean_s, 2)} s</td>",
-        f"<td>{_number(score.ttft_p99_s, 2)} s</td><td>{score.changes:,}</td>",
+        f"<td>{_number(row.ratio, 2, '×')}</td><td>{_number(score.ttft_mean_s, 2, ' s')}</td>",
+        f"<td>{_number(score.ttft_p99_s, 2, ' s')}</td><td>{score.changes:,}</td>",
         f"<td>{_number(score.flaps_per_day, 1)}</td><td>{score.cold_starts:,}</td>",
     )
     return f"<tr><td>{name}</td>{''.join(values)}</tr>"
@@ -150,7 +169,9 @@ def _policy(section: Section, row: Row, top: float) -> str:
         parts.append(_outline(moments, section.plan, TALL, top, span))
     highest = max(1.0, float(held.max(initial=0.0)))
     queue = _frame(LOW, highest, span, ticks=False) + _steps("queue", second, held, LOW, highest, span)
-    numbers = f"{_number(100 * row.score.slo_met_ratio, 2)} % kept, {_number(row.score.gpu_hours, 1)} GPU-hours"
+    numbers = f"{_number(100 * row.score.slo_met_ratio, 2, ' %')} kept, {_number(row.score.gpu_hours, 1)} GPU-hours"
+    most = max([int(wanted.max(initial=0.0)), *(order.after for order in row.course.orders if order.at <= span)])
+    numbers += f", at most {most} replicas"
     waiting = _svg(LOW, queue, f"{row.name}: requests held") if held.any() else ""
     return (
         f"<div class=card><div class=head><h3>{escape(row.name)}</h3><span>{escape(row.parameters)}</span>"

@@ -71,7 +71,7 @@ def run(
     scale(world, plane.first, np.zeros(1))
     advance(world, server, 0.0)
     end, last = load.span_s, load.span_s + AFTERWARDS_S
-    now, wanted, pod_s, cold, was_held = 0.0, plane.first, np.nan, 0, False
+    now, wanted, pod_s, cold, was_held = 0.0, plane.first, 0.0, 0, False
     orders: list[Order] = []
     chart: list[tuple[float, ...]] = []
     chart_every = max(plane.every_s, end / moments)
@@ -98,6 +98,4 @@ def run(
             pod_s = float(world.numbers[POD_S] + look(world, server)[LIVE_POD_S])
         advance(world, server, then)
         now = then
-    if np.isnan(pod_s):  # a load of one moment
-        pod_s = float(world.numbers[POD_S] + look(world, server)[LIVE_POD_S])
     return Course(load, profile, plane.name, world.request_times, pod_s, tuple(orders), np.array(chart), cold)

@@ -70,7 +70,7 @@ def _table(verdict: Verdict) -> Table:
 
 def _cells(score: Score, ratio: float, *, kept: bool) -> list[Text]:
     return [
-        Text(f"{_number(100 * score.slo_met_ratio, 2)} %", _GOOD if kept else _BAD),
+        Text(_number(100 * score.slo_met_ratio, 2, " %"), _GOOD if kept else _BAD),
         *(
             Text(words)
             for words in (

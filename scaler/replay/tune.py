@@ -52,7 +52,7 @@ class Watched:
         self.name, self.first, self._plane = plane.name, plane.first, plane
         self._load, self._profile, self._pod_s = load, profile, gpu_hours * 3600 / profile.gpus
         promise = profile.promise
-        self._allowed_s = promise.first_s + promise.first_per_prompt_s * load.prompt
+        self._allowed_s = promise.within_s(load.prompt)
         self._begins = int(np.searchsorted(load.at, min(WARM_UP_S, load.span_s / 2)))
         self._forgiven = (1.0 - promise.share) * (len(load.at) - self._begins)
         self._checked, self._late, self._check_at = self._begins, 0, CHECK_S

@@ -81,7 +81,7 @@ class Verdict:
         share = self.profile.promise.share
         return Section(
             load=self.load,
-            server=f"{self.profile.name}, {self.profile.gpus} GPU a replica, ready {self.profile.start_s:g} s after it",
+            server=_server(self.profile),
             promise=in_words(self.profile.promise),
             rows=[
                 Row(one.name, one.label, one.course, one.score, one.score.slo_met_ratio >= share, self.ratio(hours))
@@ -91,6 +91,7 @@ class Verdict:
             plan=None if self.plan is None else self.plan.ready.astype(float),
             bin_s=BIN_S,
             bounds=self.bounds(),
+            notes=self.notes,
         )
 
     def bounds(self) -> str:
@@ -103,6 +104,11 @@ class Verdict:
             f"The plan of somebody who knew the load takes {self.plan.gpu_hours:.1f} GPU-hours and keeps {kept}, as "
             f"far as descent in the same simulator found one. {fluid}"
         )
+
+
+def _server(profile: Profile) -> str:
+    gpus = f"{profile.gpus} GPU{'s' * (profile.gpus > 1)} a replica"
+    return f"{profile.name}, {gpus}, which is ready {profile.start_s:g} s after it was ordered"
 
 
 def in_words(promise: Promise) -> str:

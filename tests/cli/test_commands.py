@@ -23,6 +23,7 @@ WORDS = {
     "schema": "JSON Schema",
     "read": "what Tidegate sees",
     "demo": "whole loop",
+    "replay": "recorded load",
     "version": "version of Tidegate",
 }
 

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
+from scaler.replay import loads
 from scaler.replay.columns import AT, DONE, FIRST, Server, World
 from scaler.replay.engine import advance, scale
+from scaler.replay.load import Load
+from scaler.replay.profiles import Profile, Promise
 
 
 class Deployment:
@@ -48,5 +53,47 @@ def server():
 
     def make(step=0.01, per_sequence=0.0, per_token=0.0, prompt_rate=1000.0, chunk=2048, batch=256, kv=1e9, slots=0):
         return Server(step, per_sequence, per_token, prompt_rate, chunk, batch, kv, slots)
+
+    return make
+
+
+@dataclass
+class Scripted:
+    """A plane that orders by the clock: `{second: replicas}`."""
+
+    orders: dict
+    first: int = 1
+    every_s: float = 5.0
+    name: str = "scripted"
+
+    def step(self, seen):
+        due = [second for second in self.orders if second <= seen.now]
+        return self.orders[max(due)] if due else None
+
+
+@pytest.fixture
+def scripted():
+    return Scripted
+
+
+@pytest.fixture
+def load():
+    """`load([(at, prompt, output), …])`: a Load; `load("each:1m,for=1h")` is what a person writes."""
+
+    def make(what, name="small", seed=0):
+        if isinstance(what, str):
+            return loads.load(what, None, seed).load
+        at, prompt, output = np.array(what, dtype=float).reshape(-1, 3).T
+        return Load(name, at, prompt.astype(np.int64), output.astype(np.int64))
+
+    return make
+
+
+@pytest.fixture
+def profile(server):
+    """`profile(start_s=60.0)`: a replica that reads 1000 prompt tokens a second and makes 100, one GPU."""
+
+    def make(start_s=0.0, gpus=1, sigma=0.0, promise=None, **costs):
+        return Profile("P", server(**costs), start_s, gpus, promise or Promise(1.0, 0.0), sigma)
 
     return make

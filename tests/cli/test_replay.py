@@ -1,0 +1,110 @@
+"""`tidegate replay` as a shell runs it: the answer on standard output, everything else beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+LOAD = "each:5m,for=30m"
+PAST = ("--prometheus", "http://127.0.0.1:1", "--workload")
+TWO = ("--policy", "static:replicas=1", "--policy", "tidegate:keep-warm=60")
+
+
+@pytest.fixture
+def on_a_terminal():
+    """`on_a_terminal("replay", …)`: exit status, standard output, and what a terminal on standard error showed."""
+
+    def run(*arguments):
+        keyboard, screen = os.openpty()
+        command = [sys.executable, "-m", "scaler", *map(str, arguments)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=screen) as process, ThreadPoolExecutor(1) as pool:
+            os.close(screen)
+            shown = pool.submit(everything, keyboard)
+            out = process.stdout.read().decode()
+            return process.wait(120), out, shown.result(120)
+
+    return run
+
+
+def everything(terminal):
+    said = b""
+    try:
+        while more := os.read(terminal, 65_536):
+            said += more
+    except OSError:  # Linux: EIO is the end of a terminal that nobody has open any more
+        pass
+    os.close(terminal)
+    return said.decode()
+
+
+def test_the_answer_and_nothing_else_is_on_standard_output_while_a_bar_is_shown(on_a_terminal, tmp_path):
+    report = tmp_path / "report.html"
+    status, out, shown = on_a_terminal("replay", LOAD, *TWO, "--seed", "3", "-o", "json", "--html", report)
+
+    assert status == 0
+    assert "compiling the simulator" in shown
+    (document,) = json.loads(out)
+    assert document["load"] == LOAD
+    assert [policy["name"] for policy in document["policies"]] == ["static", "tidegate"]
+    static, ours = document["policies"]
+    assert ours["gpu_hours"] < static["gpu_hours"]
+    assert report.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_without_a_format_it_is_a_table(tidegate):
+    done = tidegate("replay", "each:5m,for=11m", "--policy", "static:replicas=1")
+
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+    assert [word for word in ("each:5m,for=11m", "promise kept", "static", "Server A") if word not in done.stdout] == []
+
+
+def test_the_policies_are_listed_without_a_load(tidegate):
+    done = tidegate("replay", "--policy", "list")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "  knative: " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "LOAD: must be given"),
+        ((LOAD, "--policy", "nope"), "there is no policy 'nope'"),
+        ((LOAD, "--policy", "static:4"), "should be key=value"),
+        (("--prometheus", "http://127.0.0.1:1", "--workload", "chat"), "--workload: must be NAMESPACE/NAME, got chat"),
+        (
+            ("--prometheus", "http://127.0.0.1:1", "--workload", "ai/chat", "--since", "x"),
+            "--since: must be a duration",
+        ),
+    ],
+)
+def test_wrong_usage_is_said_in_a_sentence_with_status_2(tidegate, arguments, words):
+    done = tidegate("replay", *arguments)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1].startswith("Error: ")
+    assert words in done.stderr
+
+
+def test_a_bad_server_is_a_bad_configuration_told_by_its_place(tidegate, tmp_path):
+    file = tmp_path / "server.yaml"
+    file.write_text("name: mine\nstart: soon\n")
+    done = tidegate("replay", LOAD, "--server", file)
+
+    assert (done.returncode, done.stdout) == (78, "")
+    assert f"{file}:2:" in done.stderr
+    assert all(line.startswith(str(file)) for line in done.stderr.splitlines())
+
+
+def test_what_cannot_be_meant_is_said_before_anything_is_played(tidegate, tmp_path):
+    lost = tidegate("replay", LOAD, "--html", tmp_path / "missing" / "report.html")
+    assert lost.returncode == 2
+    assert "--html: must be in a folder that exists" in " ".join(lost.stderr.split()).replace("'--html'", "--html")
+    aimless = tidegate("replay", LOAD, "--workload", "ai/chat")
+    assert aimless.returncode == 2
+    assert "--workload: goes with --prometheus" in aimless.stderr

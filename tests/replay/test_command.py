@@ -1,0 +1,88 @@
+"""The words of `tidegate replay`: what is wrong with one is said with it, before anything is simulated."""
+
+from __future__ import annotations
+
+import pytest
+
+from scaler.config import ConfigErrors
+from scaler.replay.command import MOST_REPLICAS, USUAL, Asked, BadWish, History, policies, replayed
+from scaler.replay.policies import FAMILIES
+
+LOAD = "each:5m,for=30m"
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (Asked([]), ["LOAD: must be given"]),
+        (Asked(["nothing.csv"]), ["nothing.csv: is no file", "diurnal"]),
+        (Asked(["diurnl:high=4"]), ["diurnl", "did you mean diurnal"]),
+        (Asked(["diurnal:hihg=4"]), ["diurnal:hihg=4", "must be key=value of low, high", "did you mean high"]),
+        (Asked([LOAD], form="xls"), ["--format: must be one of csv", "got xls"]),
+        (Asked([LOAD], seed=-1), ["--seed: must be 0 or more, got -1"]),
+        (Asked([LOAD], policies=["keda"]), ["--policy keda", "there is no policy 'keda'", "keda-waiting"]),
+        (Asked([LOAD], policies=["static:4"]), ["--policy static:4", "'4' should be key=value", "replicas="]),
+        (Asked([LOAD], policies=["static:size=4"]), ["static has no 'size'", "it has replicas"]),
+        (Asked([LOAD], policies=["ray:min=two"]), ["min must be a whole number, got 'two'"]),
+        (Asked([LOAD], policies=["tidegate:work=0"]), ["work must be at least 0.001, got 0"]),
+        (Asked([LOAD], policies=["hpa-kv:behavior=odd"]), ["behavior must be one of none, default, got 'odd'"]),
+        (Asked([LOAD], policies=["tidegate:min=9,max=3"]), ["min=9 is more than max=3"]),
+        (Asked([LOAD], policies=["static:replicas=600"]), ["replicas must be at most 512, got 600"]),
+        (Asked([], history=History("http://127.0.0.1:1", None, "1d", None)), ["--workload: must be NAMESPACE/NAME"]),
+        (Asked([], history=History("http://127.0.0.1:1", "chat", "1d", None)), ["--workload", "got chat"]),
+        (Asked([], history=History("http://127.0.0.1:1", "ai/chat", "soon", None)), ["--since: must be a duration"]),
+        (Asked([], history=History("nonsense", "ai/chat", "1d", None)), ["--prometheus: nonsense"]),
+        (Asked([], history=History("http://127.0.0.1:1", "ai/chat", "1d", None)), ["--prometheus: http://127.0.0.1:1"]),
+    ],
+)
+def test_a_word_that_is_wrong_is_named_with_what_would_be_right(asked, words):
+    with pytest.raises(BadWish) as bad:
+        replayed(asked)
+
+    assert [word for word in words if word not in str(bad.value)] == [], str(bad.value)
+
+
+def test_a_server_that_is_wrong_is_told_by_file_line_and_column(tmp_path):
+    file = tmp_path / "server.yaml"
+    file.write_text(
+        "name: mine\nstart: 40s\nengine: {step: 16ms, prompt_rate: -1, kv_tokens: 190000}\npromise: {first: 2s}\n"
+    )
+    with pytest.raises(ConfigErrors) as errors:
+        replayed(Asked([LOAD], server=str(file)))
+
+    (problem,) = errors.value.problems
+    assert str(problem).startswith(f"{file}:3:")
+    assert "prompt_rate" in str(problem)
+
+
+def test_where_nobody_says_the_usual_are_played_on_a_and_told_in_that_order(capsys):
+    (verdict,) = replayed(Asked([LOAD]))
+    captured = capsys.readouterr()
+
+    assert tuple(one.name for one in verdict.played) == USUAL
+    assert (verdict.profile.name, verdict.plan) == ("A", None)
+    assert captured.out == "", "progress goes to standard error"
+
+
+def test_tuning_adds_the_cheapest_of_the_grid_that_keeps_the_promise(monkeypatch):
+    tried = [one for one in USUAL if one == "keda-gpu-util"]
+    monkeypatch.setattr("scaler.replay.play.BASELINES", (*tried, "static"))
+    (verdict,) = replayed(Asked(["each:1m,for=20m"], policies=["static:replicas=4"], tune=True))
+    four, best = verdict.played
+
+    assert best.name.startswith("hindsight: ")
+    assert best.score.gpu_hours < four.score.gpu_hours
+    assert best.score.slo_met_ratio >= 0.99
+
+
+def test_the_list_names_each_policy_with_its_parameters_and_defaults():
+    listed = policies()
+
+    assert [name for name in FAMILIES if f"  {name}: " not in listed] == []
+    assert "work=16.0, kv-cache=0.9, keep-warm=300.0" in listed
+
+
+def test_as_many_replicas_as_are_allowed_fit_the_simulator():
+    (verdict,) = replayed(Asked(["each:5m,for=16m"], policies=[f"static:replicas={MOST_REPLICAS}"]))
+
+    assert verdict.played[0].score.slo_met_ratio == 1.0

@@ -1,0 +1,126 @@
+"""The report: one file, whole in itself, and true to what it was given."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from scaler.replay.plane import Static
+from scaler.replay.profiles import A
+from scaler.replay.report import Row, Section, page
+from scaler.replay.run import run
+from scaler.replay.score import score
+
+VOID = {"meta", "br", "line"}
+
+
+class Outline(HTMLParser):
+    """Which elements there are, and whether all that were opened were closed, in order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.open, self.words = [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data.strip())
+
+    def count(self, tag, **attributes):
+        return sum(one == tag and attributes.items() <= has.items() for one, has in self.tags)
+
+
+@pytest.fixture
+def section(load):
+    """`section("one", "two")`: these policies, all of them the same static one."""
+
+    def make(*names, plan=None, notes=(), load_name="small"):
+        requests = load([(20.0 * place, 500, 50) for place in range(60)], load_name)
+        course = run(requests, A, Static(2, every_s=15.0))
+        outcome = score(course)
+        rows = [Row(name, "min=2", course, outcome, kept=True, ratio=1.25) for name in names]
+        return Section(requests, "A", "99 % of requests", rows, plan, 15.0, "a bound", notes)
+
+    return make
+
+
+def test_it_is_whole_in_itself(section):
+    text = page([section("one", "two")])
+    outline = Outline(text)
+
+    assert outline.open == []
+    assert not re.search(r"https?://|url\(|@import|<script|<link|<img|<iframe| on\w+=|src=", text)
+
+
+def test_the_table_has_a_row_per_policy_and_each_has_its_chart(section):
+    outline = Outline(page([section("one", "two", "three", plan=np.ones(80)), section("four")]))
+
+    assert outline.count("table") == 2
+    assert outline.count("tr") == (1 + 3) + (1 + 1)
+    assert outline.count("svg") == (1 + 3) + (1 + 1)  # the load, and one per policy
+    assert outline.count("polyline", **{"class": "plan"}) == 3
+    assert [words for words in outline.words if words in ("one", "two", "three", "four")].count("one") == 2
+
+
+def test_names_and_notes_cannot_say_html(section):
+    wicked = "<script>alert('x')</script>&\"'"
+    text = page([section(wicked, load_name=wicked, notes=[wicked])])
+    outline = Outline(text)
+
+    assert "<script" not in text
+    assert outline.count("script") == 0
+    assert outline.words.count(wicked) >= 4, "the load, the table, the chart and the note name it as it is"
+    assert {has["aria-label"] for tag, has in outline.tags if tag == "svg"} == {
+        f"{wicked}: requests per second", f"{wicked}: replicas",
+    }  # fmt: skip
+
+
+def test_what_is_not_known_is_a_dash(section, load):
+    never = load([(0.0, 1, 1), (100.0, 1, 1)])
+    course = run(never, A, Static(0))
+    row = Row("never", "", course, score(course), kept=False, ratio=float("nan"))
+    outline = Outline(page([Section(never, "A", "", [row], None, 15.0, "")]))
+
+    assert outline.words.count("\N{EN DASH}") == 3
+    assert not any("nan" in words for words in outline.words)
+
+
+def test_numbers_in_a_chart_stay_within_it(section):
+    text = page([section("one", plan=np.array([0.0, 50.0, 1.0] * 26))])
+    for box, inside in re.findall(r"<svg viewBox='0 0 (\d+ \d+)'(.*?)</svg>", text, re.DOTALL):
+        width, height = map(float, box.split())
+        for x, y in re.findall(r"([-\d.]+),([-\d.]+)", "".join(re.findall(r"(?:points| d)='([^']*)'", inside))):
+            assert 0.0 <= float(x) <= width
+            assert 0.0 <= float(y) <= height
+
+
+def test_a_browser_opens_it_without_a_word(section, debian_tool, tmp_path):
+    file = tmp_path / "report.html"
+    file.write_text(page([section("one", "two", plan=np.ones(80))]), encoding="utf-8")
+    done = subprocess.run(
+        [
+            debian_tool("chromium"), "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr",
+            f"--user-data-dir={tmp_path / 'profile'}", "--host-resolver-rules=MAP * ~NOTFOUND",
+            "--dump-dom", file.as_uri(),
+        ],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    said = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+
+    assert said == []
+    assert done.stdout.count("<svg") == 3
