@@ -1,8 +1,10 @@
 """The command as a pod runs it: its own process, its page, its memory, its end."""
 
 import asyncio
+import compileall
 import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from exporter.catalog import Reader
 from exporter.model import Attribution, Gpu, PodKey, Quantity, Queue
 from exporter.textformat import parse
 
+ROOT = Path(__file__).resolve().parents[2]
 LISTEN = "listen: 127.0.0.1:0\nscrape: {interval: 200ms}\n"
 VLLM = (
     'vllm:num_requests_waiting{model_name="m",engine="0"} 3\n'
@@ -87,6 +90,8 @@ async def test_an_engine_that_hangs_does_not_hang_the_page(export, beside, get):
 
 
 async def test_it_stays_small_and_loads_nothing_that_it_does_not_need(export, beside, get):
+    for room in ("exporter", "scaler"):  # as they are once installed: a compiler's memory is none of the command's
+        compileall.compile_dir(ROOT / room, quiet=1)
     beside.page |= {"engine": VLLM, "metrics": dcgm(*(f"chat-{n}" for n in range(8)))}
     text = LISTEN + engine_of(beside) + gpus_of(beside)
     with export(text, options=["-X", "importtime"]) as command:

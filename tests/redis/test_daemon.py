@@ -56,6 +56,7 @@ async def test_a_key_that_is_no_queue_wakes_nobody_puts_nobody_to_sleep_and_is_t
         assert (0, False) not in seen
         running.process.terminate()
         said = (await running.process.stderr.read()).decode()
+        await running.process.wait()  # a second signal to one that has ended would take its exit status away
     assert "more: is a hash, not a list" in said
 
 
