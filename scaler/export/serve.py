@@ -21,6 +21,7 @@ from exporter.model import Failure, PodKey, Samples
 from exporter.sources import nvml
 from exporter.sources.http import HttpPages, Limits
 
+from ..lean import let_go_of_code
 from .listener import Listener
 from .settings import PageAt, Settings
 
@@ -39,17 +40,28 @@ async def export(
         log.info("listening", port=port, sources=[heard.source for heard in exporter.heard])
         async with asyncio.TaskGroup() as tasks:
             asking = tasks.create_task(exporter.run(), name="sources")
+            settling = tasks.create_task(
+                _settle(2 * settings.interval_s, clock), name="letting go of what starting took"
+            )
             started(port)
             await stop.wait()
             listener.draining = True
             log.info("draining")
             asking.cancel()
+            settling.cancel()
     finally:
         await listener.stop()
         await pages.close()
         if driver is not None:
             await driver.nvml.close()
     log.info("stopped")
+
+
+async def _settle(after_s: float, clock: Clock) -> None:
+    """Every source has been asked by then, so what runs has run once."""
+    await clock.sleep(after_s)
+    let_go_of_code()
+    structlog.get_logger().info("settled")
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,7 @@ async def test_it_stays_small_and_loads_nothing_that_it_does_not_need(export, be
         port = command.until("listening")["port"]
         command.until("source answers")
         command.until("source answers")
+        command.until("settled")
         for _ in range(100):
             status, _ = await get(port, "/metrics")
             assert status == 200
