@@ -34,8 +34,8 @@ from scaler.replay.policies import BASELINES, Setting, grid, parse
 from scaler.replay.profiles import PROFILES, Profile
 from scaler.replay.run import run
 from scaler.replay.score import Score, score
-from scaler.replay.tune import Trial, one_setting, tune
 from scaler.replay.verdict import in_words
+from scaler.replaying.tune import Trial, one_setting, tune
 
 PAGE = Path(__file__).with_name("QUALITY.md")
 BEGIN, END = "<!-- written by quality.py -->\n", "<!-- until here -->\n"

@@ -271,8 +271,8 @@ def replay(
     `diurnal:high=4`. Tidegate is played with the policy and the kernels that the daemon runs.
     """
     from .config import ConfigErrors
-    from .replay.command import Asked, BadWish, History, replayed
-    from .replay.command import policies as known_policies
+    from .replaying.command import Asked, BadWish, History, replayed
+    from .replaying.command import policies as known_policies
 
     if "list" in policies:
         click.echo(known_policies())
@@ -295,7 +295,7 @@ def replay(
 
         Path(html).write_text(page([verdict.to_section() for verdict in verdicts]), encoding="utf-8")
     if output == "table":
-        from .replay.tables import replay_tables
+        from .replaying.tables import replay_tables
 
         replay_tables(verdicts)
     else:

@@ -20,34 +20,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from rich.box import Box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from . import terminal
+from .terminal import DIM, GOOD, HEAD, UNKNOWN, WARN, bare_table
+
 Row: TypeAlias = Mapping[str, Any]
 
-UNKNOWN = "\N{EN DASH}"
 MOST_DROPPED = 20  # a page that is no page at all is explained by its first lines; JSON has the first thousand
 SHORTEST_ID = 12  # "GPU-" and the eight digits people quote
-PIPE_WIDTH = 1000  # wider than any row: nothing is folded where nobody looks
-
-_HEAD, _DIM, _GOOD, _WARN = "bold #9bd8d3", "grey50", "#57c785", "#e6c88c"
-# A thin line under the head and nothing else.
-_BOX = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
 
 
 def read_tables(document: Row, source: str, console: Console | None = None) -> None:
     """Print the document of one page; `source` is where it came from."""
-    out = console or Console()
-    if not out.is_terminal:
-        out = Console(file=out.file, width=PIPE_WIDTH, force_terminal=False, color_system=None)
+    out = terminal.console(console)
     queues, gpus, dropped = document["queues"], document["gpus"], document["dropped"]
     empty = not queues and not gpus
     kind = "no kind found" if empty and document["kind"] == "auto" else document["kind"]
     _say(
         out,
-        Text.assemble((_plain(kind), _HEAD), ("  " + (_plain(source) if source != "-" else "standard input"), _DIM)),
+        Text.assemble((_plain(kind), HEAD), ("  " + (_plain(source) if source != "-" else "standard input"), DIM)),
     )
     for table in (_queues(queues), _gpus(gpus), _dropped(dropped)):
         if table.row_count:
@@ -65,23 +59,23 @@ def verdict(document: Row) -> list[tuple[str, str]]:
         return _nothing(document)
     said = [part for part in (_of_queues(queues), _of_gpus(gpus)) if part]
     advice = [*_advice_on_queues(queues), *_advice_on_gpus(document["kind"], gpus)]
-    return [(_WARN if advice else _GOOD, " ".join(said)), *((_DIM, line) for line in advice)]
+    return [(WARN if advice else GOOD, " ".join(said)), *((DIM, line) for line in advice)]
 
 
 def _nothing(document: Row) -> list[tuple[str, str]]:
     if document["dropped"] and document["kind"] == "auto":
         return [
-            (_WARN, "No line of this page is a sample."),
-            (_DIM, "Is this the address of a /metrics page? A login page or an error in HTML looks like this."),
+            (WARN, "No line of this page is a sample."),
+            (DIM, "Is this the address of a /metrics page? A login page or an error in HTML looks like this."),
         ]
     if document["kind"] == "auto":
         return [
-            (_WARN, "The page is empty."),
-            (_DIM, "An exporter that reloads answers so, and an engine before its first request: ask again."),
+            (WARN, "The page is empty."),
+            (DIM, "An exporter that reloads answers so, and an engine before its first request: ask again."),
         ]
     return [
-        (_WARN, "Nothing on this page is a queue or a GPU."),
-        (_DIM, "An engine that has just started answers so; if it stays, look at --kind."),
+        (WARN, "Nothing on this page is a queue or a GPU."),
+        (DIM, "An engine that has just started answers so; if it stays, look at --kind."),
     ]
 
 
@@ -176,19 +170,19 @@ def _dropped(dropped: Sequence[Row]) -> Table:
         table.add_row(str(entry["line"]), Text(_plain(entry["reason"])))
     more = len(dropped) - MOST_DROPPED
     if more > 0:
-        table.add_row("…", Text(f"and at least {more:,} more: -o json lists them", _DIM))
+        table.add_row("…", Text(f"and at least {more:,} more: -o json lists them", DIM))
     return table
 
 
 def _table() -> Table:
-    return Table(box=_BOX, show_edge=False, pad_edge=True, header_style=_DIM, border_style=_DIM)
+    return bare_table()
 
 
 def _identity(gpu: Row, digits: int) -> Text:
     text = Text(_plain(gpu["uuid"])[:digits])
     if gpu["instance"] is not None:
         profile = f" {gpu['profile']}" if gpu["profile"] else ""
-        text.append(f" #{_plain(gpu['instance'])}{_plain(profile)}", _DIM)
+        text.append(f" #{_plain(gpu['instance'])}{_plain(profile)}", DIM)
     return text
 
 
@@ -203,8 +197,8 @@ def _digits(uuids: set[str]) -> int:
 
 def _whose(gpu: Row) -> Text:
     if not gpu["pods"]:
-        return Text("nobody", _DIM)
-    text = Text(gpu["attribution"], _WARN if gpu["attribution"] == "device" else _GOOD)
+        return Text("nobody", DIM)
+    text = Text(gpu["attribution"], WARN if gpu["attribution"] == "device" else GOOD)
     for pod in gpu["pods"]:
         text.append(f" {_plain(pod['namespace'])}/{_plain(pod['pod'])}", "default")
     return text

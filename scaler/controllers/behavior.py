@@ -60,6 +60,14 @@ class Behavior:
     down: Rules = DEFAULT_DOWN
 
 
+# What Tidegate ships: no tolerance, because its metric is already a whole number of replicas; up at once; down after
+# 30 s and by at most half of them in 30 s, as a backstop against one bad answer and not as a second smoothing.
+SHIPPED = Behavior(
+    up=Rules(DEFAULT_UP.policies, window_s=0.0, tolerance=0.0),
+    down=Rules((Policy(PolicyKind.PERCENT, 50, 30.0),), window_s=30.0, tolerance=0.0),
+)
+
+
 class Mark(NamedTuple):
     """At `at`: a recommendation of so many replicas, or a change by so many."""
 

@@ -24,7 +24,7 @@ import grpc.aio
 from exporter.clock import Clock
 
 from ..controllers import hpa, keda
-from ..controllers.behavior import Behavior, Memory, Policy, PolicyKind, Rules
+from ..controllers.behavior import SHIPPED, Behavior, Memory
 from ..keda import externalscaler_pb2 as pb
 from ..keda import externalscaler_pb2_grpc as rpc
 
@@ -33,12 +33,6 @@ _HPA_DEADLINE_S = 60.0  # of the wall; the poll's calls carry none
 _REOPEN_S = 2.0
 _BACKOFF_S = (4.0, 8.0, 16.0, 32.0, 60.0)
 
-# What Tidegate ships: no tolerance, because its metric is already a whole number of replicas; up at once; down after
-# 30 s and by at most half of them in 30 s, as a backstop against one bad answer and not as a second smoothing.
-SHIPPED = Behavior(
-    up=Rules((Policy(PolicyKind.PERCENT, 100, 15.0), Policy(PolicyKind.PODS, 4, 15.0)), window_s=0.0, tolerance=0.0),
-    down=Rules((Policy(PolicyKind.PERCENT, 50, 30.0),), window_s=30.0, tolerance=0.0),
-)
 DEMO_KEDA = keda.Spec(max_replicas=8, polling_interval_s=5.0, cooldown_s=30.0)
 
 

@@ -5,7 +5,6 @@ Worked example: while an engine hangs, `GET /metrics` says `tidegate_export_sour
 
 from __future__ import annotations
 
-import errno
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -15,6 +14,7 @@ from exporter.clock import Clock
 from exporter.export import Exporter
 from exporter.normalised import NormalisedCollector
 
+from ..listening import listen
 from ..web.health import render
 
 # A page is written in a millisecond; whoever is still being answered after so long does not read.
@@ -43,15 +43,7 @@ class Listener:
             [web.get("/metrics", self._metrics), web.get("/livez", self._livez), web.get("/readyz", self._readyz)]
         )
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=DRAIN_S)
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, self.host or None, self.port).start()
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise OSError(f"listen: {self.host}:{self.port} is already in use") from error
-            raise
-        port: int = self._runner.addresses[0][1]
-        return port
+        return await listen(self._runner, self.host, self.port, "listen")
 
     async def stop(self) -> None:
         if self._runner is not None:

@@ -40,9 +40,7 @@ async def export(
         log.info("listening", port=port, sources=[heard.source for heard in exporter.heard])
         async with asyncio.TaskGroup() as tasks:
             asking = tasks.create_task(exporter.run(), name="sources")
-            settling = tasks.create_task(
-                _settle(2 * settings.interval_s, clock), name="letting go of what starting took"
-            )
+            settling = tasks.create_task(_settle(2 * settings.interval_s, clock), name="settling")
             started(port)
             await stop.wait()
             listener.draining = True

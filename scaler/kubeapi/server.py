@@ -14,7 +14,6 @@ HorizontalPodAutoscaler is the retry.
 
 from __future__ import annotations
 
-import errno
 import json
 import ssl
 from collections.abc import Callable, Iterable
@@ -30,6 +29,7 @@ from exporter.cluster.reviews import Reviews
 
 from ..board import Board
 from ..census import Census
+from ..listening import listen
 from . import custom, documents, external, pods, tls
 from .authn import Gate
 from .discovery import JSON, Answer, Discovery
@@ -57,10 +57,6 @@ class Boards(Protocol):
 
     @property
     def board(self) -> Board: ...
-
-
-class AddressInUseError(OSError):
-    """Somebody else listens there."""
 
 
 class MetricsServer:
@@ -94,16 +90,7 @@ class MetricsServer:
         self._runner = web.AppRunner(
             app, access_log=None, handle_signals=False, max_field_size=LONGEST_HEADER, shutdown_timeout=GRACE_S
         )
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, self._host or None, self._port, ssl_context=self._context).start()
-        except OSError as error:
-            await self._runner.cleanup()
-            if error.errno == errno.EADDRINUSE:
-                raise AddressInUseError(f"metrics API: {self._host}:{self._port} is already in use") from error
-            raise
-        port: int = self._runner.addresses[0][1]
-        return port
+        return await listen(self._runner, self._host, self._port, "metrics API", self._context)
 
     def take(self, census: Census | None) -> None:
         """Which workloads there are from now on; None: those of the last census, and maybe others."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from math import isnan
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from exporter.model import Floats
 
 from .load import Load
 from .run import Course
-from .score import Score
+from .score import Score, shown
 
 WIDTH, TALL, LOW, GUTTER = 1040, 110, 34, 44  # of a chart, in its own units: y axes stand in the gutter
 BINS = 260
@@ -147,21 +146,21 @@ def _line(row: Row, cheapest: float | None) -> str:
     name = escape(row.name) + (
         f" <span style='color:var(--dim)'>{escape(row.parameters)}</span>" if row.parameters else ""
     )
-    kept = f"<span{'' if row.kept else ' class=missed'}>{_number(100 * score.slo_met_ratio, 2, ' %')}</span>"
+    kept = f"<span{'' if row.kept else ' class=missed'}>{shown(100 * score.slo_met_ratio, 2, ' %')}</span>"
     best = " class=best" if row.kept and score.gpu_hours == cheapest else ""
     values = (
-        f"<td>{kept}</td><td{best}>{_number(score.gpu_hours, 1)}</td>",
-        f"<td>{_number(row.ratio, 2, '×')}</td><td>{_number(score.ttft_mean_s, 2, ' s')}</td>",
-        f"<td>{_number(score.ttft_p99_s, 2, ' s')}</td><td>{score.changes:,}</td>",
-        f"<td>{_number(score.flaps_per_day, 1)}</td><td>{score.cold_starts:,}</td>",
+        f"<td>{kept}</td><td{best}>{shown(score.gpu_hours, 1)}</td>",
+        f"<td>{shown(row.ratio, 2, '×')}</td><td>{shown(score.ttft_mean_s, 2, ' s')}</td>",
+        f"<td>{shown(score.ttft_p99_s, 2, ' s')}</td><td>{score.changes:,}</td>",
+        f"<td>{shown(score.flaps_per_day, 1)}</td><td>{score.cold_starts:,}</td>",
     )
     return f"<tr><td>{name}</td>{''.join(values)}</tr>"
 
 
 def _policy(section: Section, row: Row, top: float) -> str:
     chart, span = row.course.chart, section.load.span_s
-    shown = chart[chart[:, 0] <= span]
-    second, wanted, ready, held = shown[:, 0], shown[:, 1], shown[:, 3], shown[:, 5]
+    upto = chart[chart[:, 0] <= span]
+    second, wanted, ready, held = upto[:, 0], upto[:, 1], upto[:, 3], upto[:, 5]
     parts = [_frame(TALL, top, span), _steps("wanted", second, wanted, TALL, top, span)]
     parts.append(_steps("ready", second, ready, TALL, top, span))
     if section.plan is not None:
@@ -169,7 +168,7 @@ def _policy(section: Section, row: Row, top: float) -> str:
         parts.append(_outline(moments, section.plan, TALL, top, span))
     highest = max(1.0, float(held.max(initial=0.0)))
     queue = _frame(LOW, highest, span, ticks=False) + _steps("queue", second, held, LOW, highest, span)
-    numbers = f"{_number(100 * row.score.slo_met_ratio, 2, ' %')} kept, {_number(row.score.gpu_hours, 1)} GPU-hours"
+    numbers = f"{shown(100 * row.score.slo_met_ratio, 2, ' %')} kept, {shown(row.score.gpu_hours, 1)} GPU-hours"
     most = max([int(wanted.max(initial=0.0)), *(order.after for order in row.course.orders if order.at <= span)])
     numbers += f", at most {most} replicas"
     waiting = _svg(LOW, queue, f"{row.name}: requests held") if held.any() else ""
@@ -234,10 +233,6 @@ def _steps(kind: str, moments: Floats, values: Floats, height: int, top: float, 
 
 def _outline(moments: Floats, values: Floats, height: int, top: float, span: float) -> str:
     return f"<polyline class=plan points='{' '.join(_points(moments, values, height, top, span))}' />"
-
-
-def _number(value: float, digits: int, unit: str = "") -> str:
-    return "–" if isnan(value) else f"{value:,.{digits}f}{unit}"
 
 
 def _span(seconds: float) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import isnan
 from typing import NamedTuple
 
 import numpy as np
@@ -60,3 +61,8 @@ def flaps(orders: Sequence[Order]) -> int:
         (one.after > one.before) != (two.after > two.before) and two.at - one.at <= FLAP_S
         for one, two in pairwise(orders)
     )
+
+
+def shown(value: float, digits: int, unit: str = "") -> str:
+    """For a person; what is not known is a dash."""
+    return "\N{EN DASH}" if isnan(value) else f"{value:,.{digits}f}{unit}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from prometheus_client import CollectorRegistry, exposition
 from prometheus_client.metrics_core import Metric
 
 from ..board import Board
+from ..listening import listen
 from .health import Health, render
 
 INDEX = """Tidegate
@@ -21,10 +21,6 @@ INDEX = """Tidegate
 /api/v1/board       every workload's decision, with its evidence (JSON)
 /livez  /readyz     health; add ?verbose
 """
-
-
-class AddressInUseError(OSError):
-    """Somebody else listens there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +58,7 @@ class WebServer:
             ]
         )
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
-        await self._runner.setup()
-        try:
-            site = web.TCPSite(self._runner, self.host or None, self.port)
-            await site.start()
-        except OSError as error:
-            await self._runner.cleanup()
-            if error.errno == errno.EADDRINUSE:
-                raise AddressInUseError(f"listen.http: {self.host}:{self.port} is already in use") from error
-            raise
-        port: int = self._runner.addresses[0][1]
-        return port
+        return await listen(self._runner, self.host, self.port, "listen.http")
 
     async def stop(self) -> None:
         if self._runner is not None:

@@ -100,7 +100,7 @@ def test_an_epp_without_a_queue_of_its_own_wakes_by_its_errors(asleep):
     assert stage.round({front: text + errors % 4}) == AWAKE
 
 
-def test_an_engines_page_in_the_gateways_place_wakes_nobody(scene, plan, gateway, page):
+def test_zero_needs_something_that_can_still_see_the_next_request(scene, plan, gateway, page):
     stage, front = scene(plan(gateway=True, pods=False, keep_warm=60.0)), gateway("vllm")
     stage.has(gateway=front, wanted=1)
     stage.rounds(60, {front: page.vllm(waiting=0, running=0)})

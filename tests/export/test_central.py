@@ -92,7 +92,7 @@ def test_a_sidecars_page_is_its_pods_gpus_too(intake):
     assert (bool(seen.gpus_stale[0]), float(seen.pods_fresh[0])) == (True, 1.0)
 
 
-def test_a_pods_page_speaks_of_its_own_gpus_alone(intake):
+def test_a_tenants_page_speaks_of_its_own_gpus_and_harms_nobody_else(intake):
     stranger = Target("http://10.0.0.8:9410/metrics", "tidegate", Role.PODS, CHAT, pod=PodKey("ai", "chat-1"))
     land(intake, stranger, NOW, Heard("e", engine(0.0, 0.0, NOW), up=True), Heard("g", gpu(0.9, NOW), up=True))
     assert np.isnan(intake.totals(ROWS, NOW).seen.busiest_gpu[0])

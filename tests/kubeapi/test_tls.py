@@ -4,8 +4,9 @@ import aiohttp
 import pytest
 import trustme
 
-from scaler.kubeapi.server import AddressInUseError, create
+from scaler.kubeapi.server import create
 from scaler.kubeapi.tls import BadTlsFiles, TlsFiles
+from scaler.listening import AddressInUseError
 
 PATH = "/apis/external.metrics.k8s.io/v1beta1"
 

@@ -194,12 +194,15 @@ def test_closing_lets_the_driver_and_its_samples_go(node, two):
     assert (two.is_open, two.allocated) == (False, 0)
 
 
-def test_a_driver_that_refuses_to_be_closed_is_left(node, two):
+def test_a_driver_that_refuses_to_be_closed_is_let_go_and_opened_anew(node, two):
     reader = node(two)
     reader.read(0.0)
     two.refuse["nvmlShutdown"] = Code.UNKNOWN
 
     reader.close()
+
+    assert len(reader.read(5.0).subjects) == 2
+    assert two.inits == 2
 
 
 CODES = [*Code, 2, 14, 20, 23, 12345]

@@ -173,7 +173,7 @@ def test_a_page_whose_numbers_stand_still_is_stale_however_often_it_is_read(stag
         (["chat-0"], {"vgpu": "1"}),  # time slices, of which the neighbours are not named
     ],
 )
-def test_a_shared_gpus_activity_is_nobodys(stage, page, pods, more):
+def test_it_never_invents_a_pods_share_of_a_shared_gpu(stage, page, pods, more):
     stage.land(node(), page.gpu("GPU-1", pods, engine=1.0, **more))
     assert stage.only("chat-0").gpu_engine_active is None
     stage.land(node(), page.gpu("GPU-1", pods, engine=1.0, **more) + page.gpu("GPU-2", ["chat-0"], engine=0.25))

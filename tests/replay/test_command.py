@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scaler.config import ConfigErrors
-from scaler.replay.command import MOST_REPLICAS, USUAL, Asked, BadWish, History, policies, replayed
 from scaler.replay.policies import FAMILIES
+from scaler.replaying.command import MOST_REPLICAS, USUAL, Asked, BadWish, History, policies, replayed
 
 LOAD = "each:5m,for=30m"
 
@@ -66,7 +66,7 @@ def test_where_nobody_says_the_usual_are_played_on_a_and_told_in_that_order(caps
 
 def test_tuning_adds_the_cheapest_of_the_grid_that_keeps_the_promise(monkeypatch):
     tried = [one for one in USUAL if one == "keda-gpu-util"]
-    monkeypatch.setattr("scaler.replay.play.BASELINES", (*tried, "static"))
+    monkeypatch.setattr("scaler.replaying.play.BASELINES", (*tried, "static"))
     (verdict,) = replayed(Asked(["each:1m,for=20m"], policies=["static:replicas=4"], tune=True))
     four, best = verdict.played
 

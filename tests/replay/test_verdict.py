@@ -14,12 +14,12 @@ from scaler.replay.clairvoyant import Plan
 from scaler.replay.loads import Recorded
 from scaler.replay.loads import load as read
 from scaler.replay.plane import Static
-from scaler.replay.play import Wishes, play
 from scaler.replay.policies import parse
 from scaler.replay.profiles import A, C, Promise
 from scaler.replay.run import run
-from scaler.replay.tables import replay_tables
 from scaler.replay.verdict import Played, Verdict, in_words
+from scaler.replaying.play import Wishes, play
+from scaler.replaying.tables import replay_tables
 
 POLICY = [
     "name", "parameters", "slo_met_ratio", "gpu_hours", "ratio_to_clairvoyant", "ttft_mean_s", "ttft_p99_s", "changes",

@@ -11,7 +11,7 @@ import pytest
 
 from exporter.model import WorkloadKey
 from scaler.replay.loads import BadLoad
-from scaler.replay.loads.prometheus import Past, from_prometheus
+from scaler.replaying.past import Past, from_prometheus
 
 BEGIN = 1_700_000_000.0
 SCRAPES_S = 15
@@ -159,7 +159,7 @@ async def test_the_same_seed_is_the_same_load(prometheus):
 
 async def test_a_past_that_is_asked_for_in_many_parts_is_the_same(prometheus, monkeypatch):
     whole = (await from_prometheus(past(prometheus))).load
-    monkeypatch.setattr("scaler.replay.loads.prometheus.AT_ONCE", 17)
+    monkeypatch.setattr("scaler.replaying.past.AT_ONCE", 17)
     parts = (await from_prometheus(past(prometheus))).load
     assert whole.at.tolist() == parts.at.tolist()
 

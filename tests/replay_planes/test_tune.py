@@ -10,7 +10,7 @@ from scaler.replay.policies import parse
 from scaler.replay.profiles import A
 from scaler.replay.run import run
 from scaler.replay.score import score
-from scaler.replay.tune import HopelessError, Watched, attempt, one_setting, tune
+from scaler.replaying.tune import HopelessError, Watched, attempt, one_setting, tune
 
 
 def steady(name, per_s, seconds=1500, prompt=2000, output=100):

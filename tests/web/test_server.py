@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
+from scaler.listening import AddressInUseError
 from scaler.web.health import Health, render
-from scaler.web.server import AddressInUseError
 
 
 async def test_the_front_page_says_what_there_is(site):

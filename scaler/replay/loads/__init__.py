@@ -2,7 +2,7 @@
 
 - `words`: what a person writes for a load.         - `formats`: which format a file is.
 - `tables`, `mooncake`, `servegen`, `packed`: one format each.  - `generators`: made-up loads.
-- `history`: counters through time to a load.       - `prometheus`: asks for them; the only I/O besides files.
+- `history`: counters through time to a load; who asks a Prometheus for them is `scaler.replaying.past`.
 """
 
 from .formats import FORMATS

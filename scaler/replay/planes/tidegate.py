@@ -19,7 +19,7 @@ from exporter.model import Floats
 
 from ...board import Reason
 from ...controllers import hpa, keda
-from ...controllers.behavior import DEFAULT_UP, Behavior, Policy, PolicyKind, Rules
+from ...controllers.behavior import SHIPPED
 from ...kernels import ewma_fast_slow
 from ...policy import REASONS, Memory, Readings, Signal, Spec, Specs, step
 from ...signals import LENGTH, Smoothing
@@ -31,12 +31,6 @@ from .chain import KedaAndHpa
 SCRAPE_S = 5.0
 
 
-# What the examples ship: no tolerance, because the metric is a whole number of replicas; up at once; down after 30 s
-# and by at most half of them in 30 s, as a backstop against one bad answer and not as a second smoothing.
-BEHAVIOR = Behavior(
-    up=Rules(DEFAULT_UP.policies, window_s=0.0, tolerance=0.0),
-    down=Rules((Policy(PolicyKind.PERCENT, 50, 30.0),), window_s=30.0, tolerance=0.0),
-)
 COOLDOWN_S = 30.0  # keep-warm is Tidegate's
 
 
@@ -59,7 +53,7 @@ def plane(name: str, wish: Wish) -> Plane:
     spec = Spec(wish.least, wish.most, targets, keep_warm=wish.keep_warm_s, band=wish.band, settle=SCRAPE_S)
     scaler = Tidegate(name, spec, Smoothing(wish.up_s, wish.down_s))
     object_ = keda.Spec(min_replicas=wish.least, max_replicas=wish.most, cooldown_s=COOLDOWN_S)
-    autoscaler = hpa.Spec(max_replicas=wish.most, min_replicas=max(1, wish.least), behavior=BEHAVIOR)
+    autoscaler = hpa.Spec(max_replicas=wish.most, min_replicas=max(1, wish.least), behavior=SHIPPED)
     return KedaAndHpa(scaler, object_, autoscaler, first=max(1, wish.least))
 
 
@@ -138,6 +132,7 @@ class _Rings:
 
     def __init__(self, smoothing: Smoothing) -> None:
         self._windows = Windows(len(Signal), LENGTH)
+        self._series = np.arange(len(Signal))
         self._up = np.full(len(Signal), smoothing.up_s, dtype=np.float64)
         self._down = np.full(len(Signal), smoothing.down_s, dtype=np.float64)
 
@@ -148,7 +143,5 @@ class _Rings:
         policy asks only for work.
         """
         rings = self._windows
-        slot = int(rings.head[0])
-        rings.times[:, slot], rings.values[:, slot] = now, latest
-        rings.head[:] = (slot + 1) % LENGTH
+        rings.push(self._series, np.full(len(Signal), now), np.array(latest))
         return ewma_fast_slow(rings.times, rings.values, rings.head, self._up, self._down, now)

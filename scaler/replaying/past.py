@@ -24,9 +24,9 @@ from exporter.sources.http import OK, HttpPages, Limits
 from exporter.sources.promql import Frame, Promql, PromqlTargets, Query
 from exporter.textformat import Scanner
 
-from ..columns import Mask
-from .history import Counted, load_of
-from .recorded import BadLoad, Recorded
+from ..replay.columns import Mask
+from ..replay.loads.history import Counted, load_of
+from ..replay.loads.recorded import BadLoad, Recorded
 
 STEP_S = 15.0
 MAX_AGE_S = 90.0  # Prometheus scrapes once a minute unless it is told otherwise

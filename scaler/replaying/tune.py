@@ -18,14 +18,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .columns import FIRST, POD_S
-from .load import Load
-from .pages import LIVE_POD_S
-from .plane import Plane, Seen
-from .policies import BASELINES, Setting, grid
-from .profiles import Profile
-from .run import run
-from .score import WARM_UP_S, Score, score
+from ..replay.columns import FIRST, POD_S
+from ..replay.load import Load
+from ..replay.pages import LIVE_POD_S
+from ..replay.plane import Plane, Seen
+from ..replay.policies import BASELINES, Setting, grid
+from ..replay.profiles import Profile
+from ..replay.run import run
+from ..replay.score import WARM_UP_S, Score, score
 
 CHECK_S = 300.0  # of the load, between two looks at whether it can still win
 

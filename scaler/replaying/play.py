@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from . import clairvoyant
-from .loads import Recorded
-from .policies import BASELINES, FAMILIES, Setting, grid
-from .profiles import Profile
-from .run import run
+from ..replay import clairvoyant
+from ..replay.loads import Recorded
+from ..replay.policies import BASELINES, FAMILIES, Setting, grid
+from ..replay.profiles import Profile
+from ..replay.run import run
+from ..replay.verdict import Played, Verdict
 from .tune import tune
-from .verdict import Played, Verdict
 
 # What is being done, and how much of that is done, 0..1.
 Progress = Callable[[str, float], None]

@@ -19,12 +19,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from exporter.model import WorkloadKey
 
 from ..config.scalars import read_duration
-from .loads import FORMATS, BadLoad, Recorded, load
-from .loads.prometheus import Past, from_prometheus
+from ..replay.loads import FORMATS, BadLoad, Recorded, load
+from ..replay.policies import FAMILIES, Setting, parse
+from ..replay.servers import load_profile
+from ..replay.verdict import Verdict
+from .past import Past, from_prometheus
 from .play import Wishes, play
-from .policies import FAMILIES, Setting, parse
-from .servers import load_profile
-from .verdict import Verdict
 
 # What is played where nobody says: Tidegate, the recipes people copy, and the planes that come with a platform.
 USUAL = ("tidegate", "keda-waiting", "keda-gpu-util", "knative", "ray", "aibrix", "wva")
