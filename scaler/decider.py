@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isnan
+from math import inf, isnan
 
 import numpy as np
 
 from exporter.attribution import Names, Owners, owners_by_name
 from exporter.model import Floats, PodKey, ReplicaCount, Samples, Target, WorkloadKey, without_user
 
-from . import gpu_evidence
+from . import gpu_evidence, recollection
 from .board import Decision, Evidence, Objective, Reason
 from .intake import Intake, Source
 from .pod_numbers import Chosen, PodNumbers
@@ -24,6 +24,7 @@ from .policy import REASONS, Memory, Signal, Spec, Specs, Verdicts, answered, ch
 from .queue_pages import Waker
 from .signals import Signals, Smoothing
 from .slots import Mask, Rows
+from .state import Array, Columns, State, copy_into, named, pairs, translated
 from .totals import Totals
 
 OBJECTIVE_NAMES = {Signal.WORK: "work", Signal.KV_CACHE: "kv_cache", Signal.GPU_ENGINE: "gpu_engine"}
@@ -70,6 +71,9 @@ class Told:
         same: Mask = (before == after) | (np.isnan(before) & np.isnan(after))
         same &= (self.active[rows] == verdicts.active) & (self.reason[rows] == verdicts.reason)
         return ~same
+
+    def columns(self) -> dict[str, Array]:
+        return named("told", {name: getattr(self, name) for name in self.__slots__})
 
     def tell(self, rows: Rows, verdicts: Verdicts, at: Floats) -> None:
         self.replicas[rows], self.active[rows], self.reason[rows] = verdicts.replicas, verdicts.active, verdicts.reason
@@ -118,6 +122,7 @@ class Decider:
         self._everyone: Rows = np.arange(len(plans))
         self._told = Told.nothing(len(plans))
         self._touched = np.zeros(len(plans), dtype=np.bool_)  # heard of since the last sweep
+        self._rests = recollection.Rests(len(plans))
 
     def listed(self, workload: WorkloadKey, pods: int | None, leaving: Collection[Target] = ()) -> None:
         """How many of a workload's pods must answer, None while that is not known, and which targets need not: those
@@ -161,36 +166,83 @@ class Decider:
         """Somebody else has answered meanwhile: the next sweep returns every Decision again."""
         self._told = Told.nothing(len(self.plans))
 
+    def columns(self) -> dict[str, Array]:
+        """All that is remembered by workload, as `scaler.state` wants it; live, until the next landing or sweep."""
+        rooms = (named("memory", self._memory._asdict()), self._told.columns(), self._intake.columns())
+        return {**self._signals.columns(), **{name: column for room in rooms for name, column in room.items()}}
+
+    def take(self, columns: Columns, rows: Rows, others: Rows, now: float = inf) -> None:
+        """Remember of own workloads `rows` what somebody else does of `others`, pair by pair.
+
+        now: POSIX seconds: without what is too old by then to be in our windows.
+        """
+        self._signals.take(columns, rows, others, now)
+        own = (named("memory", self._memory._asdict()), self._told.columns(), self._intake.columns())
+        for room in own:
+            copy_into(room, columns, rows, others)
+        recollection.make_sound(self._memory, rows, now)
+        self._touched[rows] = True  # the next sweep gives every answer again, as old as it is
+
+    def state(self, now: float) -> State:
+        """All that survives. A copy: nothing of it changes any more."""
+        return self._live_state(now).copied()
+
+    def restore(self, state: State, now: float) -> None:
+        """Go on from a state of the workloads that both know.
+
+        Answers are believed if they are at most `hold` old. A state from the future is another clock's, or ours was
+        set back: it is moved to this moment, and is as old as it is ahead. An idle time goes on once all pages that
+        counted something before have answered, and none has counted more; if one has, or not all come back while
+        everything else is known, it begins anew.
+        """
+        gap = abs(now - state.at)
+        moved = translated(state, now - state.at) if state.at > now else state
+        rows = self._go_on(moved, now)
+        late = rows[gap > self._specs.hold[rows]]
+        recollection.forget(self._memory, late)
+        self._told.tell(late, *Told.nothing(len(self.plans)).of(late))
+        self._rests.since[late] = np.nan
+        self._rests.until[rows] = now - gap + self._specs.hold[rows]
+
     def adopt(self, other: Decider) -> None:
-        """Another list of workloads, or a new configuration: those that stay keep what was remembered of them."""
-        rows, others = self._pairs(other)
-        for mine, theirs in zip(self._memory, other._memory, strict=True):
-            mine[rows] = theirs[others]
-        self._signals.adopt(other._signals, rows, others)
+        """Another list of workloads, or a new configuration: those that stay keep what was remembered of them. Their
+        pages are asked anew.
+        """
+        self._go_on(other._live_state(0.0), inf)
 
     def take_over(self, other: Decider) -> None:
         """Another list of workloads while the same targets go on being asked: what they said and what was answered
         stays too. The other is spent.
         """
-        self.adopt(other)
         rows, others = self._pairs(other)
+        touched = other._touched[others]
+        self.take(other.columns(), rows, others)
         self._intake.adopt(other._intake, rows, others)
-        self._told.tell(rows, *other._told.of(others))
-        self._touched[rows] = other._touched[others]
+        self._rests.adopt(other._rests, rows, others)
+        self._touched[rows] = touched
 
     def remember(self, other: Decider) -> None:
         """Take over the windows, and nothing else, of workloads that both know: what they held before is in the
         other's, which knows further back.
         """
-        rows, others = self._pairs(other)
-        self._signals.adopt(other._signals, rows, others)
+        self._signals.take(other._signals.columns(), *self._pairs(other))
 
     def _pairs(self, other: Decider) -> tuple[Rows, Rows]:
         """Own rows, and the other's, of the workloads that both know."""
-        old = {plan.workload: row for row, plan in enumerate(other.plans)}
-        rows = [row for row, plan in enumerate(self.plans) if plan.workload in old]
-        others = [old[self.plans[row].workload] for row in rows]
-        return np.array(rows, dtype=np.int64), np.array(others, dtype=np.int64)
+        return pairs([plan.workload for plan in self.plans], [plan.workload for plan in other.plans])
+
+    def _live_state(self, now: float) -> State:
+        workloads = tuple(plan.workload for plan in self.plans)
+        return State(now, workloads, self.columns(), {"pages": self._intake.pages()})
+
+    def _go_on(self, state: State, now: float) -> Rows:
+        """Remember all of a state; what rests on what happened since waits for its proof. Returns whom it is of."""
+        rows, others = pairs([plan.workload for plan in self.plans], state.workloads)
+        self.take(state.columns, rows, others, now)
+        self._intake.take(state.tables.get("pages", {}), rows, others)
+        self._rests.since[rows], self._rests.until[rows] = self._memory.idle_since[rows], np.nan
+        self._memory.idle_since[rows] = np.nan
+        return rows
 
     def _decide(self, rows: Rows, now: float, *, heard_at: float | None = None) -> list[Decision]:
         """`heard_at`: receipt of the page that is the occasion; None is: time has passed."""
@@ -208,6 +260,7 @@ class Decider:
         verdicts, memory = step(specs, totals.seen._replace(signals=smoothed), memory, now, raise_only=raise_only)
         for column, after in zip(self._memory, memory, strict=True):
             column[rows] = after
+        self._rests.prove(self._memory, self._intake.awaited, rows, totals.seen.active_at, specs.hold, now)
         news = self._told.differs(rows, verdicts)
         decided_at = np.where(news, now, self._told.at[rows])
         # Objects are built for answers that changed; where only the evidence did, once per sweep.

@@ -21,6 +21,7 @@ from exporter.attribution import Names, Owners
 from exporter.model import Floats, PodKey, Quantity, ReplicaCount, Role, Samples, Subject, Target, WorkloadKey
 
 from . import queue_pages
+from .awaited import Awaited, page_key
 from .gpu_shares import GpuShares, beside, on_page
 from .pod_numbers import Chosen, EnginePage, GpuPage, PodNumbers, numbers
 from .policy import Readings, Signal
@@ -40,16 +41,16 @@ from .slots import (
     sum_of_known,
     tally,
 )
+from .state import ROW, Array, Columns, named
 from .totals import GpusSeen, Totals
 
 QUEUES = slice(Column.WAITING, Column.HELD + 1)  # requests in hand
 QUEUE_WIDTH = QUEUES.stop - QUEUES.start
 
-# What is known of a workload apart from its pages; by column.
-PER_WORKLOAD = (
-    *("_listed", "_finished", "_active_at", "_refused_at"),
-    *("_wanted", "_ready", "_pending", "_gpus_held", "_existing"),
-)
+# What is known of a workload apart from its pages; by column. Of this, what is counted from pages survives a restart;
+# what the cluster says is asked again.
+COUNTED = ("_finished", "_active_at", "_refused_at")
+PER_WORKLOAD = (*COUNTED, "_listed", "_wanted", "_ready", "_pending", "_gpus_held", "_existing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +87,9 @@ class Intake:
         self._free = list(range(63, -1, -1))
         rows = len(self.sources)
         self._has_pods = np.array([s.pods for s in self.sources], dtype=np.bool_)
-        self._listed = np.full(rows, np.nan)
-        self._finished = np.full(rows, np.nan)
-        self._active_at = np.full(rows, np.nan)
-        self._refused_at = np.full(rows, np.nan)
-        self._wanted = np.full(rows, np.nan)
-        self._ready = np.full(rows, np.nan)
-        self._pending = np.full(rows, np.nan)
-        self._gpus_held = np.full(rows, np.nan)
-        self._existing = np.full(rows, np.nan)
+        self._listed, self._finished, self._active_at, self._refused_at = np.full((4, rows), np.nan)
+        self._wanted, self._ready, self._pending, self._gpus_held, self._existing = np.full((5, rows), np.nan)
+        self.awaited = Awaited(rows)
         self._leaving: list[frozenset[Target]] = [frozenset()] * rows
         self._members: list[dict[int, Target]] = [{} for _ in range(rows)]  # row -> its slots, and whose page each is
 
@@ -105,6 +100,7 @@ class Intake:
         """
         for name in PER_WORKLOAD:
             getattr(self, name)[rows] = getattr(other, name)[others]
+        self.awaited.adopt(other.awaited, rows, others)
         self._gpus.adopt(other._gpus)
         self._slots, self._said, self._free = other._slots, other._said, other._free
         place = dict(zip(others.tolist(), rows.tolist(), strict=True))
@@ -123,6 +119,20 @@ class Intake:
                 self._slots.owner[slot] = row
                 self._slots.limit[slot] = max(self._limit, target.max_age_s or 0.0)
 
+    def columns(self) -> dict[str, Array]:
+        """What survives, as `scaler.state` wants it; live."""
+        return named("intake", {name.removeprefix("_"): getattr(self, name) for name in COUNTED})
+
+    def pages(self) -> dict[str, Array]:
+        """The counters of every page that has any, as a table."""
+        slots = self._slots
+        kept = np.flatnonzero((slots.owner >= 0) & ~np.isnan(slots.counters).all(axis=1))
+        return {ROW: slots.owner[kept], "key": slots.key[kept], "counters": slots.counters[kept]}
+
+    def take(self, pages: Columns, rows: Rows, others: Rows) -> None:
+        """Go on from what the pages of somebody else's workloads `others` had counted, in own `rows`."""
+        self.awaited.expect(pages, len(ACTIVITY), rows, others)
+
     def land(self, target: Target, samples: Samples, at: float) -> list[int]:
         """Take in one page; returns the rows of the workloads it speaks of. `at`: receipt, POSIX seconds."""
         if target.role is Role.GPUS:
@@ -136,6 +146,8 @@ class Intake:
         self._slots.at[slot] = page.at
         self._slots.waker[slot] = page.waker
         self._slots.partial[slot] = self._says_less(slot, target.role, samples, ~np.isnan(page.values[QUEUES]))
+        if self.awaited.pending(row):
+            self._meet_again(row, slot, page, at)
         self._count_activity(row, slot, page, at)
         gpus = beside(target, samples)
         return [row] if gpus is None else [row, *(set(self._land_gpus(on_page(target), gpus, at)) - {row})]
@@ -167,6 +179,16 @@ class Intake:
         for row in set(self._where.get(target, ())) - set(touched):
             self._forget(target, row)  # its pods left these GPUs: the page is fresh and says so
         return touched
+
+    def _meet_again(self, row: int, slot: int, page: QueuePage, at: float) -> None:
+        """The first page of a source after a gap: it goes on from the counters it had."""
+        if not np.isnan(self._slots.counters[slot]).all():
+            return
+        before = self.awaited.meet(row, self._slots.key[slot], page.counters)
+        if before is None:
+            self._active_at[row] = at
+        else:
+            self._slots.counters[slot] = before
 
     def _count_activity(self, row: int, slot: int, page: QueuePage, at: float) -> None:
         for place, quantity in enumerate(ACTIVITY):
@@ -285,6 +307,7 @@ class Intake:
             self._slots.role[slot] = ROLE_CODE[target.role]
             self._slots.leaving[slot] = target in self._leaving[row]
             self._slots.limit[slot] = max(self._limit, target.max_age_s or 0.0)
+            self._slots.key[slot] = page_key(target, self.sources[row].workload)
             self._members[row][slot] = target
         return slot
 

@@ -20,7 +20,7 @@ import numpy as np
 from exporter.catalog import KINDS
 from exporter.model import Floats, Quantity, Role, Samples
 
-from .slots import Column, Rows
+from .slots import ACTIVITY, Column, Rows
 
 # Counts that are sums over the queues of a page.
 QUEUE_COLUMNS = (
@@ -48,6 +48,11 @@ class QueuePage(NamedTuple):
     said: Mapping[Quantity, float]
     at: float
     waker: Waker
+
+    @property
+    def counters(self) -> Floats:
+        """Those whose rise is activity, in the order of ACTIVITY; NaN where it does not say."""
+        return np.array([self.said.get(quantity, nan) for quantity in ACTIVITY])
 
 
 def read(samples: Samples, role: Role, queue: str | None, at: float, *, pods: bool) -> QueuePage:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from exporter.model import Floats
 from .kernels import counter_rate, ewma_fast_slow
 from .policy import Signal
 from .slots import Mask, Rows
+from .state import Array, Columns, named
 from .totals import Totals
 from .windows import Windows
 
@@ -29,6 +31,8 @@ RATE_WINDOW_S = 60.0
 
 FINISHED = len(Signal)
 BLOCKS = len(Signal) + 1
+# The names of the blocks, for those who keep them.
+RINGS = (*(signal.name.lower() for signal in Signal), "finished")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +55,37 @@ class Signals:
         self._up = np.tile(np.array([s.up_s for s in smoothing], dtype=float), len(Signal))
         self._down = np.tile(np.array([s.down_s for s in smoothing], dtype=float), len(Signal))
 
-    def adopt(self, other: Signals, rows: Rows, others: Rows) -> None:
-        """Take over the rings of workloads that both know: own `rows`, and theirs, pair by pair."""
-        self._windows.copy_rows(self._series(rows, BLOCKS), other._windows, other._series(others, BLOCKS))
+    def columns(self) -> dict[str, Array]:
+        """The rings as `scaler.state` wants them; live. All of a workload's are written at the same moments, so its
+        times are there once.
+        """
+        rings, first = self._windows, slice(self._rows)
+        columns: dict[str, Array] = {"times": rings.times[first], "head": rings.head[first]}
+        for block, name in enumerate(RINGS):
+            columns[name] = rings.values[block * self._rows : (block + 1) * self._rows]
+        return named("windows", columns)
+
+    def take(self, columns: Columns, rows: Rows, others: Rows, now: float = inf) -> None:
+        """Take over the rings of workloads that both know: own `rows`, and theirs, pair by pair.
+
+        now: POSIX seconds: without what a ring as long as ours would have lost by then, and what is of later than that.
+        """
+        times, head = columns.get("windows.times"), columns.get("windows.head")
+        if (
+            times is None
+            or head is None
+            or (times.ndim, times.dtype.kind, head.ndim, head.dtype.kind) != (2, "f", 1, "i")
+        ):
+            return
+        at = times[others]
+        if now < inf:
+            at[~((at <= now) & (at >= now - LENGTH * self._interval))] = np.nan
+        for block, name in enumerate(RINGS):
+            theirs = columns.get(f"windows.{name}")
+            fits = theirs is not None and theirs.shape == times.shape and theirs.dtype.kind == "f"
+            # A signal that was not known there has gaps at those moments: the rings of a workload stay in step.
+            values = theirs[others] if theirs is not None and fits else np.full(at.shape, np.nan)
+            self._windows.take(block * self._rows + rows, at, values, head[others])
 
     def observe(self, rows: Rows, totals: Totals, complete: Mask, at: float) -> None:
         """Add what is known of these workloads since a page was received at `at`, POSIX seconds.

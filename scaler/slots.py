@@ -68,6 +68,7 @@ class Slots:
     waker: NDArray[np.int8]  # what of the page would show a request at zero replicas: queue_pages.Waker
     leaving: Mask  # the page of a pod on its way out: activity, no capacity, and it need not answer
     limit: Floats  # seconds for which its reading is fresh
+    key: NDArray[np.uint8]  # (slots, 16), which page it is, as `awaited.page_key` says
 
     @classmethod
     def empty(cls, size: int) -> Slots:
@@ -81,6 +82,7 @@ class Slots:
             waker=np.zeros(size, dtype=np.int8),
             leaving=np.zeros(size, dtype=np.bool_),
             limit=np.zeros(size),
+            key=np.zeros((size, 16), dtype=np.uint8),
         )
 
     def clear(self, slot: int) -> None:

@@ -14,8 +14,7 @@ slots are in order of time; in a ring that is not full yet the empty ones come f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,37 +80,28 @@ class Windows:
         self.head[rows] = 0
         self.count[rows] = 0
 
-    def copy_rows(self, rows: Indices, other: Windows, theirs: Indices) -> None:
-        """Hold in `rows` what `other` holds in its rows `theirs`, pair by pair."""
-        if self.times.shape[1] != other.times.shape[1]:
-            raise ValueError(f"windows: rings of {other.times.shape[1]} slots do not fit {self.times.shape[1]}")
-        for name in self.__slots__:
-            getattr(self, name)[rows] = getattr(other, name)[theirs]
+    def take(self, rows: Indices, times: Floats, values: Floats, head: Indices) -> None:
+        """Hold in `rows` what somebody else's rings held, which may be longer or shorter; the newest values stay.
 
-    def to_state(self) -> dict[str, Floats | Indices]:
-        """A copy of everything, for a snapshot."""
-        return {name: getattr(self, name).copy() for name in self.__slots__}
+        times, values: (len(rows), slots); head: (len(rows),), the slot to be written next. They may come from a peer
+        or an old disk: a head that is no slot makes that ring empty.
+        """
+        length, theirs = self.times.shape[1], times.shape[1]
+        if theirs != length:
+            times, values, head = _of_length(length, times, values, head)
+        right = (head >= 0) & (head < length)
+        self.clear(rows[~right])
+        rows = rows[right]
+        self.times[rows], self.values[rows], self.head[rows] = times[right], values[right], head[right]
+        self.count[rows] = length - np.isnan(self.times[rows]).sum(axis=1)
 
-    @classmethod
-    def from_state(cls, state: Mapping[str, Floats | Indices]) -> Self:
-        """The rings of a snapshot, copied. A snapshot may come from a peer or an old disk: what does not fit raises."""
-        times = np.array(state["times"], np.float64)
-        if times.ndim != 2:  # noqa: PLR2004 - rows and slots
-            raise ValueError(f"windows: times must have rows and slots, got shape {times.shape}")
-        windows = cls(*times.shape)
-        windows.times = times
-        windows.values = np.array(state["values"], np.float64)
-        windows.head = np.array(state["head"], np.int64)
-        windows.count = np.array(state["count"], np.int64)
-        windows._check()
-        return windows
 
-    def _check(self) -> None:
-        rows, length = self.times.shape
-        for name, shape in (("values", (rows, length)), ("head", (rows,)), ("count", (rows,))):
-            if getattr(self, name).shape != shape:
-                raise ValueError(f"windows: {name} must have shape {shape}, got {getattr(self, name).shape}")
-        if np.any((self.head < 0) | (self.head >= length)):
-            raise ValueError(f"windows: head must be a slot, 0 to {length - 1}")
-        if np.any((self.count < 0) | (self.count > length)):
-            raise ValueError(f"windows: count must be 0 to {length}")
+def _of_length(length: int, times: Floats, values: Floats, head: Indices) -> tuple[Floats, Floats, Indices]:
+    """The same rings with more slots or fewer, the oldest first: what is empty comes before them, as in any ring."""
+    theirs = times.shape[1]
+    order = (head[:, None] + np.arange(theirs)) % theirs
+    kept = min(length, theirs)
+    longer = np.full((2, len(head), length), np.nan)
+    for own, other in zip(longer, (times, values), strict=True):
+        own[:, length - kept :] = np.take_along_axis(other, order, axis=1)[:, theirs - kept :]
+    return longer[0], longer[1], np.where((head >= 0) & (head < theirs), 0, -1)

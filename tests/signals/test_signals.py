@@ -149,12 +149,64 @@ def test_a_new_configuration_takes_over_rings_by_workload_and_never_a_neighbours
     old.observe(rows, totals(10.0, 20.0, 30.0, kv=0.5, gpu=0.25, finished=0.0), np.ones(3, dtype=bool), 0.0)
     old.observe(rows, totals(10.0, 20.0, 30.0, kv=0.5, gpu=0.25, finished=50.0), np.ones(3, dtype=bool), 5.0)
     new = Signals([Smoothing(0.0, 60.0)] * 2, 5.0)
-    new.adopt(old, np.array([0]), np.array([2]))
+    new.take(old.columns(), np.array([0]), np.array([2]))
     assert new.smooth(np.array([0, 1]), 5.0).tolist()[0] == [30.0, 0.5, 0.25]
     assert np.isnan(new.smooth(np.array([0, 1]), 5.0)[1]).all()
     assert new.rates(np.array([0, 1]), 5.0)[0] == 10.0
     new.observe(np.array([0]), totals(1.0, finished=60.0), np.array([True]), 10.0)
     assert old.smooth(rows, 10.0)[2, Signal.WORK] == 30.0, "it was copied, not shared"
+
+
+def remembered():
+    """One workload, 8 requests at 0 s and 16 at 5 s; 0 and 50 finished."""
+    old = Signals([Smoothing(0.0, 60.0)], 5.0)
+    for at, work in ((0.0, 8.0), (5.0, 16.0)):
+        old.observe(np.array([0]), totals(work, finished=10.0 * at), np.array([True]), at)
+    return old
+
+
+def taken(columns, now=5.0):
+    new = Signals([Smoothing(0.0, 60.0)], 5.0)
+    new.take(columns, np.array([0]), np.array([0]), now)
+    return new
+
+
+def test_what_a_ring_would_have_lost_by_now_is_not_taken_and_nor_is_the_future():
+    rows, columns = np.array([0]), remembered().columns()
+    assert taken(columns).smooth(rows, 5.0)[0, Signal.WORK] == 16.0
+    # 128 slots of 5 s are 640 s: at 642 s the 8 of second 0 is out of the window, and at 646 s the 16 as well.
+    assert taken(columns, 642.0).columns()["windows.times"][0][np.array([0, 1])].tolist()[1:] == [5.0]
+    assert np.isnan(taken(columns, 646.0).smooth(rows, 646.0)).all()
+    assert taken(columns, 3.0).smooth(rows, 3.0)[0, Signal.WORK] == 8.0
+
+
+def test_after_values_of_the_future_were_dropped_the_next_one_is_heard():
+    new, rows = taken(remembered().columns(), 3.0), np.array([0])
+    new.observe(rows, totals(32.0, finished=0.0), np.array([True]), 4.0)
+    assert new.smooth(rows, 4.0)[0, Signal.WORK] == 32.0
+
+
+def test_a_signal_that_another_version_did_not_have_is_unknown_and_the_others_are_kept():
+    columns = {name: column for name, column in remembered().columns().items() if name != "windows.finished"}
+    new, rows = taken(columns | {"windows.from_tomorrow": np.zeros((1, 128))}), np.array([0])
+    assert new.smooth(rows, 5.0)[0, Signal.WORK] == 16.0
+    assert np.isnan(new.rates(rows, 5.0)).all()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"windows.times": np.zeros(1)},
+        {"windows.head": np.zeros((1, 2), np.int64)},
+        {"windows.head": np.zeros(1)},
+        {"windows.head": np.array([128])},
+        {"windows.work": np.zeros((1, 127))},
+        {"windows.times": np.zeros((1, 2), dtype=np.int64)},
+    ],
+)
+def test_columns_that_are_no_rings_are_as_good_as_missing(change):
+    new = taken(remembered().columns() | change)
+    assert np.isnan(new.smooth(np.array([0]), 5.0)[0, Signal.WORK])
 
 
 def test_some_workloads_alone_are_smoothed_as_all_together_are():

@@ -114,50 +114,51 @@ def test_a_cleared_row_is_as_new_and_its_neighbour_untouched():
     assert contents(windows, 0) == [(1.0, 9.0)]
 
 
+def take(new, rows, old, others):
+    new.take(np.array(rows), old.times[others], old.values[others], old.head[others])
+
+
 def test_a_row_can_be_taken_over_from_other_rings():
     old, new = Windows(1, 2), Windows(2, 2)
     for at in (1, 2, 3):
         push(old, 0, at, at)
-    new.copy_rows(np.array([1]), old, np.array([0]))
+    take(new, [1], old, [0])
     push(old, 0, 4, 4)  # the old one's business
     assert [contents(new, row) for row in range(2)] == [[], [(2.0, 2.0), (3.0, 3.0)]]
+    push(new, 1, 3, 9)  # known already: a restart makes no sample new
     push(new, 1, 5, 5)
     assert contents(new, 1) == [(3.0, 3.0), (5.0, 5.0)]
     assert new.count[1] == 2
-    with pytest.raises(ValueError, match="rings of 2 slots do not fit 3"):
-        Windows(1, 3).copy_rows(np.array([0]), old, np.array([0]))
 
 
-def test_a_snapshot_comes_back_as_it_was_and_is_nobodys_alias():
-    windows = Windows(2, 2)
-    for at in (1, 2, 3):
-        push(windows, 0, at, at)
-    state = windows.to_state()
-    push(windows, 0, 4, 4)
-    restored = Windows.from_state(state)
-    state["values"][:] = 0.0
-    assert contents(restored, 0) == [(2.0, 2.0), (3.0, 3.0)]
-    push(restored, 0, 3, 9)  # known already: a restart makes no sample new
-    push(restored, 1, 3, 9)
-    assert contents(restored, 0) == [(2.0, 2.0), (3.0, 3.0)]
-    assert contents(restored, 1) == [(3.0, 9.0)]
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 14), st.integers(0, 8))
+def test_of_longer_or_shorter_rings_the_newest_values_stay_and_the_ring_goes_on(theirs, length, before, after):
+    old, new = Windows(1, theirs), Windows(1, length)
+    for at in range(before):
+        push(old, 0, at, at)
+    take(new, [0], old, [0])
+    expected = deque([float(at) for at in range(before)][-theirs:], maxlen=length)
+    assert contents(new, 0) == [(at, at) for at in expected]
+    for at in range(before, before + after):
+        push(new, 0, at, at)
+        expected.append(float(at))
+    assert contents(new, 0) == [(at, at) for at in expected]
+    assert new.count[0] == len(expected)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("times", np.zeros(4), "times must have rows and slots"),
-        ("values", np.zeros((2, 3)), r"values must have shape \(2, 2\)"),
-        ("head", np.zeros(3, np.int64), r"head must have shape \(2,\)"),
-        ("head", np.array([0, 2]), "head must be a slot, 0 to 1"),
-        ("head", np.array([-1, 0]), "head must be a slot, 0 to 1"),
-        ("count", np.array([0, 3]), "count must be 0 to 2"),
-    ],
-)
-def test_a_snapshot_that_does_not_fit_is_refused(name, value, message):
-    state = Windows(2, 2).to_state()
-    with pytest.raises(ValueError, match=message):
-        Windows.from_state({**state, name: value})
+@pytest.mark.parametrize("length", [2, 3])
+@pytest.mark.parametrize("head", [-1, 2, 2**40])
+def test_a_head_that_is_no_slot_makes_that_ring_empty_and_no_other(length, head):
+    old, new = Windows(2, 2), Windows(2, length)
+    for row in range(2):
+        push(old, row, 1, 5)
+        push(new, row, 7, 7)
+    old.head[0] = head
+    take(new, [0, 1], old, [0, 1])
+    assert [contents(new, row) for row in range(2)] == [[], [(1.0, 5.0)]]
+    push(new, 0, 2, 6)
+    assert contents(new, 0) == [(2.0, 6.0)]
 
 
 @pytest.mark.parametrize(("rows", "length"), [(1, 0), (-1, 3)])

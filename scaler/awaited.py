@@ -1,0 +1,91 @@
+"""Proof that nothing happened while nobody looked: pages whose counters are remembered from before a gap.
+
+A page that answers with the counters it had has finished nothing meanwhile. One that has more has; so has one whose
+counters fell, because its engine began anew, and one that nobody remembers and that has already counted something. Only
+a workload of which every remembered page has answered so is known to have rested. It knows keys and numbers, and no
+page, no time and no policy.
+
+Worked example: before a restart two pods of workload 0 had finished 40 and 7 requests. After it they say 40 and 7: the
+workload has rested. Had the second said 8, or 0, or had it not come back, it could not be told.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import numpy as np
+
+from exporter.model import Floats, Target, WorkloadKey, without_user
+
+from .slots import Mask, Rows
+from .state import ROW, Array, Columns
+
+KEY_BYTES = 16
+
+
+def page_key(target: Target, workload: WorkloadKey) -> Array:
+    """A page as a snapshot names it, shape (16,): its URL may hold a password, and may be long."""
+    words = (*workload, target.role, *(target.pod or ("", "")), without_user(target.url))
+    digest = blake2b("\0".join(words).encode(), digest_size=KEY_BYTES).digest()
+    return np.frombuffer(digest, dtype=np.uint8)
+
+
+class Awaited:
+    """The pages of a fixed list of workloads that are remembered and have not answered yet."""
+
+    def __init__(self, rows: int) -> None:
+        self._counters: dict[tuple[int, bytes], Floats] = {}
+        self._left = np.zeros(rows, dtype=np.int64)
+        self._pending = np.zeros(rows, dtype=np.bool_)
+
+    def expect(self, pages: Columns, counters: int, rows: Rows, others: Rows) -> None:
+        """pages: a table with `row`, `key` and `counters`, shape (pages, `counters`). Nothing is awaited of what does
+        not fit, so its workloads will not be known to have rested.
+        """
+        key, said = pages.get("key"), pages.get("counters")
+        if key is None or key.dtype != np.uint8 or key.shape[1:] != (KEY_BYTES,):
+            return
+        if said is None or said.dtype.kind != "f" or said.shape[1:] != (counters,):
+            return
+        place = dict(zip(others.tolist(), rows.tolist(), strict=True))
+        for theirs, name, values in zip(pages[ROW].tolist(), key, said, strict=True):
+            row = place.get(theirs)
+            # A page without a counter proves nothing either way.
+            if row is not None and not np.isnan(values).all():
+                self._counters[row, name.tobytes()] = values
+                self._left[row] += 1
+                self._pending[row] = True
+
+    def adopt(self, other: Awaited, rows: Rows, others: Rows) -> None:
+        """Go on waiting for what another list of workloads waited for."""
+        self._left[rows], self._pending[rows] = other._left[others], other._pending[others]
+        place = dict(zip(others.tolist(), rows.tolist(), strict=True))
+        waiting = ((place.get(row), key, said) for (row, key), said in other._counters.items())
+        self._counters.update({(row, key): said for row, key, said in waiting if row is not None})
+
+    def pending(self, row: int) -> bool:
+        """Is it still to be known whether this workload has rested?"""
+        return bool(self._pending[row])
+
+    def meet(self, row: int, key: Array, said: Floats) -> Floats | None:
+        """The counters that a page had before the gap, now that it says these; NaN is not said.
+
+        None is: it has been at work since, as far as can be told.
+        """
+        before = self._counters.pop((row, key.tobytes()), None)
+        if before is None:
+            return None if (said > 0.0).any() else said
+        self._left[row] -= 1
+        return before if (np.isnan(before) | (said >= before)).all() else None
+
+    def rested(self, rows: Rows) -> Mask:
+        """Of which workloads every remembered page has answered."""
+        done: Mask = self._pending[rows] & (self._left[rows] == 0)
+        return done
+
+    def give_up(self, rows: Rows) -> None:
+        """It is known, or will not be any more."""
+        gone = set(rows[self._pending[rows]].tolist())
+        if gone:
+            self._pending[list(gone)], self._left[list(gone)] = False, 0
+            self._counters = {place: said for place, said in self._counters.items() if place[0] not in gone}

@@ -1,0 +1,73 @@
+"""What of somebody else's memory may be believed. Pure, on columns, in place.
+
+A memory may come from an older disk, another version or another replica. Whatever it says, what is left of it here is
+something that this version's policy could have remembered by itself.
+
+An idle time from before a gap goes on where it is proven that the workload rested meanwhile: that is `Rests`.
+
+Worked example: a reason that only the next version knows becomes `held`; 0 replicas that are said to be active become
+unknown.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from exporter.model import Floats
+
+from .awaited import Awaited
+from .board import Reason
+from .policy import REASONS, Memory
+from .slots import Rows
+
+
+def make_sound(memory: Memory, rows: Rows, now: float) -> None:
+    """Mend what this version cannot have remembered. `now`: POSIX seconds: what is said to begin later began now."""
+    replicas, active, reason = memory.replicas[rows], memory.active[rows], memory.reason[rows]
+    wrong = ~(np.isfinite(replicas) & (replicas >= 0.0) & (replicas == np.floor(replicas)))
+    wrong |= (replicas == 0.0) == active
+    memory.replicas[rows] = np.where(wrong, np.nan, replicas)
+    memory.active[rows] = active & ~wrong
+    unknown = (reason < Memory.blank(1).reason) | (reason >= len(REASONS))
+    memory.reason[rows] = np.where(unknown, REASONS.index(Reason.HELD), reason)
+    for since in (memory.idle_since, memory.held_since):
+        since[rows] = np.minimum(since[rows], now)
+
+
+def forget(memory: Memory, rows: Rows) -> None:
+    """Of these workloads nothing is remembered."""
+    for column, blank in zip(memory, Memory.blank(len(rows)), strict=True):
+        column[rows] = blank
+
+
+class Rests:
+    """Idle times from before a gap of which it is still to be proven that they went on.
+
+    since: POSIX seconds since when the workload was idle; NaN where nothing waits to be proven.
+    until: when waiting for the proof ends; NaN is: `hold` seconds from the next decision on.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.since, self.until = np.full((2, rows), np.nan)
+
+    def adopt(self, other: Rests, rows: Rows, others: Rows) -> None:
+        self.since[rows], self.until[rows] = other.since[others], other.until[others]
+
+    def prove(self, memory: Memory, awaited: Awaited, rows: Rows, active_at: Floats, hold: Floats, now: float) -> None:
+        """Let idle times in `memory` go on where all pages show that nothing was finished meanwhile.
+
+        active_at, hold: shape (len(rows),), POSIX seconds when activity was seen last, and seconds. A workload of which
+        everything is known, and not that, begins anew.
+        """
+        here = np.flatnonzero(~np.isnan(self.since[rows]))
+        if not len(here):
+            return
+        waiting = rows[here]
+        self.until[waiting] = np.where(np.isnan(self.until[waiting]), now + hold[here], self.until[waiting])
+        whole = np.isnan(memory.held_since[waiting])
+        proven = whole & ~np.isnan(memory.idle_since[waiting]) & awaited.rested(waiting)
+        since = np.fmax(self.since[waiting], active_at[here])
+        memory.idle_since[waiting[proven]] = since[proven]
+        done = waiting[whole | (now > self.until[waiting])]
+        self.since[done] = np.nan
+        awaited.give_up(done)

@@ -1,0 +1,216 @@
+"""A `State` as bytes, and back: for a file, or for another replica. No pickle: what comes in may be anybody's.
+
+    magic, 8 bytes | format, u16 | 6 zeros | length of the rest, u64 | BLAKE2b-256 of all but itself, 32 bytes
+    length of the header, u32 | header, JSON | the arrays of the header one after the other, deflated together
+
+Numbers are little-endian. The header names the workloads, and each array with its type and shape. A reader skips names
+that it does not know and does without those that are missing, so neighbouring versions read each other's; only another
+format number is refused. Nothing is allocated before the header's sizes have been compared with a limit.
+
+Worked example: one workload, nothing remembered: 56 bytes, then about a hundred of header and 8 that say "no arrays".
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from math import isfinite, prod
+from struct import Struct
+from typing import Any
+
+import numpy as np
+
+from exporter.model import WorkloadKey
+
+from .record import ROW, Array, Columns, State
+
+MAGIC = b"TIDEGATE"
+FORMAT = 1
+_HEAD = Struct("<8sH6xQ")
+_LENGTH = Struct("<I")
+_DIGEST_BYTES = 32
+_PREFIX_BYTES = _HEAD.size + _DIGEST_BYTES
+
+# Types that an array may have; booleans are written as bytes, because a byte that is neither 0 nor 1 is no boolean.
+_TYPES = {"<f8", "<f4", "<i8", "<i4", "|i1", "|u1", "|b1"}
+# 10,000 workloads take 60 MB; who sends a gigabyte is no Tidegate.
+LARGEST_BYTES = 2**30
+_MOST_ARRAYS, _MOST_AXES = 4096, 4
+# The fastest: rings are mostly small whole numbers and NaN, and it runs every few seconds beside the ticks.
+_DEFLATE_LEVEL = 1
+
+
+class UnreadableError(ValueError):
+    """These bytes are no state that this version can take. The message says what is wrong and at which byte."""
+
+
+class TornError(UnreadableError):
+    """They are not what was written: a part is missing, or something else was put there."""
+
+
+class OtherVersionError(UnreadableError):
+    """They are whole, as far as can be told, and of a format that this version does not read."""
+
+
+def pack(state: State) -> bytes:
+    """One state as bytes. Arrays of other types than the format's are the writer's mistake: ValueError."""
+    arrays: list[Array] = []
+    header = {
+        "at": state.at,
+        "workloads": [list(workload) for workload in state.workloads],
+        "columns": _described(state.columns, arrays),
+        "tables": {name: _described(table, arrays) for name, table in state.tables.items()},
+    }
+    text = json.dumps(header, separators=(",", ":")).encode()
+    deflate = zlib.compressobj(_DEFLATE_LEVEL)
+    parts = [_LENGTH.pack(len(text)), text]
+    parts += [deflate.compress(np.ascontiguousarray(array).data) for array in arrays]
+    parts.append(deflate.flush())
+    head = _HEAD.pack(MAGIC, FORMAT, sum(len(part) for part in parts))
+    return b"".join((head, _digest(head, *parts), *parts))
+
+
+def unpack(data: bytes, largest: int = LARGEST_BYTES) -> State:
+    """The state in these bytes, of which there must be no more. Raises UnreadableError, and nothing else.
+
+    largest: bytes that its arrays may take.
+    """
+    state, end = _read(memoryview(data), 0, largest)
+    if end != len(data):
+        raise TornError(f"byte {end}: the state has ended, and {len(data) - end} bytes follow")
+    return state
+
+
+def unpack_all(data: bytes, largest: int = LARGEST_BYTES) -> list[State]:
+    """The states in these bytes, one after the other. Raises UnreadableError if any cannot be read."""
+    states, end, view = [], 0, memoryview(data)
+    while end < len(data):
+        state, end = _read(view, end, largest)
+        states.append(state)
+    return states
+
+
+def _read(data: memoryview, start: int, largest: int) -> tuple[State, int]:
+    """The state that begins at `start`, and where it ends."""
+    if len(data) - start < _PREFIX_BYTES:
+        raise TornError(f"byte {start}: {_PREFIX_BYTES} bytes must begin a state, got {len(data) - start}")
+    magic, number, length = _HEAD.unpack_from(data, start)
+    if magic != MAGIC:
+        raise TornError(f"byte {start}: a state must begin with {MAGIC.decode()}, got {magic!r}")
+    if number != FORMAT:
+        raise OtherVersionError(f"byte {start + 8}: format must be {FORMAT}, got {number}: another version wrote it")
+    begin = start + _PREFIX_BYTES
+    body = data[begin : begin + length]
+    if len(body) != length:
+        raise TornError(f"byte {begin}: {length} bytes must follow, got {len(body)}")
+    head, said = data[start : start + _HEAD.size], bytes(data[start + _HEAD.size : begin])
+    if _digest(head, body) != said:
+        raise TornError(f"byte {begin}: the checksum of {length} bytes does not match what is there")
+    # From here on it is what its writer meant; but who wrote it may not have meant well.
+    return _state(body, begin, largest), begin + length
+
+
+def _state(body: memoryview, begin: int, largest: int) -> State:
+    if len(body) < _LENGTH.size:
+        raise TornError(f"byte {begin}: no header")
+    (length,) = _LENGTH.unpack_from(body)
+    rest = _LENGTH.size + length
+    try:
+        header = json.loads(bytes(body[_LENGTH.size : rest]))
+        at = float(header["at"])
+        workloads = tuple(_workload(said) for said in header["workloads"])
+        columns, tables = _shapes(header["columns"]), {str(n): _shapes(t) for n, t in header["tables"].items()}
+        _check(at, len(workloads), columns, tables)
+        arrays = _arrays(body[rest:], [*columns.values(), *(s for t in tables.values() for s in t.values())], largest)
+        found = {name: next(arrays) for name in columns}
+        more = {name: {each: next(arrays) for each in table} for name, table in tables.items()}
+        _check_rows(more, len(workloads))
+    except TornError:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, zlib.error) as error:
+        raise TornError(f"byte {begin}: the header or its arrays cannot be read: {error!r}") from error
+    return State(at, workloads, found, more)
+
+
+_Shape = tuple[str, tuple[int, ...]]
+
+
+def _described(columns: Columns, arrays: list[Array]) -> dict[str, Any]:
+    """Type and shape of each, as the header has them; the arrays themselves go to the end of `arrays`."""
+    described = {}
+    for name, column in columns.items():
+        array = column.astype(column.dtype.newbyteorder("<"), copy=False)
+        if array.dtype.str not in _TYPES:
+            raise ValueError(f"{name}: a state has no arrays of {array.dtype}")
+        arrays.append(array)
+        described[name] = [array.dtype.str, list(array.shape)]
+    return described
+
+
+def _shapes(said: Mapping[str, Any]) -> dict[str, _Shape]:
+    shapes = {}
+    for name, (dtype, shape) in said.items():
+        if dtype not in _TYPES or not 1 <= len(shape) <= _MOST_AXES:
+            raise TornError(f"{name}: an array of {dtype!r} and {len(shape)} axes is none of this format's")
+        if not all(isinstance(length, int) and 0 <= length <= LARGEST_BYTES for length in shape):
+            raise TornError(f"{name}: no shape: {shape!r}")
+        shapes[str(name)] = dtype, tuple(shape)
+    return shapes
+
+
+def _workload(said: Any) -> WorkloadKey:
+    namespace, name, trigger = said
+    if not (isinstance(namespace, str) and isinstance(name, str) and isinstance(trigger, str)):
+        raise TornError(f"no workload: {said!r}")
+    return WorkloadKey(namespace, name, trigger)
+
+
+def _check(at: float, rows: int, columns: Mapping[str, _Shape], tables: Mapping[str, Mapping[str, _Shape]]) -> None:
+    if not isfinite(at):
+        raise TornError(f"at: must be POSIX seconds, got {at}")
+    if len(columns) + sum(len(table) for table in tables.values()) > _MOST_ARRAYS:
+        raise TornError(f"more than {_MOST_ARRAYS} arrays")
+    for name, (_, shape) in columns.items():
+        if shape[0] != rows:
+            raise TornError(f"{name}: must have {rows} slots, one per workload, got {shape[0]}")
+    for name, table in tables.items():
+        if table.get(ROW, ("", ()))[0] != "<i8" or len({shape[0] for _, shape in table.values()}) != 1:
+            raise TornError(f"{name}: a table has columns of one length, and `{ROW}` among them")
+
+
+def _check_rows(tables: Mapping[str, Columns], rows: int) -> None:
+    for name, table in tables.items():
+        if ((table[ROW] < 0) | (table[ROW] >= rows)).any():
+            raise TornError(f"{name}.{ROW}: must be a slot, 0 to {rows - 1}")
+
+
+def _arrays(deflated: memoryview, shapes: list[_Shape], largest: int) -> Iterator[Array]:
+    """The arrays one by one. Raises before anything is allocated if they take more than `largest` bytes."""
+    sizes = [np.dtype(dtype).itemsize * prod(shape) for dtype, shape in shapes]
+    total = sum(sizes)
+    if total > largest:
+        raise TornError(f"its arrays take {total} bytes; more than {largest} are not taken")
+    inflate = zlib.decompressobj()
+    raw = inflate.decompress(deflated, total + 1)  # one more than there may be; 0 would be "as many as there are"
+    if len(raw) != total or not inflate.eof or inflate.unused_data:
+        raise TornError(f"its arrays must take {total} bytes, and do not")
+    return _cut(raw, shapes, sizes)
+
+
+def _cut(raw: bytes, shapes: list[_Shape], sizes: list[int]) -> Iterator[Array]:
+    start = 0
+    for (dtype, shape), size in zip(shapes, sizes, strict=True):
+        kept = np.dtype(np.uint8 if dtype == "|b1" else dtype)
+        # Not copied: who takes a column copies the slots it wants.
+        flat = np.frombuffer(raw, dtype=kept, count=size // kept.itemsize, offset=start) if size else np.empty(0, kept)
+        start += size
+        yield (flat != 0 if dtype == "|b1" else flat).reshape(shape)
+
+
+def _digest(*parts: bytes | memoryview) -> bytes:
+    digest = blake2b(digest_size=_DIGEST_BYTES)
+    for part in parts:
+        digest.update(part)
+    return digest.digest()
