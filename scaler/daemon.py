@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -47,11 +48,14 @@ from .kubeapi.tls import TlsFiles as ServingFiles
 from .pod_numbers import Chosen, PodNumbers
 from .publisher import Publisher
 from .replicas import ReplicaCounts
+from .snapshots import Snapshots
+from .state import Kept, State
 from .web.cluster import ClusterCollector
 from .web.decisions import BoardCollector
 from .web.health import Health
 from .web.own import OwnMetrics
 from .web.server import WebServer
+from .web.snapshots import SnapshotCollector
 
 if TYPE_CHECKING:
     from .works import Works
@@ -119,6 +123,10 @@ class Daemon:
         registry.register(SeenCollector(self._counters))
         if self._cluster is not None:
             registry.register(ClusterCollector(self._cluster, lambda: self._census.troubles, clock.now))
+        self._snapshots: Snapshots | None = None
+        if config.state is not None:
+            self._snapshots = Snapshots(Path(config.state.directory), config.state.interval, clock)
+            registry.register(SnapshotCollector(self._snapshots, clock.now))
         self._web = WebServer(
             host=config.listen.http.host,
             port=config.listen.http.port,
@@ -145,6 +153,7 @@ class Daemon:
                     tasks.create_task(self._work(keda), name="scrapes and ticks"),
                     tasks.create_task(self._look_at_file(), name="configuration file"),
                     tasks.create_task(ask_cluster(), name="Kubernetes"),
+                    tasks.create_task(self._keep_snapshots(), name="snapshots"),
                 ]
                 started(ports)
                 await stop.wait()
@@ -153,6 +162,8 @@ class Daemon:
                 self._log.info("draining")
                 await asyncio.sleep(DRAIN_PAUSE_S)
                 await keda.drain(DRAIN_GRACE_S)
+                if self._snapshots is not None:
+                    await self._snapshots.write_last(self._states)
                 for task in work:
                     task.cancel()
         finally:
@@ -185,6 +196,7 @@ class Daemon:
             moved=self._moved,
             replicas=self._replicas,
             discoveries=self._discoveries,
+            kept=Kept() if self._snapshots is None else await self._snapshots.read(),
         )
         while True:
             self._works = works.Works(self._config, around, before=self._works)
@@ -193,6 +205,13 @@ class Daemon:
                 while not await self._reloaded():
                     pass
                 working.cancel()
+
+    async def _keep_snapshots(self) -> None:
+        if self._snapshots is not None:
+            await self._snapshots.keep(self._states)
+
+    async def _states(self) -> Sequence[State]:
+        return [] if self._works is None else await self._works.states()
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Callable[[], Coroutine[Any, Any, None]]]:
@@ -281,6 +300,10 @@ class Daemon:
             self._log.warning("listen has changed: that takes a restart; everything else is taken now")
         if _connection(config) != _connection(self._config):
             self._log.warning("whom kubernetes asks has changed: that takes a restart; everything else is taken now")
+        if (config.state and config.state.directory) != (self._config.state and self._config.state.directory):
+            self._log.warning("state.directory has changed: that takes a restart; everything else is taken now")
+        if config.state is not None and self._snapshots is not None:
+            self._snapshots.interval_s = config.state.interval
         self._config = config
         self._pages.limits = _limits(config)
         self._own.reload_ok.set(1)

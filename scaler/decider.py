@@ -183,9 +183,9 @@ class Decider:
         recollection.make_sound(self._memory, rows, now)
         self._touched[rows] = True  # the next sweep gives every answer again, as old as it is
 
-    def state(self, now: float) -> State:
-        """All that survives. A copy: nothing of it changes any more."""
-        return self._live_state(now).copied()
+    def state(self, now: float, rows: slice = slice(None)) -> State:
+        """All that survives, of a run of workloads. A copy: nothing of it changes any more."""
+        return self._live_state(now, rows).copied()
 
     def restore(self, state: State, now: float) -> None:
         """Go on from a state of the workloads that both know.
@@ -208,7 +208,7 @@ class Decider:
         """Another list of workloads, or a new configuration: those that stay keep what was remembered of them. Their
         pages are asked anew.
         """
-        self._go_on(other._live_state(0.0), inf)
+        self._go_on(other._live_state(now=0.0), inf)
 
     def take_over(self, other: Decider) -> None:
         """Another list of workloads while the same targets go on being asked: what they said and what was answered
@@ -231,9 +231,10 @@ class Decider:
         """Own rows, and the other's, of the workloads that both know."""
         return pairs([plan.workload for plan in self.plans], [plan.workload for plan in other.plans])
 
-    def _live_state(self, now: float) -> State:
-        workloads = tuple(plan.workload for plan in self.plans)
-        return State(now, workloads, self.columns(), {"pages": self._intake.pages()})
+    def _live_state(self, now: float, rows: slice = slice(None)) -> State:
+        workloads = tuple(plan.workload for plan in self.plans[rows])
+        columns = {name: column[rows] for name, column in self.columns().items()}
+        return State(now, workloads, columns, {"pages": self._intake.pages(rows)})
 
     def _go_on(self, state: State, now: float) -> Rows:
         """Remember all of a state; what rests on what happened since waits for its proof. Returns whom it is of."""

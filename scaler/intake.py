@@ -123,11 +123,11 @@ class Intake:
         """What survives, as `scaler.state` wants it; live."""
         return named("intake", {name.removeprefix("_"): getattr(self, name) for name in COUNTED})
 
-    def pages(self) -> dict[str, Array]:
-        """The counters of every page that has any, as a table."""
-        slots = self._slots
-        kept = np.flatnonzero((slots.owner >= 0) & ~np.isnan(slots.counters).all(axis=1))
-        return {ROW: slots.owner[kept], "key": slots.key[kept], "counters": slots.counters[kept]}
+    def pages(self, rows: slice = slice(None)) -> dict[str, Array]:
+        """The counters of every page of a run of workloads that has any, as a table."""
+        slots, (first, last, _) = self._slots, rows.indices(len(self.sources))
+        kept = np.flatnonzero((slots.owner >= first) & (slots.owner < last) & ~np.isnan(slots.counters).all(axis=1))
+        return {ROW: slots.owner[kept] - first, "key": slots.key[kept], "counters": slots.counters[kept]}
 
     def take(self, pages: Columns, rows: Rows, others: Rows) -> None:
         """Go on from what the pages of somebody else's workloads `others` had counted, in own `rows`."""

@@ -35,10 +35,13 @@ from .recall import Moment, relive
 from .replicas import ClusterReplicas, ReplicaCounts
 from .signals import LENGTH
 from .sources import Lookers, Place
+from .state import Kept, State
 from .web.own import OwnMetrics
 
 # A rollout of a thousand pods is looked at a few times, not a thousand times.
 LOOK_AGAIN_S = 0.2
+# Workloads whose memory is copied in one go: 5 MB, a few milliseconds.
+COPIED_AT_ONCE = 1000
 
 
 @dataclass(slots=True)
@@ -50,6 +53,7 @@ class Surroundings:
     believed:    told of each new census, and None when what the cluster said is not known any more.
     ticked:      told the time of every sweep that worked.
     discoveries: who knows where pages are; None is what the configuration says.
+    kept:        what was remembered before the start of workloads that have not come yet.
     """
 
     clock: Clock
@@ -64,6 +68,7 @@ class Surroundings:
     moved: asyncio.Event = field(default_factory=asyncio.Event)
     replicas: ReplicaCounts | None = None
     discoveries: Callable[[Config], Sequence[Discovery]] | None = None
+    kept: Kept = field(default_factory=Kept)
     failing: dict[Target, str] = field(default_factory=dict)
     troubles: frozenset[str] = frozenset()
 
@@ -105,6 +110,22 @@ class Works:
     def pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
         """What is known of a namespace's chosen pods themselves. `now`: POSIX seconds."""
         return self._decider.pods(namespace, chosen, now)
+
+    async def states(self) -> list[State]:
+        """All that a restart must not lose: what is remembered, and what was kept of those who have not come yet. It is
+        copied in parts, so that no call waits for the whole of it.
+        """
+        clock, kept = self._around.clock, self._around.kept
+        while True:
+            decider = self._decider
+            parts = []
+            for first in range(0, len(decider.plans), COPIED_AT_ONCE):
+                parts.append(decider.state(clock.now(), slice(first, first + COPIED_AT_ONCE)))
+                await asyncio.sleep(0)
+                if decider is not self._decider:
+                    break  # another list of workloads: what is left of this one is nobody's
+            else:
+                return [*parts, *kept.rest(clock.now())]
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -172,9 +193,11 @@ class Works:
             }
             self._loop.follow(self._places.values())
         old = {plan.workload for plan in before}
-        for plan in self._decider.plans:
-            if plan.workload not in old:
-                self._new.put_nowait(plan.workload)
+        new = [plan.workload for plan in self._decider.plans if plan.workload not in old]
+        for state in around.kept.claim(new):
+            self._decider.restore(state, around.clock.now())
+        for workload in new:
+            self._new.put_nowait(workload)
         around.publisher.keep_only((plan.workload for plan in self._decider.plans), around.publisher.board.at)
         self._believe(around.clock.now())
         self._say_troubles(str(trouble) for trouble in self._census.troubles)

@@ -3,7 +3,7 @@
 from .cluster import DcgmExporter, Kubernetes, SharedGateway
 from .endpoint import Access, Basic, Endpoint, PrometheusQuery, Tls
 from .load import check, load, parse, read
-from .model import Config, Freshness, GrpcTls, Listen, Log, MetricsApi, Scrape
+from .model import Config, Freshness, GrpcTls, Listen, Log, MetricsApi, Scrape, Snapshots
 from .problem import ConfigErrors, Problem
 from .redis import Delayed, Redis, Running, StreamGroup
 from .scalars import Address
@@ -36,6 +36,7 @@ __all__ = [
     "Scrape",
     "SharedGateway",
     "Smoothing",
+    "Snapshots",
     "StreamGroup",
     "Tls",
     "Trigger",

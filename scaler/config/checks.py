@@ -36,6 +36,14 @@ def findings(config: Config) -> Iterator[Finding]:
             (("freshness", "hold"),),
             write_duration(config.freshness.impute_after),
         )
+    if config.state is not None and config.state.interval > hold:
+        yield Finding(
+            ("state", "interval"),
+            f"is more than freshness.hold ({write_duration(hold)}): answers older than that are not believed",
+            (("freshness", "hold"),),
+            write_duration(config.state.interval),
+            "warning",
+        )
     yield from _listen(config.listen)
     yield from _metrics_api(config)
     yield from _kubernetes(config)

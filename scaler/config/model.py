@@ -112,6 +112,18 @@ class Freshness(Section):
     `hold` where that is shorter."""
 
 
+class Snapshots(Section):
+    """What is remembered through a restart: answers, windows, and what was learned."""
+
+    directory: File
+    """Where snapshots are written, two at a time; it is made if it is not there. In a container it must be a volume: an
+    `emptyDir` outlives the container, a PersistentVolumeClaim the pod. One Tidegate per directory. A change takes a
+    restart."""
+    interval: Annotated[float, duration(at_least_s=1, at_most_s=3600)] = 10.0
+    """How often. What happened since the last one is lost when Tidegate is killed, and nothing else. Shorter writes
+    more."""
+
+
 class Log(Section):
     """What is said on standard error."""
 
@@ -133,6 +145,8 @@ class Config(Section):
     tick: Annotated[float, duration(at_least_s=0.1, at_most_s=60)] = 1.0
     """How often the passage of time is looked at: staleness, decay, keep-warm. New readings are acted on when they
     arrive, whatever this is; shorter only costs processor time."""
+    state: Snapshots | None = None
+    """What is remembered through a restart. Left out: nothing is, and after one what the cluster has is held."""
     log: Log = Log()
     """What is said on standard error."""
     gpus: Annotated[tuple[Endpoint, ...], Many] = ()

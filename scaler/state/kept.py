@@ -17,8 +17,8 @@ from .record import State
 
 # A workload that has not come back in so long has been deleted, and what was learned of it describes nobody.
 FORGOTTEN_AFTER_S = 7 * 86400.0
-# Each restart may leave one part behind: those of workloads that went while nobody looked.
-MOST_PARTS = 8
+# Each restart may leave a few parts behind: those of workloads that went while nobody looked.
+MOST_PARTS = 256
 
 
 class Kept:

@@ -84,9 +84,10 @@ def unpack(data: bytes, largest: int = LARGEST_BYTES) -> State:
 
 
 def unpack_all(data: bytes, largest: int = LARGEST_BYTES) -> list[State]:
-    """The states in these bytes, one after the other. Raises UnreadableError if any cannot be read."""
-    states, end, view = [], 0, memoryview(data)
-    while end < len(data):
+    """The states in these bytes, at least one, one after the other. Raises UnreadableError if any cannot be read."""
+    states: list[State] = []
+    end, view = 0, memoryview(data)
+    while end < len(data) or not states:
         state, end = _read(view, end, largest)
         states.append(state)
     return states

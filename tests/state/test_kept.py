@@ -34,4 +34,4 @@ def test_what_nobody_came_for_in_a_week_is_not_kept_on():
 
 def test_a_thousand_restarts_keep_a_bounded_number_of_parts():
     kept = Kept([state(float(-n), WorkloadKey("ai", str(n))) for n in range(1000)])
-    assert [each.at for each in kept.rest(0.0)] == [float(-n) for n in range(8)]
+    assert [each.at for each in kept.rest(0.0)] == [float(-n) for n in range(256)]

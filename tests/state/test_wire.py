@@ -23,7 +23,7 @@ def test_a_state_comes_back_bit_by_bit(state):
     same(unpack(pack(state)), state)
 
 
-@given(st.lists(states(), max_size=3))
+@given(st.lists(states(), min_size=1, max_size=3))
 def test_several_states_come_back_in_their_order(several):
     back = unpack_all(b"".join(pack(state) for state in several))
     assert len(back) == len(several)
@@ -52,6 +52,11 @@ def test_a_state_with_any_bit_turned_over_is_refused_and_nothing_else_happens(sm
 def test_any_bytes_at_all_are_refused(data):
     with pytest.raises(TornError):
         unpack(data)
+
+
+def test_a_file_in_which_nothing_is_was_torn():
+    with pytest.raises(TornError, match="byte 0: 56 bytes must begin a state, got 0"):
+        unpack_all(b"")
 
 
 def test_of_several_states_one_torn_end_is_refused_with_its_place(small):
