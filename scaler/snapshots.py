@@ -161,7 +161,8 @@ class Snapshots:
         try:
             found = await asyncio.to_thread(self._directory.read)
         except OSError as error:
-            self._log.warning("snapshots cannot be read; nothing is remembered", directory=where, problem=str(error))
+            problem = error.strerror or str(error)
+            self._log.warning("snapshots cannot be read; nothing is remembered", directory=where, problem=problem)
             return Kept()
         for refusal in found.refused:
             what = "a snapshot was torn and is set aside" if refusal.set_aside else "a snapshot cannot be read"

@@ -1,0 +1,138 @@
+"""Snapshots every so often: trouble is said once, counted, and costs nothing else."""
+
+import asyncio
+import errno
+import os
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from scaler.snapshots import Directory, Snapshots
+from scaler.web.snapshots import SnapshotCollector
+
+
+@pytest.fixture
+def remembered(state):
+    async def states():
+        return [state(3)]
+
+    return states
+
+
+def events(logged):
+    return [line["event"] for line in logged]
+
+
+async def test_one_is_written_every_interval(tmp_path, clock, state, replicas):
+    time, told = clock(naps=3), []
+    kept = Snapshots(tmp_path, 10.0, time)
+
+    async def states():
+        told.append(time.now())
+        return [state(len(told))]
+
+    keeping = asyncio.create_task(kept.keep(states))
+    await time.over.wait()
+    keeping.cancel()
+    assert told == [1010.0, 1020.0, 1030.0]
+    assert replicas(Directory(tmp_path).read().states) == [[3.0]]
+
+
+async def test_before_anything_is_remembered_the_last_one_is_not_overwritten(tmp_path, clock, state, replicas):
+    Directory(tmp_path).write([state(7)])
+
+    async def nothing():
+        return []
+
+    await Snapshots(tmp_path, 10.0, clock()).write(nothing)
+    assert replicas(Directory(tmp_path).read().states) == [[7.0]]
+
+
+async def test_a_directory_that_cannot_be_written_is_said_once_and_so_is_its_return(
+    tmp_path, clock, remembered, logged, monkeypatch
+):
+    kept, registry = Snapshots(tmp_path, 10.0, clock()), CollectorRegistry()
+    registry.register(SnapshotCollector(kept, lambda: 1007.0))
+
+    def fail(*_args):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with monkeypatch.context() as read_only:
+        read_only.setattr("scaler.snapshots.mkstemp", fail)
+        for _ in range(3):
+            await kept.write(remembered)
+    assert logged == [
+        {
+            "event": "snapshots cannot be written: a restart will remember nothing since the last one",
+            "log_level": "warning",
+            "directory": str(tmp_path),
+            "problem": "Read-only file system",
+        }
+    ]
+    assert b"tidegate_snapshot_failures_total 3.0\n" in generate_latest(registry)
+    assert b"tidegate_snapshot_size_bytes" not in generate_latest(registry), "unknown is never zero"
+    for _ in range(2):
+        await kept.write(remembered)
+    assert events(logged)[1:] == ["snapshots are written again"]
+    (file,) = [each for each in tmp_path.iterdir() if each.name.endswith("5.state") or each.name.endswith("2.state")]
+    shown = generate_latest(registry)
+    assert f"tidegate_snapshot_size_bytes {file.stat().st_size}.0\n".encode() in shown
+    assert b"tidegate_snapshot_age_seconds 7.0\n" in shown
+
+
+async def test_a_bug_in_remembering_is_said_and_ends_nothing(tmp_path, clock, remembered, logged):
+    kept = Snapshots(tmp_path, 10.0, clock())
+
+    async def broken():
+        raise RuntimeError("a bug")
+
+    await kept.write(broken)
+    assert (events(logged)[0], kept.failures) == ("a snapshot failed: please report", 1)
+    await kept.write(remembered)
+    assert events(logged)[-1] == "snapshots are written again"
+
+
+async def test_a_disk_that_hangs_does_not_keep_tidegate_from_ending(tmp_path, clock, logged, monkeypatch):
+    monkeypatch.setattr("scaler.snapshots.LAST_WRITE_S", 0.01)
+    kept = Snapshots(tmp_path, 10.0, clock())
+    await kept.write_last(asyncio.Event().wait)
+    assert [line["problem"] for line in logged] == ["the last one took more than 0.01 s"]
+
+
+async def test_at_a_start_it_is_said_what_was_read_and_what_was_not(tmp_path, clock, state, logged, replicas):
+    directory = Directory(tmp_path)
+    directory.write([state(1, at=988.0), state(2, at=500.0)])
+    directory.write([state(3)])
+    (tmp_path / "000000000002.state").write_bytes(b"TIDEGATE")
+    kept = await Snapshots(tmp_path, 10.0, clock()).read()
+    assert replicas(kept.rest(1000.0)) == [[1.0], [2.0]]
+    assert logged == [
+        {
+            "event": "a snapshot was torn and is set aside",
+            "log_level": "warning",
+            "file": str(tmp_path / "000000000002.state"),
+            "problem": "byte 0: 56 bytes must begin a state, got 8",
+        },
+        {
+            "event": "snapshot read",
+            "log_level": "info",
+            "file": str(tmp_path / "000000000001.state"),
+            "workloads": 2,
+            "age_s": 12.0,
+        },
+    ]
+
+
+async def test_where_none_can_be_read_nothing_is_remembered_and_that_is_said(tmp_path, clock, logged):
+    (tmp_path / "000000000002.state").write_bytes(b"?")
+    kept = await Snapshots(tmp_path, 10.0, clock()).read()
+    assert kept.rest(1000.0) == []
+    assert events(logged)[-1] == "nothing is remembered: what the cluster has is held"
+
+
+async def test_a_directory_that_is_a_file_is_trouble_and_nothing_worse(tmp_path, clock, remembered, logged):
+    (tmp_path / "state").write_text("mine")
+    kept = Snapshots(tmp_path / "state", 10.0, clock())
+    assert (await kept.read()).rest(1000.0) == []
+    await kept.write(remembered)
+    assert [line["problem"] for line in logged] == ["Not a directory", "File exists"]
