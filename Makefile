@@ -46,10 +46,11 @@ format: $(STAMP)  ## let ruff put the code in order
 bench: $(STAMP)  ## measure, and write benchmarks/RESULTS.md
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
-generate: $(STAMP)  ## rewrite what is made from the configuration's model: docs, the chart's schema
+generate: $(STAMP)  ## rewrite what is made of other files: docs, the chart's schema and alerts
 	$(BIN)/python -m scaler.config.reference > docs/configuration.md
 	$(BIN)/python -m scaler.config.words_reference > docs/triggers.md
 	$(BIN)/python deploy/values_schema.py
+	$(BIN)/python dashboards/build.py
 
 proto:  ## regenerate the gRPC stubs from the .proto
 	$(PYTHON) -m venv .venv-proto

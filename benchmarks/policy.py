@@ -23,7 +23,7 @@ from exporter.catalog import Reader
 from exporter.model import Role, Samples, Target, WorkloadKey
 from exporter.textformat import parse
 from scaler.decider import Decider, Plan
-from scaler.policy import Memory, Readings, Signal, Spec, Specs, step
+from scaler.policy import Memory, Readings, Signal, Spec, Specs, Standing, step
 from scaler.publisher import Publisher
 from scaler.web.decisions import BoardCollector
 from scaler.web.server import Collected
@@ -64,7 +64,7 @@ def engine_pages(count: int = 64) -> list[Samples]:
     return [replace(page, values=page.values * chance.uniform(0.0, 2.0, page.values.shape)) for _ in range(count)]
 
 
-def columns(rows: int) -> tuple[Specs, Readings, Memory]:
+def columns(rows: int) -> tuple[Specs, Readings, Standing, Memory]:
     """Workloads of which a third are busy, a third idle and a third stale."""
     chance = np.random.default_rng(7)
     busy, stale = np.arange(rows) % 3 == 0, np.arange(rows) % 3 == 2
@@ -78,7 +78,8 @@ def columns(rows: int) -> tuple[Specs, Readings, Memory]:
     readings = readings._replace(**seen)
     readings.signals[:, Signal.WORK] = work
     readings.signals[:, Signal.KV_CACHE] = chance.uniform(0.0, 1.0, rows)
-    return Specs.stack([SPEC] * rows), readings, Memory.blank(rows)
+    specs = Specs.stack([SPEC] * rows)
+    return specs, readings, Standing.plain(specs), Memory.blank(rows)
 
 
 def fleet(workloads: int, pages: Iterator[Samples]) -> tuple[Decider, list[Target]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isnan
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +21,22 @@ from . import gpu_evidence, recollection
 from .board import Decision, Evidence, Objective, Reason
 from .intake import Intake, Source
 from .pod_numbers import Chosen, PodNumbers
-from .policy import REASONS, Memory, Signal, Spec, Specs, Verdicts, answered, choose, imputed, step
+from .policy import (
+    REASONS,
+    Groups,
+    Membership,
+    Memory,
+    Signal,
+    Spec,
+    Specs,
+    Standing,
+    Verdicts,
+    answered,
+    choose,
+    closure,
+    decide_groups,
+    imputed,
+)
 from .queue_pages import Waker
 from .signals import Signals, Smoothing
 from .slots import Mask, Rows
@@ -37,6 +53,7 @@ class Plan:
     queue:       only this queue of its pages; None is all.
     pod_pattern: glob of its pods' names; None is those its controller would make.
     observed:    decided and published, and nobody may ask for it.
+    member:      of which group; None is: it stands by itself.
     """
 
     workload: WorkloadKey
@@ -45,6 +62,7 @@ class Plan:
     queue: str | None = None
     pod_pattern: str | None = None
     observed: bool = False
+    member: Membership | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +98,13 @@ class Told:
         self.at[rows] = at
 
 
+class Heard(NamedTuple):
+    """A page: the workloads it speaks of, and its receipt in POSIX seconds."""
+
+    rows: Rows
+    at: float
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What the Decisions of some workloads are made of; every part has a slot for each of `rows`."""
@@ -87,6 +112,9 @@ class Seen:
     rows: Rows
     totals: Totals
     imputed: Mask
+    floor: Floats
+    asked: Floats  # replicas that its group asks for
+    together: Mask  # it sleeps and wakes with its group
     smoothed: Floats
     verdicts: Verdicts
     decided_at: Floats
@@ -112,11 +140,14 @@ class Decider:
         self.plans = tuple(plans)
         self._specs = Specs.stack([plan.spec for plan in plans])
         self._memory = Memory.blank(len(plans))
+        self._standing = Standing.plain(self._specs)
+        self._groups = Groups.stack([plan.member for plan in plans])
         self._intake = Intake(
             [Source(p.workload, p.spec.pods, p.queue) for p in plans],
             owners or owners_by_name({plan.workload: plan.pod_pattern for plan in plans}),
             limit_s=interval_s * fresh_intervals,
             names=names,
+            sharing=self._groups.sharing(self._specs),
         )
         self._signals = Signals([plan.smoothing for plan in plans], interval_s)
         self._everyone: Rows = np.arange(len(plans))
@@ -148,9 +179,9 @@ class Decider:
 
     def land(self, target: Target, samples: Samples, at: float, now: float) -> list[Decision]:
         """Take in one page and decide whom it speaks of; answers may rise or activate, never fall."""
-        rows = self._intake.land(target, samples, at)
+        rows = np.array(sorted(self._intake.land(target, samples, at)), dtype=np.int64)
         self._touched[rows] = True
-        return self._decide(np.array(sorted(rows), dtype=np.int64), now, heard_at=at) if rows else []
+        return self._decide(closure(self._groups, rows), now, heard=Heard(rows, at))
 
     def sweep(self, now: float) -> list[Decision]:
         """Decide everything, because time has passed."""
@@ -245,20 +276,24 @@ class Decider:
         self._memory.idle_since[rows] = np.nan
         return rows
 
-    def _decide(self, rows: Rows, now: float, *, heard_at: float | None = None) -> list[Decision]:
-        """`heard_at`: receipt of the page that is the occasion; None is: time has passed."""
+    def _decide(self, rows: Rows, now: float, *, heard: Heard | None = None) -> list[Decision]:
+        """`rows`: whole groups. heard: the page that is the occasion; None is: time has passed."""
         if not len(rows):
             return []
-        raise_only = heard_at is not None
+        raise_only = heard is not None
         specs, memory = choose(rows, self._specs), choose(rows, self._memory)
         totals = self._intake.totals(rows, now)
         filled = imputed(specs, totals.seen, memory, now)
         totals.impute(filled)
-        if heard_at is not None:
-            self._signals.observe(rows, totals, filled | answered(specs, totals.seen, memory), heard_at)
+        if heard is not None:
+            said = np.flatnonzero(np.isin(rows, heard.rows))
+            whole = filled | answered(specs, totals.seen, memory)
+            self._signals.observe(rows[said], totals.choose(said), whole[said], heard.at)
         smoothed = self._signals.smooth(rows, now)
         smoothed[np.isnan(totals.latest)] = np.nan  # a smoothed value must not outlive its source
-        verdicts, memory = step(specs, totals.seen._replace(signals=smoothed), memory, now, raise_only=raise_only)
+        readings = totals.seen._replace(signals=smoothed)
+        standing, groups = choose(rows, self._standing), choose(rows, self._groups)
+        verdicts, memory, asked = decide_groups(groups, specs, readings, standing, memory, now, raise_only=raise_only)
         for column, after in zip(self._memory, memory, strict=True):
             column[rows] = after
         self._rests.prove(self._memory, self._intake.awaited, rows, totals.seen.active_at, specs.hold, now)
@@ -272,6 +307,9 @@ class Decider:
             rows=rows[shown],
             totals=totals.choose(shown),
             imputed=filled[shown],
+            floor=self._memory.floor[rows[shown]],
+            asked=asked[shown],
+            together=groups.together[shown],
             smoothed=smoothed[shown],
             verdicts=choose(shown, verdicts),
             decided_at=decided_at[shown],
@@ -355,6 +393,8 @@ def _notes(spec: Spec, about: Seen, place: int, *, has_gateway: bool) -> tuple[s
         notes.append(
             "the gateway's page shows no queue of its own, so nothing would see a request at zero replicas"
             if silent
+            else "no gateway of its group shows a queue now, so nothing would see a request at zero replicas"
+            if about.together[place] and not spec.gateway
             else "no gateway is configured, so nothing would see a request at zero replicas"
             if not spec.gateway
             else "the gateway does not answer, so nothing would see a request at zero replicas"
@@ -362,6 +402,12 @@ def _notes(spec: Spec, about: Seen, place: int, *, has_gateway: bool) -> tuple[s
     if spec.gateway and not has_gateway:
         notes.append("its gateway has no ready address to ask")
     notes += gpu_evidence.notes(about.totals, place, dict(spec.targets).get(Signal.GPU_ENGINE))
+    if about.asked[place] > 0.0:
+        notes.append(f"its group is awake and asks for {about.asked[place]:.0f} replicas of it at least")
+    if about.floor[place] > 0.0:
+        notes.append(
+            f"begun without a memory: not below the {about.floor[place]:.0f} that the cluster has until enough was seen"
+        )
     if reason in (Reason.HELD, Reason.UNKNOWN) and np.isnan(seen.pods_listed[place]) and spec.pods:
         notes.append("the list of its pods is not known")
     return tuple(notes)

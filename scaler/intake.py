@@ -24,7 +24,7 @@ from . import queue_pages
 from .awaited import Awaited, page_key
 from .gpu_shares import GpuShares, beside, on_page
 from .pod_numbers import Chosen, EnginePage, GpuPage, PodNumbers, numbers
-from .policy import Readings, Signal
+from .policy import Readings, Sharing, Signal
 from .queue_pages import QueuePage, Waker
 from .slots import (
     ACTIVITY,
@@ -46,11 +46,12 @@ from .totals import GpusSeen, Totals
 
 QUEUES = slice(Column.WAITING, Column.HELD + 1)  # requests in hand
 QUEUE_WIDTH = QUEUES.stop - QUEUES.start
+IN_HAND = np.array([Column.WAITING, Column.RUNNING, Column.HELD, Column.IN_FLIGHT])
 
 # What is known of a workload apart from its pages; by column. Of this, what is counted from pages survives a restart;
 # what the cluster says is asked again.
 COUNTED = ("_finished", "_active_at", "_refused_at")
-PER_WORKLOAD = (*COUNTED, "_listed", "_wanted", "_ready", "_pending", "_gpus_held", "_existing")
+PER_WORKLOAD = (*COUNTED, "_listed", "_wanted", "_ready", "_pending", "_gpus_held", "_existing", "_in_pods")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +76,13 @@ class Intake:
         owners: Owners,
         limit_s: float,
         names: Names | None = None,
+        sharing: Sharing | None = None,
     ) -> None:
-        """`limit_s`: seconds after which a reading is no longer fresh."""
+        """`limit_s`: seconds after which a reading is no longer fresh. sharing: who stands behind one queue with whom;
+        None is: nobody.
+        """
         self.sources = tuple(sources)
+        self._sharing = sharing or Sharing.nobody(len(self.sources))
         self._row = {source.workload: row for row, source in enumerate(self.sources)}
         self._owners, self._gpus = owners, GpuShares(owners, names)
         self._limit = limit_s
@@ -90,6 +95,7 @@ class Intake:
         self._listed, self._finished, self._active_at, self._refused_at = np.full((4, rows), np.nan)
         self._wanted, self._ready, self._pending, self._gpus_held, self._existing = np.full((5, rows), np.nan)
         self.awaited = Awaited(rows)
+        self._in_pods = np.full(rows, np.nan)  # as last added up
         self._leaving: list[frozenset[Target]] = [frozenset()] * rows
         self._members: list[dict[int, Target]] = [{} for _ in range(rows)]  # row -> its slots, and whose page each is
 
@@ -338,8 +344,10 @@ class Intake:
 
         counts = (pods | gateway | gpus)[:, None] & ADDED[role]
         counts[~stays, Column.KV_CACHE] = False  # a mean over what carries the load
-        sums, said = added(owner, values, counts, count)
         in_pods, _ = added(owner, values[:, QUEUES], np.repeat((pods & stays)[:, None], QUEUE_WIDTH, axis=1), count)
+        self._in_pods[rows] = sum_of_known(in_pods)
+        self._share(rows, owner, values, gateway)
+        sums, said = added(owner, values, counts, count)
         busiest, measured = np.full(count, np.nan), np.full(count, np.nan)
         np.fmax.at(busiest, owner[gpus], values[gpus, Column.GPU_BUSIEST])
         np.fmin.at(measured, owner[fresh], (at - np.nan_to_num(values[:, Column.GPU_LAG]))[fresh])
@@ -384,6 +392,20 @@ class Intake:
             latest=latest,
             finished=self._finished[rows],
         )
+
+    def _share(self, rows: Rows, owner: Rows, values: Floats, gateway: Mask) -> None:
+        """Of what a gateway's page shows, leave each member of a group its own part; in `values`, which is a copy."""
+        shared = np.flatnonzero(self._sharing.shares(rows)[owner] & gateway)
+        if not len(shared):
+            return
+        hands = values[shared[:, None], IN_HAND]
+        # Held requests are in flight too, where a page says both.
+        shown = np.where(np.isnan(hands[:, 2]), np.nansum(hands, axis=1), np.nansum(hands[:, :3], axis=1))
+        waits = np.bincount(owner[shared], weights=shown, minlength=len(rows)).astype(np.float64)
+        room = self._sharing.room(self._in_pods, self._wanted, self._pending)
+        part = self._sharing.parts(rows, waits, room)
+        values[shared[:, None], IN_HAND] = hands * part[owner[shared], None]
+        values[shared, Column.READY] = np.nan  # the backends of all of them
 
     def _slots_of(self, rows: Rows) -> tuple[Rows, Rows]:
         """The slots of these workloads, and for each the place in `rows` of its owner."""

@@ -31,6 +31,11 @@ from .decider import Plan
 from .policy import Signal, Spec
 from .signals import Smoothing
 
+# Without a memory the smoothed demand is that of the first page, until so much has been seen that what came before it
+# could not weigh more than a quarter: two half-lives of the fall. A minute at least, for a gateway that is slow to
+# come.
+YOUNG_S, YOUNG_HALF_LIVES = 60.0, 2.0
+
 
 class Place(NamedTuple):
     """Where one kind of page is to be looked for.
@@ -196,6 +201,9 @@ def _plan(config: Config, workload: Workload) -> Plan:
             gpu_quiet=workload.gpu_quiet,
             pods=workload.pods is not None,
             gateway=workload.gateway is not None,
+            young=max(YOUNG_S, YOUNG_HALF_LIVES * workload.smoothing.down),
+            wakes_blind=workload.on_blind == "wake",
+            lease_max=workload.lease_max,
         ),
         smoothing=Smoothing(up_s=workload.smoothing.up, down_s=workload.smoothing.down),
         queue=workload.model,

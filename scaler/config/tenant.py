@@ -29,6 +29,7 @@ from .workload import (
     Engine,
     Mode,
     Objectives,
+    OnBlind,
     Quiet,
     Replicas,
     Seconds,
@@ -79,6 +80,8 @@ class Trigger(Section):
     objectives: Objectives = _as_in(Workload, "objectives")
     smoothing: Smoothing = _as_in(Workload, "smoothing")
     keep_warm: Seconds = _as_in(Workload, "keep_warm")
+    on_blind: OnBlind = _as_in(Workload, "on_blind")
+    lease_max: Seconds = _as_in(Workload, "lease_max")
     scale_down_band: Band = _as_in(Workload, "scale_down_band")
     gpu_quiet: Quiet = _as_in(Workload, "gpu_quiet")
     configured: Annotated[str, kubernetes_name(253, "workload")] | None = Field(default=None, alias="workload")
@@ -103,6 +106,8 @@ class Trigger(Section):
             gateway=self._gateway(shared) if self.gateway is not None else None,
             replicas=replicas,
             keep_warm=self.keep_warm,
+            on_blind=self.on_blind,
+            lease_max=self.lease_max,
             objectives=self.objectives,
             smoothing=self.smoothing,
             scale_down_band=self.scale_down_band,

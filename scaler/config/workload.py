@@ -24,6 +24,7 @@ Engine: TypeAlias = Annotated[str, ENGINE]
 Band: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Quiet: TypeAlias = Annotated[float, Field(ge=0, lt=1, title="ratio")]
 Mode: TypeAlias = Literal["act", "observe"]
+OnBlind: TypeAlias = Literal["hold", "wake"]
 
 # Twice the nodes of the largest supported cluster (5,000): more is a typing mistake.
 MOST_REPLICAS = 10_000
@@ -98,6 +99,14 @@ class Workload(Section):
     keep_warm: Seconds = 300.0
     """Idle for so long before zero: nothing waiting, nothing running, counters flat, GPUs quiet. Shorter saves GPU
     time and pays in cold starts. At least 3 scrape intervals: fewer readings prove nothing."""
+    on_blind: OnBlind = "hold"
+    """What becomes of a sleeper when the page that would show its next request is silent for longer than
+    `freshness.hold`. `hold` leaves it asleep; `wake` answers one replica (or `min`) until the page speaks again, and
+    costs that replica in every outage of the gateway."""
+    lease_max: Seconds = 1800.0
+    """A workload that was woken is kept up for as long as it takes until its first replica is ready, and for so long
+    at most: a start that hangs costs no more. Until starts have been seen the lease is 10m, or this where that is
+    less."""
     objectives: Objectives = Objectives()
     """What one replica should carry."""
     smoothing: Smoothing = Smoothing()

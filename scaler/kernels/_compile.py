@@ -8,14 +8,18 @@ Worked example:
     @kernel(FLOATS(*RINGS, FLOATS, NUMBER))
     def window_max(times, values, head, window_s, now): ...
 
-numba stamps a cached kernel with the hash of the file that holds it, and of no other. So a kernel calls only
-kernels of its own file; otherwise an upgrade could leave yesterday's callee inside today's caller.
+numba stamps a cached kernel with the hash of the file that holds it, and of no other: an upgrade could leave
+yesterday's callee inside today's caller. So a kernel calls only what is in its own file, or has the `fingerprint` of
+the others in its closure, which is part of the key under which numba keeps it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from hashlib import blake2b
+from inspect import getsource
+from types import ModuleType
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numba import njit, types
@@ -54,3 +58,13 @@ def kernel(signature: Any) -> Callable[[Function], Function]:
         return result
 
     return compiled
+
+
+def part(function: Function) -> Function:
+    """A part of a kernel, compiled into it and not kept on disk by itself."""
+    return cast(Function, njit(error_model="numpy", forceinline=True)(function))
+
+
+def fingerprint(*modules: ModuleType) -> str:
+    """Of the text of these modules: another for every change."""
+    return blake2b("\0".join(getsource(module) for module in modules).encode(), digest_size=16).hexdigest()

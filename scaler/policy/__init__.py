@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from .arrays import Memory, Readings, Signal, Spec, Specs, Verdicts
-from .step import REASONS, answered, choose, imputed, step
+from .arrays import OWN, Memory, Readings, Signal, Spec, Specs, Standing, Verdicts
+from .codes import REASONS
+from .groups import Groups, Membership, closure
+from .shares import Sharing
+from .step import answered, choose, imputed, step
+from .together import decide_groups
 
 __all__ = [
+    "OWN",
     "REASONS",
+    "Groups",
+    "Membership",
     "Memory",
     "Readings",
+    "Sharing",
     "Signal",
     "Spec",
     "Specs",
+    "Standing",
     "Verdicts",
     "answered",
     "choose",
+    "closure",
+    "decide_groups",
     "imputed",
     "step",
 ]

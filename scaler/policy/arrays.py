@@ -19,7 +19,11 @@ from exporter.model import Floats
 Bools: TypeAlias = NDArray[np.bool_]
 Ints: TypeAlias = NDArray[np.int64]
 
-NOT_YET = -1
+NOT_YET = OWN = -1
+
+# Until a workload's own starts are known. Published starts of 8 to 70 billion parameters take 85 to 130 s with the
+# weights on the node; fetching them first takes minutes more. A lease that is too long costs one replica's minutes.
+LEASE_S = 600.0
 
 
 class Signal(IntEnum):
@@ -45,6 +49,9 @@ class Spec:
     gpu_quiet: engine activity (ratio) at or below which a GPU counts as quiet.
     pods:      its engines' pages are asked: demand lives in pods and vanishes with them.
     gateway:   a page that lives at zero replicas is asked: it can see the next request.
+    young:     begun without a memory, what the cluster has is the least for so long: until the windows speak.
+    wakes_blind: asleep and blind for longer than `hold`, it is woken rather than left.
+    lease_max: a workload that was woken is kept up for so long at most until its first replica is ready.
     """
 
     minimum: int
@@ -59,6 +66,9 @@ class Spec:
     gpu_quiet: float = 0.02
     pods: bool = True
     gateway: bool = False
+    young: float = 0.0
+    wakes_blind: bool = False
+    lease_max: float = 1800.0
 
 
 class Specs(NamedTuple):
@@ -76,6 +86,9 @@ class Specs(NamedTuple):
     gpu_quiet: Floats
     pods: Bools
     gateway: Bools
+    young: Floats
+    wakes_blind: Bools
+    lease_max: Floats
 
     @classmethod
     def stack(cls, specs: Sequence[Spec]) -> Specs:
@@ -96,6 +109,44 @@ class Specs(NamedTuple):
             gpu_quiet=np.array([s.gpu_quiet for s in specs], dtype=float),
             pods=np.array([s.pods for s in specs], dtype=np.bool_),
             gateway=np.array([s.gateway for s in specs], dtype=np.bool_),
+            young=np.array([s.young for s in specs], dtype=float),
+            wakes_blind=np.array([s.wakes_blind for s in specs], dtype=np.bool_),
+            lease_max=np.array([s.lease_max for s in specs], dtype=float),
+        )
+
+
+class Standing(NamedTuple):
+    """What holds for each workload at this moment, whatever is read of it: people's orders, and what was learned.
+
+    floor:        at least so many replicas; 0 is none.
+    floor_reason: the code that the floor shows where it decides; OWN leaves the workload's.
+    ceiling:      at most so many; inf is none. A floor above it wins: too many is the lesser harm.
+    frozen:       the last answer stays, whatever is read.
+    never_down:   no answer is lower than the last.
+    keep_warm:    seconds idle before zero: the constant of the configuration, or what its gaps taught.
+    lease:        seconds for which a workload that was woken stays up at most, while its first replica is not ready.
+    """
+
+    floor: Floats
+    floor_reason: Ints
+    ceiling: Floats
+    frozen: Bools
+    never_down: Bools
+    keep_warm: Floats
+    lease: Floats
+
+    @classmethod
+    def plain(cls, specs: Specs) -> Standing:
+        """Nobody has ordered anything, and nothing was learned."""
+        rows = specs.minimum.shape[0]
+        return cls(
+            floor=np.zeros(rows),
+            floor_reason=np.full(rows, OWN, dtype=np.int64),
+            ceiling=np.full(rows, np.inf),
+            frozen=np.zeros(rows, dtype=np.bool_),
+            never_down=np.zeros(rows, dtype=np.bool_),
+            keep_warm=specs.keep_warm.copy(),
+            lease=np.minimum(LEASE_S, specs.lease_max),
         )
 
 
@@ -179,6 +230,9 @@ class Memory(NamedTuple):
     reason:     … and its code, NOT_YET before the first.
     idle_since: POSIX seconds; NaN while busy or unknown.
     held_since: POSIX seconds since when readings are incomplete; NaN while complete.
+    woken_at:   POSIX seconds when it was woken; NaN once its first replica was ready, or the lease has run out.
+    floor:      what the cluster had when it began without a memory, the least until `floor_until`; NaN is none.
+    floor_until: POSIX seconds; NaN is: what the cluster had is not known yet.
     """
 
     replicas: Floats
@@ -186,6 +240,9 @@ class Memory(NamedTuple):
     reason: Ints
     idle_since: Floats
     held_since: Floats
+    woken_at: Floats
+    floor: Floats
+    floor_until: Floats
 
     @classmethod
     def blank(cls, rows: int) -> Memory:
@@ -195,6 +252,9 @@ class Memory(NamedTuple):
             reason=np.full(rows, NOT_YET, dtype=np.int64),
             idle_since=np.full(rows, np.nan),
             held_since=np.full(rows, np.nan),
+            woken_at=np.full(rows, np.nan),
+            floor=np.full(rows, np.nan),
+            floor_until=np.full(rows, np.nan),
         )
 
 
@@ -227,7 +287,6 @@ class SpecSlot(NamedTuple):
     maximum: float
     targets: tuple[float, float, float]
     sleeps: bool
-    keep_warm: float
     hold: float
     impute_after: float
     settle: float
@@ -235,6 +294,20 @@ class SpecSlot(NamedTuple):
     gpu_quiet: float
     pods: bool
     gateway: bool
+    young: float
+    wakes_blind: bool
+
+
+class StandingSlot(NamedTuple):
+    """One workload's slot of `Standing`."""
+
+    floor: float
+    floor_reason: int
+    ceiling: float
+    frozen: bool
+    never_down: bool
+    keep_warm: float
+    lease: float
 
 
 class ReadingsSlot(NamedTuple):
@@ -266,3 +339,6 @@ class MemorySlot(NamedTuple):
     reason: int
     idle_since: float
     held_since: float
+    woken_at: float
+    floor: float
+    floor_until: float

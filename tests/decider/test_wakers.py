@@ -44,11 +44,12 @@ def test_a_proxy_that_only_refuses_wakes_by_its_counter(asleep):
     assert (decision.replicas, decision.active, str(decision.reason)) == AWAKE
 
 
-def test_who_was_woken_by_a_refusal_stays_awake_for_the_keep_warm_time(asleep):
+def test_who_was_woken_by_a_refusal_stays_awake_until_its_first_replica_was_ready_or_the_lease_ends(asleep):
     stage, front = asleep("envoy", envoy(refused=7))
     stage.round({front: envoy(refused=8)})
 
     assert stage.rounds(55, {front: envoy(refused=8)}) == [AWAKE]
+    assert stage.rounds(540, {front: envoy(refused=8)}) == [(1, True, "loading")]  # no replica comes: 600 s in all
     assert stage.round({front: envoy(refused=8)}) == ASLEEP
 
 

@@ -135,7 +135,6 @@ def test_a_budget_is_made_where_something_may_be_spared(render):
             "tls.certManager.issuerRef.kind: must be ClusterIssuer, got Issuer",
         ),
         ({"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}, "only one may be true"),
-        ({"prometheusRule": {"enabled": True}}, "prometheusRule.groups: must not be empty"),
         ({"dashboards": {"enabled": True}}, "dashboards.json: must not be empty"),
         ({"replicas": 0}, "minimum"),
         ({"replica": 1}, "replica"),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from scaler.board import Reason
-from scaler.policy import REASONS, Memory, Readings, Signal, Spec, Specs, step
+from scaler.policy import REASONS, Memory, Readings, Signal, Spec, Specs, Standing, step
 
 NAN = math.nan
 
@@ -19,8 +19,9 @@ class Workload:
     spec: Spec
     memory: Memory = field(default_factory=lambda: Memory.blank(1))
     now: float = 1000.0
+    orders: dict = field(default_factory=dict)
 
-    def step(self, *, after=0.0, raise_only=False, work=None, gpu_engine=NAN, **seen):
+    def step(self, *, after=0.0, raise_only=False, work=None, gpu_engine=NAN, orders=None, **seen):
         """Advance the clock and decide; returns (replicas, active, reason). `work` is the smoothed signal, by
         default what waits, runs and is held right now."""
         self.now += after
@@ -31,7 +32,11 @@ class Workload:
         parts = [seen[name] for name in ("waiting", "running", "held") if name in seen]
         readings.signals[0, Signal.WORK] = work if work is not None else _total(parts)
         readings.signals[0, Signal.GPU_ENGINE] = gpu_engine
-        verdicts, self.memory = step(Specs.stack([self.spec]), readings, self.memory, self.now, raise_only=raise_only)
+        specs = Specs.stack([self.spec])
+        standing = Standing.plain(specs)
+        for name, value in {**self.orders, **(orders or {})}.items():
+            getattr(standing, name)[0] = value
+        verdicts, self.memory = step(specs, readings, standing, self.memory, self.now, raise_only=raise_only)
         replicas = verdicts.replicas[0]
         return None if np.isnan(replicas) else int(replicas), bool(verdicts.active[0]), REASONS[verdicts.reason[0]]
 

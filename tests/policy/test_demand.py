@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from scaler.board import Reason
-from scaler.policy import REASONS, Memory, Readings, Signal, Spec, Specs, choose, step
+from scaler.policy import REASONS, Memory, Readings, Signal, Spec, Specs, Standing, choose, step
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,8 @@ def test_the_largest_objective_wins(workload, fresh):
     for name, value in fresh(running=10, pods=4, ready=4.0).items():
         getattr(readings, name)[0] = value
     readings.signals[0, Signal.WORK], readings.signals[0, Signal.KV_CACHE] = 10.0, 0.9
-    verdicts, _ = step(Specs.stack([guarded.spec]), readings, Memory.blank(1), 0.0)
+    specs = Specs.stack([guarded.spec])
+    verdicts, _ = step(specs, readings, Standing.plain(specs), Memory.blank(1), 0.0)
     assert verdicts.replicas[0] == 6.0
     assert verdicts.demand[0].tolist()[:2] == [10 / 16, pytest.approx(6.0)]
 
@@ -98,10 +99,11 @@ def test_workloads_do_not_touch_each_other():
             column[:] = rng.random(rows) < 0.5
         else:
             column[...] = np.where(rng.random(column.shape) < 0.3, np.nan, rng.integers(0, 6, column.shape))
-    together, _ = step(specs, readings, Memory.blank(rows), 5.0)
+    together, _ = step(specs, readings, Standing.plain(specs), Memory.blank(rows), 5.0)
     for row in range(rows):
         one = np.array([row])
-        alone, _ = step(choose(one, specs), choose(one, readings), Memory.blank(1), 5.0)
+        mine = choose(one, specs)
+        alone, _ = step(mine, choose(one, readings), Standing.plain(mine), Memory.blank(1), 5.0)
         np.testing.assert_array_equal(alone.replicas, together.replicas[one])
         np.testing.assert_array_equal(alone.reason, together.reason[one])
 
@@ -109,7 +111,7 @@ def test_workloads_do_not_touch_each_other():
 def test_a_step_leaves_its_arguments_as_they_were():
     specs, readings, memory = Specs.stack([Spec(0, 8, ((Signal.WORK, 16.0),))]), Readings.unknown(1), Memory.blank(1)
     readings.wanted[0], readings.ready[0] = 3.0, 3.0
-    _, after = step(specs, readings, memory, 5.0)
+    _, after = step(specs, readings, Standing.plain(specs), memory, 5.0)
     assert math.isnan(memory.replicas[0])
     assert after.replicas[0] == 3.0
 

@@ -27,13 +27,14 @@ def test_every_word_is_read_as_the_configuration_reads_it():
         "gateway": "epp", "gateway_kind": "ray_serve", "gateway_port": "9090", "gateway_path": "/g",
         "gateway_scheme": "http", "objectives.work": "16.5", "objectives.kv_cache": "null",
         "objectives.gpu_engine": "0.8", "smoothing.up": "0", "smoothing.down": "1m30s", "keep_warm": "600",
-        "scale_down_band": "0.5", "gpu_quiet": "0",
+        "scale_down_band": "0.5", "gpu_quiet": "0", "on_blind": "wake", "lease_max": "20m",
     }  # fmt: skip
     expected = {
         "engine": "vllm", "model": "llama", "port": 8001, "path": "/m", "scheme": "https",
         "gateway": "epp", "gateway_kind": "ray_serve", "gateway_port": 9090, "gateway_path": "/g",
         "gateway_scheme": "http", "objectives": Objectives(work=16.5, kv_cache=None, gpu_engine=0.8),
         "smoothing": Smoothing(up=0.0, down=90.0), "keep_warm": 600.0, "scale_down_band": 0.5, "gpu_quiet": 0.0,
+        "on_blind": "wake", "lease_max": 1200.0,
     }  # fmt: skip
 
     assert read(words, place="metadata") == Trigger(**expected)
@@ -50,7 +51,8 @@ def test_a_model_that_is_called_like_a_number_keeps_its_name(name):
 
 def test_words_left_out_are_the_defaults_of_the_configuration():
     mine, theirs = Trigger(), Workload(namespace="ai", name="chat")
-    same = ("engine", "model", "objectives", "smoothing", "keep_warm", "scale_down_band", "gpu_quiet", "mode")
+    same = ("engine", "model", "objectives", "smoothing", "keep_warm", "scale_down_band", "gpu_quiet")
+    same += ("mode", "on_blind", "lease_max")
 
     assert [getattr(mine, key) for key in same] == [getattr(theirs, key) for key in same]
     assert [mine.port, mine.path, mine.scheme] == [getattr(Endpoint(), key) for key in ("port", "path", "scheme")]

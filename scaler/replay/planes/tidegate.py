@@ -21,7 +21,7 @@ from ...board import Reason
 from ...controllers import hpa, keda
 from ...controllers.behavior import SHIPPED
 from ...kernels import ewma_fast_slow
-from ...policy import REASONS, Memory, Readings, Signal, Spec, Specs, step
+from ...policy import REASONS, Memory, Readings, Signal, Spec, Specs, Standing, step
 from ...signals import LENGTH, Smoothing
 from ...windows import Windows
 from ..pages import EXISTING
@@ -68,6 +68,7 @@ class Tidegate:
         self._specs = Specs.stack([replace(spec, gateway=True, pods=True)])
         self._rings = _Rings(smoothing)
         self._memory = Memory.blank(1)
+        self._standing = Standing.plain(self._specs)
         self._readings = Readings.unknown(1)  # one for good: making its arrays anew took longer than deciding
         self._readings.gateway_fresh[:] = self._readings.waker_fresh[:] = True
         self._before = (0.0, 0.0, 0)  # busy seconds, tokens made, arrivals: at the last look
@@ -80,7 +81,7 @@ class Tidegate:
         if self._sleeps_on(seen):
             return
         self._readings.signals[0] = self._rings.smooth(self._sum_up(seen), seen.now)
-        verdicts, self._memory = step(self._specs, self._readings, self._memory, seen.now)
+        verdicts, self._memory = step(self._specs, self._readings, self._standing, self._memory, seen.now)
         self._replicas, self._active = float(verdicts.replicas[0]), bool(verdicts.active[0])
         self._reason = REASONS[verdicts.reason[0]]
 

@@ -1,0 +1,115 @@
+"""The brake: a person's word that a workload, or the whole fleet, must not move. One line of text -> a `Brake`.
+
+    freeze                                              keep the replicas there are, whatever comes
+    never_down until 2026-11-23T08:00Z                  up is allowed, down is not
+    floor 4 until 2026-11-23T08:00Z because of the sale at least four
+
+The same line is read in an annotation and in a configuration. A line that cannot be read is not thrown away: whoever
+typed it wanted the workload left alone, so it counts as `never_down` until it is mended. That keeps what there is,
+and unlike a freeze it cannot keep a sleeping workload asleep by a slip of the pen.
+
+Worked example: `read_brake("Freeze until 2026-11-23T08:00Z because of the sale", "configuration")` is
+`Brake(BrakeWord.FREEZE, until=1795420800.0, because="of the sale", source="configuration")`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from .moment import BadOrder, moment, written
+
+_LINE = re.compile(
+    r"(?P<word>[a-z]+(?:[ _-]down)?)(?:\s+(?P<count>[0-9]{1,9}))?"
+    r"(?:\s+until\s+(?P<until>(?:(?!\bbecause\b).)+?))?(?:\s+because\s+(?P<because>.+))?",
+    re.IGNORECASE | re.DOTALL,
+)
+EXAMPLE = "freeze until 2026-11-23T08:00Z because of the sale"
+_WANTED = f"must be freeze, never_down or floor N, then `until` and a moment, such as `{EXAMPLE}`"
+LONGEST_REASON = 200
+MOST_REPLICAS = 10_000  # as of a workload's bounds
+
+
+class BrakeWord(StrEnum):
+    """The most careful first."""
+
+    FREEZE = "freeze"
+    NEVER_DOWN = "never_down"
+    FLOOR = "floor"
+
+
+@dataclass(frozen=True, slots=True)
+class Brake:
+    """floor:   replicas, with FLOOR; else 0.
+    until:   POSIX seconds; None: until somebody takes it away.
+    because: what was written after that word; "" if nothing was.
+    source:  where it stands, in words: "ai/Deployment/chat", "configuration".
+    unread:  it stands in for a line that could not be read.
+    """
+
+    word: BrakeWord
+    floor: int = 0
+    until: float | None = None
+    because: str = ""
+    source: str = ""
+    unread: bool = False
+
+    def holds(self, now: float) -> bool:
+        """An order that ends at a moment no longer holds at it."""
+        return self.until is None or now < self.until
+
+    @property
+    def order(self) -> str:
+        """What is ordered: "freeze", "floor 4"."""
+        return f"{self.word} {self.floor}" if self.word is BrakeWord.FLOOR else str(self.word)
+
+    def __str__(self) -> str:
+        """As a person would type it, and where it stands."""
+        if self.unread:
+            return f"{self.order}, in place of an order that cannot be read ({self.source})"
+        until = "" if self.until is None else f" until {written(self.until)}"
+        because = f" because {self.because}" if self.because else ""
+        return f"{self.order}{until}{because}" + (f" ({self.source})" if self.source else "")
+
+    def typed(self) -> str:
+        """The line that `read_brake` reads back."""
+        until = "" if self.until is None else f" until {written(self.until)}"
+        return f"{self.order}{until}" + (f" because {self.because}" if self.because else "")
+
+
+def read_brake(text: str, source: str = "") -> Brake:
+    """Raises BadOrder with what would be right."""
+    match = _LINE.fullmatch(text.strip())
+    if match is None:
+        raise BadOrder(_explained(text))
+    word, count = re.sub(r"[ -]", "_", match["word"].lower()), match["count"]
+    if word not in set(BrakeWord) or (count is not None) != (word == BrakeWord.FLOOR):
+        raise BadOrder(_explained(text))
+    floor = int(count or 0)
+    if word == BrakeWord.FLOOR and not 1 <= floor <= MOST_REPLICAS:
+        raise BadOrder(f"must have a floor from 1 to {MOST_REPLICAS}")
+    because = (match["because"] or "").strip()
+    if len(because) > LONGEST_REASON or not because.isprintable():
+        raise BadOrder(f"must have a reason of at most {LONGEST_REASON} characters on one line")
+    until = None if match["until"] is None else moment(match["until"])
+    return Brake(BrakeWord(word), floor, until, because, source)
+
+
+def unreadable(source: str) -> Brake:
+    """What stands while a line cannot be read."""
+    return Brake(BrakeWord.NEVER_DOWN, source=source, unread=True)
+
+
+def _explained(text: str) -> str:
+    """A duration is what most people type first, and `moment` has the sentence for it."""
+    rest = re.sub(r"(?i)^\s*(?:freeze|never[ _-]down|floor\s+\d+)\s*", "", text)
+    if rest != text and rest:
+        try:
+            moment(rest)
+        except BadOrder as bad:
+            if "duration" in str(bad):
+                return f"{_WANTED}; what is after `until` {bad}"
+        else:
+            return f"{_WANTED}: the word `until` is missing"
+    return _WANTED

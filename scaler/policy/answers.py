@@ -1,0 +1,215 @@
+"""The answer to one workload: the order of the questions. Pure; parts of the kernels in `step`. Read `decide` first.
+
+The laws behind each answer are in its comments; each is a test in tests/policy.
+
+Worked example: 20 requests wait or run and a replica should carry 16: 1.25, so 2 replicas, `serving`. A schedule's
+floor
+of 3 stands: 3 replicas, `scheduled`. Somebody freezes it and the load ends: still 3, `frozen`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from exporter.model import Floats
+
+from ..kernels._compile import part
+from .arrays import MemorySlot, ReadingsSlot, SpecSlot, StandingSlot
+from .codes import (
+    ASLEEP,
+    CAPPED,
+    FROZEN,
+    GPU_BUSY,
+    HELD,
+    LOADING,
+    NO_WAKER,
+    QUEUED,
+    SCHEDULED,
+    SERVING,
+    UNKNOWN,
+    WARM,
+    WORK,
+)
+from .questions import (
+    DUST,
+    answered,
+    at_zero,
+    can_fall,
+    counted,
+    demanded,
+    gpu_busy,
+    idle_since,
+    known_at_zero,
+    lease_runs,
+    loading,
+    rest_is_like,
+    steps,
+    was_asleep,
+)
+
+
+@part
+def decide(
+    spec: SpecSlot, seen: ReadingsSlot, stands: StandingSlot, mind: MemorySlot, demands: Floats, now: float
+) -> MemorySlot:
+    """The answer, and what to remember of it. Here `replicas` may be NaN: nothing is known.
+
+    demands: shape (signals,): what each objective asks for is written there.
+    """
+    demand = demanded(spec, seen, demands)
+    whole = answered(spec, seen, was_asleep(mind))
+    if not whole and not np.isnan(demand) and rest_is_like(spec, seen, mind, now):
+        # What was imputed may size it; it proves no idleness (law 6).
+        answer = _fresh(spec, seen, stands, mind, demand, np.nan, now)
+        return _remembered(seen, mind, _obeying(spec, seen, stands, mind, answer), np.nan, mind.held_since, now)
+    if not whole or np.isnan(demand):
+        held_since = now if np.isnan(mind.held_since) else mind.held_since
+        answer = _stale(spec, seen, mind, held_since, now)
+        return _remembered(seen, mind, _obeying(spec, seen, stands, mind, answer), np.nan, held_since, now)
+    mind = _begun(spec, seen, mind, now)
+    idle = idle_since(spec, seen, stands, mind, now)
+    answer = _fresh(spec, seen, stands, mind, demand, idle, now)
+    mind = _remembered(seen, mind, _obeying(spec, seen, stands, mind, answer), idle, np.nan, now)
+    # The lease is over with the first replica that is ready.
+    return mind if lease_runs(spec, seen, stands, mind, now) else _at_ease(mind)
+
+
+@part
+def _remembered(
+    seen: ReadingsSlot, mind: MemorySlot, answer: tuple[float, bool, int], idle: float, held_since: float, now: float
+) -> MemorySlot:
+    replicas, active, reason = answer
+    asleep = was_asleep(mind) or (np.isnan(mind.replicas) and seen.wanted == 0.0)
+    woken_at = now if asleep and active and replicas > 0.0 else mind.woken_at if active else np.nan
+    return MemorySlot(replicas, active, reason, idle, held_since, woken_at, mind.floor, mind.floor_until)
+
+
+@part
+def _at_ease(mind: MemorySlot) -> MemorySlot:
+    return MemorySlot(
+        mind.replicas,
+        mind.active,
+        mind.reason,
+        mind.idle_since,
+        mind.held_since,
+        np.nan,
+        mind.floor,
+        mind.floor_until,
+    )
+
+
+@part
+def _begun(spec: SpecSlot, seen: ReadingsSlot, mind: MemorySlot, now: float) -> MemorySlot:
+    """Without a memory, what the cluster has is the least until the windows speak: a first page says little."""
+    floor, until = mind.floor, mind.floor_until
+    if np.isnan(until) and not np.isnan(seen.wanted):
+        floor, until = min(seen.wanted, spec.maximum), now + spec.young
+    if now >= until:
+        floor = np.nan
+    return MemorySlot(
+        mind.replicas, mind.active, mind.reason, mind.idle_since, mind.held_since, mind.woken_at, floor, until
+    )
+
+
+@part
+def _fresh(
+    spec: SpecSlot,
+    seen: ReadingsSlot,
+    stands: StandingSlot,
+    mind: MemorySlot,
+    demand: float,
+    idle: float,
+    now: float,
+) -> tuple[float, bool, int]:
+    """Everything needed is fresh: (replicas, active, reason). idle: POSIX seconds since when; NaN is busy."""
+    nothing_there = known_at_zero(seen, mind)
+    whole = steps(demand, mind.replicas if mind.active else np.nan, spec.band)
+    least = max(1.0, spec.minimum, counted(mind.floor))
+    replicas = min(max(whole, least), spec.maximum)
+    if not np.isnan(idle):
+        # Found at zero with nothing to do: waking it to let it fall asleep again would be a wrong wake.
+        rested = nothing_there or was_asleep(mind) or now - idle >= stands.keep_warm
+        if spec.sleeps and rested and not mind.floor > 0.0:
+            if now - seen.refused_at < stands.keep_warm:
+                # Somebody was turned away for want of a replica. How many were is not known, so one is made; from then
+                # on this is activity like any other, so it is kept for the keep-warm time at least.
+                return replicas, True, QUEUED
+            if seen.waker_fresh:
+                return 0.0, False, ASLEEP
+            if nothing_there:
+                return 0.0, False, NO_WAKER
+            return replicas, True, NO_WAKER
+        return replicas, True, WARM
+    if whole > spec.maximum:
+        return replicas, True, CAPPED
+    if counted(seen.running) > 0.0:
+        return replicas, True, SERVING
+    loads = loading(spec, seen, was_asleep(mind))
+    leased = lease_runs(spec, seen, stands, mind, now)
+    if loads and not seen.ready > 0.0:
+        return replicas, True, LOADING
+    refused = leased and now - seen.refused_at < stands.keep_warm
+    if refused or counted(seen.waiting) + counted(seen.held) > 0.0:
+        return replicas, True, QUEUED
+    if gpu_busy(spec, seen, nothing_there):
+        return replicas, True, GPU_BUSY
+    # Nothing to do that is seen, and not idle: something loads, or a pod whose work was imputed does not answer.
+    return replicas, True, LOADING if loads or leased else WARM
+
+
+@part
+def _stale(
+    spec: SpecSlot, seen: ReadingsSlot, mind: MemorySlot, held_since: float, now: float
+) -> tuple[float, bool, int]:
+    """Something needed is missing: hold, as a floor that fresh demand may raise; then an error (law 1)."""
+    # What is fresh is a lower bound of the demand, whatever is missing.
+    work = counted(seen.waiting) + counted(seen.running) + counted(seen.held)
+    target = spec.targets[WORK]
+    at_least = 0.0 if np.isnan(target) else np.ceil(work / target - DUST)
+    if work > 0.0:
+        at_least = max(at_least, 1.0)
+    at_least = min(at_least, spec.maximum)
+
+    last = mind.replicas
+    if np.isnan(last) and not np.isnan(seen.wanted):  # no memory: what the cluster has is what can be held
+        last = min(seen.wanted, spec.maximum)
+    if at_least > counted(last):
+        return max(at_least, spec.minimum), True, HELD
+    if np.isnan(last):
+        return np.nan, True, UNKNOWN
+    # The answer of a moment ago, and its reason: a page that is about to come is no outage.
+    reason = mind.reason if now - held_since < spec.settle and can_fall(mind) else HELD
+    blind = now - held_since > spec.hold
+    # Whoever would rather pay than leave a sleeper blind has it woken, and kept until the cluster says it is there.
+    wakes = blind and spec.wakes_blind and spec.sleeps and not seen.wanted > 0.0
+    if last == 0.0 and (at_zero(seen) or known_at_zero(seen, mind)) and spec.sleeps and not wakes:
+        return 0.0, False, reason  # an error here would let KEDA's fallback wake every sleeper
+    if blind and not wakes:
+        return np.nan, True, UNKNOWN
+    held = max(last, 1.0, spec.minimum)
+    return held, True, reason if mind.active and held == mind.replicas else HELD
+
+
+@part
+def _obeying(
+    spec: SpecSlot, seen: ReadingsSlot, stands: StandingSlot, mind: MemorySlot, answer: tuple[float, bool, int]
+) -> tuple[float, bool, int]:
+    """The answer after people's orders: the brake first, which is pulled when something is wrong with the rest."""
+    replicas, active, reason = answer
+    last = seen.wanted if np.isnan(mind.replicas) else mind.replicas
+    if stands.frozen and not np.isnan(last):
+        return last, last > 0.0, FROZEN
+    if np.isnan(replicas):
+        return answer
+    if active and replicas > stands.ceiling:
+        replicas, reason = max(1.0, stands.ceiling), SCHEDULED
+    if stands.never_down and last > replicas:
+        replicas, active, reason = last, True, FROZEN
+    floor = min(stands.floor, spec.maximum)
+    if floor > replicas:
+        if stands.floor_reason >= 0:
+            reason = stands.floor_reason
+        elif not active:
+            reason = WARM
+        replicas, active = floor, True
+    return replicas, active, reason

@@ -1,0 +1,76 @@
+"""The alerts: Prometheus' own tool runs each of them, every one has a runbook, and all copies are the same."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+ALERTS = ROOT / "dashboards/alerts.yaml"
+TESTS = Path(__file__).with_name("alerts.test.yaml")
+RULES = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
+NAMES = [rule["alert"] for rule in RULES]
+
+
+def test_every_alert_comes_when_it_must_and_stays_away_when_it_must_not(debian_tool):
+    promtool = debian_tool("promtool", "prometheus")
+    done = subprocess.run([promtool, "test", "rules", str(TESTS)], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_is_tried():
+    tried = [case for test in yaml.safe_load(TESTS.read_text())["tests"] for case in test["alert_rule_test"]]
+
+    assert {case["alertname"] for case in tried if case["exp_alerts"]} == set(NAMES)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=NAMES)
+def test_every_alert_has_a_runbook_that_begins_with_what_holds_meanwhile(rule):
+    page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+    found = re.search(rf"^## {rule['alert']}\n\n\*\*Meanwhile:\*\* ", (ROOT / page).read_text(), re.MULTILINE)
+
+    assert anchor == rule["alert"].lower()
+    assert found
+
+
+def test_every_metric_of_the_alerts_is_one_that_tidegate_has():
+    words = set(re.findall(r"\btidegate_\w+", " ".join(rule["expr"] for rule in RULES)))
+    code = "\n".join(path.read_text() for folder in ("exporter", "scaler") for path in (ROOT / folder).rglob("*.py"))
+
+    short = {word.removeprefix("tidegate_").removeprefix("gpu_") for word in words}
+    assert {word for word in short if f'"{word}"' not in code and f'tidegate_{word}"' not in code} == set()
+
+
+def test_the_charts_rule_has_our_alerts_and_the_users_own():
+    from tests.deploy.shared import CHART, module, objects  # noqa: PLC0415 - Helm's engine is not needed by the others
+
+    own = {"name": "mine", "rules": [{"alert": "Mine", "expr": "vector(1)"}]}
+    with module("helm_python", "helm-python-sdk").Chart.load(CHART) as chart:
+        texts = chart.render({"prometheusRule": {"enabled": True, "groups": [own]}}, name="tidegate", namespace="ops")
+    [rule] = [
+        each
+        for file, text in texts.items()
+        if file.endswith("rule.yaml")
+        for each in objects(text)
+        if each["kind"] == "PrometheusRule"
+    ]
+
+    assert rule["spec"]["groups"] == [*yaml.safe_load(ALERTS.read_text())["groups"], own]
+
+
+@pytest.mark.parametrize(
+    ("file", "path"),
+    [
+        ("deploy/chart/files/alerts.yaml", ()),
+        ("deploy/kustomize/components/monitoring/prometheusrule.yaml", ("spec",)),
+    ],
+)
+def test_what_is_deployed_are_the_same_alerts(file, path):
+    copy = yaml.safe_load((ROOT / file).read_text())
+    for key in path:
+        copy = copy[key]
+
+    assert copy["groups"] == yaml.safe_load(ALERTS.read_text())["groups"]
