@@ -8,12 +8,15 @@ wants an age subtracts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from exporter.model import WorkloadKey
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 class Reason(StrEnum):
@@ -109,6 +112,41 @@ class Decision:
         document = asdict(self)
         document["workload"] = self.workload._asdict()
         return document
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Decision:
+        """The reverse, for a document of this version of Tidegate or a neighbouring one: keys that are not known are
+        skipped, missing ones are blank. A reason that is not known becomes the plain one for that number of replicas.
+        Raises ValueError for what is no such document.
+        """
+        try:
+            given = _known(cls, document)
+            key = document["workload"]
+            given["workload"] = WorkloadKey(str(key["namespace"]), str(key["name"]), str(key.get("trigger", "")))
+            given |= {name: float(at) for name, at in given.items() if name in _TIMES and at is not None}
+            evidence = _known(Evidence, document.get("evidence") or {})
+            objectives = evidence.get("objectives", ())
+            evidence["objectives"] = tuple(Objective(**_known(Objective, each)) for each in objectives)
+            given["reason"] = _reason(document["reason"], document["replicas"])
+            return cls(**given | {"evidence": Evidence(**evidence)})
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"no Decision: {error!r}") from error
+
+
+_TIMES = {"decided_at", "measured_at", "held_since", "idle_since"}
+
+
+def _known(cls: type[DataclassInstance], document: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a document is a field of `cls`. JSON has lists where we have tuples."""
+    given = {each.name: document[each.name] for each in fields(cls) if each.name in document}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+
+
+def _reason(code: str, replicas: int | None) -> Reason:
+    try:
+        return Reason(code)
+    except ValueError:
+        return Reason.UNKNOWN if replicas is None else Reason.SERVING if replicas else Reason.ASLEEP
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -63,8 +63,7 @@ def run(file: str) -> None:
     configure(config.log.format, config.log.level)
     say_warnings(warnings)
     from .daemon import Daemon
-    from .keda.tls import BadTlsFiles
-    from .kubeapi.tls import BadTlsFiles as BadMetricsTlsFiles
+    from .tls import BadTlsFiles
 
     async def serve() -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -77,10 +76,7 @@ def run(file: str) -> None:
     try:
         asyncio.run(serve())
     except BadTlsFiles as error:
-        click.echo(f"{file}: listen.grpc_tls: {error}", err=True)
-        sys.exit(EX_CONFIG)
-    except BadMetricsTlsFiles as error:
-        click.echo(f"{file}: listen.metrics_api: {error}", err=True)
+        click.echo(f"{file}: {error}", err=True)
         sys.exit(EX_CONFIG)
     except CannotConnect as error:
         click.echo(f"{file}: kubernetes: {error}", err=True)
@@ -135,13 +131,15 @@ def export(file: str) -> None:
 def check(files: Sequence[str], output: str) -> None:
     """Check configuration files, and manifests before they are applied: ScaledObjects, ScaledJobs, and whatever carries
     `tidegate.dev/` annotations. Reports everything that is wrong at once, as file:line:column: key: what; and of each
-    workload, what would wake it from zero.
+    workload, what would wake it from zero and what brakes and schedules order, now and next.
 
     Manifests are checked against the configuration that is given beside them, else against its defaults.
     """
+    import time
+
     from .config.files import check_files
 
-    problems, passed_over, wakers = check_files(files)
+    problems, passed_over, wakers, orders = check_files(files, time.time())
     errors = [problem for problem in problems if problem.severity == "error"]
     if output == "table":
         for problem in problems:
@@ -154,6 +152,7 @@ def check(files: Sequence[str], output: str) -> None:
                 click.echo(f"  {workload}: {words}")
             if len(wakers) > WAKERS_SHOWN:
                 click.echo(f"  and {len(wakers) - WAKERS_SHOWN} more")
+            _say_orders(orders)
     else:
         _print([problem.to_document() for problem in problems], output)
     sys.exit(EX_PROBLEMS if errors else 0)
@@ -315,6 +314,15 @@ def version(output: str) -> None:
         click.echo("\n".join(f"{name:<9} {number}" for name, number in document.items()))
     else:
         _print(document, output)
+
+
+def _say_orders(orders: Mapping[str, list[str]]) -> None:
+    """What people have ordered, now and next."""
+    for workload, lines in list(orders.items())[:WAKERS_SHOWN]:
+        for line in lines:
+            click.echo(f"  {workload}: {line}")
+    if len(orders) > WAKERS_SHOWN:
+        click.echo(f"  and orders of {len(orders) - WAKERS_SHOWN} more")
 
 
 def _refusal(errors: ConfigErrors) -> SystemExit:

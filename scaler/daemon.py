@@ -8,7 +8,8 @@ says so. Stop: unready, NOT_SERVING, streams ended with OK, calls under way fini
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+import os
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -23,17 +24,17 @@ from prometheus_client import CollectorRegistry
 from exporter.clock import Clock
 from exporter.cluster.apiservices import ApiServices, Holder
 from exporter.cluster.client import connect
-from exporter.cluster.resources import Resource
 from exporter.cluster.state import Cluster
 from exporter.cluster.watching import watch_all
 from exporter.exposition import SeenCollector
-from exporter.model import PodKey, Target
+from exporter.model import PodKey, Target, WorkloadKey
 from exporter.scrape import Counters
 from exporter.sources.http import HttpPages, Limits
 from exporter.sources.promql import Promql
 from exporter.sources.redis import RedisPages
 from exporter.targets import Discovery
 
+from . import telling
 from .census import Census
 from .config import Config, ConfigErrors, MetricsApi
 from .keda.claims import Claims
@@ -45,11 +46,14 @@ from .kubeapi import server as kubeapi
 from .kubeapi.documents import CUSTOM_GROUP, EXTERNAL_GROUP
 from .kubeapi.pods import Sources
 from .kubeapi.tls import TlsFiles as ServingFiles
+from .peers.replica import Replica
 from .pod_numbers import Chosen, PodNumbers
 from .publisher import Publisher
 from .replicas import ReplicaCounts
 from .snapshots import Snapshots
 from .state import Kept, State
+from .tls import naming
+from .web import peers as web_peers
 from .web.cluster import ClusterCollector
 from .web.decisions import BoardCollector
 from .web.health import Health
@@ -74,6 +78,7 @@ class Ports:
     http: int
     grpc: int
     metrics_api: int | None = None
+    peers: int | None = None
 
 
 class Daemon:
@@ -102,7 +107,7 @@ class Daemon:
         self.publisher = Publisher(workload.key for workload in config.workloads)
         self._pages = HttpPages(_limits(config))
         self._promql = Promql(self._pages)
-        self._redis = RedisPages(self._promql, clock, lambda: self._pages.limits.timeout_s, self._redis_told)
+        self._redis = RedisPages(self._promql, clock, lambda: self._pages.limits.timeout_s, telling.of_redis)
         self._cluster: Cluster | None = None
         self._moved = asyncio.Event()
         if config.kubernetes is not None:
@@ -112,6 +117,7 @@ class Daemon:
         self._census = Census()
         self._claims = Claims()
         self._metrics_server: kubeapi.MetricsServer | None = None
+        self._replica: Replica | None = None
         if self._cluster is None:
             self._claims.take(Configured.by(config))
         self._health = Health(tick_s=config.tick, started_at=clock.now())
@@ -127,6 +133,8 @@ class Daemon:
         if config.state is not None:
             self._snapshots = Snapshots(Path(config.state.directory), config.state.interval, clock)
             registry.register(SnapshotCollector(self._snapshots, clock.now))
+        if config.listen.peers is not None:
+            registry.register(web_peers.PeersCollector(lambda: self._replica, clock.now))
         self._web = WebServer(
             host=config.listen.http.host,
             port=config.listen.http.port,
@@ -139,14 +147,20 @@ class Daemon:
         self._own.reloaded_at.set(clock.now())
 
     async def run(self, stop: asyncio.Event, started: Callable[[Ports], None] = lambda _: None) -> None:
-        """Serve until `stop` is set. Raises OSError if a port is taken, BadTlsFiles (of keda or kubeapi) if
+        """Serve until `stop` is set. Raises OSError if a port is taken, BadTlsFiles if
         certificates cannot serve, CannotConnect if it is not known how to ask the Kubernetes API.
         """
-        keda, metrics = self._new_keda(), self._new_metrics_server()
-        self._metrics_server = metrics
+        keda, metrics, replica = self._new_keda(), self._new_metrics_server(), self._new_replica()
+        self._metrics_server, self._replica = metrics, replica
         try:
-            ports = Ports(await self._web.start(), await keda.start(), await metrics.start() if metrics else None)
+            ports = Ports(
+                await self._web.start(),
+                await keda.start(),
+                await metrics.start() if metrics else None,
+                await replica.start() if replica else None,
+            )
             more = {"metrics_api": ports.metrics_api} if metrics else {}
+            more |= {"peers": ports.peers} if replica else {}
             self._log.info("listening", http=ports.http, grpc=ports.grpc, **more, workloads=len(self._config.workloads))
             async with self._connected() as ask_cluster, asyncio.TaskGroup() as tasks:
                 work = [
@@ -160,6 +174,8 @@ class Daemon:
                 self._health.draining = True
                 keda.set_ready(False)
                 self._log.info("draining")
+                if replica is not None:
+                    await replica.give_back()
                 await asyncio.sleep(DRAIN_PAUSE_S)
                 await keda.drain(DRAIN_GRACE_S)
                 if self._snapshots is not None:
@@ -169,6 +185,8 @@ class Daemon:
         finally:
             if metrics is not None:
                 await metrics.stop()
+            if replica is not None:
+                await replica.stop()
             await keda.drain(0)
             await self._web.stop()
             self._promql.close()
@@ -226,6 +244,8 @@ class Daemon:
             async with asyncio.TaskGroup() as tasks:
                 if self._metrics_server is not None:
                     tasks.create_task(self._metrics_server.follow(client), name="whom the metrics API believes")
+                if self._replica is not None:
+                    tasks.create_task(self._replica.run(client), name="other replicas")
                 if self._config.listen.metrics_api is not None:
                     looking = self._look_who_is_registered(client, self._config.listen.metrics_api)
                     tasks.create_task(looking, name="who is registered for the metrics API")
@@ -234,7 +254,7 @@ class Daemon:
                     cluster,
                     namespaces=settings.namespaces,
                     clock=self._clock,
-                    told=self._kubernetes_told,
+                    told=telling.of_kubernetes,
                     jitter=jitter,
                 )
                 tasks.create_task(watching, name="watches")
@@ -248,13 +268,6 @@ class Daemon:
         name, _, namespace = (served.service or "").partition(".")
         own = Holder(namespace, name) if name else None
         return conflict.follow(services, self._clock, _groups(served), own, self._own.observe_registration)
-
-    def _kubernetes_told(self, resource: Resource, namespace: str | None, problem: str | None) -> None:
-        where = {"resource": resource.name} | ({"namespace": namespace} if namespace else {})
-        if problem is None:
-            self._log.info("Kubernetes is heard again", **where)
-        else:
-            self._log.warning("Kubernetes is not heard", **where, problem=problem)
 
     def _believe(self, census: Census | None) -> None:
         if self._metrics_server is not None:
@@ -275,7 +288,11 @@ class Daemon:
 
     def _ticked(self, keda: KedaServer, now: float) -> None:
         self._health.last_tick_at = now
-        if not self._health.draining:
+        if self._replica is not None:
+            self._replica.tick(now)
+            self._health.role = self._replica.role(now)
+            self._health.hears_out = not self._replica.settled(now)
+        if not self._health.draining and not self._health.hears_out:
             keda.set_ready(True)
 
     async def _reloaded(self) -> bool:
@@ -313,50 +330,57 @@ class Daemon:
 
     def _new_keda(self) -> KedaServer:
         tls = self._config.listen.grpc_tls
-        return create(
-            self.publisher,
-            claims=self._claims,
-            address=str(self._config.listen.grpc),
-            tls=TlsFiles(tls.certificate, tls.key, tls.client_ca) if tls else None,
-            now=self._clock.now,
-            observe=self._own.observe_call,
-            tls_told=partial(self._files_told, "grpc_tls"),
-        )
+        with naming("listen.grpc_tls"):
+            return create(
+                self.publisher,
+                claims=self._claims,
+                address=str(self._config.listen.grpc),
+                tls=TlsFiles(tls.certificate, tls.key, tls.client_ca) if tls else None,
+                now=self._clock.now,
+                observe=self._own.observe_call,
+                tls_told=partial(telling.of_files, "grpc_tls"),
+            )
 
     def _new_metrics_server(self) -> kubeapi.MetricsServer | None:
         served, cluster = self._config.listen.metrics_api, self._cluster
         if served is None or cluster is None:  # a configuration with the one and without the other is refused
             return None
-        return kubeapi.create(
-            self.publisher,
-            Sources(cluster, self._pods),
-            host=served.address.host,
-            port=served.address.port,
-            files=ServingFiles(served.certificate, served.key),
-            groups=_groups(served),
-            clock=self._clock,
-            observe=self._own.observe_call,
-            tls_told=partial(self._files_told, "listen.metrics_api"),
-            front_proxy_told=self._front_proxy_told,
-        )
+        with naming("listen.metrics_api"):
+            return kubeapi.create(
+                self.publisher,
+                Sources(cluster, self._pods),
+                host=served.address.host,
+                port=served.address.port,
+                files=ServingFiles(served.certificate, served.key),
+                groups=_groups(served),
+                clock=self._clock,
+                observe=self._own.observe_call,
+                tls_told=partial(telling.of_files, "listen.metrics_api"),
+                front_proxy_told=telling.of_front_proxy,
+            )
 
-    def _front_proxy_told(self, problem: str | None) -> None:
-        if problem is None:
-            self._log.info("it is known who may forward requests to the metrics API")
-        else:
-            self._log.warning("whom the metrics API believes is not known", problem=problem)
+    def _new_replica(self) -> Replica | None:
+        peers = self._config.listen.peers
+        if peers is None or self._cluster is None:  # a configuration with the one and without the other is refused
+            return None
+        with naming("listen.peers"):
+            return Replica(
+                peers,
+                self.publisher,
+                tick_s=self._config.tick,
+                clock=self._clock,
+                environment=os.environ,
+                memory=self._memory,
+                learned=self._learned,
+                told=partial(telling.of_files, "listen.peers"),
+            )
 
-    def _redis_told(self, page: str, troubles: tuple[str, ...]) -> None:
-        if troubles:
-            self._log.warning("queues in Redis are not known", target=page, problem="; ".join(troubles))
-        else:
-            self._log.info("all queues in Redis are known again", target=page)
+    def _memory(self, _workloads: Collection[WorkloadKey] | None) -> bytes:
+        """What is remembered of these workloads, or of all, for a follower."""
+        return b""
 
-    def _files_told(self, whose: str, problem: str | None) -> None:
-        if problem is None:
-            self._log.info(f"{whose} files serve again")
-        else:
-            self._log.error(f"{whose} files cannot serve; the previous certificate stays", problem=problem)
+    def _learned(self, memory: bytes, offset_s: float) -> None:
+        """What the leader remembers takes the place of what is remembered here. offset_s: our clock less its."""
 
     def _pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
         return self._works.pods(namespace, chosen, now) if self._works is not None else {}

@@ -2,12 +2,19 @@
 
 Publishing is one assignment; nobody ever waits for a lock. A reader that waits for a change compares the entry it has
 seen with the present one, so a change can be late for nobody and lost for nobody.
+
+Where several replicas tell one story, this one keeps its own Board beside the leader's: answers are the leader's for as
+long as that counts (`follow`), and from `alone` on its own again. Of a workload that the leader does not speak of, the
+own entry stands.
+
+Worked example: `publish([chat at 2], 10.0)` answers 2. After `follow({chat: at 3}, 11.0)` the answer is 3, whatever is
+published; after `alone()` it is the 2 that was published last.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -21,12 +28,25 @@ class Publisher:
 
     def __init__(self, workloads: Iterable[WorkloadKey]) -> None:
         self._known = frozenset(workloads)
-        self._board = EMPTY
+        self._own = self._board = EMPTY
+        self._led: Mapping[WorkloadKey, Decision] | None = None
         self._waiting: dict[WorkloadKey, asyncio.Event] = {}
+        self._decided = asyncio.Event()
 
     @property
     def board(self) -> Board:
+        """What everybody is answered from."""
         return self._board
+
+    @property
+    def own(self) -> Board:
+        """What this replica decided itself."""
+        return self._own
+
+    @property
+    def following(self) -> bool:
+        """Are the answers another replica's?"""
+        return self._led is not None
 
     def knows(self, workload: WorkloadKey) -> bool:
         """Is it configured, whether or not anything is decided yet?"""
@@ -36,33 +56,50 @@ class Publisher:
         return self._board.decisions.get(workload)
 
     def publish(self, changed: Iterable[Decision], at: float) -> None:
-        """Replace some entries. `at`: POSIX seconds of the decision.
+        """Replace some own entries. `at`: POSIX seconds of the decision.
 
         A page of the last configuration may land while the next one begins: whom it removed stays removed.
         """
         fresh = {decision.workload: decision for decision in changed if self.knows(decision.workload)}
-        old = self._board
+        old = self._own
         decisions = MappingProxyType({**old.decisions, **fresh}) if fresh else old.decisions
-        self._board = Board(version=old.version + bool(fresh), at=at, decisions=decisions)
-        for workload in fresh:
-            self._wake(workload)
+        self._own = Board(version=old.version + bool(fresh), at=at, decisions=decisions)
+        if self._led is None:
+            self._answer(fresh, at)
+        else:
+            self._answer(fresh.keys() - self._led.keys(), self._board.at)
+        self._decided.set()
+        self._decided = asyncio.Event()
+
+    def follow(self, decisions: Mapping[WorkloadKey, Decision], at: float) -> None:
+        """Answer with these, the whole of the leader's Board. `at`: POSIX seconds of its last sweep, by our clock."""
+        self._led = decisions
+        self._answer(self._known, at)
+
+    def alone(self) -> None:
+        """Answer with the own Board again."""
+        if self._led is not None:
+            self._led = None
+            self._answer(self._known, self._own.at)
 
     def give_up(self, at: float) -> None:
-        """Nothing has been decided for too long: every answer becomes an error, and says so."""
+        """Nothing has been decided for too long: every own answer becomes an error, and says so."""
         self.publish(
             [
                 replace(decision, replicas=None, active=True, reason=Reason.UNKNOWN, decided_at=at)
-                for decision in self._board.decisions.values()
+                for decision in self._own.decisions.values()
                 if decision.known
             ],
-            self._board.at,
+            self._own.at,
         )
 
     def keep_only(self, workloads: Iterable[WorkloadKey], at: float) -> None:
         """A new configuration: entries of workloads that are gone go with them, and their readers are told."""
-        old, self._known = self._board, frozenset(workloads)
-        kept = {key: decision for key, decision in old.decisions.items() if key in self._known}
-        self._board = Board(version=old.version + 1, at=at, decisions=MappingProxyType(kept))
+        self._known = frozenset(workloads)
+        self._own = self._kept(self._own, at)
+        self._board = self._kept(self._board, at)
+        if self._led is not None:
+            self._answer(self._known, self._board.at)
         for workload in set(self._waiting) - self._known:
             self._wake(workload)
 
@@ -74,6 +111,24 @@ class Publisher:
                 return present
             await self._waiting.setdefault(workload, asyncio.Event()).wait()
         return None
+
+    async def decided(self) -> None:
+        """Wait until something is decided here, or a sweep finds that nothing is to be."""
+        await self._decided.wait()
+
+    def _answer(self, touched: Iterable[WorkloadKey], at: float) -> None:
+        """Give the answers to these workloads, of which some may be other than before."""
+        led, own, old = self._led or {}, self._own.decisions, self._board
+        now = {key: decision for key in touched if (decision := led.get(key) or own.get(key)) is not None}
+        fresh = {key: decision for key, decision in now.items() if old.decisions.get(key) is not decision}
+        decisions = MappingProxyType({**old.decisions, **fresh}) if fresh else old.decisions
+        self._board = Board(version=old.version + bool(fresh), at=at, decisions=decisions)
+        for workload in fresh:
+            self._wake(workload)
+
+    def _kept(self, board: Board, at: float) -> Board:
+        decisions = {key: decision for key, decision in board.decisions.items() if key in self._known}
+        return Board(version=board.version + 1, at=at, decisions=MappingProxyType(decisions))
 
     def _wake(self, workload: WorkloadKey) -> None:
         event = self._waiting.pop(workload, None)

@@ -30,7 +30,7 @@ def make_sound(memory: Memory, rows: Rows, now: float) -> None:
     memory.active[rows] = active & ~wrong
     unknown = (reason < Memory.blank(1).reason) | (reason >= len(REASONS))
     memory.reason[rows] = np.where(unknown, REASONS.index(Reason.HELD), reason)
-    for since in (memory.idle_since, memory.held_since):
+    for since in (memory.idle_since, memory.held_since, memory.woken_at):
         since[rows] = np.minimum(since[rows], now)
 
 

@@ -198,7 +198,7 @@ class Works:
             self._decider.restore(state, around.clock.now())
         for workload in new:
             self._new.put_nowait(workload)
-        around.publisher.keep_only((plan.workload for plan in self._decider.plans), around.publisher.board.at)
+        around.publisher.keep_only((plan.workload for plan in self._decider.plans), around.publisher.own.at)
         self._believe(around.clock.now())
         self._say_troubles(str(trouble) for trouble in self._census.troubles)
 
@@ -283,7 +283,7 @@ class Works:
             if not self._broken:
                 self._log.exception("tick failed; the last Board stands")
             self._broken = True
-            if now - publisher.board.at > self.config.freshness.hold:
+            if now - publisher.own.at > self.config.freshness.hold:
                 publisher.give_up(now)
                 self._decider.forget_answers()
                 self._given_up = True
@@ -313,7 +313,7 @@ class Works:
         changed = self._decider.land(scrape.target, scrape.outcome, scrape.at, self._around.clock.now())
         # What no tick could take down again is no answer: after giving up, the next one that works gives them all.
         if changed and not self._given_up:
-            self._around.publisher.publish(changed, self._around.publisher.board.at)
+            self._around.publisher.publish(changed, self._around.publisher.own.at)
 
     def _say_if_changed(self, scrape: Scrape) -> None:
         """One line when a target begins to fail, fails otherwise, or comes back."""

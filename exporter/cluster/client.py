@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
 
-from . import answers, apiservices, reviews
+from . import answers, apiservices, leases, reviews
 from .answers import Asked, Lines
 from .api import OPENED, ApiFailure, CannotConnect, Document, Event, Garbled, Opened, Page
 from .apiservices import Holder
+from .leases import Lease
 from .resources import Resource, url
 from .reviews import Access, User, Verdict
 
@@ -136,7 +137,7 @@ def _files(kubeconfig: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Speaks `Api`, `Reviews` and `ApiServices`. jitter: chance, for the length of watches."""
+    """Speaks `Api`, `Reviews`, `ApiServices` and `Leases`. jitter: chance, for the length of watches."""
 
     client: ApiClient
     jitter: Random
@@ -203,6 +204,22 @@ class Client:
                 return None
             raise
         return apiservices.holder(name, body)
+
+    async def lease(self, namespace: str, name: str) -> Lease | None:
+        asked = f"get lease {namespace}/{name}"
+        try:
+            body = await self._ask("GET", leases.path(namespace, name), None, asked, leases.right(namespace))
+        except ApiFailure as failed:
+            if failed.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+        return leases.read(asked, body)
+
+    async def write_lease(self, namespace: str, name: str, lease: Lease) -> Lease:
+        method, verb = ("PUT", "update") if lease.version else ("POST", "create")
+        path = leases.path(namespace, name if lease.version else "")
+        asked, document = f"{verb} lease {namespace}/{name}", leases.document(namespace, name, lease)
+        return leases.read(asked, await self._ask(method, path, document, asked, leases.right(namespace)))
 
     async def close(self) -> None:
         await self.client.close()  # type: ignore[no-untyped-call]

@@ -108,6 +108,7 @@ class ScaledObject:
 
     target:  what it scales; of a ScaledJob itself.
     minimum, maximum, idle: minReplicaCount (KEDA's default 0), maxReplicaCount (100), idleReplicaCount (None).
+    annotations: only those that begin with `tidegate.dev/`, without that prefix.
     """
 
     ref: Ref  # kind "ScaledObject" or "ScaledJob"
@@ -116,6 +117,7 @@ class ScaledObject:
     maximum: int = 100
     idle: int | None = None
     triggers: tuple[Trigger, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,14 +181,15 @@ def _annotations(document: _Json) -> Mapping[str, str]:
 
 def _scaled_object(ref: Ref, document: _Json) -> ScaledObject:
     spec = mapping(document, "spec")
-    return _bounds(ref, spec, _target(spec, ref.namespace))
+    return _bounds(ref, document, _target(spec, ref.namespace))
 
 
 def _scaled_job(ref: Ref, document: _Json) -> ScaledObject:
-    return _bounds(ref, mapping(document, "spec"), ref)
+    return _bounds(ref, document, ref)
 
 
-def _bounds(ref: Ref, spec: _Json, target: Ref) -> ScaledObject:
+def _bounds(ref: Ref, document: _Json, target: Ref) -> ScaledObject:
+    spec = mapping(document, "spec")
     minimum, maximum = whole(spec, "minReplicaCount", "spec"), whole(spec, "maxReplicaCount", "spec")
     return ScaledObject(
         ref,
@@ -198,6 +199,7 @@ def _bounds(ref: Ref, spec: _Json, target: Ref) -> ScaledObject:
         maximum=100 if maximum is None else maximum,
         idle=whole(spec, "idleReplicaCount", "spec"),
         triggers=tuple(_trigger(trigger) for trigger in objects(spec, "triggers", "spec")),
+        annotations=_annotations(document),
     )
 
 

@@ -6,6 +6,7 @@ much is decided elsewhere, from the census's workloads.
 
 from .claims import Doubt, Refused, Said, Unbelieved, not_configured, observed
 from .count import take
+from .orders import ordered
 from .record import Census, Trouble
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "Unbelieved",
     "not_configured",
     "observed",
+    "ordered",
     "take",
 ]

@@ -19,7 +19,7 @@ from exporter.model import WorkloadKey
 from ..config import Config, Replicas
 from ..config.bad_words import BadWord, BadWords
 from ..config.tenant import Trigger, TriggerWorkload, bounds
-from ..config.trigger import ANNOTATION
+from ..config.trigger import ANNOTATION, BRAKE
 from .make import Asked, make
 from .words import plain
 
@@ -45,7 +45,7 @@ class Spoken(NamedTuple):
 
 def noted(scalables: Iterable[Scalable], hpas: Iterable[Hpa], spoken: Spoken, config: Config) -> Iterator[Noted]:
     """Ordered by object."""
-    annotated = {each.ref: each for each in scalables if each.annotations and each.ref.kind in _KINDS}
+    annotated = {each.ref: each for each in scalables if _words(each) and each.ref.kind in _KINDS}
     scalers = _scalers(hpas)
     keys = dict(spoken.keys)
     for ref in sorted(annotated):
@@ -64,6 +64,11 @@ def noted(scalables: Iterable[Scalable], hpas: Iterable[Hpa], spoken: Spoken, co
         yield made
 
 
+def _words(scalable: Scalable) -> dict[str, str]:
+    """Those that make a workload: a brake makes none, and stands on any object."""
+    return {key: value for key, value in scalable.annotations.items() if key != BRAKE}
+
+
 def _scalers(hpas: Iterable[Hpa]) -> dict[Ref, Hpa]:
     """By what they scale, without those that KEDA made. Of two for one object Kubernetes obeys neither."""
     return {
@@ -75,7 +80,7 @@ def _scalers(hpas: Iterable[Hpa]) -> dict[Ref, Hpa]:
 
 def _made(scalable: Scalable, key: WorkloadKey, hpa: Hpa | None, config: Config) -> Noted:
     asked = Asked(key, scalable.ref, "annotations")
-    made = make(asked, scalable.annotations, lambda trigger: _bounds(trigger, hpa), config)
+    made = make(asked, _words(scalable), lambda trigger: _bounds(trigger, hpa), config)
     return Noted(scalable.ref, made.workload, made.problems + tuple(_asides(scalable, hpa)))
 
 

@@ -6,14 +6,15 @@ order of their names, so that the same cluster always gives the same census.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from exporter.cluster.objects import Hpa, Ref, Scalable, ScaledObject
 from exporter.model import WorkloadKey
 
-from ..config import Config
+from ..config import Config, Workload
 from .annotations import Spoken, noted
+from .orders import brakes
 from .record import Census, trouble
 from .scaled import Gathered, gather
 from .triggers import Around
@@ -42,14 +43,37 @@ def take(config: Config, scaled: Iterable[ScaledObject], scalables: Iterable[Sca
     annotated = {note.workload.key: note.workload for note in notes if note.workload is not None}
     targets |= {note.workload.key: note.ref for note in notes if note.workload is not None}
     by_key = (workloads[key] for workloads in (gathered.workloads, annotated) for key in sorted(workloads))
+    workloads = (*config.workloads, *by_key)
+    braked = brakes(_spoken_of(workloads, targets, gathered), (*scaled, *scalables))
     return Census(
-        workloads=(*config.workloads, *by_key),
+        workloads=workloads,
         targets=MappingProxyType(targets),
         objects=MappingProxyType(gathered.said),
+        brakes=MappingProxyType(braked.brakes),
         troubles=tuple(
-            sorted((*gathered.troubles, *(trouble(note.ref, problem) for note in notes for problem in note.problems)))
+            sorted(
+                (
+                    *gathered.troubles,
+                    *(trouble(note.ref, problem) for note in notes for problem in note.problems),
+                    *braked.troubles,
+                )
+            )
         ),
     )
+
+
+def _spoken_of(
+    workloads: Iterable[Workload], targets: Mapping[WorkloadKey, Ref], gathered: Gathered
+) -> dict[WorkloadKey, set[Ref]]:
+    """The objects that are a workload to people: what is scaled, and the ScaledObjects that speak for it."""
+    spoken: dict[WorkloadKey, set[Ref]] = {workload.key: set() for workload in workloads}
+    for key, target in targets.items():
+        spoken[key].add(target)
+    for key, maker in gathered.makers.items():
+        spoken[key] |= {maker.ref, maker.target}
+    for key, named in gathered.naming.items():
+        spoken[key] |= {*named, *named.values()}
+    return spoken
 
 
 def _targets(config: Config, gathered: Gathered) -> dict[WorkloadKey, Ref]:

@@ -19,6 +19,7 @@ from exporter.model import WorkloadKey
 from ..config import Workload
 from ..config.bad_words import BadWord, shown
 from ..config.problem import Severity
+from ..orders import Brake
 from . import claims
 from .claims import ObjectName, Said
 from .words import plain
@@ -54,12 +55,14 @@ class Census:
 
     targets:  what a workload scales, where that is known.
     objects:  what the external triggers of each watched ScaledObject or ScaledJob say, by namespace and name.
+    brakes:   what the annotation `tidegate.dev/brake` orders of a workload, each once.
     troubles: ordered by object, for the log and /metrics; they cost their own workload and nobody else's.
     """
 
     workloads: tuple[Workload, ...] = ()
     targets: Mapping[WorkloadKey, Ref] = field(default_factory=dict)
     objects: Mapping[ObjectName, tuple[Said, ...]] = field(default_factory=dict)
+    brakes: Mapping[WorkloadKey, tuple[Brake, ...]] = field(default_factory=dict)
     troubles: tuple[Trouble, ...] = ()
 
     def whose(self, namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:

@@ -4,6 +4,8 @@ from .cluster import DcgmExporter, Kubernetes, SharedGateway
 from .endpoint import Access, Basic, Endpoint, PrometheusQuery, Tls
 from .load import check, load, parse, read
 from .model import Config, Freshness, GrpcTls, Listen, Log, MetricsApi, Scrape, Snapshots
+from .orders import Schedule
+from .peers import Peers
 from .problem import ConfigErrors, Problem
 from .redis import Delayed, Redis, Running, StreamGroup
 from .scalars import Address
@@ -28,11 +30,13 @@ __all__ = [
     "Log",
     "MetricsApi",
     "Objectives",
+    "Peers",
     "Problem",
     "PrometheusQuery",
     "Redis",
     "Replicas",
     "Running",
+    "Schedule",
     "Scrape",
     "SharedGateway",
     "Smoothing",

@@ -19,14 +19,16 @@ from .endpoint_checks import access_findings, endpoint_findings
 from .finding import Finding
 from .kinds import PAGES_OF_GPUS
 from .model import Config, Listen
+from .order_checks import brake_findings
 from .places import EVERYWHERE
 from .problem import Loc
-from .scalars import write_duration
+from .scalars import Address, write_duration
 from .workload import Workload
 from .workload_checks import workload_findings
 
 
-def findings(config: Config) -> Iterator[Finding]:
+def findings(config: Config, now: float | None = None) -> Iterator[Finding]:
+    """now: POSIX seconds; None: what is over is not looked for."""
     yield from pace_findings(config.scrape.interval, config.scrape.timeout)
     hold = config.freshness.hold
     if config.freshness.impute_after > hold:
@@ -46,6 +48,7 @@ def findings(config: Config) -> Iterator[Finding]:
         )
     yield from _listen(config.listen)
     yield from _metrics_api(config)
+    yield from _peers(config)
     yield from _kubernetes(config)
     for index, endpoint in enumerate(config.gpus):
         yield from endpoint_findings(("gpus", index), endpoint, "gpus", config.kubernetes)
@@ -53,9 +56,11 @@ def findings(config: Config) -> Iterator[Finding]:
             bound = f"must be one of {', '.join(PAGES_OF_GPUS)}"
             yield Finding(("gpus", index, "kind"), bound, got=str(endpoint.kind))
     yield from _gateways(config)
+    if config.brake is not None:
+        yield from brake_findings(("brake",), config.brake, now)
     yield from _twins(config.workloads)
     for index, workload in enumerate(config.workloads):
-        yield from workload_findings(("workloads", index), workload, config)
+        yield from workload_findings(("workloads", index), workload, config, now)
     if not config.workloads and not config.gpus and config.kubernetes is None:
         yield Finding(
             ("workloads",),
@@ -86,10 +91,28 @@ def _metrics_api(config: Config) -> Iterator[Finding]:
     if not served.external and not served.custom:
         switches = ((*at, "external"), (*at, "custom"))
         yield Finding(at, "serves nothing: neither external nor custom is true", switches, "", "warning")
-    for name, other in (("http", config.listen.http), ("grpc", config.listen.grpc)):
-        if served.address.port == other.port != 0 and _meet(served.address.host, other.host):
+    yield from _taken(at, served.address, config.listen)
+
+
+def _peers(config: Config) -> Iterator[Finding]:
+    peers, at = config.listen.peers, ("listen", "peers")
+    if peers is None:
+        return
+    if config.kubernetes is None:
+        yield Finding(at, "needs kubernetes: a Lease says which replica leads", (("kubernetes",),))
+    yield from _taken(at, peers.address, config.listen)
+    api = config.listen.metrics_api
+    if api is not None and peers.address.port == api.address.port != 0 and _meet(peers.address.host, api.address.host):
+        bound = f"must be another port than listen.metrics_api.address ({api.address})"
+        yield Finding((*at, "address"), bound, (("listen", "metrics_api", "address"),), str(peers.address))
+
+
+def _taken(at: tuple[str, ...], address: Address, listen: Listen) -> Iterator[Finding]:
+    """The port of `at`'s address, where it is that of http or grpc."""
+    for name, other in (("http", listen.http), ("grpc", listen.grpc)):
+        if address.port == other.port != 0 and _meet(address.host, other.host):
             bound = f"must be another port than listen.{name} ({other})"
-            yield Finding((*at, "address"), bound, (("listen", name),), str(served.address))
+            yield Finding((*at, "address"), bound, (("listen", name),), str(address))
 
 
 def _meet(one: str, other: str) -> bool:

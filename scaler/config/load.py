@@ -11,7 +11,8 @@ Worked example: with `smoothing: {up: 2s}` in line 14, `check` has one problem, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Generic
 
@@ -76,9 +77,12 @@ def read(path: str | Path, largest_bytes: int = LARGEST_BYTES) -> str:
         raise ConfigErrors([Problem(file, line, column, "", message)]) from None
 
 
-def parse(text: str, file: str) -> tuple[Config, list[Problem]]:
-    """The configuration in a text, and its warnings; raises `ConfigErrors`. `file` is for the places only."""
-    return parse_as(CONFIG, text, file)
+def parse(text: str, file: str, now: float | None = None) -> tuple[Config, list[Problem]]:
+    """The configuration in a text, and its warnings; raises `ConfigErrors`.
+
+    file: for the places only. now: POSIX seconds; None: orders that are over are not looked for.
+    """
+    return parse_as(replace(CONFIG, findings=partial(findings, now=now)), text, file)
 
 
 def parse_as(language: Language[AnySection], text: str, file: str) -> tuple[AnySection, list[Problem]]:

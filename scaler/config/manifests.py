@@ -16,13 +16,15 @@ from typing import NamedTuple
 
 from exporter.model import WorkloadKey
 
+from ..orders import BadOrder, read_brake
 from .bad_words import BadWords
 from .documents import Value, documents
 from .model import Config
+from .order_checks import brake_findings
 from .problem import Problem, dotted
 from .remark import Remark, of_word, problem
 from .scaled_objects import assumed, is_ours, remarks_on_scaled, remarks_on_strings, shared_page
-from .trigger import ANNOTATION, check_workload, read
+from .trigger import ANNOTATION, BRAKE, check_workload, read
 
 # Rendered charts of a whole platform are larger than a configuration, and their YAML is read at about 200 kB/s.
 LARGEST_BYTES = 4 * 2**20
@@ -47,13 +49,17 @@ def is_manifest(text: str) -> bool:
     return _SAYS_VERSION.search(text) is not None and _SAYS_KIND.search(text) is not None
 
 
-def check_manifests(text: str, file: str, config: Config | None) -> Checked:
-    """What is to be said of manifests. config: what they will meet; None: not known, defaults are assumed."""
+def check_manifests(text: str, file: str, config: Config | None, now: float | None = None) -> Checked:
+    """What is to be said of manifests.
+
+    config: what they will meet; None: not known, defaults are assumed. now: POSIX seconds; None: brakes that are over
+    are not looked for.
+    """
     found, troubles = documents(text)
     problems = [Problem(file, *trouble.mark, dotted(trouble.loc), trouble.message) for trouble in troubles]
     passed_over = 0
     for thing in (one for document in found for one in _objects(document)):
-        remarks = _remarks(thing, config)
+        remarks = _remarks(thing, config, now)
         passed_over += remarks is None
         problems += [problem(thing, file, remark) for remark in remarks or ()]
     problems.sort(key=lambda problem: (problem.line or 0, problem.column or 0, problem.key))
@@ -68,26 +74,50 @@ def _objects(document: Value) -> Iterator[Value]:
         yield document
 
 
-def _remarks(thing: Value, config: Config | None) -> list[Remark] | None:
+def _remarks(thing: Value, config: Config | None, now: float | None) -> list[Remark] | None:
     """None: it is not Tidegate's business."""
     kind = thing.read("kind")
     is_scaled = kind in _SCALED and thing.read("apiVersion").startswith("keda.sh/")
     own, below = _annotations(thing, _ANNOTATIONS), _annotations(thing, _TEMPLATE)
+    brake = own.pop(ANNOTATION + BRAKE, None)
     if is_scaled and any(is_ours(trigger) for trigger in thing.items("spec", "triggers")):
         remarks = list(remarks_on_scaled(thing, config))
-    elif own or below:
+    elif own or below or brake is not None:
         remarks = []
     else:
         return None
+    if brake is not None:
+        remarks += _braked(brake, is_scaled or kind in ANNOTATED, now)
     if own and kind in ANNOTATED:
         remarks += _annotated(thing, own, config)
     elif own:
-        better = "the metadata of its trigger says it" if is_scaled else f"it is read on {', '.join(ANNOTATED)}"
+        better = (
+            f"the metadata of its trigger says it; only {ANNOTATION}{BRAKE} is"
+            if is_scaled
+            else f"it is read on {', '.join(ANNOTATED)}"
+        )
         remarks.append(Remark((*_ANNOTATIONS, next(iter(own))), f"is not read on a {kind}: {better}", "warning"))
     if below:
         better = f"is not read on pods: annotate the {kind} itself"
         remarks.append(Remark((*_TEMPLATE, next(iter(below))), better, "warning"))
     return remarks
+
+
+def _braked(brake: Value, is_read: bool, now: float | None) -> Iterator[Remark]:
+    at = (*_ANNOTATIONS, ANNOTATION + BRAKE)
+    if not is_read:
+        yield Remark(at, f"is not read there: it is read on ScaledObject, ScaledJob, {', '.join(ANNOTATED)}", "warning")
+        return
+    yield from remarks_on_strings({at[-1]: brake}, _ANNOTATIONS)
+    if brake.text is None:
+        return
+    try:
+        order = read_brake(brake.text)
+    except BadOrder as bad:
+        yield Remark(at, f"{bad}. Until then it counts as never_down", got=brake.text)
+        return
+    for finding in brake_findings(at, order, now):
+        yield Remark(at, finding.message, finding.severity)
 
 
 def _annotated(thing: Value, annotations: dict[str, Value], config: Config | None) -> Iterator[Remark]:

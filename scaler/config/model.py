@@ -13,9 +13,12 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
+from ..orders import Brake
 from .cluster import DcgmExporter, Kubernetes, SharedGateway
 from .endpoint import Endpoint, File, Many, Section
 from .kinds import GPUS
+from .orders import BRAKE
+from .peers import Peers
 from .places import FULL_SERVICE
 from .scalars import ADDRESS, Address, duration, size
 from .workload import Workload
@@ -69,6 +72,8 @@ class Listen(Section):
     """TLS for it. Without it KEDA's calls travel in plain text."""
     metrics_api: MetricsApi | None = None
     """The Kubernetes metrics API, which drives a HorizontalPodAutoscaler without KEDA. Left out: it is not served."""
+    peers: Peers | None = None
+    """Other replicas of this Tidegate. Left out: there are none, and no Lease is asked for."""
 
 
 def usual_timeout(given: dict[str, Any]) -> float:
@@ -157,6 +162,9 @@ class Config(Section):
     """Gateways that triggers and annotations of several namespaces may name."""
     kubernetes: Kubernetes | None = None
     """What to ask the Kubernetes API for; `{}` asks for all of it. Left out: no API server is asked."""
+    brake: Annotated[Brake, BRAKE] | None = None
+    """A brake for all workloads at once, as `freeze until 2026-11-23T08:00Z because of the sale`. It is honoured within
+    a tick of the file being read again."""
     workloads: Annotated[tuple[Workload, ...], Many] = ()
     """The scale targets that are named here; with `kubernetes`, triggers and annotations add theirs. KEDA gets an error
     for any other."""

@@ -63,6 +63,13 @@ def read_full_service(value: Any) -> str:
     raise refused("must be NAME.NAMESPACE of a Service such as tidegate.tidegate")
 
 
+def read_full_lease(value: Any) -> str:
+    """A Lease, which has a namespace of its own: Tidegate may look at another one's workloads."""
+    if isinstance(value, str) and re.fullmatch(_FULL_SERVICE, value):
+        return value
+    raise refused("must be NAME.NAMESPACE of a Lease such as tidegate.tidegate")
+
+
 def read_gateway(value: Any) -> str:
     """What a tenant may call a gateway: a name, and never an address to fetch."""
     wanted = "must be the name of a Service in its own namespace, or of a shared gateway of Tidegate's configuration"
@@ -103,6 +110,7 @@ def read_api(value: Any) -> str:
 TARGET = Scalar(read_target, str, {"title": "KIND/NAME", "type": "string", "pattern": _TARGET})
 SERVICE = Scalar(read_service, str, {"title": "NAME or NAME.NAMESPACE", "type": "string", "pattern": _SERVICE})
 FULL_SERVICE = Scalar(read_full_service, str, {"title": "NAME.NAMESPACE", "type": "string", "pattern": _FULL_SERVICE})
+FULL_LEASE = Scalar(read_full_lease, str, {"title": "NAME.NAMESPACE", "type": "string", "pattern": _FULL_SERVICE})
 GATEWAY_NAME = Scalar(
     read_gateway, str, {"title": "name", "type": "string", "pattern": rf"^{LABEL}$", "maxLength": LONGEST_LABEL}
 )

@@ -17,6 +17,7 @@ from exporter.model import WorkloadKey
 from .bad_words import BadWord, BadWords
 from .documents import Value
 from .endpoint import Endpoint
+from .keda_traps import cron_remarks, fallback_remarks, pause_remarks
 from .model import Config
 from .problem import Loc
 from .remark import Remark, of_word
@@ -98,9 +99,9 @@ def remarks_on_scaled(thing: Value, config: Config | None) -> Iterator[Remark]:
         if is_ours(trigger):
             remarks = _of_trigger(trigger, ("spec", "triggers", index), scaled, kept_warm)
             yield from (_with_default(remark, thing) for remark in remarks)
-    if thing.at("spec", "fallback") is not None:
-        message = "wakes every sleeper when Tidegate knows nothing: without it KEDA keeps what there is"
-        yield Remark(("spec", "fallback"), message, "warning")
+    yield from fallback_remarks(thing, replicas)
+    yield from pause_remarks(thing, replicas)
+    yield from cron_remarks(thing)
     if kept_warm and not is_job and thing.at("spec", "cooldownPeriod") is None:
         total = write_duration(max(kept_warm) + _COOLDOWN_S)
         message = (

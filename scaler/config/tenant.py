@@ -21,6 +21,7 @@ from exporter.model import WorkloadKey
 from .bad_words import BadWord, BadWords
 from .endpoint import Endpoint, Path, Port, Scheme, Section, Text
 from .kinds import GATEWAY_KIND
+from .orders import SCHEDULES, scheduled
 from .places import GATEWAY_NAME, read_target
 from .scalars import kubernetes_name
 from .workload import (
@@ -84,6 +85,9 @@ class Trigger(Section):
     lease_max: Seconds = _as_in(Workload, "lease_max")
     scale_down_band: Band = _as_in(Workload, "scale_down_band")
     gpu_quiet: Quiet = _as_in(Workload, "gpu_quiet")
+    schedules: Annotated[str, SCHEDULES] | None = None
+    """Hours with a floor or a ceiling of replicas, as `0 8 * * 1-5 for 10h in Europe/Berlin floor 2 prewarm auto`.
+    `until` and five cron fields may stand in place of `for` and a duration; `;` stands between several."""
     configured: Annotated[str, kubernetes_name(253, "workload")] | None = Field(default=None, alias="workload")
     """The workload of this name and of the same namespace in Tidegate's configuration. No other key stands beside it:
     what that workload is, the configuration says."""
@@ -112,6 +116,7 @@ class Trigger(Section):
             smoothing=self.smoothing,
             scale_down_band=self.scale_down_band,
             gpu_quiet=self.gpu_quiet,
+            schedules=scheduled(self.schedules),
             mode=self.mode,
         )
 

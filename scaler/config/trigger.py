@@ -48,6 +48,8 @@ Place: TypeAlias = Literal["metadata", "annotations"]
 KEDAS = ("scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey", "tlsCertFile")
 FROM_ENV = "FromEnv"
 ANNOTATION = "tidegate.dev/"
+# An order to stand still, read by itself: what it stops must not hang on the words of a workload being right.
+BRAKE = "brake"
 PREFIXES: Mapping[Place, str] = {"metadata": "metadata.", "annotations": ANNOTATION}
 
 _ONLY: Mapping[str, Place] = {
@@ -156,6 +158,7 @@ def _value(text: str, word: Word) -> Any:
 
 def _unknown(keys: list[str], ours: Mapping[str, str], place: Place) -> Iterator[BadWord]:
     here = [name for name, word in WORDS.items() if place in word.places]
+    here += [BRAKE] if place == "annotations" else []
     for key in keys[:_HINTED]:
         written = PREFIXES[place] + key
         if key in WORDS:
@@ -208,6 +211,8 @@ def _key_of(loc: Loc, place: Place) -> str:
             return "spec.scaleTargetRef"
         case ("pods", part):
             word = str(part)
+        case ("schedules", *_):
+            word = "schedules"
         case ("gateway", part) if part != "service":
             word = f"gateway_{part}"
         case ("gateway", *_):

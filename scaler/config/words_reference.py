@@ -140,6 +140,9 @@ The HPA asks [the metrics API](metrics-api.md): Tidegate's own, or an adapter th
 name. With `tidegate.dev/mode: observe` a workload is decided and published, and whoever asks for its number
 gets an error: a way to look on first.
 
+A brake (`tidegate.dev/brake`) stands on a ScaledObject or on what is scaled, whoever else speaks for it; it and
+`schedules` have [a page of their own](orders.md).
+
 ## The words
 
 All values are strings, as Kubernetes wants them: `"16"`, `"5m"`, `"null"`. They are read as the

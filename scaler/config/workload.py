@@ -14,8 +14,10 @@ from pydantic import Field
 from exporter.catalog import KINDS
 from exporter.model import WorkloadKey
 
-from .endpoint import Endpoint, Section, Text
+from ..orders import Brake
+from .endpoint import Endpoint, Many, Section, Text
 from .kinds import ENGINE, GATEWAY, REDIS
+from .orders import BRAKE, Schedule
 from .scalars import GLOB, ZERO, duration, kubernetes_name
 
 Ratio: TypeAlias = Annotated[float, Field(gt=0, le=1, title="ratio")]
@@ -117,6 +119,11 @@ class Workload(Section):
     gpu_quiet: Quiet = 0.02
     """Engine activity (ratio) at or below which a GPU counts as quiet. Higher lets a workload sleep while something
     still runs on its GPUs; 0 keeps it awake for a stray kernel."""
+    schedules: Annotated[tuple[Schedule, ...], Many] = ()
+    """Hours with a floor or a ceiling of replicas."""
+    brake: Annotated[Brake, BRAKE] | None = None
+    """`freeze`, `never_down` or `floor N`, then `until` and a moment, and `because` and a reason. It holds beside the
+    brake for all and those of annotations, the most careful first. See docs/orders.md."""
     mode: Mode = "act"
     """`observe` decides and publishes, but whoever asks for the number gets an error: a way to watch Tidegate before it
     is given the wheel."""

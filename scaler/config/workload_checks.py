@@ -18,6 +18,7 @@ from .endpoint_checks import endpoint_findings
 from .finding import Finding
 from .kinds import OWN
 from .model import Config
+from .order_checks import order_findings
 from .problem import Loc
 from .scalars import write_duration
 from .wakers import at_zero
@@ -26,8 +27,10 @@ from .workload import Workload
 FEWEST_READINGS = 3  # idleness seen less often is chance
 
 
-def workload_findings(at: Loc, workload: Workload, config: Config) -> Iterator[Finding]:
-    """What is said of one workload, wherever its words come from. `at`: where they stand."""
+def workload_findings(at: Loc, workload: Workload, config: Config, now: float | None = None) -> Iterator[Finding]:
+    """What is said of one workload, wherever its words come from. `at`: where they stand. `now`: POSIX seconds; None:
+    what is over is not looked for.
+    """
     yield from _sources(at, workload, config)
     replicas = workload.replicas
     if replicas.min > replicas.max:
@@ -48,6 +51,7 @@ def workload_findings(at: Loc, workload: Workload, config: Config) -> Iterator[F
     elif replicas.sleeps:
         yield from _at_zero(at, workload)
     yield from _times(at, workload, config.scrape.interval)
+    yield from order_findings(at, workload, now)
 
 
 def _at_zero(at: Loc, workload: Workload) -> Iterator[Finding]:

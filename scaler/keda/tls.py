@@ -1,4 +1,4 @@
-"""Certificates that rotate under a running server: kubelet replaces a mounted Secret's files, nobody restarts.
+"""Certificates that rotate under gRPC's server, which has a way of its own for that.
 
 gRPC asks `Rotation.fetch` before every handshake, on a thread of its own; connections that stand keep what they were
 made with. Files that cannot be read or do not belong together change nothing: the previous certificate stays, and
@@ -12,12 +12,15 @@ both are new, they serve it, and `told(None)` is called.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import grpc
+
+from ..tls import BadTlsFiles, Once, Told, load_authorities, load_pair
+
+__all__ = ["BadTlsFiles", "Pems", "Rotation", "TlsFiles", "load"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +30,6 @@ class TlsFiles:
     certificate: str
     key: str
     client_ca: str | None = None
-
-
-class BadTlsFiles(ValueError):  # noqa: N818 - named for whose fault it is
-    """The files cannot serve: one is missing, is not PEM, or they do not belong together."""
 
 
 class Pems(NamedTuple):
@@ -44,12 +43,11 @@ def load(files: TlsFiles) -> Pems:
     try:
         pems = _read(files)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        # Without a password OpenSSL would ask for an encrypted key's on the terminal.
-        context.load_cert_chain(files.certificate, files.key, password="")
+        load_pair(context, files.certificate, files.key)
         if files.client_ca is not None:
-            context.load_verify_locations(files.client_ca)
+            load_authorities(context, files.client_ca)
         again = _read(files)
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:
         raise BadTlsFiles(f"{', '.join(_paths(files))}: {error}") from error
     # OpenSSL checks files, not bytes: what it checked is what was read only if nothing moved in between.
     if again != pems:
@@ -62,12 +60,11 @@ class Rotation:
     alone, and two threads that see one change both answer with it.
     """
 
-    def __init__(self, files: TlsFiles, told: Callable[[str | None], None]) -> None:
+    def __init__(self, files: TlsFiles, told: Told) -> None:
         """`told(problem)` is called when the files go bad, `told(None)` when they serve again. Raises BadTlsFiles."""
         self._files = files
-        self._told = told
+        self._once = Once(told)
         self._pems = load(files)
-        self._problem: str | None = None
 
     def credentials(self) -> grpc.ServerCredentials:
         return grpc.dynamic_ssl_server_credentials(
@@ -81,17 +78,12 @@ class Rotation:
         try:
             pems = load(self._files)
         except BadTlsFiles as error:
-            self._tell(str(error))
+            self._once.tell(str(error))
             return None
         changed = pems != self._pems
         self._pems = pems
-        self._tell(None)
+        self._once.tell(None)
         return _configuration(pems) if changed else None
-
-    def _tell(self, problem: str | None) -> None:
-        if problem != self._problem:
-            self._problem = problem
-            self._told(problem)
 
 
 def _configuration(pems: Pems) -> grpc.ServerCertificateConfiguration:

@@ -38,7 +38,7 @@ from .known import NOTHING, Known, known
 from .metrics import REPLICAS
 from .questions import Custom, External, question
 from .refusal import Refusal
-from .tls import Rotating, TlsFiles, rotating
+from .tls import Serving, TlsFiles, rotating
 
 # A CA that is replaced stands beside its successor for longer than a minute.
 READ_AGAIN_S = 60.0
@@ -67,7 +67,7 @@ class MetricsServer:
         *,
         host: str,
         port: int,
-        context: Rotating,
+        context: Serving,
         groups: Iterable[str],
         clock: Clock,
         observe: Observe,

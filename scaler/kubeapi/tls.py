@@ -1,23 +1,21 @@
-"""The listener's TLS: a certificate that rotates, and the CA of those who may forward requests, which rotates too.
+"""The metrics API's TLS: a certificate that rotates, and the CA of those who may forward requests, which rotates too.
 
-Each handshake is made with what the files and the authorities are at that moment; connections that stand keep what they
-were made with, and say so (`peer`). A client may come without a certificate: a person with a token does. One that shows
-a certificate of another CA is not let in at all. Files that cannot serve change nothing: the previous certificate
-stays, and `told` hears about it once.
+A client may come without a certificate: a person with a token does. One that shows a certificate of another CA is not
+let in at all. Connections say what they were made with (`peer`).
 
-Worked example: cert-manager writes a new tls.crt, and a client connects before tls.key has followed: the old pair
-serves that handshake, and `told("... KEY_VALUES_MISMATCH ...")` is called; the next client gets the new pair, and
-`told(None)` is called.
+Worked example: `rotating(files, told).trust(proxy)`, and from the next handshake on `peer(connection)` of whoever shows
+the forwarder's certificate is `Peer("front-proxy-client", …)`; of a person with a token it is None.
 """
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..tls import BadTlsFiles, Rotating, Told, load_pair
 from .frontproxy import Authorities, BadFrontProxy, FrontProxy, Peer
+
+__all__ = ["BadTlsFiles", "Serving", "TlsFiles", "peer", "rotating"]
 
 
 class TlsFiles(NamedTuple):
@@ -27,25 +25,18 @@ class TlsFiles(NamedTuple):
     key: str
 
 
-class BadTlsFiles(ValueError):  # noqa: N818 - named for whose fault it is
-    """The files cannot serve: one is missing, is not PEM, or they do not belong together."""
-
-
 class _Handshake(ssl.SSLContext):
     """What handshakes are made with while nothing changes."""
 
     authorities: Authorities = frozenset()
 
 
-class Rotating(ssl.SSLContext):
-    """For a listener; it makes no handshake itself. Raises BadTlsFiles."""
+class Serving(Rotating):
+    """For the listener. Raises BadTlsFiles."""
 
-    def __init__(self, _protocol: int, files: TlsFiles, told: Callable[[str | None], None]) -> None:
-        self._files, self._told = files, told
-        self._problem: str | None = None
+    def __init__(self, protocol: int, files: TlsFiles, told: Told) -> None:
         self._proxy: FrontProxy | None = None
-        self._stamp = _stamp(files)
-        self._present = _made(files, None)
+        super().__init__(protocol, files, lambda: _made(files, self._proxy), told)
 
     def trust(self, proxy: FrontProxy | None) -> None:
         """Who may forward requests from the next handshake on. Raises BadFrontProxy, and then nothing changes."""
@@ -55,42 +46,12 @@ class Rotating(ssl.SSLContext):
             except ssl.SSLError as error:
                 raise BadFrontProxy(f"requestheader-client-ca-file: {error}") from error
         self._proxy = proxy
-        self._stamp = None
-        self._renew()
-
-    def wrap_bio(
-        self,
-        incoming: ssl.MemoryBIO,
-        outgoing: ssl.MemoryBIO,
-        server_side: bool = False,
-        server_hostname: str | bytes | None = None,
-        session: ssl.SSLSession | None = None,
-    ) -> ssl.SSLObject:
-        self._renew()
-        return self._present.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
-
-    def _renew(self) -> None:
-        """Take what there is now, if it is another and can serve."""
-        stamp = _stamp(self._files)
-        if stamp is not None and stamp == self._stamp:
-            return
-        try:
-            self._present = _made(self._files, self._proxy)
-        except BadTlsFiles as error:
-            self._tell(str(error))
-            return
-        self._stamp = stamp
-        self._tell(None)
-
-    def _tell(self, problem: str | None) -> None:
-        if problem != self._problem:
-            self._problem = problem
-            self._told(problem)
+        self.renew(anyway=True)
 
 
-def rotating(files: TlsFiles, told: Callable[[str | None], None]) -> Rotating:
+def rotating(files: TlsFiles, told: Told) -> Serving:
     """`told(problem)` is called when the files go bad, `told(None)` when they serve again. Raises BadTlsFiles."""
-    return Rotating(ssl.PROTOCOL_TLS_SERVER, files, told)
+    return Serving(ssl.PROTOCOL_TLS_SERVER, files, told)
 
 
 def peer(connection: ssl.SSLObject) -> Peer | None:
@@ -108,11 +69,7 @@ def peer(connection: ssl.SSLObject) -> Peer | None:
 def _made(files: TlsFiles, proxy: FrontProxy | None) -> _Handshake:
     context = _Handshake(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        # Without a password OpenSSL would ask for an encrypted key's on the terminal.
-        context.load_cert_chain(files.certificate, files.key, password="")
-    except OSError as error:  # ssl.SSLError is one
-        raise BadTlsFiles(f"{files.certificate}, {files.key}: {error}") from error
+    load_pair(context, files.certificate, files.key)
     if proxy is not None:
         _believe(context, proxy.authorities)
         context.authorities = proxy.authorities
@@ -123,12 +80,3 @@ def _believe(context: ssl.SSLContext, authorities: Authorities) -> None:
     """Clients that show a certificate show one of these."""
     context.verify_mode = ssl.CERT_OPTIONAL
     context.load_verify_locations(cadata=b"".join(sorted(authorities)))
-
-
-def _stamp(files: TlsFiles) -> tuple[tuple[int, int, int], ...] | None:
-    """Equal as long as the files are the same ones; None: one is not there."""
-    try:
-        found = [Path(file).stat() for file in files]
-    except OSError:
-        return None
-    return tuple((each.st_mtime_ns, each.st_ino, each.st_size) for each in found)

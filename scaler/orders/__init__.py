@@ -7,14 +7,15 @@ Worked example: `Orders([Ordered(brakes=(read_brake("floor 3 until 2026-11-23T08
 `at(now, lead_s).floor[0] == 3` until eight o'clock UTC, and 0 from then on.
 """
 
-from .brake import Brake, BrakeWord, read_brake, unreadable
+from .brake import EXAMPLE, Brake, BrakeWord, read_brake, unreadable
 from .cron import Cron, read_cron, read_zone
 from .moment import BadOrder, moment, written
-from .schedule import AUTO, LONGEST_LEAD_S, UNLEARNED_LEAD_S, Schedule, Times, read_schedules
+from .schedule import AUTO, LONGEST_LEAD_S, UNLEARNED_LEAD_S, Prewarm, Schedule, Times, check, read_schedules, times_of
 from .standing import Codes, Columns, Ended, News, Ordered, Orders, Said
 
 __all__ = [
     "AUTO",
+    "EXAMPLE",
     "LONGEST_LEAD_S",
     "UNLEARNED_LEAD_S",
     "BadOrder",
@@ -27,14 +28,17 @@ __all__ = [
     "News",
     "Ordered",
     "Orders",
+    "Prewarm",
     "Said",
     "Schedule",
     "Times",
+    "check",
     "moment",
     "read_brake",
     "read_cron",
     "read_schedules",
     "read_zone",
+    "times_of",
     "unreadable",
     "written",
 ]

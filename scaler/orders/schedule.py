@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from .brake import MOST_REPLICAS
 from .cron import Cron, last_until, next_after, read_cron, read_zone
-from .moment import BadOrder
+from .moment import BadOrder, written
 
 AUTO: Literal["auto"] = "auto"
 # Until a cold start has been seen: large models take minutes, and a floor a few minutes early costs little.
@@ -88,6 +88,19 @@ class Schedule:
         """As in "floor 2, ceiling 6"."""
         said = [f"{name} {count}" for name, count in (("floor", self.floor), ("ceiling", self.ceiling)) if count]
         return ", ".join(said)
+
+    def said(self, span: Span) -> str:
+        """Its bounds and a window of it, by its own clock."""
+        zone = self.times.start.zone
+        until = f" until {written(span.end, zone)}" if math.isfinite(span.end) else ""
+        return f"{self.bounds} from {written(span.start, zone)}{until} ({self.times.start.text} in {zone})"
+
+    def said_at(self, now: float) -> str:
+        """The window that is open at `now`, else the next one. Of leads nothing is known here."""
+        span = self.times.at(now)
+        if span is None:
+            return f"never: {self.bounds} ({self.times.start.text} in {self.times.start.zone})"
+        return f"{'now' if span.start <= now else 'next'}: {self.said(span)}"
 
 
 def read_schedules(text: str, duration: Callable[[str], float]) -> tuple[Schedule, ...]:

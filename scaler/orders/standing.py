@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .brake import Brake, BrakeWord
-from .moment import written
 from .schedule import AUTO, LONGEST_LEAD_S, UNLEARNED_LEAD_S, Schedule, Span, Times
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -157,7 +156,7 @@ class Orders:
         first, last = np.searchsorted(self._rows, (row, row + 1))
         floor, ceiling = self._scheduled(slice(first, last), now)
         words = [
-            _words(schedule, Span(self._starts[first + place], self._ends[first + place]))
+            schedule.said(Span(self._starts[first + place], self._ends[first + place]))
             for place, schedule in enumerate(self._ordered[row].schedules)
             if (schedule.floor is not None and floor[place]) or (schedule.ceiling is not None and ceiling[place])
         ]
@@ -246,9 +245,3 @@ def _care(brake: Brake) -> tuple[int, float, float]:
     """The most careful first; of two of a kind the higher, then the one that ends last."""
     until = math.inf if brake.until is None else brake.until
     return list(BrakeWord).index(brake.word), -brake.floor, -until
-
-
-def _words(schedule: Schedule, span: Span) -> str:
-    zone = schedule.times.start.zone
-    until = f" until {written(span.end, zone)}" if math.isfinite(span.end) else ""
-    return f"{schedule.bounds} from {written(span.start, zone)}{until} ({schedule.times.start.text} in {zone})"

@@ -16,12 +16,18 @@ START_S = 120.0
 
 @dataclass(slots=True)
 class Health:
-    """What the daemon has reached. Times are POSIX seconds of its clock."""
+    """What the daemon has reached. Times are POSIX seconds of its clock.
+
+    hears_out: it waits a moment for what the leader of several replicas says, before it answers for the first time.
+    role:      of several replicas, for people; None where there is one.
+    """
 
     tick_s: float
     started_at: float
     last_tick_at: float | None = None
     draining: bool = False
+    hears_out: bool = False
+    role: str | None = None
 
     def live(self, now: float) -> dict[str, str | None]:
         """Each check and what is wrong with it (None: nothing)."""
@@ -35,14 +41,16 @@ class Health:
             **self.live(now),
             "first-tick": None if self.last_tick_at is not None else "compiling and scraping for the first time",
             "drain": "stopping" if self.draining else None,
+            "peers": "listening for the replica that leads" if self.hears_out else None,
         }
 
 
-def render(checks: dict[str, str | None], *, verbose: bool) -> tuple[int, str]:
-    """Status and body, in the words of the Kubernetes API server's own health pages."""
+def render(checks: dict[str, str | None], *, verbose: bool, role: str | None = None) -> tuple[int, str]:
+    """Status and body, in the words of the Kubernetes API server's own health pages. role: said after them."""
     failed = {name: why for name, why in checks.items() if why is not None}
     lines = [f"[-] {name}: {why}" if why else f"[+] {name} ok" for name, why in checks.items()]
     status = 503 if failed else 200
     if verbose:
+        lines += [f"role: {role}"] if role is not None else []
         return status, "\n".join([*lines, "ok" if not failed else "not ok"]) + "\n"
     return status, "ok\n" if not failed else "\n".join(line for line in lines if line.startswith("[-]")) + "\n"

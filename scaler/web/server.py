@@ -74,7 +74,7 @@ class WebServer:
         return self._health(request, self.health.ready(self.now()))
 
     def _health(self, request: web.Request, checks: dict[str, str | None]) -> web.Response:
-        status, text = render(checks, verbose="verbose" in request.query)
+        status, text = render(checks, verbose="verbose" in request.query, role=self.health.role)
         return web.Response(status=status, text=text)
 
     async def _board(self, _: web.Request) -> web.Response:

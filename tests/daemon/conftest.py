@@ -160,6 +160,12 @@ class Running:
     grpc: str
     ask: Asker
     config: object
+    complaints: str = ""  # on standard error, once it has ended
+
+    async def kill(self):
+        """As the kernel does when memory is short: it gets to know nothing of it."""
+        self.process.kill()
+        await self.process.wait()
 
     async def get(self, path):
         async with aiohttp.ClientSession() as session, session.get(self.http + path) as response:
@@ -184,19 +190,20 @@ def daemon(tmp_path):
     """`async with daemon(workloads_yaml, extra_yaml) as running:`, on free ports and a fast configuration."""
 
     @asynccontextmanager
-    async def run(workloads, top=""):
+    async def run(workloads, top="", hold="2s"):
         config = tmp_path / "config.yaml"
         http, grpc_port = free_ports(2)
         config.write_text(
             f'listen: {{http: "127.0.0.1:{http}", grpc: "127.0.0.1:{grpc_port}"}}\n'
             # Fresh for 1.5 s: a busy machine may well be late by half a second.
             "scrape: {interval: 0.3s, timeout: 0.3s, body_limit: 64KiB}\n"
-            f"freshness: {{intervals: 5, hold: 2s}}\ntick: 0.1s\n{top}\nworkloads:\n{workloads}"
+            f"freshness: {{intervals: 5, hold: {hold}}}\ntick: 0.1s\n{top}\nworkloads:\n{workloads}"
         )
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "scaler", "run", "-c", str(config), stderr=asyncio.subprocess.PIPE,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )  # fmt: skip
+        running = None
         try:
             async with grpc.aio.insecure_channel(f"127.0.0.1:{grpc_port}") as channel:
                 running = Running(process, f"http://127.0.0.1:{http}", f"127.0.0.1:{grpc_port}", Asker(channel), config)
@@ -207,7 +214,9 @@ def daemon(tmp_path):
                 process.send_signal(signal.SIGTERM)
             async with asyncio.timeout(SOON_S):
                 _, complaints = await process.communicate()
-        assert process.returncode == 0, complaints.decode()
+            if running is not None:
+                running.complaints = complaints.decode()
+        assert process.returncode in {0, -signal.SIGKILL}, complaints.decode()
         assert b"Traceback" not in complaints, complaints.decode()
 
     return run

@@ -2,7 +2,8 @@
 
 It keeps objects, lists them in pages, and tells watches what happens, with versions, bookmarks, 410 and 404 as the real
 one does; and it does on request what real ones do on bad days. Every request is written down in `requests`. Objects are
-made by `tests.fakes.objects`. Not here: writing through HTTP, admission, RBAC rules, garbage collection, and the end of
+made by `tests.fakes.objects`. Leases are written through HTTP, with 409 for who comes second. Not here: writing
+anything else, admission, RBAC rules, garbage collection, and the end of
 a watch by its timeoutSeconds.
 
 Beside a test: `async with serving() as fake`. For a daemon in a process of its own, with a loop in a thread of its own:
@@ -63,6 +64,8 @@ class FakeKubernetes:
         self.allowed = lambda spec: False  # what SubjectAccessReviews say, by their spec
         self.config_maps = {}  # (namespace, name): data
         self.api_services = {}  # name: spec
+        self.leases = {}  # (namespace, name): document
+        self.lease_writes = []  # (namespace, name, holder) of each that was taken
         self.reviews = []  # (kind, spec) of each review, as it came
         self.shown = []  # the Authorization header of each question that is neither list nor watch
         self._resources = set(resources)
@@ -215,6 +218,10 @@ class FakeKubernetes:
         app.router.add_post("/apis/authorization.k8s.io/v1/subjectaccessreviews", self._review)
         app.router.add_get("/api/v1/namespaces/{namespace}/configmaps/{name}", self._config_map)
         app.router.add_get("/apis/apiregistration.k8s.io/v1/apiservices/{name}", self._api_service)
+        leases = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        app.router.add_post(leases, self._create_lease)
+        app.router.add_get(f"{leases}/{{name}}", self._get_lease)
+        app.router.add_put(f"{leases}/{{name}}", self._update_lease)
         for path in sorted({r.path for r in RESOURCES}):
             app.router.add_get(f"{path}/{{name}}", self._answer)
             app.router.add_get(f"{path}/namespaces/{{namespace}}/{{name}}", self._answer)
@@ -257,6 +264,48 @@ class FakeKubernetes:
         if name not in self.api_services:
             return status(404, "NotFound", f'apiservices.apiregistration.k8s.io "{name}" not found')
         return web.json_response({"metadata": {"name": name}, "spec": self.api_services[name]})
+
+    async def _get_lease(self, request):
+        if (answer := await self._no_answer(request, "Lease")) is not None:
+            return answer
+        key = request.match_info["namespace"], request.match_info["name"]
+        if key not in self.leases:
+            return status(404, "NotFound", f'leases.coordination.k8s.io "{key[1]}" not found')
+        return web.json_response(self.leases[key])
+
+    async def _create_lease(self, request):
+        if (answer := await self._no_answer(request, "Lease")) is not None:
+            return answer
+        document = await request.json()
+        key = request.match_info["namespace"], document["metadata"]["name"]
+        if key in self.leases:
+            return status(409, "AlreadyExists", f'leases.coordination.k8s.io "{key[1]}" already exists')
+        return self._keep_lease(key, document, 201)
+
+    async def _update_lease(self, request):
+        if (answer := await self._no_answer(request, "Lease")) is not None:
+            return answer
+        document = await request.json()
+        key = request.match_info["namespace"], request.match_info["name"]
+        if key not in self.leases:
+            return status(404, "NotFound", f'leases.coordination.k8s.io "{key[1]}" not found')
+        if document["metadata"].get("resourceVersion") != self.leases[key]["metadata"]["resourceVersion"]:
+            words = (
+                f'Operation cannot be fulfilled on leases.coordination.k8s.io "{key[1]}": the object has been modified'
+            )
+            return status(409, "Conflict", words)
+        return self._keep_lease(key, document, 200)
+
+    def _keep_lease(self, key, document, code):
+        if document["spec"]["leaseDurationSeconds"] < 1:
+            return status(422, "Invalid", "spec.leaseDurationSeconds: Invalid value: must be greater than 0")
+        with self._lock:
+            self._version += 1
+            document["metadata"]["resourceVersion"] = str(self._version)
+            self.leases[key] = document
+        self.lease_writes.append((*key, document["spec"]["holderIdentity"]))
+        self._wake()
+        return web.json_response(document, status=code)
 
     async def _no_answer(self, request, kind):
         """The trouble with questions that are neither list nor watch; `fail("TokenReview", 500)` makes some."""

@@ -115,14 +115,6 @@ def test_a_cooldown_that_nobody_wrote_is_said_to_add_up():
     assert _said(text.replace("minReplicaCount: 0", "minReplicaCount: 1")) == []
 
 
-def test_a_fallback_wakes_every_sleeper():
-    (line,) = _said(_scaled(_ours("engine: vllm"), spec="minReplicaCount: 1, fallback: {replicas: 1}"))
-
-    assert line.endswith(
-        ": warning: spec.fallback: wakes every sleeper when Tidegate knows nothing: without it KEDA keeps what there is"
-    )
-
-
 def test_counts_that_no_workload_can_have_are_errors():
     (line,) = _said(_scaled(_ours("engine: vllm"), spec="minReplicaCount: 1, idleReplicaCount: 1"))
 
@@ -231,7 +223,7 @@ def test_a_minimum_of_zero_in_annotations_needs_a_gateway_too():
       "Deployment itself")),
     (_ANNOTATED.replace("apps/v1", "keda.sh/v1alpha1").replace("Deployment", "ScaledObject"),
      ("m.yaml:8:5: warning: metadata.annotations.tidegate.dev/engine: is not read on a ScaledObject: the metadata of "
-      "its trigger says it")),
+      "its trigger says it; only tidegate.dev/brake is")),
 ])  # fmt: skip
 def test_annotations_where_nobody_reads_them_are_a_warning(text, expected):
     assert _said(text) == [expected]

@@ -28,6 +28,7 @@ def test_every_word_is_read_as_the_configuration_reads_it():
         "gateway_scheme": "http", "objectives.work": "16.5", "objectives.kv_cache": "null",
         "objectives.gpu_engine": "0.8", "smoothing.up": "0", "smoothing.down": "1m30s", "keep_warm": "600",
         "scale_down_band": "0.5", "gpu_quiet": "0", "on_blind": "wake", "lease_max": "20m",
+        "schedules": "0 8 * * 1-5 for 10h floor 2",
     }  # fmt: skip
     expected = {
         "engine": "vllm", "model": "llama", "port": 8001, "path": "/m", "scheme": "https",
@@ -35,6 +36,7 @@ def test_every_word_is_read_as_the_configuration_reads_it():
         "gateway_scheme": "http", "objectives": Objectives(work=16.5, kv_cache=None, gpu_engine=0.8),
         "smoothing": Smoothing(up=0.0, down=90.0), "keep_warm": 600.0, "scale_down_band": 0.5, "gpu_quiet": 0.0,
         "on_blind": "wake", "lease_max": 1200.0,
+        "schedules": "0 8 * * 1-5 for 10h floor 2",
     }  # fmt: skip
 
     assert read(words, place="metadata") == Trigger(**expected)

@@ -1,0 +1,133 @@
+"""How a configuration and a trigger say brakes and schedules. What they order, `scaler.orders` knows.
+
+Worked example: `brake: freeze until 2026-11-23T08:00Z because of the sale` is a `Brake`; the trigger's word
+`schedules: "0 8 * * 1-5 for 10h in Europe/Berlin floor 2"` is what a workload's `schedules` says as
+`[{start: 0 8 * * 1-5, duration: 10h, zone: Europe/Berlin, floor: 2}]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+from pydantic import Field
+from pydantic_core import PydanticCustomError
+
+from .. import orders
+from ..orders import AUTO, BadOrder, Brake, Prewarm, read_brake, read_cron, read_schedules, read_zone
+from ..orders.brake import MOST_REPLICAS
+from ..orders.schedule import EXAMPLE
+from .access import Section
+from .scalars import Scalar, duration, read_duration, refused, write_duration
+
+CONFIGURATION = "configuration"
+
+Value = TypeVar("Value")
+_LASTING = duration(at_least_s=60)
+Count: TypeAlias = Annotated[int, Field(ge=1, le=MOST_REPLICAS)]
+
+
+def _worded(read: Callable[[str], Value], wanted: str) -> Callable[[Any], Value]:
+    """A reader of text, whose refusal is pydantic's."""
+
+    def reader(value: Any) -> Value:
+        if not isinstance(value, str):
+            raise refused(f"must be text such as {wanted}")
+        try:
+            return read(value)
+        except BadOrder as bad:
+            raise refused(str(bad)) from None
+
+    return reader
+
+
+def seconds(text: str) -> float:
+    """Of "10h"; raises BadOrder."""
+    try:
+        return read_duration(text)
+    except PydanticCustomError as bad:
+        raise BadOrder(bad.message()) from None
+
+
+def _read_brake(value: Any) -> Brake:
+    if isinstance(value, Brake):
+        return value
+    return _worded(lambda text: read_brake(text, CONFIGURATION), orders.EXAMPLE)(value)
+
+
+def _read_prewarm(value: Any) -> Prewarm:
+    if value == AUTO:
+        return AUTO
+    try:
+        return read_duration(value)
+    except PydanticCustomError as bad:
+        raise refused(f"{bad.message()}, or auto") from None
+
+
+def _write_prewarm(value: Prewarm) -> str:
+    return value if isinstance(value, str) else write_duration(value)
+
+
+def _read_lines(value: Any) -> str:
+    """Text that `scheduled` can read: kept as it is."""
+    _worded(lambda text: read_schedules(text, seconds), EXAMPLE)(value)
+    return str(value)
+
+
+BRAKE = Scalar(_read_brake, Brake.typed, {"title": "brake", "type": "string", "examples": [orders.EXAMPLE]})
+CRON = Scalar(_worded(read_cron, "0 8 * * 1-5"), str, {"title": "five cron fields", "type": "string"})
+ZONE = Scalar(_worded(read_zone, "Europe/Berlin"), str, {"title": "time zone", "type": "string"})
+PREWARM = Scalar(
+    _read_prewarm,
+    _write_prewarm,
+    {"title": "`auto` or duration", "anyOf": [{"type": "string"}, {"type": "number", "minimum": 0}]},
+)
+SCHEDULES = Scalar(_read_lines, str, {"title": "schedules", "type": "string", "examples": [EXAMPLE]})
+
+
+class Schedule(Section):
+    """Hours at which a workload has a floor, a ceiling, or both. Where several hold, the highest floor and the lowest
+    ceiling do; a floor wins over a ceiling.
+    """
+
+    start: Annotated[str, CRON]
+    """When its window begins: minute, hour, day, month, weekday, as in `0 8 * * 1-5`."""
+    end: Annotated[str, CRON] | None = None
+    """When it ends, likewise. This or `duration`."""
+    duration: Annotated[float, _LASTING] | None = None
+    """How long it lasts; hours are hours, also on the day on which the clocks change."""
+    zone: Annotated[str, ZONE] = "UTC"
+    """By whose clock: a name of the IANA time zone database, as `Europe/Berlin`. What is due in the hour that is
+    skipped in spring comes as soon as it is over; what is due in the hour that comes twice in autumn, at the first."""
+    floor: Count | None = None
+    """At least so many replicas, idle or not. More than `replicas.max` are never asked for."""
+    ceiling: Count | None = None
+    """At most so many, whatever the demand. What is asked for beyond it waits. Zero is no ceiling: it takes proof."""
+    prewarm: Annotated[Prewarm, PREWARM] = AUTO
+    """The floor holds so long before the window. `auto` is as long as nine of ten of its cold starts took, 5m until one
+    was seen, 1h at the most; shorter serves the first requests of the window cold."""
+
+    @property
+    def order(self) -> orders.Schedule:
+        """Raises BadOrder where it has both ends or none: `order_checks` says so first."""
+        return orders.Schedule(
+            orders.times_of(self.start, self.end, self.duration, self.zone), self.floor, self.ceiling, self.prewarm
+        )
+
+
+def scheduled(lines: str | None) -> tuple[Schedule, ...]:
+    """What a trigger's word says. lines: as `SCHEDULES` reads it."""
+    return tuple(_section(order) for order in read_schedules(lines, seconds)) if lines is not None else ()
+
+
+def _section(order: orders.Schedule) -> Schedule:
+    end = order.times.end
+    return Schedule(
+        start=order.times.start.text,
+        end=None if isinstance(end, float) else end.text,
+        duration=end if isinstance(end, float) else None,
+        zone=order.times.start.zone,
+        floor=order.floor,
+        ceiling=order.ceiling,
+        prewarm=order.prewarm,
+    )

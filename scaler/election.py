@@ -1,0 +1,113 @@
+"""Which of several replicas leads: what a Lease of Kubernetes means to one of them, and what it should write. Pure.
+
+The rules are those of client-go's leader election. A Lease is judged by how long *we* have seen it unchanged, by our
+own clock; the times written in it are another clock's and are never compared, so replicas whose clocks differ agree. A
+holder renews every 2 s; one that could not for 10 s leads no more; others take the Lease when they have seen no change
+for its 15 s. So there is at most one leader, and for some seconds there may be none: then each answers for itself.
+
+Two rules are ours. Leading gates nothing here but whose Board everybody repeats, so a leader that cannot reach the API
+server goes on for as long as the others go on asking it: they would not if they knew of another. And a replica that
+remembers nothing yet lets those that do go first (`patience_s`).
+
+Worked example: "a" has held the Lease since we saw it change at 100.0. `bid(election, 114.0)` is None; at 115.0 it is
+what to write to hold it ourselves. `won(...)` of the answer, sent at 115.0: we lead until 125.0 unless we renew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import nan
+from typing import NamedTuple
+
+from exporter.cluster.leases import Lease
+
+
+class Terms(NamedTuple):
+    """Seconds, as client-go and the control plane itself have them. lease_s: a Lease holds for so long after a renewal.
+    renew_s: a holder that could not renew for so long leads no more; less than `lease_s`, so that there are never two.
+    retry_s: between two looks.
+    """
+
+    lease_s: float = 15.0
+    renew_s: float = 10.0
+    retry_s: float = 2.0
+
+
+TERMS = Terms()
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """What one replica knows of the Lease. Times are POSIX seconds of its own clock, NaN where nothing happened yet.
+
+    me:         this process, and no other before or after it: what it once held, its successor in the same pod has not.
+    address:    HOST:PORT where the others ask it.
+    seen:       the Lease as it was read or written last; None: there is none, or nobody has looked.
+    changed_at: when it was first seen as it is.
+    renewed_at: when the last write that made us its holder was sent.
+    """
+
+    me: str
+    address: str
+    terms: Terms = TERMS
+    seen: Lease | None = None
+    changed_at: float = nan
+    renewed_at: float = nan
+
+
+def observed(election: Election, lease: Lease | None, now: float) -> Election:
+    """The Lease was read. The version alone is no change: somebody may have labelled it."""
+    same = lease is not None and election.seen is not None and _said(lease) == _said(election.seen)
+    return replace(election, seen=lease, changed_at=election.changed_at if same else now)
+
+
+def bid(election: Election, now: float, patience_s: float = 0.0) -> Lease | None:
+    """What to write to hold it from now on; None: it is another's.
+
+    patience_s: how much longer than others to leave alone what has expired or was given back.
+    """
+    terms, seen = election.terms, election.seen
+    fresh = Lease(election.me, election.address, terms.lease_s, now, now)
+    if seen is None:
+        return fresh
+    if seen.holder == election.me:
+        return fresh._replace(acquired_at=seen.acquired_at, transitions=seen.transitions, version=seen.version)
+    held_s = (seen.duration_s or terms.lease_s) if seen.holder else 0.0
+    if now < election.changed_at + held_s + patience_s:
+        return None
+    return fresh._replace(transitions=seen.transitions + 1, version=seen.version)
+
+
+def won(election: Election, lease: Lease, sent_at: float, now: float) -> Election:
+    """The API took what was sent at `sent_at`; others count from when they see it, which is later."""
+    return replace(observed(election, lease, now), renewed_at=sent_at)
+
+
+def given_back(election: Election, now: float) -> Lease | None:
+    """What to write so that another may take it at once; None: it is not ours."""
+    if not holds(election) or election.seen is None:
+        return None
+    return election.seen._replace(holder="", address="", duration_s=1.0, renewed_at=now)
+
+
+def holds(election: Election) -> bool:
+    """Is it ours, as far as we know?"""
+    return election.seen is not None and election.seen.holder == election.me
+
+
+def leads(election: Election, now: float, followed_at: float = nan, followed_s: float = 0.0) -> bool:
+    """followed_at: when another replica last asked us as its leader; that counts for `followed_s`."""
+    renewed = now - election.renewed_at < election.terms.renew_s
+    return holds(election) and (renewed or now - followed_at < followed_s)
+
+
+def leader(election: Election) -> Lease | None:
+    """Whom to ask: the holder, if it is another and says where. Also when its time is over: as long as it answers that
+    it leads, there is nobody else.
+    """
+    seen = election.seen
+    return seen if seen is not None and seen.holder not in {"", election.me} and seen.address else None
+
+
+def _said(lease: Lease) -> Lease:
+    return lease._replace(version="")

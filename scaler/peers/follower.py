@@ -1,0 +1,153 @@
+"""A follower: it asks the leader for what changed, again and again, and answers with that while it is fresh.
+
+Fresh is what the leader swept within the last 3 ticks (and 1 s, if those are shorter), by our clock. Each question waits
+at the leader until there is something new, so a wake-up reaches every replica within a round trip of the scrape that
+showed it; what a follower scrapes itself raises none of its answers meanwhile. One voice is worth more than one scrape:
+KEDA would hear two numbers by turns, and the leader scrapes the same page as often.
+
+Worked example: the leader sweeps at 1000.0 and is killed. Its Board counts until 1003.0 with a tick of 1 s; from then
+on the answers are our own, which rest on the memory it told us last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
+
+import aiohttp
+
+from exporter.clock import Clock
+from exporter.cluster.leases import Lease
+
+from ..publisher import Publisher
+from ..tls import Rotating
+from .frame import BadFrame, Copy, Frame, decode, retold
+from .server import PATH
+
+FRESH_TICKS = 3.0
+FRESH_AT_LEAST_S = 1.0
+# Between two questions, in ticks: a thousand pods' pages are a thousand changes, and one answer tells of many.
+PAUSE_TICKS = 0.1
+
+
+class Unfollowed(Exception):  # noqa: N818 - it is an answer, or the lack of one, and no error of ours
+    """There is no frame. kind: for the count of failures; a few words."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(f"{kind}: {detail}")
+        self.kind = kind
+
+
+class Follower:
+    """leader: whom to ask. name: of the replicas' certificates. learned: told what the leader remembers, and our clock
+    less its. failed: told that a question to that address brought nothing, or None once one brings something.
+    """
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        *,
+        leader: Callable[[], Lease | None],
+        context: Rotating,
+        name: str,
+        tick_s: float,
+        clock: Clock,
+        learned: Callable[[bytes, float], None],
+        failed: Callable[[str, Unfollowed | None], None],
+    ) -> None:
+        self._publisher, self._leader, self._clock = publisher, leader, clock
+        self._fresh_s = max(FRESH_TICKS * tick_s, FRESH_AT_LEAST_S)
+        # A question waits for a tick at the most. What came later than all of this would not be fresh any more.
+        self._patience_s = tick_s + self._fresh_s
+        self._context, self._name, self._tick_s = context, name, tick_s
+        self._learned, self._failed = learned, failed
+        self.copy = Copy()
+        self.offset_s = 0.0
+
+    @property
+    def heard(self) -> bool:
+        """Has any leader ever told us anything?"""
+        return bool(self.copy.epoch)
+
+    def fresh(self, now: float) -> bool:
+        return self.heard and now - self.copy.at <= self._fresh_s
+
+    def settle(self, now: float) -> None:
+        """Answer with what counts at this moment. To be called at every tick, because time passes."""
+        if not self._publisher.following or (self.fresh(now) and self._leader() is not None):
+            return
+        self._publisher.alone()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        connector = aiohttp.TCPConnector(ssl=self._context, limit=2)
+        timeout = aiohttp.ClientTimeout(total=None)
+        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+            while True:
+                await self.ask(session)
+
+    async def ask(self, session: aiohttp.ClientSession) -> None:
+        """One question, if there is anybody to ask; and the pause after it."""
+        leader = self._leader()
+        if leader is None:
+            self.settle(self._clock.now())
+            await self._clock.sleep(PAUSE_TICKS * self._tick_s)
+            return
+        try:
+            await self._follow(session, leader)
+        except Unfollowed as why:
+            self._failed(leader.address, why)
+            self.settle(self._clock.now())
+            await self._clock.sleep(self._tick_s)
+        else:
+            self._failed(leader.address, None)
+            await self._clock.sleep(PAUSE_TICKS * self._tick_s)
+
+    async def _follow(self, session: aiohttp.ClientSession, leader: Lease) -> None:
+        """Raises Unfollowed."""
+        asked_at = self._clock.now()
+        frame = await self._frame(session, leader.address)
+        now = self._clock.now()
+        # It was written at some time since we asked. If that is long ago (we were frozen, or the network was), it says
+        # nothing about the present, and the difference of the clocks cannot be told from it.
+        if now - asked_at > self._patience_s:
+            raise Unfollowed("late", f"{now - asked_at:.1f} s between the question and the answer")
+        present = self._leader()
+        if present is None or present.address != leader.address:
+            return  # meanwhile somebody else leads
+        copy = retold(self.copy, frame, now - frame.now)
+        if copy is None:
+            self.copy = Copy()
+            raise Unfollowed("gap", f"changes since version {frame.since}, which is not what we have")
+        self.copy, self.offset_s = copy, now - frame.now
+        if frame.memory:
+            self._learned(frame.memory, self.offset_s)
+        if self.fresh(now):
+            self._publisher.follow(copy.decisions, copy.at)
+        else:
+            raise Unfollowed("stale", f"the leader's last sweep was {now - copy.at:.1f} s ago")
+
+    async def _frame(self, session: aiohttp.ClientSession, address: str) -> Frame:
+        """Raises Unfollowed."""
+        have = {"epoch": self.copy.epoch, "version": str(self.copy.version), "at": repr(self.copy.told_at)}
+        query = have | {"wait": repr(self._tick_s)}
+        url = f"https://{address}{PATH}"
+        try:
+            async with (
+                asyncio.timeout(self._patience_s),
+                session.get(url, params=query, server_hostname=self._name) as response,
+            ):
+                body = await response.read()
+        except TimeoutError as error:
+            raise Unfollowed("timeout", f"no answer within {self._patience_s:g} s") from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: an address that is none
+            raise Unfollowed("connection", str(error) or type(error).__name__) from error
+        if response.status == HTTPStatus.MISDIRECTED_REQUEST:
+            raise Unfollowed("not_leading", "it does not lead")
+        if response.status != HTTPStatus.OK:
+            raise Unfollowed(f"http_{response.status}", body[:200].decode(errors="replace").strip())
+        try:
+            return await asyncio.to_thread(decode, body)
+        except BadFrame as bad:
+            raise Unfollowed("bad_frame", str(bad)) from bad

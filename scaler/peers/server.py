@@ -1,0 +1,107 @@
+"""Where a leader is asked: one path, HTTPS, and only with a peer's certificate.
+
+An answer is held until there is something new, at most `wait` seconds: a sweep of the leader is news even if it changed
+nothing, because it says that the leader lives. Who asks a replica that does not lead is told so (421) at once.
+
+Worked example: `GET /peers/v1/board?epoch=a_1/3&version=41&at=1000.0&wait=1` is a frame of what changed since version
+41, as soon as the Board's time is another than 1000.0; with another epoch it is the whole Board, at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from http import HTTPStatus
+
+from aiohttp import web
+
+from exporter.clock import Clock
+from exporter.model import WorkloadKey
+
+from ..listening import listen
+from ..publisher import Publisher
+from ..tls import Rotating
+from .campaign import Campaign
+from .frame import Frame, encode
+from .journal import Journal
+from .tls import is_peer
+
+PATH = "/peers/v1/board"
+FRAMES = "application/vnd.tidegate.frame"
+LONGEST_WAIT_S = 60.0
+
+Memory = Callable[[Collection[WorkloadKey] | None], bytes]
+
+
+class PeerServer:
+    """name: of the replicas' certificates. memory: what is remembered of these workloads; None: of all."""
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        *,
+        host: str,
+        port: int,
+        context: Rotating,
+        name: str,
+        clock: Clock,
+        memory: Memory,
+    ) -> None:
+        self.campaign: Campaign | None = None  # nobody leads before there is an election
+        self._publisher, self._host, self._port, self._context = publisher, host, port, context
+        self._name, self._clock, self._memory = name, clock, memory
+        self._epoch, self._journal = "", Journal()
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> int:
+        """Listen; returns the port (which matters if 0 was asked for). Raises AddressInUseError, OSError."""
+        app = web.Application()
+        app.router.add_get(PATH, self._answer)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.1)
+        return await listen(self._runner, self._host, self._port, "listen.peers.address", self._context)
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        transport = request.transport
+        if transport is None or not is_peer(transport.get_extra_info("peercert"), self._name):
+            return web.Response(status=HTTPStatus.FORBIDDEN, text=f"your certificate is not for {self._name}\n")
+        try:
+            version, at = int(request.query.get("version", "0")), float(request.query.get("at", "0"))
+            wait_s = min(LONGEST_WAIT_S, float(request.query.get("wait", "0")))
+        except ValueError:
+            return web.Response(status=HTTPStatus.BAD_REQUEST, text="version, at and wait are numbers\n")
+        epoch = request.query.get("epoch", "")
+        if self._asked() is not None and epoch == self._epoch and at == self._publisher.own.at:
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._publisher.decided()
+            except TimeoutError:
+                pass  # nothing new is an answer too: a leader whose sweeps fail shows by its Board's age
+        frame = self._asked() and self._frame(epoch, version)
+        if not frame:
+            return web.Response(status=HTTPStatus.MISDIRECTED_REQUEST, text="this replica does not lead\n")
+        # A whole Board of a thousand workloads takes a tenth of a second; KEDA must not wait for that.
+        return web.Response(body=await asyncio.to_thread(encode, frame), content_type=FRAMES)
+
+    def _asked(self) -> Campaign | None:
+        """The campaign, if we lead: then whoever asks has followed us just now."""
+        now, campaign = self._clock.now(), self.campaign
+        if campaign is None or not campaign.leads(now):
+            return None
+        campaign.followed(now)
+        if campaign.term != self._epoch:
+            self._epoch, self._journal = campaign.term, Journal()
+        return campaign
+
+    def _frame(self, epoch: str, version: int) -> Frame:
+        self._journal.take(self._publisher.own)
+        board, now = self._journal.board, self._clock.now()
+        change = self._journal.since(version) if epoch == self._epoch else None
+        if change is None:
+            everything = tuple(board.decisions.values())
+            return Frame(self._epoch, board.version, now, board.at, None, everything, memory=self._memory(None))
+        memory = self._memory([decision.workload for decision in change.changed]) if change.changed else b""
+        return Frame(self._epoch, board.version, now, board.at, version, *change, memory=memory)

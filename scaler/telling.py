@@ -1,0 +1,40 @@
+"""What the parts of the daemon are in trouble with, as log lines: one as it begins or changes, one when it is over.
+
+Each part says itself when that is; here are only the words. `problem` is a sentence for a person, None: it is over.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from exporter.cluster.resources import Resource
+
+
+def of_kubernetes(resource: Resource, namespace: str | None, problem: str | None) -> None:
+    where = {"resource": resource.name} | ({"namespace": namespace} if namespace else {})
+    if problem is None:
+        structlog.get_logger().info("Kubernetes is heard again", **where)
+    else:
+        structlog.get_logger().warning("Kubernetes is not heard", **where, problem=problem)
+
+
+def of_front_proxy(problem: str | None) -> None:
+    if problem is None:
+        structlog.get_logger().info("it is known who may forward requests to the metrics API")
+    else:
+        structlog.get_logger().warning("whom the metrics API believes is not known", problem=problem)
+
+
+def of_redis(page: str, troubles: tuple[str, ...]) -> None:
+    if troubles:
+        structlog.get_logger().warning("queues in Redis are not known", target=page, problem="; ".join(troubles))
+    else:
+        structlog.get_logger().info("all queues in Redis are known again", target=page)
+
+
+def of_files(whose: str, problem: str | None) -> None:
+    """whose: the key of the configuration that names them."""
+    if problem is None:
+        structlog.get_logger().info(f"{whose} files serve again")
+    else:
+        structlog.get_logger().error(f"{whose} files cannot serve; the previous certificate stays", problem=problem)
