@@ -196,7 +196,7 @@ def _plan(config: Config, workload: Workload) -> Plan:
             keep_warm=workload.keep_warm,
             hold=config.freshness.hold,
             impute_after=config.freshness.impute_after,
-            settle=config.scrape.interval,
+            settle=config.scrape.interval + config.scrape.timeout,  # asked within the one, it has the other to answer
             band=workload.scale_down_band,
             gpu_quiet=workload.gpu_quiet,
             pods=workload.pods is not None,

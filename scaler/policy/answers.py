@@ -178,11 +178,12 @@ def _stale(
     if np.isnan(last):
         return np.nan, True, UNKNOWN
     # The answer of a moment ago, and its reason: a page that is about to come is no outage.
-    reason = mind.reason if now - held_since < spec.settle and can_fall(mind) else HELD
+    settling = now - held_since < spec.settle and can_fall(mind)
+    reason = mind.reason if settling else HELD
     blind = now - held_since > spec.hold
     # Whoever would rather pay than leave a sleeper blind has it woken, and kept until the cluster says it is there.
     wakes = blind and spec.wakes_blind and spec.sleeps and not seen.wanted > 0.0
-    if last == 0.0 and (at_zero(seen) or known_at_zero(seen, mind)) and spec.sleeps and not wakes:
+    if last == 0.0 and (at_zero(seen) or known_at_zero(seen, mind) or settling) and spec.sleeps and not wakes:
         return 0.0, False, reason  # an error here would let KEDA's fallback wake every sleeper
     if blind and not wakes:
         return np.nan, True, UNKNOWN

@@ -188,3 +188,13 @@ def test_everything_that_falls_silent_at_once_wakes_nobody_that_sleeps(chat, fre
 def test_a_pod_that_is_there_says_that_a_sleeper_is_not_at_zero(chat, fresh):
     asleep(chat, fresh)
     assert chat.step(after=1, **{**NOBODY_SAYS, "pods_listed": 1.0}) == (1, True, Reason.HELD)
+
+
+def test_a_pod_that_has_just_been_listed_is_asked_before_a_sleeper_counts_as_awake(workload, fresh):
+    """After a start the list is there before the first page is: an address that is written down is no pod yet."""
+    chat = workload(Spec(0, 8, ((Signal.WORK, 16.0),), hold=300.0, settle=8.0, gateway=True))
+    asleep(chat, fresh)
+    listed = {**NOBODY_SAYS, "pods_listed": 1.0}
+    assert chat.step(after=1, **listed) == (0, False, Reason.ASLEEP)
+    assert chat.step(after=7, **listed) == (0, False, Reason.ASLEEP)
+    assert chat.step(after=1, **listed) == (1, True, Reason.HELD)
