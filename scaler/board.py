@@ -74,6 +74,13 @@ class Evidence:
     objectives: tuple[Objective, ...] = ()
     stale: tuple[str, ...] = ()  # the targets whose readings are missing or too old
     notes: tuple[str, ...] = ()  # sentences for a person
+    brake: str | None = (
+        None  # the most careful one that holds, as "freeze until 2026-11-23T08:00Z (ai/Deployment/chat)"
+    )
+    brake_until: float | None = None  # POSIX seconds when that ends; None also where it has no end
+    schedule: str | None = None  # those that hold, with their windows, by their own clocks
+    schedule_floor: int | None = None  # replicas
+    schedule_ceiling: int | None = None  # replicas
 
 
 @dataclass(frozen=True, slots=True)

@@ -400,7 +400,7 @@ class Intake:
             return
         hands = values[shared[:, None], IN_HAND]
         # Held requests are in flight too, where a page says both.
-        shown = np.where(np.isnan(hands[:, 2]), np.nansum(hands, axis=1), np.nansum(hands[:, :3], axis=1))
+        shown: Floats = np.where(np.isnan(hands[:, 2]), np.nansum(hands, axis=1), np.nansum(hands[:, :3], axis=1))
         waits = np.bincount(owner[shared], weights=shown, minlength=len(rows)).astype(np.float64)
         room = self._sharing.room(self._in_pods, self._wanted, self._pending)
         part = self._sharing.parts(rows, waits, room)

@@ -11,7 +11,8 @@ first becomes a `PodTargets` on the cluster in memory, the second a `ServiceTarg
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from typing import NamedTuple
 
 from exporter.cluster.objects import Ref
@@ -28,7 +29,7 @@ from .config import Config, DcgmExporter, Endpoint, Redis, Workload
 from .config.access import admission
 from .config.kinds import GPUS
 from .decider import Plan
-from .policy import Signal, Spec
+from .policy import Membership, Signal, Spec
 from .signals import Smoothing
 
 # Without a memory the smoothed demand is that of the first page, until so much has been seen that what came before it
@@ -209,4 +210,15 @@ def _plan(config: Config, workload: Workload) -> Plan:
         queue=workload.model,
         pod_pattern=workload.pod_pattern,
         observed=workload.mode == "observe",
+        member=_membership(workload),
     )
+
+
+def _membership(workload: Workload) -> Membership | None:
+    if workload.group is None:
+        return None
+    member = Membership(workload.namespace, workload.group, workload.role or "", workload.weight)
+    ratio = workload.ratio
+    if ratio is None:
+        return member
+    return replace(member, to=ratio.to, least=ratio.min, most=inf if ratio.max is None else ratio.max)

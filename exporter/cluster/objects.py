@@ -34,7 +34,12 @@ class Pod:
     """owner: its controller, the nearest one. leaving: it has been asked to go and may still work.
 
     address:    the primary one of a dual-stack pod.
-    created_at, started_at: POSIX seconds; a node took it on at `started_at`.
+    created_at, scheduled_at, started_at: POSIX seconds; a node was found for it, and took it on.
+    ready_at:   POSIX seconds since when it has been ready; None while it is not.
+    unscheduled_since: POSIX seconds since when no node can be found for it ("Unschedulable": none has room, and one
+                may be on its way), or may be looked for ("SchedulingGated": a queue holds it).
+    restarted:  a container of it has ended and begun again: since when it is ready says nothing of how long its start
+                took.
     was_ready:  its conditions tell that it is ready or has been.
     fresh_start: it is not ready, and a container of it does not run, or began to run after it ceased to be ready: what
                 it worked on is gone, and what it will work on has not come.
@@ -57,7 +62,11 @@ class Pod:
     leaving: bool = False
     host_network: bool = False
     created_at: float | None = None
+    scheduled_at: float | None = None
+    unscheduled_since: float | None = None
     started_at: float | None = None
+    ready_at: float | None = None
+    restarted: bool = False
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     ports: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     gpus: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))

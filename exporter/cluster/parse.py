@@ -27,6 +27,9 @@ ANNOTATIONS = "tidegate.dev/"
 
 _GROUP_SIZE = "leaderworkerset.sigs.k8s.io/size"
 _SERVICE = "kubernetes.io/service-name"
+# Why a pod waits for a node, in its condition PodScheduled (core/v1 PodReasonUnschedulable, PodReasonSchedulingGated).
+# Of the third, SchedulerError, the scheduler itself is the cause, and it tries again at once.
+_NO_NODE = {"Unschedulable", "SchedulingGated"}
 # A condition that has not changed since the kubelet first wrote it is as old as the pod's start, and times are in whole
 # seconds: two of one moment may be a second apart.
 _SAME_MOMENT_S = 1.0
@@ -76,6 +79,7 @@ def _owner(document: _Json, namespace: str) -> Ref | None:
 def _pod(ref: Ref, document: _Json) -> Pod:
     metadata, spec, status = mapping(document, "metadata"), mapping(document, "spec"), mapping(document, "status")
     ready, ready_since = _condition(status, "Ready")
+    scheduled, scheduled_at, why_not = _condition_and_reason(status, "PodScheduled")
     started_at = moment(status, "startTime", "status")
     return Pod(
         key=PodKey(ref.namespace, ref.name),
@@ -91,7 +95,11 @@ def _pod(ref: Ref, document: _Json) -> Pod:
         leaving=metadata.get("deletionTimestamp") is not None,
         host_network=true(spec, "hostNetwork", "spec") or False,
         created_at=moment(metadata, "creationTimestamp", "metadata"),
+        scheduled_at=scheduled_at if scheduled else None,
+        unscheduled_since=scheduled_at if not scheduled and why_not in _NO_NODE else None,
         started_at=started_at,
+        ready_at=ready_since if ready else None,
+        restarted=_restarted(status),
         labels=texts(metadata, "labels", "metadata") or NOTHING,
         ports=_ports(spec),
         gpus=asked_for(spec),
@@ -101,10 +109,21 @@ def _pod(ref: Ref, document: _Json) -> Pod:
 
 def _condition(status: _Json, kind: str) -> tuple[bool, float | None]:
     """Whether a condition is true, and since when it is as it is. "Unknown" is not true."""
+    return _condition_and_reason(status, kind)[:2]
+
+
+def _condition_and_reason(status: _Json, kind: str) -> tuple[bool, float | None, str | None]:
+    place = "status.conditions"
     for condition in objects(status, "conditions", "status"):
         if condition.get("type") == kind:
-            return condition.get("status") == "True", moment(condition, "lastTransitionTime", "status.conditions")
-    return False, None
+            since = moment(condition, "lastTransitionTime", place)
+            return condition.get("status") == "True", since, text(condition, "reason", place)
+    return False, None, None
+
+
+def _restarted(status: _Json) -> bool:
+    place = "status.containerStatuses"
+    return any(whole(container, "restartCount", place) for container in objects(status, "containerStatuses", "status"))
 
 
 def _starts_afresh(status: _Json, unready_since: float | None) -> bool:

@@ -6,6 +6,7 @@ order of their names, so that the same cluster always gives the same census.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
@@ -14,6 +15,7 @@ from exporter.model import WorkloadKey
 
 from ..config import Config, Workload
 from .annotations import Spoken, noted
+from .grouped import contradictions, without
 from .orders import brakes
 from .record import Census, trouble
 from .scaled import Gathered, gather
@@ -42,23 +44,17 @@ def take(config: Config, scaled: Iterable[ScaledObject], scalables: Iterable[Sca
     notes = tuple(noted(scalables if kubernetes is not None and kubernetes.annotations else (), hpas, spoken, config))
     annotated = {note.workload.key: note.workload for note in notes if note.workload is not None}
     targets |= {note.workload.key: note.ref for note in notes if note.workload is not None}
-    by_key = (workloads[key] for workloads in (gathered.workloads, annotated) for key in sorted(workloads))
-    workloads = (*config.workloads, *by_key)
+    by_key = [workloads[key] for workloads in (gathered.workloads, annotated) for key in sorted(workloads)]
+    wrong, between = contradictions(config.workloads, by_key, gathered, notes)
+    workloads = (*config.workloads, *(each for each in by_key if each.key not in wrong))
     braked = brakes(_spoken_of(workloads, targets, gathered), (*scaled, *scalables))
+    alone = (trouble(note.ref, problem) for note in notes for problem in note.problems)
     return Census(
         workloads=workloads,
         targets=MappingProxyType(targets),
-        objects=MappingProxyType(gathered.said),
+        objects=MappingProxyType({name: without(said, wrong) for name, said in gathered.said.items()}),
         brakes=MappingProxyType(braked.brakes),
-        troubles=tuple(
-            sorted(
-                (
-                    *gathered.troubles,
-                    *(trouble(note.ref, problem) for note in notes for problem in note.problems),
-                    *braked.troubles,
-                )
-            )
-        ),
+        troubles=tuple(sorted((*gathered.troubles, *alone, *between, *braked.troubles))),
     )
 
 
@@ -66,14 +62,14 @@ def _spoken_of(
     workloads: Iterable[Workload], targets: Mapping[WorkloadKey, Ref], gathered: Gathered
 ) -> dict[WorkloadKey, set[Ref]]:
     """The objects that are a workload to people: what is scaled, and the ScaledObjects that speak for it."""
-    spoken: dict[WorkloadKey, set[Ref]] = {workload.key: set() for workload in workloads}
+    spoken: defaultdict[WorkloadKey, set[Ref]] = defaultdict(set)
     for key, target in targets.items():
         spoken[key].add(target)
     for key, maker in gathered.makers.items():
         spoken[key] |= {maker.ref, maker.target}
     for key, named in gathered.naming.items():
         spoken[key] |= {*named, *named.values()}
-    return spoken
+    return {workload.key: spoken[workload.key] for workload in workloads}
 
 
 def _targets(config: Config, gathered: Gathered) -> dict[WorkloadKey, Ref]:

@@ -22,7 +22,7 @@ from .words import plain
 
 
 class Gathered(NamedTuple):
-    """workloads: those that triggers make. makers: the object of each.
+    """workloads: those that triggers make. makers: the object of each. places: its index there.
 
     said:     what the external triggers say, by namespace and name of their object.
     scaling:  the object that speaks for what is scaled.
@@ -31,6 +31,7 @@ class Gathered(NamedTuple):
 
     workloads: dict[WorkloadKey, TriggerWorkload]
     makers: dict[WorkloadKey, ScaledObject]
+    places: dict[WorkloadKey, int]
     said: dict[ObjectName, tuple[Said, ...]]
     scaling: dict[Ref, Ref]
     naming: dict[WorkloadKey, dict[Ref, Ref]]
@@ -38,7 +39,7 @@ class Gathered(NamedTuple):
 
 
 def gather(scaled: Iterable[ScaledObject], around: Around) -> Gathered:
-    gathered = Gathered({}, {}, {}, {}, {}, [])
+    gathered = Gathered({}, {}, {}, {}, {}, {}, [])
     for each in sorted(scaled, key=lambda each: each.ref):
         name = each.ref.namespace, each.ref.name
         said = tuple(_placed(each, trigger, gathered) for trigger in heard(each, around))
@@ -60,6 +61,7 @@ def _placed(scaled: ScaledObject, trigger: Heard, gathered: Gathered) -> Said:
     if workload is not None:
         gathered.workloads[workload.key] = workload
         gathered.makers[workload.key] = scaled
+        gathered.places[workload.key] = trigger.place
     if verdict.scales is not None:
         gathered.naming.setdefault(verdict.scales, {}).setdefault(scaled.target, scaled.ref)
     if trigger.ours or not isinstance(verdict.outcome, Refused):

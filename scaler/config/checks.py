@@ -17,6 +17,7 @@ from exporter.model import WorkloadKey
 from .cluster import Kubernetes
 from .endpoint_checks import access_findings, endpoint_findings
 from .finding import Finding
+from .group_checks import group_faults
 from .kinds import PAGES_OF_GPUS
 from .model import Config, Listen
 from .order_checks import brake_findings
@@ -61,6 +62,7 @@ def findings(config: Config, now: float | None = None) -> Iterator[Finding]:
     yield from _twins(config.workloads)
     for index, workload in enumerate(config.workloads):
         yield from workload_findings(("workloads", index), workload, config, now)
+    yield from _groups(config.workloads)
     if not config.workloads and not config.gpus and config.kubernetes is None:
         yield Finding(
             ("workloads",),
@@ -183,6 +185,13 @@ def _repeated(at: Loc, names: tuple[str, ...]) -> Iterator[Finding]:
     for index, name in enumerate(names):
         if name in names[:index]:
             yield Finding((*at, index), f"must be another name than {names.index(name)}", got=name)
+
+
+def _groups(workloads: tuple[Workload, ...]) -> Iterator[Finding]:
+    for fault in group_faults(workloads):
+        places = (("workloads", fault.member), ("workloads", fault.other))
+        words = tuple((*at, word) for at in places for word in ("group", "role", "ratio", "weight", "gateway"))
+        yield Finding((*places[0], *fault.key), fault.message, words, severity=fault.severity)
 
 
 def _twins(workloads: tuple[Workload, ...]) -> Iterator[Finding]:

@@ -28,13 +28,18 @@ from .workload import (
     MOST_REPLICAS,
     Band,
     Engine,
+    Group,
     Mode,
     Objectives,
     OnBlind,
+    ProbePeriod,
     Quiet,
     Replicas,
+    Role,
+    RoleRatio,
     Seconds,
     Smoothing,
+    Weight,
     Workload,
 )
 
@@ -88,6 +93,11 @@ class Trigger(Section):
     schedules: Annotated[str, SCHEDULES] | None = None
     """Hours with a floor or a ceiling of replicas, as `0 8 * * 1-5 for 10h in Europe/Berlin floor 2 prewarm auto`.
     `until` and five cron fields may stand in place of `for` and a duration; `;` stands between several."""
+    probe_period: ProbePeriod = _as_in(Workload, "probe_period")
+    group: Group | None = _as_in(Workload, "group")
+    role: Role | None = _as_in(Workload, "role")
+    weight: Weight = _as_in(Workload, "weight")
+    ratio: RoleRatio | None = _as_in(Workload, "ratio")
     configured: Annotated[str, kubernetes_name(253, "workload")] | None = Field(default=None, alias="workload")
     """The workload of this name and of the same namespace in Tidegate's configuration. No other key stands beside it:
     what that workload is, the configuration says."""
@@ -117,6 +127,11 @@ class Trigger(Section):
             scale_down_band=self.scale_down_band,
             gpu_quiet=self.gpu_quiet,
             schedules=scheduled(self.schedules),
+            probe_period=self.probe_period,
+            group=self.group,
+            role=self.role,
+            weight=self.weight,
+            ratio=self.ratio,
             mode=self.mode,
         )
 

@@ -26,6 +26,10 @@ Engine: TypeAlias = Annotated[str, ENGINE]
 Band: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Quiet: TypeAlias = Annotated[float, Field(ge=0, lt=1, title="ratio")]
 Mode: TypeAlias = Literal["act", "observe"]
+ProbePeriod: TypeAlias = Annotated[float, duration(at_most_s=300)]
+Group: TypeAlias = Annotated[str, kubernetes_name(63, "group")]
+Role: TypeAlias = Annotated[str, kubernetes_name(63, "role")]
+Weight: TypeAlias = Annotated[float, Field(ge=0, le=1_000_000)]
 OnBlind: TypeAlias = Literal["hold", "wake"]
 
 # Twice the nodes of the largest supported cluster (5,000): more is a typing mistake.
@@ -73,6 +77,20 @@ class Smoothing(Section):
     down: Seconds = 60.0
     """After so long half of a fall is believed. Longer keeps replicas through pauses; shorter saves GPU time and
     pays in cold starts."""
+
+
+class RoleRatio(Section):
+    """How many replicas this workload's role has for each replica of another role of its group. The role that has too
+    few is raised, none is lowered, and `replicas.max` wins. Whole replicas are rounded up.
+    """
+
+    to: Annotated[str, kubernetes_name(63, "role")]
+    """The other role: `prefill` on a member of role `decode`."""
+    min: Annotated[float, Field(ge=0, le=1000)] = 0.0
+    """At least so many replicas of this role for one of the other: 0.5 is one for two. Higher keeps more of this role
+    for the work of the other; 0 is no bound."""
+    max: Annotated[float, Field(gt=0, le=1000)] | None = None
+    """At most so many: beyond it the other role is raised. Lower keeps more of the other; null is no bound."""
 
 
 class Workload(Section):
@@ -124,6 +142,23 @@ class Workload(Section):
     brake: Annotated[Brake, BRAKE] | None = None
     """`freeze`, `never_down` or `floor N`, then `until` and a moment, and `because` and a reason. It holds beside the
     brake for all and those of annotations, the most careful first. See docs/orders.md."""
+    probe_period: ProbePeriod = 60.0
+    """Requests that come as regularly as a clock, no further apart than this, with no tokens, no request in flight and
+    no GPU activity beside them, are taken for health probes, which keep nothing awake. Longer lets rarer probes go
+    unheeded and takes longer to tell; 0 counts every request."""
+    group: Group | None = None
+    """Workloads of one namespace that name the same group belong together. Those of one `role`, or of none, stand
+    behind one queue: what a gateway holds is shared by `weight` and not counted by each. Those of different roles sleep
+    and wake together. null: it stands by itself, and counts the whole of its gateway's queue."""
+    role: Role | None = None
+    """What it does for each request of its group: `prefill`, `decode`, or a name of your own. Each role gets the whole
+    of the demand. A group of several roles is awake while any member is. Needs `group`."""
+    weight: Weight = 1.0
+    """Its part of the queue that it shares with its group's members of the same role: its weight divided by the sum of
+    theirs. As the gateway's own weights are. 0 gets nothing, and is neither woken nor kept awake by the others."""
+    ratio: RoleRatio | None = None
+    """Bounds on the replicas of its role, in replicas for each replica of another role. null: each role is sized by its
+    own objectives alone. Needs `role`."""
     mode: Mode = "act"
     """`observe` decides and publishes, but whoever asks for the number gets an error: a way to watch Tidegate before it
     is given the wheel."""

@@ -40,7 +40,10 @@ def workload_findings(at: Loc, workload: Workload, config: Config, now: float | 
             ((*at, "replicas", "max"),),
             str(replicas.min),
         )
-    if replicas.sleeps and workload.gateway is None:
+    yield from _membership(at, workload)
+    if replicas.sleeps and workload.gateway is None and workload.role is not None:
+        pass  # a member of another role may have a waker: see `group_checks`
+    elif replicas.sleeps and workload.gateway is None:
         key, kept = ("min", "one replica is") if replicas.min == 0 else ("idle", "replicas.min are")
         yield Finding(
             (*at, "replicas", key),
@@ -52,6 +55,23 @@ def workload_findings(at: Loc, workload: Workload, config: Config, now: float | 
         yield from _at_zero(at, workload)
     yield from _times(at, workload, config.scrape.interval)
     yield from order_findings(at, workload, now)
+
+
+def _membership(at: Loc, workload: Workload) -> Iterator[Finding]:
+    ratio = workload.ratio
+    if workload.group is None:
+        for key in ("role", "weight", "ratio"):
+            if key in workload.model_fields_set and getattr(workload, key) != type(workload).model_fields[key].default:
+                yield Finding((*at, key), "goes with group, which is not given", ((*at, "group"),))
+    elif ratio is not None and workload.role is None:
+        yield Finding((*at, "ratio"), "goes with role, which is not given", ((*at, "role"),))
+    if ratio is None:
+        return
+    if ratio.to == workload.role:
+        yield Finding((*at, "ratio", "to"), "must be another role than its own", ((*at, "role"),), ratio.to)
+    if ratio.max is not None and ratio.min > ratio.max:
+        bound = f"must be at most ratio.max ({ratio.max:g})"
+        yield Finding((*at, "ratio", "min"), bound, ((*at, "ratio", "max"),), f"{ratio.min:g}")
 
 
 def _at_zero(at: Loc, workload: Workload) -> Iterator[Finding]:

@@ -67,7 +67,7 @@ class Brake:
     def __str__(self) -> str:
         """As a person would type it, and where it stands."""
         if self.unread:
-            return f"{self.order}, in place of an order that cannot be read ({self.source})"
+            return f"{self.order} in place of an order that cannot be read ({self.source})"
         until = "" if self.until is None else f" until {written(self.until)}"
         because = f" because {self.because}" if self.because else ""
         return f"{self.order}{until}{because}" + (f" ({self.source})" if self.source else "")

@@ -41,6 +41,13 @@ FAMILIES: tuple[tuple[str, str, Value], ...] = (
     ("gpus_held", "GPUs that the workload's running pods asked for.", lambda d, _: d.evidence.gpus_held),
     ("gpus_seen", "Of those, the ones that a page shows as wholly its own.", lambda d, _: d.evidence.gpus_seen),
     ("observed", "1 if it is observed only: who asks for its number gets an error.", lambda d, _: float(d.observed)),
+    (
+        "workload_brake_until_timestamp_seconds",
+        "When the brake that decides ends; no sample for one without an end.",
+        lambda d, _: d.evidence.brake_until,
+    ),
+    ("workload_schedule_floor", "Replicas that schedules keep at least.", lambda d, _: d.evidence.schedule_floor),
+    ("workload_schedule_ceiling", "Replicas that schedules allow at most.", lambda d, _: d.evidence.schedule_ceiling),
     ("stale_sources", "Sources whose readings are too old to believe.", lambda d, _: float(len(d.evidence.stale))),
 )
 
@@ -74,8 +81,21 @@ class BoardCollector:
         for decision in decisions:
             reasons.add_metric((*_labels(decision), str(decision.reason)), 1.0)
         yield reasons
+        yield _brakes(decisions)
         yield GaugeMetricFamily("tidegate_board_version", "Rises with every change of the Board.", board.version)
         yield GaugeMetricFamily("tidegate_board_age_seconds", "Time since the last sweep.", max(0.0, now - board.at))
+
+
+def _brakes(decisions: Iterable[Decision]) -> Metric:
+    family = GaugeMetricFamily(
+        "tidegate_workload_brake",
+        "1 for the brake that decides: freeze, never_down or floor.",
+        labels=(*LABELS, "brake"),
+    )
+    for decision in decisions:
+        if decision.evidence.brake is not None:
+            family.add_metric((*_labels(decision), decision.evidence.brake.partition(" ")[0]), 1.0)
+    return family
 
 
 def _objectives(decisions: Iterable[Decision]) -> Iterable[Metric]:

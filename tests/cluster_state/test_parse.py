@@ -43,7 +43,9 @@ def test_a_pod_is_what_it_says_of_itself():
         ready=True,
         was_ready=True,
         created_at=CREATED_AT,
+        scheduled_at=CREATED_AT,
         started_at=CREATED_AT,
+        ready_at=CREATED_AT,
         labels={"app": "chat", "pod-template-hash": "7d"},
         ports={"http": 8000},
         gpus={"nvidia.com/gpu": 2},
@@ -53,6 +55,35 @@ def test_a_pod_is_what_it_says_of_itself():
 def test_a_pod_that_nobody_has_looked_at_yet_is_pending_and_says_nothing_else():
     document = {"metadata": {"namespace": "ai", "name": "chat-0", "uid": "u"}, "spec": None}
     assert Pod(PodKey("ai", "chat-0"), uid="u") == read(PODS, document)
+
+
+def scheduled(status, reason=None):
+    condition = {"type": "PodScheduled", "status": status, "lastTransitionTime": "2026-11-01T10:00:05Z"}
+    return {"status": {"conditions": [{**condition, **({"reason": reason} if reason else {})}]}}
+
+
+@pytest.mark.parametrize(
+    ("said", "at", "since"),
+    [
+        (scheduled("True"), CREATED_AT + 5, None),
+        (scheduled("False", "Unschedulable"), None, CREATED_AT + 5),
+        (scheduled("False", "SchedulingGated"), None, CREATED_AT + 5),
+        (scheduled("False", "SchedulerError"), None, None),
+        (scheduled("False"), None, None),
+        ({"status": {"conditions": []}}, None, None),
+    ],
+)
+def test_since_when_no_node_can_be_found_is_told_from_when_one_was(said, at, since):
+    pod = read(PODS, api.pod("chat-0", node=None, **said))
+    assert (at, since) == (pod.scheduled_at, pod.unscheduled_since)
+
+
+def test_a_pod_that_is_not_ready_says_no_time_of_readiness_and_remembers_a_restart():
+    counts = [{"name": "server", "restartCount": n} for n in (0, 2)]
+    status = {"containerStatuses": counts}
+    assert ((pod := read(PODS, api.pod("a", ready=False, status=status))).ready_at, pod.restarted) == (None, True)
+    status = {"containerStatuses": counts[:1]}
+    assert ((pod := read(PODS, api.pod("a", status=status))).ready_at, pod.restarted) == (CREATED_AT, False)
 
 
 def test_only_a_controller_is_an_owner():
@@ -112,6 +143,12 @@ def test_an_inference_service_does_not_say_how_many_replicas_it_wants():
 def test_only_annotations_of_tidegate_are_kept_and_without_their_prefix():
     document = api.deployment("chat", annotations={"tidegate.dev/engine": "vllm", "kubectl.kubernetes.io/x": "{}"})
     assert read(DEPLOYMENTS, document).annotations == {"engine": "vllm"}
+
+
+def test_a_scaled_object_keeps_tidegates_annotations_too():
+    more = {"tidegate.dev/brake": "freeze", "autoscaling.keda.sh/paused": "true"}
+    document = api.scaled_object("chat", triggers=[api.trigger(engine="vllm")], metadata={"annotations": more})
+    assert read(SCALEDOBJECTS, document).annotations == {"brake": "freeze"}
 
 
 def test_a_scaled_objects_defaults_are_kedas():

@@ -74,7 +74,7 @@ def test_a_brake_ends_at_its_moment():
 def test_what_cannot_be_read_keeps_replicas_and_keeps_nobody_asleep():
     brake = unreadable("ai/Deployment/chat")
     assert (brake.word, brake.until) == (BrakeWord.NEVER_DOWN, None)
-    assert str(brake) == "never_down, in place of an order that cannot be read (ai/Deployment/chat)"
+    assert str(brake) == "never_down in place of an order that cannot be read (ai/Deployment/chat)"
 
 
 def test_what_is_shown_as_the_end_is_never_before_it():

@@ -65,7 +65,12 @@ GOLDEN = """\
         "stale": [
           "http://10.0.0.7:8000/metrics"
         ],
-        "notes": []
+        "notes": [],
+        "brake": null,
+        "brake_until": null,
+        "schedule": null,
+        "schedule_floor": null,
+        "schedule_ceiling": null
       },
       "observed": false
     },
@@ -101,7 +106,12 @@ GOLDEN = """\
         "waker": null,
         "objectives": [],
         "stale": [],
-        "notes": []
+        "notes": [],
+        "brake": null,
+        "brake_until": null,
+        "schedule": null,
+        "schedule_floor": null,
+        "schedule_ceiling": null
       },
       "observed": false
     }

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scaler.config import Endpoint, Objectives, Replicas, Smoothing, Workload
 from scaler.config.kinds import ENGINES
 from scaler.config.trigger import WORDS, BadWords, Trigger, read
+from scaler.config.workload import RoleRatio
 
 _ENGINES = ", ".join(ENGINES)
 _GATEWAY = "must be the name of a Service in its own namespace, or of a shared gateway of Tidegate's configuration"
@@ -29,14 +30,16 @@ def test_every_word_is_read_as_the_configuration_reads_it():
         "objectives.gpu_engine": "0.8", "smoothing.up": "0", "smoothing.down": "1m30s", "keep_warm": "600",
         "scale_down_band": "0.5", "gpu_quiet": "0", "on_blind": "wake", "lease_max": "20m",
         "schedules": "0 8 * * 1-5 for 10h floor 2",
+        "probe_period": "0", "group": "llama", "role": "decode", "weight": "0.1", "ratio.to": "prefill",
+        "ratio.min": "0.5", "ratio.max": "3",
     }  # fmt: skip
     expected = {
         "engine": "vllm", "model": "llama", "port": 8001, "path": "/m", "scheme": "https",
         "gateway": "epp", "gateway_kind": "ray_serve", "gateway_port": 9090, "gateway_path": "/g",
         "gateway_scheme": "http", "objectives": Objectives(work=16.5, kv_cache=None, gpu_engine=0.8),
         "smoothing": Smoothing(up=0.0, down=90.0), "keep_warm": 600.0, "scale_down_band": 0.5, "gpu_quiet": 0.0,
-        "on_blind": "wake", "lease_max": 1200.0,
-        "schedules": "0 8 * * 1-5 for 10h floor 2",
+        "on_blind": "wake", "lease_max": 1200.0, "probe_period": 0.0, "group": "llama", "role": "decode",
+        "schedules": "0 8 * * 1-5 for 10h floor 2", "weight": 0.1, "ratio": RoleRatio(to="prefill", min=0.5, max=3.0),
     }  # fmt: skip
 
     assert read(words, place="metadata") == Trigger(**expected)
@@ -54,7 +57,7 @@ def test_a_model_that_is_called_like_a_number_keeps_its_name(name):
 def test_words_left_out_are_the_defaults_of_the_configuration():
     mine, theirs = Trigger(), Workload(namespace="ai", name="chat")
     same = ("engine", "model", "objectives", "smoothing", "keep_warm", "scale_down_band", "gpu_quiet")
-    same += ("mode", "on_blind", "lease_max")
+    same += ("mode", "on_blind", "lease_max", "probe_period", "group", "role", "weight", "ratio")
 
     assert [getattr(mine, key) for key in same] == [getattr(theirs, key) for key in same]
     assert [mine.port, mine.path, mine.scheme] == [getattr(Endpoint(), key) for key in ("port", "path", "scheme")]

@@ -8,6 +8,11 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from exporter.model import WorkloadKey
+from scaler.board import Decision, Evidence, Reason
+from scaler.orders import unreadable
+
+CHAT, CODE = WorkloadKey("ai", "chat"), WorkloadKey("ai", "code")
 OPENMETRICS = "application/openmetrics-text; version=1.0.0,text/plain;q=0.5"
 
 
@@ -45,6 +50,26 @@ async def test_a_decision_is_shown_with_its_evidence(site):
     assert found[of("tidegate_active", "jobs")] == 0.0
     assert found[of("tidegate_idle_seconds", "jobs")] == 300.0
     assert found[of("tidegate_stale_sources", "code")] == 1.0
+
+
+async def test_people_orders_are_shown_while_they_hold(site):
+    frozen = Evidence(brake="freeze until 2026-11-23T08:00Z because of the sale (configuration)", brake_until=1.8e9)
+    kept = Evidence(brake=str(unreadable("ai/Deployment/code")), schedule="floor 2", schedule_floor=2)
+    site.publisher.publish(
+        [
+            Decision(CHAT, 3, True, Reason.FROZEN, 990.0, evidence=frozen),
+            Decision(CODE, 3, True, Reason.SCHEDULED, 990.0, evidence=kept),
+        ],
+        at=site.now,
+    )
+    found = values((await site.get("/metrics"))[2])
+    ordered = {key: value for key, value in found.items() if "brake" in key[0] or "schedule_" in key[0]}
+    assert ordered == {
+        of("tidegate_workload_brake", "chat", brake="freeze"): 1.0,
+        of("tidegate_workload_brake_until_timestamp_seconds", "chat"): 1.8e9,
+        of("tidegate_workload_brake", "code", brake="never_down"): 1.0,
+        of("tidegate_workload_schedule_floor", "code"): 2.0,
+    }
 
 
 async def test_what_is_not_known_has_no_sample(site):

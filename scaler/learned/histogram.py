@@ -1,0 +1,133 @@
+"""Histograms that forget: how long things took, per workload, over buckets that grow with what they hold.
+
+It knows buckets, weights and their decay, for all workloads at once; it refuses to know what was measured. A value
+counts half as much after one half-life, a quarter after two. The scheme is that of the Kubernetes Vertical Pod
+Autoscaler (kubernetes/autoscaler, vertical-pod-autoscaler/pkg/recommender/util: `histogram_options.go` for the buckets,
+`decaying_histogram.go` for the decay): bucket n is first * growth**n wide, so it begins at first * (growth**n - 1) /
+(growth - 1), and a sample at `at` weighs 2**((at - reference) / half_life), which makes the decay of everything that
+is there already no work at all. Where nothing was seen, every answer is NaN, never 0.
+
+Worked example, `Histograms(1, scale(1.0, 1.05, 86400.0), half_life=7 * 86400.0)`: it is told of 71 s and 78 s now, and
+of 300 s a half-life later, when the weights are 0.5, 0.5 and 1. So the median lies in the bucket of 78 s, which goes
+from 75.3 s to 80.1 s, and `quantile(0.5)` is its upper end, 80.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.model import Floats
+
+Rows: TypeAlias = NDArray[np.int64]
+Column: TypeAlias = NDArray[Any]
+Columns: TypeAlias = dict[str, Column]
+
+GROWTH = 1.05  # VPA's HistogramBucketSizeGrowth (model/aggregations_config.go): no quantile is wrong by more than 5 %
+
+# Weights are kept in single precision, whose largest is 2**127: a row whose newest sample would weigh more than this
+# power of two has its reference moved. VPA's maxDecayExponent is 100, in double precision.
+_MOST_HALVINGS = 60.0
+# A weight below this is nothing: VPA's epsilon is 0.001 of a sample, and this too.
+EPSILON = 1e-3
+
+
+def scale(first: float, growth: float, last: float) -> Floats:
+    """Where buckets begin, ascending, shape (buckets,): from 0 on, `first` wide at the start, until `last` is inside.
+
+    The last bucket is open: it holds whatever is longer. All in the unit of the values.
+    """
+    count = int(np.ceil(np.log(last * (growth - 1.0) / first + 1.0) / np.log(growth))) + 1
+    return np.asarray(first * (growth ** np.arange(count) - 1.0) / (growth - 1.0), dtype=np.float64)
+
+
+class Histograms:
+    """edges: where buckets begin, shape (buckets,).
+    weights:   shape (rows, buckets), as seen from each row's `reference`.
+    reference: POSIX seconds, shape (rows,); NaN where nothing was seen.
+    """
+
+    def __init__(self, rows: int, edges: Floats, half_life: float) -> None:
+        """half_life: seconds."""
+        self.edges, self.half_life = edges, half_life
+        self.weights: NDArray[np.float32] = np.zeros((rows, len(edges)), dtype=np.float32)
+        self.reference: Floats = np.full(rows, np.nan)
+
+    def add(self, rows: Rows, values: Floats, at: float) -> None:
+        """One value for each of `rows`, measured at `at`; what is not a number of 0 or more is nothing."""
+        known = np.isfinite(values) & (values >= 0.0)
+        rows, values = rows[known], values[known]
+        np.add.at(self.weights, (rows, self._bucket(values)), self._weigh(rows, at).astype(np.float32))
+
+    def add_at_least(self, rows: Rows, bounds: Floats, at: float) -> None:
+        """Of each of `rows` a value of which only is known that it is not less than `bounds`: it was cut off.
+
+        Its weight goes to the buckets from there on, as what was seen to its end is spread over them; where nothing so
+        long was seen, to the bound's own. That is Efron's redistribution to the right, which makes the estimate that
+        of Kaplan and Meier (B. Efron, "The two sample problem with censored data", 1967). To leave it out would forget
+        just the long ones, because those are cut off most.
+        """
+        known = np.isfinite(bounds) & (bounds >= 0.0)
+        rows, bounds = rows[known], bounds[known]
+        weight, bucket = self._weigh(rows, at), self._bucket(bounds)
+        beyond = np.where(np.arange(len(self.edges)) >= bucket[:, None], self.weights[rows], 0.0)
+        mass = beyond.sum(axis=1)
+        alone = mass <= EPSILON
+        beyond[alone, bucket[alone]] = mass[alone] = 1.0
+        np.add.at(self.weights, rows, (weight / mass)[:, None].astype(np.float32) * beyond)
+
+    def weight(self, now: float, rows: Rows | None = None) -> Floats:
+        """How many values there are, each for as much as it still counts; 0 where there are none."""
+        weights, reference = self._of(rows)
+        said = weights.sum(axis=1, dtype=np.float64) * 2.0 ** -((now - reference) / self.half_life)
+        return np.where(np.isnan(reference), 0.0, said)
+
+    def shares(self, rows: Rows | None = None) -> Floats:
+        """What part of the values each bucket has, shape (rows, buckets); NaN where there are none."""
+        weights = self._of(rows)[0].astype(np.float64)
+        total = weights.sum(axis=1, keepdims=True)
+        # Decay divides all by the same: the shares do not depend on the time.
+        return weights / np.where(total > 0.0, total, np.nan)
+
+    def quantile(self, q: float, rows: Rows | None = None) -> Floats:
+        """So that a part `q` (0..1) of the values is not above it: the upper end of its bucket, as VPA answers.
+
+        It errs to the long side, by at most the growth of the buckets. Of the last bucket, which has no end, its
+        beginning. NaN where there are none.
+        """
+        weights = self._of(rows)[0].astype(np.float64)
+        running = weights.cumsum(axis=1)
+        total = running[:, -1]
+        # A cumulated sum of singles may miss its own total by a hair.
+        place = ((running >= (q * total * (1.0 - 1e-9))[:, None]) & (running > 0.0)).argmax(axis=1)
+        ends = self.edges[np.minimum(place + 1, len(self.edges) - 1)]
+        return np.asarray(np.where(total > 0.0, ends, np.nan), dtype=np.float64)
+
+    def columns(self, name: str) -> Columns:
+        """What must survive, by column: `NAME.weights` and `NAME.reference`."""
+        return {f"{name}.weights": self.weights, f"{name}.reference": self.reference}
+
+    def take(self, name: str, columns: Mapping[str, Column], rows: Rows, others: Rows) -> None:
+        """Own `rows` from the slots `others` of such columns; nothing, where those have other buckets."""
+        weights, reference = columns.get(f"{name}.weights"), columns.get(f"{name}.reference")
+        if weights is None or reference is None or weights.shape[1:] != self.weights.shape[1:]:
+            return
+        self.weights[rows], self.reference[rows] = weights[others], reference[others]
+
+    def _of(self, rows: Rows | None) -> tuple[NDArray[np.float32], Floats]:
+        return (self.weights, self.reference) if rows is None else (self.weights[rows], self.reference[rows])
+
+    def _bucket(self, values: Floats) -> Rows:
+        return np.searchsorted(self.edges, values, side="right").astype(np.int64) - 1
+
+    def _weigh(self, rows: Rows, at: float) -> Floats:
+        """What a sample of `at` weighs in each of `rows`; where that would be too much, the reference moves first."""
+        self.reference[rows] = np.where(np.isnan(self.reference[rows]), at, self.reference[rows])
+        halvings = (at - self.reference[rows]) / self.half_life
+        late = np.unique(rows[halvings > _MOST_HALVINGS])
+        self.weights[late] *= np.exp2(-(at - self.reference[late]) / self.half_life).astype(np.float32)[:, None]
+        self.reference[late] = at
+        return np.asarray(np.exp2((at - self.reference[rows]) / self.half_life), dtype=np.float64)
