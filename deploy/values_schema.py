@@ -1,8 +1,8 @@
 """values.yaml and the configuration's model -> values.schema.json, and the table of values in the chart's README.
 
 It knows the types of the chart's values; what they do is said once, in the `# --` comments of values.yaml. The schema
-of `config` is Tidegate's own, so `helm install` refuses what `tidegate run` would refuse: only `listen` is not in it,
-because the chart writes that. What must hold between values, no schema can say: the templates do.
+of `config` is Tidegate's own, so `helm install` refuses what `tidegate run` would refuse: only `listen` and `state` are
+not in it, because the chart writes those. What must hold between values, no schema can say: the templates do.
 
 Worked example: `config: {scrape: {intervall: 5s}}` in a values file fails `helm install` with "additional properties
 'intervall' not allowed".
@@ -27,6 +27,10 @@ BEGIN, END = "<!-- values: made by deploy/values_schema.py -->\n", "<!-- end of 
 DIALECT = "http://json-schema.org/draft-07/schema#"
 
 Schema = dict[str, Any]
+
+# What of the configuration the chart writes itself, and the sections that it is made of.
+OWN = ("listen", "state")
+OWN_SECTIONS = {"Listen", "GrpcTls", "MetricsApi", "Snapshots"}
 
 # Helm's regular expressions are Go's, which do not look ahead: the schema takes a little more there, and `tidegate run`
 # refuses it. An empty text is what a look ahead most often forbids.
@@ -62,6 +66,13 @@ VALUES: Schema = _object(
     config={"$ref": "#/$defs/Config"},
     listenHost={"type": "string", "minLength": 1},
     replicas=COUNT,
+    state=_object(
+        volume=_one_of("emptyDir", "persistentVolumeClaim", "none"),
+        interval=DURATION,
+        size={"type": "string", "pattern": "^[0-9]+(Mi|Gi)$"},
+        storageClassName=TEXT,
+        existingClaim=TEXT,
+    ),
     image=_object(
         repository={"type": "string", "minLength": 1},
         tag=TEXT,
@@ -162,13 +173,14 @@ def schema() -> Schema:
     config = json_schema()
     definitions = config.pop("$defs")
     config = {key: value for key, value in config.items() if key in {"type", "additionalProperties", "properties"}}
-    del config["properties"]["listen"]
+    for key in OWN:
+        del config["properties"][key]
     # The same dict stands in several places, each with its own description.
     values: Schema = json.loads(json.dumps(VALUES))
     for value in described((CHART / "values.yaml").read_text(encoding="utf-8")):
         _at(values, value.key)["description"] = value.says
     values["properties"]["global"] = MAPPING
-    definitions = {name: part for name, part in definitions.items() if name not in {"Listen", "GrpcTls", "MetricsApi"}}
+    definitions = {name: part for name, part in definitions.items() if name not in OWN_SECTIONS}
     head = {"$schema": DIALECT, "title": "Values of Tidegate's chart"}
     return head | values | {"$defs": for_go(definitions | {"Config": config})}
 

@@ -94,6 +94,13 @@ def test_rising_slower_than_falling_is_a_warning(said):
     assert lines == [f"c.yaml:1:117: warning: workloads.0.smoothing.up: {_SLOW_RISE}"]
 
 
+def test_snapshots_that_are_too_old_before_the_next_is_written_are_a_warning(said):
+    lines = said("state: {directory: /s, interval: 10m}\ngpus: [{dns: a}]")
+
+    message = "is more than freshness.hold (5m): answers older than that are not believed, got 10m"
+    assert lines == [f"c.yaml:1:34: warning: state.interval: {message}"]
+
+
 def test_a_configuration_of_nothing_is_a_warning(said):
     expected = "c.yaml:1:1: warning: workloads: nothing is configured: no page is asked, nothing is decided"
 

@@ -38,17 +38,20 @@ def test_the_pod_passes_the_restricted_standard_on_a_read_only_root(render, valu
         assert not any("hostPort" in port for port in container["ports"])
         assert container["resources"]["limits"]["memory"]
         assert container["resources"]["requests"]["cpu"]
-    assert [volume for volume in pod["volumes"] if not {"configMap", "secret", "emptyDir"} & set(volume)] == []
+    kinds = {"configMap", "secret", "emptyDir", "persistentVolumeClaim"}
+    assert [volume for volume in pod["volumes"] if not kinds & set(volume)] == []
 
 
 @pytest.mark.parametrize("values", ci_values())
-def test_whatever_is_written_goes_to_a_volume_that_ends_with_the_pod(render, values):
+def test_whatever_is_written_goes_to_a_volume_and_but_for_what_is_kept_it_ends_with_the_pod(render, values):
     pod = the(render(values), "Deployment")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     writable = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
     kinds = {volume["name"]: volume for volume in pod["volumes"]}
-    assert writable == {"tmp": "/tmp"}
+    assert writable == {"tmp": "/tmp", "state": "/var/lib/tidegate"}
     assert kinds["tmp"]["emptyDir"]["sizeLimit"]
+    claimed = values.get("state", {}).get("volume") == "persistentVolumeClaim"
+    assert claimed or kinds["state"]["emptyDir"]["sizeLimit"]
     env = {one["name"]: one["value"] for one in container["env"]}
     assert env["NUMBA_CACHE_DIR"].startswith("/tmp/")
 

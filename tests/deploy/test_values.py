@@ -48,10 +48,10 @@ def test_every_value_is_described_and_typed(script):
     assert set(yaml.safe_load(text)) == set(script.VALUES["properties"])
 
 
-def test_the_charts_config_is_tidegates_but_for_where_it_listens(script):
+def test_the_charts_config_is_tidegates_but_for_where_it_listens_and_what_it_keeps(script):
     config = script.schema()["$defs"]["Config"]
     assert config["additionalProperties"] is False
-    assert set(json_schema()["properties"]) - set(config["properties"]) == {"listen"}
+    assert set(json_schema()["properties"]) - set(config["properties"]) == {"listen", "state"}
 
 
 def test_the_default_values_pass_their_own_schema(request, script):

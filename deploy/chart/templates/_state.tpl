@@ -1,0 +1,13 @@
+{{/* `state` of the configuration, as YAML; empty where nothing is kept. */}}
+{{- define "tidegate.state" -}}
+{{- if ne .Values.state.volume "none" }}
+{{- toYaml (dict "directory" "/var/lib/tidegate" "interval" .Values.state.interval) }}
+{{- end }}
+{{- end }}
+
+{{/* The name of the claim, empty where there is none. */}}
+{{- define "tidegate.stateClaim" -}}
+{{- if eq .Values.state.volume "persistentVolumeClaim" }}
+{{- default (printf "%s-state" (include "tidegate.fullname" .)) .Values.state.existingClaim }}
+{{- end }}
+{{- end }}
