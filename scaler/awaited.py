@@ -11,6 +11,7 @@ workload has rested. Had the second said 8, or 0, or had it not come back, it co
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -28,6 +29,24 @@ def page_key(target: Target, workload: WorkloadKey) -> Array:
     words = (*workload, target.role, *(target.pod or ("", "")), without_user(target.url))
     digest = blake2b("\0".join(words).encode(), digest_size=KEY_BYTES).digest()
     return np.frombuffer(digest, dtype=np.uint8)
+
+
+def key_table(keyed: Sequence[tuple[int, bytes]]) -> dict[str, Array]:
+    """Slots of workloads, and a key of each, as a table."""
+    keys = np.frombuffer(b"".join(key for _, key in keyed), dtype=np.uint8).reshape(-1, KEY_BYTES)
+    return {ROW: np.array([row for row, _ in keyed], dtype=np.int64), "key": keys}
+
+
+def keys_of(table: Columns, rows: Rows, others: Rows) -> tuple[Rows, list[bytes]]:
+    """Whose of own `rows` the keys are that a table has of the workloads `others`, and the keys; none of what does not
+    fit.
+    """
+    key = table.get("key")
+    if key is None or key.dtype != np.uint8 or key.shape[1:] != (KEY_BYTES,):
+        return np.empty(0, dtype=np.int64), []
+    place = dict(zip(others.tolist(), rows.tolist(), strict=True))
+    found = [(place[row], each.tobytes()) for row, each in zip(table[ROW].tolist(), key, strict=True) if row in place]
+    return np.array([row for row, _ in found], dtype=np.int64), [each for _, each in found]
 
 
 class Awaited:

@@ -228,18 +228,19 @@ class Decider:
         """
         gap = abs(now - state.at)
         moved = translated(state, now - state.at) if state.at > now else state
-        rows = self._go_on(moved, now)
-        late = rows[gap > self._specs.hold[rows]]
+        until = now - gap + self._specs.hold
+        rows = self._go_on(moved, now, until)
+        late = rows[until[rows] < now]
         recollection.forget(self._memory, late)
         self._told.tell(late, *Told.nothing(len(self.plans)).of(late))
         self._rests.since[late] = np.nan
-        self._rests.until[rows] = now - gap + self._specs.hold[rows]
+        self._rests.until[rows] = until[rows]
 
     def adopt(self, other: Decider) -> None:
         """Another list of workloads, or a new configuration: those that stay keep what was remembered of them. Their
         pages are asked anew.
         """
-        self._go_on(other._live_state(now=0.0), inf)
+        self._go_on(other._live_state(now=0.0), inf, np.full(len(self.plans), -inf))
 
     def take_over(self, other: Decider) -> None:
         """Another list of workloads while the same targets go on being asked: what they said and what was answered
@@ -265,13 +266,16 @@ class Decider:
     def _live_state(self, now: float, rows: slice = slice(None)) -> State:
         workloads = tuple(plan.workload for plan in self.plans[rows])
         columns = {name: column[rows] for name, column in self.columns().items()}
-        return State(now, workloads, columns, {"pages": self._intake.pages(rows)})
+        return State(now, workloads, columns, self._intake.tables(rows))
 
-    def _go_on(self, state: State, now: float) -> Rows:
-        """Remember all of a state; what rests on what happened since waits for its proof. Returns whom it is of."""
+    def _go_on(self, state: State, now: float, until: Floats) -> Rows:
+        """Remember all of a state; what rests on what happened since waits for its proof. Returns whom it is of.
+
+        until: POSIX seconds by workload: so long its GPUs are owed an answer.
+        """
         rows, others = pairs([plan.workload for plan in self.plans], state.workloads)
         self.take(state.columns, rows, others, now)
-        self._intake.take(state.tables.get("pages", {}), rows, others)
+        self._intake.take(state.tables, rows, others, until)
         self._rests.since[rows], self._rests.until[rows] = self._memory.idle_since[rows], np.nan
         self._memory.idle_since[rows] = np.nan
         return rows
@@ -296,7 +300,7 @@ class Decider:
         verdicts, memory, asked = decide_groups(groups, specs, readings, standing, memory, now, raise_only=raise_only)
         for column, after in zip(self._memory, memory, strict=True):
             column[rows] = after
-        self._rests.prove(self._memory, self._intake.awaited, rows, totals.seen.active_at, specs.hold, now)
+        self._rests.prove(self._memory, self._intake.awaited, rows, totals.seen, specs.hold, now)
         news = self._told.differs(rows, verdicts)
         decided_at = np.where(news, now, self._told.at[rows])
         # Objects are built for answers that changed; where only the evidence did, once per sweep.

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from hashlib import blake2b
 from math import isnan, nan
 from typing import NamedTuple
 
@@ -36,11 +38,14 @@ class Reading(NamedTuple):
 
 @dataclass(slots=True)
 class _Page:
-    """What is remembered of one page. spoke: GPUs and instances that have ever said their activity on it."""
+    """What is remembered of one page. spoke: GPUs and instances that have ever said their activity on it. own: those
+    that are wholly one workload's, as of the last reading.
+    """
 
     labels: Labels = field(default_factory=Labels)
     beats: Beats = field(default_factory=Beats)
     spoke: set[tuple[str, str | None]] = field(default_factory=set)
+    own: dict[WorkloadKey, list[tuple[str, str | None]]] = field(default_factory=dict)
     last: tuple[Samples, float] | None = None
 
 
@@ -66,6 +71,12 @@ def beside(target: Target, samples: Samples) -> Samples | None:
     return replace(samples, subjects=subjects, values=samples.values[rows], at=samples.at[rows])
 
 
+@lru_cache(maxsize=2**16)
+def gpu_key(uuid: str, instance: str | None) -> bytes:
+    """A GPU or MIG instance as a snapshot names it, 16 bytes."""
+    return blake2b(f"{uuid}\0{instance or ''}".encode(), digest_size=16).digest()
+
+
 class GpuShares:
     """What pages of GPUs say of workloads, and what of each page is remembered until the next."""
 
@@ -73,10 +84,26 @@ class GpuShares:
         """names: of pods that a page knows by their UID; None where nobody can tell."""
         self._owners, self._names = owners, names
         self._pages: dict[Target, _Page] = {}
+        self._spoke_before: set[bytes] = set()
+
+    def spoken(self) -> Iterator[tuple[WorkloadKey, bytes]]:
+        """Of each workload the GPUs that are wholly its own and have ever said their activity, by `gpu_key`."""
+        for page in self._pages.values():
+            for workload, gpus in page.own.items():
+                yield from ((workload, gpu_key(*gpu)) for gpu in gpus if gpu in page.spoke)
+
+    def believe(self, spoken: Iterable[bytes]) -> None:
+        """These have spoken before anybody looked here: silent now, they are not quiet."""
+        self._spoke_before.update(spoken)
 
     def read(self, target: Target, samples: Samples, at: float) -> Mapping[WorkloadKey, Reading]:
         """What a page says of each workload that has a GPU of its own on it. `at`: POSIX seconds of receipt."""
-        page = self._pages.setdefault(target, _Page())
+        page = self._pages.get(target)
+        if page is None:
+            page = self._pages[target] = _Page()
+            gpus = ((each.uuid, each.instance) for each in samples.subjects if isinstance(each, Gpu))
+            page.spoke.update(gpu for gpu in gpus if self._spoke_before and gpu_key(*gpu) in self._spoke_before)
+        page.own = {}
         if self._names is not None:
             samples = named(samples, self._names)
         samples = page.labels.recall(samples, self._owners, at)
@@ -90,7 +117,9 @@ class GpuShares:
             parts = list(self._parts(samples, rows.shared, workload, lag))
             if not rows.own and not parts:
                 continue
-            values = _values(said, _gpus(samples, rows.own), page.spoke)
+            own = _gpus(samples, rows.own)
+            page.own[workload] = [(gpu.uuid, gpu.instance) for gpu in own.values()]
+            values = _values(said, own, page.spoke)
             values[Column.GPU_LAG] = lag
             if parts:
                 values[Column.GPU_PARTS] = len(parts)
@@ -119,7 +148,7 @@ class GpuShares:
 
     def adopt(self, other: GpuShares) -> None:
         """The same pages go on being asked: what is remembered of them stays. Whose pods are may be told anew."""
-        self._pages = other._pages
+        self._pages, self._spoke_before = other._pages, other._spoke_before
 
     def pages(self) -> Iterator[tuple[Target, Samples, float]]:
         """The last page of each target, labels recalled. POSIX seconds: of receipt, or since when it stands still."""

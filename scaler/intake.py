@@ -21,7 +21,7 @@ from exporter.attribution import Names, Owners
 from exporter.model import Floats, PodKey, Quantity, ReplicaCount, Role, Samples, Subject, Target, WorkloadKey
 
 from . import queue_pages
-from .awaited import Awaited, page_key
+from .awaited import Awaited, key_table, keys_of, page_key
 from .gpu_shares import GpuShares, beside, on_page
 from .pod_numbers import Chosen, EnginePage, GpuPage, PodNumbers, numbers
 from .policy import Readings, Sharing, Signal
@@ -51,7 +51,17 @@ IN_HAND = np.array([Column.WAITING, Column.RUNNING, Column.HELD, Column.IN_FLIGH
 # What is known of a workload apart from its pages; by column. Of this, what is counted from pages survives a restart;
 # what the cluster says is asked again.
 COUNTED = ("_finished", "_active_at", "_refused_at")
-PER_WORKLOAD = (*COUNTED, "_listed", "_wanted", "_ready", "_pending", "_gpus_held", "_existing", "_in_pods")
+PER_WORKLOAD = (
+    *COUNTED,
+    "_listed",
+    "_wanted",
+    "_ready",
+    "_pending",
+    "_gpus_held",
+    "_existing",
+    "_in_pods",
+    "_gpus_owed_until",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +104,7 @@ class Intake:
         self._has_pods = np.array([s.pods for s in self.sources], dtype=np.bool_)
         self._listed, self._finished, self._active_at, self._refused_at = np.full((4, rows), np.nan)
         self._wanted, self._ready, self._pending, self._gpus_held, self._existing = np.full((5, rows), np.nan)
+        self._gpus_owed_until = np.full(rows, np.nan)
         self.awaited = Awaited(rows)
         self._in_pods = np.full(rows, np.nan)  # as last added up
         self._leaving: list[frozenset[Target]] = [frozenset()] * rows
@@ -129,15 +140,30 @@ class Intake:
         """What survives, as `scaler.state` wants it; live."""
         return named("intake", {name.removeprefix("_"): getattr(self, name) for name in COUNTED})
 
-    def pages(self, rows: slice = slice(None)) -> dict[str, Array]:
-        """The counters of every page of a run of workloads that has any, as a table."""
+    def tables(self, rows: slice = slice(None)) -> dict[str, dict[str, Array]]:
+        """What survives of the pages of a run of workloads: the counters of each that has any, and which GPUs of theirs
+        have ever said their activity.
+        """
         slots, (first, last, _) = self._slots, rows.indices(len(self.sources))
         kept = np.flatnonzero((slots.owner >= first) & (slots.owner < last) & ~np.isnan(slots.counters).all(axis=1))
-        return {ROW: slots.owner[kept] - first, "key": slots.key[kept], "counters": slots.counters[kept]}
+        pages: dict[str, Array] = {
+            ROW: slots.owner[kept] - first,
+            "key": slots.key[kept],
+            "counters": slots.counters[kept],
+        }
+        spoken = ((self._row.get(workload, -1), key) for workload, key in self._gpus.spoken())
+        gpus = key_table([(row - first, key) for row, key in spoken if first <= row < last])
+        return {"pages": pages, "gpus": gpus}
 
-    def take(self, pages: Columns, rows: Rows, others: Rows) -> None:
-        """Go on from what the pages of somebody else's workloads `others` had counted, in own `rows`."""
-        self.awaited.expect(pages, len(ACTIVITY), rows, others)
+    def take(self, tables: Mapping[str, Columns], rows: Rows, others: Rows, until: Floats) -> None:
+        """Go on from what somebody else's workloads `others` had on their pages, in own `rows`.
+
+        until: POSIX seconds by workload: so long its GPUs are owed an answer, then they are its no more.
+        """
+        self.awaited.expect(tables.get("pages", {}), len(ACTIVITY), rows, others)
+        owed, keys = keys_of(tables.get("gpus", {}), rows, others)
+        self._gpus.believe(keys)
+        self._gpus_owed_until[owed] = until[owed]
 
     def land(self, target: Target, samples: Samples, at: float) -> list[int]:
         """Take in one page; returns the rows of the workloads it speaks of. `at`: receipt, POSIX seconds."""
@@ -181,6 +207,7 @@ class Intake:
             slot = self._slot(target, row)
             self._slots.values[slot] = reading.values
             self._slots.at[slot] = reading.at
+            self._gpus_owed_until[row] = nan
             touched.append(row)
         for row in set(self._where.get(target, ())) - set(touched):
             self._forget(target, row)  # its pods left these GPUs: the page is fresh and says so
@@ -371,7 +398,7 @@ class Intake:
             gateway_fresh=(tally(owner[gateway], count) > 0) & (tally(owner[silent], count) == 0),
             waker_fresh=tally(owner[gateway & (self._slots.waker[slots] > Waker.NOTHING)], count) > 0,
             refused_at=self._refused_at[rows],
-            gpus_stale=tally(owner[~fresh & (role == GPUS)], count) > 0,
+            gpus_stale=(tally(owner[~fresh & (role == GPUS)], count) > 0) | (now <= self._gpus_owed_until[rows]),
             gpus_blind=sums[:, Column.GPU_BLIND] > 0.0,
             wanted=self._wanted[rows],
             ready=ready,

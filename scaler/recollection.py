@@ -17,7 +17,7 @@ from exporter.model import Floats
 
 from .awaited import Awaited
 from .board import Reason
-from .policy import REASONS, Memory
+from .policy import REASONS, Memory, Readings
 from .slots import Rows
 
 
@@ -53,21 +53,22 @@ class Rests:
     def adopt(self, other: Rests, rows: Rows, others: Rows) -> None:
         self.since[rows], self.until[rows] = other.since[others], other.until[others]
 
-    def prove(self, memory: Memory, awaited: Awaited, rows: Rows, active_at: Floats, hold: Floats, now: float) -> None:
+    def prove(self, memory: Memory, awaited: Awaited, rows: Rows, seen: Readings, hold: Floats, now: float) -> None:
         """Let idle times in `memory` go on where all pages show that nothing was finished meanwhile.
 
-        active_at, hold: shape (len(rows),), POSIX seconds when activity was seen last, and seconds. A workload of which
-        everything is known, and not that, begins anew.
+        seen, hold: with a slot for each of `rows`; seconds. A workload of which everything is known, and not that,
+        begins anew.
         """
         here = np.flatnonzero(~np.isnan(self.since[rows]))
         if not len(here):
             return
         waiting = rows[here]
         self.until[waiting] = np.where(np.isnan(self.until[waiting]), now + hold[here], self.until[waiting])
-        whole = np.isnan(memory.held_since[waiting])
-        proven = whole & ~np.isnan(memory.idle_since[waiting]) & awaited.rested(waiting)
-        since = np.fmax(self.since[waiting], active_at[here])
+        whole = np.isnan(memory.held_since[waiting]) & ~seen.gpus_stale[here]
+        over = now > self.until[waiting]
+        proven = whole & ~over & ~np.isnan(memory.idle_since[waiting]) & awaited.rested(waiting)
+        since = np.fmax(self.since[waiting], seen.active_at[here])
         memory.idle_since[waiting[proven]] = since[proven]
-        done = waiting[whole | (now > self.until[waiting])]
+        done = waiting[whole | over]
         self.since[done] = np.nan
         awaited.give_up(done)

@@ -192,6 +192,73 @@ def test_it_begins_anew_where_nobody_counts_requests(sleepy):
     assert sleepy.falls_asleep_at(40, 7) == 95.0
 
 
+class Trains:
+    """A workload with a GPU of its own, and requests. Its GPU was busy until 20 s before the kill."""
+
+    def __init__(self, scene, plan, pod, gateway, node, page, restarted):
+        self.plan, self.page = plan(gateway=True, keep_warm=60.0, hold=60.0), page
+        self.stage, self.engine, self.front, self.node = scene(self.plan), pod(), gateway(), node()
+        self.stage.has(pods=[self.engine], gateway=self.front)
+        self.stage.round(self.pages(0.9))
+        self.busy_until = self.stage.now + 5.0
+        self.stage.rounds(25, self.pages(0.0))
+        self.restarted = restarted
+
+    def pages(self, activity, gpus=("chat-7d9f8b6c5d-x2k9q",)):
+        node = None if activity is None else self.page.gpu("GPU-1", gpus, engine=activity)
+        return {
+            self.engine: self.page.vllm(waiting=0, running=0, finished=40),
+            self.front: self.page.epp(held=0, ready=1),
+            self.node: node,
+        }
+
+    def restart(self):
+        self.stage = self.restarted(self.stage, self.plan)
+        self.stage.has(pods=[self.engine], gateway=self.front)
+        self.stage.decider.expect(self.node)
+        self.stage.sweep()
+
+    def falls_asleep_at(self, pages, seconds=300):
+        """Seconds after which it does, counted from when its GPU was busy last."""
+        while self.stage.now < self.busy_until + seconds:
+            if self.stage.round(pages) == (0, False, "asleep"):
+                return self.stage.now - self.busy_until
+        return None
+
+
+@pytest.fixture
+def trains(scene, plan, pod, gateway, node, page, restarted):
+    return Trains(scene, plan, pod, gateway, node, page, restarted)
+
+
+def test_a_gpu_that_is_quiet_after_a_restart_lets_the_clock_go_on(trains):
+    trains.restart()
+    assert trains.falls_asleep_at(trains.pages(0.0)) == 60.0
+
+
+def test_a_gpu_that_has_spoken_before_a_restart_and_is_silent_since_is_not_quiet(trains):
+    silent = trains.pages(0.0)
+    silent[trains.node] = trains.page.gpu("GPU-1", ["chat-7d9f8b6c5d-x2k9q"])
+    trains.restart()
+    assert trains.falls_asleep_at(silent) is None
+
+
+def test_a_gpu_that_is_not_seen_after_a_restart_is_waited_for_as_long_as_answers_are_held(trains):
+    trains.restart()
+    # Killed at 20 s with 60 s to hold: until 80 s its GPU may still be at work; 60 s from the next look.
+    assert trains.falls_asleep_at(trains.pages(None)) == 140.0
+
+
+def test_through_a_reload_a_gpu_that_has_spoken_is_remembered_as_well(trains):
+    silent = trains.pages(0.0)
+    silent[trains.node] = trains.page.gpu("GPU-1", ["chat-7d9f8b6c5d-x2k9q"])
+    after = Decider([trains.plan], interval_s=5.0, fresh_intervals=3.0)
+    after.adopt(trains.stage.decider)
+    trains.stage.decider = after
+    trains.stage.has(pods=[trains.engine], gateway=trains.front)
+    assert trains.falls_asleep_at(silent) is None
+
+
 def test_it_goes_on_though_the_list_of_workloads_changes_before_the_pages_come(sleepy, plan):
     sleepy.restart()
     after = Decider([plan("new"), sleepy.plan], interval_s=5.0, fresh_intervals=3.0)
