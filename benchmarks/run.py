@@ -22,11 +22,12 @@ import kernels
 import policy
 import process
 import rpc
+import state
 import textformat
 from report import table
 
 HERE = Path(__file__).parent
-CHAPTERS = (textformat, kernels, policy, cluster, rpc, process)
+CHAPTERS = (textformat, kernels, policy, state, cluster, rpc, process)
 LIBRARIES = ("numba", "numpy", "grpcio", "aiohttp", "prometheus-client", "protobuf")
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from exporter.model import Floats, Target, WorkloadKey, without_user
 
-from .slots import Mask, Rows
+from .slots import Mask, Rows, Slots
 from .state import ROW, Array, Columns
 
 KEY_BYTES = 16
@@ -29,6 +29,12 @@ def page_key(target: Target, workload: WorkloadKey) -> Array:
     words = (*workload, target.role, *(target.pod or ("", "")), without_user(target.url))
     digest = blake2b("\0".join(words).encode(), digest_size=KEY_BYTES).digest()
     return np.frombuffer(digest, dtype=np.uint8)
+
+
+def page_table(slots: Slots, first: int, last: int) -> dict[str, Array]:
+    """The counters of every page of the workloads `first` to `last` (not that one) that has any, as a table."""
+    kept = np.flatnonzero((slots.owner >= first) & (slots.owner < last) & ~np.isnan(slots.counters).all(axis=1))
+    return {ROW: slots.owner[kept] - first, "key": slots.key[kept], "counters": slots.counters[kept]}
 
 
 def key_table(keyed: Sequence[tuple[int, bytes]]) -> dict[str, Array]:
@@ -86,16 +92,22 @@ class Awaited:
         """Is it still to be known whether this workload has rested?"""
         return bool(self._pending[row])
 
-    def meet(self, row: int, key: Array, said: Floats) -> Floats | None:
-        """The counters that a page had before the gap, now that it says these; NaN is not said.
+    def meet(self, slots: Slots, slot: int, said: Floats) -> bool:
+        """A page comes, and goes on from the counters it had before the gap. said: what it says now; NaN is nothing.
 
-        None is: it has been at work since, as far as can be told.
+        False is: it has been at work since, as far as can be told.
         """
-        before = self._counters.pop((row, key.tobytes()), None)
+        if not np.isnan(slots.counters[slot]).all():
+            return True  # it has come before
+        row = int(slots.owner[slot])
+        before = self._counters.pop((row, slots.key[slot].tobytes()), None)
         if before is None:
-            return None if (said > 0.0).any() else said
+            return not (said > 0.0).any()
         self._left[row] -= 1
-        return before if (np.isnan(before) | (said >= before)).all() else None
+        if not (np.isnan(before) | (said >= before)).all():
+            return False
+        slots.counters[slot] = before
+        return True
 
     def rested(self, rows: Rows) -> Mask:
         """Of which workloads every remembered page has answered."""

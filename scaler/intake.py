@@ -21,7 +21,7 @@ from exporter.attribution import Names, Owners
 from exporter.model import Floats, PodKey, Quantity, ReplicaCount, Role, Samples, Subject, Target, WorkloadKey
 
 from . import queue_pages
-from .awaited import Awaited, key_table, keys_of, page_key
+from .awaited import Awaited, key_table, keys_of, page_key, page_table
 from .gpu_shares import GpuShares, beside, on_page
 from .pod_numbers import Chosen, EnginePage, GpuPage, PodNumbers, numbers
 from .policy import Readings, Sharing, Signal
@@ -41,7 +41,7 @@ from .slots import (
     sum_of_known,
     tally,
 )
-from .state import ROW, Array, Columns, named
+from .state import Array, Columns, named
 from .totals import GpusSeen, Totals
 
 QUEUES = slice(Column.WAITING, Column.HELD + 1)  # requests in hand
@@ -144,16 +144,10 @@ class Intake:
         """What survives of the pages of a run of workloads: the counters of each that has any, and which GPUs of theirs
         have ever said their activity.
         """
-        slots, (first, last, _) = self._slots, rows.indices(len(self.sources))
-        kept = np.flatnonzero((slots.owner >= first) & (slots.owner < last) & ~np.isnan(slots.counters).all(axis=1))
-        pages: dict[str, Array] = {
-            ROW: slots.owner[kept] - first,
-            "key": slots.key[kept],
-            "counters": slots.counters[kept],
-        }
+        first, last, _ = rows.indices(len(self.sources))
         spoken = ((self._row.get(workload, -1), key) for workload, key in self._gpus.spoken())
         gpus = key_table([(row - first, key) for row, key in spoken if first <= row < last])
-        return {"pages": pages, "gpus": gpus}
+        return {"pages": page_table(self._slots, first, last), "gpus": gpus}
 
     def take(self, tables: Mapping[str, Columns], rows: Rows, others: Rows, until: Floats) -> None:
         """Go on from what somebody else's workloads `others` had on their pages, in own `rows`.
@@ -178,8 +172,8 @@ class Intake:
         self._slots.at[slot] = page.at
         self._slots.waker[slot] = page.waker
         self._slots.partial[slot] = self._says_less(slot, target.role, samples, ~np.isnan(page.values[QUEUES]))
-        if self.awaited.pending(row):
-            self._meet_again(row, slot, page, at)
+        if self.awaited.pending(row) and not self.awaited.meet(self._slots, slot, page.counters):
+            self._active_at[row] = at
         self._count_activity(row, slot, page, at)
         gpus = beside(target, samples)
         return [row] if gpus is None else [row, *(set(self._land_gpus(on_page(target), gpus, at)) - {row})]
@@ -212,16 +206,6 @@ class Intake:
         for row in set(self._where.get(target, ())) - set(touched):
             self._forget(target, row)  # its pods left these GPUs: the page is fresh and says so
         return touched
-
-    def _meet_again(self, row: int, slot: int, page: QueuePage, at: float) -> None:
-        """The first page of a source after a gap: it goes on from the counters it had."""
-        if not np.isnan(self._slots.counters[slot]).all():
-            return
-        before = self.awaited.meet(row, self._slots.key[slot], page.counters)
-        if before is None:
-            self._active_at[row] = at
-        else:
-            self._slots.counters[slot] = before
 
     def _count_activity(self, row: int, slot: int, page: QueuePage, at: float) -> None:
         for place, quantity in enumerate(ACTIVITY):

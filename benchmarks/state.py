@@ -1,0 +1,107 @@
+"""What remembering costs: copied beside the ticks, packed and written in a thread, read and gone on from at a start.
+
+`python benchmarks/state.py [--quick]`
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from report import show
+from timing import objects_set_aside, seconds
+
+from exporter.catalog import Reader
+from exporter.model import Role, Target, WorkloadKey
+from exporter.textformat import parse
+from scaler.decider import Decider, Plan
+from scaler.policy import Signal, Spec
+from scaler.snapshots import Directory
+from scaler.state import State, pack, unpack
+
+TITLE = "Remembering"
+ABOUT = """
+One process, one thread. Workloads of two engine pages each, half of them busy, half idle, all with full windows (128
+values) of requests, KV-cache use and requests finished; no GPU is known. "Copied" is what answers wait for: the daemon
+copies 1,000 workloads at a time and lets others run between. Packing and writing (with fsync, to this machine's
+temporary directory) are done in a thread; reading and going on from it once, at a start. MB are 10^6 bytes. Repeat with
+`python benchmarks/state.py`.
+"""
+
+PODS = 2
+INTERVAL_S = 5.0
+RING = 128
+START = 1.7e9
+SIZES = (1_000, 10_000)
+SPEC = Spec(0, 8, ((Signal.WORK, 16.0), (Signal.KV_CACHE, 0.9)))
+ENGINE_PAGE = b"""\
+vllm:num_requests_waiting{model_name="m",engine="0"} 3
+vllm:num_requests_running{model_name="m",engine="0"} 12
+vllm:kv_cache_usage_perc{model_name="m",engine="0"} 0.4
+vllm:prompt_tokens_total{model_name="m",engine="0"} 123456
+vllm:generation_tokens_total{model_name="m",engine="0"} 654321
+vllm:request_success_total{model_name="m",engine="0",finished_reason="stop"} 789
+"""
+
+
+def windows(workloads: int) -> dict[str, Any]:
+    """Rings as a day leaves them: whole numbers, ratios of four digits, counters that rise, GPUs unknown."""
+    chance = np.random.default_rng(7)
+    shape = workloads, RING
+    load = np.where(np.arange(workloads) % 2 == 0, chance.uniform(0.0, 20.0, workloads), 0.0)[:, None]
+    work = chance.poisson(load, shape).astype(float)
+    times = START - INTERVAL_S * np.arange(RING, 0, -1) + chance.uniform(0.0, 0.1, shape)
+    columns = {"times": times, "work": work, "kv_cache": np.round(work / 40.0, 4), "gpu_engine": np.full(shape, np.nan)}
+    columns |= {"finished": np.cumsum(work, axis=1), "head": np.zeros(workloads, dtype=np.int64)}
+    return {f"windows.{name}": column for name, column in columns.items()}
+
+
+def fleet(workloads: int) -> Decider:
+    """A decider that has heard every page and whose rings are full."""
+    keys = [WorkloadKey(f"team-{number % 50}", f"chat-{number}") for number in range(workloads)]
+    decider = Decider([Plan(key, SPEC) for key in keys], interval_s=INTERVAL_S, fresh_intervals=3.0)
+    page = Reader("vllm").read(parse(ENGINE_PAGE), START)
+    for number, key in enumerate(keys):
+        decider.listed(key, PODS)
+        for pod in range(PODS):
+            target = Target(f"http://10.0.{pod}.{number}:8000/metrics", "vllm", Role.PODS, key)
+            decider.land(target, page, START, START)
+    everyone = np.arange(workloads)
+    decider.take(windows(workloads), everyone, everyone)
+    decider.sweep(START)
+    return decider
+
+
+def go_on(plans: tuple[Plan, ...], state: State) -> None:
+    Decider(plans, interval_s=INTERVAL_S, fresh_intervals=3.0).restore(state, START + 5.0)
+
+
+def run(quick: bool = False) -> list[dict[str, Any]]:
+    rows = []
+    for workloads in SIZES[:1] if quick else SIZES:
+        decider = fleet(workloads)
+        state = decider.state(START)
+        packed = pack(state)
+        arrays = [*state.columns.values(), *(column for table in state.tables.values() for column in table.values())]
+        with objects_set_aside(), TemporaryDirectory() as folder:
+            calls = {
+                "copied, 1,000 workloads": partial(decider.state, START, slice(1_000)),
+                "packed": partial(pack, state),
+                "packed and written": partial(Directory(Path(folder)).write, [state]),
+                "unpacked": partial(unpack, packed),
+                "gone on from": partial(go_on, decider.plans, state),
+            }
+            rows += [
+                {"what": what, "workloads": workloads, "ms": seconds(call, rounds=5).times(1e3)}
+                for what, call in calls.items()
+            ]
+        rows[-5] |= {"MB remembered": sum(array.nbytes for array in arrays) / 1e6, "MB packed": len(packed) / 1e6}
+    return rows
+
+
+if __name__ == "__main__":
+    show(run("--quick" in sys.argv))

@@ -1,0 +1,119 @@
+"""What was kept is claimed by those who come, and kept on for those who have not."""
+
+import asyncio
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry
+
+from exporter.model import WorkloadKey
+from exporter.sources.http import HttpPages, Limits
+from exporter.sources.promql import Promql
+from scaler import works
+from scaler.board import Reason
+from scaler.config import parse
+from scaler.publisher import Publisher
+from scaler.state import Kept, State
+from scaler.web.own import OwnMetrics
+from scaler.works import Surroundings, Works
+from tests.snapshots.conftest import Clock
+
+ENGINE = 'pods: {url: "http://10.0.0.1:8000/metrics"}'
+
+
+def config(*names):
+    workloads = [f"{{namespace: ai, name: {name}, engine: vllm, {ENGINE}}}" for name in names]
+    return parse(f"workloads: [{', '.join(workloads)}]", "c.yaml")[0]
+
+
+def key(name):
+    return WorkloadKey("ai", name)
+
+
+def kept(at, **replicas):
+    columns = {
+        "memory.replicas": np.array([float(count) for count in replicas.values()]),
+        "memory.active": np.array([count > 0 for count in replicas.values()]),
+        "memory.reason": np.zeros(len(replicas), np.int64),
+    }
+    return State(at, tuple(key(name) for name in replicas), columns)
+
+
+@pytest.fixture
+async def around():
+    """`around(states)`: the surroundings of works at second 1000, with what was kept."""
+    pages = HttpPages(Limits(1.0, 1024))
+
+    def make(*states):
+        return Surroundings(
+            clock=Clock(),
+            pages=pages,
+            promql=Promql(pages),
+            publisher=Publisher(),
+            own=OwnMetrics(CollectorRegistry()),
+            ticked=lambda now: None,
+            believed=lambda census: None,
+            kept=Kept(states),
+        )
+
+    yield make
+    await pages.close()
+
+
+def answers(around):
+    board = around.publisher.own
+    return {each.name: (said.replicas, said.active, said.reason) for each, said in board.decisions.items()}
+
+
+def remembered(states):
+    return [[each.name for each in state.workloads] for state in states]
+
+
+async def test_the_first_answers_are_those_before(around):
+    here = around(kept(990.0, chat=3, code=0))
+    Works(config("chat", "code", "new"), here).tick(1000.0)
+    assert answers(here) == {
+        "chat": (3, True, Reason.SERVING),
+        "code": (0, False, Reason.SERVING),
+        "new": (None, True, Reason.UNKNOWN),
+    }
+
+
+async def test_who_has_not_come_yet_goes_into_the_next_snapshot_as_it_was(around):
+    here = around(kept(990.0, chat=3, code=5), kept(500.0, code=1, old=2))
+    started = Works(config("chat"), here)
+    started.tick(1000.0)
+    own, *rest = await started.states()
+    assert (remembered([own]), own.at) == ([["chat"]], 1000.0)
+    assert (remembered(rest), [state.at for state in rest]) == ([["code"], ["code", "old"]], [990.0, 500.0])
+    after = Works(config("chat", "code", "old"), here, before=started)
+    after.tick(1001.0)
+    assert answers(here)["code"] == (5, True, Reason.SERVING)
+    assert answers(here)["old"] == (None, True, Reason.UNKNOWN), "it is older than answers are held"
+    assert remembered(await after.states()) == [["chat", "code", "old"]]
+
+
+async def test_a_large_fleet_is_copied_in_parts_between_which_others_run(around, monkeypatch):
+    monkeypatch.setattr(works, "COPIED_AT_ONCE", 2)
+    here = around()
+    started, turns = Works(config(*"abcde"), here), []
+
+    async def others():
+        while True:
+            turns.append(1)
+            await asyncio.sleep(0)
+
+    running = asyncio.create_task(others())
+    states = await started.states()
+    running.cancel()
+    assert (remembered(states), len(turns)) == ([["a", "b"], ["c", "d"], ["e"]], 3)
+
+
+async def test_a_list_of_workloads_that_changes_meanwhile_is_begun_anew(around, monkeypatch):
+    monkeypatch.setattr(works, "COPIED_AT_ONCE", 1)
+    here = around()
+    started, other = Works(config("a", "b"), here), Works(config("c"), here)
+    copying = asyncio.create_task(started.states())
+    await asyncio.sleep(0)
+    started._decider = other._decider
+    assert remembered(await copying) == [["c"]]
