@@ -81,6 +81,12 @@ class Evidence:
     schedule: str | None = None  # those that hold, with their windows, by their own clocks
     schedule_floor: int | None = None  # replicas
     schedule_ceiling: int | None = None  # replicas
+    keep_warm_s: float | None = None  # idle so long before zero, at present
+    starts_again_at: float | None = None  # POSIX seconds of a start in advance of the next request; None: not foreseen
+    cold_start_p50_s: float | None = None  # how long a start takes: as a rule, and nine of ten
+    cold_start_p90_s: float | None = None
+    keep_warm_saves_gpu_seconds: float | None = None  # of one replica, per day, against the constant; below 0 is a loss
+    keep_warm_saves_money: float | None = None  # likewise, in the money of `prices`
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from exporter.targets import Discovery
 from . import telling
 from .census import Census
 from .config import Config, ConfigErrors, MetricsApi
+from .election import TERMS, Terms
 from .keda.claims import Claims
 from .keda.metadata import Configured
 from .keda.server import KedaServer, create
@@ -51,7 +52,7 @@ from .pod_numbers import Chosen, PodNumbers
 from .publisher import Publisher
 from .replicas import ReplicaCounts
 from .snapshots import Snapshots
-from .state import Kept, State
+from .state import Kept, State, pack, translated, unpack
 from .tls import naming
 from .web import peers as web_peers
 from .web.cluster import ClusterCollector
@@ -88,6 +89,7 @@ class Daemon:
     reload:      reads the configuration again; None where there is no file to read.
     changed:     is there a new configuration to read? Asked now and then.
     discoveries: who knows where pages are, for a configuration; None is what it says itself.
+    terms:       of the Lease, where there are several replicas.
     """
 
     def __init__(
@@ -99,8 +101,9 @@ class Daemon:
         reload: Callable[[], Config] | None = None,
         changed: Callable[[], bool] = lambda: False,
         discoveries: Callable[[Config], Sequence[Discovery]] | None = None,
+        terms: Terms = TERMS,
     ) -> None:
-        self._config, self._clock = config, clock
+        self._config, self._clock, self._terms = config, clock, terms
         self._replicas = replicas
         self._read_again, self._changed, self._discoveries = reload, changed, discoveries
         self._log = structlog.get_logger()
@@ -373,14 +376,18 @@ class Daemon:
                 memory=self._memory,
                 learned=self._learned,
                 told=partial(telling.of_files, "listen.peers"),
+                terms=self._terms,
             )
 
-    def _memory(self, _workloads: Collection[WorkloadKey] | None) -> bytes:
-        """What is remembered of these workloads, or of all, for a follower."""
-        return b""
+    def _memory(self, workloads: Collection[WorkloadKey] | None) -> Callable[[], bytes]:
+        """What is remembered of these workloads, or of all, for a follower; packing it may be left to a thread."""
+        return bytes if self._works is None else partial(pack, self._works.share(workloads))
 
-    def _learned(self, memory: bytes, offset_s: float) -> None:
+    async def _learned(self, memory: bytes, offset_s: float) -> None:
         """What the leader remembers takes the place of what is remembered here. offset_s: our clock less its."""
+        state = await asyncio.to_thread(unpack, memory)
+        if self._works is not None:
+            self._works.go_along(translated(state, offset_s))
 
     def _pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
         return self._works.pods(namespace, chosen, now) if self._works is not None else {}

@@ -7,27 +7,27 @@ who publishes them is not this room's business.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from math import inf, isnan
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
 
 from exporter.attribution import Names, Owners, owners_by_name
-from exporter.model import Floats, PodKey, ReplicaCount, Samples, Target, WorkloadKey, without_user
+from exporter.cluster.objects import Pod
+from exporter.model import Floats, PodKey, ReplicaCount, Samples, Target, WorkloadKey
 
-from . import gpu_evidence, recollection
-from .board import Decision, Evidence, Objective, Reason
+from . import recollection
+from .board import Decision
+from .evidence import Seen, Witnesses, decisions
 from .intake import Intake, Source
+from .orders import Brake
+from .plan import Plan
 from .pod_numbers import Chosen, PodNumbers
 from .policy import (
-    REASONS,
     Groups,
-    Membership,
     Memory,
-    Signal,
-    Spec,
     Specs,
     Standing,
     Verdicts,
@@ -37,32 +37,11 @@ from .policy import (
     decide_groups,
     imputed,
 )
-from .queue_pages import Waker
-from .signals import Signals, Smoothing
+from .queue_pages import has_served
+from .signals import Signals
 from .slots import Mask, Rows
+from .standing import PRICES, Prices, Stands
 from .state import Array, Columns, State, copy_into, named, pairs, translated
-from .totals import Totals
-
-OBJECTIVE_NAMES = {Signal.WORK: "work", Signal.KV_CACHE: "kv_cache", Signal.GPU_ENGINE: "gpu_engine"}
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Everything about one workload that the decider needs.
-
-    queue:       only this queue of its pages; None is all.
-    pod_pattern: glob of its pods' names; None is those its controller would make.
-    observed:    decided and published, and nobody may ask for it.
-    member:      of which group; None is: it stands by itself.
-    """
-
-    workload: WorkloadKey
-    spec: Spec
-    smoothing: Smoothing = field(default=Smoothing())
-    queue: str | None = None
-    pod_pattern: str | None = None
-    observed: bool = False
-    member: Membership | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,21 +84,6 @@ class Heard(NamedTuple):
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What the Decisions of some workloads are made of; every part has a slot for each of `rows`."""
-
-    rows: Rows
-    totals: Totals
-    imputed: Mask
-    floor: Floats
-    asked: Floats  # replicas that its group asks for
-    together: Mask  # it sleeps and wakes with its group
-    smoothed: Floats
-    verdicts: Verdicts
-    decided_at: Floats
-
-
 class Decider:
     """Remembers what it has seen and answered of a fixed list of workloads."""
 
@@ -131,19 +95,24 @@ class Decider:
         fresh_intervals: float,
         owners: Owners | None = None,
         names: Names | None = None,
+        fleet: Sequence[Brake] = (),
+        prices: Prices = PRICES,
     ) -> None:
         """`interval_s`: seconds between scrapes of one page; a reading is fresh for `fresh_intervals` of them.
 
         owners: whose pods are; by default told by their names.
         names:  of pods that a page knows by their UID; None where nobody can tell.
+        fleet:  brakes of all workloads.
         """
         self.plans = tuple(plans)
         self._specs = Specs.stack([plan.spec for plan in plans])
         self._memory = Memory.blank(len(plans))
         self._standing = Standing.plain(self._specs)
+        self._stands = Stands(self._specs, [p.ordered for p in plans], [p.teaching for p in plans], prices, fleet)
+        self._slack_s = interval_s * fresh_intervals
         self._groups = Groups.stack([plan.member for plan in plans])
         self._intake = Intake(
-            [Source(p.workload, p.spec.pods, p.queue) for p in plans],
+            [Source(p.workload, p.spec.pods, p.queue, p.probe_period, p.spec.gpu_quiet) for p in plans],
             owners or owners_by_name({plan.workload: plan.pod_pattern for plan in plans}),
             limit_s=interval_s * fresh_intervals,
             names=names,
@@ -154,6 +123,8 @@ class Decider:
         self._told = Told.nothing(len(plans))
         self._touched = np.zeros(len(plans), dtype=np.bool_)  # heard of since the last sweep
         self._rests = recollection.Rests(len(plans))
+        self._rows = {plan.workload: row for row, plan in enumerate(plans)}
+        self._ended: list[tuple[WorkloadKey | None, Brake]] = []
 
     def listed(self, workload: WorkloadKey, pods: int | None, leaving: Collection[Target] = ()) -> None:
         """How many of a workload's pods must answer, None while that is not known, and which targets need not: those
@@ -181,13 +152,32 @@ class Decider:
         """Take in one page and decide whom it speaks of; answers may rise or activate, never fall."""
         rows = np.array(sorted(self._intake.land(target, samples, at)), dtype=np.int64)
         self._touched[rows] = True
+        if target.pod is not None and self._stands.starts.awaits(target.pod) and has_served(samples):
+            self._stands.starts.served(target.pod, at)
         return self._decide(closure(self._groups, rows), now, heard=Heard(rows, at))
 
     def sweep(self, now: float) -> list[Decision]:
         """Decide everything, because time has passed."""
+        self._standing = self._stands.at(now)
+        news = self._stands.news()
+        self._touched[news.rows] = True
+        self._ended += [(None if end.row is None else self.plans[end.row].workload, end.brake) for end in news.ended]
         changed = self._decide(self._everyone, now)
         self._touched[:] = False
         return changed
+
+    def ended_brakes(self) -> list[tuple[WorkloadKey | None, Brake]]:
+        """Brakes whose time was over at a sweep since this was asked last, and whose; None is everybody's."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def started(self, workload: WorkloadKey, pods: Sequence[Pod], now: float) -> None:
+        """These are all the pods of a workload that take requests, as the cluster has them now."""
+        row = self._rows.get(workload)
+        if row is not None:
+            seen = self._intake.totals(np.array([row]), now).seen
+            waiting = float(np.nansum([seen.waiting[0], seen.held[0]]))
+            self._stands.starts.told(row, pods, waiting=waiting > 0.0, now=now)
 
     def pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
         """What is known of a namespace's chosen pods themselves: readings, made when asked. Nothing rests on them."""
@@ -200,7 +190,8 @@ class Decider:
     def columns(self) -> dict[str, Array]:
         """All that is remembered by workload, as `scaler.state` wants it; live, until the next landing or sweep."""
         rooms = (named("memory", self._memory._asdict()), self._told.columns(), self._intake.columns())
-        return {**self._signals.columns(), **{name: column for room in rooms for name, column in room.items()}}
+        own = {name: column for room in rooms for name, column in room.items()}
+        return {**self._signals.columns(), **self._stands.columns(), **own}
 
     def take(self, columns: Columns, rows: Rows, others: Rows, now: float = inf) -> None:
         """Remember of own workloads `rows` what somebody else does of `others`, pair by pair.
@@ -208,6 +199,7 @@ class Decider:
         now: POSIX seconds: without what is too old by then to be in our windows.
         """
         self._signals.take(columns, rows, others, now)
+        self._stands.take(columns, rows, others)
         own = (named("memory", self._memory._asdict()), self._told.columns(), self._intake.columns())
         for room in own:
             copy_into(room, columns, rows, others)
@@ -217,6 +209,21 @@ class Decider:
     def state(self, now: float, rows: slice = slice(None)) -> State:
         """All that survives, of a run of workloads. A copy: nothing of it changes any more."""
         return self._live_state(now, rows).copied()
+
+    def share(self, workloads: Collection[WorkloadKey] | None, now: float) -> State:
+        """What another replica is to remember of these workloads, or of all of them; a copy. Without what single pages
+        have counted: it asks them itself.
+        """
+        chosen = [row for row, plan in enumerate(self.plans) if workloads is None or plan.workload in workloads]
+        rows: Rows = np.array(chosen, dtype=np.int64)
+        columns = {name: column[rows] for name, column in self.columns().items()}
+        return State(now, tuple(self.plans[row].workload for row in chosen), columns)
+
+    def go_along(self, state: State, now: float) -> None:
+        """Remember what a replica that is deciding just now remembers: of it, nothing waits for a proof."""
+        rows, others = self._known_to(state)
+        self.take(state.columns, rows, others, now)
+        self._rests.since[rows] = self._rests.until[rows] = np.nan
 
     def restore(self, state: State, now: float) -> None:
         """Go on from a state of the workloads that both know.
@@ -250,8 +257,11 @@ class Decider:
         touched = other._touched[others]
         self.take(other.columns(), rows, others)
         self._intake.adopt(other._intake, rows, others)
+        self._stands.starts.take_over(other._stands.starts, rows, others)
         self._rests.adopt(other._rests, rows, others)
-        self._touched[rows] = touched
+        same = zip(rows.tolist(), others.tolist(), strict=True)
+        other_orders = [self.plans[mine].ordered != other.plans[theirs].ordered for mine, theirs in same]
+        self._touched[rows] = touched | np.array(other_orders, dtype=np.bool_)
 
     def remember(self, other: Decider) -> None:
         """Take over the windows, and nothing else, of workloads that both know: what they held before is in the
@@ -263,6 +273,10 @@ class Decider:
         """Own rows, and the other's, of the workloads that both know."""
         return pairs([plan.workload for plan in self.plans], [plan.workload for plan in other.plans])
 
+    def _known_to(self, state: State) -> tuple[Rows, Rows]:
+        """Own rows, and the state's, of the workloads that both know."""
+        return pairs([plan.workload for plan in self.plans], state.workloads)
+
     def _live_state(self, now: float, rows: slice = slice(None)) -> State:
         workloads = tuple(plan.workload for plan in self.plans[rows])
         columns = {name: column[rows] for name, column in self.columns().items()}
@@ -273,7 +287,7 @@ class Decider:
 
         until: POSIX seconds by workload: so long its GPUs are owed an answer.
         """
-        rows, others = pairs([plan.workload for plan in self.plans], state.workloads)
+        rows, others = self._known_to(state)
         self.take(state.columns, rows, others, now)
         self._intake.take(state.tables, rows, others, until)
         self._rests.since[rows], self._rests.until[rows] = self._memory.idle_since[rows], np.nan
@@ -287,17 +301,21 @@ class Decider:
         raise_only = heard is not None
         specs, memory = choose(rows, self._specs), choose(rows, self._memory)
         totals = self._intake.totals(rows, now)
-        filled = imputed(specs, totals.seen, memory, now)
+        filled, whole = imputed(specs, totals.seen, memory, now), answered(specs, totals.seen, memory)
         totals.impute(filled)
         if heard is not None:
             said = np.flatnonzero(np.isin(rows, heard.rows))
-            whole = filled | answered(specs, totals.seen, memory)
-            self._signals.observe(rows[said], totals.choose(said), whole[said], heard.at)
+            self._signals.observe(rows[said], totals.choose(said), (filled | whole)[said], heard.at)
+        else:
+            self._stands.rest(rows, totals.seen, whole, totals.gpus_held, now)
         smoothed = self._signals.smooth(rows, now)
         smoothed[np.isnan(totals.latest)] = np.nan  # a smoothed value must not outlive its source
         readings = totals.seen._replace(signals=smoothed)
         standing, groups = choose(rows, self._standing), choose(rows, self._groups)
         verdicts, memory, asked = decide_groups(groups, specs, readings, standing, memory, now, raise_only=raise_only)
+        self._intake.activity.answered(
+            rows, totals.seen, was_active=self._memory.active[rows], verdicts=verdicts, now=now, slack_s=self._slack_s
+        )
         for column, after in zip(self._memory, memory, strict=True):
             column[rows] = after
         self._rests.prove(self._memory, self._intake.awaited, rows, totals.seen, specs.hold, now)
@@ -311,125 +329,13 @@ class Decider:
             rows=rows[shown],
             totals=totals.choose(shown),
             imputed=filled[shown],
-            floor=self._memory.floor[rows[shown]],
             asked=asked[shown],
             together=groups.together[shown],
             smoothed=smoothed[shown],
             verdicts=choose(shown, verdicts),
+            memory=choose(rows[shown], self._memory),
             decided_at=decided_at[shown],
         )
-        decisions = self._decisions(seen, now)
+        told = decisions(self.plans, seen, Witnesses(self._intake, self._signals, self._stands), now)
         self._told.tell(seen.rows, seen.verdicts, seen.decided_at)  # last: what is not returned has not been told
-        return decisions
-
-    def _decisions(self, seen: Seen, now: float) -> list[Decision]:
-        memory: Memory = choose(seen.rows, self._memory)
-        replicas, active = _whole(seen.verdicts.replicas), seen.verdicts.active.tolist()
-        decided_at, measured_at = seen.decided_at.tolist(), _known(seen.totals.seen.measured_at)
-        held_since, idle_since = _known(memory.held_since), _known(memory.idle_since)
-        return [
-            Decision(
-                workload=self.plans[seen.rows[place]].workload,
-                replicas=replicas[place],
-                active=active[place],
-                reason=REASONS[seen.verdicts.reason[place]],
-                decided_at=decided_at[place],
-                measured_at=measured_at[place],
-                held_since=held_since[place],
-                idle_since=idle_since[place],
-                evidence=evidence,
-                observed=self.plans[seen.rows[place]].observed,
-            )
-            for place, evidence in enumerate(self._evidence(seen, now))
-        ]
-
-    def _evidence(self, seen: Seen, now: float) -> Iterator[Evidence]:
-        """What each decision rests on. Columns become lists first: numbers are taken out of a list much faster."""
-        totals, readings = seen.totals, seen.totals.seen
-        waiting, running, held = _known(readings.waiting), _known(readings.running), _known(readings.held)
-        kv_cache, gpu_engine = _known(totals.kv_cache), _known(totals.gpu_engine)
-        rates = _known(self._signals.rates(seen.rows, now))
-        wanted, ready, pending = _whole(readings.wanted), _whole(readings.ready), _whole(readings.pending)
-        gpus, any_gpus = totals.gpus, totals.gpus.shown > 0
-        held_gpus, seen_gpus = _whole(totals.gpus_held), _whole(np.where(any_gpus, gpus.shown, np.nan))
-        lost_gpus = _whole(np.where(any_gpus, gpus.lost, np.nan))
-        ceiling, memory = _known(gpus.ceiling), _known(gpus.memory)
-        values, demands = [_known(row) for row in seen.smoothed.T], [_known(row) for row in seen.verdicts.demand.T]
-        for place, row in enumerate(seen.rows):
-            plan = self.plans[row]
-            yield Evidence(
-                waiting=waiting[place],
-                running=running[place],
-                held_by_gateway=held[place],
-                kv_cache_used=kv_cache[place],
-                gpu_engine_active=gpu_engine[place],
-                requests_per_second=rates[place],
-                replicas_wanted=wanted[place],
-                replicas_ready=ready[place],
-                replicas_pending=pending[place],
-                gpus_held=held_gpus[place],
-                gpus_seen=seen_gpus[place],
-                gpus_lost=lost_gpus[place],
-                gpu_activity=gpu_evidence.activity(totals, place),
-                gpu_engine_ceiling=ceiling[place],
-                gpu_memory_held_bytes=memory[place],
-                waker=_waker(*self._intake.waker(plan.workload, now)),
-                objectives=tuple(
-                    Objective(OBJECTIVE_NAMES[signal], values[signal][place], target, demands[signal][place])
-                    for signal, target in plan.spec.targets
-                ),
-                stale=self._intake.stale(plan.workload, now),
-                notes=_notes(plan.spec, seen, place, has_gateway=self._intake.has_gateway(plan.workload)),
-            )
-
-
-def _notes(spec: Spec, about: Seen, place: int, *, has_gateway: bool) -> tuple[str, ...]:
-    """What a person would ask next."""
-    notes = []
-    seen, reason = about.totals.seen, REASONS[about.verdicts.reason[place]]
-    if about.imputed[place]:
-        notes.append(
-            f"{seen.pods_fresh[place]:.0f} of {seen.pods_listed[place]:.0f} ready pods answer; the others are taken to "
-            "be like them, which sizes the workload and proves no idleness"
-        )
-    if reason is Reason.NO_WAKER:
-        silent = bool(seen.gateway_fresh[place])
-        notes.append(
-            "the gateway's page shows no queue of its own, so nothing would see a request at zero replicas"
-            if silent
-            else "no gateway of its group shows a queue now, so nothing would see a request at zero replicas"
-            if about.together[place] and not spec.gateway
-            else "no gateway is configured, so nothing would see a request at zero replicas"
-            if not spec.gateway
-            else "the gateway does not answer, so nothing would see a request at zero replicas"
-        )
-    if spec.gateway and not has_gateway:
-        notes.append("its gateway has no ready address to ask")
-    notes += gpu_evidence.notes(about.totals, place, dict(spec.targets).get(Signal.GPU_ENGINE))
-    if about.asked[place] > 0.0:
-        notes.append(f"its group is awake and asks for {about.asked[place]:.0f} replicas of it at least")
-    if about.floor[place] > 0.0:
-        notes.append(
-            f"begun without a memory: not below the {about.floor[place]:.0f} that the cluster has until enough was seen"
-        )
-    if reason in (Reason.HELD, Reason.UNKNOWN) and np.isnan(seen.pods_listed[place]) and spec.pods:
-        notes.append("the list of its pods is not known")
-    return tuple(notes)
-
-
-def _waker(waker: Waker, url: str) -> str | None:
-    match waker:
-        case Waker.QUEUE:
-            return f"the queue on {without_user(url)}"
-        case Waker.REFUSALS:
-            return f"refused requests on {without_user(url)}"
-        case Waker.NOTHING:
-            return None
-
-
-def _known(column: Floats) -> list[float | None]:
-    return [None if isnan(value) else value for value in column.tolist()]
-
-
-def _whole(column: Floats) -> list[int | None]:
-    return [None if isnan(value) else int(value) for value in column.tolist()]
+        return told

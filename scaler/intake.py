@@ -13,19 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan, nan
 
 import numpy as np
 
 from exporter.attribution import Names, Owners
-from exporter.model import Floats, PodKey, Quantity, ReplicaCount, Role, Samples, Subject, Target, WorkloadKey
+from exporter.model import Floats, PodKey, ReplicaCount, Role, Samples, Subject, Target, WorkloadKey
 
 from . import queue_pages
+from .activity import Activity
 from .awaited import Awaited, key_table, keys_of, page_key, page_table
 from .gpu_shares import GpuShares, beside, on_page
 from .pod_numbers import Chosen, EnginePage, GpuPage, PodNumbers, numbers
 from .policy import Readings, Sharing, Signal
-from .queue_pages import QueuePage, Waker
+from .portions import keep_portions
+from .queue_pages import Waker
 from .slots import (
     ACTIVITY,
     ADDED,
@@ -41,27 +42,14 @@ from .slots import (
     sum_of_known,
     tally,
 )
-from .state import Array, Columns, named
+from .state import Array, Columns
 from .totals import GpusSeen, Totals
 
 QUEUES = slice(Column.WAITING, Column.HELD + 1)  # requests in hand
 QUEUE_WIDTH = QUEUES.stop - QUEUES.start
-IN_HAND = np.array([Column.WAITING, Column.RUNNING, Column.HELD, Column.IN_FLIGHT])
 
-# What is known of a workload apart from its pages; by column. Of this, what is counted from pages survives a restart;
-# what the cluster says is asked again.
-COUNTED = ("_finished", "_active_at", "_refused_at")
-PER_WORKLOAD = (
-    *COUNTED,
-    "_listed",
-    "_wanted",
-    "_ready",
-    "_pending",
-    "_gpus_held",
-    "_existing",
-    "_in_pods",
-    "_gpus_owed_until",
-)
+# What the cluster says of a workload: it does not survive a restart, and is asked again.
+PER_WORKLOAD = ("_listed", "_wanted", "_ready", "_pending", "_gpus_held", "_existing", "_in_pods", "_gpus_owed_until")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +58,15 @@ class Source:
 
     pods:  its engines are asked themselves, so what a gateway repeats of them is not added.
     queue: only this queue of a page (a model's name); None is all of them.
+    probe_period: seconds; regular requests that are no further apart are probes'. 0 is: every request counts.
+    gpu_quiet: engine activity (ratio) above which a GPU works.
     """
 
     workload: WorkloadKey
     pods: bool
     queue: str | None = None
+    probe_period: float = 0.0
+    gpu_quiet: float = 0.0
 
 
 class Intake:
@@ -102,11 +94,11 @@ class Intake:
         self._free = list(range(63, -1, -1))
         rows = len(self.sources)
         self._has_pods = np.array([s.pods for s in self.sources], dtype=np.bool_)
-        self._listed, self._finished, self._active_at, self._refused_at = np.full((4, rows), np.nan)
-        self._wanted, self._ready, self._pending, self._gpus_held, self._existing = np.full((5, rows), np.nan)
-        self._gpus_owed_until = np.full(rows, np.nan)
+        self.activity = Activity(np.array([s.probe_period for s in self.sources], dtype=np.float64), 64)
+        self._listed, self._wanted, self._ready = np.full((3, rows), np.nan)
+        self._pending, self._gpus_held, self._existing = np.full((3, rows), np.nan)
         self.awaited = Awaited(rows)
-        self._in_pods = np.full(rows, np.nan)  # as last added up
+        self._in_pods, self._gpus_owed_until = np.full((2, rows), np.nan)  # the first as last added up
         self._leaving: list[frozenset[Target]] = [frozenset()] * rows
         self._members: list[dict[int, Target]] = [{} for _ in range(rows)]  # row -> its slots, and whose page each is
 
@@ -119,6 +111,7 @@ class Intake:
             getattr(self, name)[rows] = getattr(other, name)[others]
         self.awaited.adopt(other.awaited, rows, others)
         self._gpus.adopt(other._gpus)
+        self.activity.adopt(other.activity, rows, others)
         self._slots, self._said, self._free = other._slots, other._said, other._free
         place = dict(zip(others.tolist(), rows.tolist(), strict=True))
         for old, row in place.items():
@@ -127,9 +120,7 @@ class Intake:
             for old, slot in slots.items():
                 row = place.get(old)
                 if row is None:
-                    self._slots.clear(slot)
-                    self._said.pop(slot, None)
-                    self._free.append(slot)
+                    self._clear(slot)
                     continue
                 self._where.setdefault(target, {})[row] = slot
                 self._members[row][slot] = target
@@ -138,12 +129,10 @@ class Intake:
 
     def columns(self) -> dict[str, Array]:
         """What survives, as `scaler.state` wants it; live."""
-        return named("intake", {name.removeprefix("_"): getattr(self, name) for name in COUNTED})
+        return self.activity.columns()
 
     def tables(self, rows: slice = slice(None)) -> dict[str, dict[str, Array]]:
-        """What survives of the pages of a run of workloads: the counters of each that has any, and which GPUs of theirs
-        have ever said their activity.
-        """
+        """What survives of the pages of a run of workloads: their counters, and which GPUs ever said their activity."""
         first, last, _ = rows.indices(len(self.sources))
         spoken = ((self._row.get(workload, -1), key) for workload, key in self._gpus.spoken())
         gpus = key_table([(row - first, key) for row, key in spoken if first <= row < last])
@@ -173,8 +162,8 @@ class Intake:
         self._slots.waker[slot] = page.waker
         self._slots.partial[slot] = self._says_less(slot, target.role, samples, ~np.isnan(page.values[QUEUES]))
         if self.awaited.pending(row) and not self.awaited.meet(self._slots, slot, page.counters):
-            self._active_at[row] = at
-        self._count_activity(row, slot, page, at)
+            self.activity.active_at[row] = at
+        self.activity.land(row, slot, self._slots.counters[slot], page, at)
         gpus = beside(target, samples)
         return [row] if gpus is None else [row, *(set(self._land_gpus(on_page(target), gpus, at)) - {row})]
 
@@ -201,27 +190,13 @@ class Intake:
             slot = self._slot(target, row)
             self._slots.values[slot] = reading.values
             self._slots.at[slot] = reading.at
-            self._gpus_owed_until[row] = nan
+            if reading.values[Column.GPU_BUSIEST] > self.sources[row].gpu_quiet:
+                self.activity.probes.worked(row, at)
+            self._gpus_owed_until[row] = np.nan
             touched.append(row)
         for row in set(self._where.get(target, ())) - set(touched):
             self._forget(target, row)  # its pods left these GPUs: the page is fresh and says so
         return touched
-
-    def _count_activity(self, row: int, slot: int, page: QueuePage, at: float) -> None:
-        for place, quantity in enumerate(ACTIVITY):
-            before, after = self._slots.counters[slot, place], page.said.get(quantity, nan)
-            if isnan(after):
-                continue
-            self._slots.counters[slot, place] = after
-            # A fall is a restart from zero: all of the new value happened since. The first sight is a baseline.
-            rise = 0.0 if isnan(before) else after - before if after >= before else after
-            if rise > 0.0:
-                self._active_at[row] = at
-                if page.waker and quantity is Quantity.REQUESTS_FAILED:
-                    self._refused_at[row] = at
-            if quantity is Quantity.REQUESTS_FINISHED:
-                finished = self._finished[row]
-                self._finished[row] = rise + (0.0 if isnan(finished) else finished)
 
     def listed(self, workload: WorkloadKey, pods: int | None) -> None:
         """How many pods of a workload should answer; None is: the listing itself is not known now."""
@@ -318,6 +293,7 @@ class Intake:
             if not self._free:
                 size = len(self._slots.owner)
                 self._slots.grow()
+                self.activity.probes.grow(2 * size)
                 self._free = list(range(2 * size - 1, size - 1, -1))
             slot = places[row] = self._free.pop()
             self._slots.owner[slot] = row
@@ -333,7 +309,11 @@ class Intake:
         if not self._where[target]:
             del self._where[target]
         del self._members[row][slot]
+        self._clear(slot)
+
+    def _clear(self, slot: int) -> None:
         self._slots.clear(slot)
+        self.activity.probes.clear(slot)
         self._said.pop(slot, None)
         self._free.append(slot)
 
@@ -357,7 +337,8 @@ class Intake:
         counts[~stays, Column.KV_CACHE] = False  # a mean over what carries the load
         in_pods, _ = added(owner, values[:, QUEUES], np.repeat((pods & stays)[:, None], QUEUE_WIDTH, axis=1), count)
         self._in_pods[rows] = sum_of_known(in_pods)
-        self._share(rows, owner, values, gateway)
+        room = self._sharing.room(self._in_pods, self._wanted, self._pending)
+        keep_portions(self._sharing, room, rows, owner, values, gateway)
         sums, said = added(owner, values, counts, count)
         busiest, measured = np.full(count, np.nan), np.full(count, np.nan)
         np.fmax.at(busiest, owner[gpus], values[gpus, Column.GPU_BUSIEST])
@@ -376,12 +357,12 @@ class Intake:
             running=sums[:, Column.RUNNING].copy(),
             held=sums[:, Column.HELD].copy(),
             busiest_gpu=busiest,
-            active_at=self._active_at[rows],
+            active_at=self.activity.active_at[rows],
             pods_listed=self._listed[rows],
             pods_fresh=tally(owner[pods & whole & stays], count),
             gateway_fresh=(tally(owner[gateway], count) > 0) & (tally(owner[silent], count) == 0),
             waker_fresh=tally(owner[gateway & (self._slots.waker[slots] > Waker.NOTHING)], count) > 0,
-            refused_at=self._refused_at[rows],
+            refused_at=self.activity.refused_at[rows],
             gpus_stale=(tally(owner[~fresh & (role == GPUS)], count) > 0) | (now <= self._gpus_owed_until[rows]),
             gpus_blind=sums[:, Column.GPU_BLIND] > 0.0,
             wanted=self._wanted[rows],
@@ -401,22 +382,8 @@ class Intake:
             gpus=GpusSeen.of(sums),
             in_pods=sum_of_known(in_pods),
             latest=latest,
-            finished=self._finished[rows],
+            finished=self.activity.finished[rows],
         )
-
-    def _share(self, rows: Rows, owner: Rows, values: Floats, gateway: Mask) -> None:
-        """Of what a gateway's page shows, leave each member of a group its own part; in `values`, which is a copy."""
-        shared = np.flatnonzero(self._sharing.shares(rows)[owner] & gateway)
-        if not len(shared):
-            return
-        hands = values[shared[:, None], IN_HAND]
-        # Held requests are in flight too, where a page says both.
-        shown: Floats = np.where(np.isnan(hands[:, 2]), np.nansum(hands, axis=1), np.nansum(hands[:, :3], axis=1))
-        waits = np.bincount(owner[shared], weights=shown, minlength=len(rows)).astype(np.float64)
-        room = self._sharing.room(self._in_pods, self._wanted, self._pending)
-        part = self._sharing.parts(rows, waits, room)
-        values[shared[:, None], IN_HAND] = hands * part[owner[shared], None]
-        values[shared, Column.READY] = np.nan  # the backends of all of them
 
     def _slots_of(self, rows: Rows) -> tuple[Rows, Rows]:
         """The slots of these workloads, and for each the place in `rows` of its owner."""

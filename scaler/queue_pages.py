@@ -75,6 +75,12 @@ def read(samples: Samples, role: Role, queue: str | None, at: float, *, pods: bo
     return QueuePage(values, said, min(measured, at), waker)
 
 
+def has_served(samples: Samples) -> bool:
+    """Has an engine's page counted a token that was made, or a request that was finished?"""
+    counted = (samples.column(quantity) for quantity in (Quantity.TOKENS_GENERATED, Quantity.REQUESTS_FINISHED))
+    return any(bool((column > 0.0).any()) for column in counted)
+
+
 def _waker(at_zero: str, values: Floats, said: Mapping[Quantity, float], *, repeats: bool) -> Waker:
     in_hand = not isnan(values[Column.WAITING]) or not isnan(values[Column.RUNNING])
     if at_zero == "in_flight":

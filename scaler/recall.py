@@ -18,7 +18,8 @@ from exporter.model import Failure, Role, Target
 from exporter.scrape import read
 from exporter.textformat import Scanner
 
-from .decider import Decider, Plan
+from .decider import Decider
+from .plan import Plan
 
 
 class Moment(NamedTuple):

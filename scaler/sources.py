@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import repeat
 from math import inf
 from typing import NamedTuple
 
@@ -28,7 +29,9 @@ from exporter.targets.static import StaticTargets
 from .config import Config, DcgmExporter, Endpoint, Redis, Workload
 from .config.access import admission
 from .config.kinds import GPUS
-from .decider import Plan
+from .config.workload_checks import FEWEST_READINGS
+from .orders import Ordered
+from .plan import Plan
 from .policy import Membership, Signal, Spec
 from .signals import Smoothing
 
@@ -176,12 +179,12 @@ def _exporter_at(page: DcgmExporter) -> Callable[[str, int], Target]:
     return target
 
 
-def plans(config: Config, workloads: Iterable[Workload]) -> list[Plan]:
-    """What the decider needs to know of each workload."""
-    return [_plan(config, workload) for workload in workloads]
+def plans(config: Config, workloads: Iterable[Workload], orders: Iterable[Ordered] = repeat(Ordered())) -> list[Plan]:
+    """What the decider needs to know of each workload. orders: what people order of each, in the same order."""
+    return [_plan(config, workload, ordered) for workload, ordered in zip(workloads, orders, strict=False)]
 
 
-def _plan(config: Config, workload: Workload) -> Plan:
+def _plan(config: Config, workload: Workload, ordered: Ordered) -> Plan:
     wished: Mapping[Signal, float | None] = {
         Signal.WORK: workload.work,
         Signal.KV_CACHE: workload.objectives.kv_cache if workload.pods is not None else None,
@@ -194,7 +197,7 @@ def _plan(config: Config, workload: Workload) -> Plan:
             maximum=workload.replicas.max,
             sleeps=workload.replicas.sleeps,
             targets=tuple((signal, target) for signal, target in wished.items() if target is not None),
-            keep_warm=workload.keep_warm,
+            keep_warm=max(workload.constant_keep_warm, FEWEST_READINGS * config.scrape.interval),
             hold=config.freshness.hold,
             impute_after=config.freshness.impute_after,
             settle=config.scrape.interval + config.scrape.timeout,  # asked within the one, it has the other to answer
@@ -211,6 +214,8 @@ def _plan(config: Config, workload: Workload) -> Plan:
         pod_pattern=workload.pod_pattern,
         observed=workload.mode == "observe",
         member=_membership(workload),
+        ordered=ordered,
+        probe_period=workload.probe_period,
     )
 
 

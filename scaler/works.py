@@ -7,7 +7,7 @@ disk. So the daemon listens first and imports it then, in a thread: KEDA's GetMe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -15,6 +15,7 @@ import structlog
 from exporter.attribution import owners_by_name
 from exporter.clock import Clock
 from exporter.cluster.changes import Changes
+from exporter.cluster.objects import Ref
 from exporter.cluster.resources import SCALEDJOBS, SCALEDOBJECTS
 from exporter.cluster.state import Cluster
 from exporter.model import Failure, PodKey, Scrape, Target, WorkloadKey
@@ -25,10 +26,11 @@ from exporter.targets import Discovery, Listing
 from exporter.textformat import Scanner
 
 from . import sources
-from .census import Census, take
+from .census import Census, ordered, take
 from .config import Config, DcgmExporter
-from .decider import Decider, Plan
+from .decider import Decider
 from .ownership import cluster_owners
+from .plan import Plan
 from .pod_numbers import Chosen, PodNumbers
 from .publisher import Publisher
 from .recall import Moment, relive
@@ -83,6 +85,7 @@ class Works:
         self._broken = self._given_up = False
         self._seen = False  # is what the census rests on known?
         self._places: dict[Place, Discovery] = {}
+        self._scaled: dict[Ref, list[WorkloadKey]] = {}
         self._loop = Loop(
             discoveries=(),
             pages=around.pages,
@@ -110,6 +113,15 @@ class Works:
     def pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
         """What is known of a namespace's chosen pods themselves. `now`: POSIX seconds."""
         return self._decider.pods(namespace, chosen, now)
+
+    def share(self, workloads: Collection[WorkloadKey] | None) -> State:
+        """What another replica is to remember of these workloads, or of all of them."""
+        return self._decider.share(workloads, self._around.clock.now())
+
+    def go_along(self, state: State) -> None:
+        """Remember what the replica that leads remembers; of those who have not come here yet, for when they do."""
+        self._decider.go_along(state, self._around.clock.now())
+        self._around.kept.keep(state.without({plan.workload for plan in self._decider.plans}))
 
     async def states(self) -> list[State]:
         """All that a restart must not lose: what is remembered, and what was kept of those who have not come yet. It is
@@ -156,6 +168,15 @@ class Works:
         for place, discovery in self._places.items():
             if changes.census or _touches(changes, place):
                 self._loop.look(discovery)
+        self._look_at_starts(self._scaled.keys() if changes.census else self._scaled.keys() & changes.targets)
+
+    def _look_at_starts(self, moved: Collection[Ref]) -> None:
+        """How far the pods of what has moved have come."""
+        cluster, now = self._around.cluster, self._around.clock.now()
+        for ref in moved:
+            pods = None if cluster is None else cluster.leaders_of(ref, now)
+            for workload in self._scaled[ref] if pods is not None else ():
+                self._decider.started(workload, pods or (), now)
 
     def _counted(self) -> Census:
         """Which workloads there are now. What somebody wrote into an object must not cost everybody else's."""
@@ -169,7 +190,7 @@ class Works:
             return self._census
 
     def _new_decider(self) -> Decider:
-        plans = sources.plans(self.config, self._census.workloads)
+        plans = sources.plans(self.config, self._census.workloads, ordered(self._census))
         by_name = owners_by_name({plan.workload: plan.pod_pattern for plan in plans})
         cluster, targets = self._around.cluster, self._census.targets
         return Decider(
@@ -178,6 +199,7 @@ class Works:
             fresh_intervals=self.config.freshness.intervals,
             owners=by_name if cluster is None else cluster_owners(cluster, targets, by_name),
             names=None if cluster is None else cluster.named,
+            fleet=() if self.config.brake is None else (self.config.brake,),
         )
 
     def _follow(self, before: Iterable[Plan]) -> None:
@@ -192,6 +214,9 @@ class Works:
                 for place in sources.places(self.config, self._census.workloads)
             }
             self._loop.follow(self._places.values())
+        self._scaled = {}
+        for workload, ref in self._census.targets.items():
+            self._scaled.setdefault(ref, []).append(workload)
         old = {plan.workload for plan in before}
         new = [plan.workload for plan in self._decider.plans if plan.workload not in old]
         for state in around.kept.claim(new):
@@ -278,6 +303,8 @@ class Works:
             self._look_whether_seen(now)
             self._count_replicas(now)
             publisher.publish(self._decider.sweep(now), now)
+            for workload, brake in self._decider.ended_brakes():
+                self._log.info("a brake has ended", workload=str(workload or "all"), brake=str(brake))
         except Exception:  # noqa: BLE001 - a bug that costs every tick shows in liveness, not in a silent zero
             self._around.own.ticks_failed.inc()
             if not self._broken:

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 from exporter.textformat import Layout
 
 from .plan import Cell, Plan, build
+from .probe_paths import COUNTERS, is_probe
 from .words import Key, Labels, Row, Table
 
 # What lives at zero replicas. "queue": a broker, or a gateway that keeps the request: what waits is there to be read,
@@ -74,7 +75,9 @@ def _found(rows: Sequence[Row], layout: Layout) -> list[_Groups]:
         names: _Groups = {name: {} for name in row.names if name in by_name}
         for name, groups in names.items():
             for index in by_name[name]:
-                groups.setdefault(row.key(layout.series[index].labels), []).append(index)
+                labels = layout.series[index].labels
+                if row.column not in COUNTERS or not is_probe(labels):
+                    groups.setdefault(row.key(labels), []).append(index)
         found.append(names)
     return found
 

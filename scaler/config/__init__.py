@@ -3,7 +3,7 @@
 from .cluster import DcgmExporter, Kubernetes, SharedGateway
 from .endpoint import Access, Basic, Endpoint, PrometheusQuery, Tls
 from .load import check, load, parse, read
-from .model import Config, Freshness, GrpcTls, Listen, Log, MetricsApi, Scrape, Snapshots
+from .model import Config, Freshness, GrpcTls, Listen, Log, MetricsApi, Prices, Scrape, Snapshots
 from .orders import Schedule
 from .peers import Peers
 from .problem import ConfigErrors, Problem
@@ -31,6 +31,7 @@ __all__ = [
     "MetricsApi",
     "Objectives",
     "Peers",
+    "Prices",
     "Problem",
     "PrometheusQuery",
     "Redis",

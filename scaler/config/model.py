@@ -117,6 +117,18 @@ class Freshness(Section):
     `hold` where that is shorter."""
 
 
+class Prices(Section):
+    """What `keep_warm: auto` weighs. Any currency: the ratio decides, and the amounts are for what is published."""
+
+    gpu_hour: Annotated[float, Field(gt=0)] = 2.5
+    """One GPU for an hour, idle or not; a replica of four costs four times that. Higher sleeps sooner. The default is
+    about what an H100 is let for."""
+    waiting_hour: Annotated[float, Field(ge=0)] = 30.0
+    """An hour in which somebody waits for a start, however many wait together. Higher keeps warm for longer. The
+    default is about what an hour of work is paid: a start on one GPU is then worth keeping it warm for 13 times as long
+    as it takes. 0 says that nobody waits, as for batches."""
+
+
 class Snapshots(Section):
     """What is remembered through a restart: answers, windows, and what was learned."""
 
@@ -154,6 +166,8 @@ class Config(Section):
     """What is remembered through a restart. Left out: nothing is, and after one what the cluster has is held."""
     log: Log = Log()
     """What is said on standard error."""
+    prices: Prices = Prices()
+    """What an idle GPU and a waiting user cost: `keep_warm: auto` is the cheapest between them."""
     gpus: Annotated[tuple[Endpoint, ...], Many] = ()
     """Pages of the nodes' GPUs: dcgm-exporter. Without them no GPU is seen, and idleness rests on requests alone.
     A ClusterIP Service reaches one node by chance: name a headless one in `dns`, or any in `service`. With `kubernetes`

@@ -18,7 +18,7 @@ from ..orders import AUTO, BadOrder, Brake, Prewarm, read_brake, read_cron, read
 from ..orders.brake import MOST_REPLICAS
 from ..orders.schedule import EXAMPLE
 from .access import Section
-from .scalars import Scalar, duration, read_duration, refused, write_duration
+from .scalars import Scalar, auto_or_duration, duration, read_duration, refused
 
 CONFIGURATION = "configuration"
 
@@ -55,19 +55,6 @@ def _read_brake(value: Any) -> Brake:
     return _worded(lambda text: read_brake(text, CONFIGURATION), orders.EXAMPLE)(value)
 
 
-def _read_prewarm(value: Any) -> Prewarm:
-    if value == AUTO:
-        return AUTO
-    try:
-        return read_duration(value)
-    except PydanticCustomError as bad:
-        raise refused(f"{bad.message()}, or auto") from None
-
-
-def _write_prewarm(value: Prewarm) -> str:
-    return value if isinstance(value, str) else write_duration(value)
-
-
 def _read_lines(value: Any) -> str:
     """Text that `scheduled` can read: kept as it is."""
     _worded(lambda text: read_schedules(text, seconds), EXAMPLE)(value)
@@ -77,11 +64,7 @@ def _read_lines(value: Any) -> str:
 BRAKE = Scalar(_read_brake, Brake.typed, {"title": "brake", "type": "string", "examples": [orders.EXAMPLE]})
 CRON = Scalar(_worded(read_cron, "0 8 * * 1-5"), str, {"title": "five cron fields", "type": "string"})
 ZONE = Scalar(_worded(read_zone, "Europe/Berlin"), str, {"title": "time zone", "type": "string"})
-PREWARM = Scalar(
-    _read_prewarm,
-    _write_prewarm,
-    {"title": "`auto` or duration", "anyOf": [{"type": "string"}, {"type": "number", "minimum": 0}]},
-)
+PREWARM = auto_or_duration("learned")
 SCHEDULES = Scalar(_read_lines, str, {"title": "schedules", "type": "string", "examples": [EXAMPLE]})
 
 

@@ -27,6 +27,7 @@ _ANYTHING: dict[int | str, Any] = {
     "url": "http://unknown",
     "page": {"url": "http://unknown"},
     "namespaces": ["unknown"],
+    "start": "0 0 * * *",
 }
 _ANY_NAME = "unknown"
 

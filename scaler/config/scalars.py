@@ -13,11 +13,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic_core import PydanticCustomError, core_schema
 
+AUTO: Literal["auto"] = "auto"
 REFUSED = "refused"  # the type of a pydantic error whose message is already ours
 LONGEST_S = 365 * 86400.0  # a longer duration is a typing mistake
 
@@ -83,6 +84,28 @@ def duration(at_least_s: float = 0.0, at_most_s: float = LONGEST_S) -> Scalar:
     return Scalar(
         read, write_duration, {"title": title, "anyOf": [written, {"type": "number", **bounds}], "examples": examples}
     )
+
+
+def auto_or_duration(what: str) -> Scalar:
+    """`auto`, or a duration. what: what `auto` stands for, in a word for the schema."""
+    plain = duration()
+
+    def read(value: Any) -> float | Literal["auto"]:
+        if value == AUTO:
+            return AUTO
+        try:
+            return float(plain.read(value))
+        except PydanticCustomError as bad:
+            raise refused(f"{bad.message()}, or auto") from None
+
+    def write(value: float | Literal["auto"]) -> str:
+        return AUTO if value == AUTO else write_duration(value)
+
+    schema = {
+        "title": "`auto` or duration",
+        "anyOf": [{"type": "string", "const": AUTO, "description": what}, *plain.schema["anyOf"]],
+    }
+    return Scalar(read, write, schema | {"examples": [AUTO, "5m"]})
 
 
 def read_duration(value: Any) -> float:

@@ -133,7 +133,7 @@ def _of_trigger(trigger: Value, at: Loc, scaled: _Scaled, kept_warm: list[float]
     yield from (of_word(word, _loc(word, at)) for word in said)
     if not scaled.replicas.sleeps or workload.gateway is None:
         return
-    kept_warm.append(workload.keep_warm)
+    kept_warm.append(workload.constant_keep_warm)
     if trigger.read("type") == "external":
         message = (
             f"wakes only when KEDA polls (pollingInterval, {_POLLING_S} s by default): external-push wakes at once"

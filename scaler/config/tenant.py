@@ -29,6 +29,7 @@ from .workload import (
     Band,
     Engine,
     Group,
+    KeepWarm,
     Mode,
     Objectives,
     OnBlind,
@@ -85,7 +86,9 @@ class Trigger(Section):
     """Scheme of the gateway's page. Without it http."""
     objectives: Objectives = _as_in(Workload, "objectives")
     smoothing: Smoothing = _as_in(Workload, "smoothing")
-    keep_warm: Seconds = _as_in(Workload, "keep_warm")
+    keep_warm: KeepWarm = _as_in(Workload, "keep_warm")
+    keep_warm_min: Seconds = _as_in(Workload, "keep_warm_min")
+    keep_warm_max: Seconds = _as_in(Workload, "keep_warm_max")
     on_blind: OnBlind = _as_in(Workload, "on_blind")
     lease_max: Seconds = _as_in(Workload, "lease_max")
     scale_down_band: Band = _as_in(Workload, "scale_down_band")
@@ -120,6 +123,8 @@ class Trigger(Section):
             gateway=self._gateway(shared) if self.gateway is not None else None,
             replicas=replicas,
             keep_warm=self.keep_warm,
+            keep_warm_min=self.keep_warm_min,
+            keep_warm_max=self.keep_warm_max,
             on_blind=self.on_blind,
             lease_max=self.lease_max,
             objectives=self.objectives,

@@ -95,6 +95,8 @@ def _words_of(section: type[Section], at: tuple[str, ...] = ()) -> Iterator[Word
 
 
 def _is_text(annotation: Any) -> bool:
+    if float in get_args(annotation):  # "auto", or a number
+        return False
     return annotation is str or isinstance(annotation, str) or any(_is_text(one) for one in get_args(annotation))
 
 

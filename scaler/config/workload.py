@@ -18,11 +18,12 @@ from ..orders import Brake
 from .endpoint import Endpoint, Many, Section, Text
 from .kinds import ENGINE, GATEWAY, REDIS
 from .orders import BRAKE, Schedule
-from .scalars import GLOB, ZERO, duration, kubernetes_name
+from .scalars import AUTO, GLOB, ZERO, auto_or_duration, duration, kubernetes_name
 
 Ratio: TypeAlias = Annotated[float, Field(gt=0, le=1, title="ratio")]
 Seconds: TypeAlias = Annotated[float, duration()]
 Engine: TypeAlias = Annotated[str, ENGINE]
+KeepWarm: TypeAlias = Annotated[float | Literal["auto"], auto_or_duration("learned")]
 Band: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Quiet: TypeAlias = Annotated[float, Field(ge=0, lt=1, title="ratio")]
 Mode: TypeAlias = Literal["act", "observe"]
@@ -32,6 +33,8 @@ Role: TypeAlias = Annotated[str, kubernetes_name(63, "role")]
 Weight: TypeAlias = Annotated[float, Field(ge=0, le=1_000_000)]
 OnBlind: TypeAlias = Literal["hold", "wake"]
 
+# Where nothing is known the usual: KEDA's cooldownPeriod is 300 s by default.
+UNLEARNED_KEEP_WARM_S = 300.0
 # Twice the nodes of the largest supported cluster (5,000): more is a typing mistake.
 MOST_REPLICAS = 10_000
 
@@ -116,9 +119,17 @@ class Workload(Section):
     this name makes. A pattern that is too wide counts a neighbour's GPUs as this workload's."""
     replicas: Replicas = Replicas()
     """Between how many replicas to choose."""
-    keep_warm: Seconds = 300.0
-    """Idle for so long before zero: nothing waiting, nothing running, counters flat, GPUs quiet. Shorter saves GPU
-    time and pays in cold starts. At least 3 scrape intervals: fewer readings prove nothing."""
+    keep_warm: KeepWarm = AUTO
+    """Idle for so long before zero: nothing waiting, nothing running, counters flat, GPUs quiet. `auto` learns it from
+    the workload's own rests, its starts and `prices`, and starts it in advance of a return that can be foretold; until
+    a start has been measured it is 5m. A duration stays what it is: shorter saves GPU time and pays in cold starts. At
+    least 3 scrape intervals: fewer readings prove nothing. See docs/learned.md."""
+    keep_warm_min: Seconds = 60.0
+    """`keep_warm: auto` never sleeps sooner. Lower trusts what was learned with sleeping almost at once; 3 scrape
+    intervals are the least, whatever this says."""
+    keep_warm_max: Seconds = 14400.0
+    """`keep_warm: auto` never keeps a workload warm for longer, nor up in advance. Lower bounds what one idle replica
+    can cost, and cuts short what a dear start would be worth."""
     on_blind: OnBlind = "hold"
     """What becomes of a sleeper when the page that would show its next request is silent for longer than
     `freshness.hold`. `hold` leaves it asleep; `wake` answers one replica (or `min`) until the page speaks again, and
@@ -166,6 +177,15 @@ class Workload(Section):
     @property
     def key(self) -> WorkloadKey:
         return WorkloadKey(self.namespace, self.name)
+
+    @property
+    def learns_keep_warm(self) -> bool:
+        return self.keep_warm == AUTO
+
+    @property
+    def constant_keep_warm(self) -> float:
+        """Seconds idle before zero, where that is not learned, or not yet."""
+        return UNLEARNED_KEEP_WARM_S if self.keep_warm == AUTO else self.keep_warm
 
     @property
     def gateway_kind(self) -> str:

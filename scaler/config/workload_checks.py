@@ -20,7 +20,7 @@ from .kinds import OWN
 from .model import Config
 from .order_checks import order_findings
 from .problem import Loc
-from .scalars import write_duration
+from .scalars import AUTO, write_duration
 from .wakers import at_zero
 from .workload import Workload
 
@@ -89,9 +89,10 @@ def _at_zero(at: Loc, workload: Workload) -> Iterator[Finding]:
 def _times(at: Loc, workload: Workload, interval: float) -> Iterator[Finding]:
     scraped = (("scrape", "interval"),)
     shortest = FEWEST_READINGS * interval
-    if workload.keep_warm < shortest:
-        bound = f"must be at least {FEWEST_READINGS} scrape intervals ({write_duration(shortest)})"
+    bound = f"must be at least {FEWEST_READINGS} scrape intervals ({write_duration(shortest)})"
+    if workload.keep_warm != AUTO and workload.keep_warm < shortest:
         yield Finding((*at, "keep_warm"), bound, scraped, write_duration(workload.keep_warm))
+    yield from _learned_times(at, workload)
     smoothing = workload.smoothing
     for field, half_life in (("up", smoothing.up), ("down", smoothing.down)):
         # A default that a slow scrape overtakes does no harm: each reading is then nearly believed at once.
@@ -106,6 +107,21 @@ def _times(at: Loc, workload: Workload, interval: float) -> Iterator[Finding]:
             write_duration(smoothing.up),
             "warning",
         )
+
+
+def _learned_times(at: Loc, workload: Workload) -> Iterator[Finding]:
+    """Bounds of a keep-warm time that is learned. One below what proves idleness does no harm: that holds as well."""
+    lowest, highest, key = workload.keep_warm_min, workload.keep_warm_max, (*at, "keep_warm")
+    if lowest > highest:
+        bound = f"must be at most keep_warm_max ({write_duration(highest)})"
+        yield Finding((*at, "keep_warm_min"), bound, ((*at, "keep_warm_max"),), write_duration(lowest))
+    if workload.keep_warm == AUTO:
+        return
+    for name in ("keep_warm_min", "keep_warm_max"):
+        if getattr(workload, name) == Workload.model_fields[name].default:
+            continue
+        bound = f"is not used: keep_warm is {write_duration(workload.keep_warm)}, and not auto"
+        yield Finding((*at, name), bound, (key,), write_duration(getattr(workload, name)), "warning")
 
 
 def _sources(at: Loc, workload: Workload, config: Config) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 Of each length of keeping warm that falls between two buckets the expected cost over the histogram is reckoned twice:
 with and without a start in advance of the return. That start is placed as in the hybrid histogram policy of "Serverless
 in the Wild" (M. Shahrad et al., USENIX ATC 2020, section 4): ready before the 5th percentile of the rests, given up
-after the 99th (or the 90th, where one rest in twenty is a night). Two things differ. The percentiles are those of the
+after the 99th (or the 90th or 75th: one rest in ten may be a night). Two things differ. The percentiles are those of the
 rests that outlast the keep-warm time, because by then the shorter ones are ruled out: a workload with a thousand pauses
 of seconds a day and one of an hour each hour is predictable, once a pause is longer than seconds. And where the paper
 asks for a coefficient of variation before it trusts the histogram, here the price decides: a wide histogram's window
@@ -27,7 +27,7 @@ from exporter.model import Floats
 from .histogram import Rows
 from .stakes import Schedule, Stakes, break_even, kept_warm, start_cost, worst_regret
 
-HEAD, TAILS = 0.05, (0.99, 0.9)
+HEAD, TAILS = 0.05, (0.99, 0.9, 0.75)
 # Shahrad et al. begin 10 % early and end 10 % late, over buckets of a minute. Ours are rounded outwards to buckets of
 # 5 %; half a minute more is for the scrapes, which see both ends of a rest late.
 MARGIN_S = 30.0

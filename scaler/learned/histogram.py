@@ -107,12 +107,12 @@ class Histograms:
         return np.asarray(np.where(total > 0.0, ends, np.nan), dtype=np.float64)
 
     def columns(self, name: str) -> Columns:
-        """What must survive, by column: `NAME.weights` and `NAME.reference`."""
-        return {f"{name}.weights": self.weights, f"{name}.reference": self.reference}
+        """What must survive, by column: `NAME.weights` and `NAME.reference_at`."""
+        return {f"{name}.weights": self.weights, f"{name}.reference_at": self.reference}
 
     def take(self, name: str, columns: Mapping[str, Column], rows: Rows, others: Rows) -> None:
         """Own `rows` from the slots `others` of such columns; nothing, where those have other buckets."""
-        weights, reference = columns.get(f"{name}.weights"), columns.get(f"{name}.reference")
+        weights, reference = columns.get(f"{name}.weights"), columns.get(f"{name}.reference_at")
         if weights is None or reference is None or weights.shape[1:] != self.weights.shape[1:]:
             return
         self.weights[rows], self.reference[rows] = weights[others], reference[others]

@@ -164,9 +164,10 @@ class KeepWarm:
         parts = {
             "credit": self._credit,
             "account": self._account,
-            "opened": self._opened,
+            "opened_at": self._opened,
             "at": self._at,
-            **self.schedule._asdict(),
+            # Seconds since a rest began, and no moments: `until` at a name's end would say so (scaler.state).
+            **{f"{name}_s": column for name, column in self.schedule._asdict().items()},
             **self._stakes._asdict(),
         }
         return {f"keepwarm.{name}": column for name, column in parts.items()}

@@ -181,7 +181,7 @@ class Starts:
 
     def columns(self) -> Columns:
         """What must survive, one slot per workload."""
-        columns: Columns = {"coldstarts.last": self._last}
+        columns: Columns = {"coldstarts.last_at": self._last}
         for phase, histograms in self._histograms.items():
             columns |= histograms.columns(f"coldstarts.{phase}")
         return columns
@@ -190,8 +190,8 @@ class Starts:
         """Own `rows` from the slots `others` of somebody's columns; what those lack stays as it is."""
         for phase, histograms in self._histograms.items():
             histograms.take(f"coldstarts.{phase}", columns, rows, others)
-        if "coldstarts.last" in columns:
-            self._last[rows] = columns["coldstarts.last"][others]
+        if "coldstarts.last_at" in columns:
+            self._last[rows] = columns["coldstarts.last_at"][others]
         self._measure(rows)
 
     def take_over(self, other: Starts, rows: Rows, others: Rows) -> None:

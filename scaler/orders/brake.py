@@ -18,7 +18,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from .moment import BadOrder, moment, written
+from .moment import NO_DURATION, BadOrder, is_duration, moment, written
 
 _LINE = re.compile(
     r"(?P<word>[a-z]+(?:[ _-]down)?)(?:\s+(?P<count>[0-9]{1,9}))?"
@@ -102,14 +102,14 @@ def unreadable(source: str) -> Brake:
 
 
 def _explained(text: str) -> str:
-    """A duration is what most people type first, and `moment` has the sentence for it."""
+    """What is wrong with it, as far as it can be guessed: a duration is what most people type first."""
     rest = re.sub(r"(?i)^\s*(?:freeze|never[ _-]down|floor\s+\d+)\s*", "", text)
-    if rest != text and rest:
-        try:
-            moment(rest)
-        except BadOrder as bad:
-            if "duration" in str(bad):
-                return f"{_WANTED}; what is after `until` {bad}"
-        else:
-            return f"{_WANTED}: the word `until` is missing"
-    return _WANTED
+    if rest == text or not rest:
+        return _WANTED
+    if is_duration(rest):
+        return f"{_WANTED}; {NO_DURATION}"
+    try:
+        moment(rest)
+    except BadOrder:
+        return _WANTED
+    return f"{_WANTED}: the word `until` is missing"

@@ -19,8 +19,8 @@ from cronsim import CronSim, CronSimError
 from .moment import BadOrder, zone_of
 
 FIELDS = 5
-# CronSim reckons on the wall's clock and leaves out which of two equal hours is meant. Clocks change by an hour at
-# most (in this century's rules but for Samoa's lost day), so a start that much earlier misses nothing.
+# CronSim reckons on the wall's clock and leaves out which of two equal hours is meant: backwards from the second of
+# them it would miss what fired in the first. Clocks change by an hour at most, so a later start misses nothing.
 _CHANGE_S = 7200.0
 WANTED = "must be five cron fields, minute hour day month weekday, such as `0 8 * * 1-5`"
 
@@ -54,7 +54,7 @@ def read_zone(name: str) -> str:
 
 def next_after(cron: Cron, now: float) -> float | None:
     """POSIX seconds of the first firing after `now`; None: not in fifty years."""
-    return next((at for at in _firings(cron, now - _CHANGE_S, reverse=False) if at > now), None)
+    return next((at for at in _firings(cron, now, reverse=False) if at > now), None)
 
 
 def last_until(cron: Cron, now: float) -> float | None:

@@ -20,7 +20,9 @@ _MOMENT = re.compile(
 _DURATION = re.compile(r"(?:for\s+)?\d+(?:\.\d+)?\s*(?:ms|s|m|h|d|min|minutes?|hours?|days?)(?:\d.*)?")
 WANTED = "must be a moment such as 2026-11-23T08:00Z, 2026-11-23T08:00+01:00 or 2026-11-23T08:00 Europe/Berlin"
 EARLIEST_YEAR, LATEST_YEAR = 2000, 2100  # anything else is a slip of the pen
-_HOURS = "`date -u -d '+2 hours' +%Y-%m-%dT%H:%MZ` prints the one two hours from now"
+NO_DURATION = (
+    "a duration says no beginning; `date -u -d '+2 hours' +%Y-%m-%dT%H:%MZ` prints the moment two hours from now"
+)
 
 
 class BadOrder(ValueError):  # noqa: N818  named for whose fault it is
@@ -30,8 +32,8 @@ class BadOrder(ValueError):  # noqa: N818  named for whose fault it is
 def moment(text: str) -> float:
     """POSIX seconds. Raises BadOrder. Of an hour that comes twice the second is meant: a brake ends late, not early."""
     stripped = text.strip()
-    if _DURATION.fullmatch(stripped.lower()):
-        raise BadOrder(f"{WANTED}: a duration says no beginning; {_HOURS}")
+    if is_duration(stripped):
+        raise BadOrder(f"{WANTED}: {NO_DURATION}")
     match = _MOMENT.fullmatch(stripped)
     if match is None:
         raise BadOrder(WANTED)
@@ -48,6 +50,11 @@ def moment(text: str) -> float:
         raise BadOrder(f"{WANTED}: a year from {EARLIEST_YEAR} to {LATEST_YEAR}")
     # Where the clocks change there are two readings: of an hour that is skipped too.
     return max(local.replace(tzinfo=clock, fold=fold).timestamp() for fold in (0, 1))
+
+
+def is_duration(text: str) -> bool:
+    """As people type one: "2h", "for 30 minutes"."""
+    return _DURATION.fullmatch(text.strip().lower()) is not None
 
 
 def written(at: float, zone: str = "UTC") -> str:

@@ -111,7 +111,8 @@ class Orders:
     ) -> None:
         self._ordered, self._codes, self._fleet = tuple(ordered), codes, tuple(fleet)
         self._columns = Columns.blank(len(self._ordered))
-        self._moved = np.ones(len(self._ordered), dtype=np.bool_)
+        # Where nothing is ordered there is nothing to show at first.
+        self._moved = np.array([any((*each, self._fleet)) for each in self._ordered], dtype=np.bool_)
         self._ended: list[Ended] = []
         self._since = since  # until when ends have been told
         self._at, self._next = math.inf, -math.inf

@@ -32,7 +32,7 @@ class Campaign:
     """One replica's part in the election.
 
     namespace, name: of the Lease. followed_s: a follower's question shows for so long that nobody else leads.
-    patience_s:      how much longer than others to leave alone what is free, asked each time; None: do not stand at all.
+    patience_s:      how much longer than others to leave alone what is free, asked each time; None: do not stand.
     told:            why the Lease cannot be read or written, and None once it can.
     """
 

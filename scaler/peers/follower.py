@@ -1,9 +1,9 @@
 """A follower: it asks the leader for what changed, again and again, and answers with that while it is fresh.
 
-Fresh is what the leader swept within the last 3 ticks (and 1 s, if those are shorter), by our clock. Each question waits
-at the leader until there is something new, so a wake-up reaches every replica within a round trip of the scrape that
-showed it; what a follower scrapes itself raises none of its answers meanwhile. One voice is worth more than one scrape:
-KEDA would hear two numbers by turns, and the leader scrapes the same page as often.
+Fresh is what the leader swept within the last 3 ticks (and 1 s, if those are shorter), by our clock. Each question
+waits at the leader until there is something new, so a wake-up reaches every replica within a round trip of the scrape
+that showed it; what a follower scrapes itself raises none of its answers meanwhile. One voice is worth more than one
+scrape: KEDA would hear two numbers by turns, and the leader scrapes the same page as often.
 
 Worked example: the leader sweeps at 1000.0 and is killed. Its Board counts until 1003.0 with a tick of 1 s; from then
 on the answers are our own, which rest on the memory it told us last.
@@ -12,8 +12,9 @@ on the answers are our own, which rest on the memory it told us last.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from http import HTTPStatus
+from typing import Any
 
 import aiohttp
 
@@ -31,6 +32,10 @@ FRESH_AT_LEAST_S = 1.0
 PAUSE_TICKS = 0.1
 
 
+# What a leader remembers, and our clock less its.
+Learned = Callable[[bytes, float], Coroutine[Any, Any, None]]
+
+
 class Unfollowed(Exception):  # noqa: N818 - it is an answer, or the lack of one, and no error of ours
     """There is no frame. kind: for the count of failures; a few words."""
 
@@ -40,8 +45,8 @@ class Unfollowed(Exception):  # noqa: N818 - it is an answer, or the lack of one
 
 
 class Follower:
-    """leader: whom to ask. name: of the replicas' certificates. learned: told what the leader remembers, and our clock
-    less its. failed: told that a question to that address brought nothing, or None once one brings something.
+    """leader: whom to ask. leads: do we ourselves? name: of the replicas' certificates. learned: takes what the leader
+    remembers. failed: told that a question to that address brought nothing, or None once one brings something.
     """
 
     def __init__(
@@ -49,14 +54,15 @@ class Follower:
         publisher: Publisher,
         *,
         leader: Callable[[], Lease | None],
+        leads: Callable[[float], bool],
         context: Rotating,
         name: str,
         tick_s: float,
         clock: Clock,
-        learned: Callable[[bytes, float], None],
+        learned: Learned,
         failed: Callable[[str, Unfollowed | None], None],
     ) -> None:
-        self._publisher, self._leader, self._clock = publisher, leader, clock
+        self._publisher, self._leader, self._leads, self._clock = publisher, leader, leads, clock
         self._fresh_s = max(FRESH_TICKS * tick_s, FRESH_AT_LEAST_S)
         # A question waits for a tick at the most. What came later than all of this would not be fresh any more.
         self._patience_s = tick_s + self._fresh_s
@@ -74,10 +80,11 @@ class Follower:
         return self.heard and now - self.copy.at <= self._fresh_s
 
     def settle(self, now: float) -> None:
-        """Answer with what counts at this moment. To be called at every tick, because time passes."""
-        if not self._publisher.following or (self.fresh(now) and self._leader() is not None):
-            return
-        self._publisher.alone()
+        """Answer with what counts at this moment. To be called at every tick, because time passes. What a leader said
+        counts while it is fresh, even if it has stepped down since: another may have taken its place by then.
+        """
+        if not self.fresh(now) or self._leads(now):
+            self._publisher.alone()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -122,7 +129,7 @@ class Follower:
             raise Unfollowed("gap", f"changes since version {frame.since}, which is not what we have")
         self.copy, self.offset_s = copy, now - frame.now
         if frame.memory:
-            self._learned(frame.memory, self.offset_s)
+            await self._learned(frame.memory, self.offset_s)
         if self.fresh(now):
             self._publisher.follow(copy.decisions, copy.at)
         else:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from random import Random
 
@@ -19,16 +19,15 @@ import structlog
 
 from exporter.clock import Clock
 from exporter.cluster.leases import Leases
-from exporter.model import WorkloadKey
 
 from ..config import Peers
 from ..election import TERMS, Election, Terms
 from ..publisher import Publisher
 from ..tls import Told
 from .campaign import Campaign
-from .follower import Follower, Unfollowed
+from .follower import Follower, Learned, Unfollowed
 from .myself import myself
-from .server import PeerServer
+from .server import Memory, PeerServer
 from .tls import TlsFiles, connecting, listening
 
 # After its first sweep a replica waits for so long to hear a leader before it answers by itself.
@@ -42,9 +41,7 @@ class Role(StrEnum):
 
 
 class Replica:
-    """memory: what is remembered of some workloads, or of all (None), for a follower. learned: what a leader remembers,
-    and our clock less its. told: what is wrong with the files, and None once they serve again. Raises BadTlsFiles.
-    """
+    """told: what is wrong with the files, and None once they serve again. Raises BadTlsFiles."""
 
     def __init__(
         self,
@@ -54,8 +51,8 @@ class Replica:
         tick_s: float,
         clock: Clock,
         environment: Mapping[str, str],
-        memory: Callable[[Collection[WorkloadKey] | None], bytes],
-        learned: Callable[[bytes, float], None],
+        memory: Memory,
+        learned: Learned,
         told: Told,
         terms: Terms = TERMS,
     ) -> None:
@@ -111,6 +108,7 @@ class Replica:
         follower = self._follower = Follower(
             self._publisher,
             leader=campaign.leader,
+            leads=campaign.leads,
             context=self._context,
             name=settings.server_name,
             tick_s=self._tick_s,
@@ -168,13 +166,13 @@ class Replica:
             return None
         return 0.0 if self._remembers else self._terms.lease_s
 
-    def _take(self, memory: bytes, offset_s: float) -> None:
+    async def _take(self, memory: bytes, offset_s: float) -> None:
         """What the leader remembers. One that cannot be read costs itself: its Board stands without it."""
         try:
-            self._learned(memory, offset_s)
-        except Exception:  # noqa: BLE001 - another version's bytes, or a bug of ours
+            await self._learned(memory, offset_s)
+        except ValueError as error:  # another version's bytes
             if not self._failures["memory"]:
-                self._log.exception("the leader's memory cannot be taken; its answers are")
+                self._log.warning("the leader's memory cannot be taken; its answers are", problem=str(error))
             self._failures["memory"] += 1
 
     def _lease_told(self, problem: str | None) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from http import HTTPStatus
 
 from aiohttp import web
@@ -30,11 +31,12 @@ PATH = "/peers/v1/board"
 FRAMES = "application/vnd.tidegate.frame"
 LONGEST_WAIT_S = 60.0
 
-Memory = Callable[[Collection[WorkloadKey] | None], bytes]
+# What is remembered of these workloads, or of all (None), as of now; called later, and in a thread, for the bytes.
+Memory = Callable[[Collection[WorkloadKey] | None], Callable[[], bytes]]
 
 
 class PeerServer:
-    """name: of the replicas' certificates. memory: what is remembered of these workloads; None: of all."""
+    """name: of the replicas' certificates."""
 
     def __init__(
         self,
@@ -80,11 +82,12 @@ class PeerServer:
                     await self._publisher.decided()
             except TimeoutError:
                 pass  # nothing new is an answer too: a leader whose sweeps fail shows by its Board's age
-        frame = self._asked() and self._frame(epoch, version)
-        if not frame:
+        if self._asked() is None:
             return web.Response(status=HTTPStatus.MISDIRECTED_REQUEST, text="this replica does not lead\n")
+        frame, memory = self._frame(epoch, version)
         # A whole Board of a thousand workloads takes a tenth of a second; KEDA must not wait for that.
-        return web.Response(body=await asyncio.to_thread(encode, frame), content_type=FRAMES)
+        body = await asyncio.to_thread(lambda: encode(replace(frame, memory=memory())))
+        return web.Response(body=body, content_type=FRAMES)
 
     def _asked(self) -> Campaign | None:
         """The campaign, if we lead: then whoever asks has followed us just now."""
@@ -96,12 +99,13 @@ class PeerServer:
             self._epoch, self._journal = campaign.term, Journal()
         return campaign
 
-    def _frame(self, epoch: str, version: int) -> Frame:
+    def _frame(self, epoch: str, version: int) -> tuple[Frame, Callable[[], bytes]]:
+        """For somebody who has that version; and its memory, to be packed."""
         self._journal.take(self._publisher.own)
         board, now = self._journal.board, self._clock.now()
         change = self._journal.since(version) if epoch == self._epoch else None
         if change is None:
             everything = tuple(board.decisions.values())
-            return Frame(self._epoch, board.version, now, board.at, None, everything, memory=self._memory(None))
-        memory = self._memory([decision.workload for decision in change.changed]) if change.changed else b""
-        return Frame(self._epoch, board.version, now, board.at, version, *change, memory=memory)
+            return Frame(self._epoch, board.version, now, board.at, None, everything), self._memory(None)
+        memory = self._memory({decision.workload for decision in change.changed}) if change.changed else bytes
+        return Frame(self._epoch, board.version, now, board.at, version, *change), memory

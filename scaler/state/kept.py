@@ -27,6 +27,12 @@ class Kept:
     def __init__(self, states: Sequence[State] = ()) -> None:
         self._states = list(states)
 
+    def keep(self, state: State) -> None:
+        """What is remembered of workloads that somebody else has seen already, in place of what was kept of them."""
+        if state.workloads:
+            rest = (each.without(state.workloads) for each in self._states)
+            self._states = [state, *(each for each in rest if each.workloads)]
+
     def claim(self, workloads: Collection[WorkloadKey]) -> list[State]:
         """What is kept of these; it is theirs from now on, and not kept any more."""
         claimed: list[State] = []

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 STUCK_TICKS = 10.0
 # Compiling without a cache took 25 s on two slow cores: a start may take several times that before it is hung.
 START_S = 120.0
+HEARS_OUT = "listening for the replica that leads"
 
 
 @dataclass(slots=True)
@@ -37,11 +38,12 @@ class Health:
         return {"ticks": None if since <= limit else f"no tick for {since:.0f} s (limit {limit:.0f} s)"}
 
     def ready(self, now: float) -> dict[str, str | None]:
+        peers = {} if self.role is None else {"peers": HEARS_OUT if self.hears_out else None}
         return {
             **self.live(now),
             "first-tick": None if self.last_tick_at is not None else "compiling and scraping for the first time",
             "drain": "stopping" if self.draining else None,
-            "peers": "listening for the replica that leads" if self.hears_out else None,
+            **peers,
         }
 
 

@@ -64,8 +64,10 @@ def test_its_document_is_the_apis_own():
         (b'{"metadata": {"resourceVersion": "7"}}', Lease("", version="7")),
         (b'{"metadata": {"resourceVersion": "7"}, "spec": {"holderIdentity": null}}', Lease("", version="7")),
         (
-            b'{"metadata": {"resourceVersion": "7", "annotations": null}, "spec": {"holderIdentity": "a",'
-            b' "leaseDurationSeconds": "15", "renewTime": "at noon", "acquireTime": 7, "leaseTransitions": -1}}',
+            (
+                b'{"metadata": {"resourceVersion": "7", "annotations": null}, "spec": {"holderIdentity": "a",'
+                b' "leaseDurationSeconds": "15", "renewTime": "at noon", "acquireTime": 7, "leaseTransitions": -1}}'
+            ),
             Lease("a", version="7"),
         ),
     ],

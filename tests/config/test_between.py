@@ -48,8 +48,10 @@ def _gpus(*parts):
      "1:119: workloads.0.smoothing.down: must be 0 or at least the scrape interval (5s), got 4s"),
     (_CHAT + ", keep_warm: 14s}]",
      "1:112: workloads.0.keep_warm: must be at least 3 scrape intervals (15s), got 14s"),
-    (_CHAT + "}]\nscrape: {interval: 2m}",  # nobody wrote the 5 minutes
-     "1:13: workloads.0.keep_warm: must be at least 3 scrape intervals (6m), got 5m (the default)"),
+    (_CHAT + ", keep_warm_min: 5h}]",
+     "1:116: workloads.0.keep_warm_min: must be at most keep_warm_max (4h), got 5h"),
+    (_CHAT + ", keep_warm_max: 50s}]",
+     "1:13: workloads.0.keep_warm_min: must be at most keep_warm_max (50s), got 1m (the default)"),
     (_CHAT.replace("min: 1", "min: 11") + "}]",
      "1:97: workloads.0.replicas.min: must be at most replicas.max (10), got 11"),
     (_CHAT.replace("min: 1", "max: 2, min: 3") + "}]",
@@ -94,6 +96,13 @@ def test_rising_slower_than_falling_is_a_warning(said):
     assert lines == [f"c.yaml:1:117: warning: workloads.0.smoothing.up: {_SLOW_RISE}"]
 
 
+def test_bounds_of_a_keep_warm_time_that_is_not_learned_are_a_warning(said):
+    lines = said(_CHAT + ", keep_warm: 5m, keep_warm_max: 1h}]")
+    because = "is not used: keep_warm is 5m, and not auto, got 1h"
+
+    assert lines == [f"c.yaml:1:131: warning: workloads.0.keep_warm_max: {because}"]
+
+
 def test_snapshots_that_are_too_old_before_the_next_is_written_are_a_warning(said):
     lines = said("state: {directory: /s, interval: 10m}\ngpus: [{dns: a}]")
 
@@ -113,6 +122,8 @@ def test_a_configuration_of_nothing_is_a_warning(said):
         _CHAT + "}]",
         _CHAT.replace("min: 1", "min: 2, max: 2") + "}]",
         _CHAT + ", keep_warm: 15s}]",
+        _CHAT + ", keep_warm: auto, keep_warm_min: 5s}]",
+        _CHAT + "}]\nscrape: {interval: 2m}",  # what is learned gives way to what proves idleness
         _CHAT + ", smoothing: {up: 0, down: 5s}}]",
         _CHAT + "}]\nscrape: {interval: 30s}",  # the default half-life of 5s is nobody's mistake
         _CHAT + "}]\nscrape: {interval: 1s}",  # nor is the default timeout of 3s

@@ -4,7 +4,7 @@ import pytest
 
 from scaler.config import Config, ConfigErrors, check, load, parse
 
-_KEYS = "known here: listen, scrape, freshness, tick, state, log, gpus, gateways, kubernetes, brake, workloads"
+_KEYS = "known here: listen, scrape, freshness, tick, state, log, prices, gpus, gateways, kubernetes, brake, workloads"
 
 
 @pytest.mark.parametrize(("text", "expected"), [

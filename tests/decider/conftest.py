@@ -16,13 +16,13 @@ CHAT = WorkloadKey("ai", "chat")
 INTERVAL_S, INTERVALS = 5.0, 3.0  # so a reading is fresh for 15 s
 
 
-def plan(name="chat", *, work=16.0, kv=None, gpu=None, up=0.0, down=0.0, queue=None, pattern=None, member=None, **spec):
-    """16 requests a replica, 0 to 8, both half-lives 0: what is read is what counts."""
+def plan(name="chat", *, work=16.0, kv=None, gpu=None, up=0.0, down=0.0, queue=None, pattern=None, about=None, **spec):
+    """16 requests a replica, 0 to 8, both half-lives 0: what is read is what counts. about: more fields of Plan."""
     wished = ((Signal.WORK, work), (Signal.KV_CACHE, kv), (Signal.GPU_ENGINE, gpu))
     targets = tuple((signal, target) for signal, target in wished if target is not None)
     bounds = {"minimum": 0, "maximum": 8, **spec}
     key, asked = WorkloadKey("ai", name), Spec(targets=targets, **bounds)
-    return Plan(key, asked, Smoothing(up, down), queue, pattern, member=member)
+    return Plan(key, asked, Smoothing(up, down), queue, pattern, **(about or {}))
 
 
 class Scene:

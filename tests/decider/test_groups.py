@@ -10,7 +10,8 @@ IDLE_S = 30.0
 
 
 def member(role="", weight=1.0, **bounds):
-    return Membership("ai", "pd", role, weight, **bounds)
+    """More about a plan: it is of the group pd."""
+    return {"member": Membership("ai", "pd", role, weight, **bounds)}
 
 
 class TestPrefillAndDecode:
@@ -19,8 +20,8 @@ class TestPrefillAndDecode:
     @pytest.fixture
     def stage(self, scene, plan, pod, gateway):
         stage = scene(
-            plan("prefill", gateway=True, keep_warm=IDLE_S, work=4.0, member=member("prefill")),
-            plan("decode", keep_warm=2 * IDLE_S, member=member("decode", to="prefill", least=0.5, most=3.0)),
+            plan("prefill", gateway=True, keep_warm=IDLE_S, work=4.0, about=member("prefill")),
+            plan("decode", keep_warm=2 * IDLE_S, about=member("decode", to="prefill", least=0.5, most=3.0)),
         )
         stage.prefill, stage.decode, stage.front = pod(0, "prefill"), pod(1, "decode"), gateway(name="prefill")
         stage.has(pods=[stage.prefill], gateway=stage.front, wanted=1, name="prefill")
@@ -135,8 +136,8 @@ class TestStableAndCanary:
     @staticmethod
     def plans(plan, weights, **stable):
         return (
-            plan("stable", gateway=True, keep_warm=IDLE_S, member=member(weight=weights[0]), **stable),
-            plan("canary", gateway=True, keep_warm=IDLE_S, maximum=100, member=member(weight=weights[1])),
+            plan("stable", gateway=True, keep_warm=IDLE_S, about=member(weight=weights[0]), **stable),
+            plan("canary", gateway=True, keep_warm=IDLE_S, maximum=100, about=member(weight=weights[1])),
         )
 
     @pytest.fixture

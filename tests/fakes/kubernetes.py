@@ -65,6 +65,7 @@ class FakeKubernetes:
         self.config_maps = {}  # (namespace, name): data
         self.api_services = {}  # name: spec
         self.leases = {}  # (namespace, name): document
+        self.shown_lease = lambda document: document  # what whoever reads one is shown
         self.lease_writes = []  # (namespace, name, holder) of each that was taken
         self.reviews = []  # (kind, spec) of each review, as it came
         self.shown = []  # the Authorization header of each question that is neither list nor watch
@@ -271,7 +272,7 @@ class FakeKubernetes:
         key = request.match_info["namespace"], request.match_info["name"]
         if key not in self.leases:
             return status(404, "NotFound", f'leases.coordination.k8s.io "{key[1]}" not found')
-        return web.json_response(self.leases[key])
+        return web.json_response(self.shown_lease(self.leases[key]))
 
     async def _create_lease(self, request):
         if (answer := await self._no_answer(request, "Lease")) is not None:

@@ -129,7 +129,7 @@ async def test_round_robin_over_two_tidegates_hears_the_same_from_both(asking):
         (
             {"name": "bad", "engine": "vllm", "keep_warm": "soon", "kep": "1"},
             grpc.StatusCode.INVALID_ARGUMENT,
-            "metadata.keep_warm: must be a duration such as 500ms, 5s, 2m or 1h30m, got 'soon'; metadata.kep: unknown",
+            "metadata.keep_warm: must be a duration such as 500ms, 5s, 2m or 1h30m, or auto, got 'soon'; metadata.kep:",
         ),
         (
             {"name": "watched", "workload": "seen"},

@@ -106,11 +106,11 @@ def test_the_most_careful_brake_is_the_one_that_is_shown():
 
 
 def test_an_order_that_is_over_is_gone_and_said_once():
-    standing = orders(ordered("", "freeze until 2026-11-23T08:00Z"))
+    standing = orders(ordered(DAY, "freeze until 2026-11-23T08:00Z"))
     assert (at(standing, 7)[3], standing.news().ended) == (True, ())
-    assert at(standing, 8) == FREE
+    assert at(standing, 8) == (3, 9, np.inf, False, False)
     assert standing.news().ended == (Ended(0, read_brake("freeze until 2026-11-23T08:00Z", "ai/Deployment/chat")),)
-    assert (at(standing, 9), standing.news().ended) == (FREE, ())
+    assert [(at(standing, hour)[3], standing.news().ended) for hour in (17, 18, 32)] == [(False, ())] * 3
 
 
 def test_the_end_of_a_brake_of_the_fleet_is_said_once_and_not_per_workload():
@@ -135,7 +135,7 @@ def test_what_is_shown_is_made_again_where_other_orders_hold():
     standing = orders(ordered(), ordered(DAY))
     leads = np.zeros(2)
     standing.at(MIDNIGHT, leads)
-    assert standing.news().rows.tolist() == [0, 1]  # whatever stood before, it was another list's
+    assert standing.news().rows.tolist() == [1]  # of whom nothing is ordered nothing is to be shown
     standing.at(MIDNIGHT + HOUR, leads)
     assert standing.news().rows.tolist() == []
     standing.at(MIDNIGHT + 8 * HOUR, leads)

@@ -49,7 +49,7 @@ async def around():
             clock=Clock(),
             pages=pages,
             promql=Promql(pages),
-            publisher=Publisher(),
+            publisher=Publisher([]),
             own=OwnMetrics(CollectorRegistry()),
             ticked=lambda now: None,
             believed=lambda census: None,

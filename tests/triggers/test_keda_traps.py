@@ -63,6 +63,15 @@ def test_a_cron_trigger_beside_ours_is_told_of_schedules():
     assert line.startswith("11:8: warning: spec.triggers.1.type: holds its replicas beside Tidegate's")
 
 
+def test_a_schedule_in_a_trigger_is_checked_like_one_of_the_configuration():
+    text = _TEXT.replace("gateway: epp", 'gateway: epp, schedules: "0 8 * * 1 for 1h floor 200"')
+    (problem,) = check_manifests(text.format(annotations="", minimum=0, more="", beside=""), "m", None).problems
+    assert str(problem) == (
+        "m:10:111: warning: spec.triggers.0.metadata.schedules: is above replicas.max (100), which holds: more are "
+        "never asked for, got '200'"
+    )
+
+
 _EIGHT = 1795420800.0  # 2026-11-23T08:00Z
 
 

@@ -19,7 +19,7 @@ def test_two_lines_are_enough():
     trigger = read({"scalerAddress": "tidegate.tidegate.svc:6000", "engine": "vllm"}, place="metadata")
 
     assert trigger == Trigger(engine="vllm")
-    assert (trigger.keep_warm, trigger.objectives, trigger.smoothing) == (300.0, Objectives(), Smoothing())
+    assert (trigger.keep_warm, trigger.objectives, trigger.smoothing) == ("auto", Objectives(), Smoothing())
 
 
 def test_every_word_is_read_as_the_configuration_reads_it():
@@ -28,6 +28,7 @@ def test_every_word_is_read_as_the_configuration_reads_it():
         "gateway": "epp", "gateway_kind": "ray_serve", "gateway_port": "9090", "gateway_path": "/g",
         "gateway_scheme": "http", "objectives.work": "16.5", "objectives.kv_cache": "null",
         "objectives.gpu_engine": "0.8", "smoothing.up": "0", "smoothing.down": "1m30s", "keep_warm": "600",
+        "keep_warm_min": "2m", "keep_warm_max": "1h",
         "scale_down_band": "0.5", "gpu_quiet": "0", "on_blind": "wake", "lease_max": "20m",
         "schedules": "0 8 * * 1-5 for 10h floor 2",
         "probe_period": "0", "group": "llama", "role": "decode", "weight": "0.1", "ratio.to": "prefill",
@@ -37,7 +38,8 @@ def test_every_word_is_read_as_the_configuration_reads_it():
         "engine": "vllm", "model": "llama", "port": 8001, "path": "/m", "scheme": "https",
         "gateway": "epp", "gateway_kind": "ray_serve", "gateway_port": 9090, "gateway_path": "/g",
         "gateway_scheme": "http", "objectives": Objectives(work=16.5, kv_cache=None, gpu_engine=0.8),
-        "smoothing": Smoothing(up=0.0, down=90.0), "keep_warm": 600.0, "scale_down_band": 0.5, "gpu_quiet": 0.0,
+        "smoothing": Smoothing(up=0.0, down=90.0), "keep_warm": 600.0,
+        "keep_warm_min": 120.0, "keep_warm_max": 3600.0, "scale_down_band": 0.5, "gpu_quiet": 0.0,
         "on_blind": "wake", "lease_max": 1200.0, "probe_period": 0.0, "group": "llama", "role": "decode",
         "schedules": "0 8 * * 1-5 for 10h floor 2", "weight": 0.1, "ratio": RoleRatio(to="prefill", min=0.5, max=3.0),
     }  # fmt: skip
@@ -57,7 +59,8 @@ def test_a_model_that_is_called_like_a_number_keeps_its_name(name):
 def test_words_left_out_are_the_defaults_of_the_configuration():
     mine, theirs = Trigger(), Workload(namespace="ai", name="chat")
     same = ("engine", "model", "objectives", "smoothing", "keep_warm", "scale_down_band", "gpu_quiet")
-    same += ("mode", "on_blind", "lease_max", "probe_period", "group", "role", "weight", "ratio")
+    same += ("mode", "on_blind", "lease_max", "keep_warm_min", "keep_warm_max")
+    same += ("probe_period", "group", "role", "weight", "ratio")
 
     assert [getattr(mine, key) for key in same] == [getattr(theirs, key) for key in same]
     assert [mine.port, mine.path, mine.scheme] == [getattr(Endpoint(), key) for key in ("port", "path", "scheme")]
@@ -87,9 +90,9 @@ def test_kedas_own_settings_are_nobodys_words(told):
     ({"engine": "vlm"}, f"metadata.engine: must be one of {_ENGINES} (did you mean vllm?), got 'vlm'"),
     ({"engine": ""}, f"metadata.engine: must be one of {_ENGINES}, got ''"),
     ({"engine": "vllm", "keep_warm": "soon"},
-     "metadata.keep_warm: must be a duration such as 500ms, 5s, 2m or 1h30m, got 'soon'"),
+     "metadata.keep_warm: must be a duration such as 500ms, 5s, 2m or 1h30m, or auto, got 'soon'"),
     ({"engine": "vllm", "keep_warm": "null"},
-     "metadata.keep_warm: must be a duration such as 500ms, 5s, 2m or 1h30m, got 'null'"),
+     "metadata.keep_warm: must be a duration such as 500ms, 5s, 2m or 1h30m, or auto, got 'null'"),
     ({"engine": "vllm", "objectives.work": "0"}, "metadata.objectives.work: must be above 0, got '0'"),
     ({"engine": "vllm", "objectives.work": "many"}, "metadata.objectives.work: must be a number, got 'many'"),
     # Nobody turned the guard off by leaving a value of a template empty.

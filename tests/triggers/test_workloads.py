@@ -136,11 +136,23 @@ def test_gpu_activity_needs_somebody_who_sees_the_gpus():
     assert _made(words, config=Config(kubernetes=Kubernetes(dcgm_exporter=DcgmExporter())))[1] == ()
 
 
-def test_a_default_that_a_slow_scrape_overtakes_is_told_too():
+def test_a_constant_that_a_slow_scrape_overtakes_is_told_and_what_is_learned_gives_way():
     slow = Config(kubernetes=Kubernetes(), scrape=Scrape(interval=120.0))
 
-    assert [str(word) for word in _made({"engine": "vllm"}, config=slow)[1]] == [
+    assert [str(word) for word in _made({"engine": "vllm", "keep_warm": "5m"}, config=slow)[1]] == [
         "metadata.keep_warm: must be at least 3 scrape intervals (6m), got '5m'"
+    ]
+    assert _made({"engine": "vllm"}, config=slow)[1] == ()
+
+
+def test_bounds_of_what_is_learned_go_together_and_with_something_learned():
+    words = {"engine": "vllm", "keep_warm_min": "2h", "keep_warm_max": "1h"}
+    assert [str(word) for word in _made(words)[1]] == [
+        "metadata.keep_warm_min: must be at most keep_warm_max (1h), got '2h'"
+    ]
+    words = {"engine": "vllm", "keep_warm": "5m", "keep_warm_max": "1h"}
+    assert [str(word) for word in _made(words)[1]] == [
+        "metadata.keep_warm_max: is not used: keep_warm is 5m, and not auto, got '1h'"
     ]
 
 

@@ -1,0 +1,184 @@
+"""From what was decided to Decisions: the answer, and the evidence that it rests on.
+
+It knows columns and words, and decides nothing. Objects are made here for those workloads of which something is to be
+shown, and numbers are taken out of lists: out of arrays one by one they take much longer.
+
+Worked example: of a workload that is `warm`, with a brake that holds, the Decision has the reason, the replicas, and in
+its evidence the sums of its pages, what each objective asks for, and "freeze until 2026-11-23T08:00Z".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import isnan
+from typing import NamedTuple
+
+import numpy as np
+
+from exporter.model import Floats, without_user
+
+from . import gpu_evidence
+from .board import Decision, Evidence, Objective, Reason
+from .intake import Intake
+from .plan import Plan
+from .policy import REASONS, Memory, Signal, Spec, Verdicts
+from .queue_pages import Waker
+from .signals import Signals
+from .slots import Mask, Rows
+from .standing import Stands
+from .totals import Totals
+
+OBJECTIVE_NAMES = {Signal.WORK: "work", Signal.KV_CACHE: "kv_cache", Signal.GPU_ENGINE: "gpu_engine"}
+
+
+class Witnesses(NamedTuple):
+    """Who is asked what more is known."""
+
+    intake: Intake
+    signals: Signals
+    stands: Stands
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the Decisions of some workloads are made of; every part has a slot for each of `rows`."""
+
+    rows: Rows
+    totals: Totals
+    imputed: Mask
+    asked: Floats  # replicas that its group asks for
+    together: Mask  # it sleeps and wakes with its group
+    smoothed: Floats
+    verdicts: Verdicts
+    memory: Memory
+    decided_at: Floats
+
+
+def decisions(plans: Sequence[Plan], seen: Seen, witnesses: Witnesses, now: float) -> list[Decision]:
+    """One for each of `seen.rows`, which are rows of `plans`. `now`: POSIX seconds."""
+    replicas, active = _whole(seen.verdicts.replicas), seen.verdicts.active.tolist()
+    decided_at, measured_at = seen.decided_at.tolist(), _known(seen.totals.seen.measured_at)
+    held_since, idle_since = _known(seen.memory.held_since), _known(seen.memory.idle_since)
+    return [
+        Decision(
+            workload=plans[seen.rows[place]].workload,
+            replicas=replicas[place],
+            active=active[place],
+            reason=REASONS[seen.verdicts.reason[place]],
+            decided_at=decided_at[place],
+            measured_at=measured_at[place],
+            held_since=held_since[place],
+            idle_since=idle_since[place],
+            evidence=evidence,
+            observed=plans[seen.rows[place]].observed,
+        )
+        for place, evidence in enumerate(_evidence(plans, seen, witnesses, now))
+    ]
+
+
+def _evidence(plans: Sequence[Plan], seen: Seen, witnesses: Witnesses, now: float) -> Iterator[Evidence]:
+    """What each decision rests on."""
+    intake, signals, stands = witnesses
+    keep_warm, again = stands.keep_warm(seen.rows).tolist(), _known(stands.returns_at(seen.rows))
+    usual, slow = (_known(column[seen.rows]) for column in stands.starts.times)
+    saving = [_known(column[seen.rows]) for column in stands.saving(now)]
+    totals, readings = seen.totals, seen.totals.seen
+    waiting, running, held = _known(readings.waiting), _known(readings.running), _known(readings.held)
+    kv_cache, gpu_engine = _known(totals.kv_cache), _known(totals.gpu_engine)
+    rates = _known(signals.rates(seen.rows, now))
+    wanted, ready, pending = _whole(readings.wanted), _whole(readings.ready), _whole(readings.pending)
+    gpus, any_gpus = totals.gpus, totals.gpus.shown > 0
+    held_gpus, seen_gpus = _whole(totals.gpus_held), _whole(np.where(any_gpus, gpus.shown, np.nan))
+    lost_gpus = _whole(np.where(any_gpus, gpus.lost, np.nan))
+    ceiling, memory = _known(gpus.ceiling), _known(gpus.memory)
+    values, demands = [_known(row) for row in seen.smoothed.T], [_known(row) for row in seen.verdicts.demand.T]
+    for place, row in enumerate(seen.rows):
+        plan = plans[row]
+        yield Evidence(
+            waiting=waiting[place],
+            running=running[place],
+            held_by_gateway=held[place],
+            kv_cache_used=kv_cache[place],
+            gpu_engine_active=gpu_engine[place],
+            requests_per_second=rates[place],
+            replicas_wanted=wanted[place],
+            replicas_ready=ready[place],
+            replicas_pending=pending[place],
+            gpus_held=held_gpus[place],
+            gpus_seen=seen_gpus[place],
+            gpus_lost=lost_gpus[place],
+            gpu_activity=gpu_evidence.activity(totals, place),
+            gpu_engine_ceiling=ceiling[place],
+            gpu_memory_held_bytes=memory[place],
+            waker=_waker(*intake.waker(plan.workload, now)),
+            objectives=tuple(
+                Objective(OBJECTIVE_NAMES[signal], values[signal][place], target, demands[signal][place])
+                for signal, target in plan.spec.targets
+            ),
+            stale=intake.stale(plan.workload, now),
+            notes=(
+                *_notes(plan.spec, seen, place, has_gateway=intake.has_gateway(plan.workload)),
+                *intake.activity.probes.notes(int(row)),
+            ),
+            **stands.said(int(row), now)._asdict(),
+            keep_warm_s=keep_warm[place],
+            starts_again_at=again[place],
+            cold_start_p50_s=usual[place],
+            cold_start_p90_s=slow[place],
+            keep_warm_saves_gpu_seconds=saving[0][place],
+            keep_warm_saves_money=saving[1][place],
+        )
+
+
+def _notes(spec: Spec, about: Seen, place: int, *, has_gateway: bool) -> tuple[str, ...]:
+    """What a person would ask next."""
+    notes = []
+    seen, reason = about.totals.seen, REASONS[about.verdicts.reason[place]]
+    if about.imputed[place]:
+        notes.append(
+            f"{seen.pods_fresh[place]:.0f} of {seen.pods_listed[place]:.0f} ready pods answer; the others are taken to "
+            "be like them, which sizes the workload and proves no idleness"
+        )
+    if reason is Reason.NO_WAKER:
+        silent = bool(seen.gateway_fresh[place])
+        notes.append(
+            "the gateway's page shows no queue of its own, so nothing would see a request at zero replicas"
+            if silent
+            else "no gateway of its group shows a queue now, so nothing would see a request at zero replicas"
+            if about.together[place] and not spec.gateway
+            else "no gateway is configured, so nothing would see a request at zero replicas"
+            if not spec.gateway
+            else "the gateway does not answer, so nothing would see a request at zero replicas"
+        )
+    if spec.gateway and not has_gateway:
+        notes.append("its gateway has no ready address to ask")
+    notes += gpu_evidence.notes(about.totals, place, dict(spec.targets).get(Signal.GPU_ENGINE))
+    if about.asked[place] > 0.0:
+        notes.append(f"its group is awake and asks for {about.asked[place]:.0f} replicas of it at least")
+    if about.memory.floor[place] > 0.0:
+        notes.append(
+            f"begun without a memory: not below the {about.memory.floor[place]:.0f} that the cluster has, until enough "
+            "was seen"
+        )
+    if reason in (Reason.HELD, Reason.UNKNOWN) and np.isnan(seen.pods_listed[place]) and spec.pods:
+        notes.append("the list of its pods is not known")
+    return tuple(notes)
+
+
+def _waker(waker: Waker, url: str) -> str | None:
+    match waker:
+        case Waker.QUEUE:
+            return f"the queue on {without_user(url)}"
+        case Waker.REFUSALS:
+            return f"refused requests on {without_user(url)}"
+        case Waker.NOTHING:
+            return None
+
+
+def _known(column: Floats) -> list[float | None]:
+    return [None if isnan(value) else value for value in column.tolist()]
+
+
+def _whole(column: Floats) -> list[int | None]:
+    return [None if isnan(value) else int(value) for value in column.tolist()]

@@ -1,0 +1,36 @@
+"""What the decider needs to know of one workload, in the words of the rooms that do the work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from exporter.model import WorkloadKey
+
+from .orders import Ordered
+from .policy import Membership, Spec
+from .signals import Smoothing
+from .standing import Teaching
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything about one workload that the decider needs.
+
+    queue:       only this queue of its pages; None is all.
+    pod_pattern: glob of its pods' names; None is those its controller would make.
+    observed:    decided and published, and nobody may ask for it.
+    ordered:     what people order of it. teaching: what may be learned of it.
+    member:      of which group; None is: it stands by itself.
+    probe_period: seconds; regular requests that are no further apart are probes'. 0 is: every request counts.
+    """
+
+    workload: WorkloadKey
+    spec: Spec
+    smoothing: Smoothing = field(default=Smoothing())
+    queue: str | None = None
+    pod_pattern: str | None = None
+    observed: bool = False
+    member: Membership | None = None
+    ordered: Ordered = field(default=Ordered())
+    teaching: Teaching = field(default=Teaching())
+    probe_period: float = 0.0

@@ -1,0 +1,157 @@
+"""What stands for every workload at a moment, whatever is read of it: people's orders, and what its past has taught.
+
+Orders are `scaler.orders`; what is learned of rests and starts is `scaler.learned`; what becomes of both is the
+policy's. Here they meet: a start's 90th percentile is the lead of a schedule's floor and the measure of the lease, and
+a rest that is expected to end is a floor of one replica until it does.
+
+Worked example: 9 of 10 starts of a workload take 90 s or less, so one that was woken is kept up for 240 s at most while
+none of its replicas is ready. It has been asleep since 08:00, and its rests last 51 minutes: from 08:47 on one replica
+is wanted, with the reason `warm`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from exporter.model import Floats
+
+from .board import Reason
+from .learned.gaps import Gaps
+from .learned.keepwarm import KeepWarm, Rules, Saving
+from .learned.stakes import Stakes
+from .learned.starts import Starts
+from .orders import Brake, Codes, News, Ordered, Orders, Said
+from .policy import REASONS, Readings, Specs, Standing
+from .slots import Mask, Rows
+from .state import Array, Columns
+
+# A woken workload whose start takes twice as long as nine of ten did, and a minute, has met something else than a slow
+# start; the lease is what a start that nobody waits for any more may cost.
+LEASE_STARTS, LEASE_MORE_S = 2.0, 60.0
+_CODES = Codes(REASONS.index(Reason.SCHEDULED), REASONS.index(Reason.FROZEN))
+_WARM = REASONS.index(Reason.WARM)
+_NOTHING_SAID = Said()
+HOUR_S = 3600.0
+
+
+class Prices(NamedTuple):
+    """Money, in any unit: of one GPU for an hour, and of an hour in which somebody waits for a start."""
+
+    gpu_hour: float
+    waiting_hour: float
+
+
+# An hour of an H100 costs two to four dollars; somebody's hour, at work and waiting for a machine, twenty to a hundred.
+PRICES = Prices(gpu_hour=2.5, waiting_hour=30.0)
+
+
+class Teaching(NamedTuple):
+    """What a workload's owner says of learning. Times in seconds.
+
+    learns:   its keep-warm time is learned; `Spec.keep_warm` is what holds until then, or always.
+    lowest, highest: bounds of a learned one.
+    """
+
+    learns: bool = False
+    lowest: float = 0.0
+    highest: float = 3600.0
+
+
+class Stands:
+    """What stands, and what it is made of, of a fixed list of workloads.
+
+    starts: how long cold starts take; whoever watches pods tells it of them.
+    """
+
+    def __init__(
+        self,
+        specs: Specs,
+        ordered: Sequence[Ordered],
+        teaching: Sequence[Teaching],
+        prices: Prices,
+        fleet: Iterable[Brake] = (),
+    ) -> None:
+        rows = len(ordered)
+        self._specs, self._prices = specs, prices
+        fleet = tuple(fleet)
+        self._orders = Orders(ordered, _CODES, fleet=fleet)
+        self._ordered = [bool(fleet or each.brakes or each.schedules) for each in ordered]
+        self._rules = Rules(
+            learns=np.array([each.learns for each in teaching], dtype=np.bool_),
+            constant=specs.keep_warm,
+            lowest=np.array([each.lowest for each in teaching], dtype=float),
+            highest=np.array([each.highest for each in teaching], dtype=float),
+        )
+        self._gaps, self._keep_warm = Gaps(rows), KeepWarm(self._rules)
+        self.starts = Starts(rows)
+        self._gpus = np.full(rows, np.nan)  # of one replica, as last seen
+
+    def at(self, now: float) -> Standing:
+        """What stands at `now`, POSIX seconds."""
+        orders, plain = self._orders.at(now, self.starts.times.p90), Standing.plain(self._specs)
+        lease = np.minimum(LEASE_STARTS * self.starts.times.p90 + LEASE_MORE_S, self._specs.lease_max)
+        expected = self.expected(now)
+        return plain._replace(
+            floor=np.where(expected, np.maximum(orders.floor, 1.0), orders.floor),
+            floor_reason=np.where(expected & ~(orders.floor > 0.0), _WARM, orders.floor_reason),
+            ceiling=orders.ceiling,
+            frozen=orders.frozen,
+            never_down=orders.never_down,
+            keep_warm=self._keep_warm.schedule.keep_warm,
+            lease=np.where(np.isnan(lease), plain.lease, lease),
+        )
+
+    def expected(self, now: float) -> Mask:
+        """Who rests, and is expected back so soon that a start must begin."""
+        schedule, rested = self._keep_warm.schedule, now - self._gaps.idle_since
+        back: Mask = (rested >= schedule.prewarm_from) & (rested < schedule.prewarm_until) & self._specs.sleeps
+        return back
+
+    def rest(self, rows: Rows, seen: Readings, known: Mask, gpus: Floats, now: float) -> None:
+        """What is seen of these workloads, of whom all is known where `known` says so. gpus: that their pods hold."""
+        busy = np.nan_to_num(seen.waiting) + np.nan_to_num(seen.running) + np.nan_to_num(seen.held) > 0.0
+        busy |= seen.busiest_gpu > self._specs.gpu_quiet[rows]
+        ended = self._gaps.observe(rows, busy, seen.active_at, known, now)
+        each = gpus / np.where(seen.ready > 0.0, seen.ready, np.nan)
+        self._gpus[rows] = np.where(np.isnan(each), self._gpus[rows], each)
+        self._keep_warm.learn(ended, self._gaps, self._stakes(), now)
+
+    def _stakes(self) -> Stakes:
+        """A replica of which no GPU was ever seen has one: batch work on processors is not what this is for."""
+        gpus = np.where(self._gpus > 0.0, self._gpus, 1.0)
+        idle = gpus * self._prices.gpu_hour / HOUR_S
+        waiting = np.full(len(gpus), self._prices.waiting_hour / HOUR_S)
+        return Stakes(self.starts.times.p50, self.starts.times.p90, idle, waiting)
+
+    def keep_warm(self, rows: Rows) -> Floats:
+        """Seconds idle before zero, at present."""
+        return self._keep_warm.schedule.keep_warm[rows]
+
+    def returns_at(self, rows: Rows) -> Floats:
+        """POSIX seconds when a start will begin in advance of the next request; NaN: none is foreseen."""
+        begins = self._gaps.idle_since[rows] + self._keep_warm.schedule.prewarm_from[rows]
+        return np.where(self._specs.sleeps[rows], begins, np.nan)
+
+    def saving(self, now: float) -> Saving:
+        """Of all workloads."""
+        return self._keep_warm.saving(now)
+
+    def news(self) -> News:
+        """Of the orders; it is spoken of once."""
+        return self._orders.news()
+
+    def said(self, row: int, now: float) -> Said:
+        """The orders that hold for a workload, for people."""
+        return self._orders.said(row, now) if self._ordered[row] else _NOTHING_SAID
+
+    def columns(self) -> dict[str, Array]:
+        """What must survive, one slot per workload."""
+        return {**self._gaps.columns(), **self._keep_warm.columns(), **self.starts.columns()}
+
+    def take(self, columns: Columns, rows: Rows, others: Rows) -> None:
+        """Own `rows` from the slots `others` of somebody's columns."""
+        for part in (self._gaps, self.starts, self._keep_warm):
+            part.take(columns, rows, others)

@@ -1,0 +1,333 @@
+"""Several Tidegates that tell one story: the leader killed, frozen, drained, cut off; clocks apart; no API server."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+
+import grpc.aio
+import pytest
+import trustme
+
+from .keda import Keda
+from .place import namespace_of
+from .process import Tidegate
+from .waiting import SOON_S, until
+
+PEERS = """\
+listen:
+  http: "127.0.0.1:0"
+  grpc: "127.0.0.1:0"
+  peers:
+    address: "127.0.0.1:0"
+    certificate: {folder}/tls.crt
+    key: {folder}/tls.key
+    ca: {folder}/ca.crt
+    server_name: tidegate.tidegate.svc
+    lease: {name}.tidegate
+"""
+QUICK = {"keep_warm": "1s", "smoothing.up": "0s", "smoothing.down": "0.3s"}
+ROUND_ROBIN = json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})
+
+
+class Replicas:
+    """Those of one storyboard, each a process; all ask the same API for the same Lease."""
+
+    def __init__(self, cluster, folder, name, stack):
+        self.cluster, self.name = cluster, name
+        self._folder, self._stack = folder, stack
+        self.all = []
+        ca = trustme.CA()
+        ca.cert_pem.write_to_path(folder / "ca.crt")
+        issued = ca.issue_cert("tidegate.tidegate.svc")
+        issued.private_key_pem.write_to_path(folder / "tls.key")
+        issued.cert_chain_pems[0].write_to_path(folder / "tls.crt")
+
+    async def start(self, *, offset_s=0.0, edit=lambda text: text):
+        """One more, once it is ready. offset_s: of its clock. edit: of its configuration."""
+        number = len(self.all)
+        config, log = self._folder / f"config-{number}.yaml", self._folder / f"log-{number}"
+        text = self.cluster.config()
+        text = PEERS.format(folder=self._folder, name=self.name) + text.split("\n", 1)[1]
+        config.write_text(edit(text), encoding="utf-8")
+        with log.open("wb") as file:
+            process = subprocess.Popen(  # noqa: ASYNC220 - it returns at once
+                [sys.executable, str(Path(__file__).with_name("replica.py")), str(config), repr(offset_s)],
+                stderr=file,
+                env={**os.environ, "PYTHONUNBUFFERED": "1", "POD_NAME": f"replica-{number}"},
+            )
+        self._stack.callback(self._end, process, log)
+        replica = await asyncio.to_thread(Tidegate, process, log)
+        replica.log = log
+        replica.name = f"replica-{number}"
+        replica.keda = Keda(await self._stack.enter_async_context(grpc.aio.insecure_channel(replica.grpc)))
+        self.all.append(replica)
+        return replica
+
+    @staticmethod
+    def _end(process, log):
+        if process.poll() is None:
+            process.send_signal(signal.SIGCONT)
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(SOON_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        said = log.read_text(encoding="utf-8")
+        assert process.returncode in {0, -signal.SIGKILL}, said
+        assert "raceback" not in said, said
+
+    def writes(self):
+        """Who wrote the Lease, one after the other; "" is: it was given back."""
+        names = [holder for _, name, holder in self.cluster.fake.lease_writes if name == self.name]
+        return [holder.partition("_")[0] for holder, _ in groupby(names)]
+
+    @asynccontextmanager
+    async def round_robin(self, scaled):
+        """What KEDA hears, which goes round all of them: each change of it, in order."""
+        target = "ipv4:" + ",".join(each.grpc for each in self.all)
+        options = [("grpc.service_config", ROUND_ROBIN)]
+        async with (
+            grpc.aio.insecure_channel(target, options=options) as channel,
+            told_to(Keda(channel), scaled) as said,
+        ):
+            yield said
+
+    async def until_led_by(self, leader, *followers):
+        await leader.until_metric("tidegate_leader", 1.0)
+        for each in followers:
+            await until(partial(self.role, each), lambda role: role == "follower")
+
+    @staticmethod
+    async def role(replica):
+        text = (await replica.get("/readyz?verbose")).text
+        return text.rpartition("role: ")[2].split("\n")[0]
+
+
+@pytest.fixture(scope="module")
+def cluster(new_cluster):
+    """One of our own: its API server goes away now and then."""
+    with new_cluster() as made:
+        yield made
+
+
+@pytest.fixture
+async def replicas(cluster, tmp_path, request):
+    cluster.fake.mend()
+    async with AsyncExitStack() as stack:
+        yield Replicas(cluster, tmp_path, namespace_of(request.node.name), stack)
+
+
+@asynccontextmanager
+async def told_to(keda, scaled):
+    """What KEDA is answered while the block runs: each change of it, in order."""
+    said = []
+
+    async def watch():
+        while True:
+            answer = await keda.answer(scaled)
+            if not said or said[-1] != answer:
+                said.append(answer)
+            await asyncio.sleep(0.02)
+
+    task = asyncio.create_task(watch())
+    try:
+        yield said
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def all_say(replicas, answer, scaled):
+    for each in replicas:
+        await each.keda.until(answer, scaled)
+
+
+async def test_a_follower_says_what_the_leader_says_in_that_order_whatever_it_sees_itself(replicas, place, page):
+    leader = await replicas.start()
+    # It scrapes seldom: what it says soon after a change, it has from the leader.
+    follower = await replicas.start(edit=lambda text: text.replace("interval: 0.3s", "interval: 20s"))
+    await replicas.until_led_by(leader, follower)
+    llama = place.deployment("llama", page.vllm(waiting=30, running=10), pods=1)
+    words = {"smoothing.up": "0s", "smoothing.down": "0s"}
+    chat = place.scaled_object("chat", target="llama", minimum=1, maximum=9, engine="vllm", **words)
+    await all_say([leader, follower], (3, True), chat)
+    async with told_to(leader.keda, chat) as one, told_to(follower.keda, chat) as other:
+        for requests, answer in ((1000, 9), (100, 7), (20, 2), (1000, 9), (10, 1)):
+            llama.say(page.vllm(waiting=0, running=requests))
+            await all_say([leader, follower], (answer, True), chat)
+    assert one == other
+    assert [number for number, _ in one][:2] == [3, 9]
+    assert await follower.metric("tidegate_peer_board_age_seconds") is not None
+    assert await leader.metric("tidegate_peer_board_age_seconds") is None
+
+
+async def test_a_wake_up_reaches_the_streams_of_every_replica(replicas, place, page):
+    leader, *followers = [await replicas.start() for _ in range(3)]
+    await replicas.until_led_by(leader, *followers)
+    front = place.service("front", page.epp(held=0, ready=1))
+    place.deployment("llama", page.vllm(waiting=0, running=0), pods=1)
+    chat = place.scaled_object("chat", target="llama", minimum=0, maximum=9, engine="vllm", gateway="front", **QUICK)
+    await all_say(replicas.all, (0, False), chat)
+    async with AsyncExitStack() as stack:
+        streams = [await stack.enter_async_context(each.keda.pushes(chat)) for each in replicas.all]
+        assert [await pushed() for pushed in streams] == [False] * 3
+        front.text = page.epp(held=20, ready=1)
+        assert [await pushed() for pushed in streams] == [True] * 3
+    await all_say(replicas.all, (2, True), chat)
+
+
+@pytest.fixture
+async def pair(replicas, place, page):
+    """Two replicas, of which the first leads; a workload that has 3 replicas' worth of work, and both say so."""
+    all_of_them = [await replicas.start() for _ in range(2)]
+    await replicas.until_led_by(*all_of_them)
+    replicas.llama = place.deployment("llama", page.vllm(waiting=30, running=10), pods=1)
+    place.service("front", page.epp(held=0, ready=1))
+    words = {**QUICK, "smoothing.down": "60s"}  # so that whoever has forgotten the past is found out
+    replicas.chat = place.scaled_object(
+        "chat", target="llama", minimum=0, maximum=9, engine="vllm", gateway="front", **words
+    )
+    await all_say(all_of_them, (3, True), replicas.chat)
+    return all_of_them
+
+
+async def test_a_leader_that_is_killed_in_a_burst_changes_no_answer_and_one_other_leads(replicas, pair, page):
+    leader, *others = trio = [*pair, await replicas.start()]
+    await replicas.until_led_by(*trio)
+    async with AsyncExitStack() as stack:
+        heard = [await stack.enter_async_context(told_to(each.keda, replicas.chat)) for each in others]
+        replicas.llama.say(page.vllm(waiting=990, running=10))
+        await all_say(trio, (9, True), replicas.chat)
+        async with replicas.round_robin(replicas.chat) as keda_heard:
+            await until(partial(length, keda_heard), lambda number: number == 1)
+            leader.process.kill()
+            await until(partial(leaders, others), lambda number: number == 1)
+            for each in others:
+                await until(partial(replicas.role, each), lambda role: role in {"leader", "follower"})
+                await each.sweeps(5)
+    assert set(keda_heard) <= {(9, True), grpc.StatusCode.UNAVAILABLE}  # a call under way when it was killed
+    for said in heard:
+        assert said[-1] == (9, True)
+        assert said == sorted(said), "in a burst it only rises"
+    assert len(replicas.writes()) == 2
+
+
+async def test_a_leader_that_is_drained_lets_another_lead_at_once_and_changes_no_answer(replicas, pair):
+    leader, other = pair
+    async with replicas.round_robin(replicas.chat) as heard:
+        leader.process.send_signal(signal.SIGTERM)
+        await replicas.until_led_by(other)
+        await other.sweeps(5)
+    assert heard == [(3, True)]
+    assert replicas.writes() == ["replica-0", "", "replica-1"]
+
+
+async def test_a_leader_that_was_frozen_follows_when_it_is_thawed(replicas, pair, page):
+    leader, other = pair
+    async with told_to(other.keda, replicas.chat) as heard:
+        leader.process.send_signal(signal.SIGSTOP)
+        await replicas.until_led_by(other)
+        replicas.llama.say(page.vllm(waiting=990, running=10))
+        await all_say([other], (9, True), replicas.chat)
+        leader.process.send_signal(signal.SIGCONT)
+        await replicas.until_led_by(other, leader)
+        await all_say(pair, (9, True), replicas.chat)
+        await leader.sweeps(5)
+    assert heard == [(3, True), (9, True)]
+    assert replicas.writes() == ["replica-0", "replica-1"]
+
+
+async def test_clocks_that_are_five_minutes_apart_change_no_answer_and_no_age(replicas, place, page):
+    llama = place.deployment("llama", page.vllm(waiting=30, running=10), pods=1)
+    chat = place.scaled_object("chat", target="llama", minimum=1, maximum=9, engine="vllm", **QUICK)
+    ahead, right, behind = [await replicas.start(offset_s=offset_s) for offset_s in (300.0, 0.0, -300.0)]
+    await replicas.until_led_by(ahead, right, behind)
+    await all_say(replicas.all, (3, True), chat)
+    async with AsyncExitStack() as stack:
+        heard = [await stack.enter_async_context(told_to(each.keda, chat)) for each in replicas.all]
+        for requests, answer in ((1000, 9), (100, 9)):
+            llama.say(page.vllm(waiting=0, running=requests))
+            await all_say(replicas.all, (answer, True), chat)
+        for each in replicas.all:
+            age = await each.metric(f'tidegate_reading_age_seconds{{namespace="{place.name}",workload="chat"}}')
+            assert 0.0 <= age < 60.0
+        ahead.process.send_signal(signal.SIGTERM)
+        await until(partial(leaders, [right, behind]), lambda number: number == 1)
+        await right.sweeps(5)
+        await behind.sweeps(5)
+    for said in heard[1:]:
+        assert said[:2] == [(3, True), (9, True)]
+        assert {answer for answer in said if not isinstance(answer, tuple)} == set()
+    assert heard[1][:2] == heard[2][:2]
+
+
+async def test_without_an_api_server_the_leader_leads_on_and_the_others_follow(replicas, pair, page):
+    leader, follower = pair
+    async with told_to(leader.keda, replicas.chat) as one, told_to(follower.keda, replicas.chat) as other:
+        replicas.cluster.fake.refuse()
+        await until(partial(logged, leader, "the Lease cannot be read or written; answers stay as they are"), bool)
+        await leader.sweeps(50)  # 5 s, when it would have led no more, and the Lease would have been another's
+        assert [await replicas.role(each) for each in pair] == ["leader", "follower"]
+        replicas.llama.say(page.vllm(waiting=990, running=10))
+        await all_say(pair, (9, True), replicas.chat)
+        replicas.cluster.fake.mend()
+        await until(partial(logged, leader, "the Lease can be read and written again"), bool)
+    assert one == other == [(3, True), (9, True)]
+    assert replicas.writes() == ["replica-0"]
+
+
+async def test_where_the_replicas_cannot_reach_each_other_each_answers_and_nobody_errs(replicas, pair, page):
+    fake, (leader, other) = replicas.cluster.fake, pair
+    async with told_to(leader.keda, replicas.chat) as one, told_to(other.keda, replicas.chat) as two:
+        fake.shown_lease = elsewhere
+        await until(partial(replicas.role, other), lambda role: role == "alone")
+        replicas.llama.say(page.vllm(waiting=990, running=10))
+        await all_say(pair, (9, True), replicas.chat)
+        fake.shown_lease = lambda document: document
+        await replicas.until_led_by(*pair)
+    assert one == two == [(3, True), (9, True)]
+    assert await other.metric('tidegate_peer_fetch_failures_total{kind="connection"}') >= 1
+    assert replicas.writes() == ["replica-0"]
+
+
+async def test_replicas_are_replaced_one_after_the_other_and_no_answer_changes(replicas, pair):
+    async with AsyncExitStack() as stack:
+        said = [await stack.enter_async_context(told_to(each.keda, replicas.chat)) for each in pair]
+        for old in pair:
+            new = await replicas.start()  # from here on KEDA asks it: it is ready
+            said.append(await stack.enter_async_context(told_to(new.keda, replicas.chat)))
+            old.process.send_signal(signal.SIGTERM)
+            await asyncio.to_thread(old.process.wait, SOON_S)
+        await until(partial(leaders, replicas.all[2:]), lambda number: number == 1)
+        for each in replicas.all[2:]:
+            await each.sweeps(5)
+    # Of the old ones, the last answer is that nobody is there any more.
+    assert [each[0] for each in said] == [(3, True)] * 4
+    assert said[2:] == [[(3, True)]] * 2
+
+
+def elsewhere(document):
+    """The Lease, with an address where nobody listens."""
+    annotations = document["metadata"]["annotations"] | {"tidegate.dev/peer-address": "127.0.0.1:1"}
+    return document | {"metadata": document["metadata"] | {"annotations": annotations}}
+
+
+async def leaders(replicas):
+    """How many of these lead."""
+    return sum([await each.metric("tidegate_leader") for each in replicas])
+
+
+async def length(sequence):
+    return len(sequence)
+
+
+async def logged(replica, event):
+    return replica.logged(event)
