@@ -236,6 +236,12 @@ def test_a_gpu_that_is_quiet_after_a_restart_lets_the_clock_go_on(trains):
     assert trains.falls_asleep_at(trains.pages(0.0)) == 60.0
 
 
+def test_a_gpu_that_is_seen_a_little_later_lets_the_clock_go_on_as_well(trains):
+    trains.restart()
+    trains.stage.round(trains.pages(None))
+    assert trains.falls_asleep_at(trains.pages(0.0)) == 60.0
+
+
 def test_a_gpu_that_has_spoken_before_a_restart_and_is_silent_since_is_not_quiet(trains):
     silent = trains.pages(0.0)
     silent[trains.node] = trains.page.gpu("GPU-1", ["chat-7d9f8b6c5d-x2k9q"])
@@ -257,6 +263,29 @@ def test_through_a_reload_a_gpu_that_has_spoken_is_remembered_as_well(trains):
     trains.stage.decider = after
     trains.stage.has(pods=[trains.engine], gateway=trains.front)
     assert trains.falls_asleep_at(silent) is None
+
+
+def test_nothing_is_believed_of_an_idle_time_before_it_is_proven_even_if_a_page_comes_at_once(
+    scene, plan, pod, page, restarted
+):
+    stage, engine = scene(plan()), pod()
+    stage.has(pods=[engine])
+    stage.rounds(20, {engine: page.vllm(**IDLE)})
+    stage = restarted(stage, plan())
+    stage.has(pods=[engine])
+    stage.land(engine, page.vllm(**IDLE))  # nobody counts requests, and no tick came before it
+    stage.sweep()
+    assert stage.decision().idle_since == stage.now
+
+
+def test_every_answer_is_given_again_though_none_has_changed(scene, plan, pod, page, restarted):
+    settled = plan(settle=15.0)
+    stage, engine = scene(settled), pod()
+    stage.has(pods=[engine])
+    stage.round({engine: page.vllm(waiting=0, running=100)})
+    stage = restarted(stage, settled)
+    assert [decision.replicas for decision in stage.sweep()] == [7]
+    assert stage.sweep() == []
 
 
 def test_it_goes_on_though_the_list_of_workloads_changes_before_the_pages_come(sleepy, plan):

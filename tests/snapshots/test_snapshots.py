@@ -45,6 +45,7 @@ async def test_before_anything_is_remembered_the_last_one_is_not_overwritten(tmp
         return []
 
     await Snapshots(tmp_path, 10.0, clock()).write(nothing)
+    assert [file.name for file in tmp_path.iterdir()] == ["000000000001.state"]
     assert replicas(Directory(tmp_path).read().states) == [[7.0]]
 
 

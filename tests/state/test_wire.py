@@ -90,10 +90,10 @@ def test_what_the_first_version_has_written_is_read_as_it_was_meant(small):
     same(unpack(b64decode(WRITTEN)), small)
 
 
-def sealed(header, arrays=b"", number=FORMAT):
+def sealed(header, arrays=b"", number=FORMAT, after=b""):
     """Bytes with a right checksum, whatever is in them: a writer that means no good."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    body = struct.pack("<I", len(text)) + text + zlib.compress(arrays)
+    body = struct.pack("<I", len(text)) + text + zlib.compress(arrays) + after
     head = struct.pack("<8sH6xQ", b"TIDEGATE", number, len(body))
     return head + blake2b(head + body, digest_size=32).digest() + body
 
@@ -157,6 +157,12 @@ def test_arrays_that_are_more_or_less_than_was_said_are_refused(length):
     header = GOOD | {"columns": {"x": ["<f8", [1]]}}
     with pytest.raises(TornError, match="its arrays must take 8 bytes, and do not"):
         unpack(sealed(header, bytes(length)))
+
+
+def test_what_follows_the_arrays_is_not_read_over():
+    header = GOOD | {"columns": {"x": ["<f8", [1]]}}
+    with pytest.raises(TornError, match="its arrays must take 8 bytes, and do not"):
+        unpack(sealed(header, bytes(8), after=b"more"))
 
 
 def test_more_than_the_limit_is_not_taken(small):
