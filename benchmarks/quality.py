@@ -1,11 +1,12 @@
 """Replay published loads against the control planes people use, and write the tables of QUALITY.md.
 
-    python benchmarks/quality.py FOLDER [--minutes M] [--keep FILE] [LOAD ...]
+    python benchmarks/quality.py FOLDER [--minutes M] [--keep FILE] [--again ROW] [LOAD ...]
 
 FOLDER has the loads under the names of `LOADS`; those that are not there are left out. Only what stands between the
 two marks in QUALITY.md is written, the words around it are people's. A search (the plan, a grid) that takes longer
 than M minutes is given up and the table says so. What has been found is kept in FILE at once, and not looked for
-again: a broken run goes on where it stopped, and FILE must go when the code has changed.
+again: a broken run goes on where it stopped. What the code has changed since must be measured again: `--again tidegate`
+does that for the rows that begin so, and FILE must go when the simulator has changed.
 
 Worked example: with `AzureLLMInferenceTrace_conv.csv` in `loads`, `python benchmarks/quality.py loads azure-conv` makes
 one chapter of some fifteen rows in a quarter of an hour.
@@ -63,8 +64,8 @@ LOADS = (
     Known("mooncake", "A", ("conversation_trace.jsonl", "mooncake_conv_1h.npz"), one_setting=True),
     Known("reason", "A", (f"{SERVEGEN}/reason/deepseek-r1:clients=48+3+13+12+54+30", "sg_reason_1d.npz"), True),
     Known("surge", "A", (f"{SERVEGEN}/language/m-large:clients=61,from=6d,to=11d,share=1/8", "sg_surge_5d.npz"), True),
-    Known("office", "A", (f"{SERVEGEN}/language/m-large:clients=51", "sg_office_14d.npz"), one_setting=False),
-    Known("onoff", "A", (f"{SERVEGEN}/language/m-large:clients=30+128+107", "sg_onoff_14d.npz"), one_setting=False),
+    Known("office", "A", (f"{SERVEGEN}/language/m-large:clients=51", "sg_office_14d.npz"), True),
+    Known("onoff", "A", (f"{SERVEGEN}/language/m-large:clients=30+128+107", "sg_onoff_14d.npz"), True),
 )
 
 
@@ -78,9 +79,12 @@ class Case(NamedTuple):
 class Kept:
     """What has been found, in a file; and of what was given up, after how many minutes."""
 
-    def __init__(self, path: Path | None, minutes: float) -> None:
+    def __init__(self, path: Path | None, minutes: float, again: Sequence[str] = ()) -> None:
         self._path, self._minutes = path, minutes
-        self._found: dict[str, Said] = json.loads(path.read_text()) if path is not None and path.exists() else {}
+        found: dict[str, Said] = json.loads(path.read_text()) if path is not None and path.exists() else {}
+        self._found = {
+            key: said for key, said in found.items() if not any(row_of(key).startswith(row) for row in again)
+        }
 
     def get(self, key: str, make: Callable[[], Said]) -> Said:
         """What `make` answers, or answered once."""
@@ -96,6 +100,11 @@ class Kept:
             if self._path is not None:
                 self._path.write_text(json.dumps(self._found, indent=1))
         return self._found[key]
+
+
+def row_of(key: str) -> str:
+    """`tidegate` of the key `office: tidegate`."""
+    return key.partition(": ")[2]
 
 
 @contextmanager
@@ -223,8 +232,9 @@ def main() -> None:
     words.add_argument("loads", nargs="*", metavar="LOAD", help=", ".join(known.name for known in LOADS))
     words.add_argument("--minutes", type=float, default=60.0)
     words.add_argument("--keep", type=Path)
+    words.add_argument("--again", action="append", default=[], metavar="ROW", help="measure rows that begin so again")
     asked = words.parse_args()
-    kept = Kept(asked.keep, asked.minutes)
+    kept = Kept(asked.keep, asked.minutes, asked.again)
     found = cases(asked.folder, asked.loads)
     rows: dict[str, dict[str, Said]] = {case.known.name: {PLAN: {NOTHING: ""}} for case in found}
     for case, title, said in everything(found, kept):

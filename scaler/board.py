@@ -74,9 +74,7 @@ class Evidence:
     objectives: tuple[Objective, ...] = ()
     stale: tuple[str, ...] = ()  # the targets whose readings are missing or too old
     notes: tuple[str, ...] = ()  # sentences for a person
-    brake: str | None = (
-        None  # the most careful one that holds, as "freeze until 2026-11-23T08:00Z (ai/Deployment/chat)"
-    )
+    brake: str | None = None  # the most careful that holds, as "freeze until 2026-11-23T08:00Z (ai/Deployment/chat)"
     brake_until: float | None = None  # POSIX seconds when that ends; None also where it has no end
     schedule: str | None = None  # those that hold, with their windows, by their own clocks
     schedule_floor: int | None = None  # replicas
@@ -87,6 +85,7 @@ class Evidence:
     cold_start_p90_s: float | None = None
     keep_warm_saves_gpu_seconds: float | None = None  # of one replica, per day, against the constant; below 0 is a loss
     keep_warm_saves_money: float | None = None  # likewise, in the money of `prices`
+    replicas_sleeping: int | None = None  # whose engines are in sleep mode: no capacity; None where no page says
 
 
 @dataclass(frozen=True, slots=True)

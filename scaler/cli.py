@@ -245,6 +245,9 @@ def demo(duration: float, speed: float, seed: int, port: int, output: str) -> No
 @click.option("--workload", metavar="NS/NAME", help="Whose history.")
 @click.option("--since", default="1d", show_default=True, help="How far back the history goes.")
 @click.option("--selector", help="Label matchers of the workload's pages there; without it: its pods' names.")
+@click.option(
+    "--bearer-file", metavar="FILE", envvar="TIDEGATE_BEARER_FILE", show_envvar=True, help="The token for --prometheus."
+)
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
 @click.option(
     "--html", type=click.Path(dir_okay=False, writable=True), help="Also write a report that needs no network."
@@ -261,6 +264,7 @@ def replay(
     workload: str | None,
     since: str,
     selector: str | None,
+    bearer_file: str | None,
     output: str,
     html: str | None,
 ) -> None:
@@ -281,10 +285,10 @@ def replay(
         raise click.UsageError("--workload: goes with --prometheus, whose history of it is meant")
     if html is not None and not Path(html).absolute().parent.is_dir():
         raise click.BadParameter(f"must be in a folder that exists, got {html}", param_hint="--html")
-    history = None if prometheus is None else History(prometheus, workload, since, selector)
+    history = None if prometheus is None else History(prometheus, workload, since, selector, bearer_file)
     asked = Asked(loads, form, server, policies, tune, clairvoyant, seed, history)
     try:
-        verdicts = replayed(asked)
+        verdicts = replayed(asked, lambda warning: click.echo(warning, err=True))
     except BadWish as bad:
         raise click.UsageError(str(bad)) from bad
     except ConfigErrors as errors:

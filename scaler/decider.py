@@ -21,7 +21,7 @@ from exporter.model import Floats, PodKey, ReplicaCount, Samples, Target, Worklo
 from . import recollection
 from .board import Decision
 from .evidence import Seen, Witnesses, decisions
-from .intake import Intake, Source
+from .intake import Intake
 from .orders import Brake
 from .plan import Plan
 from .pod_numbers import Chosen, PodNumbers
@@ -40,6 +40,7 @@ from .policy import (
 from .queue_pages import has_served
 from .signals import Signals
 from .slots import Mask, Rows
+from .source import Source
 from .standing import PRICES, Prices, Stands
 from .state import Array, Columns, State, copy_into, named, pairs, translated
 

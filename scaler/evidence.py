@@ -88,6 +88,7 @@ def _evidence(plans: Sequence[Plan], seen: Seen, witnesses: Witnesses, now: floa
     kv_cache, gpu_engine = _known(totals.kv_cache), _known(totals.gpu_engine)
     rates = _known(signals.rates(seen.rows, now))
     wanted, ready, pending = _whole(readings.wanted), _whole(readings.ready), _whole(readings.pending)
+    sleeping = _whole(totals.sleeping)
     gpus, any_gpus = totals.gpus, totals.gpus.shown > 0
     held_gpus, seen_gpus = _whole(totals.gpus_held), _whole(np.where(any_gpus, gpus.shown, np.nan))
     lost_gpus = _whole(np.where(any_gpus, gpus.lost, np.nan))
@@ -128,6 +129,7 @@ def _evidence(plans: Sequence[Plan], seen: Seen, witnesses: Witnesses, now: floa
             cold_start_p90_s=slow[place],
             keep_warm_saves_gpu_seconds=saving[0][place],
             keep_warm_saves_money=saving[1][place],
+            replicas_sleeping=sleeping[place],
         )
 
 
@@ -139,6 +141,11 @@ def _notes(spec: Spec, about: Seen, place: int, *, has_gateway: bool) -> tuple[s
         notes.append(
             f"{seen.pods_fresh[place]:.0f} of {seen.pods_listed[place]:.0f} ready pods answer; the others are taken to "
             "be like them, which sizes the workload and proves no idleness"
+        )
+    if about.totals.sleeping[place] > 0.0:
+        notes.append(
+            f"{about.totals.sleeping[place]:.0f} of its engines sleep (vLLM's sleep mode): they hold GPU memory and "
+            "serve nobody until somebody wakes them"
         )
     if reason is Reason.NO_WAKER:
         silent = bool(seen.gateway_fresh[place])

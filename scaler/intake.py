@@ -12,7 +12,6 @@ says what it said of its queues: one bad line must not empty one.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from .awaited import Awaited, key_table, keys_of, page_key, page_table
 from .gpu_shares import GpuShares, beside, on_page
 from .pod_numbers import Chosen, EnginePage, GpuPage, PodNumbers, numbers
 from .policy import Readings, Sharing, Signal
-from .portions import keep_portions
+from .portions import Hands, keep_portions
 from .queue_pages import Waker
 from .slots import (
     ACTIVITY,
@@ -42,31 +41,15 @@ from .slots import (
     sum_of_known,
     tally,
 )
+from .source import Source
 from .state import Array, Columns
-from .totals import GpusSeen, Totals
+from .totals import GpusSeen, Totals, sleepers_aside
 
 QUEUES = slice(Column.WAITING, Column.HELD + 1)  # requests in hand
 QUEUE_WIDTH = QUEUES.stop - QUEUES.start
 
 # What the cluster says of a workload: it does not survive a restart, and is asked again.
 PER_WORKLOAD = ("_listed", "_wanted", "_ready", "_pending", "_gpus_held", "_existing", "_in_pods", "_gpus_owed_until")
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """How one workload's pages are to be read.
-
-    pods:  its engines are asked themselves, so what a gateway repeats of them is not added.
-    queue: only this queue of a page (a model's name); None is all of them.
-    probe_period: seconds; regular requests that are no further apart are probes'. 0 is: every request counts.
-    gpu_quiet: engine activity (ratio) above which a GPU works.
-    """
-
-    workload: WorkloadKey
-    pods: bool
-    queue: str | None = None
-    probe_period: float = 0.0
-    gpu_quiet: float = 0.0
 
 
 class Intake:
@@ -161,9 +144,10 @@ class Intake:
         self._slots.at[slot] = page.at
         self._slots.waker[slot] = page.waker
         self._slots.partial[slot] = self._says_less(slot, target.role, samples, ~np.isnan(page.values[QUEUES]))
-        if self.awaited.pending(row) and not self.awaited.meet(self._slots, slot, page.counters):
-            self.activity.active_at[row] = at
-        self.activity.land(row, slot, self._slots.counters[slot], page, at)
+        if target.role is Role.PODS or not self._sharing.gets_nothing(row):
+            if self.awaited.pending(row) and not self.awaited.meet(self._slots, slot, page.counters):
+                self.activity.active_at[row] = at
+            self.activity.land(row, slot, self._slots.counters[slot], page, at)
         gpus = beside(target, samples)
         return [row] if gpus is None else [row, *(set(self._land_gpus(on_page(target), gpus, at)) - {row})]
 
@@ -319,8 +303,7 @@ class Intake:
 
     def totals(self, rows: Rows, now: float) -> Totals:
         """Add up what is fresh at `now` for these workloads; no row twice."""
-        count = len(rows)
-        slots, owner = self._slots_of(rows)
+        count, (slots, owner) = len(rows), self._slots_of(rows)
         role, at, values = self._slots.role[slots], self._slots.at[slots], self._slots.values[slots]
         fresh, whole = now - at <= self._slots.limit[slots], ~self._slots.partial[slots]
         stays = ~self._slots.leaving[slots]
@@ -329,21 +312,21 @@ class Intake:
         # zero is wanted it is no reason for one that is not there.
         pods = fresh & (role == PODS) & speaks & (stays | (self._wanted[rows][owner] != 0.0))
         gateway, gpus = fresh & (role == GATEWAY), fresh & (role == GPUS)
-
         # Of several gateways each holds requests of its own: as with pods, a part of them is not all.
         silent = (role == GATEWAY) & ~(fresh & whole)
 
         counts = (pods | gateway | gpus)[:, None] & ADDED[role]
-        counts[~stays, Column.KV_CACHE] = False  # a mean over what carries the load
+        counts[~stays | (values[:, Column.SLEEPING] > 0.0), Column.KV_CACHE] = False  # a mean over what carries load
+        counts[~stays, Column.SLEEPING] = False
         in_pods, _ = added(owner, values[:, QUEUES], np.repeat((pods & stays)[:, None], QUEUE_WIDTH, axis=1), count)
         self._in_pods[rows] = sum_of_known(in_pods)
-        room = self._sharing.room(self._in_pods, self._wanted, self._pending)
-        keep_portions(self._sharing, room, rows, owner, values, gateway)
+        hands = Hands(self._in_pods, self._wanted, self._pending)
+        keep_portions(self._sharing, hands, rows, owner, values, gateway)
         sums, said = added(owner, values, counts, count)
         busiest, measured = np.full(count, np.nan), np.full(count, np.nan)
         np.fmax.at(busiest, owner[gpus], values[gpus, Column.GPU_BUSIEST])
         np.fmin.at(measured, owner[fresh], (at - np.nan_to_num(values[:, Column.GPU_LAG]))[fresh])
-        ready = _first(self._ready[rows], sums[:, Column.READY])
+        ready = np.where(np.isnan(self._ready[rows]), sums[:, Column.READY], self._ready[rows])
         # Batch work without a queue: its pods are known by the GPUs they hold.
         ready = np.where(np.isnan(ready) & ~self._has_pods[rows], sums[:, Column.GPU_PODS], ready)
         # Where nothing is ready, what passes through a gateway waits there.
@@ -376,13 +359,16 @@ class Intake:
         latest[:, Signal.KV_CACHE] = sums[:, Column.KV_CACHE] / np.maximum(said[:, Column.KV_CACHE], 1.0)
         # A page may list GPUs and say nothing of their activity: their mean is not known.
         latest[:, Signal.GPU_ENGINE] = sums[:, Column.GPU_SUM] / sums[:, Column.GPU_WEIGHT]
-        return Totals(
-            seen=seen,
-            gpus_held=self._gpus_held[rows],
-            gpus=GpusSeen.of(sums),
-            in_pods=sum_of_known(in_pods),
-            latest=latest,
-            finished=self.activity.finished[rows],
+        return sleepers_aside(
+            Totals(
+                seen=seen,
+                gpus_held=self._gpus_held[rows],
+                gpus=GpusSeen.of(sums),
+                in_pods=sum_of_known(in_pods),
+                latest=latest,
+                finished=self.activity.finished[rows],
+                sleeping=sums[:, Column.SLEEPING],
+            )
         )
 
     def _slots_of(self, rows: Rows) -> tuple[Rows, Rows]:
@@ -394,7 +380,3 @@ class Intake:
         place = np.empty(len(self.sources), dtype=np.int64)
         place[rows] = np.arange(len(rows))
         return slots, place[self._slots.owner[slots]]
-
-
-def _first(first: Floats, second: Floats) -> Floats:
-    return np.where(np.isnan(first), second, first)

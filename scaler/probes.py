@@ -7,8 +7,9 @@ for probes while the samples around its last rises fit a band of 1 or 2 (after 3
 the line), at a mean distance of at most the workload's `probe_period`.
 
 Who comes by chance leaves the band: the count of a Poisson stream strays like a random walk, by the root of 30, 5.5
-requests. Of 45,000 such streams (mean distances 5, 10 and 60 s, scraped every 5 s) none fitted a band of 2 over 30
-rises (5 fitted 2.5, 73 fitted 3), and none fitted 3 over 45.
+requests. Of 45,000 such windows (mean distances 5, 10 and 60 s, scraped every 5 s) none fitted a band of 2 over 30
+rises (7 fitted 2.5, 73 fitted 3), and none fitted 3 over 45. A stream is asked again at each rise: of 600 streams of
+400 requests none was ever taken for probes. One that is, once in a great while, leaves the band a few rises later.
 
 A steady client looks the same, and must not be put to sleep for being steady. So: tokens, a request in flight or a busy
 GPU anywhere on the workload's pages is work, and the 30 rises begin anew after it; a rise that does not fit is a

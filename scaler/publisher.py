@@ -83,15 +83,12 @@ class Publisher:
             self._answer(self._known, self._own.at)
 
     def give_up(self, at: float) -> None:
-        """Nothing has been decided for too long: every own answer becomes an error, and says so."""
-        self.publish(
-            [
-                replace(decision, replicas=None, active=True, reason=Reason.UNKNOWN, decided_at=at)
-                for decision in self._own.decisions.values()
-                if decision.known
-            ],
-            self._own.at,
-        )
+        """Nothing has been decided for too long: own answers become errors, and say so. Who sleeps, sleeps on: an error
+        would let KEDA's fallback wake every sleeper at once.
+        """
+        held_since = self._own.at
+        given_up = (_given_up(decision, held_since, at) for decision in self._own.decisions.values() if decision.known)
+        self.publish([decision for decision in given_up if decision is not None], held_since)
 
     def keep_only(self, workloads: Iterable[WorkloadKey], at: float) -> None:
         """A new configuration: entries of workloads that are gone go with them, and their readers are told."""
@@ -134,3 +131,12 @@ class Publisher:
         event = self._waiting.pop(workload, None)
         if event is not None:
             event.set()
+
+
+def _given_up(decision: Decision, held_since: float, at: float) -> Decision | None:
+    """What becomes of an answer that nobody renews; None is: it stays as it is."""
+    if decision.active or decision.evidence.replicas_wanted:  # what still runs must not be put to sleep by an old proof
+        return replace(decision, replicas=None, active=True, reason=Reason.UNKNOWN, decided_at=at)
+    if decision.reason is Reason.HELD:
+        return None
+    return replace(decision, reason=Reason.HELD, decided_at=at, held_since=held_since)

@@ -63,6 +63,7 @@ def read(samples: Samples, role: Role, queue: str | None, at: float, *, pods: bo
     for column, quantity in QUEUE_COLUMNS:
         values[column] = said.get(quantity, nan)
     values[Column.KV_CACHE] = _mean(samples.column(Quantity.KV_CACHE_USED)[chosen])
+    values[Column.SLEEPING] = _any_zero(samples.column(Quantity.ENGINE_AWAKE)[chosen])
     measured = float(samples.at[chosen].min()) if len(chosen) else at
     if role is not Role.GATEWAY:
         return QueuePage(values, said, min(measured, at), Waker.NOTHING)
@@ -110,6 +111,12 @@ def _sums(samples: Samples, rows: Rows) -> dict[Quantity, float]:
         return {}
     sums: list[float] = samples.values[rows].sum(axis=0).tolist()
     return dict(zip(samples.quantities, sums, strict=True))
+
+
+def _any_zero(values: Floats) -> float:
+    """1 if a value is 0, 0 if none is, NaN if none is known."""
+    said = values[~np.isnan(values)]
+    return float((said == 0.0).any()) if len(said) else nan
 
 
 def _mean(values: Floats) -> float:

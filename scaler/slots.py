@@ -44,6 +44,7 @@ class Column(IntEnum):
     GPU_PARTS = 16  # its pods on GPUs that others share, measured by process
     GPU_LAG = 17  # seconds by which the page may be older than its receipt
     IN_FLIGHT = 18  # requests a gateway has passed on or holds, where it cannot tell which
+    SLEEPING = 19  # 1 where an engine of the page is in sleep mode: it serves nobody until somebody wakes it
 
 
 # Counters whose rise is activity: a request that started and ended between two scrapes moves one of them.
@@ -105,7 +106,7 @@ PODS, GATEWAY, GPUS = ROLE_CODE[Role.PODS], ROLE_CODE[Role.GATEWAY], ROLE_CODE[R
 
 # What of a fresh slot is added up, by its role: ADDED[role, column].
 ADDED = np.zeros((len(Role), len(Column)), dtype=np.bool_)
-ADDED[PODS, [Column.WAITING, Column.RUNNING, Column.HELD, Column.KV_CACHE]] = True
+ADDED[PODS, [Column.WAITING, Column.RUNNING, Column.HELD, Column.KV_CACHE, Column.SLEEPING]] = True
 ADDED[GATEWAY, [Column.WAITING, Column.RUNNING, Column.HELD, Column.READY, Column.IN_FLIGHT]] = True
 ADDED[GPUS, Column.GPU_SUM : Column.GPU_LAG] = True
 ADDED[GPUS, Column.GPU_BUSIEST] = False

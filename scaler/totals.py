@@ -7,7 +7,7 @@ Worked example: 3 of the 4 pods that must answer have 30 requests in hand. `impu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -62,6 +62,7 @@ class Totals:
     latest:   shape (rows, len(Signal)): each signal as it is read now. Requests in hand, wherever they are; the mean
               KV-cache use of the pods that say; the mean engine activity of the GPUs that are wholly its own.
     finished: requests finished since this process began to look, corrected for restarts.
+    sleeping: pods whose engines are in sleep mode; NaN where no page says whether they are.
     """
 
     seen: Readings
@@ -70,6 +71,7 @@ class Totals:
     in_pods: Floats
     latest: Floats
     finished: Floats
+    sleeping: Floats
 
     @property
     def kv_cache(self) -> Floats:
@@ -85,7 +87,7 @@ class Totals:
             choose(rows, self.seen),
             self.gpus_held[rows],
             choose(rows, self.gpus),
-            *(column[rows] for column in (self.in_pods, self.latest, self.finished)),
+            *(column[rows] for column in (self.in_pods, self.latest, self.finished, self.sleeping)),
         )
 
     def impute(self, rows: Mask) -> None:
@@ -94,3 +96,22 @@ class Totals:
         """
         missing = self.seen.pods_listed[rows] / self.seen.pods_fresh[rows] - 1.0
         self.latest[rows, Signal.WORK] += np.nan_to_num(self.in_pods[rows] * missing)
+
+
+def sleepers_aside(totals: Totals) -> Totals:
+    """Where there is work, an engine in sleep mode is not one of the replicas that are ready for it.
+
+    Where there is none it is as good as any other: it may be taken away. A mean over GPUs becomes one over those of the
+    replicas that are awake, because those of a sleeper do nothing.
+    """
+    seen = totals.seen
+    work = np.nan_to_num(seen.waiting) + np.nan_to_num(seen.running) + np.nan_to_num(seen.held) > 0.0
+    asleep = (totals.sleeping > 0.0) & work
+    if not asleep.any():
+        return totals
+    there = np.where(np.isnan(seen.ready), seen.pods_fresh, seen.ready)
+    awake = np.maximum(there - totals.sleeping, 0.0)
+    latest = totals.latest.copy()
+    more = np.divide(there, awake, out=np.ones(len(there)), where=asleep & (awake > 0.0))
+    latest[:, Signal.GPU_ENGINE] = np.minimum(latest[:, Signal.GPU_ENGINE] * more, 1.0)
+    return replace(totals, seen=seen._replace(ready=np.where(asleep, awake, seen.ready)), latest=latest)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import structlog
@@ -321,14 +322,16 @@ class Works:
         self._around.ticked(now)
 
     def _count_replicas(self, now: float) -> None:
+        replicas = self._counts()
+        if replicas is not None:
+            for plan in self._decider.plans:
+                self._decider.counted(plan.workload, replicas.count(plan.workload, now))
+
+    def _counts(self) -> ReplicaCounts | None:
         around = self._around
-        replicas = around.replicas
-        if replicas is None:
-            if around.cluster is None:
-                return
-            replicas = ClusterReplicas(around.cluster, self._census.targets)
-        for plan in self._decider.plans:
-            self._decider.counted(plan.workload, replicas.count(plan.workload, now))
+        if around.replicas is None and around.cluster is not None:
+            return ClusterReplicas(around.cluster, self._census.targets)
+        return around.replicas
 
     # What the scrapes say.
 
@@ -363,6 +366,12 @@ class Works:
     def _listed(self, discovery: Discovery, listing: Listing | None) -> None:
         if discovery.owner is None:
             return
+        # A list must not meet the last tick's count: "no pods" and "one is ready" would be an outage, of which whoever
+        # has just been put to sleep is woken.
+        replicas = self._counts()
+        if replicas is not None:
+            with suppress(Exception):  # the tick asks too, and says what is wrong
+                self._decider.counted(discovery.owner, replicas.count(discovery.owner, self._around.clock.now()))
         if listing is None:
             self._decider.listed(discovery.owner, None)
         else:

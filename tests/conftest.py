@@ -70,7 +70,7 @@ class Text:
     """Pages as vendors print them, as small as they can be. None leaves a family out."""
 
     @staticmethod
-    def vllm(waiting=None, running=None, finished=None, kv=None, tokens=None, model="m"):
+    def vllm(waiting=None, running=None, finished=None, kv=None, tokens=None, model="m", awake=None):
         labels = f'{{model_name="{model}",engine="0"}}'
         families = {
             "num_requests_waiting": waiting,
@@ -80,7 +80,10 @@ class Text:
             "kv_cache_usage_perc": kv,
             "cache_config_info": 1,  # a page with none of the above is still vLLM's
         }
-        return "".join(f"vllm:{name}{labels} {value}\n" for name, value in families.items() if value is not None)
+        states = "" if awake is None else f'vllm:engine_sleep_state{{sleep_state="awake",{labels[1:]} {awake}\n'
+        return states + "".join(
+            f"vllm:{name}{labels} {value}\n" for name, value in families.items() if value is not None
+        )
 
     @staticmethod
     def epp(held=None, ready=None, average_waiting=None, average_running=None, pool="p"):

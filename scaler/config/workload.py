@@ -92,7 +92,7 @@ class RoleRatio(Section):
     min: Annotated[float, Field(ge=0, le=1000)] = 0.0
     """At least so many replicas of this role for one of the other: 0.5 is one for two. Higher keeps more of this role
     for the work of the other; 0 is no bound."""
-    max: Annotated[float, Field(gt=0, le=1000)] | None = None
+    max: Annotated[float, Field(ge=0.001, le=1000)] | None = None
     """At most so many: beyond it the other role is raised. Lower keeps more of the other; null is no bound."""
 
 

@@ -65,7 +65,10 @@ class _Round:
 
 
 class StandIn:
-    """`await run()` until it is cancelled. `said`: its last order or trouble, for the screen."""
+    """`await run()` until it is cancelled. `said`: its last order or trouble, for the screen.
+
+    Whoever has time in his own hand calls `poll` and `sync` instead, when each is due by his clock.
+    """
 
     def __init__(self, clock: Clock, address: str, scaled_object: ScaledObject, deployment: Deployment) -> None:
         self.said = ""
@@ -93,19 +96,27 @@ class StandIn:
                 tasks.create_task(self._sync(stub), name="stand-in: HPA's sync")
                 tasks.create_task(self._listen(stub), name="stand-in: KEDA's stream")
 
+    async def poll(self, stub: Any) -> None:
+        """One round of KEDA's own loop."""
+        answered = await _ask_twice(stub, self._ref, deadline_s=None)
+        self.happened(keda.Poll(answered.answer))
+
+    async def sync(self, stub: Any) -> None:
+        """One sync of the HPA, which asks nobody while there are no replicas."""
+        if self._deployment.replica_count()[0] > 0 and keda.has_hpa(self._spec):
+            answered = await _ask_twice(stub, self._ref, deadline_s=_HPA_DEADLINE_S)
+            self._synced(answered)
+
     async def _poll(self, stub: Any) -> None:
         while True:
             next_at = self._clock.now() + self._spec.polling_interval_s
-            answered = await _ask_twice(stub, self._ref, deadline_s=None)
-            self._happened(keda.Poll(answered.answer))
+            await self.poll(stub)
             await self._clock.sleep(next_at - self._clock.now())
 
     async def _sync(self, stub: Any) -> None:
         while True:
             next_at = self._clock.now() + HPA_SYNC_S
-            if self._deployment.replica_count()[0] > 0 and keda.has_hpa(self._spec):
-                answered = await _ask_twice(stub, self._ref, deadline_s=_HPA_DEADLINE_S)
-                self._synced(answered)
+            await self.sync(stub)
             await self._clock.sleep(next_at - self._clock.now())
 
     async def _listen(self, stub: Any) -> None:
@@ -113,7 +124,7 @@ class StandIn:
         while True:
             try:
                 async for message in stub.StreamIsActive(self._ref):
-                    self._happened(keda.Push(message.result))
+                    self.happened(keda.Push(message.result))
                 broken, wait_s = 0, _REOPEN_S
             except grpc.aio.AioRpcError as error:
                 wait_s = _BACKOFF_S[min(broken, len(_BACKOFF_S) - 1)]
@@ -121,7 +132,8 @@ class StandIn:
                 self.said = f"KEDA: stream broken ({error.code().name}), again in {wait_s:g} s"
             await self._clock.sleep(wait_s)
 
-    def _happened(self, event: keda.Event) -> None:
+    def happened(self, event: keda.Event) -> None:
+        """KEDA learned something, and may order replicas."""
         now = self._clock.now()
         wanted, _ = self._deployment.replica_count()
         order, self._keda_memory, why = keda.step(self._spec, self._keda_memory, event, wanted, now)
@@ -132,7 +144,7 @@ class StandIn:
     def _synced(self, answered: _Round) -> None:
         """One sync of the HPA, with the metrics KEDA's adapter would have handed it."""
         if answered.answer is not keda.Answer.DOWN:
-            self._happened(keda.Read(answered.answer is not keda.Answer.ERROR))
+            self.happened(keda.Read(answered.answer is not keda.Answer.ERROR))
         metrics = [self._as_hpa_sees(metric) for metric in answered.metrics] or [hpa.Metric(None, 1.0)]
         now = self._clock.now()
         wanted, _ = self._deployment.replica_count()

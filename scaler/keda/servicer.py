@@ -99,8 +99,8 @@ def _undecided(workload: WorkloadKey) -> Refusal:
 
 
 def _why_unknown(decision: Decision, now: float) -> str:
-    age_s = max(0.0, now - decision.decided_at)
-    words = f"{decision.workload}: unknown for {age_s:.0f} s ({decision.reason})"
+    since = decision.decided_at if decision.held_since is None else decision.held_since
+    words = f"{decision.workload}: unknown for {max(0.0, now - since):.0f} s ({decision.reason})"
     stale = decision.evidence.stale
     if stale:
         words += f"; nothing fresh from {', '.join(shown(source) for source in stale[:_STALE_SHOWN])}"

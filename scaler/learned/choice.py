@@ -3,9 +3,10 @@
 Of each length of keeping warm that falls between two buckets the expected cost over the histogram is reckoned twice:
 with and without a start in advance of the return. That start is placed as in the hybrid histogram policy of "Serverless
 in the Wild" (M. Shahrad et al., USENIX ATC 2020, section 4): ready before the 5th percentile of the rests, given up
-after the 99th (or the 90th or 75th: one rest in ten may be a night). Two things differ. The percentiles are those of the
-rests that outlast the keep-warm time, because by then the shorter ones are ruled out: a workload with a thousand pauses
-of seconds a day and one of an hour each hour is predictable, once a pause is longer than seconds. And where the paper
+after the 99th (or the 90th or 75th: one rest in ten may be a night). Two things differ. The percentiles are those of
+the rests that outlast the keep-warm time, because by then the shorter ones are ruled out: a workload with a thousand
+pauses of seconds a day and one of an hour each hour is predictable, once a pause is longer than seconds. And where the
+paper
 asks for a coefficient of variation before it trusts the histogram, here the price decides: a wide histogram's window
 costs more than it saves.
 

@@ -38,6 +38,7 @@ from .questions import (
     counted,
     demanded,
     gpu_busy,
+    has_served,
     idle_since,
     known_at_zero,
     lease_runs,
@@ -70,8 +71,10 @@ def decide(
     idle = idle_since(spec, seen, stands, mind, now)
     answer = _fresh(spec, seen, stands, mind, demand, idle, now)
     mind = _remembered(seen, mind, _obeying(spec, seen, stands, mind, answer), idle, np.nan, now)
-    # The lease is over with the first replica that is ready.
-    return mind if lease_runs(spec, seen, stands, mind, now) else _at_ease(mind)
+    # The lease is over with the first replica that is ready. Until then it is remembered, run out or not, until nothing
+    # of that start is left: what hung and was put to sleep does not wake as long as its pod is still there.
+    over = has_served(spec, seen) or (not mind.active and at_zero(seen))
+    return _at_ease(mind) if over else mind
 
 
 @part
@@ -80,7 +83,7 @@ def _remembered(
 ) -> MemorySlot:
     replicas, active, reason = answer
     asleep = was_asleep(mind) or (np.isnan(mind.replicas) and seen.wanted == 0.0)
-    woken_at = now if asleep and active and replicas > 0.0 else mind.woken_at if active else np.nan
+    woken_at = now if asleep and active and replicas > 0.0 else mind.woken_at
     return MemorySlot(replicas, active, reason, idle, held_since, woken_at, mind.floor, mind.floor_until)
 
 

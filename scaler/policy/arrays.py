@@ -230,7 +230,7 @@ class Memory(NamedTuple):
     reason:     … and its code, NOT_YET before the first.
     idle_since: POSIX seconds; NaN while busy or unknown.
     held_since: POSIX seconds since when readings are incomplete; NaN while complete.
-    woken_at:   POSIX seconds when it was woken; NaN once its first replica was ready, or the lease has run out.
+    woken_at:   POSIX seconds when it was woken; NaN once its first replica was ready, or nothing of that start is left.
     floor:      what the cluster had when it began without a memory, the least until `floor_until`; NaN is none.
     floor_until: POSIX seconds; NaN is: what the cluster had is not known yet.
     """

@@ -125,10 +125,23 @@ def lease_runs(spec: SpecSlot, seen: ReadingsSlot, stands: StandingSlot, mind: M
     Once it is ready, a request that still waits, or is worked on, keeps it; and what went away is idleness from then
     on.
     """
+    return not np.isnan(mind.woken_at) and not has_served(spec, seen) and now - mind.woken_at < stands.lease
+
+
+@part
+def has_served(spec: SpecSlot, seen: ReadingsSlot) -> bool:
+    """Is a replica ready? Where nobody could tell, a queue that empties is all that shows of it: it counts as ready."""
     if np.isnan(seen.ready) and not spec.pods:
-        return False  # nobody could tell when it is: a queue that empties is all that shows of it
-    ready = seen.pods_fresh if np.isnan(seen.ready) else seen.ready
-    return not np.isnan(mind.woken_at) and not ready > 0.0 and now - mind.woken_at < stands.lease
+        return True
+    return (seen.pods_fresh if np.isnan(seen.ready) else seen.ready) > 0.0
+
+
+@part
+def hangs(spec: SpecSlot, seen: ReadingsSlot, stands: StandingSlot, mind: MemorySlot, now: float) -> bool:
+    """Was it woken, and has no replica become ready within the lease? Who still waits for it keeps it; its loading
+    alone does not any more, or a start that never ends would cost a GPU for good.
+    """
+    return not np.isnan(mind.woken_at) and not has_served(spec, seen) and now - mind.woken_at >= stands.lease
 
 
 @part
@@ -136,7 +149,9 @@ def idle_since(spec: SpecSlot, seen: ReadingsSlot, stands: StandingSlot, mind: M
     """Since when nothing is to be done, all being fresh; NaN while something is."""
     requests = counted(seen.waiting) + counted(seen.held) + counted(seen.running)
     busy = gpu_busy(spec, seen, known_at_zero(seen, mind))
-    if requests > 0.0 or busy or loading(spec, seen, was_asleep(mind)) or lease_runs(spec, seen, stands, mind, now):
+    if requests > 0.0 or busy or lease_runs(spec, seen, stands, mind, now):
+        return np.nan
+    if loading(spec, seen, was_asleep(mind)) and not hangs(spec, seen, stands, mind, now):
         return np.nan
     unseen = seen.gpus_stale or seen.gpus_blind
     since = now if np.isnan(mind.idle_since) or unseen else mind.idle_since

@@ -74,6 +74,10 @@ class Sharing(NamedTuple):
         mask: Bools = self.queue[rows] != NOBODY
         return mask
 
+    def gets_nothing(self, row: int) -> bool:
+        """Is none of the queue that it shares its own?"""
+        return bool(self.queue[row] != NOBODY and self.weight[row] == 0.0)
+
     def room(self, in_pods: Floats, wanted: Floats, pending: Floats) -> Floats:
         """Requests that each could take beside those in its pods, shape (rows,).
 
@@ -94,7 +98,8 @@ class Sharing(NamedTuple):
         sharing = np.flatnonzero(self.shares(rows))
         if not len(sharing):
             return part
-        order = np.argsort(self.queue, kind="stable")
+        members = np.flatnonzero(np.isin(self.queue, self.queue[rows[sharing]]))
+        order = members[np.argsort(self.queue[members], kind="stable")]
         first, last = (
             np.searchsorted(self.queue[order], self.queue[rows[sharing]], side) for side in ("left", "right")
         )

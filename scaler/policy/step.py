@@ -171,6 +171,8 @@ def _compiled(parts: str) -> _Kernels:
                 # Between ticks an arrival may only raise or activate: two callers a millisecond apart must not see a
                 # number fall because one page of many came in (law 2). After an error any answer is a gain.
                 replicas, active, reason = mind.replicas, mind.active, mind.reason
+                if not new.active:  # it has not been put to sleep: what it was woken for goes on
+                    memory.woken_at[i] = mind.woken_at
             out.replicas[i], out.active[i], out.reason[i] = replicas, active, reason
             if not np.isnan(replicas):
                 memory.replicas[i], memory.active[i] = replicas, active

@@ -7,8 +7,9 @@ by descent on
     GPU-seconds + price * broken promises
 
 in the same simulator: a block of time gets a replica less, or one more, blocks of an hour first and of a quarter of a
-minute last. Blocks far enough apart are tried in one run, because what a block does is felt within it and shortly
-after. A high price comes first; then it falls as long as enough promises are kept, each time from the plan before. So
+minute last. Each is tried by itself, from the world as it is at that moment (`walk`). A high price comes first; then it
+falls as long as enough promises are kept, each time from the plan before. What a block would have saved and broken is
+remembered, so at the next price only those are tried again whose choice is near, or whose neighbours have changed. So
 the plan is one that works: an upper bound of the optimum.
 
 `fluid_gpu_hours` is a lower bound, and a loose one: as if work could wait for a full batch and starting were free.
@@ -18,29 +19,39 @@ Worked example: a load that is twice as heavy in its second hour makes a plan of
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf, nan, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
 from exporter.model import Floats
 
-from .columns import AT, DONE, FIRST, POD_S, Ints, World
+from .columns import AT, DONE, FIRST, POD_S, Ints, Mask, World
 from .engine import advance, scale
 from .load import Load
 from .pages import LIVE_POD_S, look
-from .profiles import Profile
+from .profiles import DUST_S, Profile
 from .run import AFTERWARDS_S
 from .score import WARM_UP_S
+from .walk import BIN_S, Blocks, Course, Promised, walk
 
-BIN_S = 15.0
 BLOCKS_S = (3600.0, 1200.0, 420.0, 150.0, 60.0, 15.0)
-FIRST_PRICE_GPU_S = 240.0  # of one broken promise, for a replica of one GPU
-LAST_PRICE_GPU_S = 1.0
-PRICE_FALLS = 3.0, 1.4  # to a third each time, and once that is too low, by less from the last that was not
+LATER_S = BLOCKS_S[2:]  # what is long was decided at the first price
+LESS, MORE = -1, 1  # replicas in a block
+STEPS = (LESS, MORE, LESS)
+AGAIN = 3  # walks with the same step, as long as any block is changed
+FIRST_PRICE_GPU_S = 120.0  # of one broken promise, for a replica of one GPU
+LAST_PRICE_GPU_S = 0.01
+PRICE_FALL = 3.0  # to a third each time; once that is too low, between that and the last that was not
+NEAR = 1.1
 FELT_S = 120.0  # for so long after a block its effects are put down to it
-ROUNDS = 3
+ROUNDS = 2
+ENOUGH = 0.998  # of what it was worth before: a round that does not get there is the last
+TOO_BAD = 1.02
+LOST = 2.0  # times as many broken promises as are forgiven
+UNSURE = 1.5  # a choice that was not within so many times of the present price is taken to stand
+SLOTS = 1024  # pods alive at one moment, at the most
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +63,6 @@ class Plan:
     ready: Ints
     gpu_hours: float
     slo_met_ratio: float
-    price: float
 
 
 def work_s(load: Load, profile: Profile) -> Floats:
@@ -102,95 +112,148 @@ def find(load: Load, profile: Profile, told: Callable[[float], None] = lambda _d
     told: how far it is, 0..1, as far as that can be said.
     """
     descent = _Descent(load, profile)
-    steps = 0
-    price = FIRST_PRICE_GPU_S * profile.gpus
-    best = descent.descend(descent.first(), price)
-    for fall in PRICE_FALLS:
-        while price > LAST_PRICE_GPU_S * profile.gpus:
-            plan = descent.descend(best.ready, price / fall)
-            steps += 1
-            told(steps / (steps + 2.0))  # how many more prices there are, only they can tell
-            if plan.slo_met_ratio < profile.promise.share:
-                break
-            price /= fall
-            best = min(best, plan, key=lambda one: one.gpu_hours)
-    return best
+    price, steps = FIRST_PRICE_GPU_S * profile.gpus, 0
+    dearest = descent.descend(descent.begin(), price, BLOCKS_S)
+    kept, broken = price, 0.0  # the least price at which enough are kept, and the highest at which they are not
+    while kept > LAST_PRICE_GPU_S * profile.gpus and kept > broken * NEAR:
+        price = sqrt(kept * broken) if broken else kept / PRICE_FALL
+        plan = descent.descend(descent.cheapest or dearest, price, LATER_S)
+        steps += 1
+        told(steps / (steps + 2.0))  # how many more prices there are, only they can tell
+        if plan.share >= profile.promise.share:
+            kept = price
+        else:
+            broken = price
+    best = descent.cheapest or dearest
+    return Plan(best.ready, best.gpu_s / 3600, best.share)
+
+
+def _widths(blocks_s: Sequence[float]) -> Iterator[int]:
+    return (int(block_s / BIN_S) for block_s in blocks_s)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Walked:
+    """A plan that was played from beginning to end. broken: promises; share: of promises kept."""
+
+    ready: Ints
+    gpu_s: float
+    broken: int
+    share: float
+
+    def worth(self, price: float) -> float:
+        return self.gpu_s + price * self.broken
 
 
 class _Descent:
+    """Walks after walks, from long blocks to short ones, and what is known of blocks that need not be tried again."""
+
     def __init__(self, load: Load, profile: Profile) -> None:
         self._load, self._profile = load, profile
         self._bins = int(load.span_s // BIN_S) + 1
-        self._bin_of = np.minimum((load.at / BIN_S).astype(np.int64), self._bins - 1)
+        self._ahead = int(np.ceil(profile.start_s / BIN_S))
+        self._felt = int(FELT_S / BIN_S)
+        self._orders = max(1, int(np.ceil(load.span_s / BIN_S)))
         self._counted = load.at >= min(WARM_UP_S, load.span_s / 2)
+        self._promised = promised(load, profile, int(len(load.at) - self._counted.sum()))
+        self._others = self._world(), self._world()
+        self._flips = {
+            (width, step): np.full(-(-self._bins // width), nan) for width in _widths(BLOCKS_S) for step in (LESS, MORE)
+        }
+
+        self._at = self.first()  # the plan that what is known of blocks was learnt around
+        self.cheapest: _Walked | None = None  # of all that were met and kept enough
+
+    def _world(self) -> World:
+        load = self._load
+        return World.of(load.at, load.prompt, load.output, SLOTS, self._profile.server.batch)
 
     def first(self) -> Ints:
         """What the work asks for, averaged over a minute, with room for its chance."""
-        work = np.bincount(self._bin_of, weights=work_s(self._load, self._profile), minlength=self._bins) / BIN_S
+        bin_of = np.minimum((self._load.at / BIN_S).astype(np.int64), self._bins - 1)
+        work = np.bincount(bin_of, weights=work_s(self._load, self._profile), minlength=self._bins) / BIN_S
         smooth = np.convolve(work, np.ones(5) / 5, mode="same")
         return np.ceil(1.5 * np.maximum(work, smooth) + 1.5 * np.sqrt(smooth)).astype(np.int64)
 
-    def _broken(self, ready: Ints) -> Floats:
-        return self._outcome(ready)[0]
+    def begin(self) -> _Walked:
+        ready = self._at
+        times, pod_s = follow(self._load, self._profile, ready)
+        return self._met(ready, pod_s, times)
 
-    def _outcome(self, ready: Ints) -> tuple[Floats, float]:
-        """Broken promises by the bin of arrival, shape (bins,), and GPU-seconds as they are measured."""
-        load, (times, pod_s) = self._load, follow(self._load, self._profile, ready)
-        first, rest = times[:, FIRST] - times[:, AT], times[:, DONE] - times[:, FIRST]
-        bad = ~self._profile.promise.kept(first, rest, load.prompt, load.output) & self._counted
-        broken = np.bincount(self._bin_of, weights=bad, minlength=self._bins).astype(np.float64)
-        return broken, pod_s * self._profile.gpus
+    def _met(self, ready: Ints, pod_s: float, times: Floats) -> _Walked:
+        load, first, rest = self._load, times[:, FIRST] - times[:, AT], times[:, DONE] - times[:, FIRST]
+        kept = self._profile.promise.kept(first, rest, load.prompt, load.output)[self._counted]
+        met = _Walked(ready, pod_s * self._profile.gpus, int((~kept).sum()), float(kept.mean()))
+        if met.share >= self._profile.promise.share and (self.cheapest is None or met.gpu_s < self.cheapest.gpu_s):
+            self.cheapest = met
+        return met
 
-    def _gpu_s(self, ready: Ints) -> float:
-        """What the descent reckons with: whole bins, and no drain."""
-        return float(wanted(ready, self._profile.start_s).sum()) * BIN_S * self._profile.gpus
-
-    def descend(self, ready: Ints, price: float) -> Plan:
-        broken = self._broken(ready)
+    def descend(self, plan: _Walked, price: float, blocks_s: Sequence[float]) -> _Walked:
+        """From a plan to the one where walking on gains little. A walk may end at a worse one: what follows a change
+        comes by other chances than before it, and blocks had been fitted to those.
+        """
+        self._forget(plan.ready != self._at)
+        best = plan
         for _ in range(ROUNDS):
-            before = self._gpu_s(ready) + price * broken.sum()
-            for block_s in BLOCKS_S:
-                for step in (-1, -1, 1, -1):
-                    ready, broken = self._try(ready, broken, int(block_s / BIN_S), step, price)
-            after = self._gpu_s(ready) + price * broken.sum()
-            if after > before * 0.999:
+            before = best.worth(price)
+            for width in _widths(blocks_s):
+                for step in STEPS:
+                    for _walk in range(AGAIN):
+                        further = self._walked(plan, width, step, price)
+                        if further is None:
+                            break
+                        plan = further
+                        if self._is_lost(plan):
+                            return plan
+                        best = min(best, plan, key=lambda one: one.worth(price))
+            if best.worth(price) > before * ENOUGH:
                 break
-        broken, gpu_s = self._outcome(ready)
-        kept = 1.0 - broken.sum() / max(1, int(self._counted.sum()))
-        return Plan(ready, gpu_s / 3600, float(kept), price)
+        return best
 
-    def _try(self, ready: Ints, broken: Floats, width: int, step: int, price: float) -> tuple[Ints, Floats]:
-        """Change every other block by a replica, keep the changes that pay, then the blocks between."""
-        starts = np.arange(0, self._bins, width)
-        felt = int(FELT_S / BIN_S)
-        apart = 2 + felt // width
-        for phase in range(apart):
-            mine = starts[phase::apart]
-            tried = ready.copy()
-            for start in mine:
-                tried[start : start + width] = np.maximum(tried[start : start + width] + step, 0)
-            if np.array_equal(tried, ready):
-                continue
-            worse = self._broken(tried) - broken
-            more_s = self._spent(tried, ready, mine)
-            kept = ready.copy()
-            for start, cost in zip(mine, more_s, strict=True):
-                span = slice(start, start + width + felt)
-                if cost + price * worse[span].sum() < 0.0:
-                    kept[start : start + width] = tried[start : start + width]
-            if np.array_equal(kept, ready):
-                continue
-            now_broken = self._broken(kept)
-            change = self._gpu_s(kept) - self._gpu_s(ready) + price * (now_broken.sum() - broken.sum())
-            if change < 0.0:
-                ready, broken = kept, now_broken
-        return ready, broken
+    def _is_lost(self, plan: _Walked) -> bool:
+        """Has it broken so many that a price like this brings them back no more?"""
+        if self.cheapest is None:
+            return False
+        return plan.broken > LOST * (1.0 - self._profile.promise.share) * int(self._counted.sum())
 
-    def _spent(self, tried: Ints, ready: Ints, blocks: NDArray[np.int64]) -> Floats:
-        """GPU-seconds that each block's change costs; what is ordered ahead of it is its own."""
-        start_s = self._profile.start_s
-        more = (wanted(tried, start_s) - wanted(ready, start_s)) * BIN_S * self._profile.gpus
-        ahead = int(np.ceil(start_s / BIN_S))
-        edges = np.maximum(blocks - ahead, 0)
-        edges[0] = 0
-        return np.add.reduceat(more.astype(float), edges)
+    def _walked(self, plan: _Walked, width: int, step: int, price: float) -> _Walked | None:
+        """None if there was nothing to try, or nothing that pays."""
+        flip = self._flips[width, step]
+        # What is known of a block was learnt in a world that others have changed since, if only a little.
+        stands = flip * UNSURE < price if step == LESS else flip > price * UNSURE
+        ready, pods = plan.ready.copy(), wanted(plan.ready, self._profile.start_s)
+        course = Course(pods, np.array([self._profile.start_s]), self._orders)
+        blocks = Blocks(np.flatnonzero(~stands), width, step, price, self._profile.gpus, self._felt, flip)
+        world, (base, tried) = self._world(), self._others
+        changed, pod_s = walk(
+            world, base, tried, self._profile.server, self._promised, ready, course, self._ahead, blocks,
+            self._load.span_s,
+        )  # fmt: skip
+        if not changed:
+            return None
+        advance(world, self._profile.server, self._load.span_s + AFTERWARDS_S)
+        further = self._met(ready, pod_s, world.request_times)
+        if further.worth(price) > plan.worth(price) * TOO_BAD:  # more was felt, and later, than the walk has seen
+            places = np.unique(np.flatnonzero(ready != plan.ready) // width)
+            flip[places] = 0.0 if step == LESS else inf
+            return None
+        self._at = ready
+        self._forget(ready != plan.ready)
+        return further
+
+    def _forget(self, changed: Mask) -> None:
+        """What is known of blocks that are felt where the plan has changed."""
+        before = np.concatenate([[0], np.cumsum(changed)])
+        for (width, _), flip in self._flips.items():
+            starts = np.arange(len(flip)) * width
+            since = np.maximum(starts - self._ahead - self._felt, 0)
+            until = np.minimum(starts + width + self._felt + self._ahead, self._bins)
+            flip[before[until] > before[since]] = nan
+
+
+def promised(load: Load, profile: Profile, begins: int) -> Promised:
+    promise = profile.promise
+    rest = promise.rest_s + promise.rest_per_token_s * load.output + DUST_S
+    return Promised(
+        promise.within_s(load.prompt), np.where(load.output <= 1, inf, rest), promise.rest_per_token_s, begins
+    )

@@ -3,6 +3,9 @@
 Pure: it is given what happened and answers text. Charts are SVG drawn here; the page has no script, prints, and follows
 the reader's light or dark.
 
+Rows are told by what they are worth: first those that kept the promise, the cheapest on top, then the others, by how
+much of it they kept.
+
 Worked example: `page([section])` of one load and two policies is a document with one table of two rows and three
 charts: the load, and one per policy with the plan behind it.
 """
@@ -19,7 +22,7 @@ from exporter.model import Floats
 
 from .load import Load
 from .run import Course
-from .score import Score, shown
+from .score import Score, promise_kept, shown
 
 WIDTH, TALL, LOW, GUTTER = 1040, 110, 34, 44  # of a chart, in its own units: y axes stand in the gutter
 BINS = 260
@@ -48,7 +51,7 @@ tr:last-child td { border-bottom: 0; } .missed { color: var(--bad); } .best { fo
 svg { display: block; width: 100%; height: auto; } svg text { fill: var(--dim); font: 11px system-ui, sans-serif; }
 .grid { stroke: var(--line); } .wanted { fill: var(--sea); opacity: .28; } .ready { fill: var(--sea); opacity: .75; }
 .plan { fill: none; stroke: var(--plan); stroke-width: 1.2; } .queue { fill: var(--queue); opacity: .8; }
-.rate { fill: var(--sea); opacity: .75; }
+.rate { fill: var(--sea); opacity: .75; } .late { fill: var(--bad); opacity: .8; }
 .legend { max-width: none; } .legend b { font-weight: 500; } .key { display: inline-block; width: 11px;
   height: 11px; border-radius: 2px; margin: 0 5px 0 12px; vertical-align: -1px; }
 """
@@ -102,13 +105,17 @@ def _section(section: Section) -> str:
         f"Promise: {escape(section.promise)}. {escape(section.bounds)}"
     )
     notes = "".join(f"<p>{escape(note)}</p>" for note in section.notes)
-    top = _top(section)
-    charts = "".join(_policy(section, row, top) for row in section.rows)
+    top, rows = _top(section), sorted(section.rows, key=_worth)
+    charts = "".join(_policy(section, row, top) for row in rows)
     return (
-        f"<section><h2>{escape(load.name)}</h2><p>{facts}</p>{notes}{_table(section.rows)}"
+        f"<section><h2>{escape(load.name)}</h2><p>{facts}</p>{notes}{_table(rows)}"
         f"<div class=card><div class=head><h3>Load</h3><span>requests per second</span></div>{_rate(load)}</div>"
         f"{_legend(section, top)}{charts}</section>"
     )
+
+
+def _worth(row: Row) -> tuple[bool, float]:
+    return (False, row.score.gpu_hours) if row.kept else (True, -row.score.slo_met_ratio)
 
 
 def _top(section: Section) -> float:
@@ -129,6 +136,8 @@ def _legend(section: Section, top: float) -> str:
         keys.append(("background:var(--plan)", "the plan of somebody who knew the load"))
     if any(row.course.chart[:, 5].any() for row in section.rows):
         keys.append(("background:var(--queue)", "requests held because nothing is ready"))
+    if any(not promise_kept(row.course).all() for row in section.rows):
+        keys.append(("background:var(--bad)", "requests whose promise was broken, by when they came"))
     named = "".join(f"<i class=key style='{style}'></i><b>{words}</b>" for style, words in keys)
     cut = any(row.course.chart[:, 1].max() > top for row in section.rows)
     return f"<p class=legend>{named}{f' &nbsp; Charts are cut at {top:.0f} replicas.' if cut else ''}</p>"
@@ -166,23 +175,44 @@ def _policy(section: Section, row: Row, top: float) -> str:
     if section.plan is not None:
         moments = np.arange(len(section.plan), dtype=np.float64) * section.bin_s
         parts.append(_outline(moments, section.plan, TALL, top, span))
-    highest = max(1.0, float(held.max(initial=0.0)))
-    queue = _frame(LOW, highest, span, ticks=False) + _steps("queue", second, held, LOW, highest, span)
+    below = ""
+    if held.any():
+        highest = float(held.max())
+        queue = _frame(LOW, highest, span, ticks=False) + _steps("queue", second, held, LOW, highest, span)
+        below = _svg(LOW, queue, f"{row.name}: requests held")
+    below += _late(row)
     numbers = f"{shown(100 * row.score.slo_met_ratio, 2, ' %')} kept, {shown(row.score.gpu_hours, 1)} GPU-hours"
     most = max([int(wanted.max(initial=0.0)), *(order.after for order in row.course.orders if order.at <= span)])
     numbers += f", at most {most} replicas"
-    waiting = _svg(LOW, queue, f"{row.name}: requests held") if held.any() else ""
     return (
         f"<div class=card><div class=head><h3>{escape(row.name)}</h3><span>{escape(row.parameters)}</span>"
-        f"<span>{numbers}</span></div>{_svg(TALL + 16, ''.join(parts), f'{row.name}: replicas')}{waiting}</div>"
+        f"<span>{numbers}</span></div>{_svg(TALL + 16, ''.join(parts), f'{row.name}: replicas')}{below}</div>"
     )
 
 
-def _rate(load: Load) -> str:
-    width = load.span_s / BINS or 1.0
-    counts = np.bincount(np.minimum((load.at / width).astype(np.int64), BINS - 1), minlength=BINS) / width
+def _late(row: Row) -> str:
+    """Requests whose promise was broken, by their arrivals; nothing where none was."""
+    load, broken = row.course.load, ~promise_kept(row.course)
+    if not broken.any():
+        return ""
+    moments, counts = _binned(load.at[broken], load.span_s)
     top = float(counts.max())
-    drawn = _steps("rate", np.arange(BINS, dtype=np.float64) * width, counts, TALL, top, load.span_s)
+    drawn = _frame(LOW, top, load.span_s, ticks=False) + _steps("late", moments, counts, LOW, top, load.span_s)
+    return _svg(LOW, drawn, f"{row.name}: promises broken")
+
+
+def _binned(at: Floats, span_s: float) -> tuple[Floats, Floats]:
+    """The beginnings of BINS parts of the load, and how many moments are in each."""
+    width = span_s / BINS or 1.0
+    counts = np.bincount(np.minimum((at / width).astype(np.int64), BINS - 1), minlength=BINS)
+    return width * np.arange(BINS, dtype=np.float64), counts.astype(np.float64)
+
+
+def _rate(load: Load) -> str:
+    moments, counts = _binned(load.at, load.span_s)
+    rates = counts * BINS / (load.span_s or float(BINS))
+    top = float(rates.max())
+    drawn = _steps("rate", moments, rates, TALL, top, load.span_s)
     return _svg(TALL + 16, _frame(TALL, top, load.span_s) + drawn, f"{load.name}: requests per second")
 
 

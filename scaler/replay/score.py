@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .columns import AT, DONE, FIRST
+from .columns import AT, DONE, FIRST, Mask
 from .run import Course, Order
 
 WARM_UP_S = 300.0
@@ -36,12 +36,18 @@ class Score(NamedTuple):
     cold_starts: int
 
 
+def promise_kept(course: Course) -> Mask:
+    """Which requests had what was promised, those of the first minutes too; shape (requests,)."""
+    load, times = course.load, course.times
+    first, rest = times[:, FIRST] - times[:, AT], times[:, DONE] - times[:, FIRST]
+    return course.profile.promise.kept(first, rest, load.prompt, load.output)
+
+
 def score(course: Course) -> Score:
-    load, promise = course.load, course.profile.promise
+    load = course.load
     counted = load.at >= min(WARM_UP_S, load.span_s / 2)
     first = (course.times[:, FIRST] - course.times[:, AT])[counted]
-    rest = (course.times[:, DONE] - course.times[:, FIRST])[counted]
-    kept = promise.kept(first, rest, load.prompt[counted], load.output[counted])
+    kept = promise_kept(course)[counted]
     answered = first[~np.isnan(first)]
     days = max(load.span_s, 1.0) / 86_400
     return Score(

@@ -24,6 +24,7 @@ from scaler.config.access import Section, Text
 from scaler.config.finding import Finding
 from scaler.config.load import Language, parse_as
 from scaler.config.load import read as text_of
+from scaler.config.problem import Problem
 from scaler.config.scalars import duration
 
 from .columns import Server
@@ -92,14 +93,14 @@ class ServerFile(Section):
     """What users are told."""
 
 
-def load_profile(path: str) -> Profile:
-    """One of the profiles built in, by its name, or the one in a file. Raises `ConfigErrors`."""
-    return PROFILES[path] if path in PROFILES else parse_profile(text_of(path), path)
+def load_profile(path: str) -> tuple[Profile, list[Problem]]:
+    """One of the profiles built in, by its name, or the one in a file, and warnings. Raises `ConfigErrors`."""
+    return (PROFILES[path], []) if path in PROFILES else parse_profile(text_of(path), path)
 
 
-def parse_profile(text: str, file: str) -> Profile:
-    """The profile in a text; `file` is for the places only. Raises `ConfigErrors`."""
-    said, _ = parse_as(Language(ServerFile, _findings, GUIDE), text, file)
+def parse_profile(text: str, file: str) -> tuple[Profile, list[Problem]]:
+    """The profile in a text, and warnings; `file` is for the places only. Raises `ConfigErrors`."""
+    said, warnings = parse_as(Language(ServerFile, _findings, GUIDE), text, file)
     engine, promise = said.engine, said.promise
     server = Server(
         engine.step,
@@ -113,7 +114,7 @@ def parse_profile(text: str, file: str) -> Profile:
     )
     rest = float("inf") if promise.rest is None else promise.rest
     told = Promise(promise.first, promise.per_prompt_token, rest, promise.per_output_token, promise.share)
-    return Profile(said.name, server, said.start, said.gpus, told, said.start_sigma)
+    return Profile(said.name, server, said.start, said.gpus, told, said.start_sigma), warnings
 
 
 def _findings(said: ServerFile) -> Iterator[Finding]:

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from math import isfinite, nan
 from typing import Any
 
-from .clairvoyant import BIN_S, Plan
+from .clairvoyant import Plan
 from .load import Load
 from .profiles import Profile, Promise
 from .report import Row, Section
 from .run import Course
 from .score import Score, score
+from .walk import BIN_S
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from exporter.model import WorkloadKey
+from exporter.model import Access, WorkloadKey, without_user
 
 from ..config.scalars import read_duration
 from ..replay.loads import FORMATS, BadLoad, Recorded, load
@@ -38,12 +38,15 @@ class BadWish(ValueError):  # noqa: N818 - it names what is bad
 
 
 class History(NamedTuple):
-    """url: of a server with Prometheus' API. workload: NS/NAME. since: a duration, back from now."""
+    """url: of a server with Prometheus' API, with a user and a password in it or without. workload: NS/NAME.
+    since: a duration, back from now. bearer_file: with the token that is shown to the server.
+    """
 
     url: str
     workload: str | None
     since: str
     selector: str | None
+    bearer_file: str | None = None
 
 
 class Asked(NamedTuple):
@@ -59,14 +62,20 @@ class Asked(NamedTuple):
     history: History | None = None
 
 
-def replayed(asked: Asked) -> list[Verdict]:
-    """Raises BadWish, and ConfigErrors for a server's file."""
+def _unheard(_warning: str) -> None:
+    """Nobody wants to know."""
+
+
+def replayed(asked: Asked, warned: Callable[[str], None] = _unheard) -> list[Verdict]:
+    """warned: told what is odd about a server's file, a line each. Raises BadWish, and ConfigErrors for that file."""
     if asked.form is not None and asked.form not in FORMATS:
         raise BadWish(f"--format: must be one of {', '.join(FORMATS)}, got {asked.form}")
     if asked.seed < 0:
         raise BadWish(f"--seed: must be 0 or more, got {asked.seed}")
     settings = [_setting(words) for words in asked.policies or USUAL]
-    profile = load_profile(asked.server)
+    profile, warnings = load_profile(asked.server)
+    for warning in warnings:
+        warned(str(warning))
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -124,8 +133,10 @@ def _past(history: History, seed: int, told: Callable[[float], None]) -> Recorde
         since_s = read_duration(history.since)
     except ValueError as bad:
         raise BadWish(f"--since: {bad}") from bad
-    now = time.time()
-    past = Past(history.url, WorkloadKey(namespace, name), now - since_s, now, selector=history.selector)
+    if history.bearer_file is not None and without_user(history.url) != history.url:
+        raise BadWish("--bearer-file: there is a user in the URL of --prometheus already; only one can be let in")
+    now, workload, access = time.time(), WorkloadKey(namespace, name), Access(bearer_file=history.bearer_file)
+    past = Past(history.url, workload, now - since_s, now, selector=history.selector, access=access)
     try:
         return asyncio.run(from_prometheus(past, seed, told))
     except BadLoad as bad:

@@ -18,7 +18,7 @@ from math import nan
 import numpy as np
 
 from exporter.catalog import AUTO, Reader
-from exporter.model import Access, Failure, Floats, Quantity, Role, Target, WorkloadKey
+from exporter.model import Access, Failure, Floats, Quantity, Role, Target, WorkloadKey, without_user
 from exporter.scrape import read
 from exporter.sources.http import OK, HttpPages, Limits
 from exporter.sources.promql import Frame, Promql, PromqlTargets, Query
@@ -44,6 +44,7 @@ class Past:
     """What is asked for.
 
     since, until: POSIX seconds. step_s: between two looks; shorter than the server's scrapes says no more.
+    url:      may carry a user and a password, which are sent and never said.
     kind:     of the engines, in the catalog's words; "auto" is what their pages say.
     selector: label matchers without braces; None is the pods that the workload's name makes in its namespace.
     """
@@ -56,6 +57,12 @@ class Past:
     kind: str = AUTO
     selector: str | None = None
     access: Access = field(default=Access())
+
+    def bad(self, words: str) -> BadLoad:
+        shown = without_user(self.url)
+        if "@" in shown:  # where no URL can be read there may still be a password
+            shown = "the server's address"
+        return BadLoad(f"{shown}: {words.replace(self.url, shown)}")
 
     @property
     def matchers(self) -> str:
@@ -71,7 +78,7 @@ def _silent(_: float) -> None:
 async def from_prometheus(past: Past, seed: int = 0, progress: Progress = _silent) -> Recorded:
     """The load behind a workload's counters. progress: told which share of the past has been read. Raises BadLoad."""
     if not (past.step_s > 0.0 and past.until - past.since >= 2 * past.step_s):
-        raise BadLoad(f"{past.url}: the past must be at least two steps ({2 * past.step_s:g} s) long")
+        raise past.bad(f"the past must be at least two steps ({2 * past.step_s:g} s) long")
     http = HttpPages(LIMITS)
     promql = Promql(http)
     try:
@@ -81,8 +88,7 @@ async def from_prometheus(past: Past, seed: int = 0, progress: Progress = _silen
         await http.close()
     name = f"{past.workload.namespace}/{past.workload.label}"
     if not len(counted.counters):
-        raise BadLoad(f"{past.url}: has no page of {name} in this time (asked for {past.matchers}): is it another "
-                      "selector?")  # fmt: skip
+        raise past.bad(f"has no page of {name} in this time (asked for {past.matchers}): is it another selector?")
     return load_of(name, counted, seed)
 
 
@@ -97,13 +103,13 @@ async def _counted(http: HttpPages, promql: Promql, past: Past, progress: Progre
         moments = at[begin : begin + AT_ONCE]
         frames = await targets.history(float(moments[0]), float(moments[-1]), past.step_s)
         if isinstance(frames, Failure):
-            raise BadLoad(f"{past.url}: {frames.detail}")
+            raise past.bad(frames.detail)
         sources.take(begin, frames)
-        heard[begin : begin + len(moments)] = await _heard(http, query, moments, past.step_s)
+        heard[begin : begin + len(moments)] = await _heard(http, past, query, moments)
         progress((begin + len(moments)) / len(at))
     counters = np.array(list(sources.counters.values()))
     if sources.failure and not np.isfinite(counters).any():
-        raise BadLoad(f"{past.url}: no page can be read: {sources.failure}")
+        raise past.bad(f"no page can be read: {sources.failure}")
     return Counted(at, heard, counters)
 
 
@@ -150,26 +156,27 @@ def _sum(column: Floats) -> float:
     return float(np.nansum(column)) if np.isfinite(column).any() else nan
 
 
-async def _heard(http: HttpPages, query: Query, moments: Floats, step_s: float) -> Mask:
+async def _heard(http: HttpPages, past: Past, query: Query, moments: Floats) -> Mask:
     """At which moments the server had scraped anybody lately."""
     form = {
         "query": f"count(last_over_time(up[{round(MAX_AGE_S)}s]))",
         "start": f"{moments[0]:.3f}",
         "end": f"{moments[-1]:.3f}",
-        "step": f"{step_s:g}",
+        "step": f"{past.step_s:g}",
     }
     answer = await http.post(f"{query.base}/api/v1/query_range", query.access, form)
     if isinstance(answer, Failure):
-        raise BadLoad(f"{query.base}: {answer.detail}")
+        raise past.bad(answer.detail)
     try:
         said = json.loads(answer.body)
         times = [float(time) for series in said["data"]["result"] for time, _ in series["values"]]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise BadLoad(f"{query.base}: HTTP {answer.status} {answer.reason}: when anybody was scraped (`up`) cannot be "
-                      "read from its answer") from None  # fmt: skip
+        raise past.bad(
+            f"HTTP {answer.status} {answer.reason}: when anybody was scraped (`up`) cannot be read from its answer"
+        ) from None
     if answer.status != OK:
-        raise BadLoad(f"{query.base}: HTTP {answer.status} {answer.reason}")
-    places = np.round((np.array(times) - moments[0]) / step_s).astype(np.int64)
+        raise past.bad(f"HTTP {answer.status} {answer.reason}")
+    places = np.round((np.array(times) - moments[0]) / past.step_s).astype(np.int64)
     heard = np.zeros(len(moments), dtype=np.bool_)
     heard[places[(places >= 0) & (places < len(moments))]] = True
     return heard

@@ -38,6 +38,7 @@ FAMILIES: tuple[tuple[str, str, Value], ...] = (
     ("replicas_wanted_by_cluster", "Replicas the cluster was told to run.", lambda d, _: d.evidence.replicas_wanted),
     ("replicas_ready", "Replicas that serve.", lambda d, _: d.evidence.replicas_ready),
     ("replicas_pending", "Replicas that no node has begun to run.", lambda d, _: d.evidence.replicas_pending),
+    ("replicas_sleeping", "Replicas whose engines are in sleep mode.", lambda d, _: d.evidence.replicas_sleeping),
     ("gpus_held", "GPUs that the workload's running pods asked for.", lambda d, _: d.evidence.gpus_held),
     ("gpus_seen", "Of those, the ones that a page shows as wholly its own.", lambda d, _: d.evidence.gpus_seen),
     ("observed", "1 if it is observed only: who asks for its number gets an error.", lambda d, _: float(d.observed)),

@@ -10,8 +10,9 @@ import pytest
 
 from exporter.attribution import owners_by_name
 from exporter.model import Attribution, PodKey, Quantity, Role, Target, WorkloadKey
-from scaler.intake import Intake, Source
+from scaler.intake import Intake
 from scaler.policy import Signal
+from scaler.source import Source
 
 Q = Quantity
 CHAT = WorkloadKey("ai", "chat")

@@ -160,13 +160,13 @@ async def test_after_the_hold_every_answer_is_an_error_until_ticks_work_again(sc
 
 
 async def test_an_answer_that_is_the_same_as_before_the_ticks_failed_is_given_again(scene, said):
-    # Known to be at zero and nothing heard since: the answer does not change, and nobody must be left with an error.
+    # Known to be at zero and nothing heard since: it sleeps on, and its reason is the one of before afterwards.
     scene.replicas.counted = ReplicaCount(wanted=0, ready=0, at=1000.0)
     scene.tick()
     assert scene.answer() == (0, "no_waker")
     scene.replicas.broken = True
     scene.tick(after=61)
-    assert scene.answer() == (None, "unknown")
+    assert scene.answer() == (0, "held")
     scene.replicas.broken = False
     scene.tick()
     assert scene.answer() == (0, "no_waker")

@@ -190,6 +190,24 @@ class TestStableAndCanary:
         assert self.round(stage, queue, page.epp(held=160, ready=0)) == [160, 0]
         assert stage.answer("canary") == (0, False, "asleep")
 
+    def test_what_a_gateway_has_answered_keeps_no_weight_of_0_awake(self, scene, plan, pod, gateway, page):
+        stage, fronts = self.stage(scene, plan, weights=(1.0, 0.0)), {}
+        for number, name in enumerate(("stable", "canary")):
+            engine, front = pod(number, name), gateway(kind="envoy", name=name)
+            stage.has(pods=[engine], gateway=front, wanted=1, name=name)
+            fronts[front] = engine
+        for finished in range(10):
+            stage.now += 5.0
+            for front, engine in fronts.items():
+                stage.land(engine, page.vllm(waiting=0, running=0))
+                stage.land(
+                    front,
+                    f'envoy_cluster_upstream_rq_completed{{envoy_cluster_name="c"}} {finished}\n'
+                    'envoy_cluster_upstream_cx_none_healthy{envoy_cluster_name="c"} 0\n',
+                )
+            stage.sweep()
+        assert (stage.answer("stable"), stage.answer("canary")) == ((1, True, "warm"), (0, False, "asleep"))
+
     def test_weights_that_change_under_load_add_up_at_every_tick(self, scene, plan, queue, page):
         stage = self.stage(scene, plan, weights=(1.0, 0.0), maximum=100)
         self.round(stage, queue, page.epp(held=160, ready=0))

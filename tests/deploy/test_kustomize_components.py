@@ -43,7 +43,8 @@ def test_the_policy_lets_in_whom_the_charts_two_modes_let_in_and_selects_the_pod
     made = the(things, "NetworkPolicy")
     assert problems_of(made) == []
     closed = {"networkPolicy": {"enabled": True}}
-    charts = [the(render(values | closed), "NetworkPolicy")["spec"] for values in ({}, BOTH)]
+    several = {"replicas": 2}
+    charts = [the(render(values | closed), "NetworkPolicy")["spec"] for values in ({}, BOTH, several)]
     rules = {yaml.safe_dump(rule) for spec in charts for rule in spec["ingress"]}
     assert {yaml.safe_dump(rule) for rule in made["spec"]["ingress"]} == rules
     assert made["spec"]["policyTypes"] == charts[0]["policyTypes"]

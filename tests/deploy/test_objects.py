@@ -76,6 +76,8 @@ def test_the_ports_of_the_pod_are_those_that_tidegate_listens_on(render, values)
     expected = {"http": config.listen.http.port} | ({"grpc": config.listen.grpc.port} if open_to_all else {})
     if config.listen.metrics_api is not None:
         expected["metrics-api"] = config.listen.metrics_api.address.port
+    if config.listen.peers is not None:
+        expected["peers"] = config.listen.peers.address.port
     assert expected == ports
     assert open_to_all == (values.get("mode", "keda") == "keda")
 

@@ -9,7 +9,8 @@ from exporter.catalog.own import NotHeard
 from exporter.model import Attribution, Gpu, PodKey, Quantity, Queue, Role, Samples, Target, WorkloadKey
 from exporter.normalised import Heard, NormalisedCollector
 from exporter.textformat import parse
-from scaler.intake import Intake, Source
+from scaler.intake import Intake
+from scaler.source import Source
 
 CHAT = WorkloadKey("ai", "chat")
 POD = PodKey("ai", "chat-0")

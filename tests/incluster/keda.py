@@ -19,8 +19,8 @@ _INDEX = re.compile(r"^s\d+-")
 
 
 class Keda:
-    def __init__(self, channel):
-        self._stub = rpc.ExternalScalerStub(channel)
+    def __init__(self, channel=None, *, stub=None):
+        self.stub = rpc.ExternalScalerStub(channel) if stub is None else stub
 
     @staticmethod
     def ref(scaled, index=0):
@@ -31,13 +31,13 @@ class Keda:
     async def poll(self, scaled, index=0):
         """(replicas, active) as one round of the scale loop learns them. Raises AioRpcError."""
         ref = self.ref(scaled, index)
-        (spec,) = (await self._stub.GetMetricSpec(ref)).metricSpecs
+        (spec,) = (await self.stub.GetMetricSpec(ref)).metricSpecs
         assert (spec.targetSize, spec.targetSizeFloat) == (1, 1.0)
         in_hpa = f"s{index}-{spec.metricName}"
         request = pb.GetMetricsRequest(scaledObjectRef=ref, metricName=_INDEX.sub("", in_hpa))
-        (value,) = (await self._stub.GetMetrics(request)).metricValues
+        (value,) = (await self.stub.GetMetrics(request)).metricValues
         assert value.metricValue == value.metricValueFloat
-        active = (await self._stub.IsActive(ref)).result
+        active = (await self.stub.IsActive(ref)).result
         return value.metricValue, active
 
     async def answer(self, scaled, index=0):
@@ -81,7 +81,7 @@ class Keda:
     @asynccontextmanager
     async def pushes(self, scaled, index=0):
         """`next()`: what StreamIsActive says next. Open as long as the block runs."""
-        stream = self._stub.StreamIsActive(self.ref(scaled, index))
+        stream = self.stub.StreamIsActive(self.ref(scaled, index))
 
         async def following():
             async with asyncio.timeout(SOON_S):

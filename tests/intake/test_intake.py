@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from exporter.attribution import owners_by_name
 from exporter.model import PodKey, ReplicaCount, Role, Target, WorkloadKey
-from scaler.intake import Intake, Source
+from scaler.intake import Intake
+from scaler.source import Source
 
 CHAT, CODE = WorkloadKey("ai", "chat"), WorkloadKey("ai", "code")
 LIMIT_S = 15.0

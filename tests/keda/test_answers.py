@@ -77,6 +77,13 @@ async def test_an_unknown_decision_says_why_how_long_and_what_is_stale(board, ke
         )
 
 
+async def test_an_answer_that_was_held_first_has_been_unknown_since_its_readings_were_lost(board, keda):
+    board.unknown(held_since=board.now - 300.0)
+    board.now += 5.0
+    _, words = await keda.refusal(keda.active(keda.ref()))
+    assert words == "team-a/chat: unknown for 305 s (unknown)"
+
+
 async def test_a_thousand_stale_sources_still_fit_into_an_error(board, keda):
     board.unknown(stale=[f"gpus:http://{'n' * 200}-{i}/" for i in range(1000)])
     code, words = await keda.refusal(keda.active(keda.ref()))

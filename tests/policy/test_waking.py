@@ -58,6 +58,60 @@ def test_the_lease_is_capped(brief, fresh):
     assert brief.step(after=1, orders=lease, **fresh(**ASLEEP)) == (0, False, Reason.ASLEEP)
 
 
+def test_a_start_that_hangs_and_nobody_waits_for_is_given_up_after_lease_and_keep_warm_time(brief, fresh):
+    brief.step(**fresh(**ASLEEP))
+    lease = {"lease": 100.0}
+    brief.step(after=1, orders=lease, **fresh(held=1, **ASLEEP))
+    assert brief.step(after=99, orders=lease, **fresh(**STARTING)) == (1, True, Reason.LOADING)
+
+    assert brief.step(after=1, orders=lease, **fresh(**STARTING)) == (1, True, Reason.WARM)
+    assert brief.step(after=14, orders=lease, **fresh(**STARTING)) == (1, True, Reason.WARM)
+    assert brief.step(after=1, orders=lease, **fresh(**STARTING)) == (0, False, Reason.ASLEEP)
+
+
+def test_what_is_left_of_a_start_that_was_given_up_wakes_nobody_and_a_persons_new_one_does(brief, fresh):
+    brief.step(**fresh(**ASLEEP))
+    lease = {"lease": 100.0}
+    brief.step(after=1, orders=lease, **fresh(held=1, **ASLEEP))
+    brief.step(after=100, orders=lease, **fresh(existing=1.0, **STARTING))
+    brief.step(after=15, orders=lease, **fresh(existing=1.0, **STARTING))
+
+    # Until KEDA has cooled down the pod is still there.
+    assert brief.step(after=30, orders=lease, **fresh(existing=1.0, **STARTING)) == (0, False, Reason.ASLEEP)
+    assert brief.step(after=5, orders=lease, **fresh(existing=0.0, **ASLEEP)) == (0, False, Reason.ASLEEP)
+    assert brief.step(after=5, orders=lease, **fresh(existing=1.0, **STARTING)) == (1, True, Reason.LOADING)
+
+
+def test_a_page_that_lands_when_the_lease_has_run_out_does_not_begin_it_anew(brief, fresh):
+    brief.step(**fresh(**ASLEEP))
+    lease = {"lease": 100.0}
+    brief.step(after=1, orders=lease, **fresh(held=1, **ASLEEP))
+    assert brief.step(after=100, orders=lease, **fresh(**STARTING)) == (1, True, Reason.WARM)
+
+    # Between ticks nothing falls; the next tick takes it down.
+    assert brief.step(after=15, orders=lease, raise_only=True, **fresh(**STARTING)) == (1, True, Reason.WARM)
+    assert brief.step(after=1, orders=lease, **fresh(**STARTING)) == (0, False, Reason.ASLEEP)
+
+
+def test_a_start_that_hangs_goes_on_for_who_waits_for_it(brief, fresh):
+    brief.step(**fresh(**ASLEEP))
+    lease = {"lease": 100.0}
+    brief.step(after=1, orders=lease, **fresh(held=1, **ASLEEP))
+
+    assert brief.step(after=7200, orders=lease, **fresh(held=1, **STARTING)) == (1, True, Reason.LOADING)
+
+
+def test_a_start_that_was_given_up_gets_a_lease_anew_with_the_next_request(brief, fresh):
+    brief.step(**fresh(**ASLEEP))
+    lease = {"lease": 100.0}
+    brief.step(after=1, orders=lease, **fresh(held=1, **ASLEEP))
+    brief.step(after=100, orders=lease, **fresh(**STARTING))
+    assert brief.step(after=15, orders=lease, **fresh(**STARTING)) == (0, False, Reason.ASLEEP)
+    brief.step(after=1, orders=lease, **fresh(held=1, **STARTING))
+
+    assert brief.step(after=99, orders=lease, **fresh(**STARTING)) == (1, True, Reason.LOADING)
+
+
 def test_what_is_found_at_zero_and_woken_has_a_lease_too(brief, fresh):
     brief.step(**fresh(held=1, **ASLEEP))
 

@@ -56,13 +56,14 @@ def test_a_period_of_0_turns_it_off():
     assert len(activity(clock(10.0), period=0.0)) == 200
 
 
-@given(seed=st.integers(0, 2**32 - 1), gap=st.sampled_from([3.0, 5.0, 10.0, 30.0, 59.0]))
-@settings(max_examples=60)
-def test_requests_that_come_by_chance_count(seed, gap):
-    # 120 rises at most. Of 45,000 such streams none fitted a band of 2 over 30, so no seed is expected to.
-    times = np.cumsum(np.random.default_rng(seed).exponential(gap, 120))
-    rises = len(np.unique(np.floor((times - 0.3) / SCRAPE_S)))
-    assert len(activity(times)) >= rises - 2
+@pytest.mark.parametrize("gap", [3.0, 5.0, 10.0, 30.0, 59.0])
+def test_requests_that_come_by_chance_count(gap):
+    quiet = []
+    for seed in range(10):
+        times = np.cumsum(np.random.default_rng(seed).exponential(gap, 150))
+        rises = len(np.unique(np.floor((times - 0.3) / SCRAPE_S)))
+        quiet.append(rises - len(activity(times)))
+    assert max(quiet) <= 2, "the first requests are a baseline or begin within the last scrape"
 
 
 @pytest.mark.parametrize("phase", [0.1, 0.3, 0.6, 0.9])

@@ -70,7 +70,14 @@ GOLDEN = """\
         "brake_until": null,
         "schedule": null,
         "schedule_floor": null,
-        "schedule_ceiling": null
+        "schedule_ceiling": null,
+        "keep_warm_s": null,
+        "starts_again_at": null,
+        "cold_start_p50_s": null,
+        "cold_start_p90_s": null,
+        "keep_warm_saves_gpu_seconds": null,
+        "keep_warm_saves_money": null,
+        "replicas_sleeping": null
       },
       "observed": false
     },
@@ -111,7 +118,14 @@ GOLDEN = """\
         "brake_until": null,
         "schedule": null,
         "schedule_floor": null,
-        "schedule_ceiling": null
+        "schedule_ceiling": null,
+        "keep_warm_s": null,
+        "starts_again_at": null,
+        "cold_start_p50_s": null,
+        "cold_start_p90_s": null,
+        "keep_warm_saves_gpu_seconds": null,
+        "keep_warm_saves_money": null,
+        "replicas_sleeping": null
       },
       "observed": false
     }

@@ -1,6 +1,7 @@
 """One Board, one writer, any number of readers who wait: nobody is told twice and nobody is left out."""
 
 import asyncio
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.model import WorkloadKey
-from scaler.board import Decision, Reason
+from scaler.board import Decision, Evidence, Reason
 from scaler.publisher import Publisher
 
 PATIENCE_S = 20  # never waited for: only says which await hung
@@ -123,10 +124,11 @@ def test_a_late_decision_of_a_workload_that_is_gone_is_not_published(key, decide
     assert list(publisher.board.decisions) == [key("b")]
 
 
-def test_giving_up_makes_every_answer_an_error_and_keeps_the_age_of_the_board(key, decide):
+def test_giving_up_makes_the_answers_errors_and_keeps_the_age_of_the_board(key, decide):
     publisher = Publisher([key("a"), key("b"), key("c")])
     never = decide("c", None)
-    publisher.publish([decide("a", 3), decide("b", 0), never], at=100.0)
+    goes = replace(decide("b", 0), evidence=Evidence(replicas_wanted=1))  # KEDA has not taken it to zero yet
+    publisher.publish([decide("a", 3), goes, never], at=100.0)
     publisher.give_up(at=500.0)
     for name in "ab":
         entry = publisher.get(key(name))
@@ -137,6 +139,18 @@ def test_giving_up_makes_every_answer_an_error_and_keeps_the_age_of_the_board(ke
     version = publisher.board.version
     publisher.give_up(at=501.0)
     assert publisher.board.version == version, "said once"
+
+
+@pytest.mark.parametrize("wanted", [0, None])
+def test_giving_up_leaves_who_sleeps_asleep_because_an_error_would_let_kedas_fallback_wake_it(key, decide, wanted):
+    publisher = Publisher([key("a")])
+    publisher.publish([replace(decide("a", 0), evidence=Evidence(replicas_wanted=wanted))], at=100.0)
+    publisher.give_up(at=500.0)
+    entry = publisher.get(key("a"))
+    assert (entry.replicas, entry.active, entry.reason) == (0, False, Reason.HELD)
+    assert (entry.held_since, entry.decided_at) == (100.0, 500.0)
+    publisher.give_up(at=501.0)
+    assert publisher.get(key("a")) is entry, "said once"
 
 
 async def test_giving_up_tells_those_who_wait(key, decide):

@@ -7,13 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from scaler.replay.clairvoyant import BIN_S, find, fluid_gpu_hours, follow, wanted, work_s
+from scaler.replay.clairvoyant import find, fluid_gpu_hours, follow, wanted, work_s
 from scaler.replay.load import Load
 from scaler.replay.loads import load as generated
 from scaler.replay.plane import Static
 from scaler.replay.profiles import A, C
 from scaler.replay.run import run
 from scaler.replay.score import score
+from scaler.replay.walk import BIN_S
 
 
 @pytest.fixture(scope="module")

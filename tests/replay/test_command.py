@@ -31,6 +31,10 @@ LOAD = "each:5m,for=30m"
         (Asked([], history=History("http://127.0.0.1:1", None, "1d", None)), ["--workload: must be NAMESPACE/NAME"]),
         (Asked([], history=History("http://127.0.0.1:1", "chat", "1d", None)), ["--workload", "got chat"]),
         (Asked([], history=History("http://127.0.0.1:1", "ai/chat", "soon", None)), ["--since: must be a duration"]),
+        (
+            Asked([], history=History("http://me:secret@127.0.0.1:1", "ai/chat", "1d", None, "/token")),
+            ["--bearer-file: there is a user in the URL"],
+        ),
         (Asked([], history=History("nonsense", "ai/chat", "1d", None)), ["--prometheus: nonsense"]),
         (Asked([], history=History("http://127.0.0.1:1", "ai/chat", "1d", None)), ["--prometheus: http://127.0.0.1:1"]),
     ],
@@ -53,6 +57,18 @@ def test_a_server_that_is_wrong_is_told_by_file_line_and_column(tmp_path):
     (problem,) = errors.value.problems
     assert str(problem).startswith(f"{file}:3:")
     assert "prompt_rate" in str(problem)
+
+
+def test_what_is_odd_about_a_server_is_told_and_it_is_played(tmp_path):
+    file, told = tmp_path / "server.yaml", []
+    file.write_text(
+        "name: mine\nstart: 40s\nengine: {step: 16ms, prompt_rate: 7000, kv_tokens: 190000}\npromise: {first: 2s}\n"
+    )
+    (verdict,) = replayed(Asked([LOAD], server=str(file), policies=["static:replicas=1"]), told.append)
+
+    assert (verdict.profile.name, len(told)) == ("mine", 1)
+    assert told[0].startswith(f"{file}:4:")
+    assert "promise.per_prompt_token: should be at least 1/prompt_rate (0.143 ms)" in told[0]
 
 
 def test_where_nobody_says_the_usual_are_played_on_a_and_told_in_that_order(capsys):

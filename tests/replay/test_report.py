@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -75,6 +76,37 @@ def test_the_table_has_a_row_per_policy_and_each_has_its_chart(section):
     assert outline.count("svg") == (1 + 3) + (1 + 1)  # the load, and one per policy
     assert outline.count("polyline", **{"class": "plan"}) == 3
     assert [words for words in outline.words if words in ("one", "two", "three", "four")].count("one") == 2
+
+
+def test_those_that_kept_the_promise_come_first_the_cheapest_on_top(section):
+    one = section("dear", "cheap", "broken", "more broken")
+    dear, cheap, *missed = one.rows
+    rows = [
+        replace(missed[1], kept=False, score=missed[1].score._replace(slo_met_ratio=0.5, gpu_hours=0.1)),
+        replace(dear, score=dear.score._replace(gpu_hours=9.0)),
+        replace(missed[0], kept=False, score=missed[0].score._replace(slo_met_ratio=0.9, gpu_hours=0.2)),
+        replace(cheap, score=cheap.score._replace(gpu_hours=3.0)),
+    ]
+    words = Outline(page([replace(one, rows=rows)])).words
+    order = [word for word in words if word in ("dear", "cheap", "broken", "more broken")]
+
+    assert order == ["cheap", "dear", "broken", "more broken"] * 2, "in the table, and then their charts"
+
+
+def test_broken_promises_stand_under_the_chart_where_their_requests_came(load):
+    late = load([(0.0, 1, 1), *((900.0 + place, 1, 1) for place in range(5)), (2000.0, 1, 1)])
+    kept, never = run(late, A, Static(1)), run(late, A, Static(0))
+    rows = [Row(str(place), "", course, score(course), True, 1.0) for place, course in enumerate((kept, never))]
+    text = page([Section(late, "A", "", rows, None, 15.0, "")])
+    outline = Outline(text)
+
+    assert outline.count("path", **{"class": "late"}) == 1
+    assert outline.count("svg", **{"aria-label": "1: promises broken"}) == 1
+    (drawn,) = re.findall(r"class=late d='([^']*)'", text)
+    # 44 + 1040*900/2000 = 512: a peak of all five there, of a chart that is 34 high.
+    assert "512.0,2.0" in drawn
+    assert "promise was broken" in text
+    assert "promise was broken" not in page([Section(late, "A", "", rows[:1], None, 15.0, "")])
 
 
 def test_names_and_notes_cannot_say_html(section):

@@ -80,16 +80,16 @@ def test_what_is_not_known_is_null_and_never_zero(verdict):
 
 
 def test_gpu_hours_are_told_as_a_share_of_the_plans(verdict):
-    with_plan = verdict(Plan(np.ones(4, np.int64), 2.0, 0.99, 1.0))
+    with_plan = verdict(Plan(np.ones(4, np.int64), 2.0, 0.99))
 
     assert with_plan.ratio(3.0) == 1.5
     assert with_plan.to_document()["clairvoyant"] == {"gpu_hours": 2.0, "slo_met_ratio": 0.99}
-    assert np.isnan(verdict(Plan(np.zeros(4, np.int64), 0.0, nan, 1.0)).ratio(3.0))
+    assert np.isnan(verdict(Plan(np.zeros(4, np.int64), 0.0, nan)).ratio(3.0))
 
 
 def test_both_bounds_are_told_and_how_they_were_found(verdict):
     assert verdict().bounds() == "1.5 GPU-hours are a bound nobody is under: full batches, and starting is free."
-    told = verdict(Plan(np.ones(4, np.int64), 2.0, 0.9912, 1.0)).bounds()
+    told = verdict(Plan(np.ones(4, np.int64), 2.0, 0.9912)).bounds()
     assert "takes 2.0 GPU-hours and keeps 99.12 %" in told
     assert "1.5 GPU-hours are a bound" in told
 

@@ -24,7 +24,7 @@ def problems(text):
 
 
 def test_a_file_says_what_is_known_of_a_server_and_the_rest_has_defaults(write):
-    profile = load_profile(write("s.yaml", MINE))
+    profile, _ = load_profile(write("s.yaml", MINE))
     assert (profile.name, profile.start_s, profile.start_sigma, profile.gpus) == ("mistral-7b-l40s", 40.0, 0.0, 1)
     assert profile.server._asdict() == {
         "step": 0.016, "per_sequence": 0.00012, "per_token": 1.1e-7, "prompt_rate": 7000.0,
@@ -43,19 +43,19 @@ def test_what_is_built_in_can_be_said_in_a_file_too():
         engine: {step: 11.5ms, per_sequence: 0.1ms, per_token: 6.5e-8, prompt_rate: 12000, kv_tokens: 412000}
         promise: {first: 2s, per_prompt_token: 0.00016666666666666666, rest: 500ms, per_output_token: 60ms}
     """
-    again = parse_profile(textwrap.dedent(text), "a.yaml")
+    again, _ = parse_profile(textwrap.dedent(text), "a.yaml")
     assert again.server == A.server
     assert (again.promise, again.start_s, again.gpus) == (A.promise, A.start_s, A.gpus)
 
 
 @pytest.mark.parametrize("name", sorted(PROFILES))
 def test_a_name_of_one_built_in_needs_no_file(name):
-    assert load_profile(name) is PROFILES[name]
+    assert load_profile(name) == (PROFILES[name], [])
 
 
 def test_without_rest_nothing_is_promised_of_it():
     text = MINE.replace(", rest: 500ms, per_output_token: 80ms", "")
-    assert parse_profile(text, "s.yaml").promise.rest_s == float("inf")
+    assert parse_profile(text, "s.yaml")[0].promise.rest_s == float("inf")
 
 
 def test_everything_that_is_wrong_is_said_at_once_with_its_place():
@@ -89,7 +89,11 @@ def test_what_contradicts_itself_is_refused(old, new, said):
 
 def test_a_promise_that_long_prompts_cannot_keep_is_a_warning_and_no_error():
     text = MINE.replace("per_prompt_token: 0.3ms", "per_prompt_token: 0.1ms")
-    assert parse_profile(text, "s.yaml").promise.first_per_prompt_s == pytest.approx(1e-4)
+    profile, (warning,) = parse_profile(text, "s.yaml")
+
+    assert profile.promise.first_per_prompt_s == pytest.approx(1e-4)
+    assert str(warning).startswith("s.yaml:4:")
+    assert "prompts that are long enough cannot keep the promise" in str(warning)
 
 
 def test_a_file_that_is_not_there_is_a_problem_of_that_file(tmp_path):

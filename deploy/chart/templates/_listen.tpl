@@ -18,5 +18,14 @@
   {{- $_ := set $api "custom" .Values.metricsApi.custom.enabled }}
   {{- $_ := set $listen "metrics_api" $api }}
 {{- end }}
+{{- if include "tidegate.peers" . }}
+  {{- $peers := dict "address" (printf "%s:8444" .Values.listenHost) }}
+  {{- $_ := set $peers "certificate" "/etc/tidegate/tls/tls.crt" }}
+  {{- $_ := set $peers "key" "/etc/tidegate/tls/tls.key" }}
+  {{- $_ := set $peers "ca" "/etc/tidegate/tls/ca.crt" }}
+  {{- $_ := set $peers "server_name" (include "tidegate.hosts" . | fromYamlArray | first) }}
+  {{- $_ := set $peers "lease" (printf "%s.%s" (include "tidegate.fullname" .) .Release.Namespace) }}
+  {{- $_ := set $listen "peers" $peers }}
+{{- end }}
 {{- toYaml $listen }}
 {{- end }}

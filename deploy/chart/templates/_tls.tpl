@@ -1,8 +1,8 @@
 {{/*
-TLS of the gRPC port and of the metrics API: which Secrets there are, and where they lie.
+TLS of the gRPC port, of the metrics API and between replicas: which Secrets there are, and where they lie.
 
 The server's Secret (tls.crt, tls.key, ca.crt: the CA of gRPC's clients) is in the namespace of the release and is mounted;
-both ports show its certificate, which is for the Service.
+all ports show its certificate, which is for the Service.
 KEDA's (the same keys, ca.crt: the CA of the server) is in KEDA's namespace: there a ClusterTriggerAuthentication looks.
 */}}
 
@@ -13,7 +13,7 @@ KEDA's (the same keys, ca.crt: the CA of the server) is in KEDA's namespace: the
 
 {{/* "yes" where any port shows a certificate, else nothing. */}}
 {{- define "tidegate.certificate" -}}
-{{- if or (include "tidegate.tls" .) (include "tidegate.metricsApi" .) }}yes{{ end }}
+{{- if or (include "tidegate.tls" .) (include "tidegate.metricsApi" .) (include "tidegate.peers" .) }}yes{{ end }}
 {{- end }}
 
 {{- define "tidegate.serverSecret" -}}
