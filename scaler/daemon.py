@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +51,7 @@ from .pod_numbers import Chosen, PodNumbers
 from .publisher import Publisher
 from .replicas import ReplicaCounts
 from .snapshots import Snapshots
-from .state import Kept, State, pack, translated, unpack
+from .state import State, pack, translated, unpack
 from .tls import naming
 from .web import peers as web_peers
 from .web.cluster import ClusterCollector
@@ -108,7 +107,7 @@ class Daemon:
         self._read_again, self._changed, self._discoveries = reload, changed, discoveries
         self._log = structlog.get_logger()
         self.publisher = Publisher(workload.key for workload in config.workloads)
-        self._pages = HttpPages(_limits(config))
+        self._pages = HttpPages(Limits(config.scrape.timeout, config.scrape.body_limit))
         self._promql = Promql(self._pages)
         self._redis = RedisPages(self._promql, clock, lambda: self._pages.limits.timeout_s, telling.of_redis)
         self._cluster: Cluster | None = None
@@ -132,10 +131,8 @@ class Daemon:
         registry.register(SeenCollector(self._counters))
         if self._cluster is not None:
             registry.register(ClusterCollector(self._cluster, lambda: self._census.troubles, clock.now))
-        self._snapshots: Snapshots | None = None
-        if config.state is not None:
-            self._snapshots = Snapshots(Path(config.state.directory), config.state.interval, clock)
-            registry.register(SnapshotCollector(self._snapshots, clock.now))
+        self._snapshots = Snapshots(config.state, clock)
+        registry.register(SnapshotCollector(self._snapshots, clock.now))
         if config.listen.peers is not None:
             registry.register(web_peers.PeersCollector(lambda: self._replica, clock.now))
         self._web = WebServer(
@@ -170,7 +167,7 @@ class Daemon:
                     tasks.create_task(self._work(keda), name="scrapes and ticks"),
                     tasks.create_task(self._look_at_file(), name="configuration file"),
                     tasks.create_task(ask_cluster(), name="Kubernetes"),
-                    tasks.create_task(self._keep_snapshots(), name="snapshots"),
+                    tasks.create_task(self._snapshots.keep(self._states), name="snapshots"),
                 ]
                 started(ports)
                 await stop.wait()
@@ -181,8 +178,7 @@ class Daemon:
                     await replica.give_back()
                 await asyncio.sleep(DRAIN_PAUSE_S)
                 await keda.drain(DRAIN_GRACE_S)
-                if self._snapshots is not None:
-                    await self._snapshots.write_last(self._states)
+                await self._snapshots.write_last(self._states)
                 for task in work:
                     task.cancel()
         finally:
@@ -217,7 +213,7 @@ class Daemon:
             moved=self._moved,
             replicas=self._replicas,
             discoveries=self._discoveries,
-            kept=Kept() if self._snapshots is None else await self._snapshots.read(),
+            kept=await self._snapshots.read(),
         )
         while True:
             self._works = works.Works(self._config, around, before=self._works)
@@ -226,10 +222,6 @@ class Daemon:
                 while not await self._reloaded():
                     pass
                 working.cancel()
-
-    async def _keep_snapshots(self) -> None:
-        if self._snapshots is not None:
-            await self._snapshots.keep(self._states)
 
     async def _states(self) -> Sequence[State]:
         return [] if self._works is None else await self._works.states()
@@ -320,12 +312,9 @@ class Daemon:
             self._log.warning("listen has changed: that takes a restart; everything else is taken now")
         if _connection(config) != _connection(self._config):
             self._log.warning("whom kubernetes asks has changed: that takes a restart; everything else is taken now")
-        if (config.state and config.state.directory) != (self._config.state and self._config.state.directory):
-            self._log.warning("state.directory has changed: that takes a restart; everything else is taken now")
-        if config.state is not None and self._snapshots is not None:
-            self._snapshots.interval_s = config.state.interval
+        self._snapshots.reload(config.state)
         self._config = config
-        self._pages.limits = _limits(config)
+        self._pages.limits = Limits(config.scrape.timeout, config.scrape.body_limit)
         self._own.reload_ok.set(1)
         self._own.reloaded_at.set(self._clock.now())
         self._log.info("configuration reloaded", workloads=len(config.workloads))
@@ -408,7 +397,3 @@ def _connection(config: Config) -> tuple[object, ...]:
 
 def _groups(served: MetricsApi) -> list[str]:
     return [group for group, on in ((EXTERNAL_GROUP, served.external), (CUSTOM_GROUP, served.custom)) if on]
-
-
-def _limits(config: Config) -> Limits:
-    return Limits(config.scrape.timeout, config.scrape.body_limit)

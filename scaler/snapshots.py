@@ -27,6 +27,7 @@ import structlog
 
 from exporter.clock import Clock
 
+from . import config
 from .state import Kept, OtherVersionError, State, TornError, UnreadableError, pack, unpack_all
 from .state.wire import LARGEST_BYTES
 
@@ -141,22 +142,35 @@ def _make_durable(directory: Path) -> None:
 
 
 class Snapshots:
-    """Keeps what is remembered in a directory, every so often.
+    """Keeps what is remembered in a directory, every so often; without settings, nowhere.
 
-    interval_s: between two; it may change.
     written_at: POSIX seconds of the last one, or of the start. size: its bytes; None before the first.
     """
 
-    def __init__(self, directory: Path, interval_s: float, clock: Clock) -> None:
-        self._directory, self._clock = Directory(directory), clock
-        self.interval_s = interval_s
+    def __init__(self, settings: config.Snapshots | None, clock: Clock) -> None:
+        self._settings, self._clock = settings, clock
+        self._directory = None if settings is None else Directory(Path(settings.directory))
         self._log = structlog.get_logger()
         self._trouble: str | None = None
         self.written_at, self.failures = clock.now(), 0
         self.size: int | None = None
 
+    @property
+    def on(self) -> bool:
+        """Is anything kept?"""
+        return self._directory is not None
+
+    def reload(self, settings: config.Snapshots | None) -> None:
+        """Take another interval; another directory takes a restart."""
+        if (settings and settings.directory) != (self._settings and self._settings.directory):
+            self._log.warning("state.directory has changed: that takes a restart; everything else is taken now")
+        else:
+            self._settings = settings
+
     async def read(self) -> Kept:
         """What was remembered when the last snapshot was written; nothing where there is none."""
+        if self._directory is None:
+            return Kept()
         where = str(self._directory.path)
         try:
             found = await asyncio.to_thread(self._directory.read)
@@ -177,12 +191,14 @@ class Snapshots:
 
     async def keep(self, remembered: Remembered) -> None:
         """Write one every so often, until cancelled. `remembered`: what there is; nothing is: not yet."""
-        while True:
-            await self._clock.sleep(self.interval_s)
+        while self._settings is not None:
+            await self._clock.sleep(self._settings.interval)
             await self.write(remembered)
 
     async def write(self, remembered: Remembered) -> None:
         """Write one now. Whatever fails is counted, and said when it begins."""
+        if self._directory is None:
+            return
         now = self._clock.now()
         try:
             states = await remembered()
@@ -190,10 +206,10 @@ class Snapshots:
                 return
             self.size = await asyncio.to_thread(self._directory.write, states)
         except OSError as error:
-            self._fail(error.strerror or str(error))
+            self._fail(self._directory, error.strerror or str(error))
         except Exception as error:  # noqa: BLE001 - a bug of ours in remembering must not end what answers
             self._log.exception("a snapshot failed: please report")
-            self._fail(repr(error))
+            self._fail(self._directory, repr(error))
         else:
             self.written_at = now
             if self._trouble is not None:
@@ -202,17 +218,19 @@ class Snapshots:
 
     async def write_last(self, remembered: Remembered) -> None:
         """Before the end. A disk that hangs is not waited for."""
+        if self._directory is None:
+            return
         try:
             await asyncio.wait_for(self.write(remembered), LAST_WRITE_S)
         except TimeoutError:
-            self._fail(f"the last one took more than {LAST_WRITE_S:g} s")
+            self._fail(self._directory, f"the last one took more than {LAST_WRITE_S:g} s")
 
-    def _fail(self, problem: str) -> None:
+    def _fail(self, directory: Directory, problem: str) -> None:
         self.failures += 1
         if self._trouble is None:
             self._log.warning(
                 "snapshots cannot be written: a restart will remember nothing since the last one",
-                directory=str(self._directory.path),
+                directory=str(directory.path),
                 problem=problem,
             )
         self._trouble = problem

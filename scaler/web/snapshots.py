@@ -16,6 +16,8 @@ class SnapshotCollector:
 
     def collect(self) -> Iterable[Metric]:
         snapshots = self._snapshots
+        if not snapshots.on:
+            return
         yield GaugeMetricFamily(
             "tidegate_snapshot_age_seconds",
             "Since the last snapshot of what is remembered was written, or since the start.",

@@ -7,8 +7,13 @@ import os
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from scaler import config
 from scaler.snapshots import Directory, Snapshots
 from scaler.web.snapshots import SnapshotCollector
+
+
+def settings(directory, interval=10.0):
+    return config.Snapshots(directory=str(directory), interval=interval)
 
 
 @pytest.fixture
@@ -25,7 +30,7 @@ def events(logged):
 
 async def test_one_is_written_every_interval(tmp_path, clock, state, replicas):
     time, told = clock(naps=3), []
-    kept = Snapshots(tmp_path, 10.0, time)
+    kept = Snapshots(settings(tmp_path), time)
 
     async def states():
         told.append(time.now())
@@ -44,7 +49,7 @@ async def test_before_anything_is_remembered_the_last_one_is_not_overwritten(tmp
     async def nothing():
         return []
 
-    await Snapshots(tmp_path, 10.0, clock()).write(nothing)
+    await Snapshots(settings(tmp_path), clock()).write(nothing)
     assert [file.name for file in tmp_path.iterdir()] == ["000000000001.state"]
     assert replicas(Directory(tmp_path).read().states) == [[7.0]]
 
@@ -52,7 +57,7 @@ async def test_before_anything_is_remembered_the_last_one_is_not_overwritten(tmp
 async def test_a_directory_that_cannot_be_written_is_said_once_and_so_is_its_return(
     tmp_path, clock, remembered, logged, monkeypatch
 ):
-    kept, registry = Snapshots(tmp_path, 10.0, clock()), CollectorRegistry()
+    kept, registry = Snapshots(settings(tmp_path), clock()), CollectorRegistry()
     registry.register(SnapshotCollector(kept, lambda: 1007.0))
 
     def fail(*_args):
@@ -82,7 +87,7 @@ async def test_a_directory_that_cannot_be_written_is_said_once_and_so_is_its_ret
 
 
 async def test_a_bug_in_remembering_is_said_and_ends_nothing(tmp_path, clock, remembered, logged):
-    kept = Snapshots(tmp_path, 10.0, clock())
+    kept = Snapshots(settings(tmp_path), clock())
 
     async def broken():
         raise RuntimeError("a bug")
@@ -95,7 +100,7 @@ async def test_a_bug_in_remembering_is_said_and_ends_nothing(tmp_path, clock, re
 
 async def test_a_disk_that_hangs_does_not_keep_tidegate_from_ending(tmp_path, clock, logged, monkeypatch):
     monkeypatch.setattr("scaler.snapshots.LAST_WRITE_S", 0.01)
-    kept = Snapshots(tmp_path, 10.0, clock())
+    kept = Snapshots(settings(tmp_path), clock())
     await kept.write_last(asyncio.Event().wait)
     assert [line["problem"] for line in logged] == ["the last one took more than 0.01 s"]
 
@@ -105,7 +110,7 @@ async def test_at_a_start_it_is_said_what_was_read_and_what_was_not(tmp_path, cl
     directory.write([state(1, at=988.0), state(2, at=500.0)])
     directory.write([state(3)])
     (tmp_path / "000000000002.state").write_bytes(b"TIDEGATE")
-    kept = await Snapshots(tmp_path, 10.0, clock()).read()
+    kept = await Snapshots(settings(tmp_path), clock()).read()
     assert replicas(kept.rest(1000.0)) == [[1.0], [2.0]]
     assert logged == [
         {
@@ -126,14 +131,45 @@ async def test_at_a_start_it_is_said_what_was_read_and_what_was_not(tmp_path, cl
 
 async def test_where_none_can_be_read_nothing_is_remembered_and_that_is_said(tmp_path, clock, logged):
     (tmp_path / "000000000002.state").write_bytes(b"?")
-    kept = await Snapshots(tmp_path, 10.0, clock()).read()
+    kept = await Snapshots(settings(tmp_path), clock()).read()
     assert kept.rest(1000.0) == []
     assert events(logged)[-1] == "nothing is remembered: what the cluster has is held"
 
 
 async def test_a_directory_that_is_a_file_is_trouble_and_nothing_worse(tmp_path, clock, remembered, logged):
     (tmp_path / "state").write_text("mine")
-    kept = Snapshots(tmp_path / "state", 10.0, clock())
+    kept = Snapshots(settings(tmp_path / "state"), clock())
     assert (await kept.read()).rest(1000.0) == []
     await kept.write(remembered)
     assert [line["problem"] for line in logged] == ["Not a directory", "File exists"]
+
+
+async def test_another_interval_is_taken_at_a_reload_and_another_directory_is_not(tmp_path, clock, state, logged):
+    time, told = clock(naps=2), []
+    kept = Snapshots(settings(tmp_path), time)
+    kept.reload(settings(tmp_path, interval=3.0))
+    assert logged == []
+    for other in (settings(tmp_path / "elsewhere", interval=5.0), None):
+        kept.reload(other)
+
+    async def states():
+        told.append(time.now())
+        return [state(1)]
+
+    keeping = asyncio.create_task(kept.keep(states))
+    await time.over.wait()
+    keeping.cancel()
+    assert told == [1003.0, 1006.0]
+    assert events(logged) == ["state.directory has changed: that takes a restart; everything else is taken now"] * 2
+    assert not (tmp_path / "elsewhere").exists()
+
+
+async def test_without_settings_nothing_is_kept_or_shown(clock, remembered, logged):
+    kept, registry = Snapshots(None, clock()), CollectorRegistry()
+    registry.register(SnapshotCollector(kept, lambda: 1007.0))
+    assert (await kept.read()).rest(1000.0) == []
+    await kept.keep(remembered)
+    await kept.write(remembered)
+    await kept.write_last(remembered)
+    assert generate_latest(registry) == b""
+    assert logged == []
