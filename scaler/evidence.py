@@ -82,7 +82,7 @@ def _evidence(plans: Sequence[Plan], seen: Seen, witnesses: Witnesses, now: floa
     intake, signals, stands = witnesses
     keep_warm, again = stands.keep_warm(seen.rows).tolist(), _known(stands.returns_at(seen.rows))
     usual, slow = (_known(column[seen.rows]) for column in stands.starts.times)
-    saving = [_known(column[seen.rows]) for column in stands.saving(now)]
+    saving = [_known(column) for column in stands.saving(seen.rows)]
     totals, readings = seen.totals, seen.totals.seen
     waiting, running, held = _known(readings.waiting), _known(readings.running), _known(readings.held)
     kv_cache, gpu_engine = _known(totals.kv_cache), _known(totals.gpu_engine)

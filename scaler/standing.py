@@ -88,12 +88,14 @@ class Stands:
         self._gaps, self._keep_warm = Gaps(rows), KeepWarm(self._rules)
         self.starts = Starts(rows)
         self._gpus = np.full(rows, np.nan)  # of one replica, as last seen
+        self._saving = Saving(*np.full((2, rows), np.nan))
 
     def at(self, now: float) -> Standing:
         """What stands at `now`, POSIX seconds."""
         orders, plain = self._orders.at(now, self.starts.times.p90), Standing.plain(self._specs)
         lease = np.minimum(LEASE_STARTS * self.starts.times.p90 + LEASE_MORE_S, self._specs.lease_max)
         expected = self.expected(now)
+        self._saving = self._keep_warm.saving(now)
         return plain._replace(
             floor=np.where(expected, np.maximum(orders.floor, 1.0), orders.floor),
             floor_reason=np.where(expected & ~(orders.floor > 0.0), _WARM, orders.floor_reason),
@@ -135,9 +137,9 @@ class Stands:
         begins = self._gaps.idle_since[rows] + self._keep_warm.schedule.prewarm_from[rows]
         return np.where(self._specs.sleeps[rows], begins, np.nan)
 
-    def saving(self, now: float) -> Saving:
-        """Of all workloads."""
-        return self._keep_warm.saving(now)
+    def saving(self, rows: Rows) -> Saving:
+        """As of the last moment that `at` was asked about."""
+        return Saving(*(column[rows] for column in self._saving))
 
     def news(self) -> News:
         """Of the orders; it is spoken of once."""

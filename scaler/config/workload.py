@@ -135,9 +135,9 @@ class Workload(Section):
     `freshness.hold`. `hold` leaves it asleep; `wake` answers one replica (or `min`) until the page speaks again, and
     costs that replica in every outage of the gateway."""
     lease_max: Seconds = 1800.0
-    """A workload that was woken is kept up for as long as it takes until its first replica is ready, and for so long
-    at most: a start that hangs costs no more. Until starts have been seen the lease is 10m, or this where that is
-    less."""
+    """A workload that was woken is kept up for as long as it takes until its first replica is ready, and for so long at
+    most where nobody waits any more: a start that hangs costs no more. Once starts have been seen, the lease is twice
+    what nine of ten took, and a minute; until then it is this."""
     objectives: Objectives = Objectives()
     """What one replica should carry."""
     smoothing: Smoothing = Smoothing()

@@ -206,9 +206,7 @@ def _obeying(
     if np.isnan(replicas):
         return answer
     if active and replicas > stands.ceiling:
-        replicas, reason = max(1.0, stands.ceiling), SCHEDULED
-    if stands.never_down and last > replicas:
-        replicas, active, reason = last, True, FROZEN
+        replicas, reason = max(1.0, spec.minimum, stands.ceiling), SCHEDULED
     floor = min(stands.floor, spec.maximum)
     if floor > replicas:
         if stands.floor_reason >= 0:
@@ -216,4 +214,7 @@ def _obeying(
         elif not active:
             reason = WARM
         replicas, active = floor, True
+    # Last: what an order asks for anyhow shows that order's reason.
+    if stands.never_down and last > replicas:
+        replicas, active, reason = last, True, FROZEN
     return replicas, active, reason

@@ -21,10 +21,6 @@ Ints: TypeAlias = NDArray[np.int64]
 
 NOT_YET = OWN = -1
 
-# Until a workload's own starts are known. Published starts of 8 to 70 billion parameters take 85 to 130 s with the
-# weights on the node; fetching them first takes minutes more. A lease that is too long costs one replica's minutes.
-LEASE_S = 600.0
-
 
 class Signal(IntEnum):
     """What an objective may be sized by."""
@@ -124,7 +120,9 @@ class Standing(NamedTuple):
     frozen:       the last answer stays, whatever is read.
     never_down:   no answer is lower than the last.
     keep_warm:    seconds idle before zero: the constant of the configuration, or what its gaps taught.
-    lease:        seconds for which a workload that was woken stays up at most, while its first replica is not ready.
+    lease:        seconds for which a workload that was woken stays up at most, while its first replica is not ready:
+    the
+                  cap of the configuration, or what its starts have taught.
     """
 
     floor: Floats
@@ -146,7 +144,7 @@ class Standing(NamedTuple):
             frozen=np.zeros(rows, dtype=np.bool_),
             never_down=np.zeros(rows, dtype=np.bool_),
             keep_warm=specs.keep_warm.copy(),
-            lease=np.minimum(LEASE_S, specs.lease_max),
+            lease=specs.lease_max.copy(),
         )
 
 

@@ -39,6 +39,31 @@ FAMILIES: tuple[tuple[str, str, Value], ...] = (
     ("replicas_ready", "Replicas that serve.", lambda d, _: d.evidence.replicas_ready),
     ("replicas_pending", "Replicas that no node has begun to run.", lambda d, _: d.evidence.replicas_pending),
     ("replicas_sleeping", "Replicas whose engines are in sleep mode.", lambda d, _: d.evidence.replicas_sleeping),
+    (
+        "replicas_sleeping",
+        "Replicas whose engines are in sleep mode: no capacity.",
+        lambda d, _: d.evidence.replicas_sleeping,
+    ),
+    (
+        "keep_warm_seconds",
+        "How long the workload is kept warm when idle: learned, or the constant of the configuration.",
+        lambda d, _: d.evidence.keep_warm_s,
+    ),
+    (
+        "starts_again_timestamp_seconds",
+        "When a start in advance of the next request begins; no sample where none is foreseen.",
+        lambda d, _: d.evidence.starts_again_at,
+    ),
+    (
+        "keep_warm_saved_gpu_seconds_per_day",
+        "Seconds of a replica that the learned keep-warm time saves a day against the constant; below 0 is a loss.",
+        lambda d, _: d.evidence.keep_warm_saves_gpu_seconds,
+    ),
+    (
+        "keep_warm_saved_money_per_day",
+        "The same with what waiting for starts costs, in the money of `prices`.",
+        lambda d, _: d.evidence.keep_warm_saves_money,
+    ),
     ("gpus_held", "GPUs that the workload's running pods asked for.", lambda d, _: d.evidence.gpus_held),
     ("gpus_seen", "Of those, the ones that a page shows as wholly its own.", lambda d, _: d.evidence.gpus_seen),
     ("observed", "1 if it is observed only: who asks for its number gets an error.", lambda d, _: float(d.observed)),
@@ -78,6 +103,7 @@ class BoardCollector:
                     family.samples.append(Sample(family.name, labels, number))
             yield family
         yield from _objectives(decisions)
+        yield _cold_starts(decisions)
         reasons = GaugeMetricFamily("tidegate_reason", "1 for the reason that holds.", labels=(*LABELS, "reason"))
         for decision in decisions:
             reasons.add_metric((*_labels(decision), str(decision.reason)), 1.0)
@@ -96,6 +122,20 @@ def _brakes(decisions: Iterable[Decision]) -> Metric:
     for decision in decisions:
         if decision.evidence.brake is not None:
             family.add_metric((*_labels(decision), decision.evidence.brake.partition(" ")[0]), 1.0)
+    return family
+
+
+def _cold_starts(decisions: Iterable[Decision]) -> Metric:
+    family = GaugeMetricFamily(
+        "tidegate_cold_start_seconds",
+        "How long a replica's start takes, from its creation to its first token, without what no node was to be had.",
+        labels=(*LABELS, "quantile"),
+    )
+    for decision in decisions:
+        evidence = decision.evidence
+        for quantile, seconds in (("0.5", evidence.cold_start_p50_s), ("0.9", evidence.cold_start_p90_s)):
+            if seconds is not None:
+                family.add_metric((*_labels(decision), quantile), seconds)
     return family
 
 

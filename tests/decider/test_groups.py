@@ -190,6 +190,11 @@ class TestStableAndCanary:
         assert self.round(stage, queue, page.epp(held=160, ready=0)) == [160, 0]
         assert stage.answer("canary") == (0, False, "asleep")
 
+    def test_ready_backends_on_a_shared_page_are_believed_of_nobody(self, scene, plan, queue, page):
+        stage = scene(*self.plans(plan, self.WEIGHTS))
+        self.round(stage, queue, page.epp(held=1, ready=7))
+        assert [stage.decision(name).evidence.replicas_ready for name in ("stable", "canary")] == [None, None]
+
     def test_what_a_gateway_has_answered_keeps_no_weight_of_0_awake(self, scene, plan, pod, gateway, page):
         stage, fronts = self.stage(scene, plan, weights=(1.0, 0.0)), {}
         for number, name in enumerate(("stable", "canary")):

@@ -49,7 +49,7 @@ def test_who_was_woken_by_a_refusal_stays_awake_until_its_first_replica_was_read
     stage.round({front: envoy(refused=8)})
 
     assert stage.rounds(55, {front: envoy(refused=8)}) == [AWAKE]
-    assert stage.rounds(540, {front: envoy(refused=8)}) == [(1, True, "loading")]  # no replica comes: 600 s in all
+    assert stage.rounds(1740, {front: envoy(refused=8)}) == [(1, True, "loading")]  # no replica comes: 30 min in all
     assert stage.round({front: envoy(refused=8)}) == ASLEEP
 
 

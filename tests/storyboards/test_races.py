@@ -48,7 +48,9 @@ def outcome(stage, asked_at):
     return stage.score().harm, second.answered_at is not None
 
 
-@given(**phases, moment=st.integers(0, 2), offset=tenths, service_s=st.sampled_from([0.2, 2.0, 30.0]), push=st.booleans())
+@given(
+    **phases, moment=st.integers(0, 2), offset=tenths, service_s=st.sampled_from([0.2, 2.0, 30.0]), push=st.booleans()
+)
 @settings(max_examples=60)
 def test_who_comes_back_within_a_second_of_sleep_the_order_or_the_end_of_the_last_pod_is_answered(
     seed, polls_at, moment, offset, service_s, push
