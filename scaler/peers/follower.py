@@ -69,7 +69,6 @@ class Follower:
         self._context, self._name, self._tick_s = context, name, tick_s
         self._learned, self._failed = learned, failed
         self.copy = Copy()
-        self.offset_s = 0.0
 
     @property
     def heard(self) -> bool:
@@ -127,9 +126,9 @@ class Follower:
         if copy is None:
             self.copy = Copy()
             raise Unfollowed("gap", f"changes since version {frame.since}, which is not what we have")
-        self.copy, self.offset_s = copy, now - frame.now
         if frame.memory:
-            await self._learned(frame.memory, self.offset_s)
+            await self._learned(frame.memory, now - frame.now)
+        self.copy = copy  # last: whoever waits for a leader's word has it, and the memory with it
         if self.fresh(now):
             self._publisher.follow(copy.decisions, copy.at)
         else:

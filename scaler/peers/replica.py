@@ -18,7 +18,7 @@ from random import Random
 import structlog
 
 from exporter.clock import Clock
-from exporter.cluster.leases import Leases
+from exporter.cluster.leases import Lease, Leases
 
 from ..config import Peers
 from ..election import TERMS, Election, Terms
@@ -107,7 +107,7 @@ class Replica:
         )
         follower = self._follower = Follower(
             self._publisher,
-            leader=campaign.leader,
+            leader=self._to_follow,
             leads=campaign.leads,
             context=self._context,
             name=settings.server_name,
@@ -159,6 +159,10 @@ class Replica:
 
     async def stop(self) -> None:
         await self._server.stop()
+
+    def _to_follow(self) -> Lease | None:
+        """Whom to ask; nobody before there is somebody to remember what the leader does."""
+        return self._campaign.leader() if self._campaign is not None and self._swept_at is not None else None
 
     def _patience_s(self) -> float | None:
         """How long to let others go first: those who remember something, before those who do not."""

@@ -101,6 +101,22 @@ async def test_a_replica_that_has_not_swept_stands_for_nothing(replica, world, l
         assert (leases.writes, one.settled(world.now)) == ([], False)
 
 
+async def test_nobody_is_asked_before_there_is_anybody_to_remember_what_is_told(replica, world, decision):
+    taken = []
+
+    async def take(memory, offset_s):
+        taken.append(memory)
+
+    async with replica("a") as leader, replica("b", learned=take) as new:
+        sweep(leader, world, 3, decision)
+        await until(lambda: leader.role(world.now) is Role.LEADER)
+        await until(lambda: new._campaign.leader() is not None)
+        assert (taken, new.settled(world.now)) == ([], False)
+        sweep(new, world, 7, decision)
+        await until(lambda: new.settled(world.now))
+        assert taken == [b"what is remembered"], "it is remembered before anything is answered"
+
+
 async def test_a_new_replica_waits_for_the_leaders_word_before_it_answers(replica, world, leases, decision):
     async with replica("a") as leader:
         sweep(leader, world, 3, decision)
@@ -139,6 +155,7 @@ async def test_a_memory_that_cannot_be_read_costs_itself_and_is_said_once(replic
         async with replica("a") as one, replica("b", learned=torn) as other:
             sweep(one, world, 3, decision)
             await until(lambda: one.role(world.now) is Role.LEADER)
+            sweep(other, world, 7, decision)
             for replicas in (4, 5, 6):
                 sweep(one, world, replicas, decision)
                 await until(
