@@ -34,6 +34,7 @@ from .orders import Ordered
 from .plan import Plan
 from .policy import Membership, Signal, Spec
 from .signals import Smoothing
+from .standing import Teaching
 
 # Without a memory the smoothed demand is that of the first page, until so much has been seen that what came before it
 # could not weigh more than a quarter: two half-lives of the fall. A minute at least, for a gateway that is slow to
@@ -215,7 +216,18 @@ def _plan(config: Config, workload: Workload, ordered: Ordered) -> Plan:
         observed=workload.mode == "observe",
         member=_membership(workload),
         ordered=ordered,
+        teaching=_teaching(workload, config),
         probe_period=workload.probe_period,
+    )
+
+
+def _teaching(workload: Workload, config: Config) -> Teaching:
+    """Who never sleeps has nothing to learn; and nothing is learned that proves no idleness."""
+    proven = FEWEST_READINGS * config.scrape.interval
+    return Teaching(
+        learns=workload.learns_keep_warm and workload.replicas.sleeps,
+        lowest=max(workload.keep_warm_min, proven),
+        highest=max(workload.keep_warm_max, proven),
     )
 
 

@@ -102,22 +102,25 @@ class Stands:
             ceiling=orders.ceiling,
             frozen=orders.frozen,
             never_down=orders.never_down,
-            keep_warm=self._keep_warm.schedule.keep_warm,
+            keep_warm=self._keep_warm.window(self._gaps.idle_since, now),
             lease=np.where(np.isnan(lease), plain.lease, lease),
         )
 
     def expected(self, now: float) -> Mask:
         """Who rests, and is expected back so soon that a start must begin."""
-        schedule, rested = self._keep_warm.schedule, now - self._gaps.idle_since
-        back: Mask = (rested >= schedule.prewarm_from) & (rested < schedule.prewarm_until) & self._specs.sleeps
-        return back
+        return self._keep_warm.expects(self._gaps.idle_since, now) & self._specs.sleeps
 
     def rest(self, rows: Rows, seen: Readings, known: Mask, gpus: Floats, now: float) -> None:
         """What is seen of these workloads, of whom all is known where `known` says so. gpus: that their pods hold."""
         busy = np.nan_to_num(seen.waiting) + np.nan_to_num(seen.running) + np.nan_to_num(seen.held) > 0.0
-        busy |= seen.busiest_gpu > self._specs.gpu_quiet[rows]
-        ended = self._gaps.observe(rows, busy, seen.active_at, known, now)
-        each = gpus / np.where(seen.ready > 0.0, seen.ready, np.nan)
+        # A model that is being loaded works on its GPUs, and DCGM shows it half a minute late. If nobody came, it
+        # must not pass for the return that it was loaded for: each rest would be learned to be shorter than the last.
+        loading = (seen.ready < seen.wanted) | self.expected(now)[rows]
+        busy |= (seen.busiest_gpu > self._specs.gpu_quiet[rows]) & ~loading
+        # Who was turned away has come all the same.
+        ended = self._gaps.observe(rows, busy, np.fmax(seen.active_at, seen.refused_at), known, now)
+        running = seen.existing - seen.pending  # they hold GPUs, ready or not
+        each = gpus / np.where(running > 0.0, running, np.nan)
         self._gpus[rows] = np.where(np.isnan(each), self._gpus[rows], each)
         self._keep_warm.learn(ended, self._gaps, self._stakes(), now)
 

@@ -38,6 +38,7 @@ from .recall import Moment, relive
 from .replicas import ClusterReplicas, ReplicaCounts
 from .signals import LENGTH
 from .sources import Lookers, Place
+from .standing import Prices
 from .state import Kept, State
 from .web.own import OwnMetrics
 
@@ -201,6 +202,7 @@ class Works:
             owners=by_name if cluster is None else cluster_owners(cluster, targets, by_name),
             names=None if cluster is None else cluster.named,
             fleet=() if self.config.brake is None else (self.config.brake,),
+            prices=Prices(self.config.prices.gpu_hour, self.config.prices.waiting_hour),
         )
 
     def _follow(self, before: Iterable[Plan]) -> None:

@@ -2,9 +2,3 @@
 
 Everything here is an array over all workloads, survives as columns (`columns()`, `take()`), and is told the time.
 """
-
-from .keepwarm import Rules, Saving
-from .learned import Learned, Rates
-from .starts import PHASES, ColdStarts, Starts
-
-__all__ = ["PHASES", "ColdStarts", "Learned", "Rates", "Rules", "Saving", "Starts"]

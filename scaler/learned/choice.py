@@ -6,9 +6,8 @@ in the Wild" (M. Shahrad et al., USENIX ATC 2020, section 4): ready before the 5
 after the 99th (or the 90th or 75th: one rest in ten may be a night). Two things differ. The percentiles are those of
 the rests that outlast the keep-warm time, because by then the shorter ones are ruled out: a workload with a thousand
 pauses of seconds a day and one of an hour each hour is predictable, once a pause is longer than seconds. And where the
-paper
-asks for a coefficient of variation before it trusts the histogram, here the price decides: a wide histogram's window
-costs more than it saves.
+paper asks for a coefficient of variation before it trusts the histogram, here the price decides: a wide histogram's
+window costs more than it saves.
 
 Its third branch, for workloads most of whose rests are beyond the histogram's range, is left out: the range is two
 weeks, which is two half-lives, so of such rests never two are remembered. Their workload stays young, and is ruled as
@@ -25,7 +24,7 @@ import numpy as np
 
 from exporter.model import Floats
 
-from .histogram import Rows
+from ..slots import Rows
 from .stakes import Schedule, Stakes, break_even, kept_warm, start_cost, worst_regret
 
 HEAD, TAILS = 0.05, (0.99, 0.9, 0.75)

@@ -15,14 +15,15 @@ Worked example: demand was last seen at 1000 s and is gone at 1005; at 1305 a re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from exporter.model import Floats
 
-from .histogram import GROWTH, Column, Columns, Histograms, Rows, scale
+from ..slots import Mask, Rows
+from ..state import Array, Columns, copy_into
+from .histogram import GROWTH, Histograms, scale
 
 SHORTEST_S, LONGEST_S = 1.0, 14 * 86400.0
 EDGES = scale(SHORTEST_S, GROWTH, LONGEST_S)
@@ -49,7 +50,7 @@ class Gaps:
         self.seen_at: Floats = np.full(rows, np.nan)
         self._blind_s = blind_s
 
-    def observe(self, rows: Rows, busy: Column, active_at: Floats, known: Column, now: float) -> Ended:
+    def observe(self, rows: Rows, busy: Mask, active_at: Floats, known: Mask, now: float) -> Ended:
         """What is so `now` of each of `rows`, which are named once each.
 
         busy:      there is demand: requests wait or run, or a GPU of its own works.
@@ -76,17 +77,14 @@ class Gaps:
         self.seen_at[rows] = np.where(known, now, seen)
         return Ended(rows[ended], lengths)
 
-    def columns(self) -> Columns:
+    def columns(self) -> dict[str, Array]:
         """What must survive, one slot per workload."""
-        return {
-            **self.histograms.columns("gaps"),
-            "gaps.idle_since": self.idle_since,
-            "gaps.seen_at": self.seen_at,
-        }
+        return {**self.histograms.columns("gaps"), **self._moments()}
 
-    def take(self, columns: Mapping[str, Column], rows: Rows, others: Rows) -> None:
+    def _moments(self) -> Columns:
+        return {"gaps.idle_since": self.idle_since, "gaps.seen_at": self.seen_at}
+
+    def take(self, columns: Columns, rows: Rows, others: Rows) -> None:
         """Own `rows` from the slots `others` of somebody's columns; what those lack stays as it is."""
         self.histograms.take("gaps", columns, rows, others)
-        for name, mine in (("gaps.idle_since", self.idle_since), ("gaps.seen_at", self.seen_at)):
-            if name in columns:
-                mine[rows] = columns[name][others]
+        copy_into(self._moments(), columns, rows, others)

@@ -24,18 +24,17 @@ Worked example: a start takes 75 s and waiting costs 12 times a GPU: the window 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from exporter.model import Floats
 
+from ..slots import Mask, Rows
+from ..state import Array, Columns, copy_into
 from . import stakes as reckon
 from .choice import break_even_within, choose
 from .gaps import HALF_LIFE_S, Ended, Gaps
-from .histogram import Column, Columns, Rows
 from .stakes import Schedule, Stakes
 
 CREDIT, MOST_CREDIT, DRIP = 3.0, 10.0, 0.1
@@ -50,19 +49,19 @@ _ACCOUNT = 4
 class Rules(NamedTuple):
     """What the configuration says, shape (rows,). Times in seconds.
 
-    learns:   the window is to be learned; of the others `constant` is all there is.
+    learns:   the window is to be learned, and it may sleep; of the others `constant` is all there is.
     constant: the window where it is not learned, or not yet.
     lowest, highest: bounds of a learned one.
     """
 
-    learns: Column
+    learns: Mask
     constant: Floats
     lowest: Floats
     highest: Floats
 
 
 class Saving(NamedTuple):
-    """Per day against the constant of the configuration; negative is a loss, NaN not known yet. Shape (rows,)."""
+    """Per day against the constant of the configuration; negative is a loss, NaN not known yet, by column."""
 
     gpu_seconds: Floats  # of one replica, whatever GPUs it has
     money: Floats
@@ -80,7 +79,7 @@ class KeepWarm:
         self._account: Floats = np.zeros((rows, _ACCOUNT))  # decayed, as of `at`
         self._opened: Floats = np.full(rows, np.nan)
         self._at: Floats = np.full(rows, np.nan)
-        self._due: NDArray[np.bool_] = np.zeros(rows, dtype=np.bool_)  # waits for its choice
+        self._due: Mask = np.zeros(rows, dtype=np.bool_)  # waits for its choice
         self._turn = 0  # from here on, so that the first do not always come first
 
     def learn(self, ended: Ended, gaps: Gaps, stakes: Stakes, now: float) -> None:
@@ -148,18 +147,32 @@ class KeepWarm:
     def _faded(self, rows: Rows, now: float) -> Floats:
         return np.nan_to_num(2.0 ** -((now - self._at[rows]) / self._half_life))
 
+    def window(self, idle_since: Floats, now: float) -> Floats:
+        """Seconds idle before zero, shape (rows,). idle_since: POSIX seconds since when nobody asks; NaN: one does.
+
+        A start in advance that nobody came for is over when it is: it is idle from when it was ready, and is not kept
+        warm for the whole time again.
+        """
+        given_up = now - idle_since >= self.schedule.prewarm_until
+        return np.where(given_up, self._rules.lowest, self.schedule.keep_warm)
+
+    def expects(self, idle_since: Floats, now: float) -> Mask:
+        """Whose return is due: it is to be up, though nothing asks for it. idle_since: as for `window`."""
+        rested = now - idle_since
+        return np.asarray((rested >= self.schedule.prewarm_from) & (rested < self.schedule.prewarm_until))
+
     def saving(self, now: float) -> Saving:
-        """What has been saved in truth, not what was hoped for: each rest was reckoned with what was known before it.
+        """Of all workloads: what has been saved in truth, not what was hoped for: each rest was reckoned with what was
+        known before it.
 
         Rests in the last half-life count most. The sum of something that comes at a steady rate and fades with that
         half-life is rate * half_life / ln 2 * (1 - 2**(-time / half_life)) after such a time.
         """
-        every = np.arange(len(self._at))
         fills = self._half_life / np.log(2.0) * (1.0 - 2.0 ** -((now - self._opened) / self._half_life))
-        per_day = self._account * (self._faded(every, now) / fills * DAY_S)[:, None]
+        per_day = self._account * (self._faded(np.arange(len(self._at)), now) / fills * DAY_S)[:, None]
         return Saving(per_day[:, 1] - per_day[:, 0], per_day[:, 3] - per_day[:, 2])
 
-    def columns(self) -> Columns:
+    def columns(self) -> dict[str, Array]:
         """What must survive, one slot per workload."""
         parts = {
             "credit": self._credit,
@@ -172,16 +185,12 @@ class KeepWarm:
         }
         return {f"keepwarm.{name}": column for name, column in parts.items()}
 
-    def take(self, columns: Mapping[str, Column], rows: Rows, others: Rows) -> None:
+    def take(self, columns: Columns, rows: Rows, others: Rows) -> None:
         """Own `rows` from the slots `others` of somebody's columns; who does not learn takes no schedule."""
-        own = self.columns()
-        learns = self._rules.learns[rows]
-        rows, others = rows[learns], others[learns]
-        for name in own.keys() & columns.keys():
-            if own[name].shape[1:] == columns[name].shape[1:]:
-                own[name][rows] = columns[name][others]
+        rows, others = rows[self._rules.learns[rows]], others[self._rules.learns[rows]]
+        copy_into(self.columns(), columns, rows, others)
         # Under other bounds than these it was chosen: the rule and the credit say what is right from the next rest on.
         lowest, highest = self._rules.lowest[rows], self._rules.highest[rows]
-        measured = np.isfinite(self._stakes.start[rows])
+        measured = np.isfinite(self._stakes.start[rows] + self.schedule.keep_warm[rows])
         kept = self.schedule.keep_warm
         kept[rows] = np.where(measured, np.clip(kept[rows], lowest, highest), self._rules.constant[rows])

@@ -28,7 +28,7 @@ Worked example: created at 0, no node from 1 on, scheduled at 240, ready at 310 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,7 +37,9 @@ import numpy as np
 from exporter.cluster.objects import Pod
 from exporter.model import Floats, PodKey
 
-from .histogram import GROWTH, Column, Columns, Histograms, Rows, scale
+from ..slots import Rows
+from ..state import Array, Columns, copy_into
+from .histogram import GROWTH, Histograms, scale
 
 EDGES = scale(1.0, GROWTH, 86400.0)
 # At a start a day ten are remembered: two of a slower image are the 90th percentile, a week of them the median.
@@ -179,19 +181,18 @@ class Starts:
         """The quantile `q` (0..1) of one of PHASES, seconds, per row; NaN where it was never seen."""
         return self._histograms[phase].quantile(q, rows)
 
-    def columns(self) -> Columns:
+    def columns(self) -> dict[str, Array]:
         """What must survive, one slot per workload."""
-        columns: Columns = {"coldstarts.last_at": self._last}
+        columns: dict[str, Array] = {"coldstarts.last_at": self._last}
         for phase, histograms in self._histograms.items():
             columns |= histograms.columns(f"coldstarts.{phase}")
         return columns
 
-    def take(self, columns: Mapping[str, Column], rows: Rows, others: Rows) -> None:
+    def take(self, columns: Columns, rows: Rows, others: Rows) -> None:
         """Own `rows` from the slots `others` of somebody's columns; what those lack stays as it is."""
         for phase, histograms in self._histograms.items():
             histograms.take(f"coldstarts.{phase}", columns, rows, others)
-        if "coldstarts.last_at" in columns:
-            self._last[rows] = columns["coldstarts.last_at"][others]
+        copy_into({"coldstarts.last_at": self._last}, columns, rows, others)
         self._measure(rows)
 
     def take_over(self, other: Starts, rows: Rows, others: Rows) -> None:

@@ -107,3 +107,16 @@ def test_a_batch_workload_is_sized_by_its_gpus_alone():
     (plan,) = plans(config(f"{gpus}\nworkloads: [{workload}]"))
     assert dict(plan.spec.targets) == {Signal.GPU_ENGINE: 0.5}
     assert (plan.spec.pods, plan.spec.gateway) == (False, False)
+
+
+def test_who_may_sleep_learns_unless_told_a_constant_and_never_less_than_proves_idleness():
+    def plan_of(more, interval="5s"):
+        head = f"scrape: {{interval: {interval}}}\nworkloads: [{{namespace: ai, name: chat, engine: vllm, "
+        config, _ = parse(head + f"pods: {{url: http://a:1}}, gateway: {{url: http://b:1}}{more}}}]", "c.yaml")
+        return plans(config)[0]
+
+    assert (plan_of("").spec.keep_warm, plan_of("").teaching) == (300.0, (True, 60.0, 14400.0))
+    assert plan_of(", keep_warm: 10m").teaching.learns is False
+    assert plan_of(", replicas: {min: 1}").teaching.learns is False
+    slow = plan_of(", keep_warm_max: 2m", interval="2m")
+    assert (slow.spec.keep_warm, slow.teaching) == (360.0, (True, 360.0, 360.0))

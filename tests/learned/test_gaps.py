@@ -79,10 +79,20 @@ def test_blindness_shorter_than_the_bound_is_bridged_and_longer_is_not(watched):
     watched(100)
     watched(BLIND_S)
     assert watched.gaps.idle_since.tolist() == [1000.0]
-    watched(BLIND_S + 1, busy=True)
+    assert watched(BLIND_S + 1, busy=True) == []
+    assert watched.seen == 1.0
     assert np.isnan(watched.gaps.idle_since).all()
     # It rested for 400 s for sure, and then it was not seen.
     assert watched.gaps.histograms.quantile(0.5)[0] == pytest.approx(400.0, rel=0.05)
+
+
+def test_a_silence_is_as_long_as_nothing_was_known_whoever_asked_meanwhile(watched):
+    watched()
+    for _ in range(10):
+        assert watched(60, known=False) == []
+    assert watched(10, busy=True) == []
+    # 610 s of silence: that it rested for 0 s is all that was seen.
+    assert watched.gaps.histograms.quantile(1.0).tolist() == [1.0]
 
 
 def test_others_are_not_touched():

@@ -86,6 +86,12 @@ def test_what_was_cut_off_is_spread_over_what_lasted_longer():
     assert weights == pytest.approx([1.0, 2.0 + 2 / 3, 1.0 + 1 / 3])
 
 
+def test_what_was_cut_off_may_have_ended_in_its_own_bucket():
+    histograms = told(50, 1000)
+    histograms.add_at_least(np.array([0]), np.array([50.0]), 0.0)
+    assert histograms.weights[0][histograms.weights[0] > EPSILON] == pytest.approx([1.5, 1.5])
+
+
 def test_the_longest_that_was_cut_off_counts_for_as_long_as_it_was_seen():
     histograms = told(10)
     histograms.add_at_least(np.array([0]), np.array([5000.0]), 0.0)

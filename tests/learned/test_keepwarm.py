@@ -204,6 +204,22 @@ def test_what_was_learned_survives():
     assert again.keep_warm.saving(again.now) == rested.keep_warm.saving(rested.now)
 
 
+def test_what_is_strange_in_a_state_harms_nobody():
+    rested = Rested()(*[51 * MINUTE] * 40)
+    before = rested.schedule
+    rested.keep_warm.take({}, ROW, ROW)
+    rested.keep_warm.take({"keepwarm.account": np.zeros((1, 9)), "keepwarm.next": np.zeros(1)}, ROW, ROW)
+    assert rested.schedule == before
+    broken = {f"keepwarm.{name}": np.array([np.nan]) for name in ("keep_warm_s", "start", "credit")}
+    rested.keep_warm.take(broken, ROW, ROW)
+    assert rested.schedule.keep_warm == 300.0
+    rested.gaps.take({"gaps.weights": np.full((1, 3), 1.0), "gaps.reference_at": np.zeros(1)}, ROW, ROW)
+    wild = np.full(rested.gaps.histograms.weights.shape, np.inf, dtype=np.float32)
+    rested.gaps.take({"gaps.weights": wild, "gaps.reference_at": np.zeros(1)}, ROW, ROW)
+    rested(51 * MINUTE)
+    assert rested.schedule.keep_warm == 975.0
+
+
 def test_a_configuration_that_says_a_constant_takes_nothing_over_and_other_bounds_hold_at_once():
     rested = Rested()(*[51 * MINUTE] * 40)
     constant, bounded = KeepWarm(rules(learns=False)), KeepWarm(rules(lowest=200.0))
@@ -227,7 +243,11 @@ def test_a_thousand_whose_prices_change_are_chosen_for_a_few_at_a_time():
 
 
 def test_ten_workloads_at_once_are_chosen_for_as_each_alone():
-    lengths = np.random.default_rng(3).exponential(np.geomspace(20, 20000, 10), (60, 10))
+    chance, means = np.random.default_rng(3), np.geomspace(20, 20000, 10)
+    # Half of them come back like clockwork, so that some are started in advance.
+    lengths = np.where(
+        np.arange(10) % 2, chance.normal(means, means / 200, (60, 10)), chance.exponential(means, (60, 10))
+    )
     together, everyone = Gaps(10), np.arange(10)
     stakes = Stakes(*(np.repeat(column, 10) for column in CHAT))
     every = KeepWarm(Rules(*(np.repeat(column, 10) for column in rules())))
@@ -241,3 +261,4 @@ def test_ten_workloads_at_once_are_chosen_for_as_each_alone():
             alone.learn(Ended(ROW, np.array([rests])), gaps, CHAT, float(now))
         got = [column[row] for column in every.schedule]
         np.testing.assert_array_equal(got, [column[0] for column in alone.schedule])
+    assert np.isfinite(every.schedule.prewarm_from).sum() >= 2

@@ -1,0 +1,111 @@
+"""What keep-warm times cost over recorded loads: constants, the break-even, what is learned, and who knew beforehand.
+
+    python benchmarks/keepwarm.py LOAD... [--start 75] [--gpu-hour 2.5] [--waiting-hour 30] [--gpus 1]
+
+LOAD is whatever `tidegate replay` reads. One replica serves everything at once, a request as long as on an idle server
+of the profile in benchmarks/QUALITY.md (A): 0.5 s, its prompt at 12,000 tokens/s, 14 ms per token of output. Only rests
+cost: GPU time while nothing is to be done, starts, and the one who waits for a start. Each rest is met with what was
+learned from those before it.
+
+Worked example: `python benchmarks/keepwarm.py traces/sg_office_14d.npz` prints a table of seven rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from report import Row, table
+
+from exporter.model import Floats
+from scaler.learned import stakes as reckon
+from scaler.learned.gaps import Ended, Gaps
+from scaler.learned.keepwarm import KeepWarm, Rules
+from scaler.learned.stakes import Schedule, Stakes
+from scaler.replay.load import Load
+from scaler.replay.loads import load
+
+HOUR = 3600.0
+CONSTANTS = {"5 min": 300.0, "20 min": 1200.0, "1 h": HOUR}
+LOWEST, HIGHEST = 60.0, 4 * HOUR  # the defaults of keep_warm_min and keep_warm_max
+ONE = np.array([0])
+# Nine of ten starts take no longer than this, of the usual one.
+SLOW = 1.2
+
+
+class Rests(NamedTuple):
+    """lengths: seconds. ended: seconds since the load began."""
+
+    lengths: Floats
+    ended: Floats
+
+
+def rests_of(asked: Load) -> Rests:
+    took = 0.5 + asked.prompt / 12_000 + asked.output * 0.014
+    over = np.maximum.accumulate(asked.at + took)
+    lengths = asked.at[1:] - over[:-1]
+    rested = lengths > 0.0
+    return Rests(lengths[rested], asked.at[1:][rested])
+
+
+def learned(rests: Rests, stakes: Stakes) -> Schedule:
+    """The schedule that each rest was met with."""
+    rules = Rules(np.array([True]), *(np.array([seconds]) for seconds in (300.0, LOWEST, HIGHEST)))
+    gaps, keep_warm = Gaps(1), KeepWarm(rules)
+    nobody = Ended(np.array([], dtype=np.int64), np.array([]))
+    keep_warm.learn(nobody, gaps, stakes, 0.0)
+    met = np.empty((len(rests.lengths), 3))
+    for place, (length, now) in enumerate(zip(rests.lengths, rests.ended, strict=True)):
+        met[place] = np.concatenate(keep_warm.schedule)
+        one = np.array([length])
+        gaps.histograms.add(ONE, one, now)
+        keep_warm.learn(Ended(ONE, one), gaps, stakes, now)
+    return Schedule(*met.T)
+
+
+def best_constant(rests: Rests, stakes: Stakes) -> float:
+    """The constant that would have been the cheapest of 400 from 10 s to a day."""
+    tried = np.geomspace(10.0, 24 * HOUR, 400)
+    costs = [reckon.cost(rests.lengths, reckon.kept_warm(np.array(one)), stakes).sum() for one in tried]
+    return float(tried[int(np.argmin(costs))])
+
+
+def rows(rests: Rests, stakes: Stakes, gpus: float) -> Iterator[Row]:
+    knew = reckon.clairvoyant(rests.lengths, stakes)
+    hindsight = best_constant(rests, stakes)
+    rules = {name: reckon.kept_warm(np.array(one)) for name, one in CONSTANTS.items()}
+    rules["break-even"] = reckon.kept_warm(reckon.break_even(stakes))
+    rules["learned"] = learned(rests, stakes)
+    rules[f"best constant in hindsight ({hindsight:.0f} s)"] = reckon.kept_warm(np.array(hindsight))
+    rules["clairvoyant: warm, or asleep at once"] = reckon.kept_warm(
+        np.where(rests.lengths * stakes.idle <= reckon.start_cost(stakes), np.inf, 0.0)
+    )
+    for name, rule in rules.items():
+        waited = reckon.waited_seconds(rests.lengths, rule, stakes)
+        cost = reckon.cost(rests.lengths, rule, stakes).sum()
+        yield {
+            "rule": name,
+            "GPU-hours": gpus * reckon.up_seconds(rests.lengths, rule, stakes).sum() / HOUR,
+            "cold starts": int((waited > 0).sum()),
+            "waited min": waited.sum() / 60.0,
+            "cost": cost,
+            "regret": f"{100 * (cost / knew.sum() - 1):.0f} %",
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("loads", nargs="+", metavar="LOAD")
+    for name, default in (("start", 75.0), ("gpu-hour", 2.5), ("waiting-hour", 30.0), ("gpus", 1.0)):
+        parser.add_argument(f"--{name}", type=float, default=default)
+    given = parser.parse_args()
+    idle, waiting = given.gpu_hour / HOUR * given.gpus, given.waiting_hour / HOUR
+    stakes = Stakes(*(np.array([one]) for one in (given.start, SLOW * given.start, idle, waiting)))
+    for name in given.loads:
+        print(f"\n{name}\n\n{table(list(rows(rests_of(load(name).load), stakes, given.gpus)))}")
+
+
+if __name__ == "__main__":
+    main()
