@@ -118,6 +118,7 @@ class Stands:
         loading = (seen.ready < seen.wanted) | self.expected(now)[rows]
         busy |= (seen.busiest_gpu > self._specs.gpu_quiet[rows]) & ~loading
         # Who was turned away has come all the same.
+        self.starts.passed(now)
         ended = self._gaps.observe(rows, busy, np.fmax(seen.active_at, seen.refused_at), known, now)
         running = seen.existing - seen.pending  # they hold GPUs, ready or not
         each = gpus / np.where(running > 0.0, running, np.nan)

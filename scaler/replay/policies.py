@@ -265,7 +265,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
                 {
                     "work": Parameter(16.0, "requests per replica", 0.001),
                     "kv-cache": Parameter(0.9, "share of the KV cache in use, 0..1: a guard", 0.001),
-                    "keep-warm": Parameter(300.0, "seconds idle before zero"),
+                    "keep-warm": Parameter(0.0, "seconds idle before zero; 0 learns it"),
                     "up": Parameter(5.0, "half-life of a rise, seconds"),
                     "down": Parameter(60.0, "half-life of a fall, seconds"),
                     "band": Parameter(0.2, "replicas by which demand must fall below a step"),

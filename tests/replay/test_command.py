@@ -95,7 +95,7 @@ def test_the_list_names_each_policy_with_its_parameters_and_defaults():
     listed = policies()
 
     assert [name for name in FAMILIES if f"  {name}: " not in listed] == []
-    assert "work=16.0, kv-cache=0.9, keep-warm=300.0" in listed
+    assert "work=16.0, kv-cache=0.9, keep-warm=0.0" in listed
 
 
 def test_as_many_replicas_as_are_allowed_fit_the_simulator():

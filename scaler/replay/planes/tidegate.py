@@ -15,14 +15,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exporter.model import Floats
+from exporter.cluster.objects import Pod
+from exporter.model import Floats, PodKey
 
 from ...board import Reason
 from ...controllers import hpa, keda
 from ...controllers.behavior import SHIPPED
 from ...kernels import ewma_fast_slow
+from ...learned.gaps import BLIND_S
+from ...orders import Ordered
 from ...policy import REASONS, Memory, Readings, Signal, Spec, Specs, Standing, step
 from ...signals import LENGTH, Smoothing
+from ...standing import PRICES, Stands, Teaching
 from ...windows import Windows
 from ..pages import EXISTING
 from ..plane import Plane, Seen
@@ -32,6 +36,8 @@ SCRAPE_S = 5.0
 
 
 COOLDOWN_S = 30.0  # keep-warm is Tidegate's
+# The configuration's defaults of `keep_warm: auto`, keep_warm_min and keep_warm_max.
+UNLEARNED_KEEP_WARM_S, LOWEST_S, HIGHEST_S = 300.0, 60.0, 14400.0
 
 
 class Wish(NamedTuple):
@@ -39,7 +45,7 @@ class Wish(NamedTuple):
 
     work: float
     kv_cache: float
-    keep_warm_s: float
+    keep_warm_s: float  # 0 is: learned
     up_s: float
     down_s: float
     band: float
@@ -50,8 +56,10 @@ class Wish(NamedTuple):
 def plane(name: str, wish: Wish) -> Plane:
     """Tidegate as an external-push scaler, between KEDA and the HPA."""
     targets = ((Signal.WORK, wish.work), (Signal.KV_CACHE, wish.kv_cache))
-    spec = Spec(wish.least, wish.most, targets, keep_warm=wish.keep_warm_s, band=wish.band, settle=SCRAPE_S)
-    scaler = Tidegate(name, spec, Smoothing(wish.up_s, wish.down_s))
+    keep_warm = wish.keep_warm_s or UNLEARNED_KEEP_WARM_S
+    spec = Spec(wish.least, wish.most, targets, keep_warm=keep_warm, band=wish.band, settle=SCRAPE_S)
+    teaching = None if wish.keep_warm_s else Teaching(learns=True, lowest=LOWEST_S, highest=HIGHEST_S)
+    scaler = Tidegate(name, spec, Smoothing(wish.up_s, wish.down_s), teaching=teaching)
     object_ = keda.Spec(min_replicas=wish.least, max_replicas=wish.most, cooldown_s=COOLDOWN_S)
     autoscaler = hpa.Spec(max_replicas=wish.most, min_replicas=max(1, wish.least), behavior=SHIPPED)
     return KedaAndHpa(scaler, object_, autoscaler, first=max(1, wish.least))
@@ -63,12 +71,21 @@ class Tidegate:
     pushes = True
     target = 1.0
 
-    def __init__(self, name: str, spec: Spec, smoothing: Smoothing, every_s: float = SCRAPE_S) -> None:
+    def __init__(
+        self,
+        name: str,
+        spec: Spec,
+        smoothing: Smoothing,
+        every_s: float = SCRAPE_S,
+        teaching: Teaching | None = None,
+    ) -> None:
+        """teaching: what may be learned of keeping warm; None: nothing, `spec.keep_warm` stands."""
         self.name, self.every_s = name, every_s
         self._specs = Specs.stack([replace(spec, gateway=True, pods=True)])
         self._rings = _Rings(smoothing)
         self._memory = Memory.blank(1)
         self._standing = Standing.plain(self._specs)
+        self._past = None if teaching is None else _Past(self._specs, teaching)
         self._readings = Readings.unknown(1)  # one for good: making its arrays anew took longer than deciding
         self._readings.gateway_fresh[:] = self._readings.waker_fresh[:] = True
         self._before = (0.0, 0.0, 0)  # busy seconds, tokens made, arrivals: at the last look
@@ -81,13 +98,16 @@ class Tidegate:
         if self._sleeps_on(seen):
             return
         self._readings.signals[0] = self._rings.smooth(self._sum_up(seen), seen.now)
+        if self._past is not None:
+            self._standing = self._past.stands(seen, self._readings)
         verdicts, self._memory = step(self._specs, self._readings, self._standing, self._memory, seen.now)
         self._replicas, self._active = float(verdicts.replicas[0]), bool(verdicts.active[0])
         self._reason = REASONS[verdicts.reason[0]]
 
     def _sleeps_on(self, seen: Seen) -> bool:
         """Asleep, and nothing is there and nothing came: every further look would answer the same."""
-        return not self._active and seen.arrived == self._before[2] and not seen.pages[EXISTING]
+        again = self._past is not None and seen.now >= self._past.looks_again_at
+        return not self._active and seen.arrived == self._before[2] and not seen.pages[EXISTING] and not again
 
     def value(self) -> float | None:
         return None if np.isnan(self._replicas) else self._replicas
@@ -124,6 +144,42 @@ class Tidegate:
         # and of one interval it keeps the highest (`signals`). So what falls is believed an interval later.
         # Where either is NaN, max is its first.
         return max(in_pods, before[0]) + held, max(kv_used, before[1]), max(share, before[2])
+
+
+class _Past:
+    """What the production's `Stands` makes of the rests and starts of one workload.
+
+    looks_again_at: seconds of the load until when a sleeper need not be looked at: a start begins in advance of the
+    next
+                request, or nobody would have looked for so long that the rest's end would be unknown.
+    """
+
+    def __init__(self, specs: Specs, teaching: Teaching) -> None:
+        self._stands = Stands(specs, [Ordered()], [teaching], PRICES)
+        self._row, self._known, self._gpus = np.arange(1), np.ones(1, dtype=np.bool_), np.full(1, nan)
+        self._woken_at: float | None = None
+        self.looks_again_at = 0.0
+
+    def stands(self, seen: Seen, readings: Readings) -> Standing:
+        self._time_the_start(seen)
+        self._stands.rest(self._row, readings, self._known, self._gpus, seen.now)
+        standing = self._stands.at(seen.now)
+        again = float(self._stands.returns_at(self._row)[0])
+        self.looks_again_at = seen.now + BLIND_S / 2.0
+        if again > seen.now:  # not so where it is NaN: nothing is foreseen
+            self.looks_again_at = min(self.looks_again_at, again)
+        return standing
+
+    def _time_the_start(self, seen: Seen) -> None:
+        """From the look that finds a replica on its way to the one that finds it ready."""
+        if seen.ready or not seen.wanted:
+            if seen.ready and self._woken_at is not None:
+                key, begun = PodKey("", f"{seen.now}"), self._woken_at
+                pod = Pod(key, key.pod, was_ready=True, ready=True, scheduled_at=begun, ready_at=seen.now)
+                self._stands.starts.told(0, [pod], waiting=False, now=seen.now)
+            self._woken_at = None
+        elif self._woken_at is None:
+            self._woken_at = seen.now
 
 
 class _Rings:
