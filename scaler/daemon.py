@@ -33,19 +33,16 @@ from exporter.sources.promql import Promql
 from exporter.sources.redis import RedisPages
 from exporter.targets import Discovery
 
-from . import telling
+from . import fronts, telling
 from .census import Census
 from .config import Config, ConfigErrors, MetricsApi
 from .election import TERMS, Terms
 from .keda.claims import Claims
 from .keda.metadata import Configured
-from .keda.server import KedaServer, create
-from .keda.tls import TlsFiles
+from .keda.server import KedaServer
 from .kubeapi import conflict
 from .kubeapi import server as kubeapi
-from .kubeapi.documents import CUSTOM_GROUP, EXTERNAL_GROUP
 from .kubeapi.pods import Sources
-from .kubeapi.tls import TlsFiles as ServingFiles
 from .peers.replica import Replica
 from .pod_numbers import Chosen, PodNumbers
 from .publisher import Publisher
@@ -150,7 +147,8 @@ class Daemon:
         """Serve until `stop` is set. Raises OSError if a port is taken, BadTlsFiles if
         certificates cannot serve, CannotConnect if it is not known how to ask the Kubernetes API.
         """
-        keda, metrics, replica = self._new_keda(), self._new_metrics_server(), self._new_replica()
+        keda = fronts.keda(self._config, self.publisher, self._claims, self._clock.now, self._own.observe_call)
+        metrics, replica = self._new_metrics_server(), self._new_replica()
         self._metrics_server, self._replica = metrics, replica
         try:
             ports = Ports(
@@ -262,7 +260,7 @@ class Daemon:
     def _look_who_is_registered(self, services: ApiServices, served: MetricsApi) -> Coroutine[Any, Any, None]:
         name, _, namespace = (served.service or "").partition(".")
         own = Holder(namespace, name) if name else None
-        return conflict.follow(services, self._clock, _groups(served), own, self._own.observe_registration)
+        return conflict.follow(services, self._clock, fronts.groups(served), own, self._own.observe_registration)
 
     def _believe(self, census: Census | None) -> None:
         if self._metrics_server is not None:
@@ -320,36 +318,12 @@ class Daemon:
         self._log.info("configuration reloaded", workloads=len(config.workloads))
         return True
 
-    def _new_keda(self) -> KedaServer:
-        tls = self._config.listen.grpc_tls
-        with naming("listen.grpc_tls"):
-            return create(
-                self.publisher,
-                claims=self._claims,
-                address=str(self._config.listen.grpc),
-                tls=TlsFiles(tls.certificate, tls.key, tls.client_ca) if tls else None,
-                now=self._clock.now,
-                observe=self._own.observe_call,
-                tls_told=partial(telling.of_files, "grpc_tls"),
-            )
-
     def _new_metrics_server(self) -> kubeapi.MetricsServer | None:
         served, cluster = self._config.listen.metrics_api, self._cluster
         if served is None or cluster is None:  # a configuration with the one and without the other is refused
             return None
-        with naming("listen.metrics_api"):
-            return kubeapi.create(
-                self.publisher,
-                Sources(cluster, self._pods),
-                host=served.address.host,
-                port=served.address.port,
-                files=ServingFiles(served.certificate, served.key),
-                groups=_groups(served),
-                clock=self._clock,
-                observe=self._own.observe_call,
-                tls_told=partial(telling.of_files, "listen.metrics_api"),
-                front_proxy_told=telling.of_front_proxy,
-            )
+        sources = Sources(cluster, self._pods)
+        return fronts.metrics_api(served, self.publisher, sources, self._clock, self._own.observe_call)
 
     def _new_replica(self) -> Replica | None:
         peers = self._config.listen.peers
@@ -393,7 +367,3 @@ def _connection(config: Config) -> tuple[object, ...]:
     """What of `kubernetes` is settled when the daemon starts."""
     asked = config.kubernetes
     return () if asked is None else (asked.kubeconfig, asked.context, asked.namespaces, asked.blind_after)
-
-
-def _groups(served: MetricsApi) -> list[str]:
-    return [group for group, on in ((EXTERNAL_GROUP, served.external), (CUSTOM_GROUP, served.custom)) if on]

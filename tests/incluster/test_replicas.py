@@ -173,6 +173,27 @@ async def test_a_follower_says_what_the_leader_says_in_that_order_whatever_it_se
     assert await leader.metric("tidegate_peer_board_age_seconds") is None
 
 
+async def test_what_the_leader_has_seen_is_not_lost_with_it(replicas, place, page):
+    leader = await replicas.start()
+    # It scrapes once a minute, the first time before the burst.
+    follower = await replicas.start(edit=lambda text: text.replace("interval: 0.3s", "interval: 60s"))
+    await replicas.until_led_by(leader, follower)
+    llama = place.deployment("llama", page.vllm(waiting=30, running=10), pods=1)
+    words = {"smoothing.up": "0s", "smoothing.down": "10m"}
+    chat = place.scaled_object("chat", target="llama", minimum=1, maximum=9, engine="vllm", **words)
+    await all_say([leader, follower], (3, True), chat)
+    await until(partial(scraped, follower, llama.pods[0].address), bool)
+    llama.say(page.vllm(waiting=0, running=140))
+    await all_say([leader, follower], (9, True), chat)
+    async with told_to(follower.keda, chat) as said:
+        llama.say(page.vllm(waiting=0, running=10))
+        await leader.until_evidence(place.name, "chat", running=10.0)
+        leader.process.kill()
+        await replicas.until_led_by(follower)
+        await follower.sweeps(5)
+    assert said == [(9, True)]
+
+
 async def test_a_wake_up_reaches_the_streams_of_every_replica(replicas, place, page):
     leader, *followers = [await replicas.start() for _ in range(3)]
     await replicas.until_led_by(leader, *followers)
@@ -327,6 +348,12 @@ def elsewhere(document):
 async def leaders(replicas):
     """How many of these lead."""
     return sum([await each.metric("tidegate_leader") for each in replicas])
+
+
+async def scraped(replica, address):
+    """Has it ever seen a page of this pod?"""
+    lines = (await replica.get("/metrics")).text.splitlines()
+    return any(line.startswith("tidegate_scrape_up{") and address in line and line.endswith(" 1.0") for line in lines)
 
 
 async def length(sequence):

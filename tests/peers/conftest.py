@@ -48,9 +48,10 @@ class OneLease:
 
     def __init__(self):
         self.lease_now, self.trouble, self._versions = None, None, 0
-        self.writes = []
+        self.writes, self.looks = [], 0
 
     async def lease(self, namespace, name):
+        self.looks += 1
         if self.trouble:
             raise self.trouble
         return self.lease_now

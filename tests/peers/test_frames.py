@@ -64,6 +64,15 @@ def test_only_what_changed_is_told():
     assert journal.since(9) == ((), ())
 
 
+def test_one_that_went_and_came_back_is_not_said_to_be_gone():
+    chat, code = decided("chat", 1), decided("code", 1)
+    journal = Journal()
+    journal.take(board(7, chat, code))
+    journal.take(board(8, chat))
+    journal.take(board(9, chat, code))
+    assert journal.since(7) == ((code,), ())
+
+
 def test_who_comes_from_before_the_journal_or_from_the_future_is_told_everything():
     journal = Journal()
     journal.take(board(7, decided("chat", 1)))

@@ -147,6 +147,19 @@ async def test_an_api_server_that_does_not_answer_keeps_nobody_waiting_for_long(
         assert new.settled(world.now)
 
 
+async def test_a_new_replica_that_remembers_nothing_lets_others_take_what_was_given_back(
+    replica, world, leases, decision
+):
+    await leases.write_lease("tidegate", "tidegate", dead()._replace(holder=""))
+    async with replica("b") as new:
+        sweep(new, world, 7, decision)
+        looks = leases.looks
+        await until(lambda: leases.looks > looks + 3)
+        assert leases.writes == [""]
+        world.now += 15.0
+        await until(lambda: new.role(world.now) is Role.LEADER)
+
+
 async def test_a_memory_that_cannot_be_read_costs_itself_and_is_said_once(replica, world, decision):
     async def torn(memory, offset_s):
         raise ValueError("byte 0: a state must begin with TIDEGATE")
