@@ -14,6 +14,7 @@ from itertools import count
 from math import ceil, inf
 
 MONDAY = 1772409600.0  # Monday, 2 March 2026, 00:00 UTC, POSIX seconds
+BEFORE_S = 60.0  # a rest ends so long before anything happens, and is no shorter
 MINUTE_S, HOUR_S, DAY_S = 60.0, 3600.0, 86400.0
 
 
@@ -36,12 +37,14 @@ class Clock:
 
     resting: is there nothing to be seen until the next thing that happens once? Then the beats rest too.
     rested:  told when they begin again: whoever reads, reads first.
+    foreseen: when somebody means to act without being asked, POSIX seconds: a start in advance.
     rest_s:  how long they rest at a time.
     """
 
     now: float = MONDAY
     resting: object = staticmethod(lambda: False)
     rested: object = staticmethod(lambda: None)
+    foreseen: object = staticmethod(lambda: inf)
     rest_s: float = 300.0
     _once: list = field(default_factory=list)
     _beats: list = field(default_factory=list)
@@ -65,7 +68,7 @@ class Clock:
         while True:
             once_at = self._once[0][0] if self._once else inf
             if self.resting():
-                self._rest(min(once_at - 30.0, end))
+                self._rest(min(once_at - BEFORE_S, self.foreseen() - BEFORE_S, end))
             beat_at = self._beats[0][0] if self._beats else inf
             if min(once_at, beat_at) > end:
                 self.now = end
@@ -87,7 +90,7 @@ class Clock:
     def _rest(self, until):
         """Beats that would come before keep their phase and come later."""
         target = min(until, self.now + self.rest_s)
-        if target < self.now + 60.0:
+        if target < self.now + BEFORE_S:
             return
         for entry in self._beats:
             beat = entry[2]

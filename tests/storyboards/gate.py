@@ -19,8 +19,10 @@ from exporter.model import Failure, PodKey, ReplicaCount, Role, Target, Workload
 from exporter.scrape import read
 from exporter.textformat import Scanner
 from scaler import sources
+from scaler.census import ordered, take
 from scaler.config import parse
 from scaler.decider import Decider
+from scaler.standing import Prices
 from scaler.state import pack, unpack
 
 from .world import SCHEDULED_S
@@ -39,6 +41,7 @@ workloads:
     gateway: {url: "http://chat-epp.ai.svc:9090/metrics"}
     replicas: {min: 0, max: 8}
 """
+CONSTANT = CHAT + "    keep_warm: 5m\n"  # where a story is not of what is learned
 
 
 def key_of(model):
@@ -73,8 +76,13 @@ class Gate:
 
     def start(self):
         """A process begins, with what the last one has left, if it has."""
-        plans = sources.plans(self.config, self.config.workloads)
-        self._decider = Decider(plans, interval_s=self.interval_s, fresh_intervals=self.config.freshness.intervals)
+        census = take(self.config, (), (), ())
+        self._decider = Decider(
+            sources.plans(self.config, census.workloads, ordered(census)),
+            interval_s=self.interval_s,
+            fresh_intervals=self.config.freshness.intervals,
+            prices=Prices(self.config.prices.gpu_hour, self.config.prices.waiting_hour),
+        )
         if self.kept is not None:
             self._decider.restore(unpack(self.kept), self.clock.now)
         self._pages, self._asked, self._readers = {}, {}, {}

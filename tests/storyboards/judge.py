@@ -11,19 +11,18 @@ What it cost is in GPU-seconds of one replica: those in which it had nothing to 
 waited for, the GPU's seconds of the start and what the waiting is worth. The clairvoyant choice knows the next request
 of each pause and takes the cheaper of the two: stay, or start again. `regret` is the ratio of both sums.
 
-Worked example: starts take 75 s, a second of waiting is worth 4 GPU-seconds: a start costs 75 + 4 x 75 = 375. A pause
-of 420 s costs the clairvoyant 375; kept warm for 300 s and 30 s of cooldown it costs 330 + 375 = 705.
+Worked example: starts take 75 s, a second of waiting is worth 12 GPU-seconds: a start costs 75 + 12 x 75 = 975. A pause
+of 420 s costs the clairvoyant 420; kept warm for 300 s and 30 s of cooldown it costs 330 + 975 = 1305.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from math import nan
 
 # A dcgm-exporter's page is up to 30 s behind, and is asked every 5 s.
 GPUS_SHOW_S = 40.0
-WAITING_GPU_S = 4.0  # what a second of a waiting person is worth, in seconds of a GPU
+WAITING_GPU_S = 12.0  # what a second of waiting is worth in seconds of a GPU: the shipped `prices`, 30 to 2.5
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ class Judge:
         self.account()
         model, requests = self.model, self.model.requests
         waits = [request.answered_at - request.at - request.service_s for request in requests if request.answered_at]
-        paid, clairvoyant = self._pauses_cost(sorted(request.at for request in requests))
+        paid, clairvoyant = self._pauses_cost()
         unanswered = sum(not request.over for request in requests)
         return Score(
             requests=len(requests),
@@ -149,14 +148,12 @@ class Judge:
             clairvoyant=clairvoyant,
         )
 
-    def _pauses_cost(self, arrivals):
+    def _pauses_cost(self):
         """GPU-seconds of all pauses between two requests: as it was, and for who had known when the next comes."""
         paid = best = 0.0
         start_s = self.model.start_s
         for begun, ended, idle, ready in self._pauses[1:]:  # what was before the first request nobody has chosen
-            first = bisect_left(arrivals, ended - 1e-6)
-            coming = arrivals[first : bisect_left(arrivals, ended + start_s)]
-            start = start_s + self.waiting_gpu_s * sum(ended + start_s - at for at in coming)
+            start = start_s * (1.0 + self.waiting_gpu_s)  # however many wait together
             paid += idle + (0.0 if ready else start)
             best += min(ended - begun, start)
         return paid, best

@@ -5,9 +5,11 @@ Worked example: `stage = Stage(); stage.model.ask(); stage.run(600); stage.score
 
 from __future__ import annotations
 
+from math import inf
+
 from .clockwork import MONDAY, Clock
 from .control import SHIPPED_OBJECT, Control
-from .gate import CHAT, Gate
+from .gate import CONSTANT, Gate
 from .judge import Judge
 from .world import Model, Node
 
@@ -17,7 +19,7 @@ class Stage:
     keda: another ScaledObject.
     """
 
-    def __init__(self, config=CHAT, *, model=None, gpus=False, gate=None, keda=SHIPPED_OBJECT, **control):
+    def __init__(self, config=CONSTANT, *, model=None, gpus=False, gate=None, keda=SHIPPED_OBJECT, **control):
         self.clock, self.begin = Clock(), MONDAY
         self.model = Model(self.clock, "chat", **(model or {}))
         self.node = Node(self.clock, [self.model])
@@ -28,6 +30,7 @@ class Stage:
         self.gate.answered = self._answered
         self.answers = []  # (seconds since the beginning, replicas, active, reason), each that differs from the last
         self.clock.resting, self.clock.rested = self._rests, self.gate.catch_up
+        self.clock.foreseen = self._foreseen
 
     def run(self, seconds):
         self.clock.run_until(self.clock.now + seconds)
@@ -40,7 +43,7 @@ class Stage:
         """Once, so many seconds after the beginning."""
         self.clock.at(self.begin + seconds, call)
 
-    def ask_at(self, seconds, service_s=5.0, patience_s=float("inf")):
+    def ask_at(self, seconds, service_s=5.0, patience_s=inf):
         self.model.ask_at(self.begin + seconds, service_s, patience_s)
 
     def silence(self, role, since, until):
@@ -75,3 +78,8 @@ class Stage:
 
     def _rests(self):
         return not self.model.held and not self.model.pods and self.gate.rests()
+
+    def _foreseen(self):
+        decision = self.gate.answer(self.model)
+        at = None if decision is None else decision.evidence.starts_again_at
+        return inf if at is None or at < self.clock.now else at

@@ -15,21 +15,26 @@ from random import Random
 from exporter.model import Role
 
 from .clockwork import DAY_S, HOUR_S, MINUTE_S
-from .gate import CHAT
+from .gate import CHAT, CONSTANT
 from .stage import Stage
 from .world import time_of_day
 
 STORIES = {}
 PACE = "scrape: {interval: 30s}\n"
-NO_GATEWAY = "\n".join(line for line in CHAT.splitlines() if "gateway:" not in line)
-HURRIED = CHAT + "    objectives: {work: 4}\n"
+QUICKER = "scrape: {interval: 15s}\n"
+# Whose keeping warm is weighed against the clairvoyant's.
+COSTED = set()
+NO_GATEWAY = "\n".join(line for line in CONSTANT.splitlines() if "gateway:" not in line)
+HURRIED = "    objectives: {work: 4}\n"
 
 
-def story(name):
+def story(name, *, costed=False):
     """Played once, however many ask how it ended."""
 
     def add(play):
         STORIES[name] = cache(play)
+        if costed:
+            COSTED.add(name)
         return STORIES[name]
 
     return add
@@ -74,18 +79,18 @@ def exporter_restarts():
 
 @story("Prometheus is down overnight, the workload awake")
 def blind_and_awake():
-    stage = Stage(model={"wanted": 1}, gate={"tick_s": 5.0})
-    for minute in range(0, 12 * 60, 4):
+    stage = Stage(QUICKER + CONSTANT, model={"wanted": 1}, gate={"tick_s": 15.0})
+    for minute in range(0, 11 * 60, 4):
         stage.ask_at(minute * MINUTE_S + 7.0)
     for role in (Role.PODS, Role.GATEWAY):
         stage.silence(role, HOUR_S, 10 * HOUR_S)
-    stage.run_to(13 * HOUR_S)
+    stage.run_to(12 * HOUR_S)
     return stage
 
 
 @story("Prometheus is down overnight, the workload at zero")
 def blind_and_asleep():
-    stage = Stage(gate={"tick_s": 5.0})
+    stage = Stage(QUICKER + CONSTANT, gate={"tick_s": 15.0})
     for role in (Role.PODS, Role.GATEWAY):
         stage.silence(role, HOUR_S, 10 * HOUR_S)
     stage.ask_at(10 * HOUR_S + 30 * MINUTE_S)
@@ -95,7 +100,7 @@ def blind_and_asleep():
 
 @story("the same, and somebody asks at night: `on_blind: wake`")
 def blind_and_woken():
-    stage = Stage(CHAT + "    on_blind: wake\n", gate={"tick_s": 5.0})
+    stage = Stage(QUICKER + CONSTANT + "    on_blind: wake\n", gate={"tick_s": 15.0})
     stage.judge.expected = lambda decision: str(decision.reason) == "held"
     for role in (Role.PODS, Role.GATEWAY):
         stage.silence(role, HOUR_S, 10 * HOUR_S)
@@ -111,7 +116,7 @@ def _burst(stage, since, until, every_s=1.0, service_s=30.0):
 
 
 def _killed_in_a_burst(**gate):
-    stage = Stage(HURRIED, model={"slots": 8}, gate=gate)
+    stage = Stage(CONSTANT + HURRIED, model={"slots": 8}, gate=gate)
     _burst(stage, 60.0, 15 * MINUTE_S)
     stage.at(8 * MINUTE_S + 2.0, lambda: stage.kill(20.0))
     stage.run_to(40 * MINUTE_S)
@@ -148,37 +153,84 @@ def killed_at_zero_and_restored():
     return _killed_at_zero(snapshots=True)
 
 
-@story("one request every 7 minutes for a day, keep_warm: 5m")
-def every_seven_minutes():
-    stage = Stage("scrape: {interval: 15s}\n" + CHAT + "    keep_warm: 5m\n", gate={"tick_s": 5.0})
+def _every_seven_minutes(keep_warm):
+    stage = Stage(f"{QUICKER}{CHAT}    keep_warm: {keep_warm}\n", gate={"tick_s": 15.0})
     for turn in range(int(DAY_S / (7 * MINUTE_S))):
         stage.ask_at(turn * 7 * MINUTE_S + 30.0)
     stage.run_to(DAY_S + HOUR_S)
     return stage
 
 
-@story("a nightly batch at 01:00 for two weeks")
-def nightly_batch():
-    stage = Stage(PACE + HURRIED, model={"slots": 4}, gate={"tick_s": 10.0})
-    for day in range(14):
+@story("a day of one request each 7 minutes, `keep_warm: 5m`", costed=True)
+def every_seven_minutes():
+    return _every_seven_minutes("5m")
+
+
+@story("the same, `keep_warm: auto`", costed=True)
+def every_seven_minutes_learned():
+    return _every_seven_minutes("auto")
+
+
+def _nightly_batch(keep_warm, days):
+    stage = Stage(f"{PACE}{CHAT}{HURRIED}    keep_warm: {keep_warm}\n", model={"slots": 4}, gate={"tick_s": 30.0})
+    for day in range(days):
         for number in range(120):
             stage.ask_at(time_of_day(day, 1.0) + number * 0.5, service_s=60.0)
-    stage.run_to(14 * DAY_S)
+    stage.run_to(days * DAY_S)
     return stage
 
 
-@story("office hours for two weeks")
-def office_hours():
-    stage, chance = Stage(PACE + CHAT, gate={"tick_s": 30.0}), Random(7)
-    for day in range(14):
+@story("a nightly batch at 01:00 for a week, `keep_warm: 5m`", costed=True)
+def nightly_batch():
+    return _nightly_batch("5m", days=7)
+
+
+@story("a nightly batch at 01:00 for two weeks, `keep_warm: auto`", costed=True)
+def nightly_batch_learned():
+    return _nightly_batch("auto", days=14)
+
+
+def _office_hours(keep_warm, days):
+    """Monday to Friday, 08:00 to 17:30 with an hour off at noon: a request every 150 s in the mean."""
+    stage, chance = Stage(f"{PACE}{CHAT}    keep_warm: {keep_warm}\n", gate={"tick_s": 30.0}), Random(7)
+    for day in range(days):
         if day % 7 >= 5:
             continue
         at = time_of_day(day, 8.0)
         while at < time_of_day(day, 17.5):
             at += chance.expovariate(1.0 / 150.0)
-            if not 12.0 <= (at % DAY_S) / HOUR_S < 12.75:
+            if not 12.0 <= (at % DAY_S) / HOUR_S < 13.0:
                 stage.ask_at(at, service_s=chance.uniform(2.0, 40.0))
-    stage.run_to(14 * DAY_S)
+    stage.run_to(days * DAY_S)
+    return stage
+
+
+@story("office hours for a week, `keep_warm: 5m`", costed=True)
+def office_hours():
+    return _office_hours("5m", days=7)
+
+
+@story("office hours for two weeks, `keep_warm: auto`", costed=True)
+def office_hours_learned():
+    return _office_hours("auto", days=14)
+
+
+@story("health probes each 10 s all night")
+def probed_all_night():
+    stage = Stage(QUICKER + CONSTANT, model={"wanted": 1}, gate={"tick_s": 5.0})
+    stage.clock.every(10.0, stage.model.probe, first_s=4.0)
+    stage.ask_at(10 * MINUTE_S)
+    stage.ask_at(8 * HOUR_S)
+    stage.run_to(9 * HOUR_S)
+    return stage
+
+
+@story("a schedule's floor in the morning, and the first request an hour later")
+def scheduled_morning():
+    stage = Stage(QUICKER + CONSTANT + "    schedules: [{start: 0 8 * * *, duration: 2h, zone: UTC, floor: 1}]\n")
+    stage.clock.rest_s = 60.0
+    stage.ask_at(time_of_day(0, 9.0))
+    stage.run_to(11 * HOUR_S)
     return stage
 
 
@@ -188,7 +240,7 @@ def found_at_zero():
     # A person's replica is KEDA's to take back until Tidegate has seen it: half a second and a tick.
     stage.at(HOUR_S + 4.0, lambda: stage.model.scale(1))
     stage.ask_at(HOUR_S + 10 * MINUTE_S)
-    stage.run_to(3 * HOUR_S)
+    stage.run_to(1.5 * HOUR_S)
     return stage
 
 
@@ -196,7 +248,7 @@ def found_at_zero():
 def found_awake():
     stage = Stage(NO_GATEWAY, model={"wanted": 1}, gate={"gateways": False})
     stage.ask_at(10 * MINUTE_S)
-    stage.run_to(2 * HOUR_S)
+    stage.run_to(HOUR_S)
     return stage
 
 

@@ -17,7 +17,7 @@ HEAD = (
     "| story | time | requests | lost | wrong sleeps | wrong wakes | starts | longest wait | GPU-hours | of them idle "
     "| regret |\n|---|---|---|---|---|---|---|---|---|---|---|"
 )
-TABLE = re.compile(r"(?<=<!-- the stories -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
+TABLE = re.compile(r"(?<=<!-- the stories -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def row(name):
@@ -45,7 +45,7 @@ def rows():
 
 
 def write():
-    table = "\n".join([HEAD, *map(row, STORIES)])
+    table = "\n".join([HEAD, *map(row, STORIES), ""])
     GUIDE.write_text(TABLE.sub(lambda _: table, GUIDE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
