@@ -64,7 +64,7 @@ def decide(
         answer = _fresh(spec, seen, stands, mind, demand, np.nan, now)
         return _remembered(seen, mind, _obeying(spec, seen, stands, mind, answer), np.nan, mind.held_since, now)
     if not whole or np.isnan(demand):
-        held_since = now if np.isnan(mind.held_since) else mind.held_since
+        held_since = _held_since(spec, seen, mind, now)
         answer = _stale(spec, seen, mind, held_since, now)
         return _remembered(seen, mind, _obeying(spec, seen, stands, mind, answer), np.nan, held_since, now)
     mind = _begun(spec, seen, mind, now)
@@ -161,29 +161,51 @@ def _fresh(
 
 
 @part
-def _stale(
-    spec: SpecSlot, seen: ReadingsSlot, mind: MemorySlot, held_since: float, now: float
-) -> tuple[float, bool, int]:
-    """Something needed is missing: hold, as a floor that fresh demand may raise; then an error (law 1)."""
-    # What is fresh is a lower bound of the demand, whatever is missing.
+def _seen_to_do(spec: SpecSlot, seen: ReadingsSlot) -> float:
+    """Replicas for what is fresh alone: a lower bound of the demand, whatever is missing."""
     work = counted(seen.waiting) + counted(seen.running) + counted(seen.held)
     target = spec.targets[WORK]
     at_least = 0.0 if np.isnan(target) else np.ceil(work / target - DUST)
     if work > 0.0:
         at_least = max(at_least, 1.0)
-    at_least = min(at_least, spec.maximum)
+    return min(at_least, spec.maximum)
 
-    last = mind.replicas
-    if np.isnan(last) and not np.isnan(seen.wanted):  # no memory: what the cluster has is what can be held
-        last = min(seen.wanted, spec.maximum)
-    if at_least > counted(last):
+
+@part
+def _last(spec: SpecSlot, seen: ReadingsSlot, mind: MemorySlot) -> float:
+    """What can be held: the last answer or, without a memory, what the cluster has."""
+    if np.isnan(mind.replicas) and not np.isnan(seen.wanted):
+        return min(seen.wanted, spec.maximum)
+    return mind.replicas
+
+
+@part
+def _held_since(spec: SpecSlot, seen: ReadingsSlot, mind: MemorySlot, now: float) -> float:
+    """Since when the answer is held. One that demand has raised when it was too late to hold begins anew, or it would
+    be an error again at the next tick, before anybody has heard it. What somebody set by hand meanwhile is not taken
+    down on a part of the demand.
+    """
+    if np.isnan(mind.held_since):
+        return now
+    at_least = _seen_to_do(spec, seen)
+    raised = at_least > counted(_last(spec, seen, mind)) and at_least >= counted(seen.wanted)
+    return now if raised and now - mind.held_since > spec.hold else mind.held_since
+
+
+@part
+def _stale(
+    spec: SpecSlot, seen: ReadingsSlot, mind: MemorySlot, held_since: float, now: float
+) -> tuple[float, bool, int]:
+    """Something needed is missing: hold, as a floor that fresh demand may raise; then an error (law 1)."""
+    at_least, last = _seen_to_do(spec, seen), _last(spec, seen, mind)
+    blind = now - held_since > spec.hold
+    if at_least > counted(last) and not blind:
         return max(at_least, spec.minimum), True, HELD
     if np.isnan(last):
         return np.nan, True, UNKNOWN
     # The answer of a moment ago, and its reason: a page that is about to come is no outage.
     settling = now - held_since < spec.settle and can_fall(mind)
     reason = mind.reason if settling else HELD
-    blind = now - held_since > spec.hold
     # Whoever would rather pay than leave a sleeper blind has it woken, and kept until the cluster says it is there.
     wakes = blind and spec.wakes_blind and spec.sleeps and not seen.wanted > 0.0
     if last == 0.0 and (at_zero(seen) or known_at_zero(seen, mind) or settling) and spec.sleeps and not wakes:

@@ -46,6 +46,26 @@ def test_fresh_demand_raises_even_after_the_hold(chat, fresh):
     assert chat.step(after=1, **blind) == (4, True, Reason.HELD)
 
 
+def test_what_fresh_demand_raised_after_the_hold_is_held_in_its_turn(chat, fresh):
+    chat.step(**fresh(running=20, pods=2))
+    chat.step(after=1, **GONE)
+    blind = {**GONE, "gateway_fresh": True, "waker_fresh": True}
+    # 60 held at 16 each: 3.75, so 4. Told for one tick only, nobody would hear it.
+    assert chat.step(after=301, **blind, held=60.0) == (4, True, Reason.HELD)
+    assert chat.step(after=1, **blind, held=60.0) == (4, True, Reason.HELD)
+    assert chat.step(after=299, **blind, held=10.0) == (4, True, Reason.HELD)
+    assert chat.step(after=1, **blind, held=60.0) == (None, True, Reason.UNKNOWN)
+    assert chat.step(after=1, **blind, held=70.0) == (5, True, Reason.HELD)
+
+
+def test_what_somebody_set_by_hand_in_an_outage_is_not_taken_down_on_a_part_of_the_demand(chat, fresh):
+    chat.step(**fresh(running=20, pods=2, wanted=2.0, ready=2.0))
+    chat.step(after=1, **GONE, wanted=2.0, ready=2.0)
+    blind = {**GONE, "gateway_fresh": True, "waker_fresh": True, "held": 60.0, "ready": 2.0}
+    assert chat.step(after=301, **blind, wanted=6.0) == (None, True, Reason.UNKNOWN)
+    assert chat.step(after=1, **blind, wanted=4.0) == (4, True, Reason.HELD)
+
+
 def test_a_held_decision_is_never_inactive(chat, fresh):
     # Asleep by proof, and the cluster still runs a replica: then the gateway falls silent.
     chat.step(**fresh(wanted=1, ready=1))
