@@ -6,10 +6,15 @@ Worked example: two ready replicas, the older with one request waiting and four 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
+from numba import types
 
 from exporter.model import Floats
 
+from ..kernels._compile import fingerprint, kernel, part
+from . import columns, steps
 from .columns import (
     ADMITTED,
     ALIVE,
@@ -28,16 +33,17 @@ from .columns import (
     Server,
     World,
 )
-from .engine import engine, steps_within
+from .engine import SERVER, WORLD
+from .steps import steps_within
 
 # POD_PHASE: of `columns`. POD_BUSY: 1 while it has work, else 0, which is what GPU_UTIL shows as 100 and 0. Slots are
 # used again: POD_SLOT and POD_CREATED (seconds) together say which pod it is. POD_KV: a ratio.
 POD_PHASE, POD_KV, POD_WAITING, POD_RUNNING, POD_BUSY, POD_SLOT, POD_CREATED = range(7)
 
 
-@engine
-def look_each(world: World, server: Server) -> Floats:
-    """A row per living pod, oldest first: shape (pods, 7), the columns above."""
+@part
+def _look_each(world: World, server: Server) -> Floats:
+    """See `look_each`."""
     now = world.numbers[NOW]
     pods = np.zeros((world.counts[ALIVE], 7))
     for place in range(world.counts[ALIVE]):
@@ -55,3 +61,18 @@ def look_each(world: World, server: Server) -> Floats:
         pod[POD_SLOT] = slot
         pod[POD_CREATED] = numbers[CREATED]
     return pods
+
+
+def _compiled(parts: str) -> Callable[[World, Server], Floats]:
+    """`parts`: a fingerprint of the other files compiled in, so that numba takes nothing old from its cache."""
+
+    @kernel(types.float64[:, ::1](WORLD, SERVER))
+    def look_each(world: World, server: Server) -> Floats:
+        """A row per living pod, oldest first: shape (pods, 7), the columns above."""
+        parts  # noqa: B018
+        return _look_each(world, server)
+
+    return look_each
+
+
+look_each = _compiled(fingerprint(columns, steps))

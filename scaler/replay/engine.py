@@ -2,8 +2,7 @@
 
 Nothing happens between two events, so time jumps from one to the next: an arrival, the end of a step that reads a
 prompt, the end of a run of decode steps (when a sequence ends, or a request arrives that can join), a pod that becomes
-ready. A run of m steps with n sequences of x tokens takes m*(step + per_sequence*n + per_token*x) plus
-per_token*n*m*(m-1)/2, because every step makes each context a token longer.
+ready.
 
 First come, first served; the prompt is read in chunks beside the decoding (vLLM's chunked prefill). A request goes to
 the ready replica with the fewest prompt tokens still to read, then the fewest requests, and stays there; only where
@@ -17,13 +16,15 @@ idle replica. Its prompt is read at 5.11, which is its first token; its last is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf, sqrt
-from typing import Any, TypeVar, cast
+from math import inf
 
-from numba import njit
+import numpy as np
+from numba import typeof, types
 
 from exporter.model import Floats
 
+from ..kernels._compile import NUMBER, fingerprint, kernel, part
+from . import columns, steps
 from .columns import (
     ADMITTED,
     ALIVE,
@@ -74,43 +75,11 @@ from .columns import (
     Server,
     World,
 )
+from .steps import run_s, steps_within
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def part(function: Function) -> Function:
-    """A part of what is below, compiled into it."""
-    return cast(Function, njit(error_model="numpy", forceinline=True)(function))
-
-
-def engine(function: Function) -> Function:
-    """Compiled at its first call: only replays pay for it."""
-    return cast(Function, njit(error_model="numpy", nogil=True)(function))
-
-
-@part
-def run_s(server: Server, sequences: int, context: float, steps: int) -> float:
-    """Seconds of a run of decode steps."""
-    first = server.step + server.per_sequence * sequences + server.per_token * context
-    return steps * first + server.per_token * sequences * (steps * (steps - 1) / 2)
-
-
-@part
-def steps_within(server: Server, sequences: int, context: float, longest: int, seconds: float) -> int:
-    """How many steps of a run have ended after so many seconds."""
-    slope = server.per_token * sequences
-    first = server.step + server.per_sequence * sequences + server.per_token * context
-    if slope > 0.0:
-        half = first - slope / 2
-        steps = int((sqrt(half * half + 2 * slope * seconds) - half) / slope)
-    else:
-        steps = int(seconds / first)
-    steps = max(0, min(steps, longest))
-    while steps < longest and run_s(server, sequences, context, steps + 1) <= seconds:  # what rounding took
-        steps += 1
-    while steps > 0 and run_s(server, sequences, context, steps) > seconds:
-        steps -= 1
-    return steps
+# What the engine is compiled for, and whoever looks at its world.
+WORLD = typeof(World.of(np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64), 1, 1))
+SERVER = typeof(Server(0.0, 0.0, 0.0, 0.0, 0, 0, 0.0, 0))
 
 
 @part
@@ -328,9 +297,9 @@ def _send_held(world: World, server: Server, now: float) -> None:
         _send(world, server, slot, request, now)
 
 
-@engine
-def advance(world: World, server: Server, until: float) -> None:
-    """Let time pass until then, seconds of the load; what happens at that very moment has happened."""
+@part
+def _let_pass(world: World, server: Server, until: float) -> None:
+    """See `advance`."""
     while True:
         request = world.counts[ARRIVED]
         arrival = world.request_times[request, AT] if request < world.request_times.shape[0] else inf
@@ -357,13 +326,9 @@ def advance(world: World, server: Server, until: float) -> None:
     world.numbers[NOW] = until
 
 
-@engine
-def scale(world: World, replicas: int, start_s: Floats) -> int:
-    """Order so many replicas, now. start_s: seconds that each pod ever made takes to become ready, used in turn.
-
-    Those on their way out are not counted. Returns by how many the order changed. Raises IndexError if more pods are
-    alive than there are slots.
-    """
+@part
+def _order(world: World, replicas: int, start_s: Floats) -> int:
+    """See `scale`."""
     now, present = world.numbers[NOW], 0
     for place in range(world.counts[ALIVE]):
         present += world.replica_counts[world.order[place], PHASE] != DRAINING
@@ -394,3 +359,28 @@ def scale(world: World, replicas: int, start_s: Floats) -> int:
         if idle:
             _end_pod(world, gone, now)
     return replicas - present
+
+
+def _compiled(parts: str) -> tuple[Callable[[World, Server, float], None], Callable[[World, int, Floats], int]]:
+    """`parts`: a fingerprint of the other files compiled in, so that numba takes nothing old from its cache."""
+
+    @kernel(types.void(WORLD, SERVER, NUMBER))
+    def advance(world: World, server: Server, until: float) -> None:
+        """Let time pass until then, seconds of the load; what happens at that very moment has happened."""
+        parts  # noqa: B018
+        _let_pass(world, server, until)
+
+    @kernel(types.int64(WORLD, types.int64, types.float64[::1]))
+    def scale(world: World, replicas: int, start_s: Floats) -> int:
+        """Order so many replicas, now. start_s: seconds that each pod ever made takes to become ready, used in turn.
+
+        Those on their way out are not counted. Returns by how many the order changed. Raises IndexError if more pods
+        are alive than there are slots.
+        """
+        parts  # noqa: B018
+        return _order(world, replicas, start_s)
+
+    return advance, scale
+
+
+advance, scale = _compiled(fingerprint(columns, steps))

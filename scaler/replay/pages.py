@@ -6,10 +6,15 @@ is 6.0 and `[WAITING]` 0.0.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
+from numba import types
 
 from exporter.model import Floats
 
+from ..kernels._compile import fingerprint, kernel, part
+from . import columns, steps
 from .columns import (
     ADMITTED,
     ALIVE,
@@ -33,17 +38,15 @@ from .columns import (
     Server,
     World,
 )
-from .engine import engine, steps_within
+from .engine import SERVER, WORLD
+from .steps import steps_within
 
 WAITING, RUNNING, AT_GATE, KV_USED, READY_NOW, EXISTING, WANTED, BUSY_S, TOKENS_MADE, LIVE_POD_S = range(10)
 
 
-@engine
-def look(world: World, server: Server) -> Floats:
-    """What the pages would say now, by the names above: requests, a ratio (mean over the ready), pods, seconds, tokens.
-
-    BUSY_S and LIVE_POD_S are sums over living pods; TOKENS_MADE is a counter.
-    """
+@part
+def _look(world: World, server: Server) -> Floats:
+    """See `look`."""
     seen = np.zeros(10)
     now = world.numbers[NOW]
     kv = 0.0
@@ -70,3 +73,22 @@ def look(world: World, server: Server) -> Floats:
     seen[AT_GATE] = world.counts[HELD]
     seen[KV_USED] = kv / seen[READY_NOW] if seen[READY_NOW] > 0 else np.nan
     return seen
+
+
+def _compiled(parts: str) -> Callable[[World, Server], Floats]:
+    """`parts`: a fingerprint of the other files compiled in, so that numba takes nothing old from its cache."""
+
+    @kernel(types.float64[::1](WORLD, SERVER))
+    def look(world: World, server: Server) -> Floats:
+        """What the pages would say now, by the names above: requests, a ratio (mean over the ready), pods, seconds,
+        tokens.
+
+        BUSY_S and LIVE_POD_S are sums over living pods; TOKENS_MADE is a counter.
+        """
+        parts  # noqa: B018
+        return _look(world, server)
+
+    return look
+
+
+look = _compiled(fingerprint(columns, steps))

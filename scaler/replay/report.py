@@ -137,7 +137,12 @@ def _legend(section: Section, top: float) -> str:
     if any(row.course.chart[:, 5].any() for row in section.rows):
         keys.append(("background:var(--queue)", "requests held because nothing is ready"))
     if any(not promise_kept(row.course).all() for row in section.rows):
-        keys.append(("background:var(--bad)", "requests whose promise was broken, by when they came"))
+        keys.append(
+            (
+                "background:var(--bad)",
+                "requests whose promise was broken, by when they came; the first minutes are not judged",
+            )
+        )
     named = "".join(f"<i class=key style='{style}'></i><b>{words}</b>" for style, words in keys)
     cut = any(row.course.chart[:, 1].max() > top for row in section.rows)
     return f"<p class=legend>{named}{f' &nbsp; Charts are cut at {top:.0f} replicas.' if cut else ''}</p>"

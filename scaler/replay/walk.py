@@ -13,13 +13,16 @@ one away in all four, and simulates each bin three times and what comes within `
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf, nan
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
+from numba import njit
 
 from exporter.model import Floats
 
+from ..kernels._compile import part
 from .columns import (
     ALIVE,
     ARRIVED,
@@ -51,11 +54,20 @@ from .columns import (
     Server,
     World,
 )
-from .engine import advance, engine, part, scale, steps_within
+from .engine import advance, scale
+from .steps import steps_within
 
 BIN_S = 15.0
 FELT_TIMES = 8  # so many times `felt` after a block, at the most, is waited for two worlds to be alike again
 CHECK_BINS = 2  # between two looks at whether a block has broken too much already
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def engine(function: Function) -> Function:
+    """Compiled at its first call: only who looks for a plan pays for it, and that takes longer anyway."""
+    return cast(Function, njit(error_model="numpy", nogil=True)(function))
 
 
 class Promised(NamedTuple):

@@ -93,7 +93,6 @@ def replayed(asked: Asked, warned: Callable[[str], None] = _unheard) -> list[Ver
             recorded.append(_past(asked.history, asked.seed, lambda done: told("asking Prometheus", done)))
         if not recorded:
             raise BadWish("LOAD: must be given, or --prometheus with --workload")
-        told("compiling the simulator", 0.0)
         wishes = Wishes(recorded, profile, settings, tuned=asked.tune, plan=asked.clairvoyant, seed=asked.seed)
         return play(wishes, told)
 

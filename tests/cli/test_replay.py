@@ -47,7 +47,7 @@ def test_the_answer_and_nothing_else_is_on_standard_output_while_a_bar_is_shown(
     status, out, shown = on_a_terminal("replay", LOAD, *TWO, "--seed", "3", "-o", "json", "--html", report)
 
     assert status == 0
-    assert "compiling the simulator" in shown
+    assert "reading" in shown
     (document,) = json.loads(out)
     assert document["load"] == LOAD
     assert [policy["name"] for policy in document["policies"]] == ["static", "tidegate"]

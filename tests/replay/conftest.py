@@ -52,7 +52,7 @@ def server():
     """`server(step=…)`: a replica whose every cost is zero but for what is named."""
 
     def make(step=0.01, per_sequence=0.0, per_token=0.0, prompt_rate=1000.0, chunk=2048, batch=256, kv=1e9, slots=0):
-        return Server(step, per_sequence, per_token, prompt_rate, chunk, batch, kv, slots)
+        return Server(step, per_sequence, per_token, prompt_rate, chunk, batch, float(kv), slots)
 
     return make
 
