@@ -165,8 +165,12 @@ class Replica:
         return self._campaign.leader() if self._campaign is not None and self._swept_at is not None else None
 
     def _patience_s(self) -> float | None:
-        """How long to let others go first: those who remember something, before those who do not."""
+        """How long to let others go first: those who remember something, before those who do not. Whoever answers as
+        the Lease's holder is alive, even if it cannot renew: then we do not stand at all.
+        """
         if self._swept_at is None:
+            return None
+        if self._follower is not None and self._to_follow() is not None and self._follower.fresh(self._clock.now()):
             return None
         return 0.0 if self._remembers else self._terms.lease_s
 
