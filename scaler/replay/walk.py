@@ -4,8 +4,8 @@ the world as it is just before, and played only as far as what the block does is
 Three worlds with the same load. `present` stands where the block's first pod would be ordered and has walked there
 under the plan as it is by now; `base` goes on from there under that plan, and `tried` under the plan with the block
 changed. At the same moment both are asked how many promises they have broken and what their pods have cost; if the
-change pays, `tried` is what the next block is compared with. So each block is judged in the very world that the blocks
-before it made, and when the walk is through, `present` has played the whole plan: what it cost and kept is no estimate.
+change pays, `base` goes on from where `tried` stands. So each block is judged in the very world that the blocks before
+it made, and when the walk is through, `present` has played the whole plan: what it cost and kept is no estimate.
 
 Worked example: two replicas in each of 40 bins and requests for one: a walk in blocks of 10 bins with step -1 takes
 one away in all four, and simulates each bin three times and what comes within `felt` of a block once more.

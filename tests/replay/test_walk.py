@@ -44,7 +44,7 @@ def course(load, ready, profile=SMALL):
 
 def blocks(ready, width, step, price, felt=8, todo=None):
     count = -(-len(ready) // width)
-    todo = np.arange(count) if todo is None else np.array(todo)
+    todo = np.arange(count) if todo is None else np.array(todo, dtype=np.int64)
     return Blocks(todo, width, step, price, SMALL.gpus, felt, np.full(count, np.nan))
 
 
@@ -98,6 +98,8 @@ def test_a_fork_goes_on_as_what_it_was_forked_from(case, where, before):
     oldest = int(unfinished[0]) if len(unfinished) else len(load.at)
 
     fork(source, target, oldest)
+    for before_and_after in zip(source[:2], target[:2], strict=True):  # times and counts of requests
+        np.testing.assert_array_equal(*(column[oldest:] for column in before_and_after))
     for one in (source, target):
         play(one, SMALL.server, along, place, load.span_s + AFTERWARDS_S)
 
@@ -107,14 +109,14 @@ def test_a_fork_goes_on_as_what_it_was_forked_from(case, where, before):
 
 
 def test_a_fork_has_forgotten_the_queues_of_where_it_was_before():
-    crowd = Load("crowd", np.linspace(0.0, 60.0, 121), np.full(121, 50), np.full(121, 20))
-    nobody, two_from_the_half = np.zeros(5, np.int64), np.array([0, 0, 2, 2, 2])
+    crowd = Load("crowd", np.linspace(0.0, 300.0, 151), np.full(151, 50), np.full(151, 20))
+    nobody, now_and_then = np.zeros(21, np.int64), np.repeat([0, 2, 0, 2], [3, 5, 7, 6])
     source, target = world(crowd), world(crowd)
-    play(target, SMALL.server, course(crowd, nobody), 0, 60.0)  # there all of them wait at the gateway, in a row
+    play(target, SMALL.server, course(crowd, nobody), 0, 300.0)  # there all of them wait at the gateway, in a row
 
     fork(source, target, 0)
     for one in (source, target):
-        play(one, SMALL.server, course(crowd, two_from_the_half), 0, AFTERWARDS_S)
+        play(one, SMALL.server, course(crowd, now_and_then), 0, AFTERWARDS_S)
 
     np.testing.assert_array_equal(source.request_counts, target.request_counts)
     np.testing.assert_array_equal(source.request_times, target.request_times)
@@ -157,6 +159,21 @@ def test_a_block_is_judged_by_what_it_costs_and_breaks_in_the_whole_simulation(c
     np.testing.assert_array_equal(plan, other if changed else ready)
     if changed and worse:
         assert tried.flip[place] == pytest.approx(max(0.0, -cost / worse), abs=1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(case=loads_and_plans(), price=some.sampled_from((1.0, 30.0)), step=some.sampled_from((LESS, MORE)))
+def test_each_block_is_judged_in_the_world_that_the_blocks_before_it_made(case, price, step):
+    load, ready = with_an_hour_after(*case)
+    todo = range(0, len(case[1]) // 2, 2)
+    together = blocks(ready, 2, step, price, felt=len(ready), todo=todo)
+    plan, _, _, _ = walked(load, ready, together)
+
+    for place in todo:
+        alone = blocks(ready, 2, step, price, felt=len(ready), todo=[place])
+        ready, _, _, _ = walked(load, ready, alone)
+        assert alone.flip[place] == pytest.approx(together.flip[place], abs=1e-6)
+    np.testing.assert_array_equal(plan, ready)
 
 
 def with_an_hour_after(load, ready):
