@@ -206,7 +206,7 @@ def _plan(config: Config, workload: Workload, ordered: Ordered) -> Plan:
             gpu_quiet=workload.gpu_quiet,
             pods=workload.pods is not None,
             gateway=workload.gateway is not None,
-            young=max(YOUNG_S, YOUNG_HALF_LIVES * workload.smoothing.down),
+            young=_young(config, workload),
             wakes_blind=workload.on_blind == "wake",
             lease_max=workload.lease_max,
         ),
@@ -229,6 +229,12 @@ def _teaching(workload: Workload, config: Config) -> Teaching:
         lowest=max(workload.keep_warm_min, proven),
         highest=max(workload.keep_warm_max, proven),
     )
+
+
+def _young(config: Config, workload: Workload) -> float:
+    if config.freshness.at_start is not None:
+        return config.freshness.at_start
+    return max(YOUNG_S, YOUNG_HALF_LIVES * workload.smoothing.down)
 
 
 def _membership(workload: Workload) -> Membership | None:

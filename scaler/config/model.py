@@ -115,6 +115,10 @@ class Freshness(Section):
     """When at least half of a workload's ready pods answer for so long while others do not, those are taken to be like
     the ones that do; until then nothing is scaled down. Never enough to go to zero. At most `hold`. Default 1m, or
     `hold` where that is shorter."""
+    at_start: Annotated[float, duration()] | None = None
+    """Begun without a memory, a workload keeps at least what the cluster has for so long after its first complete
+    readings: a first page says little of what came before it. Shorter believes it sooner, and may let go what is wanted
+    back in a minute. null: two half-lives of its `smoothing.down`, and at least a minute."""
 
 
 class Prices(Section):

@@ -28,6 +28,7 @@ _ANYTHING: dict[int | str, Any] = {
     "page": {"url": "http://unknown"},
     "namespaces": ["unknown"],
     "start": "0 0 * * *",
+    "lease": "unknown.unknown",
 }
 _ANY_NAME = "unknown"
 

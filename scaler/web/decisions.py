@@ -40,11 +40,6 @@ FAMILIES: tuple[tuple[str, str, Value], ...] = (
     ("replicas_pending", "Replicas that no node has begun to run.", lambda d, _: d.evidence.replicas_pending),
     ("replicas_sleeping", "Replicas whose engines are in sleep mode.", lambda d, _: d.evidence.replicas_sleeping),
     (
-        "replicas_sleeping",
-        "Replicas whose engines are in sleep mode: no capacity.",
-        lambda d, _: d.evidence.replicas_sleeping,
-    ),
-    (
         "keep_warm_seconds",
         "How long the workload is kept warm when idle: learned, or the constant of the configuration.",
         lambda d, _: d.evidence.keep_warm_s,

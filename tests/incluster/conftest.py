@@ -20,7 +20,7 @@ CONFIG = """\
 listen: {{http: "127.0.0.1:0", grpc: "127.0.0.1:0"}}
 # Fresh for 1.5 s: a busy machine may well be late by half a second.
 scrape: {{interval: 0.3s, timeout: 0.3s}}
-freshness: {{intervals: 5, hold: {hold}, impute_after: {impute_after}}}
+freshness: {{intervals: 5, hold: {hold}, impute_after: {impute_after}, at_start: 0s}}
 tick: 0.1s
 log: {{format: json}}
 kubernetes: {{kubeconfig: {kubeconfig}, blind_after: {blind_after}}}
