@@ -227,7 +227,10 @@ def probed_all_night():
 
 @story("a schedule's floor in the morning, and the first request an hour later")
 def scheduled_morning():
-    stage = Stage(QUICKER + CONSTANT + "    schedules: [{start: 0 8 * * *, duration: 2h, zone: UTC, floor: 1}]\n")
+    stage = Stage(
+        QUICKER + CONSTANT + "    schedules: [{start: 0 8 * * *, duration: 2h, zone: UTC, floor: 1}]\n",
+        gate={"tick_s": 15.0},
+    )
     stage.clock.rest_s = 60.0
     stage.ask_at(time_of_day(0, 9.0))
     stage.run_to(11 * HOUR_S)
@@ -254,7 +257,7 @@ def found_awake():
 
 @story("no room for two hours at the morning's wake")
 def stock_out():
-    stage = Stage()
+    stage = Stage(gate={"tick_s": 5.0})
     stage.model.no_room_until = stage.begin + 3 * HOUR_S
     stage.ask_at(HOUR_S)
     stage.ask_at(HOUR_S + 10 * MINUTE_S)
@@ -264,7 +267,7 @@ def stock_out():
 
 @story("the same, and nobody has so much patience")
 def stock_out_without_patience():
-    stage = Stage()
+    stage = Stage(gate={"tick_s": 5.0})
     stage.model.no_room_until = stage.begin + 3 * HOUR_S
     stage.ask_at(HOUR_S, patience_s=5 * MINUTE_S)
     stage.ask_at(2.5 * HOUR_S)

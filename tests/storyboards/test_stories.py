@@ -131,7 +131,7 @@ def test_health_probes_keep_nobody_awake_and_wake_nobody(told):
     stage = told(stories.probed_all_night)
 
     assert len(stage.judge.sleeps) == 2  # after each of the two requests
-    # From minute 10 on: 30 rises, one per scrape of 15 s, until they are known; 5 minutes of keep-warm; up to 40 s of KEDA.
+    # From minute 10 on: 30 rises, one per scrape of 15 s; 5 minutes of keep-warm; up to 40 s of KEDA.
     assert 22 * 60.0 < stage.judge.sleeps[0] - stage.begin < 24 * 60.0
 
 
