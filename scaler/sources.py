@@ -205,6 +205,7 @@ def _plan(config: Config, workload: Workload, ordered: Ordered) -> Plan:
             band=workload.scale_down_band,
             gpu_quiet=workload.gpu_quiet,
             pods=workload.pods is not None,
+            fixed=workload.pods is not None and (workload.pods.url or workload.pods.urls) is not None,
             gateway=workload.gateway is not None,
             young=_young(config, workload),
             wakes_blind=workload.on_blind == "wake",

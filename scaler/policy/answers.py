@@ -125,7 +125,7 @@ def _fresh(
     now: float,
 ) -> tuple[float, bool, int]:
     """Everything needed is fresh: (replicas, active, reason). idle: POSIX seconds since when; NaN is busy."""
-    nothing_there = known_at_zero(seen, mind)
+    nothing_there = known_at_zero(spec, seen, mind)
     whole = steps(demand, mind.replicas if mind.active else np.nan, spec.band)
     least = max(1.0, spec.minimum, counted(mind.floor))
     replicas = min(max(whole, least), spec.maximum)
@@ -149,10 +149,14 @@ def _fresh(
         return replicas, True, SERVING
     loads = loading(spec, seen, was_asleep(mind))
     leased = lease_runs(spec, seen, stands, mind, now)
+    nothing_to_do = not counted(seen.waiting) + counted(seen.held) > 0.0
     if loads and not seen.ready > 0.0:
-        return replicas, True, LOADING
+        # Found with no ready pod and nothing to do, where nobody counts replicas: it loads, or is at zero. An order to
+        # wake it, or to put it to sleep, would be a guess.
+        guessed = np.isnan(mind.replicas) and np.isnan(seen.wanted) and nothing_to_do
+        return (np.nan, True, UNKNOWN) if guessed else (replicas, True, LOADING)
     refused = leased and now - seen.refused_at < stands.keep_warm
-    if refused or counted(seen.waiting) + counted(seen.held) > 0.0:
+    if refused or not nothing_to_do:
         return replicas, True, QUEUED
     if gpu_busy(spec, seen, nothing_there):
         return replicas, True, GPU_BUSY
@@ -208,7 +212,7 @@ def _stale(
     reason = mind.reason if settling else HELD
     # Whoever would rather pay than leave a sleeper blind has it woken, and kept until the cluster says it is there.
     wakes = blind and spec.wakes_blind and spec.sleeps and not seen.wanted > 0.0
-    if last == 0.0 and (at_zero(seen) or known_at_zero(seen, mind) or settling) and spec.sleeps and not wakes:
+    if last == 0.0 and (at_zero(seen) or known_at_zero(spec, seen, mind) or settling) and spec.sleeps and not wakes:
         return 0.0, False, reason  # an error here would let KEDA's fallback wake every sleeper
     if blind and not wakes:
         return np.nan, True, UNKNOWN

@@ -44,6 +44,7 @@ class Spec:
     band:      replicas by which demand must fall below a step before the step is taken down.
     gpu_quiet: engine activity (ratio) at or below which a GPU counts as quiet.
     pods:      its engines' pages are asked: demand lives in pods and vanishes with them.
+    fixed:     its pages are at addresses that are written down, so that they are listed says nothing of pods.
     gateway:   a page that lives at zero replicas is asked: it can see the next request.
     young:     begun without a memory, what the cluster has is the least for so long: until the windows speak.
     wakes_blind: asleep and blind for longer than `hold`, it is woken rather than left.
@@ -61,6 +62,7 @@ class Spec:
     band: float = 0.2
     gpu_quiet: float = 0.02
     pods: bool = True
+    fixed: bool = False
     gateway: bool = False
     young: float = 0.0
     wakes_blind: bool = False
@@ -81,6 +83,7 @@ class Specs(NamedTuple):
     band: Floats
     gpu_quiet: Floats
     pods: Bools
+    fixed: Bools
     gateway: Bools
     young: Floats
     wakes_blind: Bools
@@ -104,6 +107,7 @@ class Specs(NamedTuple):
             band=np.array([s.band for s in specs], dtype=float),
             gpu_quiet=np.array([s.gpu_quiet for s in specs], dtype=float),
             pods=np.array([s.pods for s in specs], dtype=np.bool_),
+            fixed=np.array([s.fixed for s in specs], dtype=np.bool_),
             gateway=np.array([s.gateway for s in specs], dtype=np.bool_),
             young=np.array([s.young for s in specs], dtype=float),
             wakes_blind=np.array([s.wakes_blind for s in specs], dtype=np.bool_),
@@ -291,6 +295,7 @@ class SpecSlot(NamedTuple):
     band: float
     gpu_quiet: float
     pods: bool
+    fixed: bool
     gateway: bool
     young: float
     wakes_blind: bool

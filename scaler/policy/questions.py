@@ -113,9 +113,10 @@ def gpu_busy(spec: SpecSlot, seen: ReadingsSlot, nothing_there: bool) -> bool:
 
 
 @part
-def known_at_zero(seen: ReadingsSlot, mind: MemorySlot) -> bool:
+def known_at_zero(spec: SpecSlot, seen: ReadingsSlot, mind: MemorySlot) -> bool:
     """By the cluster's count, or by our own word where nothing says otherwise: an outage brings no replica back."""
-    return seen.wanted == 0.0 or (was_asleep(mind) and np.isnan(seen.wanted) and not seen.pods_listed > 0.0)
+    there = seen.pods_fresh if spec.fixed else seen.pods_listed
+    return seen.wanted == 0.0 or (was_asleep(mind) and np.isnan(seen.wanted) and not there > 0.0)
 
 
 @part
@@ -148,7 +149,7 @@ def hangs(spec: SpecSlot, seen: ReadingsSlot, stands: StandingSlot, mind: Memory
 def idle_since(spec: SpecSlot, seen: ReadingsSlot, stands: StandingSlot, mind: MemorySlot, now: float) -> float:
     """Since when nothing is to be done, all being fresh; NaN while something is."""
     requests = counted(seen.waiting) + counted(seen.held) + counted(seen.running)
-    busy = gpu_busy(spec, seen, known_at_zero(seen, mind))
+    busy = gpu_busy(spec, seen, known_at_zero(spec, seen, mind))
     if requests > 0.0 or busy or lease_runs(spec, seen, stands, mind, now):
         return np.nan
     if loading(spec, seen, was_asleep(mind)) and not hangs(spec, seen, stands, mind, now):

@@ -56,6 +56,7 @@ def _spec_of(specs: Specs, i: int) -> SpecSlot:
         specs.band[i],
         specs.gpu_quiet[i],
         specs.pods[i],
+        specs.fixed[i],
         specs.gateway[i],
         specs.young[i],
         specs.wakes_blind[i],

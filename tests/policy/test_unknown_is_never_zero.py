@@ -210,6 +210,27 @@ def test_a_pod_that_is_there_says_that_a_sleeper_is_not_at_zero(chat, fresh):
     assert chat.step(after=1, **{**NOBODY_SAYS, "pods_listed": 1.0}) == (1, True, Reason.HELD)
 
 
+def test_an_address_that_is_written_down_is_no_pod(workload, fresh):
+    """Without a cluster that counts, engine and gateway fall silent: nothing says that a replica is there."""
+    chat = workload(Spec(0, 8, ((Signal.WORK, 16.0),), hold=300.0, settle=8.0, gateway=True, fixed=True))
+    asleep(chat, fresh)
+    listed = {**NOBODY_SAYS, "pods_listed": 1.0}
+    assert chat.step(after=1, **listed) == (0, False, Reason.ASLEEP)
+    assert chat.step(after=8, **listed) == (0, False, Reason.HELD)
+    # A page that answers is a replica.
+    assert chat.step(after=1, **{**listed, "pods_fresh": 1.0}) == (1, True, Reason.HELD)
+    asleep(chat, fresh)
+    chat.step(after=1, **listed)
+    assert chat.step(after=3600, **listed) == (0, False, Reason.HELD)
+
+
+def test_found_without_a_pod_where_nobody_counts_replicas_it_is_neither_woken_nor_put_to_sleep(chat, fresh):
+    nobody = fresh(pods=0)
+    assert chat.step(**nobody) == (None, True, Reason.UNKNOWN)
+    assert chat.step(after=3600, **nobody) == (None, True, Reason.UNKNOWN)
+    assert chat.step(after=1, **fresh(held=1, pods=0)) == (1, True, Reason.LOADING)  # a request wakes it
+
+
 def test_a_pod_that_has_just_been_listed_is_asked_before_a_sleeper_counts_as_awake(workload, fresh):
     """After a start the list is there before the first page is: an address that is written down is no pod yet."""
     chat = workload(Spec(0, 8, ((Signal.WORK, 16.0),), hold=300.0, settle=8.0, gateway=True))
