@@ -28,7 +28,7 @@ listen:
   metrics_api: {{address: "0.0.0.0:{metrics}", certificate: {folder}/tls.crt, key: {folder}/tls.key,
                 service: {service}, external: true, custom: true}}
 scrape: {{interval: 0.5s, timeout: 0.5s}}
-freshness: {{intervals: 6, hold: {hold}s, impute_after: 3s}}
+freshness: {{intervals: 6, hold: {hold}s, impute_after: 3s, at_start: 0s}}
 tick: 0.2s
 log: {{format: json}}
 kubernetes: {{kubeconfig: {kubeconfig}}}
