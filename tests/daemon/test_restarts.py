@@ -49,7 +49,7 @@ def restartable(daemon, pages, tmp_path):
     return run
 
 
-async def test_killed_in_a_burst_while_the_sources_die_it_holds_and_then_goes_on(restartable, pages, vllm, epp):
+async def test_a_restart_changes_nothing_killed_in_a_burst_while_the_sources_die(restartable, pages, vllm, epp):
     pages["engine"].body, pages["gateway"].body = vllm(waiting=80, running=20), epp()
     async with restartable() as running:
         await running.ask.until((7, True))

@@ -154,7 +154,7 @@ async def all_say(replicas, answer, scaled):
         await each.keda.until(answer, scaled)
 
 
-async def test_a_follower_says_what_the_leader_says_in_that_order_whatever_it_sees_itself(replicas, place, page):
+async def test_replicas_of_tidegate_agree_in_that_order_whatever_a_follower_sees_itself(replicas, place, page):
     leader = await replicas.start()
     # It scrapes seldom: what it says soon after a change, it has from the leader.
     follower = await replicas.start(edit=lambda text: text.replace("interval: 0.3s", "interval: 20s"))
