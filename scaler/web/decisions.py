@@ -123,7 +123,7 @@ def _brakes(decisions: Iterable[Decision]) -> Metric:
 def _cold_starts(decisions: Iterable[Decision]) -> Metric:
     family = GaugeMetricFamily(
         "tidegate_cold_start_seconds",
-        "How long a replica's start takes, from its creation to its first token, without what no node was to be had.",
+        "How long a start takes, from its pod's creation to its first token, less the time without a node for it.",
         labels=(*LABELS, "quantile"),
     )
     for decision in decisions:
