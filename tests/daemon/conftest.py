@@ -6,8 +6,9 @@ import os
 import signal
 import socket
 import sys
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import cycle
 
 import aiohttp
 import grpc
@@ -103,13 +104,23 @@ async def pages():
     await runner.cleanup()
 
 
+# Below those that a system gives to whoever asks for any (from 32768 on): nobody else draws one between our look at it
+# and the daemon's. Workers of one run have a thousand each.
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_PORTS = cycle(range(20_000 + 1000 * (_WORKER % 10), 21_000 + 1000 * (_WORKER % 10)))
+
+
 def free_ports(count):
-    """Ports that differ from each other: all are held before the first is let go."""
-    with ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
+    """Ports that nobody listens on, each another one."""
+    found = []
+    for port in _PORTS:
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise AssertionError("a cycle has no end")
 
 
 class Asker:
