@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from policy import ENGINE_PAGE, INTERVAL_S, RING, START
 from report import show
 from timing import objects_set_aside, seconds
 
@@ -33,19 +34,8 @@ temporary directory) are done in a thread; reading and going on from it once, at
 """
 
 PODS = 2
-INTERVAL_S = 5.0
-RING = 128
-START = 1.7e9
 SIZES = (1_000, 10_000)
 SPEC = Spec(0, 8, ((Signal.WORK, 16.0), (Signal.KV_CACHE, 0.9)))
-ENGINE_PAGE = b"""\
-vllm:num_requests_waiting{model_name="m",engine="0"} 3
-vllm:num_requests_running{model_name="m",engine="0"} 12
-vllm:kv_cache_usage_perc{model_name="m",engine="0"} 0.4
-vllm:prompt_tokens_total{model_name="m",engine="0"} 123456
-vllm:generation_tokens_total{model_name="m",engine="0"} 654321
-vllm:request_success_total{model_name="m",engine="0",finished_reason="stop"} 789
-"""
 
 
 def windows(workloads: int) -> dict[str, Any]:

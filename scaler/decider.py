@@ -108,7 +108,7 @@ class Decider:
         self.plans = tuple(plans)
         self._specs = Specs.stack([plan.spec for plan in plans])
         self._memory = Memory.blank(len(plans))
-        self._standing = Standing.plain(self._specs)
+        self._standing: Standing | None = None  # as of the last sweep, or of the first page before one
         self._stands = Stands(self._specs, [p.ordered for p in plans], [p.teaching for p in plans], prices, fleet)
         self._slack_s = interval_s * fresh_intervals
         self._groups = Groups.stack([plan.member for plan in plans])
@@ -206,6 +206,7 @@ class Decider:
             copy_into(room, columns, rows, others)
         recollection.make_sound(self._memory, rows, now)
         self._touched[rows] = True  # the next sweep gives every answer again, as old as it is
+        self._standing = None  # what was learned stands from now on
 
     def state(self, now: float, rows: slice = slice(None)) -> State:
         """All that survives, of a run of workloads. A copy: nothing of it changes any more."""
@@ -249,6 +250,8 @@ class Decider:
         pages are asked anew.
         """
         self._go_on(other._live_state(now=0.0), inf, np.full(len(self.plans), -inf))
+        self._stands.go_on(other._stands, *self._pairs(other))
+        self._ended += other._ended
 
     def take_over(self, other: Decider) -> None:
         """Another list of workloads while the same targets go on being asked: what they said and what was answered
@@ -258,7 +261,8 @@ class Decider:
         touched = other._touched[others]
         self.take(other.columns(), rows, others)
         self._intake.adopt(other._intake, rows, others)
-        self._stands.starts.take_over(other._stands.starts, rows, others)
+        self._stands.go_on(other._stands, rows, others)
+        self._ended += other._ended
         self._rests.adopt(other._rests, rows, others)
         same = zip(rows.tolist(), others.tolist(), strict=True)
         other_orders = [self.plans[mine].ordered != other.plans[theirs].ordered for mine, theirs in same]
@@ -312,6 +316,9 @@ class Decider:
         smoothed = self._signals.smooth(rows, now)
         smoothed[np.isnan(totals.latest)] = np.nan  # a smoothed value must not outlive its source
         readings = totals.seen._replace(signals=smoothed)
+        if self._standing is None:
+            # Orders hold from the first page on: what is raised before the first sweep would stay so under a freeze.
+            self._standing = self._stands.at(now)
         standing, groups = choose(rows, self._standing), choose(rows, self._groups)
         verdicts, memory, asked = decide_groups(groups, specs, readings, standing, memory, now, raise_only=raise_only)
         self._intake.activity.answered(
@@ -335,6 +342,7 @@ class Decider:
             smoothed=smoothed[shown],
             verdicts=choose(shown, verdicts),
             memory=choose(rows[shown], self._memory),
+            keep_warm=standing.keep_warm[shown],
             decided_at=decided_at[shown],
         )
         told = decisions(self.plans, seen, Witnesses(self._intake, self._signals, self._stands), now)

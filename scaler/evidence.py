@@ -52,6 +52,7 @@ class Seen:
     smoothed: Floats
     verdicts: Verdicts
     memory: Memory
+    keep_warm: Floats
     decided_at: Floats
 
 
@@ -80,7 +81,7 @@ def decisions(plans: Sequence[Plan], seen: Seen, witnesses: Witnesses, now: floa
 def _evidence(plans: Sequence[Plan], seen: Seen, witnesses: Witnesses, now: float) -> Iterator[Evidence]:
     """What each decision rests on."""
     intake, signals, stands = witnesses
-    keep_warm, again = stands.keep_warm(seen.rows).tolist(), _known(stands.returns_at(seen.rows))
+    keep_warm, again = seen.keep_warm.tolist(), _known(stands.returns_at(seen.rows))
     usual, slow = (_known(column[seen.rows]) for column in stands.starts.times)
     saving = [_known(column) for column in stands.saving(seen.rows)]
     totals, readings = seen.totals, seen.totals.seen

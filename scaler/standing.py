@@ -117,8 +117,8 @@ class Stands:
         # must not pass for the return that it was loaded for: each rest would be learned to be shorter than the last.
         loading = (seen.ready < seen.wanted) | self.expected(now)[rows]
         busy |= (seen.busiest_gpu > self._specs.gpu_quiet[rows]) & ~loading
-        # Who was turned away has come all the same.
         self.starts.passed(now)
+        # Who was turned away has come all the same.
         ended = self._gaps.observe(rows, busy, np.fmax(seen.active_at, seen.refused_at), known, now)
         running = seen.existing - seen.pending  # they hold GPUs, ready or not
         each = gpus / np.where(running > 0.0, running, np.nan)
@@ -131,10 +131,6 @@ class Stands:
         idle = gpus * self._prices.gpu_hour / HOUR_S
         waiting = np.full(len(gpus), self._prices.waiting_hour / HOUR_S)
         return Stakes(self.starts.times.p50, self.starts.times.p90, idle, waiting)
-
-    def keep_warm(self, rows: Rows) -> Floats:
-        """Seconds idle before zero, at present."""
-        return self._keep_warm.schedule.keep_warm[rows]
 
     def returns_at(self, rows: Rows) -> Floats:
         """POSIX seconds when a start will begin in advance of the next request; NaN: none is foreseen."""
@@ -161,3 +157,8 @@ class Stands:
         """Own `rows` from the slots `others` of somebody's columns."""
         for part in (self._gaps, self.starts, self._keep_warm):
             part.take(columns, rows, others)
+
+    def go_on(self, other: Stands, rows: Rows, others: Rows) -> None:
+        """Besides what was taken, in one process: starts under way go on, and ends of orders are told once."""
+        self.starts.go_on(other.starts, rows, others)
+        self._orders.told_until = other._orders.told_until

@@ -195,9 +195,8 @@ class Starts:
         copy_into({"coldstarts.last_at": self._last}, columns, rows, others)
         self._measure(rows)
 
-    def take_over(self, other: Starts, rows: Rows, others: Rows) -> None:
-        """As `take`, in one process: the starts that are under way go on."""
-        self.take(other.columns(), rows, others)
+    def go_on(self, other: Starts, rows: Rows, others: Rows) -> None:
+        """Besides what was taken, in one process: the starts that are under way go on."""
         moved = dict(zip(others.tolist(), rows.tolist(), strict=True))
         for theirs, mine in moved.items():
             self._pods[mine] = other._pods[theirs]

@@ -103,7 +103,8 @@ class Said(NamedTuple):
 class Orders:
     """The orders of a fixed list of workloads.
 
-    fleet: brakes for all of them. since: POSIX seconds; a brake that ended before has been spoken of already.
+    fleet: brakes for all of them.
+    told_until, since: POSIX seconds; a brake that ended before has been spoken of already.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class Orders:
         # Where nothing is ordered there is nothing to show at first.
         self._moved = np.array([any((*each, self._fleet)) for each in self._ordered], dtype=np.bool_)
         self._ended: list[Ended] = []
-        self._since = since  # until when ends have been told
+        self.told_until = since
         self._at, self._next = math.inf, -math.inf
         everyone = [(row, brake) for row, each in enumerate(self._ordered) for brake in each.brakes]
         self._brakes = [*((None, brake) for brake in self._fleet), *everyone]
@@ -136,11 +137,6 @@ class Orders:
         if not self._at <= now < self._next:  # also where the clock was set back
             self._reckon(now, lead_s)
         return self._columns
-
-    @property
-    def next_change_at(self) -> float:
-        """POSIX seconds before which `at` returns what it returned last."""
-        return self._next
 
     def news(self) -> News:
         """What is to be shown again and what is to be said once. It is spoken of here only."""
@@ -225,7 +221,7 @@ class Orders:
                     columns.floor[rows] = np.maximum(columns.floor[rows], brake.floor)
 
     def _tell_ends(self, now: float) -> None:
-        since, self._since = now if self._since is None else self._since, now
+        since, self.told_until = now if self.told_until is None else self.told_until, now
         for row, brake in self._brakes:
             if brake.until is not None and since < brake.until <= now:
                 self._ended.append(Ended(row, brake))

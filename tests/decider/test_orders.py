@@ -57,6 +57,30 @@ def test_a_schedule_wakes_a_sleeper_before_its_window_by_the_lead(ordered):
     assert stage.decision().evidence.schedule_floor == 2
 
 
+def test_a_freeze_holds_from_the_first_page_after_another_list_of_workloads(ordered, page):
+    """A raise before the first sweep would become the last answer, which is what a freeze keeps."""
+    stage = ordered(brake="freeze")
+    stage.round(stage.busy)
+    assert stage.round(stage.busy) == (3, True, "frozen")
+
+    before, stage.decider = stage.decider, Decider(stage.decider.plans, interval_s=5.0, fresh_intervals=3.0)
+    stage.decider.take_over(before)
+    stage.now += 5.0
+    assert stage.land(stage.engine, page.vllm(waiting=60, running=40)) == []
+    stage.sweep()
+    assert stage.answer() == (3, True, "frozen")
+
+
+def test_a_brake_that_ends_between_two_lists_of_workloads_is_told(ordered):
+    stage = ordered(brake="freeze until 2026-11-23T08:04Z")
+    stage.round(stage.busy)
+
+    after = Decider(stage.decider.plans, interval_s=5.0, fresh_intervals=3.0)
+    after.take_over(stage.decider)
+    after.sweep(BEGIN + 241.0)
+    assert [(str(workload), str(brake.word)) for workload, brake in after.ended_brakes()] == [("ai/chat", "freeze")]
+
+
 def test_another_list_of_workloads_has_the_orders_of_its_own(ordered, plan):
     stage = ordered(brake="freeze")
     stage.round(stage.busy)

@@ -13,7 +13,7 @@ import grpc
 from scaler.keda import externalscaler_pb2 as pb
 from scaler.keda import externalscaler_pb2_grpc as rpc
 
-from .waiting import SOON_S, until
+from .waiting import SOON_S, meanwhile, until
 
 _INDEX = re.compile(r"^s\d+-")
 
@@ -64,19 +64,13 @@ class Keda:
         """All different answers while the block runs, each once, in the order in which they came first."""
         seen = [await self.answer(scaled, index)]
 
-        async def watch():
-            while True:
-                answer = await self.answer(scaled, index)
-                if answer not in seen:
-                    seen.append(answer)
-                await asyncio.sleep(0.02)
+        async def ask():
+            answer = await self.answer(scaled, index)
+            if answer not in seen:
+                seen.append(answer)
 
-        task = asyncio.create_task(watch())
-        try:
+        async with meanwhile(ask):
             yield seen
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     @asynccontextmanager
     async def pushes(self, scaled, index=0):

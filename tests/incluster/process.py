@@ -89,6 +89,16 @@ class Tidegate:
         raise AssertionError(self._log.read_text(encoding="utf-8"))
 
 
+def end(process):
+    """Have it end, and wait for that; one that does not is killed."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(SOON_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 @contextmanager
 def running(config, log):
     """`tidegate run` with this configuration file, its log in another, until the block ends; it must end well."""
@@ -101,12 +111,7 @@ def running(config, log):
     try:
         yield Tidegate(process, log)
     finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(SOON_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end(process)
     said = log.read_text(encoding="utf-8")
     assert process.returncode == 0, said
     assert "raceback" not in said, said

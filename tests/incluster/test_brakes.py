@@ -46,7 +46,8 @@ async def test_a_brake_on_the_deployment_ends_by_itself(place, page, tidegate):
     line = f"floor 5 until {written(time.time() + 5)}"  # a busy machine may take a second to hear of it
     place.put(objects.deployment("chat", place.name, replicas=1, annotations={"tidegate.dev/brake": line}))
     await tidegate.until(lambda entry: (entry["replicas"], entry["reason"]) == (5, "frozen"), place.name, "chat")
-    await tidegate.until(lambda entry: entry["reason"] != "frozen", place.name, "chat")
+    entry = await tidegate.until(lambda entry: entry["reason"] != "frozen", place.name, "chat")
+    assert entry["evidence"]["brake"] is None
 
 
 async def test_a_brake_that_cannot_be_read_takes_nothing_away_and_is_told(place, page, tidegate):

@@ -17,8 +17,8 @@ import trustme
 
 from .keda import Keda
 from .place import namespace_of
-from .process import Tidegate
-from .waiting import SOON_S, until
+from .process import Tidegate, end
+from .waiting import SOON_S, meanwhile, until
 
 PEERS = """\
 listen:
@@ -74,12 +74,7 @@ class Replicas:
     def _end(process, log):
         if process.poll() is None:
             process.send_signal(signal.SIGCONT)
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(SOON_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end(process)
         said = log.read_text(encoding="utf-8")
         assert process.returncode in {0, -signal.SIGKILL}, said
         assert "raceback" not in said, said
@@ -137,18 +132,9 @@ async def told_to(keda, scaled):
         if not said or said[-1] != answer:
             said.append(answer)
 
-    async def watch():
-        while True:
-            await ask()
-            await asyncio.sleep(0.02)
-
-    task = asyncio.create_task(watch())
-    try:
+    async with meanwhile(ask):
         yield said
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await ask()
+    await ask()
 
 
 async def all_say(replicas, answer, scaled):

@@ -1,6 +1,7 @@
 """Waiting for what the daemon says, as long as a busy machine may need and no longer than it takes."""
 
 import asyncio
+from contextlib import asynccontextmanager
 
 SOON_S = 30.0  # never waited for on a quick machine
 
@@ -17,6 +18,23 @@ async def until(ask, is_so):
                 await asyncio.sleep(0.02)
     except TimeoutError:
         raise AssertionError(f"still {answer}") from None
+
+
+@asynccontextmanager
+async def meanwhile(ask):
+    """Ask again and again while the block runs."""
+
+    async def asking():
+        while True:
+            await ask()
+            await asyncio.sleep(0.02)
+
+    task = asyncio.create_task(asking())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def asked_again(page, times=3):

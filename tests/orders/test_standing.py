@@ -163,8 +163,8 @@ def test_a_clock_that_is_set_back_opens_windows_again():
 def test_between_edges_nothing_is_reckoned():
     standing = orders(ordered(DAY + " prewarm 0s"))
     before = standing.at(MIDNIGHT, np.zeros(1))
-    assert standing.next_change_at == MIDNIGHT + 8 * HOUR
-    assert standing.at(MIDNIGHT + 7 * HOUR, np.zeros(1)) is before
+    assert standing.at(MIDNIGHT + 8 * HOUR - 1.0, np.zeros(1)) is before
+    assert standing.at(MIDNIGHT + 8 * HOUR, np.zeros(1)) is not before
 
 
 def test_no_workloads_have_no_orders():
