@@ -55,6 +55,7 @@ class Campaign:
         self._followed_at = nan
         self._problem: str | None = None
         self._at_once = asyncio.Event()
+        self._writing = asyncio.Lock()  # two writes of ours at once would be somebody else's write to each other
         self._over = False
         self.looked = False  # has anybody answered what the Lease is?
 
@@ -89,7 +90,8 @@ class Campaign:
         """Read the Lease, and write it if it is for us to write."""
         problem = None
         try:
-            await self._look()
+            async with self._writing:
+                await self._look()
         except ApiFailure as failed:
             # 409: somebody was first, and the next look says who. It is how an election goes, and no trouble.
             problem = failed.detail if failed.status != HTTPStatus.CONFLICT else None
@@ -98,16 +100,19 @@ class Campaign:
             self._told(problem)
 
     async def give_back(self) -> None:
-        """Let another have it at once, and lead no more. If that fails, it is free after its time."""
-        lease, self._over = rules.given_back(self._election, self._clock.now()), True
-        if lease is None:
-            return
+        """Let another have it at once, and lead no more. If that fails, it is free after its time.
+
+        A renewal that is under way is waited for: given back by the version before it, the Lease would stay ours.
+        """
+        self._over = True
         try:
-            async with asyncio.timeout(GIVE_BACK_S):
-                written = await self._leases.write_lease(self._namespace, self._name, lease)
+            async with asyncio.timeout(GIVE_BACK_S), self._writing:
+                lease = rules.given_back(self._election, self._clock.now())
+                if lease is not None:
+                    written = await self._leases.write_lease(self._namespace, self._name, lease)
+                    self._election = rules.observed(self._election, written, self._clock.now())
         except (ApiFailure, TimeoutError):
             return
-        self._election = rules.observed(self._election, written, self._clock.now())
 
     async def _look(self) -> None:
         lease = await self._leases.lease(self._namespace, self._name)

@@ -1,5 +1,6 @@
 """A follower's answers are the leader's: over real TLS, whatever their clocks say, and only while the leader lives."""
 
+import asyncio
 import json
 from dataclasses import replace
 
@@ -248,3 +249,25 @@ async def test_who_remembers_nothing_does_not_take_what_was_just_given_back(worl
 
 async def none():
     return None
+
+
+async def test_a_lease_is_given_back_also_while_its_renewal_is_under_way(pair, leases, monkeypatch):
+    leader, _ = pair
+    arrived, answers = asyncio.Event(), asyncio.Event()
+    write_lease = leases.write_lease
+
+    async def slow(namespace, name, lease):
+        written = await write_lease(namespace, name, lease)
+        if lease.holder:
+            arrived.set()
+            await answers.wait()  # the API server has taken it, and nobody has heard so yet
+        return written
+
+    monkeypatch.setattr(leases, "write_lease", slow)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(leader.campaign.look())
+        await arrived.wait()
+        tasks.create_task(leader.campaign.give_back())
+        await asyncio.sleep(0)
+        answers.set()
+    assert leases.lease_now.holder == ""
