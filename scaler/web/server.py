@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -35,7 +35,7 @@ class Collected:
 
 @dataclass(slots=True)
 class WebServer:
-    """`registry` is asked at each GET of /metrics."""
+    """`registry` is asked at each GET of /metrics. `more`: what other rooms answer, by path."""
 
     host: str
     port: int
@@ -43,6 +43,7 @@ class WebServer:
     health: Health
     registry: CollectorRegistry
     now: Callable[[], float]
+    more: Sequence[web.RouteDef] = ()
     _runner: web.AppRunner | None = None
 
     async def start(self) -> int:
@@ -55,6 +56,7 @@ class WebServer:
                 web.get("/livez", self._livez),
                 web.get("/readyz", self._readyz),
                 web.get("/api/v1/board", self._board),
+                *self.more,
             ]
         )
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
