@@ -1,0 +1,191 @@
+"""A Decision as one row of a table: the numbers people look at first, and one sentence why.
+
+Worked example: a workload that is idle for 90 s of its 300 s of keep-warm time says "idle for 1 min, kept warm for
+5 min"; one whose sources are silent has the state `unknown`, and None wherever nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ..board import Decision, Evidence, Reason
+from . import formats
+from .words import REASONS, Severity, State, state
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Replicas and requests are counts, ratios 0..1, times POSIX seconds; None is unknown.
+
+    cluster: replicas the cluster was told to run. ready, pending: of those. told: what KEDA and HPA are told now.
+    load:    requests waiting, running or held by the gateway, as far as pages say. demand: replicas, unrounded.
+    gpus:    that it holds. gpu: their activity; gpu_activity: by what that is known.
+    stale:   how many of its sources are silent.
+    """
+
+    namespace: str
+    name: str
+    trigger: str
+    state: State
+    reason: Reason
+    severity: Severity
+    why: str
+    cluster: int | None
+    ready: int | None
+    pending: int | None
+    told: int | None
+    load: float | None
+    waiting: float | None
+    running: float | None
+    held: float | None
+    demand: float | None
+    gpus: int | None
+    gpu: float | None
+    gpu_activity: str | None
+    decided_at: float
+    measured_at: float | None
+    held_since: float | None
+    idle_since: float | None
+    observed: bool
+    stale: int
+    notes: tuple[str, ...]
+
+    @property
+    def shift(self) -> str:
+        return formats.shift(self.cluster, self.told)
+
+    @property
+    def label(self) -> str:
+        """Its name within its namespace, as `WorkloadKey.label`."""
+        return f"{self.name}/{self.trigger}" if self.trigger else self.name
+
+    def age(self, now: float) -> str:
+        """How old what it rests on is; of a held answer, since when it is held."""
+        if self.held_since is not None:
+            return f"held {formats.span(now - self.held_since)}"
+        return formats.UNKNOWN if self.measured_at is None else formats.span(now - self.measured_at)
+
+    def to_document(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _NAMES}  # `asdict` copies, and takes eight times as long
+
+
+_NAMES = tuple(each.name for each in fields(Row))
+
+
+def row(decision: Decision, now: float) -> Row:
+    """now: POSIX seconds, for the ages in its sentence."""
+    seen = decision.evidence
+    return Row(
+        namespace=decision.workload.namespace,
+        name=decision.workload.name,
+        trigger=decision.workload.trigger,
+        state=state(decision),
+        reason=decision.reason,
+        severity=REASONS[decision.reason].severity,
+        why=why(decision, now),
+        cluster=seen.replicas_wanted,
+        ready=seen.replicas_ready,
+        pending=seen.replicas_pending,
+        told=decision.replicas,
+        load=_sum(seen.waiting, seen.running, seen.held_by_gateway),
+        waiting=seen.waiting,
+        running=seen.running,
+        held=seen.held_by_gateway,
+        demand=demand(seen),
+        gpus=seen.gpus_held if seen.gpus_held is not None else seen.gpus_seen,
+        gpu=seen.gpu_engine_active,
+        gpu_activity=seen.gpu_activity,
+        decided_at=decision.decided_at,
+        measured_at=decision.measured_at,
+        held_since=decision.held_since,
+        idle_since=decision.idle_since,
+        observed=decision.observed,
+        stale=len(seen.stale),
+        notes=seen.notes,
+    )
+
+
+def by_trouble(rows: Iterable[Row]) -> list[Row]:
+    """Who needs somebody comes first; then who works most; then by name."""
+    return sorted(
+        rows, key=lambda row: (REASONS[row.reason].rank, -(row.load or 0.0), row.namespace, row.name, row.trigger)
+    )
+
+
+def demand(seen: Evidence) -> float | None:
+    """What the largest objective asks for, in replicas, before rounding."""
+    return max((each.replicas for each in seen.objectives if each.replicas is not None), default=None)
+
+
+def why(decision: Decision, now: float) -> str:
+    """The reason as a sentence with its numbers."""
+    seen = decision.evidence
+    match decision.reason:
+        case Reason.SERVING:
+            return _work(seen)
+        case Reason.CAPPED:
+            return f"{_work(seen)}; {formats.count(demand(seen))} replicas would be needed, the maximum is less"
+        case Reason.QUEUED:
+            return f"{_requests(_sum(seen.waiting, seen.held_by_gateway))} waiting, none in work"
+        case Reason.GPU_BUSY:
+            return f"no requests, but its GPUs work: {formats.ratio(seen.gpu_engine_active)}"
+        case Reason.LOADING:
+            return f"{_starting(seen)}; {_requests(_sum(seen.waiting, seen.held_by_gateway))} waiting"
+        case Reason.WARM | Reason.ASLEEP | Reason.NO_WAKER:
+            return _resting(decision, now)
+        case Reason.HELD:
+            since = None if decision.held_since is None else now - decision.held_since
+            return f"{_silent(seen)}: the last answer stands, for {formats.span(since)} now"
+        case Reason.UNKNOWN:
+            return f"{_silent(seen)}: whoever asks gets an error, and keeps what there is"
+        case Reason.SCHEDULED:
+            return seen.schedule or REASONS[Reason.SCHEDULED].meaning
+        case Reason.FROZEN:
+            return seen.brake or REASONS[Reason.FROZEN].meaning
+
+
+def _work(seen: Evidence) -> str:
+    return f"{_requests(seen.running)} in work, {formats.count(_sum(seen.waiting, seen.held_by_gateway))} waiting"
+
+
+def _starting(seen: Evidence) -> str:
+    if seen.replicas_wanted is None:
+        return "none is ready"
+    replicas = f"{seen.replicas_wanted} replica{'' if seen.replicas_wanted == 1 else 's'}"
+    return (
+        f"{replicas} to come, {seen.replicas_pending} without a node" if seen.replicas_pending else f"{replicas} start"
+    )
+
+
+def _resting(decision: Decision, now: float) -> str:
+    seen = decision.evidence
+    idle = "idle" if decision.idle_since is None else f"idle for {formats.span(now - decision.idle_since)}"
+    if decision.reason is Reason.NO_WAKER:
+        return f"{idle}; stays, as nothing would see a request at zero"
+    if decision.reason is Reason.ASLEEP:
+        return idle if seen.waker is None else f"{idle}; woken by {seen.waker}"
+    return idle if seen.keep_warm_s is None else f"{idle}, kept warm for {formats.span(seen.keep_warm_s)}"
+
+
+def _silent(seen: Evidence) -> str:
+    match seen.stale:
+        case ():
+            return "nothing is known"
+        case (source,):
+            return f"no answer from {source}"
+        case (source, *more):
+            return f"no answer from {source} and {len(more)} more"
+        case _:
+            return "nothing is known"
+
+
+def _requests(value: float | None) -> str:
+    return f"{formats.count(value)} request{'' if value == 1.0 else 's'}"
+
+
+def _sum(*parts: float | None) -> float | None:
+    """Of what is said; None where nothing is."""
+    known = [part for part in parts if part is not None]
+    return sum(known) if known else None
