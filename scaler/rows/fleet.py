@@ -17,8 +17,8 @@ from .words import Severity, State
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """workloads: by state. gpus: held, by the state of who holds them. uncounted: workloads with replicas whose GPUs are
-    not known: what they hold is in no sum. troubles, notices: workloads somebody should look at, or may want to.
+    """workloads: by state. gpus: held, by the state of who holds them. troubles, notices: workloads somebody should
+    look at, or may want to. uncounted: workloads with replicas whose GPUs are not known: what they hold is in no sum.
     """
 
     workloads: dict[State, int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, exposition
@@ -13,12 +13,16 @@ from prometheus_client.metrics_core import Metric
 
 from ..board import Board
 from ..listening import listen
+from . import front_page
 from .health import Health, render
+from .rows import Rows
 
 INDEX = """Tidegate
 
+/                   the live page, in a browser
 /metrics            Prometheus metrics
-/api/v1/board       every workload's decision, with its evidence (JSON)
+/api/v1/board       every workload's decision, with its evidence (JSON); /api/v1/board/NAMESPACE/NAME: of one
+/api/v1/rows        the same as the live page shows it: a row for each workload, trouble first
 /livez  /readyz     health; add ?verbose
 """
 
@@ -51,11 +55,13 @@ class WebServer:
         app = web.Application()
         app.add_routes(
             [
-                web.get("/", self._index),
+                *front_page.routes(INDEX),
                 web.get("/metrics", self._metrics),
                 web.get("/livez", self._livez),
                 web.get("/readyz", self._readyz),
                 web.get("/api/v1/board", self._board),
+                web.get("/api/v1/board/{namespace}/{name}", self._one),
+                web.get("/api/v1/rows", Rows(self.board, self.health, self.now).answer),
                 *self.more,
             ]
         )
@@ -65,9 +71,6 @@ class WebServer:
     async def stop(self) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
-
-    async def _index(self, _: web.Request) -> web.Response:
-        return web.Response(text=INDEX)
 
     async def _livez(self, request: web.Request) -> web.Response:
         return self._health(request, self.health.live(self.now()))
@@ -83,6 +86,14 @@ class WebServer:
         # A Board never changes, so another thread can write it out while KEDA is answered.
         text = await asyncio.to_thread(_document, self.board(), self.now())
         return web.json_response(text=text)
+
+    async def _one(self, request: web.Request) -> web.Response:
+        """A workload, with all triggers of its ScaledObject."""
+        board, asked = self.board(), (request.match_info["namespace"], request.match_info["name"])
+        entries = {key: decision for key, decision in board.decisions.items() if key[:2] == asked}
+        if not entries:
+            return web.json_response({"error": f"no workload {'/'.join(asked)} on the Board"}, status=404)
+        return web.json_response(text=_document(replace(board, decisions=entries), self.now()))
 
     async def _metrics(self, request: web.Request) -> web.Response:
         encoder, content_type = exposition.choose_encoder(request.headers.get("Accept", ""))

@@ -35,6 +35,9 @@ def test_the_wheel_has_the_two_packages_and_nothing_else(wheel):
     assert {name for name in top if not name.endswith(".dist-info")} == {"exporter", "scaler"}
     assert "exporter/py.typed" in wheel.namelist()
     assert "scaler/keda/externalscaler_pb2.py" in wheel.namelist()
+    page = {f"scaler/web/page/{path.name}" for path in (ROOT / "scaler/web/page").iterdir()}
+    assert len(page) > 10
+    assert page <= set(wheel.namelist())
 
 
 def test_the_wheel_installs_one_command(wheel):

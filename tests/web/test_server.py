@@ -5,19 +5,35 @@ import socket
 
 import pytest
 
+from exporter.model import WorkloadKey
+from scaler.board import Decision, Reason
 from scaler.listening import AddressInUseError
 from scaler.web.health import Health, render
+
+CHAT, CODE = WorkloadKey("ai", "chat"), WorkloadKey("ai", "code")
 
 
 async def test_the_front_page_says_what_there_is(site):
     status, kind, text = await site.get("/")
     assert (status, kind) == (200, "text/plain; charset=utf-8")
-    for path in ("/metrics", "/api/v1/board", "/livez", "/readyz"):
+    for path in ("/metrics", "/api/v1/board", "/api/v1/rows", "/livez", "/readyz"):
         assert path in text
         assert (await site.get(path))[0] in (200, 503)
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/metrics/", "/api/v1/board/ai/chat", "/api", "/../etc/passwd"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/nothing",
+        "/metrics/",
+        "/api/v1/board/ai",
+        "/api/v1/board/ai/chat/",
+        "/page/",
+        "/page/../server.py",
+        "/api",
+        "/../etc/passwd",
+    ],
+)
 async def test_what_is_not_there_is_404(site, path):
     assert (await site.get(path))[0] == 404
 
@@ -37,6 +53,19 @@ async def test_the_board_is_json_and_tells_the_servers_time(site):
 async def test_an_empty_board_is_json_too(site):
     document = json.loads((await site.get("/api/v1/board"))[2])
     assert (document["version"], document["workloads"]) == (0, [])
+
+
+async def test_the_board_of_one_workload_has_all_its_triggers_and_nobody_elses(site):
+    decode = WorkloadKey("ai", "chat", "decode")
+    site.publisher.keep_only([CHAT, decode, CODE], at=site.now)
+    site.publisher.publish([Decision(key, 2, True, Reason.WARM, 990.0) for key in (CHAT, decode, CODE)], at=site.now)
+    status, _, text = await site.get("/api/v1/board/ai/chat")
+    document = json.loads(text)
+    assert (status, document["at"]) == (200, 1000.0)
+    assert [each["workload"]["trigger"] for each in document["workloads"]] == ["", "decode"]
+    status, kind, text = await site.get("/api/v1/board/ai/nobody")
+    assert (status, kind) == (404, "application/json; charset=utf-8")
+    assert json.loads(text) == {"error": "no workload ai/nobody on the Board"}
 
 
 async def test_ready_after_the_first_tick_and_no_sooner(site):

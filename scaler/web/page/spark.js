@@ -1,0 +1,95 @@
+// Sparklines: an hour of one workload in a cell. A gap is a gap: what was not known is not drawn.
+
+import { s } from "./dom.js";
+import { count, isKnown, ratio } from "./format.js";
+
+export const WIDTH = 120;
+export const HEIGHT = 26;
+export const HOUR = 3600;
+
+// Paths through the known points. `step`: a value holds until the next.
+export function line(at, values, x, y, step = false) {
+  let path = "";
+  let before = null;
+  for (let i = 0; i < at.length; i += 1) {
+    if (!isKnown(values[i])) {
+      before = null;
+      continue;
+    }
+    const px = x(at[i]).toFixed(1);
+    const py = y(values[i]).toFixed(1);
+    if (before === null) path += `M${px} ${py}`;
+    else path += step ? `H${px}V${py}` : `L${px} ${py}`;
+    before = py;
+    // A point between two gaps would be no line at all.
+    if (!isKnown(values[i + 1])) path += "h1";
+  }
+  return path;
+}
+
+// The same, closed down to `floor`, one area for each run without a gap.
+export function area(at, values, x, y, floor, step = false) {
+  let path = "";
+  let last = null;
+  for (let i = 0; i < at.length; i += 1) {
+    if (!isKnown(values[i])) {
+      if (last !== null) path += `V${floor}Z`;
+      last = null;
+      continue;
+    }
+    const px = x(at[i]).toFixed(1);
+    const py = y(values[i]).toFixed(1);
+    if (last === null) path += `M${px} ${floor}V${py}`;
+    else path += step ? `H${px}V${py}` : `L${px} ${py}`;
+    last = px;
+  }
+  return last === null ? path : `${path}V${floor}Z`;
+}
+
+export const largest = (...lists) => Math.max(0, ...lists.flat().filter(isKnown));
+
+function scales(series, now, top) {
+  const left = now - HOUR;
+  return {
+    x: (at) => Math.max(0, ((at - left) / HOUR) * WIDTH),
+    y: (value) => HEIGHT - 1.5 - (Math.min(value, top) / top) * (HEIGHT - 3),
+  };
+}
+
+function frame(label, ...paths) {
+  return s(
+    "svg",
+    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", class: "spark", role: "img", "aria-label": label },
+    paths,
+  );
+}
+
+export function load(series, now) {
+  const top = Math.max(1, largest(series.load));
+  const { x, y } = scales(series, now, top);
+  return frame(
+    `load in the last hour: at most ${count(largest(series.load))} requests`,
+    s("path", { d: area(series.at, series.load, x, y, HEIGHT), class: "area load" }),
+    s("path", { d: line(series.at, series.load, x, y), class: "line load" }),
+  );
+}
+
+export function replicas(series, now) {
+  const top = Math.max(1, largest(series.replicas, series.actual, series.demand));
+  const { x, y } = scales(series, now, top);
+  return frame(
+    `replicas in the last hour: at most ${count(largest(series.replicas))} wanted, ${count(largest(series.actual))} run`,
+    s("path", { d: area(series.at, series.actual, x, y, HEIGHT, true), class: "area actual" }),
+    s("path", { d: line(series.at, series.demand, x, y), class: "line demand" }),
+    s("path", { d: line(series.at, series.replicas, x, y, true), class: "line answer" }),
+  );
+}
+
+export function gpu(series, now) {
+  const { x, y } = scales(series, now, 1);
+  return frame(
+    `GPU activity in the last hour: at most ${ratio(largest(series.gpu))}`,
+    s("path", { d: area(series.at, series.gpu, x, y, HEIGHT), class: "area gpu" }),
+    s("path", { d: line(series.at, series.gpu, x, y), class: "line gpu" }),
+  );
+}

@@ -1,0 +1,226 @@
+// One workload: its charts, what it rests on, how the number came about, and what it has cost.
+
+import { ask, hashOf, keyOf, pathOf } from "./asking.js";
+import { chart, reasonBand } from "./chart.js";
+import { h, mark, say, sign } from "./dom.js";
+import * as format from "./format.js";
+import { seriesOf } from "./history.js";
+import { decidedOn } from "./evidence.js";
+
+const SPANS = [[900, "15 min"], [3600, "1 h"], [21600, "6 h"], [86400, "24 h"]];
+const SLOW_MS = 5_000; // history and explanation; the head moves with every poll
+const POINTS = 480;
+
+export function workloadView(words, asked) {
+  const stateWords = new Map(words.states.map((word) => [word.code, word]));
+  const reasonWords = new Map(words.reasons.map((word) => [word.code, word]));
+  let since = 3600;
+  let series = null;
+  let slowAt = -Infinity;
+  let gone = false;
+
+  const live = h("p", { class: "hidden", role: "status" });
+  const read = (place) => {
+    charts.forEach((each) => each.read(place));
+    if (document.activeElement?.classList.contains("canvas")) say(live, charts.map((each) => each.words()).join(". "));
+  };
+  const charts = [
+    chart({ title: "Requests", unit: "waiting, running or held", say: format.count, lines: [{ name: "load", key: "load", label: "requests", area: true }] }, read),
+    chart({ title: "Replicas", unit: "replicas", say: format.count, lines: [
+      { name: "actual", key: "actual", label: "run", area: true, step: true },
+      { name: "demand", key: "demand", label: "demand" },
+      { name: "answer", key: "replicas", label: "told", step: true }] }, read),
+    chart({ title: "GPU activity", unit: "of its GPUs, mean", say: format.ratio, top: 1, lines: [{ name: "gpu", key: "gpu", label: "activity", area: true }] }, read),
+  ];
+  const signPlace = h("span", { class: "sign-place" });
+  const word = h("span", { class: "word" });
+  const reason = h("span", { class: "chip" });
+  const observed = h("span", { class: "chip quiet", hidden: true }, "observed: nobody is told");
+  const why = h("p", { class: "why" });
+  const shift = h("span", { class: "figure" });
+  const ready = h("span", { class: "under" });
+  const spans = h("div", { class: "spans", role: "group", "aria-label": "How far back" }, SPANS.map(([seconds, label]) =>
+    h("button", { type: "button", class: "quiet", "aria-pressed": String(seconds === since), "data-since": seconds, onclick: () => look(seconds) }, label)));
+  const band = h("div", { class: "band-place" });
+  const past = h("section", { class: "panel past", hidden: true }, h("header", {}, h("h2", {}, "Over time"), spans), charts.map((each) => each.element), band);
+  const explained = h("section", { class: "panel explained", hidden: true });
+  const changes = h("section", { class: "panel changes", hidden: true });
+  const evidence = h("section", { class: "panel evidence" });
+  const scores = h("section", { class: "panel scores", hidden: true });
+  const command = `tidegate explain ${quoted(`${asked.namespace}/${asked.name}`)} --server ${quoted(location.origin + location.pathname.replace(/\/$/, ""))}`;
+  const copy = h("button", { type: "button", class: "quiet", onclick: copied }, "copy");
+  const code = h("code", { tabindex: 0 }, command);
+  const missing = h("p", { class: "nothing", hidden: true });
+  const content = h("div", { class: "columns" }, h("div", {}, past, explained), h("div", {}, evidence, scores, changes));
+  const element = h("article", { class: "workload-view" },
+    h("nav", { "aria-label": "Where you are" }, h("a", { href: "#/" }, "← all workloads")),
+    h("header", { class: "title" },
+      h("div", {}, h("h1", { tabindex: -1 }, h("span", { class: "namespace" }, `${asked.namespace}/`), asked.trigger ? `${asked.name}/${asked.trigger}` : asked.name),
+        h("p", { class: "line" }, signPlace, word, reason, observed), why),
+      h("p", { class: "answer" }, shift, ready)),
+    missing, content, h("p", { class: "command" }, code, copy), live);
+
+  async function copied() {
+    try {
+      await navigator.clipboard.writeText(command);
+      say(copy, "copied");
+    } catch {
+      getSelection().selectAllChildren(code); // no clipboard without https or localhost: it is selected, Ctrl-C does the rest
+      say(copy, "selected");
+    }
+  }
+
+  function look(seconds) {
+    since = seconds;
+    for (const button of spans.children) mark(button, "aria-pressed", Number(button.dataset.since) === since);
+    slowAt = -Infinity;
+    slow();
+  }
+
+  function head(row, now) {
+    mark(element, "data-state", row.state);
+    mark(element, "data-severity", row.severity);
+    signPlace.replaceChildren(sign(row.state));
+    const state = stateWords.get(row.state);
+    const given = reasonWords.get(row.reason);
+    say(word, state?.word ?? row.state);
+    mark(word, "title", state?.meaning);
+    reason.hidden = (given?.word ?? row.reason) === (state?.word ?? row.state);
+    say(reason, given?.word ?? row.reason);
+    mark(reason, "title", given?.meaning);
+    observed.hidden = !row.observed;
+    say(why, row.why);
+    say(shift, format.shift(row.cluster, row.told));
+    mark(shift, "data-unknown", format.isKnown(row.told) ? null : "");
+    const parts = [row.ready === null ? "ready: unknown" : `${format.count(row.ready)} ready`, `seen ${format.age(row, now)}`];
+    say(ready, `replicas, ${parts.join(", ")}`);
+  }
+
+  async function slow() {
+    if (performance.now() - slowAt < SLOW_MS) return;
+    slowAt = performance.now();
+    await Promise.allSettled([history(), explanation(), entry()]);
+  }
+
+  async function history() {
+    const wished = since;
+    const { status, document } = await ask(pathOf("api/v1/history", asked, { points: POINTS, since: wished }));
+    if (status !== 200 || wished !== since) return;
+    [series] = seriesOf(document, asked);
+    past.hidden = !series;
+    if (!series) return;
+    charts.forEach((each) => each.show(series, document.now - since, document.now));
+    band.replaceChildren(reasonBand(series, document.now - since, document.now, reasonWords));
+  }
+
+  async function explanation() {
+    const query = asked.at === null ? {} : { at: asked.at };
+    const { status, document } = await ask(pathOf("api/v1/explain", asked, query));
+    if (status !== 200) return;
+    explained.hidden = false;
+    explained.replaceChildren(...chain(document, asked));
+    changes.hidden = !document.changes?.length;
+    changes.replaceChildren(...timeline(document.changes ?? [], asked, reasonWords));
+  }
+
+  async function entry() {
+    const { status, document } = await ask(pathOf("api/v1/board", asked));
+    const mine = document?.workloads.find((each) => keyOf(each.workload) === keyOf(asked));
+    if (status === 200 && mine) evidence.replaceChildren(...decidedOn(mine, document.now));
+  }
+
+  return {
+    element,
+    title: `${asked.namespace}/${asked.name} · Tidegate`,
+    draw: () => {
+      charts.forEach((each) => each.draw());
+      slow();
+    },
+    show(document) {
+      const row = document.workloads.find((each) => keyOf(each) === keyOf(asked));
+      gone = !row;
+      missing.hidden = !gone;
+      content.hidden = gone;
+      say(missing, gone ? "This workload is not on the Board: neither in the configuration nor found in the cluster." : "");
+      if (row) head(row, document.now);
+      slow();
+    },
+    accounts(document) {
+      const mine = document.workloads.find((each) => keyOf(each) === keyOf(asked));
+      scores.hidden = !mine;
+      if (mine) scores.replaceChildren(...costs(mine, document.since, stateWords));
+    },
+    key(event) {
+      if (event.key !== "Escape") return false;
+      location.hash = asked.at === null ? "#/" : hashOf(asked);
+      return true;
+    },
+    opened: () => element.querySelector("h1").focus({ preventScroll: true }),
+  };
+}
+
+// What a shell would take apart stands in quotes.
+const quoted = (text) => (/^[\w./:@%+=-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
+
+// The explanation, step by step, as it comes: this page knows no step by name.
+function chain(document, asked) {
+  const of = asked.at === null ? null : h("p", { class: "of" }, `the answer of ${format.moment(document.at)} `, h("a", { href: hashOf(asked) }, "back to now"));
+  return [
+    h("header", {}, h("h2", {}, "Why this number"), of),
+    document.follows ? h("p", { class: "of" }, `as the leader at ${document.follows} has it`) : null,
+    h("p", { class: "summary-line" }, document.summary),
+    h("ol", { class: "chain" }, (document.chain ?? []).map((step) => h("li", { "data-step": step.step }, h("h3", {}, step.title),
+      (step.sentences ?? []).map((sentence) => h("p", {}, sentence)), step.table ? grid(step.table) : null))),
+  ].filter((each) => each !== null);
+}
+
+function grid(table) {
+  const numeric = table.columns.map((_, place) => table.rows.every((row) => row[place] === null || typeof row[place] === "number"));
+  return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "table" }, h("table", { class: "grid" },
+    h("thead", {}, h("tr", {}, table.columns.map((name, place) => h("th", { scope: "col", class: numeric[place] ? "num" : null }, name)))),
+    h("tbody", {}, table.rows.map((row) => h("tr", {}, row.map((value, place) => h("td", { class: numeric[place] ? "num" : null }, shown(value))))))));
+}
+
+function shown(value) {
+  if (value === null || value === undefined) return h("span", { "data-unknown": "" }, format.UNKNOWN);
+  return typeof value === "number" ? figures(value) : String(value);
+}
+
+// A ratio needs its decimals, a count of requests does not.
+const figures = (value) => (Number.isInteger(value) ? format.count(value) : String(Number(value.toPrecision(4))));
+
+function timeline(entries, asked, reasonWords) {
+  return [h("header", {}, h("h2", {}, "Decisions")), h("ol", { class: "timeline" }, entries.toReversed().map((entry) => {
+    const word = reasonWords.get(entry.reason);
+    return h("li", { "data-state": word?.state ?? "unknown", "aria-current": asked.at === entry.at ? "true" : null },
+      h("a", { href: hashOf(asked, entry.at), title: "explain this one" }, h("time", {}, format.moment(entry.at))),
+      sign(word?.state ?? "unknown"), h("span", { class: "number" }, format.count(entry.replicas)), h("span", {}, word?.word ?? entry.reason));
+  }))];
+}
+
+function costs(account, since, stateWords) {
+  const total = Object.values(account.gpu_seconds ?? {}).filter(format.isKnown).reduce((sum, each) => sum + each, 0);
+  const parts = [...stateWords].filter(([code]) => account.gpu_seconds?.[code] > 0).map(([code, word]) => {
+    const share = account.gpu_seconds[code] / total;
+    const fill = h("span", { class: "share" });
+    fill.style.width = `${share * 100}%`;
+    return h("div", { "data-state": code }, h("dt", {}, sign(code), word.word), h("dd", {}, `${format.gpuHours(account.gpu_seconds[code])} GPU-h`, h("span", { class: "under" }, format.ratio(share))), fill);
+  });
+  const shadow = account.shadow;
+  return [
+    h("header", {}, h("h2", {}, "GPU-hours"), since ? h("p", { class: "of" }, `since ${format.moment(since)}`) : null),
+    h("dl", { class: "shares" }, parts),
+    h("p", { class: "of" }, `woken ${times(account.wakes)}, put to sleep ${times(account.sleeps)}`),
+    shadow ? h("h3", {}, "Observed: what Tidegate would have done") : null,
+    shadow ? h("dl", { class: "facts" }, [
+      ["observed for", format.span(shadow.seconds)],
+      ["GPU-hours saved", format.gpuHours(shadow.gpu_seconds_saved)],
+      ["GPU-hours added", format.gpuHours(shadow.gpu_seconds_added)],
+      ["waiting while it wanted more", `${format.count(format.isKnown(shadow.queue_seconds) ? shadow.queue_seconds / 60 : null)} request-minutes`],
+      ["it wanted more for", format.span(shadow.more_seconds)],
+      ["it wanted fewer for", format.span(shadow.fewer_seconds)],
+    ].map(([label, value]) => h("div", {}, h("dt", {}, label), h("dd", {}, value)))) : null,
+  ].filter((each) => each !== null);
+}
+
+const times = (many) => (many === 1 ? "once" : `${format.count(many)} times`);

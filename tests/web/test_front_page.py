@@ -1,0 +1,99 @@
+"""The live page as it is sent: to browsers and to nobody else, with a policy, and only once."""
+
+import gzip
+import json
+import re
+from importlib.resources import files
+
+import aiohttp
+import pytest
+
+from scaler.rows import words_document
+
+HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+NAMES = sorted(entry.name for entry in (files("scaler.web") / "page").iterdir())
+
+
+async def fetched(site, path, **headers):
+    """(status, headers, bytes as they were sent)"""
+    async with (
+        aiohttp.ClientSession(auto_decompress=False, headers={"Accept-Encoding": "identity"}) as session,
+        session.get(site.url + path, headers=headers, allow_redirects=False) as answer,
+    ):
+        return answer.status, answer.headers, await answer.read()
+
+
+async def test_a_browser_gets_the_page_and_everybody_else_the_list_of_paths(site):
+    status, headers, body = await fetched(site, "/", **HTML)
+    assert (status, headers["Content-Type"], headers["Vary"]) == (200, "text/html; charset=utf-8", "Accept")
+    assert body.startswith(b"<!doctype html>")
+    for accept in ("*/*", "text/plain", "application/json"):
+        status, headers, body = await fetched(site, "/", Accept=accept)
+        assert (status, headers["Content-Type"], headers["Vary"]) == (200, "text/plain; charset=utf-8", "Accept")
+        assert body.startswith(b"Tidegate\n")
+
+
+@pytest.mark.parametrize("path", ["/", *(f"/page/{name}" for name in NAMES), "/page/words.json"])
+async def test_every_file_has_its_type_and_a_policy_and_is_sent_once(site, path):
+    status, headers, body = await fetched(site, path, **HTML)
+    types = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "json": "application/json"}
+    assert status == 200
+    assert headers["Content-Type"].split(";")[0] == types.get(path.rpartition(".")[2], "text/html")
+    assert headers["Content-Security-Policy"].startswith("default-src 'self';")
+    assert "unsafe" not in headers["Content-Security-Policy"]
+    assert (headers["X-Content-Type-Options"], headers["Cache-Control"]) == ("nosniff", "no-cache")
+    again = await fetched(site, path, **HTML, **{"If-None-Match": headers["ETag"]})
+    assert (again[0], again[2], again[1]["ETag"]) == (304, b"", headers["ETag"])
+    assert body
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith((".html", ".js", ".css"))])
+def test_the_page_names_no_other_origin_and_has_nothing_inline(name):
+    text = (files("scaler.web") / "page" / name).read_text()
+    addresses = set(re.findall(r"(?:https?:)?//[a-z][\w.-]+\.\w+", text))
+    assert addresses <= {"http://www.w3.org"}, "the name of SVG, which is never asked for"
+    assert re.findall(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\(|new Function", text) == []
+    assert re.findall(r"<script(?![^>]*\bsrc=)|<style|\bstyle=|\bon\w+=\"", text) == []
+
+
+async def test_the_words_are_those_of_the_rows(site):
+    _, _, body = await fetched(site, "/page/words.json")
+    assert json.loads(body) == json.loads(json.dumps(words_document()))
+
+
+async def test_rows_are_the_board_trouble_first_with_what_the_fleet_comes_to(site):
+    site.publish()
+    site.health.role = "leader"
+    status, headers, body = await fetched(site, "/api/v1/rows")
+    document = json.loads(body, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert (status, headers["Content-Type"]) == (200, "application/json; charset=utf-8")
+    assert (document["now"], document["at"], document["version"], document["role"]) == (1000.0, 1000.0, 1, "leader")
+    assert document["unwell"] == ["first-tick: compiling and scraping for the first time"]
+    assert [(each["name"], each["state"], each["told"]) for each in document["workloads"]] == [
+        ("code", "unknown", None), ("chat", "serving", 3), ("jobs", "asleep", 0),
+    ]  # fmt: skip
+    assert document["fleet"]["workloads"] == {
+        "serving": 1, "idle_warm": 0, "loading": 0, "pending": 0, "asleep": 1, "unknown": 1,
+    }  # fmt: skip
+
+
+async def test_rows_that_one_has_are_not_sent_again_until_something_changes(site):
+    site.publish()
+    _, headers, _ = await fetched(site, "/api/v1/rows")
+    seen = {"If-None-Match": headers["ETag"]}
+    site.now = 1003.0
+    assert (await fetched(site, "/api/v1/rows", **seen))[0] == 304
+    site.health.last_tick_at = site.now
+    assert (await fetched(site, "/api/v1/rows", **seen))[0] == 200, "it is ready now"
+    site.publisher.publish([], at=1003.0)
+    status, headers, body = await fetched(site, "/api/v1/rows", **seen)
+    assert (status, json.loads(body)["at"]) == (200, 1003.0), "nothing has changed, and that is newer"
+
+
+async def test_rows_are_packed_for_whoever_unpacks(site):
+    site.publish()
+    _, headers, packed = await fetched(site, "/api/v1/rows", **{"Accept-Encoding": "gzip, br"})
+    _, plain_headers, plain = await fetched(site, "/api/v1/rows", **{"Accept-Encoding": "identity"})
+    assert (headers["Content-Encoding"], headers["Vary"]) == ("gzip", "Accept-Encoding")
+    assert "Content-Encoding" not in plain_headers
+    assert gzip.decompress(packed) == plain
