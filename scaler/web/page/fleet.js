@@ -127,11 +127,17 @@ export function fleetView(words, { wanted, of }) {
         drawn.set(key, parts);
       }
       fill(parts, row, first + place);
-      // Moving an element takes its focus away, so only those that stand wrong are moved.
-      if (after.nextSibling !== parts.tr) after.after(parts.tr);
+      stand(parts.tr, after);
       after = parts.tr;
     });
     wanted(view, rows.length);
+  }
+
+  // Moving an element takes its focus away: of the row that has it, the others are moved out of its way.
+  function stand(tr, after) {
+    if (after.nextSibling === tr) return;
+    if (!tr.isConnected || !tr.contains(document.activeElement)) after.after(tr);
+    else while (after.nextSibling !== tr) below.before(after.nextSibling);
   }
 
   function newRow(row) {

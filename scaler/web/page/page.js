@@ -11,7 +11,6 @@ const POLL_MS = 2_000;
 const SLOWER_MS = 5_000; // after a failure
 const ACCOUNTS_MS = 30_000;
 const STANDS_S = 15; // a Board older than this is one that nobody renews
-const THEMES = ["auto", "light", "dark"];
 
 const main = document.getElementById("main");
 const silence = document.getElementById("silence");
@@ -115,30 +114,6 @@ async function forever() {
   }
 }
 
-function theme(name) {
-  mark(document.documentElement, "data-theme", name === "auto" ? null : name);
-  const button = document.getElementById("theme");
-  say(button, name);
-  mark(button, "aria-label", `Colours: ${name === "auto" ? "as the system has them" : name}`);
-}
-
-// Where storage is forbidden the choice lasts as long as the page.
-function kept(name) {
-  try {
-    if (name !== undefined) localStorage.setItem("tidegate-theme", name);
-    return localStorage.getItem("tidegate-theme");
-  } catch {
-    return name ?? null;
-  }
-}
-
-let chosen = THEMES.includes(kept()) ? kept() : "auto";
-theme(chosen);
-document.getElementById("theme").addEventListener("click", () => {
-  chosen = THEMES[(THEMES.indexOf(chosen) + 1) % THEMES.length];
-  kept(chosen);
-  theme(chosen);
-});
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();

@@ -1,0 +1,156 @@
+"""How the page looks, as far as a machine can tell: it fits, it can be read, and it obeys whoever looks."""
+
+import json
+import re
+
+import pytest
+
+from .conftest import EVERY_REASON, ROWS, history
+from .others import one_of_everything
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+# Each visible piece of text with its colour and the colours it stands on, the nearest first. What is drawn for eyes
+# only (aria-hidden) has a word beside it.
+TEXTS = """(() => {
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    const found = [];
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+        const element = node.parentElement;
+        const nobodySees = '[aria-hidden=true], .hidden, .skip, noscript, option';
+        if (!node.textContent.trim() || !element.checkVisibility() || element.closest(nobodySees)) continue;
+        const behind = [];
+        for (let up = element; up; up = up.parentElement) behind.push(getComputedStyle(up).backgroundColor);
+        const { fill, color } = getComputedStyle(element);
+        found.push([node.textContent.trim(), element instanceof SVGElement ? fill : color, behind]);
+    }
+    return found;
+})()"""
+PHONE = {"width": 360, "height": 740}
+
+
+def rgba(text):
+    """`rgb(1, 2, 3)`, `rgba(1, 2, 3, 0.5)` or `color(srgb 0.1 0.2 0.3 / 0.5)` as three 0..1 and alpha."""
+    numbers = [float(part) for part in re.findall(r"[\d.]+(?:e-\d+)?", text.partition("(")[2])]
+    unit = 1.0 if text.startswith("color(") else 255.0
+    return [*(part / unit for part in numbers[:3]), *(numbers[3:] or [1.0])]
+
+
+def over(colour, ground):
+    return [part * colour[3] + below * (1.0 - colour[3]) for part, below in zip(colour[:3], ground, strict=True)]
+
+
+def luminance(colour):
+    """Relative luminance, WCAG 2.2."""
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(colour, behind):
+    ground = [1.0, 1.0, 1.0]
+    for each in reversed(behind):
+        ground = over(rgba(each), ground)
+    light, dark = sorted((luminance(over(rgba(colour), ground)), luminance(ground)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+async def test_contrast_is_computed_as_wcag_does():
+    assert contrast("rgb(0, 0, 0)", ["rgb(255, 255, 255)"]) == pytest.approx(21.0)
+    assert contrast("rgb(119, 119, 119)", ["rgba(0, 0, 0, 0)", "rgb(255, 255, 255)"]) == pytest.approx(4.48, abs=0.01)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", ["", "#/ai/w-capped"])
+async def test_every_text_stands_out_from_what_it_stands_on(visit, site, scheme, path):
+    site.more = one_of_everything(EVERY_REASON)
+    page = await visit(EVERY_REASON, path)
+    await page.colours(scheme)
+    await page.until("document.querySelector('.spark, .chain li')")
+    texts = await page.evaluate(TEXTS)
+    assert len(texts) > 30
+    assert {
+        text: round(contrast(colour, behind), 2) for text, colour, behind in texts if contrast(colour, behind) < 4.5
+    } == {}
+
+
+async def test_dark_is_dark_and_light_is_light_and_a_person_may_choose(visit, site):
+    page = await visit(EVERY_REASON)
+    ground = "getComputedStyle(document.body).backgroundColor"
+
+    async def bright():
+        return luminance(rgba(await page.evaluate(ground))[:3]) > 0.5
+
+    await page.colours("dark")
+    assert not await bright()
+    await page.colours("light")
+    assert await bright()
+    chosen = []
+    for _ in range(3):
+        await page.evaluate("document.querySelector('#theme').click()")
+        chosen.append((await page.evaluate("document.querySelector('#theme').textContent"), await bright()))
+    assert chosen == [("light", True), ("dark", False), ("auto", True)]
+    await page.evaluate("document.querySelector('#theme').click()")
+    page = await page.wire.page(site.url)
+    await page.colours("dark")
+    await page.until(f"{ROWS}.length")
+    assert await bright(), "a choice outlives its tab"
+
+
+@pytest.mark.parametrize("path", ["", "#/ai/w-frozen"])
+@pytest.mark.parametrize("width", [320, 390, 700, 1000, 1400])
+async def test_no_screen_scrolls_sideways(visit, site, path, width):
+    site.more = one_of_everything(EVERY_REASON)
+    page = await visit(EVERY_REASON, path, width=width, height=740)
+    await page.until("document.querySelector('.spark, .chain li')")
+    assert await page.evaluate("document.documentElement.scrollWidth") == width
+
+
+async def test_a_phone_shows_a_card_with_the_name_the_state_the_answer_and_the_load(visit, site):
+    site.more = history(EVERY_REASON)
+    page = await visit(EVERY_REASON, **PHONE)
+    parts = [".name", ".word", "td.replicas .number", "td.load .number", ".why", "td.age"]
+    seen = f"""{ROWS}.slice(0, 3).map((tr) => {parts}.every((name) => {{
+        const [box, card] = [tr.querySelector(name), tr].map((each) => each.getBoundingClientRect());
+        const across = box.width > 0 && box.left >= card.left && box.right <= card.right + 0.5;
+        const down = box.top >= card.top && box.bottom <= card.bottom + 0.5;
+        return tr.querySelector(name).checkVisibility() && across && down;
+    }}))"""
+    assert await page.evaluate(seen) == [True, True, True]
+
+
+async def test_a_reader_of_screens_hears_a_table_and_no_signs(visit):
+    page = await visit(EVERY_REASON)
+    tree = (await page.call("Accessibility.getFullAXTree"))["nodes"]
+    roles = [(node["role"]["value"], node.get("name", {}).get("value")) for node in tree if not node["ignored"]]
+    assert ("table", "Workloads, trouble first") in roles
+    columns = [name for role, name in roles if role == "columnheader"]
+    assert columns == [
+        "Workload", "State, and why · trouble first", "Replicas", "Requests", "Demand", "GPU activity", "Seen",
+    ]  # fmt: skip
+    assert len([role for role, _ in roles if role == "rowheader"]) == len(EVERY_REASON)
+    assert [name for role, name in roles if role == "button" and not name] == []
+    assert [name for role, name in roles if role == "link" and not name] == []
+    assert [name for role, name in roles if role in ("combobox", "searchbox") and not name] == []
+
+
+async def test_nothing_moves_for_whoever_asked_for_that(visit):
+    page = await visit(EVERY_REASON)
+    slow = "parseFloat(getComputedStyle(each).transitionDuration) > 0"
+    moving = f"[...document.querySelectorAll('*')].filter((each) => {slow}).length"
+    assert await page.evaluate(moving) > 0
+    await page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-reduced-motion", "value": "reduce"}])
+    assert await page.evaluate(moving) == 0
+
+
+async def test_the_page_may_run_nothing_but_its_own_files(visit):
+    page = await visit(EVERY_REASON)
+    done = await page.evaluate(
+        """new Promise((resolve) => {
+            document.addEventListener('securitypolicyviolation', (event) => resolve(event.violatedDirective));
+            const script = document.createElement('script');
+            script.textContent = 'window.owned = 1';
+            document.body.append(script);
+        })"""
+    )
+    assert (done, await page.evaluate("window.owned ?? null")) == ("script-src-elem", None)
+    assert len(json.dumps(page.errors)) > 2, "a breach is an error on the console"
