@@ -49,8 +49,9 @@ bench: $(STAMP)  ## measure, and write benchmarks/RESULTS.md
 generate: $(STAMP)  ## rewrite what is made of other files: docs, the chart's schema and alerts
 	$(BIN)/python -m scaler.config.reference > docs/configuration.md
 	$(BIN)/python -m scaler.config.words_reference > docs/triggers.md
+	$(BIN)/python -m scaler.metrics_reference > docs/metrics.md
 	$(BIN)/python deploy/values_schema.py
-	$(BIN)/python dashboards/build.py
+	$(BIN)/python -W ignore::DeprecationWarning -m dashboards.build
 
 proto:  ## regenerate the gRPC stubs from the .proto
 	$(PYTHON) -m venv .venv-proto

@@ -130,7 +130,7 @@ VALUES: Schema = _object(
     serviceMonitor=_MONITOR,
     podMonitor=_MONITOR,
     prometheusRule=_object(enabled=FLAG, additionalLabels=STRINGS, groups=MAPPINGS),
-    dashboards=_object(enabled=FLAG, labels=STRINGS, json=STRINGS),
+    dashboards=_object(enabled=FLAG, namespace=TEXT, labels=STRINGS, annotations=STRINGS, folder=TEXT, json=STRINGS),
     extraArgs={"type": "array", "items": TEXT},
     extraEnv=MAPPINGS,
     extraVolumes=MAPPINGS,

@@ -18,17 +18,19 @@ from .model import Attribution, Failure, Gpu, Part, Quantity, Samples, Target, w
 from .scrape import Counters
 
 TARGET_LABELS = ("role", "owner", "target")
-GPU_LABELS = ("uuid", "instance", "profile", "model", "attribution", "namespace", "pod")
+# `mig_instance`, because a scrape has an `instance` of its own: Prometheus would rename ours, or lose whose word it is.
+GPU_LABELS = ("uuid", "mig_instance", "profile", "model", "node", "attribution", "namespace", "pod")
 
-PROCESS_LABELS = ("uuid", "instance", "namespace", "pod")
+PROCESS_LABELS = ("uuid", "mig_instance", "node", "namespace", "pod")
 
 GPU_FAMILIES = (
     (Quantity.GPU_ENGINE_ACTIVE, "engine_active_ratio", "Share of time the compute engine was active, 0..1."),
     (Quantity.GPU_UTILIZATION, "utilization_ratio", "Share of time any kernel ran, 0..1. Not a measure of load."),
-    (Quantity.GPU_MEMORY_USED, "memory_used_bytes", "Memory held. Residency, not activity."),
+    (Quantity.GPU_MEMORY_USED, "memory_used_bytes", "Memory held on it: residency, not activity."),
     (Quantity.GPU_MEMORY_TOTAL, "memory_total_bytes", "Memory of the GPU or instance."),
-    (Quantity.GPU_POWER, "power_watts", "Power drawn."),
-    (Quantity.GPU_TEMPERATURE, "temperature_celsius", "Temperature."),
+    (Quantity.GPU_POWER, "power_watts", "Power that the GPU draws; instances share their parent's."),
+    (Quantity.GPU_TEMPERATURE, "temperature_celsius", "Temperature of the GPU, in degrees Celsius."),
+    (Quantity.GPU_XID, "last_xid", "Code of the last Xid error, 0 for none. It stands until the GPU is reset."),
     (Quantity.GPU_LOST, "lost", "1 if a fatal Xid error came and the GPU fell silent; of any other GPU not said."),
 )
 # What a MIG instance has of its own. Beside its instances, a parent's would count the same work and memory twice.
@@ -62,7 +64,9 @@ def _targets(counters: Iterable[tuple[Target, Counters]]) -> Iterable[Metric]:
         "tidegate_scrape_failures", "Scrapes that brought nothing, by why.", labels=(*TARGET_LABELS, "reason")
     )
     dropped = CounterMetricFamily(
-        "tidegate_scrape_dropped_lines", "Lines of pages that were not believed.", labels=TARGET_LABELS
+        "tidegate_scrape_dropped_lines",
+        "Lines of pages that were not believed; `tidegate read` says which and why.",
+        labels=TARGET_LABELS,
     )
     took = GaugeMetricFamily("tidegate_scrape_duration_seconds", "How long the last scrape took.", labels=TARGET_LABELS)
     up = GaugeMetricFamily("tidegate_scrape_up", "1 if the last scrape brought a page, else 0.", labels=TARGET_LABELS)
@@ -134,7 +138,7 @@ def _gpus(counters: Iterable[tuple[Target, Counters]]) -> Iterable[Metric]:
 def _by_process(families: Sequence[GaugeMetricFamily], gpu: Gpu, part: Part) -> None:
     for family, value in zip(families, (part.utilization, part.memory), strict=True):
         if not np.isnan(value):
-            family.add_metric((gpu.uuid, gpu.instance or "", *part.pod), value)
+            family.add_metric((gpu.uuid, gpu.instance or "", gpu.node or "", *part.pod), value)
 
 
 def _gpu_labels(gpu: Gpu) -> tuple[str, ...]:
@@ -144,6 +148,7 @@ def _gpu_labels(gpu: Gpu) -> tuple[str, ...]:
         gpu.instance or "",
         gpu.profile or "",
         gpu.model or "",
+        gpu.node or "",
         str(gpu.attribution),
         ",".join(sorted({pod.namespace for pod in gpu.pods})),
         ",".join(pod.pod for pod in gpu.pods),

@@ -113,6 +113,7 @@ class Gpu:
 
     implied: the page shows its MIG instances alone, and its numbers are what each of them repeats of it (power, …).
     parts:   of a shared one, what is measured per process and adds up to the device's own value; else empty.
+    node:    where it is, by the word of whoever shows it; None where nobody says.
     """
 
     uuid: str
@@ -123,6 +124,7 @@ class Gpu:
     pods: tuple[PodKey, ...] = ()
     implied: bool = False
     parts: tuple[Part, ...] = ()
+    node: str | None = None
 
 
 Subject: TypeAlias = Queue | Gpu
@@ -259,7 +261,9 @@ class ReplicaCount(NamedTuple):
     at:      POSIX seconds when it was known to be so.
     existing: replicas that are there in whatever state but on their way out; None where that is not known.
     pending: replicas that no node has started yet (no room, or an image on its way).
-    gpus:    GPUs and MIG instances that its running pods asked for; None where that is not known.
+    gpus:    GPUs and MIG instances that its running pods asked for, those on their way out among them; None where
+             that is not known.
+    leaving: replicas on their way out that still run, and hold their GPUs.
     """
 
     wanted: int
@@ -268,3 +272,4 @@ class ReplicaCount(NamedTuple):
     pending: int = 0
     gpus: int | None = None
     existing: int | None = None
+    leaving: int = 0

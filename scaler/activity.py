@@ -25,6 +25,8 @@ from .state import Array, copy_into, named
 
 TOKENS = frozenset({Quantity.TOKENS_PROMPT, Quantity.TOKENS_GENERATED})
 BY_REQUESTS = [REASONS.index(reason) for reason in (Reason.QUEUED, Reason.SERVING, Reason.CAPPED)]
+# What is counted for people, in this order: requests once, where they are finished, and not again at a gateway.
+COUNTED = (Quantity.REQUESTS_FINISHED, Quantity.TOKENS_PROMPT, Quantity.TOKENS_GENERATED)
 IN_HAND = (Quantity.REQUESTS_WAITING, Quantity.REQUESTS_RUNNING, Quantity.REQUESTS_HELD)
 
 
@@ -34,17 +36,20 @@ class Activity:
     active_at:  when a counter of requests or tokens last rose.
     refused_at: when a request was last turned away at a page that can wake.
     finished:   requests finished since this process began to look, corrected for restarts; NaN none seen yet.
+    counted:    shape (rows, len(COUNTED)), what was counted since `take_counted`; NaN where no page has said.
     """
 
     def __init__(self, probe_periods: Floats, slots: int) -> None:
         """probe_periods: seconds, 0 is: every request counts. slots: how many sources there is room for."""
         rows = len(probe_periods)
         self.active_at, self.refused_at, self.finished = (np.full(rows, nan) for _ in range(3))
+        self.counted = np.full((rows, len(COUNTED)), nan)
         self.probes = Probes(probe_periods, slots)
 
     def adopt(self, other: Activity, rows: Rows, others: Rows) -> None:
         """Take over what another has seen: own `rows` from its slots `others`, and the sources as they are."""
         copy_into(self.columns(), other.columns(), rows, others)
+        self.counted[rows] = other.counted[others]
         self.probes.adopt(other.probes, rows, others)
 
     def columns(self) -> dict[str, Array]:
@@ -60,8 +65,16 @@ class Activity:
         woken = ~was_active & verdicts.active & np.isin(verdicts.reason, BY_REQUESTS)
         self.probes.answered(rows, ~verdicts.active, there, woken, now, slack_s)
 
-    def land(self, row: int, slot: int, counters: Floats, page: QueuePage, at: float) -> None:
-        """Take in one page. counters: of its slot, shape (len(ACTIVITY),); they are brought up to date."""
+    def take_counted(self) -> Floats:
+        """What was counted since this was asked last, shape (rows, len(COUNTED)); NaN where no page has said."""
+        counted, self.counted = self.counted, np.full_like(self.counted, nan)
+        return counted
+
+    def land(self, row: int, slot: int, counters: Floats, page: QueuePage, at: float, *, counts: bool) -> None:
+        """Take in one page. counters: of its slot, shape (len(ACTIVITY),); they are brought up to date.
+
+        counts: what it has finished, no other page has.
+        """
         rises = {quantity: _rise(counters, place, page) for place, quantity in enumerate(ACTIVITY)}
         tokens = any(rises[quantity] > 0.0 for quantity in TOKENS)
         if tokens or any(page.said.get(quantity, nan) > 0.0 for quantity in IN_HAND):
@@ -75,6 +88,12 @@ class Activity:
         if not isnan(finished):
             before = self.finished[row]
             self.finished[row] = finished + (0.0 if isnan(before) else before)
+        if counts:
+            for place, quantity in enumerate(COUNTED):
+                rise = rises[quantity]
+                if not isnan(rise):
+                    before = self.counted[row, place]
+                    self.counted[row, place] = rise + (0.0 if isnan(before) else before)
 
 
 def _rise(counters: Floats, place: int, page: QueuePage) -> float:

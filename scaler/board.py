@@ -98,6 +98,9 @@ class Decision:
     held_since:  POSIX seconds since when it is held on stale readings; None while fresh.
     idle_since:  POSIX seconds since when nothing is to be done; None while busy or unknown.
     observed:    it is published for people; whoever asks for it to act on it gets an error.
+    told:        what a HorizontalPodAutoscaler hears: `replicas`, except where its tolerance would drop a step up; then
+                 the next number that it does not drop, past `replicas` and perhaps past the workload's maximum. Left
+                 out, it is `replicas`; None where that is None.
     """
 
     workload: WorkloadKey
@@ -110,10 +113,15 @@ class Decision:
     idle_since: float | None = None
     evidence: Evidence = Evidence()
     observed: bool = False
+    told: int | None = None
 
     def __post_init__(self) -> None:
         if self.replicas is not None and (self.replicas < 0 or (self.replicas == 0) == self.active):
             raise ValueError(f"{self.workload}: {self.replicas} replicas cannot be active={self.active}")
+        if self.told is None:
+            object.__setattr__(self, "told", self.replicas)
+        elif self.replicas is None or self.told < self.replicas or (self.replicas == 0) != (self.told == 0):
+            raise ValueError(f"{self.workload}: {self.replicas} replicas cannot be told as {self.told}")
 
     @property
     def known(self) -> bool:

@@ -43,22 +43,26 @@ from .keda.server import KedaServer
 from .kubeapi import conflict
 from .kubeapi import server as kubeapi
 from .kubeapi.pods import Sources
-from .peers.replica import Replica
+from .peers.replica import Replica, Role
 from .pod_numbers import Chosen, PodNumbers
 from .publisher import Publisher
 from .replicas import ReplicaCounts
 from .snapshots import Snapshots
 from .state import State, pack, translated, unpack
 from .tls import naming
+from .web import accounts as web_accounts
 from .web import peers as web_peers
 from .web.cluster import ClusterCollector
 from .web.decisions import BoardCollector
+from .web.explain import Explain
 from .web.health import Health
 from .web.own import OwnMetrics
 from .web.server import WebServer
 from .web.snapshots import SnapshotCollector
 
 if TYPE_CHECKING:
+    from .decider import Decider
+    from .witness import Witness
     from .works import Works
 
 # Time for KEDA's load balancer to read NOT_SERVING before the streams end, and for calls under way to finish.
@@ -122,10 +126,12 @@ class Daemon:
         self._health = Health(tick_s=config.tick, started_at=clock.now())
         self._reload_asked = asyncio.Event()
         self._works: Works | None = None
-        registry = CollectorRegistry(auto_describe=True)  # GET /metrics?name[]=… asks for families by name
+        # GET /metrics?name[]=… asks for families by name.
+        self.registry = registry = CollectorRegistry(auto_describe=True)
         self._own = OwnMetrics(registry)
         registry.register(BoardCollector(lambda: self.publisher.board, clock.now))
         registry.register(SeenCollector(self._counters))
+        registry.register(web_accounts.AccountsCollector(self._kept, self._leads, clock.now))
         if self._cluster is not None:
             registry.register(ClusterCollector(self._cluster, lambda: self._census.troubles, clock.now))
         self._snapshots = Snapshots(config.state, clock)
@@ -139,6 +145,10 @@ class Daemon:
             health=self._health,
             registry=registry,
             now=clock.now,
+            more=(
+                *Explain(lambda: self.publisher.board, self._witness, clock.now).routes(),
+                *web_accounts.routes(self._kept, clock.now),
+            ),
         )
         self._own.reload_ok.set(1)
         self._own.reloaded_at.set(clock.now())
@@ -207,6 +217,7 @@ class Daemon:
             own=self._own,
             ticked=lambda now: self._ticked(keda, now),
             believed=self._believe,
+            leads=self._leads,
             cluster=self._cluster,
             moved=self._moved,
             replicas=self._replicas,
@@ -352,8 +363,22 @@ class Daemon:
         if self._works is not None:
             self._works.go_along(translated(state, offset_s))
 
+    def _kept(self) -> Decider | None:
+        return None if self._works is None else self._works.bookkeeping
+
+    def _leads(self, now: float) -> bool:
+        """Do others read our books? Where there may be several replicas and none is known to lead, nobody's are: what
+        two of them enter would be counted twice.
+        """
+        return self._config.listen.peers is None or (
+            self._replica is not None and self._replica.role(now) is Role.LEADER
+        )
+
     def _pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
         return self._works.pods(namespace, chosen, now) if self._works is not None else {}
+
+    def _witness(self) -> Witness | None:
+        return None if self._works is None else self._works.witness
 
     def _counters(self) -> Mapping[Target, Counters]:
         return self._works.counters if self._works is not None else {}

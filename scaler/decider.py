@@ -19,8 +19,12 @@ from exporter.cluster.objects import Pod
 from exporter.model import Floats, PodKey, ReplicaCount, Samples, Target, WorkloadKey
 
 from . import recollection
+from .accounts import Answers, Books, Circumstances, look
 from .board import Decision
+from .controllers.band import past_band
 from .evidence import Seen, Witnesses, decisions
+from .explain.entry import Aside, Given, When
+from .explain.log import Log, Past
 from .intake import Intake
 from .orders import Brake
 from .plan import Plan
@@ -43,39 +47,51 @@ from .slots import Mask, Rows
 from .source import Source
 from .standing import PRICES, Prices, Stands
 from .state import Array, Columns, State, copy_into, named, pairs, translated
+from .totals import Totals
+
+LATE_TICKS = 5.0  # a sweep that is later has been missed
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The answers that were returned last, by column: what is news is asked of whole arrays. `at`: POSIX seconds."""
+    """The answers that were returned last, by column: what is news is asked of whole arrays.
+
+    at:     POSIX seconds.
+    number: replicas, as controllers hear them.
+    """
 
     replicas: Floats
     active: Mask
     reason: Rows
     at: Floats
+    number: Floats
 
     @classmethod
     def nothing(cls, rows: int) -> Told:
         blank = Verdicts.blank(rows)  # its reason is nobody's
-        return cls(blank.replicas, blank.active, blank.reason, at=np.full(rows, np.nan))
+        return cls(blank.replicas, blank.active, blank.reason, at=np.full(rows, np.nan), number=blank.replicas.copy())
 
-    def of(self, rows: Rows) -> tuple[Verdicts, Floats]:
-        """The answers of some workloads, and when they were given."""
-        demand = np.empty((len(rows), 0))
-        return Verdicts(self.replicas[rows], self.active[rows], self.reason[rows], demand), self.at[rows]
+    def of(self, rows: Rows) -> tuple[Verdicts, Floats, Floats]:
+        """The answers of some workloads, their numbers, and when they were given."""
+        verdicts = Verdicts(self.replicas[rows], self.active[rows], self.reason[rows], np.empty((len(rows), 0)))
+        return verdicts, self.number[rows], self.at[rows]
 
-    def differs(self, rows: Rows, verdicts: Verdicts) -> Mask:
-        before, after = self.replicas[rows], verdicts.replicas
-        same: Mask = (before == after) | (np.isnan(before) & np.isnan(after))
+    def differs(self, rows: Rows, verdicts: Verdicts, number: Floats) -> Mask:
+        same = _same(self.replicas[rows], verdicts.replicas) & _same(self.number[rows], number)
         same &= (self.active[rows] == verdicts.active) & (self.reason[rows] == verdicts.reason)
         return ~same
 
     def columns(self) -> dict[str, Array]:
         return named("told", {name: getattr(self, name) for name in self.__slots__})
 
-    def tell(self, rows: Rows, verdicts: Verdicts, at: Floats) -> None:
+    def tell(self, rows: Rows, verdicts: Verdicts, number: Floats, at: Floats) -> None:
         self.replicas[rows], self.active[rows], self.reason[rows] = verdicts.replicas, verdicts.active, verdicts.reason
-        self.at[rows] = at
+        self.number[rows], self.at[rows] = number, at
+
+
+def _same(before: Floats, after: Floats) -> Mask:
+    same: Mask = (before == after) | (np.isnan(before) & np.isnan(after))
+    return same
 
 
 class Heard(NamedTuple):
@@ -98,19 +114,27 @@ class Decider:
         names: Names | None = None,
         fleet: Sequence[Brake] = (),
         prices: Prices = PRICES,
+        log_bytes: int = 0,
+        tick_s: float = 1.0,
     ) -> None:
         """`interval_s`: seconds between scrapes of one page; a reading is fresh for `fresh_intervals` of them.
 
         owners: whose pods are; by default told by their names.
         names:  of pods that a page knows by their UID; None where nobody can tell.
         fleet:  brakes of all workloads.
+        log_bytes: memory of the decision log; 0 is: there is none.
+        tick_s: seconds between sweeps.
         """
         self.plans = tuple(plans)
         self._specs = Specs.stack([plan.spec for plan in plans])
         self._memory = Memory.blank(len(plans))
         self._standing: Standing | None = None  # as of the last sweep, or of the first page before one
         self._stands = Stands(self._specs, [p.ordered for p in plans], [p.teaching for p in plans], prices, fleet)
-        self._slack_s = interval_s * fresh_intervals
+        self._interval_s, self._slack_s = interval_s, interval_s * fresh_intervals
+        self._tolerance = np.array([plan.tolerance for plan in plans], dtype=float)
+        # What is seen at a sweep is believed for as long as a page is, or for some ticks where those are longer.
+        self.books = Books(len(plans), gap_s=max(self._slack_s, LATE_TICKS * tick_s))
+        self.observed = np.array([plan.observed for plan in plans], dtype=np.bool_)
         self._groups = Groups.stack([plan.member for plan in plans])
         self._intake = Intake(
             [Source(p.workload, p.spec.pods, p.queue, p.probe_period, p.spec.gpu_quiet) for p in plans],
@@ -126,6 +150,11 @@ class Decider:
         self._rests = recollection.Rests(len(plans))
         self._rows = {plan.workload: row for row, plan in enumerate(plans)}
         self._ended: list[tuple[WorkloadKey | None, Brake]] = []
+        self._log = Log(self.plans, log_bytes)
+
+    @property
+    def workloads(self) -> tuple[WorkloadKey, ...]:
+        return tuple(plan.workload for plan in self.plans)
 
     def listed(self, workload: WorkloadKey, pods: int | None, leaving: Collection[Target] = ()) -> None:
         """How many of a workload's pods must answer, None while that is not known, and which targets need not: those
@@ -157,13 +186,13 @@ class Decider:
             self._stands.starts.served(target.pod, at)
         return self._decide(closure(self._groups, rows), now, heard=Heard(rows, at))
 
-    def sweep(self, now: float) -> list[Decision]:
-        """Decide everything, because time has passed."""
+    def sweep(self, now: float, *, leads: bool = True) -> list[Decision]:
+        """Decide everything, because time has passed. leads: the books that others are told are ours."""
         self._standing = self._stands.at(now)
         news = self._stands.news()
         self._touched[news.rows] = True
         self._ended += [(None if end.row is None else self.plans[end.row].workload, end.brake) for end in news.ended]
-        changed = self._decide(self._everyone, now)
+        changed = self._decide(self._everyone, now, leads=leads)
         self._touched[:] = False
         return changed
 
@@ -184,6 +213,16 @@ class Decider:
         """What is known of a namespace's chosen pods themselves: readings, made when asked. Nothing rests on them."""
         return self._intake.pods(namespace, chosen, now)
 
+    def past(self, workload: WorkloadKey) -> Past | None:
+        """What was decided of a workload, as far back as is kept; None: it is not known here."""
+        row = self._rows.get(workload)
+        return None if row is None else self._log.past(row)
+
+    def charted(self, workloads: Collection[WorkloadKey]) -> tuple[Sequence[WorkloadKey], Floats]:
+        """Those of these workloads that are known, and of each what charts show of its past: see `Log.charted`."""
+        known = [workload for workload in workloads if workload in self._rows]
+        return known, self._log.charted(np.array([self._rows[workload] for workload in known], dtype=np.int64))
+
     def forget_answers(self) -> None:
         """Somebody else has answered meanwhile: the next sweep returns every Decision again."""
         self._told = Told.nothing(len(self.plans))
@@ -192,7 +231,7 @@ class Decider:
         """All that is remembered by workload, as `scaler.state` wants it; live, until the next landing or sweep."""
         rooms = (named("memory", self._memory._asdict()), self._told.columns(), self._intake.columns())
         own = {name: column for room in rooms for name, column in room.items()}
-        return {**self._signals.columns(), **self._stands.columns(), **own}
+        return {**self._signals.columns(), **self._stands.columns(), **self.books.columns(), **own}
 
     def take(self, columns: Columns, rows: Rows, others: Rows, now: float = inf) -> None:
         """Remember of own workloads `rows` what somebody else does of `others`, pair by pair.
@@ -201,6 +240,7 @@ class Decider:
         """
         self._signals.take(columns, rows, others, now)
         self._stands.take(columns, rows, others)
+        self.books.take(columns, rows, others)
         own = (named("memory", self._memory._asdict()), self._told.columns(), self._intake.columns())
         for room in own:
             copy_into(room, columns, rows, others)
@@ -250,7 +290,11 @@ class Decider:
         pages are asked anew.
         """
         self._go_on(other._live_state(now=0.0), inf, np.full(len(self.plans), -inf))
-        self._stands.go_on(other._stands, *self._pairs(other))
+        rows, others = self._pairs(other)
+        self._stands.go_on(other._stands, rows, others)
+        self._log.adopt(other._log, rows, others)
+        self.books.go_on(other.books, rows, others)
+        self._intake.activity.counted[rows] = other._intake.activity.counted[others]
         self._ended += other._ended
 
     def take_over(self, other: Decider) -> None:
@@ -262,6 +306,8 @@ class Decider:
         self.take(other.columns(), rows, others)
         self._intake.adopt(other._intake, rows, others)
         self._stands.go_on(other._stands, rows, others)
+        self._log.adopt(other._log, rows, others)
+        self.books.go_on(other.books, rows, others)
         self._ended += other._ended
         self._rests.adopt(other._rests, rows, others)
         same = zip(rows.tolist(), others.tolist(), strict=True)
@@ -299,20 +345,29 @@ class Decider:
         self._memory.idle_since[rows] = np.nan
         return rows
 
-    def _decide(self, rows: Rows, now: float, *, heard: Heard | None = None) -> list[Decision]:
-        """`rows`: whole groups. heard: the page that is the occasion; None is: time has passed."""
+    def _enter(self, totals: Totals, whole: Mask, verdicts: Verdicts, now: float, *, leads: bool) -> None:
+        """Into the books, what all workloads have done since the last sweep."""
+        specs = self._specs
+        zero = (verdicts.replicas == 0.0) & ~self.observed
+        known = Circumstances(whole, zero, specs.minimum, specs.gpu_quiet, rise_s=self._interval_s)
+        answers = Answers(verdicts.replicas, self.observed)
+        moment = look(totals, known, answers, self.books.now, now)
+        self.books.enter(moment, self._intake.activity.take_counted(), now, leads=leads)
+
+    def _decide(self, rows: Rows, now: float, *, heard: Heard | None = None, leads: bool = False) -> list[Decision]:
+        """`rows`: whole groups. heard: the page that is the occasion; None is: time has passed, for all of them."""
         if not len(rows):
             return []
         raise_only = heard is not None
-        specs, memory = choose(rows, self._specs), choose(rows, self._memory)
+        specs, before = choose(rows, self._specs), choose(rows, self._memory)
         totals = self._intake.totals(rows, now)
-        filled, whole = imputed(specs, totals.seen, memory, now), answered(specs, totals.seen, memory)
+        filled, whole = imputed(specs, totals.seen, before, now), answered(specs, totals.seen, before)
         totals.impute(filled)
         if heard is not None:
             said = np.flatnonzero(np.isin(rows, heard.rows))
             self._signals.observe(rows[said], totals.choose(said), (filled | whole)[said], heard.at)
         else:
-            self._stands.rest(rows, totals.seen, whole, totals.gpus_held, now)
+            self._stands.rest(rows, totals.seen, whole, totals.gpus_each, now)
         smoothed = self._signals.smooth(rows, now)
         smoothed[np.isnan(totals.latest)] = np.nan  # a smoothed value must not outlive its source
         readings = totals.seen._replace(signals=smoothed)
@@ -320,14 +375,25 @@ class Decider:
             # Orders hold from the first page on: what is raised before the first sweep would stay so under a freeze.
             self._standing = self._stands.at(now)
         standing, groups = choose(rows, self._standing), choose(rows, self._groups)
-        verdicts, memory, asked = decide_groups(groups, specs, readings, standing, memory, now, raise_only=raise_only)
+        decided = decide_groups(groups, specs, readings, standing, before, now, raise_only=raise_only)
+        verdicts, asked = decided.verdicts, decided.asked
         self._intake.activity.answered(
             rows, totals.seen, was_active=self._memory.active[rows], verdicts=verdicts, now=now, slack_s=self._slack_s
         )
-        for column, after in zip(self._memory, memory, strict=True):
+        for column, after in zip(self._memory, decided.memory, strict=True):
             column[rows] = after
+        if heard is None:
+            self._enter(totals, whole, verdicts, now, leads=leads)
         self._rests.prove(self._memory, self._intake.awaited, rows, totals.seen, specs.hold, now)
-        news = self._told.differs(rows, verdicts)
+        number = past_band(verdicts.replicas, readings.wanted, self._tolerance[rows])
+        if raise_only:  # the cluster may have taken the step meanwhile: that is the next sweep's
+            number = np.where(np.isnan(number), number, np.fmax(number, self._told.number[rows]))
+        news = self._told.differs(rows, verdicts, number)
+        noted = news if raise_only else news | self._log.due(rows, now)
+        if self._log.depth and noted.any():
+            when = When(np.full(len(rows), now), np.full(len(rows), raise_only))
+            aside = Aside.of(totals, filled, asked)
+            self._log.note(rows, Given(when, decided.readings, decided.standing, before, verdicts, aside), noted)
         decided_at = np.where(news, now, self._told.at[rows])
         # Objects are built for answers that changed; where only the evidence did, once per sweep.
         shown = np.flatnonzero(news if raise_only else news | self._touched[rows])
@@ -341,10 +407,13 @@ class Decider:
             together=groups.together[shown],
             smoothed=smoothed[shown],
             verdicts=choose(shown, verdicts),
+            number=number[shown],
+            tolerance=self._tolerance[rows[shown]],
             memory=choose(rows[shown], self._memory),
             keep_warm=standing.keep_warm[shown],
             decided_at=decided_at[shown],
         )
         told = decisions(self.plans, seen, Witnesses(self._intake, self._signals, self._stands), now)
-        self._told.tell(seen.rows, seen.verdicts, seen.decided_at)  # last: what is not returned has not been told
+        # Last: what is not returned has not been told.
+        self._told.tell(seen.rows, seen.verdicts, seen.number, seen.decided_at)
         return told

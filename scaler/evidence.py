@@ -51,6 +51,8 @@ class Seen:
     together: Mask  # it sleeps and wakes with its group
     smoothed: Floats
     verdicts: Verdicts
+    number: Floats  # replicas, as controllers are told
+    tolerance: Floats  # of its HPA, a ratio
     memory: Memory
     keep_warm: Floats
     decided_at: Floats
@@ -58,7 +60,7 @@ class Seen:
 
 def decisions(plans: Sequence[Plan], seen: Seen, witnesses: Witnesses, now: float) -> list[Decision]:
     """One for each of `seen.rows`, which are rows of `plans`. `now`: POSIX seconds."""
-    replicas, active = _whole(seen.verdicts.replicas), seen.verdicts.active.tolist()
+    replicas, active, told = _whole(seen.verdicts.replicas), seen.verdicts.active.tolist(), _whole(seen.number)
     decided_at, measured_at = seen.decided_at.tolist(), _known(seen.totals.seen.measured_at)
     held_since, idle_since = _known(seen.memory.held_since), _known(seen.memory.idle_since)
     return [
@@ -73,6 +75,7 @@ def decisions(plans: Sequence[Plan], seen: Seen, witnesses: Witnesses, now: floa
             idle_since=idle_since[place],
             evidence=evidence,
             observed=plans[seen.rows[place]].observed,
+            told=told[place],
         )
         for place, evidence in enumerate(_evidence(plans, seen, witnesses, now))
     ]
@@ -162,6 +165,12 @@ def _notes(spec: Spec, about: Seen, place: int, *, has_gateway: bool) -> tuple[s
     if spec.gateway and not has_gateway:
         notes.append("its gateway has no ready address to ask")
     notes += gpu_evidence.notes(about.totals, place, dict(spec.targets).get(Signal.GPU_ENGINE))
+    if about.number[place] > about.verdicts.replicas[place]:
+        notes.append(
+            f"told as {about.number[place]:.0f}: its HPA takes {about.verdicts.replicas[place]:.0f} for the "
+            f"{seen.wanted[place]:.0f} there are, within its tolerance of {about.tolerance[place]:.3g}; "
+            'behavior.scaleUp.tolerance: "0" (Kubernetes 1.35 and later) takes steps exactly'
+        )
     if about.asked[place] > 0.0:
         notes.append(f"its group is awake and asks for {about.asked[place]:.0f} replicas of it at least")
     if about.memory.floor[place] > 0.0:

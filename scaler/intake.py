@@ -49,7 +49,9 @@ QUEUES = slice(Column.WAITING, Column.HELD + 1)  # requests in hand
 QUEUE_WIDTH = QUEUES.stop - QUEUES.start
 
 # What the cluster says of a workload: it does not survive a restart, and is asked again.
-PER_WORKLOAD = ("_listed", "_wanted", "_ready", "_pending", "_gpus_held", "_existing", "_in_pods", "_gpus_owed_until")
+PER_WORKLOAD = (
+    "_listed", "_wanted", "_ready", "_pending", "_gpus_held", "_existing", "_going", "_in_pods", "_gpus_owed_until"
+)  # fmt: skip
 
 
 class Intake:
@@ -79,7 +81,7 @@ class Intake:
         self._has_pods = np.array([s.pods for s in self.sources], dtype=np.bool_)
         self.activity = Activity(np.array([s.probe_period for s in self.sources], dtype=np.float64), 64)
         self._listed, self._wanted, self._ready = np.full((3, rows), np.nan)
-        self._pending, self._gpus_held, self._existing = np.full((3, rows), np.nan)
+        self._pending, self._gpus_held, self._existing, self._going = np.full((4, rows), np.nan)
         self.awaited = Awaited(rows)
         self._in_pods, self._gpus_owed_until = np.full((2, rows), np.nan)  # the first as last added up
         self._leaving: list[frozenset[Target]] = [frozenset()] * rows
@@ -147,7 +149,9 @@ class Intake:
         if target.role is Role.PODS or not self._sharing.gets_nothing(row):
             if self.awaited.pending(row) and not self.awaited.meet(self._slots, slot, page.counters):
                 self.activity.active_at[row] = at
-            self.activity.land(row, slot, self._slots.counters[slot], page, at)
+            # A gateway repeats what its engines finish.
+            counts = target.role is Role.PODS or not source.pods
+            self.activity.land(row, slot, self._slots.counters[slot], page, at, counts=counts)
         gpus = beside(target, samples)
         return [row] if gpus is None else [row, *(set(self._land_gpus(on_page(target), gpus, at)) - {row})]
 
@@ -220,6 +224,7 @@ class Intake:
             self._wanted[row] = np.nan if count is None else float(count.wanted)
             self._ready[row] = np.nan if count is None else float(count.ready)
             self._pending[row] = np.nan if count is None else float(count.pending)
+            self._going[row] = np.nan if count is None else float(count.leaving)
             self._existing[row] = np.nan if count is None or count.existing is None else float(count.existing)
             self._gpus_held[row] = np.nan if count is None or count.gpus is None else float(count.gpus)
 
@@ -368,6 +373,7 @@ class Intake:
                 latest=latest,
                 finished=self.activity.finished[rows],
                 sleeping=sums[:, Column.SLEEPING],
+                leaving=self._going[rows],
             )
         )
 

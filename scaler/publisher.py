@@ -136,7 +136,7 @@ class Publisher:
 def _given_up(decision: Decision, held_since: float, at: float) -> Decision | None:
     """What becomes of an answer that nobody renews; None is: it stays as it is."""
     if decision.active or decision.evidence.replicas_wanted:  # what still runs must not be put to sleep by an old proof
-        return replace(decision, replicas=None, active=True, reason=Reason.UNKNOWN, decided_at=at)
+        return replace(decision, replicas=None, told=None, active=True, reason=Reason.UNKNOWN, decided_at=at)
     if decision.reason is Reason.HELD:
         return None
     return replace(decision, reason=Reason.HELD, decided_at=at, held_since=held_since)

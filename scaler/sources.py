@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import repeat
 from math import inf
+from types import MappingProxyType
 from typing import NamedTuple
 
+from exporter.cluster.changes import Changes
 from exporter.cluster.objects import Ref
 from exporter.cluster.state import Cluster
 from exporter.model import Access, Role, Target, WorkloadKey
@@ -180,12 +182,24 @@ def _exporter_at(page: DcgmExporter) -> Callable[[str, int], Target]:
     return target
 
 
-def plans(config: Config, workloads: Iterable[Workload], orders: Iterable[Ordered] = repeat(Ordered())) -> list[Plan]:
-    """What the decider needs to know of each workload. orders: what people order of each, in the same order."""
-    return [_plan(config, workload, ordered) for workload, ordered in zip(workloads, orders, strict=False)]
+def plans(
+    config: Config,
+    workloads: Iterable[Workload],
+    orders: Iterable[Ordered] = repeat(Ordered()),
+    tolerances: Mapping[WorkloadKey, float] = MappingProxyType({}),
+) -> list[Plan]:
+    """What the decider needs to know of each workload.
+
+    orders:     what people order of each, in the same order.
+    tolerances: of the HPAs that say one, ratios; for all others the configuration's word holds.
+    """
+    return [
+        _plan(config, workload, ordered, tolerances.get(workload.key, workload.hpa_tolerance))
+        for workload, ordered in zip(workloads, orders, strict=False)
+    ]
 
 
-def _plan(config: Config, workload: Workload, ordered: Ordered) -> Plan:
+def _plan(config: Config, workload: Workload, ordered: Ordered, tolerance: float) -> Plan:
     wished: Mapping[Signal, float | None] = {
         Signal.WORK: workload.work,
         Signal.KV_CACHE: workload.objectives.kv_cache if workload.pods is not None else None,
@@ -214,11 +228,12 @@ def _plan(config: Config, workload: Workload, ordered: Ordered) -> Plan:
         smoothing=Smoothing(up_s=workload.smoothing.up, down_s=workload.smoothing.down),
         queue=workload.model,
         pod_pattern=workload.pod_pattern,
-        observed=workload.mode == "observe",
-        member=_membership(workload),
+        observed=config.observes(workload),
+        member=_membership(workload, observed=config.observes(workload)),
         ordered=ordered,
         teaching=_teaching(workload, config),
         probe_period=workload.probe_period,
+        tolerance=tolerance,
     )
 
 
@@ -238,11 +253,22 @@ def _young(config: Config, workload: Workload) -> float:
     return max(YOUNG_S, YOUNG_HALF_LIVES * workload.smoothing.down)
 
 
-def _membership(workload: Workload) -> Membership | None:
+def _membership(workload: Workload, *, observed: bool) -> Membership | None:
     if workload.group is None:
         return None
-    member = Membership(workload.namespace, workload.group, workload.role or "", workload.weight)
+    member = Membership(workload.namespace, workload.group, workload.role or "", workload.weight, observed=observed)
     ratio = workload.ratio
     if ratio is None:
         return member
     return replace(member, to=ratio.to, least=ratio.min, most=inf if ratio.max is None else ratio.max)
+
+
+def touches(changes: Changes, place: Place) -> bool:
+    """Whether what has moved in the cluster may be where a page is."""
+    if isinstance(place.page, DcgmExporter):
+        return changes.exporters
+    if place.page.target is not None:
+        kind, _, name = place.page.target.partition("/")
+        return (place.namespace, kind, name) in changes.targets
+    service = place.page.service_in(place.namespace)
+    return service is not None and service in changes.services

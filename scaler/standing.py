@@ -110,8 +110,8 @@ class Stands:
         """Who rests, and is expected back so soon that a start must begin."""
         return self._keep_warm.expects(self._gaps.idle_since, now) & self._specs.sleeps
 
-    def rest(self, rows: Rows, seen: Readings, known: Mask, gpus: Floats, now: float) -> None:
-        """What is seen of these workloads, of whom all is known where `known` says so. gpus: that their pods hold."""
+    def rest(self, rows: Rows, seen: Readings, known: Mask, each: Floats, now: float) -> None:
+        """What is seen of these workloads, of whom all is known where `known` says so. each: GPUs of a replica."""
         busy = np.nan_to_num(seen.waiting) + np.nan_to_num(seen.running) + np.nan_to_num(seen.held) > 0.0
         # A model that is being loaded works on its GPUs, and DCGM shows it half a minute late. If nobody came, it
         # must not pass for the return that it was loaded for: each rest would be learned to be shorter than the last.
@@ -120,8 +120,6 @@ class Stands:
         self.starts.passed(now)
         # Who was turned away has come all the same.
         ended = self._gaps.observe(rows, busy, np.fmax(seen.active_at, seen.refused_at), known, now)
-        running = seen.existing - seen.pending  # they hold GPUs, ready or not
-        each = gpus / np.where(running > 0.0, running, np.nan)
         self._gpus[rows] = np.where(np.isnan(each), self._gpus[rows], each)
         self._keep_warm.learn(ended, self._gaps, self._stakes(), now)
 

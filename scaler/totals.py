@@ -63,6 +63,7 @@ class Totals:
               KV-cache use of the pods that say; the mean engine activity of the GPUs that are wholly its own.
     finished: requests finished since this process began to look, corrected for restarts.
     sleeping: pods whose engines are in sleep mode; NaN where no page says whether they are.
+    leaving:  replicas on their way out that still hold their GPUs; NaN where nobody says.
     """
 
     seen: Readings
@@ -72,6 +73,13 @@ class Totals:
     latest: Floats
     finished: Floats
     sleeping: Floats
+    leaving: Floats
+
+    @property
+    def gpus_each(self) -> Floats:
+        """GPUs that a replica holds, ready or not, on its way out or not; NaN where nobody says."""
+        running = self.seen.existing - self.seen.pending + self.leaving
+        return self.gpus_held / np.where(running > 0.0, running, np.nan)
 
     @property
     def kv_cache(self) -> Floats:
@@ -87,7 +95,7 @@ class Totals:
             choose(rows, self.seen),
             self.gpus_held[rows],
             choose(rows, self.gpus),
-            *(column[rows] for column in (self.in_pods, self.latest, self.finished, self.sleeping)),
+            *(column[rows] for column in (self.in_pods, self.latest, self.finished, self.sleeping, self.leaving)),
         )
 
     def impute(self, rows: Mask) -> None:

@@ -28,7 +28,7 @@ from exporter.textformat import Scanner
 
 from . import sources
 from .census import Census, ordered, take
-from .config import Config, DcgmExporter
+from .config import Config
 from .decider import Decider
 from .ownership import cluster_owners
 from .plan import Plan
@@ -41,6 +41,7 @@ from .sources import Lookers, Place
 from .standing import Prices
 from .state import Kept, State
 from .web.own import OwnMetrics
+from .witness import Witness
 
 # A rollout of a thousand pods is looked at a few times, not a thousand times.
 LOOK_AGAIN_S = 0.2
@@ -56,6 +57,7 @@ class Surroundings:
     replicas:    who counts replicas; None is: the cluster, or nobody.
     believed:    told of each new census, and None when what the cluster said is not known any more.
     ticked:      told the time of every sweep that worked.
+    leads:       do the other replicas of Tidegate, and those who read /metrics, go by ours?
     discoveries: who knows where pages are; None is what the configuration says.
     kept:        what was remembered before the start of workloads that have not come yet.
     """
@@ -67,6 +69,7 @@ class Surroundings:
     own: OwnMetrics
     ticked: Callable[[float], None]
     believed: Callable[[Census | None], None]
+    leads: Callable[[float], bool] = lambda _: True
     cluster: Cluster | None = None
     redis: RedisPages | None = None
     moved: asyncio.Event = field(default_factory=asyncio.Event)
@@ -112,9 +115,18 @@ class Works:
     def counters(self) -> Mapping[Target, Counters]:
         return self._loop.counters
 
+    @property
+    def bookkeeping(self) -> Decider:
+        """Whose books are kept, and the books."""
+        return self._decider
+
     def pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
         """What is known of a namespace's chosen pods themselves. `now`: POSIX seconds."""
         return self._decider.pods(namespace, chosen, now)
+
+    @property
+    def witness(self) -> Witness:
+        return Witness(self._decider)
 
     def share(self, workloads: Collection[WorkloadKey] | None) -> State:
         """What another replica is to remember of these workloads, or of all of them."""
@@ -168,7 +180,7 @@ class Works:
                 self._decider.take_over(before)
                 self._follow(before.plans)
         for place, discovery in self._places.items():
-            if changes.census or _touches(changes, place):
+            if changes.census or sources.touches(changes, place):
                 self._loop.look(discovery)
         self._look_at_starts(self._scaled.keys() if changes.census else self._scaled.keys() & changes.targets)
 
@@ -192,7 +204,7 @@ class Works:
             return self._census
 
     def _new_decider(self) -> Decider:
-        plans = sources.plans(self.config, self._census.workloads, ordered(self._census))
+        plans = sources.plans(self.config, self._census.workloads, ordered(self._census), self._census.tolerances)
         by_name = owners_by_name({plan.workload: plan.pod_pattern for plan in plans})
         cluster, targets = self._around.cluster, self._census.targets
         return Decider(
@@ -203,6 +215,8 @@ class Works:
             names=None if cluster is None else cluster.named,
             fleet=() if self.config.brake is None else (self.config.brake,),
             prices=Prices(self.config.prices.gpu_hour, self.config.prices.waiting_hour),
+            log_bytes=self.config.explain.memory,
+            tick_s=self.config.tick,
         )
 
     def _follow(self, before: Iterable[Plan]) -> None:
@@ -305,7 +319,7 @@ class Works:
         try:
             self._look_whether_seen(now)
             self._count_replicas(now)
-            publisher.publish(self._decider.sweep(now), now)
+            publisher.publish(self._decider.sweep(now, leads=self._around.leads(now)), now)
             for workload, brake in self._decider.ended_brakes():
                 self._log.info("a brake has ended", workload=str(workload or "all"), brake=str(brake))
         except Exception:  # noqa: BLE001 - a bug that costs every tick shows in liveness, not in a silent zero
@@ -385,13 +399,3 @@ class Works:
     def _retired(self, target: Target) -> None:
         self._around.failing.pop(target, None)
         self._decider.retire(target)
-
-
-def _touches(changes: Changes, place: Place) -> bool:
-    if isinstance(place.page, DcgmExporter):
-        return changes.exporters
-    if place.page.target is not None:
-        kind, _, name = place.page.target.partition("/")
-        return (place.namespace, kind, name) in changes.targets
-    service = place.page.service_in(place.namespace)
-    return service is not None and service in changes.services

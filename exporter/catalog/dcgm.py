@@ -182,7 +182,17 @@ def _gpu(uuid: str, instance: str | None, device: Device) -> Gpu:
     else:
         attribution = Attribution.MIG if instance else Attribution.EXCLUSIVE
     model = device.labels.get("modelName") or device.labels.get("model_name")
-    return Gpu(uuid, instance, device.labels.get("GPU_I_PROFILE") or None, model, attribution, pods, device.implied)
+    return Gpu(
+        uuid,
+        instance,
+        device.labels.get("GPU_I_PROFILE") or None,
+        model,
+        attribution,
+        pods,
+        device.implied,
+        # Its NODE_NAME; where the DaemonSet sets none, the exporter's own host name, of which each node has one.
+        node=device.labels.get("Hostname") or device.labels.get("hostname") or None,
+    )
 
 
 def _finish(reserved: Mask, columns: Columns, subjects: tuple[Subject, ...]) -> tuple[Columns, tuple[Subject, ...]]:

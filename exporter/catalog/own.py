@@ -77,8 +77,8 @@ QUEUE_FAMILIES: Mapping[Quantity, Family] = {
     Q.REQUESTS_HELD: Family("requests_held", COUNT, "Requests that a gateway keeps in front of its engines."),
     Q.REQUESTS_FINISHED: Family("requests_finished_total", COUNTER, "Requests finished."),
     Q.REQUESTS_FAILED: Family("requests_failed_total", COUNTER, "Requests refused, aborted or broken."),
-    Q.TOKENS_PROMPT: Family("prompt_tokens_total", COUNTER, "Tokens of prompts."),
-    Q.TOKENS_GENERATED: Family("generated_tokens_total", COUNTER, "Tokens generated."),
+    Q.TOKENS_PROMPT: Family("prompt_tokens_total", COUNTER, "Tokens of prompts that were read."),
+    Q.TOKENS_GENERATED: Family("generated_tokens_total", COUNTER, "Tokens that were generated."),
     Q.KV_CACHE_USED: Family("kv_cache_used_ratio", RATIO, "Share of the KV cache in use, 0..1.", _MEAN),
     Q.ENGINE_AWAKE: Family("engine_awake", FLAG, "1 if the engine is awake, 0 if it sleeps.", _MIN),
     Q.REPLICAS_READY: Family("replicas_ready", COUNT, "Ready backends that a gateway says it has."),
@@ -93,9 +93,11 @@ GPU_FAMILIES: Mapping[Quantity, Family] = {
     Q.GPU_DRAM_ACTIVE: Family("gpu_dram_active_ratio", RATIO, _ACTIVE.format("memory interface"), _COPY),
     Q.GPU_MEMORY_USED: Family("gpu_memory_used_bytes", BYTES, "Memory held. Residency, not activity.", _COPY),
     Q.GPU_MEMORY_TOTAL: Family("gpu_memory_total_bytes", BYTES, "Memory of the GPU or instance.", _COPY),
-    Q.GPU_POWER: Family("gpu_power_watts", WATTS, "Power drawn.", _COPY),
-    Q.GPU_ENERGY: Family("gpu_energy_joules_total", JOULES, "Energy used.", _COPY),
-    Q.GPU_TEMPERATURE: Family("gpu_temperature_celsius", Unit(high=200.0), "Temperature.", _COPY),
+    Q.GPU_POWER: Family("gpu_power_watts", WATTS, "Power that the GPU draws.", _COPY),
+    Q.GPU_ENERGY: Family("gpu_energy_joules_total", JOULES, "Energy that the GPU has used.", _COPY),
+    Q.GPU_TEMPERATURE: Family(
+        "gpu_temperature_celsius", Unit(high=200.0), "Temperature of the GPU, in degrees Celsius.", _COPY
+    ),
     Q.GPU_XID: Family("gpu_xid", Unit(high=10_000.0), "The last Xid code. It does not clear.", _COPY),
     Q.GPU_LOST: Family("gpu_lost", FLAG, "1 if a fatal Xid came and the GPU fell silent.", _COPY),
 }

@@ -17,11 +17,14 @@ from .parse import GROUP_INDEX, WORKER_INDEX
 
 
 class Tally(NamedTuple):
-    """ready: replicas that take requests. pending: replicas that no node runs in full yet. existing: all there are."""
+    """ready: replicas that take requests. pending: replicas that no node runs in full yet. existing: all there are but
+    those on their way out. leaving: those of them that still run.
+    """
 
     ready: int
     pending: int
     existing: int
+    leaving: int
 
 
 def leads(pod: Pod) -> bool:
@@ -31,19 +34,25 @@ def leads(pod: Pod) -> bool:
 
 def by_pod(pods: Iterable[Pod]) -> Tally:
     """Each pod is a replica. One that has been asked to go is none any more."""
-    staying = [pod for pod in pods if not pod.leaving]
-    return Tally(sum(pod.ready for pod in staying), sum(map(_is_pending, staying)), len(staying))
+    every = list(pods)
+    staying = [pod for pod in every if not pod.leaving]
+    leaving = sum(map(_still_runs, every))
+    return Tally(sum(pod.ready for pod in staying), sum(map(_is_pending, staying)), len(staying), leaving)
 
 
 def by_group(pods: Iterable[Pod]) -> Tally:
     """Each group of a LeaderWorkerSet is a replica: ready if its leader is ready and the group is complete."""
     groups: dict[str | None, list[Pod]] = {}
+    leaving: set[str | None] = set()
     for pod in pods:
         if not pod.leaving:
             groups.setdefault(pod.labels.get(GROUP_INDEX), []).append(pod)
+        elif _still_runs(pod):
+            leaving.add(pod.labels.get(GROUP_INDEX))
     groups.pop(None, None)  # of no group: it cannot make one complete
+    going = len(leaving - groups.keys() - {None})
     pending = sum(any(map(_is_pending, group)) for group in groups.values())
-    return Tally(sum(map(_is_ready, groups.values())), pending, len(groups))
+    return Tally(sum(map(_is_ready, groups.values())), pending, len(groups), going)
 
 
 def _is_ready(group: Sequence[Pod]) -> bool:
@@ -55,6 +64,10 @@ def _is_ready(group: Sequence[Pod]) -> bool:
 
 def _is_pending(pod: Pod) -> bool:
     return pod.phase == "Pending"
+
+
+def _still_runs(pod: Pod) -> bool:
+    return pod.leaving and pod.phase == "Running"
 
 
 def held_by(pods: Iterable[Pod]) -> int:

@@ -22,6 +22,9 @@ _SHOWN = 40  # characters of a bad value that a person gets to see
 # Kubernetes prints the amount of an extended resource as a whole number, thousands as "1k" (resource.Quantity's
 # canonical form). 18 digits fit into its int64.
 _AMOUNT = re.compile(r"([0-9]{1,18})([kMG]?)")
+# Any quantity, as resource.Quantity reads it: digits, and a suffix or an exponent.
+_QUANTITY = re.compile(r"([0-9]{1,12})(?:\.([0-9]{0,9}))?(n|u|m|k|M|G|e[+-]?[0-9]{1,2}|E[+-]?[0-9]{1,2})?")
+_SCALE = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9}
 _FACTOR = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
 
 
@@ -117,6 +120,23 @@ def amount(parent: Mapping[str, Any], key: str, place: str = "") -> int:
     if match is None:
         raise wrong(place, key, 'a whole quantity such as "8"', value)
     return int(match[1]) * _FACTOR[match[2]]
+
+
+def quantity(parent: Mapping[str, Any], key: str, place: str = "") -> float | None:
+    """The quantity ("100m", "0.1", 0.1), 0 or more, at `key`; None if there is none.
+
+    As Kubernetes' controllers take it (AsApproximateFloat64): its digits times a power of ten.
+    """
+    value = parent.get(key)
+    if value is None:
+        return None
+    number = not isinstance(value, bool) and isinstance(value, int | float)
+    match = _QUANTITY.fullmatch(str(value)) if number or isinstance(value, str) else None
+    if match is None:
+        raise wrong(place, key, 'a quantity such as "100m"', value)
+    digits, fraction, suffix = match[1], match[2] or "", match[3] or ""
+    scale = _SCALE[suffix] if suffix in _SCALE else int(suffix[1:])
+    return int(digits + fraction) * 10.0 ** (scale - len(fraction))
 
 
 def wrong(place: str, key: str, bound: str, value: object) -> Wrong:

@@ -17,6 +17,8 @@ from typing import NamedTuple, TypeAlias
 
 from exporter.model import PodKey
 
+from .autoscaling import Behavior, HpaStatus, Metric, Pace, ScaledStatus
+
 
 class Ref(NamedTuple):
     """An object by what it is called. The API group is left out: two kinds of one name do not meet in practice."""
@@ -118,6 +120,8 @@ class ScaledObject:
     target:  what it scales; of a ScaledJob itself.
     minimum, maximum, idle: minReplicaCount (KEDA's default 0), maxReplicaCount (100), idleReplicaCount (None).
     annotations: only those that begin with `tidegate.dev/`, without that prefix.
+    behavior: what it wants its HPA's to be. pace: how KEDA goes about it. status: what KEDA reports.
+    created_at: POSIX seconds.
     """
 
     ref: Ref  # kind "ScaledObject" or "ScaledJob"
@@ -127,17 +131,28 @@ class ScaledObject:
     idle: int | None = None
     triggers: tuple[Trigger, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    behavior: Behavior | None = None
+    pace: Pace | None = None
+    created_at: float | None = None
+    status: ScaledStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Hpa:
-    """owner: the ScaledObject that made it, if one did. minimum: spec.minReplicas (default 1)."""
+    """owner: the ScaledObject that made it, if one did. minimum: spec.minReplicas (default 1).
+
+    behavior: as it is said; None is none, which is another way of scaling than the defaults of one.
+    metrics:  what it scales by. status: what its controller reports.
+    """
 
     ref: Ref
     target: Ref
     minimum: int
     maximum: int
     owner: Ref | None = None
+    behavior: Behavior | None = None
+    metrics: tuple[Metric, ...] | None = None
+    status: HpaStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)

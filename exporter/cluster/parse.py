@@ -15,6 +15,7 @@ from typing import Any
 
 from exporter.model import PodKey
 
+from . import autoscaling
 from .fields import NOTHING, Wrong, mapping, moment, needed, objects, text, texts, true, whole, wrong
 from .gpus import asked_for, named
 from .objects import Hpa, Link, Node, Pod, Record, Ref, Scalable, ScaledObject, Slice, Trigger
@@ -219,6 +220,10 @@ def _bounds(ref: Ref, document: _Json, target: Ref) -> ScaledObject:
         idle=whole(spec, "idleReplicaCount", "spec"),
         triggers=tuple(_trigger(trigger) for trigger in objects(spec, "triggers", "spec")),
         annotations=_annotations(document),
+        behavior=autoscaling.behavior_of_keda(spec),
+        pace=autoscaling.pace(document),
+        created_at=moment(mapping(document, "metadata"), "creationTimestamp", "metadata"),
+        status=autoscaling.scaled_status(document),
     )
 
 
@@ -238,7 +243,14 @@ def _hpa(ref: Ref, document: _Json) -> Hpa:
     if maximum is None:
         raise wrong("spec", "maxReplicas", "a whole number", None)
     return Hpa(
-        ref, _target(spec, ref.namespace), 1 if minimum is None else minimum, maximum, _owner(document, ref.namespace)
+        ref,
+        _target(spec, ref.namespace),
+        1 if minimum is None else minimum,
+        maximum,
+        owner=_owner(document, ref.namespace),
+        behavior=autoscaling.behavior(spec),
+        metrics=autoscaling.metrics(spec),
+        status=autoscaling.hpa_status(document),
     )
 
 

@@ -10,6 +10,7 @@ names its ReplicaSet and its Deployment in `news`; `keep(ref, pod)` with an equa
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TypeVar, assert_never
 
 from .chains import Chains
@@ -84,8 +85,12 @@ class Records:
                 self._index_link(ref, _as(Link, now))
             case Slice():
                 self._index_slice(ref, _as(Slice, before), _as(Slice, now))
-            case ScaledObject() | Hpa():
-                self.news.of_census()
+            case ScaledObject():
+                if _told(_as(ScaledObject, before)) != _told(_as(ScaledObject, now)):
+                    self.news.of_census()
+            case Hpa():
+                if _told(_as(Hpa, before)) != _told(_as(Hpa, now)):
+                    self.news.of_census()
             case Node() | None:
                 pass
             case unexpected:
@@ -166,6 +171,11 @@ class Records:
                 if not pieces:
                     del self._slices[ref.namespace, piece.service]
                 self.news.of_service(ref.namespace, piece.service)
+
+
+def _told(record: ScaledObject | Hpa | None) -> object:
+    """Without what its controller reports every few seconds: nobody is counted by that."""
+    return None if record is None else replace(record, status=None)
 
 
 def _as(kind: type[R], record: Record | None) -> R | None:

@@ -187,7 +187,13 @@ class Cluster:
             wanted = scalable.wanted or 0
         heard_at = self._hearing.heard_at(resources)
         return ReplicaCount(
-            wanted, tally.ready, heard_at, tally.pending, held_by(self._below(target)), existing=tally.existing
+            wanted,
+            tally.ready,
+            heard_at,
+            tally.pending,
+            held_by(self._below(target)),
+            existing=tally.existing,
+            leaving=tally.leaving,
         )
 
     def owners_of(self, pod: PodKey) -> tuple[Ref, ...] | None:

@@ -19,6 +19,7 @@ from .grouped import contradictions, without
 from .orders import brakes
 from .record import Census, trouble
 from .scaled import Gathered, gather
+from .tolerances import tolerances
 from .triggers import Around
 from .words import plain
 
@@ -28,7 +29,7 @@ _CONFIGURATION = "Tidegate's configuration"
 def take(config: Config, scaled: Iterable[ScaledObject], scalables: Iterable[Scalable], hpas: Iterable[Hpa]) -> Census:
     """The census of a configuration and of what its cluster says now. What `kubernetes` turns off is not looked at."""
     kubernetes = config.kubernetes
-    acting = {workload.key: workload.mode == "act" for workload in config.workloads}
+    acting = {workload.key: not config.observes(workload) for workload in config.workloads}
     gathered = gather(scaled if kubernetes is not None and kubernetes.triggers else (), Around(config, acting))
     targets = _targets(config, gathered)
     spoken = Spoken(
@@ -54,6 +55,7 @@ def take(config: Config, scaled: Iterable[ScaledObject], scalables: Iterable[Sca
         targets=MappingProxyType(targets),
         objects=MappingProxyType({name: without(said, wrong) for name, said in gathered.said.items()}),
         brakes=MappingProxyType(braked.brakes),
+        tolerances=MappingProxyType(tolerances({each.key for each in workloads}, targets, scaled, hpas)),
         troubles=tuple(sorted((*gathered.troubles, *alone, *between, *braked.troubles))),
     )
 

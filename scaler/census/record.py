@@ -56,6 +56,7 @@ class Census:
     targets:  what a workload scales, where that is known.
     objects:  what the external triggers of each watched ScaledObject or ScaledJob say, by namespace and name.
     brakes:   what the annotation `tidegate.dev/brake` orders of a workload, each once.
+    tolerances: of the HPA of a workload, a ratio, where it or its ScaledObject says one.
     troubles: ordered by object, for the log and /metrics; they cost their own workload and nobody else's.
     """
 
@@ -63,6 +64,7 @@ class Census:
     targets: Mapping[WorkloadKey, Ref] = field(default_factory=dict)
     objects: Mapping[ObjectName, tuple[Said, ...]] = field(default_factory=dict)
     brakes: Mapping[WorkloadKey, tuple[Brake, ...]] = field(default_factory=dict)
+    tolerances: Mapping[WorkloadKey, float] = field(default_factory=dict)
     troubles: tuple[Trouble, ...] = ()
 
     def whose(self, namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:

@@ -13,9 +13,10 @@ from typing import NamedTuple
 from exporter.cluster.objects import Ref, ScaledObject
 from exporter.model import WorkloadKey
 
+from ..config import Config
 from ..config.bad_words import BadWord
 from ..config.tenant import TriggerWorkload
-from .claims import ObjectName, Refused, Said
+from .claims import ObjectName, Refused, Said, observed
 from .record import Trouble, trouble
 from .triggers import MOST_TRIGGERS, Around, Heard, heard, refused
 from .words import plain
@@ -42,7 +43,7 @@ def gather(scaled: Iterable[ScaledObject], around: Around) -> Gathered:
     gathered = Gathered({}, {}, {}, {}, {}, {}, [])
     for each in sorted(scaled, key=lambda each: each.ref):
         name = each.ref.namespace, each.ref.name
-        said = tuple(_placed(each, trigger, gathered) for trigger in heard(each, around))
+        said = tuple(_placed(each, trigger, gathered, around.config) for trigger in heard(each, around))
         gathered.said[name] = gathered.said.get(name, ()) + said
         if gathered.scaling.get(each.target) == each.ref and len(each.triggers) > MOST_TRIGGERS:
             bound = f"must be at most {MOST_TRIGGERS}: the rest is not read"
@@ -52,7 +53,7 @@ def gather(scaled: Iterable[ScaledObject], around: Around) -> Gathered:
     return gathered
 
 
-def _placed(scaled: ScaledObject, trigger: Heard, gathered: Gathered) -> Said:
+def _placed(scaled: ScaledObject, trigger: Heard, gathered: Gathered, config: Config) -> Said:
     verdict = trigger.verdict
     workload = verdict.outcome if isinstance(verdict.outcome, TriggerWorkload) else None
     if workload is not None and workload.key in gathered.makers:
@@ -69,7 +70,9 @@ def _placed(scaled: ScaledObject, trigger: Heard, gathered: Gathered) -> Said:
         at = f"spec.triggers.{trigger.place}."
         gathered.troubles.extend(trouble(scaled.ref, problem, at) for problem in verdict.problems)
     outcome = verdict.outcome
-    return Said(trigger.words, outcome.key if isinstance(outcome, TriggerWorkload) else outcome)
+    if isinstance(outcome, TriggerWorkload):
+        return Said(trigger.words, observed(outcome.key) if config.observes(outcome) else outcome.key)
+    return Said(trigger.words, outcome)
 
 
 def _several(workload: WorkloadKey, targets: dict[Ref, Ref]) -> list[Trouble]:

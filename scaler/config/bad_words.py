@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from ..rules.rule import Rule
 from .problem import Severity
 
 _PLAIN_KEY = re.compile(r"[\w./-]{1,80}", re.ASCII)
@@ -21,12 +22,14 @@ class BadWord(NamedTuple):
     bound:    the rule.
     value:    what was given, where that broke it; None where nothing was.
     severity: a warning does not keep the workload from being made.
+    rule:     of `tidegate check`; None for what makes no workload.
     """
 
     key: str
     bound: str
     value: str | None = None
     severity: Severity = "error"
+    rule: Rule | None = None
 
     def __str__(self) -> str:
         key = self.key if is_plain(self.key) else shown(self.key)

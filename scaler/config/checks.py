@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from exporter.catalog import GPU_KINDS
 from exporter.model import WorkloadKey
 
+from ..rules.words import SNAPSHOTS_TOO_OLD, WITHOUT_EFFECT
 from .cluster import Kubernetes
 from .endpoint_checks import access_findings, endpoint_findings
 from .finding import Finding
@@ -46,6 +47,7 @@ def findings(config: Config, now: float | None = None) -> Iterator[Finding]:
             (("freshness", "hold"),),
             write_duration(config.state.interval),
             "warning",
+            SNAPSHOTS_TOO_OLD,
         )
     yield from _listen(config.listen)
     yield from _metrics_api(config)
@@ -69,6 +71,7 @@ def findings(config: Config, now: float | None = None) -> Iterator[Finding]:
             "nothing is configured: no page is asked, nothing is decided",
             (("gpus",), ("kubernetes",)),
             severity="warning",
+            rule=WITHOUT_EFFECT,
         )
 
 
@@ -92,7 +95,8 @@ def _metrics_api(config: Config) -> Iterator[Finding]:
         yield Finding(at, bound, (("kubernetes",),))
     if not served.external and not served.custom:
         switches = ((*at, "external"), (*at, "custom"))
-        yield Finding(at, "serves nothing: neither external nor custom is true", switches, "", "warning")
+        bound = "serves nothing: neither external nor custom is true"
+        yield Finding(at, bound, switches, "", "warning", WITHOUT_EFFECT)
     yield from _taken(at, served.address, config.listen)
 
 
@@ -136,7 +140,8 @@ def _kubernetes(config: Config) -> Iterator[Finding]:
     at, kubernetes = ("kubernetes",), config.kubernetes
     if kubernetes is None:
         if "kubernetes" in config.model_fields_set:
-            yield Finding(at, "is left out like this: {} asks for all of it", severity="warning")
+            bound = "is left out like this: {} asks for all of it"
+            yield Finding(at, bound, severity="warning", rule=WITHOUT_EFFECT)
         return
     if kubernetes.context is not None and kubernetes.kubeconfig is None:
         yield Finding(
@@ -174,7 +179,7 @@ def _gateways(config: Config) -> Iterator[Finding]:
             yield Finding((*at, "page", "kind"), "must see requests", got=gateway.page.kind)
     if config.gateways and not _is_self_service(config.kubernetes):
         bound = "are named by triggers and annotations, and none is looked for: see kubernetes"
-        yield Finding(("gateways",), bound, (("kubernetes",),), severity="warning")
+        yield Finding(("gateways",), bound, (("kubernetes",),), severity="warning", rule=WITHOUT_EFFECT)
 
 
 def _is_self_service(kubernetes: Kubernetes | None) -> bool:
@@ -191,7 +196,7 @@ def _groups(workloads: tuple[Workload, ...]) -> Iterator[Finding]:
     for fault in group_faults(workloads):
         places = (("workloads", fault.member), ("workloads", fault.other))
         words = tuple((*at, word) for at in places for word in ("group", "role", "ratio", "weight", "gateway"))
-        yield Finding((*places[0], *fault.key), fault.message, words, severity=fault.severity)
+        yield Finding((*places[0], *fault.key), fault.message, words, severity=fault.severity, rule=fault.rule)
 
 
 def _twins(workloads: tuple[Workload, ...]) -> Iterator[Finding]:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..rules.rule import Rule
 from .problem import Loc, Severity
 
 
 class Finding(NamedTuple):
-    """rests_on: further keys without which it means nothing. got: the value, as written by default; "" has none."""
+    """rests_on: further keys without which it means nothing. got: the value, as written by default; "" has none. rule:
+    None for what makes no configuration.
+    """
 
     key: Loc
     message: str
     rests_on: tuple[Loc, ...] = ()
     got: str = ""
     severity: Severity = "error"
+    rule: Rule | None = None

@@ -13,6 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from ..rules.rule import Rule
+from ..rules.words import EVERYBODYS_QUEUE, GROUP_INCOMPLETE, WEIGHTS_ALL_ZERO
+from ..rules.zero import NO_WAKER
 from .problem import Loc, Severity
 from .workload import RoleRatio, Workload
 
@@ -25,6 +28,7 @@ class Fault(NamedTuple):
     key: Loc
     message: str
     severity: Severity = "error"
+    rule: Rule | None = None
 
 
 def group_faults(workloads: Sequence[Workload]) -> Iterator[Fault]:
@@ -40,7 +44,7 @@ def group_faults(workloads: Sequence[Workload]) -> Iterator[Fault]:
 def _within(workloads: Sequence[Workload], members: list[int]) -> Iterator[Fault]:
     if len(members) == 1:
         bound = "has no other member in this namespace: a group of one is no group"
-        yield Fault(members[0], members[0], ("group",), bound, "warning")
+        yield Fault(members[0], members[0], ("group",), bound, "warning", GROUP_INCOMPLETE)
         return
     yield from _ratios(workloads, members)
     roles: dict[str | None, list[int]] = {}
@@ -49,13 +53,13 @@ def _within(workloads: Sequence[Workload], members: list[int]) -> Iterator[Fault
     for role, players in roles.items():
         if all(workloads[place].weight == 0 for place in players):
             bound = f"is 0 for every member {_of(role)}: they share it evenly, as demand must not vanish"
-            yield Fault(players[-1], players[0], ("weight",), bound, "warning")
+            yield Fault(players[-1], players[0], ("weight",), bound, "warning", WEIGHTS_ALL_ZERO)
     seers = [place for place in members if workloads[place].gateway is not None]
     if len(roles) > 1 and not seers:
         for place in members:
             if workloads[place].replicas.sleeps:
                 bound = "0 without a gateway at any member of its group: nothing can wake it (reason no_waker)"
-                yield Fault(place, members[0], ("replicas",), bound, "warning")
+                yield Fault(place, members[0], ("replicas",), bound, "warning", NO_WAKER)
 
 
 def _ratios(workloads: Sequence[Workload], members: list[int]) -> Iterator[Fault]:
@@ -67,7 +71,8 @@ def _ratios(workloads: Sequence[Workload], members: list[int]) -> Iterator[Fault
         if role is None or ratio is None:
             continue
         if ratio.to not in roles:
-            yield Fault(place, place, ("ratio", "to"), "is a role that no member of the group has", "warning")
+            bound = "is a role that no member of the group has"
+            yield Fault(place, place, ("ratio", "to"), bound, "warning", GROUP_INCOMPLETE)
         before = first.setdefault(role, place)
         said = workloads[before].ratio
         if before != place and said is not None and said != ratio:
@@ -108,7 +113,7 @@ def _strangers(workloads: Sequence[Workload]) -> Iterator[Fault]:
                     f"shows the same queue as that of {one.key}, and they are in no common group: each counts the "
                     "whole of it. Name a model for each, or a group"
                 )
-                yield Fault(place, before, ("gateway",), bound, "warning")
+                yield Fault(place, before, ("gateway",), bound, "warning", EVERYBODYS_QUEUE)
                 break
         first[page, where].append(place)
 

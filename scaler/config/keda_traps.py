@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..rules.controllers import CRON_BESIDE
+from ..rules.zero import FALLBACK, PAUSED
 from .documents import Value
 from .remark import Remark
 from .workload import Replicas
@@ -34,7 +36,7 @@ def fallback_remarks(thing: Value, replicas: Replicas | None) -> Iterator[Remark
         message = f"wakes every sleeper when Tidegate knows nothing, {_UNREACHED}"
     else:
         message = f"sets a number of replicas, whatever the load, when Tidegate knows nothing, {_UNREACHED}"
-    yield Remark(at, f"{message}: without it KEDA keeps what there is", "warning")
+    yield Remark(at, f"{message}: without it KEDA keeps what there is", "warning", rule=FALLBACK)
 
 
 def pause_remarks(thing: Value, replicas: Replicas | None) -> Iterator[Remark]:
@@ -53,7 +55,7 @@ def pause_remarks(thing: Value, replicas: Replicas | None) -> Iterator[Remark]:
             f"{_PAUSED}-scale-out": "keeps it from waking, whatever waits for it",
         }.get(key)
         if message is not None:
-            yield Remark((*_ANNOTATIONS, key), f"{message}: {_BETTER}", "warning")
+            yield Remark((*_ANNOTATIONS, key), f"{message}: {_BETTER}", "warning", rule=PAUSED)
 
 
 def cron_remarks(thing: Value) -> Iterator[Remark]:
@@ -64,4 +66,4 @@ def cron_remarks(thing: Value) -> Iterator[Remark]:
                 "holds its replicas beside Tidegate's, cold at the beginning and without Tidegate's knowing: the word "
                 "schedules of its trigger says the same, with a pre-warm"
             )
-            yield Remark(("spec", "triggers", index, "type"), message, "warning")
+            yield Remark(("spec", "triggers", index, "type"), message, "warning", rule=CRON_BESIDE)

@@ -138,4 +138,5 @@ def _of_finding(finding: Finding, root: Node, file: str) -> Problem:
     node = find(root, finding.key)
     written = f", got {node.text}" if node else f", got {finding.got} (the default)"
     message = finding.message + (written if finding.got else "")
-    return Problem(file, *place(root, finding.key), dotted(finding.key), message, finding.severity)
+    rule = None if finding.rule is None else finding.rule.id
+    return Problem(file, *place(root, finding.key), dotted(finding.key), message, finding.severity, rule)

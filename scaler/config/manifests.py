@@ -17,6 +17,7 @@ from typing import NamedTuple
 from exporter.model import WorkloadKey
 
 from ..orders import BadOrder, read_brake
+from ..rules.words import ANNOTATION_NOT_READ
 from .bad_words import BadWords
 from .documents import Value, documents
 from .model import Config
@@ -96,17 +97,25 @@ def _remarks(thing: Value, config: Config | None, now: float | None) -> list[Rem
             if is_scaled
             else f"it is read on {', '.join(ANNOTATED)}"
         )
-        remarks.append(Remark((*_ANNOTATIONS, next(iter(own))), f"is not read on a {kind}: {better}", "warning"))
+        remarks.append(
+            Remark(
+                (*_ANNOTATIONS, next(iter(own))),
+                f"is not read on a {kind}: {better}",
+                "warning",
+                rule=ANNOTATION_NOT_READ,
+            )
+        )
     if below:
         better = f"is not read on pods: annotate the {kind} itself"
-        remarks.append(Remark((*_TEMPLATE, next(iter(below))), better, "warning"))
+        remarks.append(Remark((*_TEMPLATE, next(iter(below))), better, "warning", rule=ANNOTATION_NOT_READ))
     return remarks
 
 
 def _braked(brake: Value, is_read: bool, now: float | None) -> Iterator[Remark]:
     at = (*_ANNOTATIONS, ANNOTATION + BRAKE)
     if not is_read:
-        yield Remark(at, f"is not read there: it is read on ScaledObject, ScaledJob, {', '.join(ANNOTATED)}", "warning")
+        better = f"is not read there: it is read on ScaledObject, ScaledJob, {', '.join(ANNOTATED)}"
+        yield Remark(at, better, "warning", rule=ANNOTATION_NOT_READ)
         return
     yield from remarks_on_strings({at[-1]: brake}, _ANNOTATIONS)
     if brake.text is None:
@@ -117,7 +126,7 @@ def _braked(brake: Value, is_read: bool, now: float | None) -> Iterator[Remark]:
         yield Remark(at, f"{bad}. Until then it counts as never_down", got=brake.text)
         return
     for finding in brake_findings(at, order, now):
-        yield Remark(at, finding.message, finding.severity)
+        yield Remark(at, finding.message, finding.severity, rule=finding.rule)
 
 
 def _annotated(thing: Value, annotations: dict[str, Value], config: Config | None) -> Iterator[Remark]:

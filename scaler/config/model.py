@@ -21,7 +21,7 @@ from .orders import BRAKE
 from .peers import Peers
 from .places import FULL_SERVICE
 from .scalars import ADDRESS, Address, duration, size
-from .workload import Workload
+from .workload import Mode, Workload
 
 KiB = 2**10
 MiB = 2**20
@@ -145,6 +145,16 @@ class Snapshots(Section):
     more."""
 
 
+class Explain(Section):
+    """What is kept to explain decisions with."""
+
+    memory: Annotated[int, size(0, 4 * GiB)] = 64 * MiB
+    """Memory of the decision log: what was decided of each workload and from what, shared among all of them. An entry
+    takes 440 bytes, and a workload has at least 16 and at most 1440, so that with 64 MiB 80 workloads have 1440 and a
+    thousand have 134 each. More reaches further back. 0 keeps none: `tidegate explain` then has nothing to tell, and
+    charts no past."""
+
+
 class Log(Section):
     """What is said on standard error."""
 
@@ -170,6 +180,8 @@ class Config(Section):
     """What is remembered through a restart. Left out: nothing is, and after one what the cluster has is held."""
     log: Log = Log()
     """What is said on standard error."""
+    explain: Explain = Explain()
+    """What is kept to explain decisions with."""
     prices: Prices = Prices()
     """What an idle GPU and a waiting user cost: `keep_warm: auto` is the cheapest between them."""
     gpus: Annotated[tuple[Endpoint, ...], Many] = ()
@@ -180,12 +192,19 @@ class Config(Section):
     """Gateways that triggers and annotations of several namespaces may name."""
     kubernetes: Kubernetes | None = None
     """What to ask the Kubernetes API for; `{}` asks for all of it. Left out: no API server is asked."""
+    mode: Mode = "act"
+    """What holds for each workload that does not say it itself, those of triggers and annotations among them: `observe`
+    looks on, and nobody is told a number. See docs/shadow.md."""
     brake: Annotated[Brake, BRAKE] | None = None
     """A brake for all workloads at once, as `freeze until 2026-11-23T08:00Z because of the sale`. It is honoured within
     a tick of the file being read again."""
     workloads: Annotated[tuple[Workload, ...], Many] = ()
     """The scale targets that are named here; with `kubernetes`, triggers and annotations add theirs. KEDA gets an error
     for any other."""
+
+    def observes(self, workload: Workload) -> bool:
+        """Is it only looked at?"""
+        return (workload.mode or self.mode) == "observe"
 
     @property
     def fresh_for(self) -> float:

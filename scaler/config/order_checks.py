@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..orders import Brake, BrakeWord, written
+from ..rules.words import BRAKE_OVER, BRAKE_WITHOUT_END, FROZEN_ASLEEP, ORDER_BEYOND_BOUNDS
 from .finding import Finding
 from .orders import Schedule
 from .problem import Loc
@@ -28,19 +29,20 @@ def brake_findings(at: Loc, brake: Brake, now: float | None) -> Iterator[Finding
     """What is said of any brake, whoever's it is."""
     if brake.until is None:
         bound = "has no end: it holds until somebody takes it away; say `until` and a moment"
-        yield Finding(at, bound, severity="warning")
+        yield Finding(at, bound, severity="warning", rule=BRAKE_WITHOUT_END)
     elif now is not None and not brake.holds(now):
-        yield Finding(at, f"is over since {written(brake.until)}: it orders nothing", severity="warning")
+        bound = f"is over since {written(brake.until)}: it orders nothing"
+        yield Finding(at, bound, severity="warning", rule=BRAKE_OVER)
 
 
 def _for_whom(at: Loc, brake: Brake, workload: Workload) -> Iterator[Finding]:
     here, replicas = (*at, "brake"), workload.replicas
     if brake.word is BrakeWord.FREEZE and replicas.sleeps and workload.gateway is not None:
         bound = "freezes it at zero too, where nothing wakes it: never_down lets it wake"
-        yield Finding(here, bound, ((*at, "replicas"), (*at, "gateway")), severity="warning")
+        yield Finding(here, bound, ((*at, "replicas"), (*at, "gateway")), severity="warning", rule=FROZEN_ASLEEP)
     if brake.floor > replicas.max:
         bound = f"has a floor above replicas.max ({replicas.max}), which holds: more are never asked for"
-        yield Finding(here, bound, ((*at, "replicas", "max"),), severity="warning")
+        yield Finding(here, bound, ((*at, "replicas", "max"),), severity="warning", rule=ORDER_BEYOND_BOUNDS)
 
 
 def _schedule(at: Loc, schedule: Schedule, replicas: Replicas, bounds: Loc) -> Iterator[Finding]:
@@ -57,7 +59,7 @@ def _schedule(at: Loc, schedule: Schedule, replicas: Replicas, bounds: Loc) -> I
         yield Finding((*at, "floor"), f"must be at most ceiling ({ceiling})", ((*at, "ceiling"),), str(floor))
     if floor is not None and floor > replicas.max:
         bound = f"is above replicas.max ({replicas.max}), which holds: more are never asked for"
-        yield Finding((*at, "floor"), bound, ((*bounds, "max"),), str(floor), "warning")
+        yield Finding((*at, "floor"), bound, ((*bounds, "max"),), str(floor), "warning", ORDER_BEYOND_BOUNDS)
     if ceiling is not None and ceiling < replicas.min:
         bound = f"is below replicas.min ({replicas.min}), which holds: fewer are never asked for"
-        yield Finding((*at, "ceiling"), bound, ((*bounds, "min"),), str(ceiling), "warning")
+        yield Finding((*at, "ceiling"), bound, ((*bounds, "min"),), str(ceiling), "warning", ORDER_BEYOND_BOUNDS)

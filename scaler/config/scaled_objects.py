@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from exporter.model import WorkloadKey
 
+from ..rules.controllers import METRIC_TYPE
+from ..rules.zero import COOLDOWN_ADDS_UP, WAKES_BY_POLLING
 from .bad_words import BadWord, BadWords
 from .documents import Value
 from .endpoint import Endpoint
@@ -108,7 +110,7 @@ def remarks_on_scaled(thing: Value, config: Config | None) -> Iterator[Remark]:
             f"is {write_duration(_COOLDOWN_S)} where it is left out and begins when keep_warm "
             f"({write_duration(max(kept_warm))}) is over: asleep after {total}; set it to 30 or less"
         )
-        yield Remark(("spec", "cooldownPeriod"), message, "warning")
+        yield Remark(("spec", "cooldownPeriod"), message, "warning", rule=COOLDOWN_ADDS_UP)
 
 
 def _of_trigger(trigger: Value, at: Loc, scaled: _Scaled, kept_warm: list[float]) -> Iterator[Remark]:
@@ -138,7 +140,7 @@ def _of_trigger(trigger: Value, at: Loc, scaled: _Scaled, kept_warm: list[float]
         message = (
             f"wakes only when KEDA polls (pollingInterval, {_POLLING_S} s by default): external-push wakes at once"
         )
-        yield Remark((*at, "type"), message, "warning")
+        yield Remark((*at, "type"), message, "warning", rule=WAKES_BY_POLLING)
 
 
 def _with_default(remark: Remark, thing: Value) -> Remark:
@@ -158,7 +160,7 @@ def _plumbing(trigger: Value, at: Loc) -> Iterator[Remark]:
         yield Remark((*at, "metadata", key), "duplicate key: which one holds is chance")
     if trigger.read("metricType") not in {"", "AverageValue"}:
         bound = "must be AverageValue or be left out: the metric is a number of replicas, with target 1"
-        yield Remark((*at, "metricType"), bound, got=trigger.read("metricType"))
+        yield Remark((*at, "metricType"), bound, got=trigger.read("metricType"), rule=METRIC_TYPE)
 
 
 def _is_configured(words: dict[str, str], scaled: _Scaled) -> bool:

@@ -40,6 +40,7 @@ from .workload import (
     RoleRatio,
     Seconds,
     Smoothing,
+    Tolerance,
     Weight,
     Workload,
 )
@@ -97,6 +98,7 @@ class Trigger(Section):
     """Hours with a floor or a ceiling of replicas, as `0 8 * * 1-5 for 10h in Europe/Berlin floor 2 prewarm auto`.
     `until` and five cron fields may stand in place of `for` and a duration; `;` stands between several."""
     probe_period: ProbePeriod = _as_in(Workload, "probe_period")
+    hpa_tolerance: Tolerance = _as_in(Workload, "hpa_tolerance")
     group: Group | None = _as_in(Workload, "group")
     role: Role | None = _as_in(Workload, "role")
     weight: Weight = _as_in(Workload, "weight")
@@ -104,7 +106,7 @@ class Trigger(Section):
     configured: Annotated[str, kubernetes_name(253, "workload")] | None = Field(default=None, alias="workload")
     """The workload of this name and of the same namespace in Tidegate's configuration. No other key stands beside it:
     what that workload is, the configuration says."""
-    mode: Mode = _as_in(Workload, "mode")
+    mode: Mode | None = _as_in(Workload, "mode")
     replicas: Replicas = _as_in(Workload, "replicas")
 
     def workload(self, key: WorkloadKey, target: str, replicas: Replicas, shared: Endpoint | None) -> TriggerWorkload:
@@ -133,6 +135,7 @@ class Trigger(Section):
             gpu_quiet=self.gpu_quiet,
             schedules=scheduled(self.schedules),
             probe_period=self.probe_period,
+            hpa_tolerance=self.hpa_tolerance,
             group=self.group,
             role=self.role,
             weight=self.weight,

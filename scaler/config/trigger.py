@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from pydantic.fields import FieldInfo
 
+from ..rules.words import EVERYBODYS_QUEUE
 from .bad_words import BadWord, BadWords, is_plain
 from .endpoint import Section
 from .finding import Finding
@@ -145,7 +146,7 @@ def check_workload(trigger: Trigger, workload: Workload, config: Config, *, plac
     ]
     if trigger.model is None:
         everybodys = "is not given: the queues of all who share the gateway are counted as this workload's"
-        said.append(BadWord(f"{prefix}model", everybodys, severity="warning"))
+        said.append(BadWord(f"{prefix}model", everybodys, severity="warning", rule=EVERYBODYS_QUEUE))
     return tuple(said)
 
 
@@ -201,7 +202,7 @@ _SPEC = {("replicas", "min"): "spec.minReplicaCount", ("replicas", "idle"): "spe
 
 def _as_word(finding: Finding, place: Place) -> BadWord:
     key = _key_of(finding.key, place)
-    return BadWord(key, finding.message, finding.got or None, finding.severity)
+    return BadWord(key, finding.message, finding.got or None, finding.severity, finding.rule)
 
 
 def _key_of(loc: Loc, place: Place) -> str:

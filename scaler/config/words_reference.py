@@ -77,8 +77,10 @@ spec:
 
 - **`gateway`** is the name of a Service in the same namespace, or of a gateway that the configuration shares with it.
   It is never an address: nothing that a trigger says is fetched.
-- **Tolerance.** By default the HPA ignores a step of 10 %, which from 10 replicas on is one replica. Before Kubernetes
-  1.35 there is no `tolerance` to set; that step is then lost.
+- **Tolerance.** By default the HPA drops a step of 10 %, which from 10 replicas on is one replica. `tolerance: "0"`
+  takes every step as it is. Before Kubernetes 1.35 there is none to set: a step up within the band of the HPA, as
+  it is read from the cluster, is then told rounded outward, to the first number that is taken (at 10 replicas 12
+  for 11), and a step down waits until it is larger than the band. Its maximum bounds it as ever.
 - **`idleReplicaCount: 0`** with `minReplicaCount: 2` sleeps as well: none, or at least two.
 - **No `fallback`.** Where Tidegate knows nothing it answers with an error, and KEDA keeps what there is. A fallback
   would wake every sleeper instead.

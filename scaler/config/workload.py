@@ -27,6 +27,7 @@ KeepWarm: TypeAlias = Annotated[float | Literal["auto"], auto_or_duration("learn
 Band: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Quiet: TypeAlias = Annotated[float, Field(ge=0, lt=1, title="ratio")]
 Mode: TypeAlias = Literal["act", "observe"]
+Tolerance: TypeAlias = Annotated[float, Field(ge=0, le=1, title="ratio")]
 ProbePeriod: TypeAlias = Annotated[float, duration(at_most_s=300)]
 Group: TypeAlias = Annotated[str, kubernetes_name(63, "group")]
 Role: TypeAlias = Annotated[str, kubernetes_name(63, "role")]
@@ -157,6 +158,11 @@ class Workload(Section):
     """Requests that come as regularly as a clock, no further apart than this, with no tokens, no request in flight and
     no GPU activity beside them, are taken for health probes, which keep nothing awake. Longer lets rarer probes go
     unheeded and takes longer to tell; 0 counts every request."""
+    hpa_tolerance: Tolerance = 0.1
+    """Change of the replicas (ratio) that the HorizontalPodAutoscaler drops as too small, where neither it nor the
+    ScaledObject says `behavior.scaleUp.tolerance`: the cluster's `--horizontal-pod-autoscaler-tolerance`. A step up
+    within it is told rounded outward, to the next number that is not dropped. Higher than the cluster's overshoots by
+    replicas that nobody asked for; lower, or 0, loses steps: with 10 % every single one from 10 replicas up."""
     group: Group | None = None
     """Workloads of one namespace that name the same group belong together. Those of one `role`, or of none, stand
     behind one queue: what a gateway holds is shared by `weight` and not counted by each. Those of different roles sleep
@@ -170,9 +176,10 @@ class Workload(Section):
     ratio: RoleRatio | None = None
     """Bounds on the replicas of its role, in replicas for each replica of another role. null: each role is sized by its
     own objectives alone. Needs `role`."""
-    mode: Mode = "act"
-    """`observe` decides and publishes, but whoever asks for the number gets an error: a way to watch Tidegate before it
-    is given the wheel."""
+    mode: Mode | None = None
+    """`observe` decides, publishes, and counts what would have been saved, but whoever asks for the number gets an
+    error: a way to watch Tidegate before it is given the wheel. `act` gives it the wheel. null: what `mode` of the
+    whole configuration says. See docs/shadow.md."""
 
     @property
     def key(self) -> WorkloadKey:

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 
 from exporter.catalog import GPU_KINDS
 
+from ..rules.words import BOUNDS_UNUSED, RISES_SLOWLY
+from ..rules.zero import FIRST_REQUESTS_REFUSED, NO_WAKER
 from .endpoint import Endpoint
 from .endpoint_checks import endpoint_findings
 from .finding import Finding
@@ -50,6 +52,7 @@ def workload_findings(at: Loc, workload: Workload, config: Config, now: float | 
             f"0 without a gateway: nothing can wake it, so {kept} kept (reason no_waker)",
             ((*at, "gateway"),),
             severity="warning",
+            rule=NO_WAKER,
         )
     elif replicas.sleeps:
         yield from _at_zero(at, workload)
@@ -80,10 +83,10 @@ def _at_zero(at: Loc, workload: Workload) -> Iterator[Finding]:
     match at_zero(workload):
         case "nothing":
             bound = f"a page of {kind} shows no request at zero replicas, so one is kept (reason no_waker)"
-            yield Finding(key, bound, ((*at, "replicas"),), severity="warning")
+            yield Finding(key, bound, ((*at, "replicas"),), severity="warning", rule=NO_WAKER)
         case "refused":
             bound = f"{kind} turns requests away while no replica is there: the first ones fail, and wake it"
-            yield Finding(key, bound, ((*at, "replicas"),), severity="warning")
+            yield Finding(key, bound, ((*at, "replicas"),), severity="warning", rule=FIRST_REQUESTS_REFUSED)
 
 
 def _times(at: Loc, workload: Workload, interval: float) -> Iterator[Finding]:
@@ -106,6 +109,7 @@ def _times(at: Loc, workload: Workload, interval: float) -> Iterator[Finding]:
             ((*at, "smoothing", "down"),),
             write_duration(smoothing.up),
             "warning",
+            RISES_SLOWLY,
         )
 
 
@@ -121,7 +125,7 @@ def _learned_times(at: Loc, workload: Workload) -> Iterator[Finding]:
         if getattr(workload, name) == Workload.model_fields[name].default:
             continue
         bound = f"is not used: keep_warm is {write_duration(workload.keep_warm)}, and not auto"
-        yield Finding((*at, name), bound, (key,), write_duration(getattr(workload, name)), "warning")
+        yield Finding((*at, name), bound, (key,), write_duration(getattr(workload, name)), "warning", BOUNDS_UNUSED)
 
 
 def _sources(at: Loc, workload: Workload, config: Config) -> Iterator[Finding]:

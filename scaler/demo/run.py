@@ -49,6 +49,7 @@ workloads:
     gateway: {{url: "{gateway}"}}
     replicas: {{min: 0, max: 8}}
     keep_warm: 2m
+    hpa_tolerance: 0  # as its HPA has it
 """
 
 FRAMES_PER_S = 8.0  # of the wall
@@ -88,7 +89,12 @@ class Replicas:
     now: Callable[[], float]
 
     def count(self, workload: WorkloadKey, now: float) -> ReplicaCount | None:
-        return ReplicaCount(*self.world.replica_count(), at=now) if workload == CHAT else None
+        if workload != CHAT:
+            return None
+        cluster = self.world.cluster
+        pods, leaving = len(cluster.replicas), len(cluster.draining)
+        wanted, ready = self.world.replica_count()
+        return ReplicaCount(wanted, ready, now, gpus=pods, existing=pods - leaving, leaving=leaving)  # a GPU each
 
 
 def play(wishes: Wishes) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ class Configured:
     def by(cls, config: Config) -> Self:
         acting: dict[str, dict[str, bool]] = {}
         for workload in config.workloads:
-            acting.setdefault(workload.namespace, {})[workload.name] = workload.mode == "act"
+            acting.setdefault(workload.namespace, {})[workload.name] = not config.observes(workload)
         return cls(acting)
 
     def whose(self, namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:

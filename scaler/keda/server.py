@@ -4,6 +4,12 @@
 every open stream ended with OK (KEDA reopens such a stream after 2 s, and backs off up to 60 s from an error), then
 the calls that are under way get `grace_s` to finish.
 
+A call that arrived and that Python had not picked up when `stop` begins, or that crosses the GOAWAY on its way, ends
+CANCELLED, not UNAVAILABLE: gRPC's core drops what is pending as it shuts down, and offers Python no GOAWAY before that
+(grpc/grpc#41785, open; measured with grpcio 1.85.1: 20 drains under 20 pollers of 5 polls/s each, 11 calls, none of
+which reached an interceptor, so nothing here could answer them). It costs KEDA nothing: it asks once more at once after
+any error, by then on another connection.
+
     server = create(decisions, claims=claims, address="0.0.0.0:6000", tls=None, now=clock.now)
     port = await server.start()
     server.set_ready(True)

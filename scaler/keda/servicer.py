@@ -1,8 +1,9 @@
 """What KEDA asks, answered from one entry of the Board.
 
 It knows the contract of an external scaler and KEDA's habits as its client; it refuses to know how a decision came
-about. There is one metric for good, `tidegate-replicas` with target 1, whose value is the decision's replicas: so
-the HorizontalPodAutoscaler's division gives back the number that was decided.
+about. There is one metric for good, `tidegate-replicas` with target 1, whose value is what the decision tells: its
+replicas, rounded outward past the HPA's tolerance where that would drop a step up. So the HorizontalPodAutoscaler's
+division gives back the number that was decided.
 
     workload decided at 3 replicas    GetMetrics 3      IsActive true
     asleep                            GetMetrics 0      IsActive false
@@ -72,9 +73,9 @@ class Decisions(Protocol):
 
 
 class Answer(NamedTuple):
-    """What GetMetrics and IsActive both say."""
+    """What GetMetrics and IsActive both say. told: replicas, as the HPA is to hear them."""
 
-    replicas: int
+    told: int
     active: bool
     reason: Reason
 
@@ -88,9 +89,9 @@ def answer(decisions: Decisions, workload: WorkloadKey, now: float) -> Answer:
     decision = decisions.get(workload)
     if decision is None:
         raise _undecided(workload)
-    if decision.replicas is None:
+    if decision.told is None:
         raise Refusal(grpc.StatusCode.UNAVAILABLE, _why_unknown(decision, now), decision.reason)
-    return Answer(decision.replicas, decision.active, decision.reason)
+    return Answer(decision.told, decision.active, decision.reason)
 
 
 def _undecided(workload: WorkloadKey) -> Refusal:
@@ -138,7 +139,7 @@ class Servicer(ExternalScalerServicer):
             await _abort(context, refusal)
         _tell_reason(context, given.reason)
         # KEDA reads the float if it is above 0, else the integer: both must say the same.
-        value = MetricValue(metricName=METRIC, metricValue=given.replicas, metricValueFloat=float(given.replicas))
+        value = MetricValue(metricName=METRIC, metricValue=given.told, metricValueFloat=float(given.told))
         return GetMetricsResponse(metricValues=[value])
 
     async def IsActive(self, request: ScaledObjectRef, context: Context) -> IsActiveResponse:

@@ -1,6 +1,7 @@
 """What one workload's entry on the Board says for one metric: a number with its time, or an error. Never a made-up 0.
 
-    tidegate-replicas   what the decision says, held or fresh: 0 only when it is inactive
+    tidegate-replicas   what the decision tells, held or fresh: 0 only when it is inactive; its replicas, rounded
+                        outward past the HPA's tolerance where that would drop a step up
     tidegate-demand     the replicas that its objectives ask for, before rounding, bounds and hysteresis
 
 The replicas of a held decision stand as decided (law 1). Its demand does not: that is a reading, and the readings are
@@ -43,9 +44,9 @@ Metric: TypeAlias = Callable[[Decision, float], Number]
 
 def replicas(decision: Decision, now: float) -> Number:
     """Raises Refusal."""
-    if decision.replicas is None:
+    if decision.told is None:
         raise _unknown(decision, now, "")
-    return Number(decision.replicas, _measured_at(decision))
+    return Number(decision.told, _measured_at(decision))
 
 
 def demand(decision: Decision, now: float) -> Number:

@@ -7,11 +7,12 @@ from .codes import REASONS
 from .groups import Groups, Membership, closure
 from .shares import Sharing
 from .step import answered, choose, imputed, step
-from .together import decide_groups
+from .together import Decided, decide_groups
 
 __all__ = [
     "OWN",
     "REASONS",
+    "Decided",
     "Groups",
     "Membership",
     "Memory",

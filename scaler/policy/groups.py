@@ -40,6 +40,7 @@ class Membership:
     weight: its part of the queue that members of its role stand behind.
     to:     the role whose replicas its own role's are bounded by; None is: by none's.
     least, most: replicas of its role for each replica of that one.
+    observed: it is only looked at. Those who are make a group of their own: nobody who acts may hang on them.
     """
 
     namespace: str
@@ -49,6 +50,7 @@ class Membership:
     to: str | None = None
     least: float = 0.0
     most: float = np.inf
+    observed: bool = False
 
 
 class Groups(NamedTuple):
@@ -71,10 +73,10 @@ class Groups(NamedTuple):
     @classmethod
     def stack(cls, memberships: Sequence[Membership | None]) -> Groups:
         """Of members of one role that set different bounds the first one's hold: such a configuration is refused."""
-        groups: dict[tuple[str, str], list[tuple[int, Membership]]] = {}
+        groups: dict[tuple[str, str, bool], list[tuple[int, Membership]]] = {}
         for row, member in enumerate(memberships):
             if member is not None:
-                groups.setdefault((member.namespace, member.name), []).append((row, member))
+                groups.setdefault((member.namespace, member.name, member.observed), []).append((row, member))
         rows = len(memberships)
         group, role, to = (np.full(rows, NONE, dtype=np.int64) for _ in range(3))
         together, weight = np.zeros(rows, dtype=np.bool_), np.ones(rows)

@@ -9,6 +9,8 @@ decode's floor is 1, and both are at 1 from this very scrape on: prefill `queued
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from exporter.model import Floats
@@ -16,6 +18,21 @@ from exporter.model import Floats
 from .arrays import OWN, Memory, Readings, Specs, Standing, Verdicts
 from .groups import Groups, floors, woken_with
 from .step import choose, step
+
+
+class Decided(NamedTuple):
+    """What `step` returned, and what it was given at last: with that each workload can be decided again, alone.
+
+    asked:    how many replicas its group asks for where that is more than a member wants alone: shape (rows,), else 0.
+    readings: `waker_fresh` is the group's.
+    standing: with what its group asks for as a floor.
+    """
+
+    verdicts: Verdicts
+    memory: Memory
+    asked: Floats
+    readings: Readings
+    standing: Standing
 
 
 def decide_groups(
@@ -27,12 +44,8 @@ def decide_groups(
     now: float,
     *,
     raise_only: bool = False,
-) -> tuple[Verdicts, Memory, Floats]:
-    """`step` for workloads of which some belong together; whole groups (see `closure`).
-
-    Returns what `step` returns, and how many replicas its group asks for where that is more than a member wants alone:
-    shape (rows,), else 0.
-    """
+) -> Decided:
+    """`step` for workloads of which some belong together; whole groups (see `closure`)."""
     asked = np.zeros(specs.minimum.shape[0])
     mates = np.flatnonzero(groups.together)
     if len(mates):
@@ -51,4 +64,4 @@ def decide_groups(
             floor_reason=np.where(higher, OWN, standing.floor_reason),
         )
     verdicts, memory = step(specs, readings, standing, memory, now, raise_only=raise_only)
-    return verdicts, memory, asked
+    return Decided(verdicts, memory, asked, readings, standing)

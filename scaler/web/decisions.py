@@ -16,15 +16,28 @@ Value = Callable[[Decision, float], float | None]
 
 # name, help, what of a Decision it shows. `now` is for ages.
 FAMILIES: tuple[tuple[str, str, Value], ...] = (
-    ("replicas", "Replicas wanted: what KEDA and HPA are told.", lambda d, _: d.replicas),
+    ("replicas", "Replicas wanted: the decision.", lambda d, _: d.replicas),
+    (
+        "replicas_told",
+        "What KEDA and HPA are told: the decision, rounded outward where the HPA would drop a step up as too small.",
+        lambda d, _: d.told,
+    ),
     (
         "active",
         "1 if the workload is active, 0 if it may be at zero.",
         lambda d, _: float(d.active) if d.known else None,
     ),
     ("reading_age_seconds", "Age of the oldest reading behind the decision.", lambda d, now: _age(d.measured_at, now)),
-    ("held_seconds", "How long the decision has been held on stale readings.", lambda d, now: _age(d.held_since, now)),
-    ("idle_seconds", "How long nothing has been to be done.", lambda d, now: _age(d.idle_since, now)),
+    (
+        "held_seconds",
+        "How long the decision has been held on stale readings; no sample while they are fresh.",
+        lambda d, now: _age(d.held_since, now),
+    ),
+    (
+        "idle_seconds",
+        "How long nothing has been to be done; no sample while busy or unknown.",
+        lambda d, now: _age(d.idle_since, now),
+    ),
     ("requests_waiting", "Requests waiting in the engines.", lambda d, _: d.evidence.waiting),
     ("requests_running", "Requests being worked on.", lambda d, _: d.evidence.running),
     ("requests_held", "Requests held by the gateway.", lambda d, _: d.evidence.held_by_gateway),
@@ -35,6 +48,17 @@ FAMILIES: tuple[tuple[str, str, Value], ...] = (
         "GPU engine activity, mean over GPUs that are wholly the workload's, 0..1.",
         lambda d, _: d.evidence.gpu_engine_active,
     ),
+    (
+        "workload_gpu_engine_ceiling_ratio",
+        "What the engine activity may top at, where MIG instances are among its GPUs.",
+        lambda d, _: d.evidence.gpu_engine_ceiling,
+    ),
+    (
+        "workload_gpu_memory_held_bytes",
+        "GPU memory that its pods hold. Residency, never activity.",
+        lambda d, _: d.evidence.gpu_memory_held_bytes,
+    ),
+    ("workload_gpus_lost", "GPUs of its own that fell silent after a fatal Xid.", lambda d, _: d.evidence.gpus_lost),
     ("replicas_wanted_by_cluster", "Replicas the cluster was told to run.", lambda d, _: d.evidence.replicas_wanted),
     ("replicas_ready", "Replicas that serve.", lambda d, _: d.evidence.replicas_ready),
     ("replicas_pending", "Replicas that no node has begun to run.", lambda d, _: d.evidence.replicas_pending),
@@ -99,13 +123,24 @@ class BoardCollector:
             yield family
         yield from _objectives(decisions)
         yield _cold_starts(decisions)
-        reasons = GaugeMetricFamily("tidegate_reason", "1 for the reason that holds.", labels=(*LABELS, "reason"))
+        reasons = GaugeMetricFamily(
+            "tidegate_reason",
+            "1 for the reason that holds, of the list in docs/concepts.md.",
+            labels=(*LABELS, "reason"),
+        )
         for decision in decisions:
             reasons.add_metric((*_labels(decision), str(decision.reason)), 1.0)
         yield reasons
         yield _brakes(decisions)
-        yield GaugeMetricFamily("tidegate_board_version", "Rises with every change of the Board.", board.version)
-        yield GaugeMetricFamily("tidegate_board_age_seconds", "Time since the last sweep.", max(0.0, now - board.at))
+        yield _provenance(decisions)
+        yield GaugeMetricFamily(
+            "tidegate_board_version", "Rises with every change of the Board, by one.", board.version
+        )
+        yield GaugeMetricFamily(
+            "tidegate_board_age_seconds",
+            "Time since the last sweep over all workloads: a tick at the most, as a rule.",
+            max(0.0, now - board.at),
+        )
 
 
 def _brakes(decisions: Iterable[Decision]) -> Metric:
@@ -117,6 +152,18 @@ def _brakes(decisions: Iterable[Decision]) -> Metric:
     for decision in decisions:
         if decision.evidence.brake is not None:
             family.add_metric((*_labels(decision), decision.evidence.brake.partition(" ")[0]), 1.0)
+    return family
+
+
+def _provenance(decisions: Iterable[Decision]) -> Metric:
+    family = GaugeMetricFamily(
+        "tidegate_workload_gpu_provenance",
+        "1 for how the activity of its GPUs is known: engine, utilisation, process, mixed or none.",
+        labels=(*LABELS, "provenance"),
+    )
+    for decision in decisions:
+        if decision.evidence.gpu_activity is not None:
+            family.add_metric((*_labels(decision), decision.evidence.gpu_activity), 1.0)
     return family
 
 
@@ -136,9 +183,15 @@ def _cold_starts(decisions: Iterable[Decision]) -> Metric:
 
 def _objectives(decisions: Iterable[Decision]) -> Iterable[Metric]:
     labels = (*LABELS, "objective")
-    signal = GaugeMetricFamily("tidegate_signal", "An objective's smoothed signal, in its own unit.", labels=labels)
-    target = GaugeMetricFamily("tidegate_signal_target", "What one replica should carry of it.", labels=labels)
-    demand = GaugeMetricFamily("tidegate_demand_replicas", "Replicas an objective alone asks for.", labels=labels)
+    signal = GaugeMetricFamily(
+        "tidegate_signal", "An objective's smoothed signal: requests, or a ratio 0..1.", labels=labels
+    )
+    target = GaugeMetricFamily(
+        "tidegate_signal_target", "What one replica should carry of the signal, in its unit.", labels=labels
+    )
+    demand = GaugeMetricFamily(
+        "tidegate_demand_replicas", "Replicas that an objective alone asks for, unrounded.", labels=labels
+    )
     for decision in decisions:
         for objective in decision.evidence.objectives:
             where = (*_labels(decision), objective.name)

@@ -21,7 +21,7 @@ class OwnMetrics:
         GCCollector(registry=registry)
         self.tick_seconds = Histogram(
             "tidegate_tick_duration_seconds",
-            "How long a sweep over all workloads took.",
+            "How long a sweep over all workloads took, once per `tick`.",
             buckets=SECONDS,
             registry=registry,
         )
@@ -42,7 +42,9 @@ class OwnMetrics:
             registry=registry,
         )
         self.reload_ok = Gauge(
-            "tidegate_config_last_reload_successful", "1 if the last configuration read was taken.", registry=registry
+            "tidegate_config_last_reload_successful",
+            "1 if the last configuration read was taken, 0 if it was refused and the one before it stands.",
+            registry=registry,
         )
         self.reloaded_at = Gauge(
             "tidegate_config_last_reload_success_timestamp_seconds",

@@ -26,5 +26,6 @@ class SnapshotCollector:
         yield CounterMetricFamily(
             "tidegate_snapshot_failures", "Snapshots that could not be written.", value=snapshots.failures
         )
-        if snapshots.size is not None:
-            yield GaugeMetricFamily("tidegate_snapshot_size_bytes", "Of the last snapshot.", value=snapshots.size)
+        yield GaugeMetricFamily(
+            "tidegate_snapshot_size_bytes", "Size of the last snapshot, packed.", value=snapshots.size
+        )

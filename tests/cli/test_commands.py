@@ -101,7 +101,7 @@ class TestCheck:
         file = config("workloads: [{namespace: ai, name: chat, engine: vllm, pods: {dns: chat.ai.svc}}]\n")
         done = tidegate("check", file)
         assert done.returncode == 0
-        assert "warning: " in done.stdout
+        assert ": warning TG001: workloads.0.replicas.min: " in done.stdout
         assert "1 file(s) fine, 1 warning(s)\n" in done.stdout
 
     def test_json_and_yaml_are_the_same_list_of_problems(self, tidegate, config):
@@ -110,7 +110,7 @@ class TestCheck:
         problems = json.loads(done.stdout)
         assert done.returncode == 1
         assert [(problem["line"], problem["key"]) for problem in problems] == [(1, "tick"), (3, "workloads.0.engine")]
-        assert set(problems[0]) == {"file", "line", "column", "key", "message", "severity"}
+        assert set(problems[0]) == {"file", "line", "column", "key", "message", "severity", "rule"}
         assert yaml.safe_load(tidegate("check", file, "-o", "yaml").stdout) == problems
         assert tidegate("check", config(), "-o", "json").stdout == "[]\n"
 

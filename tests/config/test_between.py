@@ -72,14 +72,14 @@ def _gpus(*parts):
      f"1:110: workloads.0.gateway: {_SAME_PAGE}"),
 ])  # fmt: skip
 def test_values_that_do_not_go_together_are_told_at_the_one_to_change(said, text, expected):
-    assert [line for line in said(text) if ": warning: " not in line] == [f"c.yaml:{expected}"]
+    assert [line for line in said(text) if ": warning " not in line] == [f"c.yaml:{expected}"]
 
 
 def test_a_url_without_a_path_is_the_same_page_as_with_the_usual_one(said):
     pods, gateway = "{url: http://a:8000}", "{url: http://a:8000/metrics, kind: vllm}"
     lines = said(f"workloads: [{{namespace: ai, name: chat, engine: vllm, pods: {pods}, gateway: {gateway}}}]")
 
-    errors = [line for line in lines if ": warning: " not in line]
+    errors = [line for line in lines if ": warning " not in line]
 
     assert [line.split(": ")[1] for line in errors] == ["workloads.0.gateway"]
 
@@ -87,31 +87,31 @@ def test_a_url_without_a_path_is_the_same_page_as_with_the_usual_one(said):
 def test_zero_without_a_gateway_is_a_warning_and_no_error(said):
     lines = said("workloads: [{namespace: ai, name: chat, engine: vllm, pods: {dns: a}, replicas: {min: 0}}]")
 
-    assert lines == [f"c.yaml:1:87: warning: workloads.0.replicas.min: {_NO_WAKER}"]
+    assert lines == [f"c.yaml:1:87: warning TG001: workloads.0.replicas.min: {_NO_WAKER}"]
 
 
 def test_rising_slower_than_falling_is_a_warning(said):
     lines = said(_CHAT + ", smoothing: {up: 2m}}]")
 
-    assert lines == [f"c.yaml:1:117: warning: workloads.0.smoothing.up: {_SLOW_RISE}"]
+    assert lines == [f"c.yaml:1:117: warning TG085: workloads.0.smoothing.up: {_SLOW_RISE}"]
 
 
 def test_bounds_of_a_keep_warm_time_that_is_not_learned_are_a_warning(said):
     lines = said(_CHAT + ", keep_warm: 5m, keep_warm_max: 1h}]")
     because = "is not used: keep_warm is 5m, and not auto, got 1h"
 
-    assert lines == [f"c.yaml:1:131: warning: workloads.0.keep_warm_max: {because}"]
+    assert lines == [f"c.yaml:1:131: warning TG086: workloads.0.keep_warm_max: {because}"]
 
 
 def test_snapshots_that_are_too_old_before_the_next_is_written_are_a_warning(said):
     lines = said("state: {directory: /s, interval: 10m}\ngpus: [{dns: a}]")
 
     message = "is more than freshness.hold (5m): answers older than that are not believed, got 10m"
-    assert lines == [f"c.yaml:1:34: warning: state.interval: {message}"]
+    assert lines == [f"c.yaml:1:34: warning TG091: state.interval: {message}"]
 
 
 def test_a_configuration_of_nothing_is_a_warning(said):
-    expected = "c.yaml:1:1: warning: workloads: nothing is configured: no page is asked, nothing is decided"
+    expected = "c.yaml:1:1: warning TG090: workloads: nothing is configured: no page is asked, nothing is decided"
 
     assert said("tick: 2s") == [expected]
 
@@ -173,7 +173,7 @@ def test_what_is_wrong_in_one_place_hides_nothing_in_another(said):
         "c.yaml:15:21 workloads.0.smoothing.up",
         "c.yaml:15:31 workloads.0.smoothing.down",
         "c.yaml:16:5 workloads.1.namespace",
-        "c.yaml:16:5 warning",
+        "c.yaml:16:5 warning TG001",
         "c.yaml:17:11 workloads.1.pods",
     ]
 

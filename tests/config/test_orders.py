@@ -37,10 +37,12 @@ def _scheduled(*parts):
     (_scheduled(_WINDOW, "floor: 4", "ceiling: 2"),
      ["2:78: workloads.0.schedules.0.floor: must be at most ceiling (2), got 4"]),
     (_scheduled(_WINDOW, "floor: 12"),
-     [("2:78: warning: workloads.0.schedules.0.floor: is above replicas.max (10), which holds: more are never asked "
+     [("2:78: warning TG084: workloads.0.schedules.0.floor: is above replicas.max (10), which holds: more are "
+       "never asked "
       "for, got 12")]),
     (_scheduled(_WINDOW, "ceiling: 2").replace("min: 1", "min: 3"),
-     [("2:80: warning: workloads.0.schedules.0.ceiling: is below replicas.min (3), which holds: fewer are never asked "
+     [("2:80: warning TG084: workloads.0.schedules.0.ceiling: is below replicas.min (3), which holds: fewer are "
+       "never asked "
       "for, got 2")]),
     (_scheduled(_WINDOW, "ceiling: 0"), ["2:80: workloads.0.schedules.0.ceiling: must be at least 1, got 0"]),
     (_scheduled(_WINDOW.replace("Europe/Berlin", "Berlin"), "floor: 2"),
@@ -55,10 +57,12 @@ def _scheduled(*parts):
      ["2:90: workloads.0.schedules.0.prewarm: must be a duration such as 500ms, 5s, 2m or 1h30m, or auto, got soon"]),
     (_scheduled(_WINDOW, "floor: 2", "prewarm: 0"), []),
     (f"{_CHAT}\n brake: floor 12 until 2026-11-23T08:00Z}}]",
-     ["2:9: warning: workloads.0.brake: has a floor above replicas.max (10), which holds: more are never asked for"]),
+     [("2:9: warning TG084: workloads.0.brake: has a floor above replicas.max (10), which holds: more are never "
+      "asked for")]),
     (f"{_SLEEPS}\n brake: freeze until 2026-11-23T08:00Z}}]",
-     ["2:9: warning: workloads.0.brake: freezes it at zero too, where nothing wakes it: never_down lets it wake"]),
-    ("gpus: [{dns: a}]\nbrake: never_down", [f"2:8: warning: brake: {_NO_END}"]),
+     [("2:9: warning TG083: workloads.0.brake: freezes it at zero too, where nothing wakes it: never_down lets "
+      "it wake")]),
+    ("gpus: [{dns: a}]\nbrake: never_down", [f"2:8: warning TG081: brake: {_NO_END}"]),
     ("gpus: [{dns: a}]\nbrake: [never_down]",
      ["2:8: brake: must be text such as freeze until 2026-11-23T08:00Z because of the sale, got a list"]),
 ])  # fmt: skip
@@ -69,7 +73,7 @@ def test_what_is_wrong_with_an_order_is_told_at_its_place(text, expected):
 def test_an_order_that_is_over_is_told_to_whoever_knows_the_time():
     text = "gpus: [{dns: a}]\nbrake: freeze until 2026-11-23T08:00Z"
     assert (_said(text), _said(text, EIGHT - 1)) == ([], [])
-    assert _said(text, EIGHT) == ["2:8: warning: brake: is over since 2026-11-23T08:00Z: it orders nothing"]
+    assert _said(text, EIGHT) == ["2:8: warning TG082: brake: is over since 2026-11-23T08:00Z: it orders nothing"]
 
 
 def test_a_line_says_what_a_list_says():

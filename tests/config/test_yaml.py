@@ -4,7 +4,10 @@ import pytest
 
 from scaler.config import Config, ConfigErrors, check, load, parse
 
-_KEYS = "known here: listen, scrape, freshness, tick, state, log, prices, gpus, gateways, kubernetes, brake, workloads"
+_KEYS = (
+    "known here: listen, scrape, freshness, tick, state, log, explain, prices, gpus, gateways, kubernetes, mode, "
+    "brake, workloads"
+)
 
 
 @pytest.mark.parametrize(("text", "expected"), [
@@ -104,6 +107,7 @@ def test_a_problem_is_plain_data_for_machines():
         "key": "tick",
         "message": "must be at most 1m, got 2h",
         "severity": "error",
+        "rule": None,
     }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from exporter.catalog import Reader
@@ -9,11 +11,14 @@ from exporter.model import Failure, ReplicaCount, Role, Target, WorkloadKey
 from exporter.scrape import read
 from exporter.textformat import Scanner
 from scaler.decider import Decider, Plan
+from scaler.explain.again import differences
+from scaler.explain.inputs import inputs, read_inputs
 from scaler.policy import Signal, Spec
 from scaler.signals import Smoothing
 
 CHAT = WorkloadKey("ai", "chat")
 INTERVAL_S, INTERVALS = 5.0, 3.0  # so a reading is fresh for 15 s
+LOG = 2**22  # bytes: some hundred entries each
 
 
 def plan(name="chat", *, work=16.0, kv=None, gpu=None, up=0.0, down=0.0, queue=None, pattern=None, about=None, **spec):
@@ -30,7 +35,7 @@ class Scene:
 
     def __init__(self, *plans):
         self.now = 1000.0
-        self.decider = Decider(plans or (plan(),), interval_s=INTERVAL_S, fresh_intervals=INTERVALS)
+        self.decider = Decider(plans or (plan(),), interval_s=INTERVAL_S, fresh_intervals=INTERVALS, log_bytes=LOG)
         self.answers = {}
         self._readers = {}
 
@@ -90,6 +95,20 @@ class Scene:
     def decision(self, name="chat"):
         return self.answers[WorkloadKey("ai", name)]
 
+    def decide_again(self):
+        """Every entry of the log, as it is and by way of a file; returns how many."""
+        count = 0
+        for each in self.decider.plans:
+            past = self.decider.past(each.workload)
+            for index in range(len(past)):
+                entry = past.entry(index)
+                assert differences(entry) == []
+                document = json.loads(json.dumps(inputs(entry), allow_nan=False))
+                filed = read_inputs(document, each.workload)
+                assert (inputs(filed), differences(filed)) == (inputs(entry), [])
+                count += 1
+        return count
+
     def _told(self, changed):
         self.answers.update({decision.workload: decision for decision in changed})
         return changed
@@ -97,7 +116,18 @@ class Scene:
 
 @pytest.fixture
 def scene():
-    return Scene
+    """`scene(*plans)`. Whatever its decider has noted by the end of the test is decided again, and has to come out the
+    same: law 11 rides on every storyboard.
+    """
+    scenes = []
+
+    def make(*plans):
+        scenes.append(Scene(*plans))
+        return scenes[-1]
+
+    yield make
+    for scene in scenes:
+        scene.decide_again()
 
 
 @pytest.fixture(name="plan")

@@ -137,7 +137,10 @@ def test_a_budget_is_made_where_something_may_be_spared(render):
             "tls.certManager.issuerRef.kind: must be ClusterIssuer, got Issuer",
         ),
         ({"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}, "only one may be true"),
-        ({"dashboards": {"enabled": True}}, "dashboards.json: must not be empty"),
+        (
+            {"dashboards": {"enabled": True, "json": {"tidegate-gpu": "{}"}}},
+            "dashboards.json.tidegate-gpu: must not be the name of a board of Tidegate's own",
+        ),
         ({"replicas": 0}, "minimum"),
         ({"replica": 1}, "replica"),
         ({"mode": "both"}, "mode"),

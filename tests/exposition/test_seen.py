@@ -114,8 +114,8 @@ def test_dropped_lines_are_counted():
 
 def test_a_gpu_is_shown_in_si_units_with_whose_it_is():
     gpu = {
-        "uuid": "GPU-a", "instance": "", "profile": "", "model": "NVIDIA H100", "attribution": "exclusive",
-        "namespace": "ai", "pod": "chat-0",
+        "uuid": "GPU-a", "mig_instance": "", "profile": "", "model": "NVIDIA H100", "node": "",
+        "attribution": "exclusive", "namespace": "ai", "pod": "chat-0",
     }  # fmt: skip
     assert values(SEVERAL, "tidegate_gpu_engine_active_ratio", **gpu) == [0.5]
     assert values(SEVERAL, "tidegate_gpu_memory_used_bytes", **gpu) == [1024.0 * 2**20]
@@ -154,7 +154,9 @@ def test_mig_instances_of_one_gpu_are_told_apart():
     )
     counters = {NODE: landed(NODE, page)}
     for instance in ("7", "8"):
-        found = values(counters, "tidegate_gpu_engine_active_ratio", uuid="GPU-a", instance=instance, attribution="mig")
+        found = values(
+            counters, "tidegate_gpu_engine_active_ratio", uuid="GPU-a", mig_instance=instance, attribution="mig"
+        )
         assert found == [float(f"0.{instance}")]
 
 
@@ -174,7 +176,7 @@ def mig_page(profile="3g.20gb", parent=""):
 def test_the_power_of_a_gpu_that_is_cut_up_is_shown_once_and_as_the_parents():
     counters = {NODE: landed(NODE, mig_page())}
     assert values(counters, "tidegate_gpu_power_watts") == [116.0]
-    assert values(counters, "tidegate_gpu_power_watts", uuid="GPU-a", instance="") == [116.0]
+    assert values(counters, "tidegate_gpu_power_watts", uuid="GPU-a", mig_instance="") == [116.0]
 
 
 def test_what_instances_have_of_their_own_is_not_shown_again_as_the_parents():
@@ -235,6 +237,25 @@ def test_a_lost_gpu_is_shown_as_lost_and_any_other_not_at_all():
         expected = [1.0] if engine is silent else []
         assert values(counters, "tidegate_gpu_lost") == expected
     assert values(counters, "tidegate_gpu_lost", uuid="GPU-a") == [1.0]
+
+
+def test_the_last_xid_is_shown_as_the_page_says_it_and_on_the_node_that_it_names():
+    page = (
+        'DCGM_FI_DEV_XID_ERRORS{UUID="GPU-a",Hostname="gpu-1"} 79\n'
+        'DCGM_FI_DEV_XID_ERRORS{UUID="GPU-b",Hostname="gpu-1"} 0\n'
+        'DCGM_FI_DEV_GPU_TEMP{UUID="GPU-c"} 30\n'
+    )
+    counters = {NODE: landed(NODE, page)}
+    assert values(counters, "tidegate_gpu_last_xid", uuid="GPU-a", node="gpu-1") == [79.0]
+    assert values(counters, "tidegate_gpu_last_xid") == [79.0, 0.0]
+    assert values(counters, "tidegate_gpu_temperature_celsius", node="") == [30.0]
+
+
+def test_no_label_of_a_gpu_is_one_that_prometheus_gives_to_a_scrape():
+    """It would be renamed, or with honor_labels stand in the place of whose word the number is."""
+    counters = {NODE: landed(NODE, GPUS)}
+    labels = {label for (name, labels) in samples_of(counters) if "gpu" in name for label, _ in labels}
+    assert labels & {"instance", "job", "endpoint", "service", "container"} == set()
 
 
 def test_a_shared_gpu_is_one_series_with_all_its_pods():

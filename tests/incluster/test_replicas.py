@@ -127,7 +127,7 @@ async def told_to(keda, scaled):
 
     async def ask():
         answer = await keda.answer(scaled)
-        if answer is grpc.StatusCode.CANCELLED:  # it met a server that was going: KEDA asks once more, at once
+        if answer is grpc.StatusCode.CANCELLED:  # grpc/grpc#41785: KEDA asks once more, at once
             answer = await keda.answer(scaled)
         if not said or said[-1] != answer:
             said.append(answer)

@@ -122,5 +122,5 @@ async def test_a_drain_amid_calls_answers_or_refuses_each_of_them(board, keda):
     refused = [outcome.code() for outcome in outcomes if isinstance(outcome, grpc.aio.AioRpcError)]
     answered = [outcome.metricValue for outcome in outcomes if not isinstance(outcome, grpc.aio.AioRpcError)]
     assert set(answered) == {2}
-    # CANCELLED is what gRPC makes of a call that arrived and was not picked up any more.
+    # CANCELLED is what gRPC makes of a call that arrived and was not picked up any more (grpc/grpc#41785).
     assert set(refused) <= {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}

@@ -155,6 +155,6 @@ async def test_streams_that_come_during_a_shutdown_do_not_hold_it_up(board, keda
             await board.turn.wait()
         await keda.server.drain(60)
     codes = set(await asyncio.gather(*ends))
-    # CANCELLED is what gRPC makes of a call that arrived and was not picked up any more.
+    # CANCELLED is what gRPC makes of a call that arrived and was not picked up any more (grpc/grpc#41785).
     assert grpc.StatusCode.OK in codes
     assert codes <= {grpc.StatusCode.OK, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE}

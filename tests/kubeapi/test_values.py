@@ -112,6 +112,14 @@ async def test_one_unknown_workload_among_several_is_an_error_and_not_a_smaller_
     assert await hpa.external("ai", "tidegate-replicas", "workload=chat") == 3
 
 
+async def test_an_hpa_hears_what_is_told_by_either_api(hpa, decide):
+    decide("chat", 11, told=12)
+    assert await hpa.external("ai", "tidegate-replicas", "workload=chat") == 12
+    path = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ai/deployments.apps/chat/tidegate-replicas"
+    (item,) = (await hpa.forward(path)).document["items"]
+    assert item["value"] == "12"
+
+
 async def test_who_is_only_observed_is_told_to_nobody(hpa, decide):
     decide("chat", 3, observed=True)
     answer = await hpa.forward(EXTERNAL)

@@ -79,7 +79,8 @@ GOLDEN = """\
         "keep_warm_saves_money": null,
         "replicas_sleeping": null
       },
-      "observed": false
+      "observed": false,
+      "told": 3
     },
     {
       "workload": {
@@ -127,7 +128,8 @@ GOLDEN = """\
         "keep_warm_saves_money": null,
         "replicas_sleeping": null
       },
-      "observed": false
+      "observed": false,
+      "told": null
     }
   ]
 }"""
@@ -174,6 +176,26 @@ def test_every_decision_that_can_be_made_keeps_the_law(replicas, active):
         return
     assert decision.known == (replicas is not None)
     assert decision.replicas is None or (decision.replicas >= 1) == decision.active
+
+
+def test_what_is_told_is_the_replicas_unless_more_is():
+    chat = {"active": True, "reason": Reason.SERVING, "decided_at": 0.0}
+    assert [Decision(CHAT, 11, **chat).told, Decision(CHAT, 11, told=12, **chat).told] == [11, 12]
+    assert Decision(CHAT, None, active=True, reason=Reason.UNKNOWN, decided_at=0.0).told is None
+
+
+@pytest.mark.parametrize(("replicas", "told"), [(3, 2), (0, 1), (None, 3)])
+def test_nothing_less_is_told_than_was_decided_and_nothing_of_the_unknown(replicas, told):
+    with pytest.raises(ValueError, match=f"ai/chat: {replicas} replicas cannot be told as {told}"):
+        Decision(CHAT, replicas, active=replicas != 0, reason=Reason.SERVING, decided_at=0.0, told=told)
+
+
+def test_an_older_peer_tells_what_it_decided():
+    decision = Decision(CHAT, 11, active=True, reason=Reason.SERVING, decided_at=0.0, told=12)
+    document = decision.to_document()
+    assert Decision.from_document(document) == decision
+    del document["told"]
+    assert Decision.from_document(document).told == 11
 
 
 def test_a_decision_cannot_be_changed_after_it_was_made():

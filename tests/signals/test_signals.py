@@ -20,7 +20,7 @@ def totals(*work, kv=NAN, gpu=NAN, finished=NAN):
     latest[:, Signal.KV_CACHE], latest[:, Signal.GPU_ENGINE] = kv, gpu
     counted = np.broadcast_to(np.array(finished, dtype=float), rows).copy()
     unknown = np.full(rows, NAN)
-    return Totals(Readings.unknown(rows), unknown, unknown, unknown, latest, counted, unknown)
+    return Totals(Readings.unknown(rows), unknown, unknown, unknown, latest, counted, unknown, unknown)
 
 
 class One:

@@ -37,7 +37,7 @@ def test_without_traps_nothing_is_said():
 ])  # fmt: skip
 def test_a_fallback_does_what_nobody_asked_for_and_helps_not_when_it_would_have_to(minimum, replicas, expected):
     said = _said(minimum=minimum, more=f"fallback: {{replicas: {replicas}, failureThreshold: 3}}")
-    assert said == [f"8:3: warning: spec.fallback: {expected}, {_KEEPS}"]
+    assert said == [f"8:3: warning TG004: spec.fallback: {expected}, {_KEEPS}"]
 
 
 @pytest.mark.parametrize(("key", "minimum", "expected"), [
@@ -51,7 +51,7 @@ def test_a_fallback_does_what_nobody_asked_for_and_helps_not_when_it_would_have_
 ])  # fmt: skip
 def test_a_pause_of_kedas_is_told_what_it_does_and_what_is_better(key, minimum, expected):
     (line,) = _said(f'autoscaling.keda.sh/{key}: "true"', minimum)
-    assert line == f"3:53: warning: metadata.annotations.autoscaling.keda.sh/{key}: {expected}: {_BETTER}"
+    assert line == f"3:53: warning TG005: metadata.annotations.autoscaling.keda.sh/{key}: {expected}: {_BETTER}"
 
 
 def test_a_pause_that_is_taken_back_is_none():
@@ -60,14 +60,15 @@ def test_a_pause_that_is_taken_back_is_none():
 
 def test_a_cron_trigger_beside_ours_is_told_of_schedules():
     (line,) = _said(beside="- {type: cron, metadata: {timezone: UTC, start: 0 8 * * *, end: 0 9 * * *}}")
-    assert line.startswith("11:8: warning: spec.triggers.1.type: holds its replicas beside Tidegate's")
+    assert line.startswith("11:8: warning TG025: spec.triggers.1.type: holds its replicas beside Tidegate's")
 
 
 def test_a_schedule_in_a_trigger_is_checked_like_one_of_the_configuration():
     text = _TEXT.replace("gateway: epp", 'gateway: epp, schedules: "0 8 * * 1 for 1h floor 200"')
     (problem,) = check_manifests(text.format(annotations="", minimum=0, more="", beside=""), "m", None).problems
     assert str(problem) == (
-        "m:10:111: warning: spec.triggers.0.metadata.schedules: is above replicas.max (100), which holds: more are "
+        "m:10:111: warning TG084: spec.triggers.0.metadata.schedules: is above replicas.max (100), which holds: "
+        "more are "
         "never asked for, got '200'"
     )
 
@@ -79,8 +80,10 @@ _EIGHT = 1795420800.0  # 2026-11-23T08:00Z
     ('"freeze until 2026-11-23T08:00Z"', _EIGHT - 1, []),
     ('"freeze until 2026-11-23T08:00Z"', None, []),
     ('"freeze until 2026-11-23T08:00Z"', _EIGHT,
-     ["3:53: warning: metadata.annotations.tidegate.dev/brake: is over since 2026-11-23T08:00Z: it orders nothing"]),
-    ("freeze", _EIGHT, [("3:53: warning: metadata.annotations.tidegate.dev/brake: has no end: it holds until somebody "
+     [("3:53: warning TG082: metadata.annotations.tidegate.dev/brake: is over since 2026-11-23T08:00Z: it orders "
+      "nothing")]),
+    ("freeze", _EIGHT, [("3:53: warning TG081: metadata.annotations.tidegate.dev/brake: has no end: it holds "
+                         "until somebody "
                         "takes it away; say `until` and a moment")]),
     ("[freeze]", None, ["3:53: metadata.annotations.tidegate.dev/brake: must be a string, and no mapping or list"]),
 ])  # fmt: skip
@@ -96,7 +99,8 @@ def test_a_brake_that_cannot_be_read_is_told_what_it_counts_as():
 
 @pytest.mark.parametrize(("kind", "said"), [
     ("Deployment", []),
-    ("DaemonSet", [("m.yaml:3:35: warning: metadata.annotations.tidegate.dev/brake: is not read there: it is read on "
+    ("DaemonSet", [("m.yaml:3:35: warning TG080: metadata.annotations.tidegate.dev/brake: is not read there: it "
+                    "is read on "
                    "ScaledObject, ScaledJob, Deployment, StatefulSet, LeaderWorkerSet, Rollout")]),
 ])  # fmt: skip
 def test_a_brake_alone_makes_no_workload_and_is_read_where_replicas_are(kind, said):

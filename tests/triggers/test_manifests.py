@@ -77,14 +77,14 @@ def test_a_trigger_that_does_not_say_where_tidegate_is_is_told_so():
 def test_the_metric_is_a_number_of_replicas_and_no_ratio():
     (line,) = _said(_scaled(_ours("engine: vllm"), more="metricType: Value,"))
 
-    assert line.startswith("m.yaml:7:17: spec.triggers.0.metricType: must be AverageValue or be left out")
+    assert line.startswith("m.yaml:7:17: error TG034: spec.triggers.0.metricType: must be AverageValue or be left out")
 
 
 @pytest.mark.parametrize(("spec", "expected"), [
-    ("minReplicaCount: 0", f"5:4: warning: spec.minReplicaCount: {_NO_WAKER}"),
-    ("pollingInterval: 5", f"5:3: warning: spec.minReplicaCount: {_NO_WAKER}; left out, it is 0"),
+    ("minReplicaCount: 0", f"5:4: warning TG001: spec.minReplicaCount: {_NO_WAKER}"),
+    ("pollingInterval: 5", f"5:3: warning TG001: spec.minReplicaCount: {_NO_WAKER}; left out, it is 0"),
     ("minReplicaCount: 2, idleReplicaCount: 0",
-     f"5:24: warning: spec.idleReplicaCount: {_NO_WAKER.replace('one replica is', 'replicas.min are')}"),
+     f"5:24: warning TG001: spec.idleReplicaCount: {_NO_WAKER.replace('one replica is', 'replicas.min are')}"),
 ])  # fmt: skip
 def test_zero_without_a_gateway_is_a_warning_that_it_will_not_sleep(spec, expected):
     assert _said(_scaled(_ours("engine: vllm"), spec=spec)) == [f"m.yaml:{expected}"]
@@ -96,7 +96,8 @@ def test_zero_with_a_gateway_is_what_a_push_trigger_is_for():
     assert _said(_scaled(words, spec="minReplicaCount: 0")) == []
     assert _said(_scaled(words, spec="minReplicaCount: 0", kind="external")) == [
         (
-            "m.yaml:6:5: warning: spec.triggers.0.type: wakes only when KEDA polls (pollingInterval, 30 s by default): "
+            "m.yaml:6:5: warning TG003: spec.triggers.0.type: wakes only when KEDA polls (pollingInterval, 30 s "
+            "by default): "
             "external-push wakes at once"
         )
     ]
@@ -108,7 +109,8 @@ def test_a_cooldown_that_nobody_wrote_is_said_to_add_up():
 
     assert _said(text) == [
         (
-            "m.yaml:5:3: warning: spec.cooldownPeriod: is 5m where it is left out and begins when keep_warm (10m) is "
+            "m.yaml:5:3: warning TG006: spec.cooldownPeriod: is 5m where it is left out and begins when "
+            "keep_warm (10m) is "
             "over: asleep after 15m; set it to 30 or less"
         )
     ]
@@ -209,20 +211,22 @@ def test_annotations_are_checked_like_a_trigger():
 
 def test_a_minimum_of_zero_in_annotations_needs_a_gateway_too():
     assert _said(_ANNOTATED + "    tidegate.dev/replicas.min: '0'\n") == [
-        f"m.yaml:9:5: warning: metadata.annotations.tidegate.dev/replicas.min: {_NO_WAKER}"
+        f"m.yaml:9:5: warning TG001: metadata.annotations.tidegate.dev/replicas.min: {_NO_WAKER}"
     ]
 
 
 @pytest.mark.parametrize(("text", "expected"), [
     (_ANNOTATED.replace("Deployment", "DaemonSet"),
-     ("m.yaml:8:5: warning: metadata.annotations.tidegate.dev/engine: is not read on a DaemonSet: it is read on "
+     ("m.yaml:8:5: warning TG080: metadata.annotations.tidegate.dev/engine: is not read on a DaemonSet: it is read on "
       "Deployment, StatefulSet, LeaderWorkerSet, Rollout")),
     (_ANNOTATED.partition("  annotations")[0]
      + "spec: {template: {metadata: {annotations: {tidegate.dev/engine: vllm}}}}\n",
-     ("m.yaml:6:44: warning: spec.template.metadata.annotations.tidegate.dev/engine: is not read on pods: annotate the "
+     ("m.yaml:6:44: warning TG080: spec.template.metadata.annotations.tidegate.dev/engine: is not read on pods: "
+      "annotate the "
       "Deployment itself")),
     (_ANNOTATED.replace("apps/v1", "keda.sh/v1alpha1").replace("Deployment", "ScaledObject"),
-     ("m.yaml:8:5: warning: metadata.annotations.tidegate.dev/engine: is not read on a ScaledObject: the metadata of "
+     ("m.yaml:8:5: warning TG080: metadata.annotations.tidegate.dev/engine: is not read on a ScaledObject: the "
+      "metadata of "
       "its trigger says it; only tidegate.dev/brake is")),
 ])  # fmt: skip
 def test_annotations_where_nobody_reads_them_are_a_warning(text, expected):
@@ -241,7 +245,7 @@ def test_a_manifest_is_checked_against_the_configuration_it_will_meet():
     shared = _scaled(_ours("engine: vllm, gateway: epp, gateway_port: '9', keep_warm: 3s"))
 
     assert [line.split(": ")[1] for line in _said(shared, config)] == [
-        "warning", "spec.triggers.0.metadata.gateway_port",
+        "warning TG087", "spec.triggers.0.metadata.gateway_port",
     ]  # fmt: skip
     assert [line.split(": ")[1] for line in _said(shared)] == ["spec.triggers.0.metadata.keep_warm"]
     assert _said(_scaled(_ours("workload: chat")), config) == []

@@ -31,6 +31,7 @@ def test_every_word_is_read_as_the_configuration_reads_it():
         "keep_warm_min": "2m", "keep_warm_max": "1h",
         "scale_down_band": "0.5", "gpu_quiet": "0", "on_blind": "wake", "lease_max": "20m",
         "schedules": "0 8 * * 1-5 for 10h floor 2",
+        "hpa_tolerance": "0.05",
         "probe_period": "0", "group": "llama", "role": "decode", "weight": "0.1", "ratio.to": "prefill",
         "ratio.min": "0.5", "ratio.max": "3",
     }  # fmt: skip
@@ -40,6 +41,7 @@ def test_every_word_is_read_as_the_configuration_reads_it():
         "gateway_scheme": "http", "objectives": Objectives(work=16.5, kv_cache=None, gpu_engine=0.8),
         "smoothing": Smoothing(up=0.0, down=90.0), "keep_warm": 600.0,
         "keep_warm_min": 120.0, "keep_warm_max": 3600.0, "scale_down_band": 0.5, "gpu_quiet": 0.0,
+        "hpa_tolerance": 0.05,
         "on_blind": "wake", "lease_max": 1200.0, "probe_period": 0.0, "group": "llama", "role": "decode",
         "schedules": "0 8 * * 1-5 for 10h floor 2", "weight": 0.1, "ratio": RoleRatio(to="prefill", min=0.5, max=3.0),
     }  # fmt: skip
@@ -60,7 +62,7 @@ def test_words_left_out_are_the_defaults_of_the_configuration():
     mine, theirs = Trigger(), Workload(namespace="ai", name="chat")
     same = ("engine", "model", "objectives", "smoothing", "keep_warm", "scale_down_band", "gpu_quiet")
     same += ("mode", "on_blind", "lease_max", "keep_warm_min", "keep_warm_max")
-    same += ("probe_period", "group", "role", "weight", "ratio")
+    same += ("hpa_tolerance", "probe_period", "group", "role", "weight", "ratio")
 
     assert [getattr(mine, key) for key in same] == [getattr(theirs, key) for key in same]
     assert [mine.port, mine.path, mine.scheme] == [getattr(Endpoint(), key) for key in ("port", "path", "scheme")]

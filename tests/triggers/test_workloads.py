@@ -5,6 +5,8 @@ import pytest
 from exporter.model import WorkloadKey
 from scaler.config import Config, DcgmExporter, Endpoint, Kubernetes, Objectives, Replicas, Scrape, Smoothing
 from scaler.config.trigger import BadWord, BadWords, Trigger, bounds, check_workload, read
+from scaler.rules.words import RISES_SLOWLY
+from scaler.rules.zero import NO_WAKER
 
 _KEY = WorkloadKey("ai", "chat", "decode")
 _CONFIG = Config(kubernetes=Kubernetes())
@@ -109,13 +111,13 @@ def test_counts_that_no_workload_can_have_are_bad_words():
      BadWord("metadata.keep_warm", "must be at least 3 scrape intervals (15s)", "10s")),
     ({"smoothing.up": "2m"}, {"min": 1},
      BadWord("metadata.smoothing.up", "is slower than smoothing.down (1m): replicas go before they come", "2m",
-             "warning")),
+             "warning", RISES_SLOWLY)),
     ({"smoothing.up": "1s"}, {"min": 1},
      BadWord("metadata.smoothing.up", "must be 0 or at least the scrape interval (5s)", "1s")),
-    ({}, {"min": 0}, BadWord("spec.minReplicaCount", _NO_WAKER, None, "warning")),
+    ({}, {"min": 0}, BadWord("spec.minReplicaCount", _NO_WAKER, None, "warning", NO_WAKER)),
     ({}, {"min": 2, "idle": 0},
      BadWord("spec.idleReplicaCount", "0 without a gateway: nothing can wake it, so replicas.min are kept (reason "
-             "no_waker)", None, "warning")),
+             "no_waker)", None, "warning", NO_WAKER)),
     ({}, {"min": 20}, BadWord("spec.minReplicaCount", "must be at most replicas.max (10)", "20")),
 ])  # fmt: skip
 def test_what_does_not_go_together_is_told_by_the_tenants_own_keys(words, replicas, expected):
@@ -125,7 +127,7 @@ def test_what_does_not_go_together_is_told_by_the_tenants_own_keys(words, replic
 def test_a_bound_of_annotations_is_told_by_the_annotation():
     _, said = _made({"engine": "vllm"}, Replicas(min=0), place="annotations")
 
-    assert said == (BadWord("tidegate.dev/replicas.min", _NO_WAKER, None, "warning"),)
+    assert said == (BadWord("tidegate.dev/replicas.min", _NO_WAKER, None, "warning", NO_WAKER),)
 
 
 def test_gpu_activity_needs_somebody_who_sees_the_gpus():

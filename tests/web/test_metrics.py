@@ -72,6 +72,19 @@ async def test_people_orders_are_shown_while_they_hold(site):
     }
 
 
+async def test_how_the_activity_of_its_gpus_is_known_is_shown_with_it(site):
+    seen = Evidence(gpu_engine_active=0.4, gpu_activity="mixed", gpu_memory_held_bytes=2.0**36, gpus_lost=1)
+    site.publisher.publish([Decision(CHAT, 3, True, Reason.SERVING, 990.0, evidence=seen)], at=site.now)
+    found = values((await site.get("/metrics"))[2])
+    gpus = {key: value for key, value in found.items() if "workload_gpu" in key[0]}
+    assert gpus == {
+        of("tidegate_workload_gpu_engine_active_ratio", "chat"): 0.4,
+        of("tidegate_workload_gpu_provenance", "chat", provenance="mixed"): 1.0,
+        of("tidegate_workload_gpu_memory_held_bytes", "chat"): 2.0**36,
+        of("tidegate_workload_gpus_lost", "chat"): 1.0,
+    }
+
+
 async def test_what_is_not_known_has_no_sample(site):
     site.publish()
     found = values((await site.get("/metrics"))[2])

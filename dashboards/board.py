@@ -1,0 +1,117 @@
+"""A board put together: variables, sections of panels, and the links from board to board.
+
+It knows Grafana's grid, which is 24 columns wide, and the four boards' addresses. It refuses to know what panels show.
+
+Worked example: `Section("Now", [a, b])` with panels 12 columns wide becomes a row's title and below it both side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from grafana_foundation_sdk.builders import dashboard as boards
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.models import dashboard as model
+
+from .panels import SOURCE, Panel
+
+TAG = "tidegate"
+OVERVIEW, WORKLOAD, GPU, ITSELF = (f"{TAG}-{name}" for name in ("overview", "workload", "gpu", "self"))
+COLUMNS = 24
+KEPT = "var-datasource=${datasource}&${__url_time_range}"
+TO_WORKLOAD = (
+    f"/d/{WORKLOAD}?var-namespace=${{__data.fields.namespace}}&var-workload=${{__data.fields.workload}}&{KEPT}"
+)
+TO_GPU = f"/d/{GPU}?var-node=${{__data.fields.node}}&{KEPT}"
+TO_ITSELF = f"/d/{ITSELF}?{KEPT}"
+
+
+class Section(NamedTuple):
+    """A row of the board: its title, and panels whose widths fill whole lines."""
+
+    title: str
+    panels: Sequence[Panel]
+
+
+@dataclass(frozen=True)
+class _Built(Builder[model.Panel]):
+    """A panel that has its place already, where a builder is asked for."""
+
+    panel: model.Panel
+
+    def build(self) -> model.Panel:
+        return self.panel
+
+
+def datasource() -> boards.DatasourceVariable:
+    return boards.DatasourceVariable("datasource").label("Prometheus").type("prometheus")
+
+
+def variable(name: str, label: str, query: str, *, several: bool, says: str) -> boards.QueryVariable:
+    """query: in Grafana's words, `label_values(METRIC, LABEL)`. several: more than one may be chosen, and All."""
+    made = boards.QueryVariable(name).label(label).description(says).datasource(SOURCE).query(query)
+    made = made.refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED).sort(model.VariableSort.NATURAL_ASC)
+    if not several:
+        return made
+    everything = model.VariableOption(text="All", value="$__all", selected=True)
+    return made.multi(True).include_all(True).all_value(".*").current(everything)
+
+
+def reasons_as_annotations(expr: str, colour: str) -> boards.AnnotationQuery:
+    """A mark wherever a reason begins to hold. `expr` is above 0 for a minute from then on."""
+    made = boards.AnnotationQuery().name("Changes of reason").datasource(SOURCE).enable(True).icon_color(colour)
+    return (
+        made.expr(expr)
+        .step("1m")
+        .title_format("{{reason}}")
+        .text_format("{{namespace}}/{{workload}}")
+        .tag_keys("reason")
+    )
+
+
+def board(
+    uid: str, title: str, says: str, variables: Sequence[Builder[model.VariableModel]], sections: Sequence[Section],
+    annotations: Sequence[boards.AnnotationQuery] = (), *, since: str = "now-6h",
+) -> model.Dashboard:  # fmt: skip
+    """The whole. Panels are numbered in their order, so that links to one of them stay."""
+    made = (
+        boards.Dashboard(title)
+        .uid(uid)
+        .description(says)
+        .tags([TAG])
+        .editable()
+        .time(since, "now")
+        .refresh("30s")
+        .timezone("browser")
+        .tooltip(model.DashboardCursorSync.CROSSHAIR)
+        .link(
+            boards.DashboardLink("Tidegate")
+            .type(model.DashboardLinkType.DASHBOARDS)
+            .tags([TAG])
+            .keep_time(True)
+            .include_vars(True)
+        )
+    )
+    for each in variables:
+        made = made.with_variable(each)
+    for marks in annotations:
+        made = made.annotation(marks)
+    number, y = 1, 0
+    for section in sections:
+        made = made.with_row(boards.Row(section.title).id(number).grid_pos(model.GridPos(h=1, w=COLUMNS, x=0, y=y)))
+        number, y = number + 1, y + 1
+        x = tallest = 0
+        for panel in (each.build() for each in section.panels):
+            place = panel.grid_pos
+            if place is None or x + place.w > COLUMNS:
+                raise ValueError(f"{title}: {section.title}: {panel.title}: does not fit into the line of panels")
+            place.x, place.y, panel.id_val = x, y, number
+            made = made.with_panel(_Built(panel))
+            number, x, tallest = number + 1, x + place.w, max(tallest, place.h)
+            if x == COLUMNS:
+                x, y, tallest = 0, y + tallest, 0
+        if x:
+            raise ValueError(f"{title}: {section.title}: the last line of panels is {x} columns wide, not {COLUMNS}")
+    return made.build()

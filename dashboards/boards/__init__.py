@@ -1,0 +1,1 @@
+"""The four boards, each a module with `made()`: the fleet, one workload, the GPUs, and Tidegate itself."""

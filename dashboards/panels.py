@@ -1,0 +1,264 @@
+"""The few kinds of panels that the boards are made of, over grafana-foundation-sdk.
+
+It knows Grafana: which of its many options make a panel honest. It refuses to know what is asked: a board hands in
+its queries. Common to all: an unknown value is a gap (nulls are neither joined nor filled in), a stat without an answer
+says "unknown" and not 0, colours go by what a thing is and never by its place in the legend, and every panel has a unit
+and a description that says what it shows and what to do.
+
+Worked example: `timeseries("Requests", "What waits. Rising: …", "short", [Query("sum(tidegate_requests_waiting)",
+"waiting")])` is a panel of 12 columns and 8 rows with one query, its legend "waiting".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from grafana_foundation_sdk.builders import common as common_builders
+from grafana_foundation_sdk.builders import dashboard as boards
+from grafana_foundation_sdk.builders import prometheus, stat, statetimeline, table, timeseries
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.models import common
+from grafana_foundation_sdk.models import dashboard as model
+from grafana_foundation_sdk.models import prometheus as prometheus_model
+
+Panel: TypeAlias = Builder[model.Panel]
+
+SOURCE = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
+UNKNOWN = "unknown"
+ROW_HEIGHT = 8
+STAT_HEIGHT = 4
+
+
+class Query(NamedTuple):
+    """expr: PromQL. legend: of its series, in Grafana's `{{label}}` words; of a table: the title of its column."""
+
+    expr: str
+    legend: str = ""
+
+
+class Step(NamedTuple):
+    """From this value on, that colour."""
+
+    value: float
+    colour: str
+
+
+class Column(NamedTuple):
+    """How one column of a table is shown. name: of the label, or the legend of its query."""
+
+    name: str
+    unit: str | None = None
+    link: tuple[str, str] | None = None  # title, url
+    steps: Sequence[Step] = ()
+    decimals: int | None = None
+
+
+def steps(*above: Step, below: str = "green") -> boards.ThresholdsConfig:
+    """Colours by value; `below` is that of everything less than the first."""
+    found = [model.Threshold(value=None, color=below), *(model.Threshold(each.value, each.colour) for each in above)]
+    return boards.ThresholdsConfig().mode(model.ThresholdsMode.ABSOLUTE).steps(found)
+
+
+def _targets(queries: Sequence[Query], *, instant: bool) -> list[prometheus.Dataquery]:
+    found = []
+    for number, query in enumerate(queries):
+        made = prometheus.Dataquery().expr(query.expr).ref_id(_letter(number)).datasource(SOURCE)
+        made = made.legend_format(query.legend or "__auto").editor_mode(prometheus_model.QueryEditorMode.CODE)
+        found.append(made.instant() if instant else made.range())
+    return found
+
+
+def _letter(number: int) -> str:
+    return chr(ord("A") + number)
+
+
+def _legend() -> common_builders.VizLegendOptions:
+    legend = common_builders.VizLegendOptions().display_mode(common.LegendDisplayMode.LIST)
+    return legend.placement(common.LegendPlacement.BOTTOM).show_legend(True)
+
+
+def _tooltip() -> common_builders.VizTooltipOptions:
+    tooltip = common_builders.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI)
+    return tooltip.sort(common.SortOrder.DESCENDING)
+
+
+def _fixed(colour: str) -> model.DynamicConfigValue:
+    return model.DynamicConfigValue("color", {"mode": "fixed", "fixedColor": colour})
+
+
+def stat_of(
+    title: str, says: str, unit: str, query: Query, above: Sequence[Step] = (), *, below: str = "text", width: int = 4,
+    names: Mapping[float, tuple[str, str]] | None = None, decimals: int | None = None, height: int = STAT_HEIGHT,
+) -> Panel:  # fmt: skip
+    """One number as it is now. names: texts and colours for its values."""
+    panel = (
+        stat.Panel()
+        .title(title)
+        .description(says)
+        .datasource(SOURCE)
+        .unit(unit)
+        .no_value(UNKNOWN)
+        .height(height)
+        .span(width)
+        .reduce_options(common_builders.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
+        .color_mode(common.BigValueColorMode.VALUE)
+        .graph_mode(common.BigValueGraphMode.NONE)
+        .text_mode(common.BigValueTextMode.VALUE)
+        .color_scheme(boards.FieldColor().mode(model.FieldColorModeId.THRESHOLDS))
+        .thresholds(steps(*above, below=below))
+        .mappings(_mappings(names or {}))
+    )
+    if decimals is not None:
+        panel = panel.decimals(decimals)
+    # The answer of now: over a range Grafana would show the last that was known, long after it ceased to be.
+    for target in _targets([query], instant=True):
+        panel = panel.with_target(target)
+    return panel
+
+
+def graph(
+    title: str, says: str, unit: str, queries: Sequence[Query], *, width: int = 12, stacked: bool = False,
+    bars: bool = False, colours: Mapping[str, str] | None = None, above: Sequence[Step] = (),
+    top: float | None = None, bottom: float | None = 0.0, dashed: Sequence[str] = (), bold: Sequence[str] = (),
+    decimals: int | None = None, height: int = ROW_HEIGHT,
+) -> Panel:  # fmt: skip
+    """Values over time. colours, dashed, bold: by legend. above: thresholds, drawn as lines."""
+    panel = (
+        timeseries.Panel()
+        .title(title)
+        .description(says)
+        .datasource(SOURCE)
+        .unit(unit)
+        .height(height)
+        .span(width)
+        .line_width(1)
+        .fill_opacity(60 if stacked else 0)
+        .draw_style(common.GraphDrawStyle.BARS if bars else common.GraphDrawStyle.LINE)
+        .line_interpolation(common.LineInterpolation.STEP_AFTER if stacked else common.LineInterpolation.LINEAR)
+        .show_points(common.VisibilityMode.AUTO)  # a value between two gaps has no line, and is there all the same
+        .span_nulls(False)
+        .insert_nulls(False)
+        .legend(_legend())
+        .tooltip(_tooltip())
+        .color_scheme(boards.FieldColor().mode(model.FieldColorModeId.PALETTE_CLASSIC_BY_NAME))
+    )
+    if stacked:
+        panel = panel.stacking(common_builders.StackingConfig().mode(common.StackingMode.NORMAL).group("A"))
+    if above:
+        panel = panel.thresholds(steps(*above, below="transparent")).thresholds_style(
+            common_builders.GraphThresholdsStyleConfig().mode(common.GraphThresholdsStyleMode.DASHED)
+        )
+    if bottom is not None:
+        panel = panel.min(bottom)
+    if top is not None:
+        panel = panel.max(top)
+    if decimals is not None:
+        panel = panel.decimals(decimals)
+    for name, colour in (colours or {}).items():
+        panel = panel.override_by_name(name, [_fixed(colour)])
+    for name in dashed:
+        style = model.DynamicConfigValue("custom.lineStyle", {"fill": "dash", "dash": [8, 6]})
+        panel = panel.override_by_regexp(name, [style])
+    for name in bold:
+        panel = panel.override_by_name(name, [model.DynamicConfigValue("custom.lineWidth", 3)])
+    for target in _targets(queries, instant=False):
+        panel = panel.with_target(target)
+    return panel
+
+
+def timeline(
+    title: str, says: str, queries: Sequence[Query], names: Mapping[float, tuple[str, str]], *, width: int = 24,
+    height: int = 5, unit: str = "none",
+) -> Panel:  # fmt: skip
+    """What held when: a bar for each series, by its value. names: text and colour of each value."""
+    panel = (
+        statetimeline.Panel()
+        .title(title)
+        .description(says)
+        .datasource(SOURCE)
+        .unit(unit)
+        .height(height)
+        .span(width)
+        .merge_values(True)
+        .show_value(common.VisibilityMode.AUTO)
+        .span_nulls(False)
+        .insert_nulls(False)
+        .fill_opacity(80)
+        .line_width(0)
+        .row_height(0.9)
+        .legend(_legend())
+        .mappings(_mappings(names))
+    )
+    for target in _targets(queries, instant=False):
+        panel = panel.with_target(target)
+    return panel
+
+
+def rows(
+    title: str, says: str, queries: Sequence[Query], columns: Sequence[Column], *, width: int = 12,
+    height: int = ROW_HEIGHT, sort: str | None = None,
+) -> Panel:  # fmt: skip
+    """A table as of now: a row for each set of labels that the queries share, a column for each query and label that
+    `columns` names, in that order; other labels are not shown.
+    """
+    panel = (
+        table.Panel()
+        .title(title)
+        .description(says)
+        .datasource(SOURCE)
+        .unit("none")
+        .no_value("none")
+        .height(height)
+        .span(width)
+        .filterable(False)
+    )
+    if sort is not None:
+        panel = panel.sort_by([common_builders.TableSortByFieldState().display_name(sort).desc(True)])
+    for target in _targets(queries, instant=True):
+        panel = panel.with_target(target.format(prometheus_model.PromQueryFormat.TABLE))
+    several = len(queries) > 1
+    values = {f"Value #{_letter(n)}" if several else "Value": query.legend for n, query in enumerate(queries)}
+    order = {column.name: place for place, column in enumerate(columns)}
+    titles = {key: name for key, name in values.items() if name}
+    shown = {name: place for place, name in enumerate(order)}
+    if several:
+        panel = panel.with_transformation(model.DataTransformerConfig(id_val="merge", options={}))
+    organised = {
+        # A query that only chooses the rows, or brings a label as its answer, has no legend and no column.
+        "excludeByName": {"Time": True} | {key: True for key, name in values.items() if not name},
+        "indexByName": {key: shown[titles.get(key, key)] for key in (*titles, *shown) if titles.get(key, key) in shown},
+        "renameByName": titles,
+    }
+    panel = panel.with_transformation(model.DataTransformerConfig(id_val="organize", options=organised))
+    for column in columns:
+        properties = _column(column)
+        if properties:
+            panel = panel.override_by_name(column.name, properties)
+    return panel
+
+
+def _column(column: Column) -> list[model.DynamicConfigValue]:
+    found: list[tuple[str, object]] = []
+    if column.unit is not None:
+        found.append(("unit", column.unit))
+    if column.decimals is not None:
+        found.append(("decimals", column.decimals))
+    if column.link is not None:
+        title, url = column.link
+        found.append(("links", [{"title": title, "url": url}]))
+    if column.steps:
+        found.append(("thresholds", steps(*column.steps, below="transparent").build()))
+        found.append(("custom.cellOptions", {"type": "color-text"}))
+        found.append(("color", {"mode": "thresholds"}))
+    return [model.DynamicConfigValue(key, value) for key, value in found]
+
+
+def _mappings(
+    names: Mapping[float, tuple[str, str]],
+) -> list[model.ValueMap | model.RangeMap | model.RegexMap | model.SpecialValueMap]:
+    options = {
+        f"{value:g}": model.ValueMappingResult(text=text, color=colour, index=place)
+        for place, (value, (text, colour)) in enumerate(names.items())
+    }
+    return [model.ValueMap(options=options)] if options else []

@@ -1,0 +1,278 @@
+"""What a HorizontalPodAutoscaler and a ScaledObject say of how they scale, and what they report of it: records, and
+their JSON read.
+
+It knows the fields of autoscaling/v2 and of keda.sh/v1alpha1 and refuses to know what follows from them. None of this
+decides how many replicas are wanted, so a part that cannot be read is None, and costs nobody the object.
+
+Worked example: `behavior({"behavior": {"scaleUp": {"tolerance": "50m"}}})` is `Behavior(up=Rules(tolerance=0.05))`; of
+`{"behavior": {"scaleUp": {"tolerance": "a bit"}}}` nothing is known: None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from .fields import Wrong, mapping, moment, needed, objects, quantity, text, texts, whole, wrong
+
+Read = TypeVar("Read")
+_Json = Mapping[str, Any]
+
+PAUSED = "autoscaling.keda.sh/paused"
+_SHOWN = 300  # characters of a condition's message that are kept
+
+
+class Policy(NamedTuple):
+    """kind: "Pods" or "Percent". value: so many at most in `period_s` seconds."""
+
+    kind: str
+    value: int
+    period_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """One direction of `behavior`, as far as it is said; what is None has Kubernetes' default.
+
+    window_s:  stabilizationWindowSeconds. select: "Max", "Min" or "Disabled".
+    tolerance: ratio; None is the cluster's.
+    """
+
+    window_s: float | None = None
+    select: str | None = None
+    policies: tuple[Policy, ...] | None = None
+    tolerance: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Behavior:
+    """None: nothing is said of that direction."""
+
+    up: Rules | None = None
+    down: Rules | None = None
+
+    @property
+    def up_tolerance(self) -> float | None:
+        return None if self.up is None else self.up.tolerance
+
+
+class Condition(NamedTuple):
+    """status: "True", "False" or "Unknown". message: its beginning. since: POSIX seconds."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    since: float | None
+
+
+class Metric(NamedTuple):
+    """One of `spec.metrics`. type: "External", "Object", "Pods", "Resource" or "ContainerResource".
+
+    target: as "AverageValue"; value: of it, None where it is a utilisation.
+    """
+
+    type: str
+    name: str
+    target: str
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class HpaStatus:
+    """What its controller reports. scaled_at: POSIX seconds; None: it never has."""
+
+    current: int | None = None
+    desired: int | None = None
+    scaled_at: float | None = None
+    conditions: tuple[Condition, ...] = ()
+
+
+class Fallback(NamedTuple):
+    """behavior: "static" takes `replicas` as they are."""
+
+    failure_threshold: int
+    replicas: int
+    behavior: str = "static"
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """The annotations `autoscaling.keda.sh/paused…`. replicas: of paused-replicas; scale_in, scale_out: the others."""
+
+    paused: bool = False
+    replicas: int | None = None
+    scale_in: bool = False
+    scale_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How KEDA goes about it. Seconds; what is left out has KEDA's default."""
+
+    polling_s: float = 30.0
+    cooldown_s: float = 300.0
+    initial_cooldown_s: float = 0.0
+    fallback: Fallback | None = None
+    pauses: Pauses = Pauses()
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledStatus:
+    """What KEDA reports. active_at: POSIX seconds when a trigger was active last; None: never."""
+
+    active_at: float | None = None
+    conditions: tuple[Condition, ...] = ()
+
+
+def behavior(spec: _Json) -> Behavior | None:
+    """`behavior` of an HPA's spec; None where none is said."""
+    return _or_none(lambda: _behavior(spec, "spec"))
+
+
+def behavior_of_keda(spec: _Json) -> Behavior | None:
+    """The same of a ScaledObject's spec, that KEDA hands on to the HPA."""
+
+    def read() -> Behavior | None:
+        place = "spec.advanced.horizontalPodAutoscalerConfig"
+        advanced = mapping(spec, "advanced", "spec")
+        return _behavior(mapping(advanced, "horizontalPodAutoscalerConfig", "spec.advanced"), place)
+
+    return _or_none(read)
+
+
+def _behavior(parent: _Json, place: str) -> Behavior | None:
+    said = mapping(parent, "behavior", place)
+    up, down = (_rules(said, key, f"{place}.behavior") for key in ("scaleUp", "scaleDown"))
+    return None if up is None and down is None else Behavior(up, down)
+
+
+def _rules(said: _Json, key: str, place: str) -> Rules | None:
+    if said.get(key) is None:
+        return None
+    rules, here = mapping(said, key, place), f"{place}.{key}"
+    policies = None if rules.get("policies") is None else tuple(_policy(each) for each in objects(rules, "policies"))
+    window_s = whole(rules, "stabilizationWindowSeconds", here)
+    return Rules(
+        window_s=None if window_s is None else float(window_s),
+        select=text(rules, "selectPolicy", here),
+        policies=policies,
+        tolerance=quantity(rules, "tolerance", here),
+    )
+
+
+def _policy(said: _Json) -> Policy:
+    value, period = whole(said, "value", "policies"), whole(said, "periodSeconds", "policies")
+    if value is None or period is None:
+        raise wrong("policies", "value", "a whole number, beside periodSeconds", value)
+    return Policy(needed(said, "type", "policies"), value, float(period))
+
+
+def metrics(spec: _Json) -> tuple[Metric, ...] | None:
+    """`spec.metrics` of an HPA."""
+    return _or_none(lambda: tuple(_metric(each) for each in objects(spec, "metrics", "spec")))
+
+
+def _metric(said: _Json) -> Metric:
+    kind, place = needed(said, "type", "spec.metrics"), "spec.metrics"
+    # The part of a metric is called as its type is, beginning in lower case: autoscaling/v2 MetricSpec.
+    part = mapping(said, kind[:1].lower() + kind[1:], place)
+    target = mapping(part, "target", place)
+    name = text(part, "name", place) or text(mapping(part, "metric", place), "name", place) or ""
+    value = quantity(target, "averageValue", place)
+    whole_value = quantity(target, "value", place)
+    return Metric(kind, name, text(target, "type", place) or "", whole_value if value is None else value)
+
+
+def hpa_status(document: _Json) -> HpaStatus | None:
+    """`status` of an HPA."""
+
+    def read() -> HpaStatus:
+        status = mapping(document, "status")
+        return HpaStatus(
+            current=whole(status, "currentReplicas", "status"),
+            desired=whole(status, "desiredReplicas", "status"),
+            scaled_at=moment(status, "lastScaleTime", "status"),
+            conditions=_conditions(status),
+        )
+
+    return _or_none(read)
+
+
+def _conditions(status: _Json) -> tuple[Condition, ...]:
+    place = "status.conditions"
+    return tuple(
+        Condition(
+            needed(each, "type", place),
+            text(each, "status", place) or "Unknown",
+            text(each, "reason", place) or "",
+            (text(each, "message", place) or "")[:_SHOWN],
+            moment(each, "lastTransitionTime", place),
+        )
+        for each in objects(status, "conditions", "status")
+    )
+
+
+def pace(document: _Json) -> Pace | None:
+    """How a ScaledObject's KEDA goes about it."""
+
+    def read() -> Pace:
+        spec, said = mapping(document, "spec"), mapping(document, "metadata")
+        polling, cooldown, initial = (
+            whole(spec, key, "spec") for key in ("pollingInterval", "cooldownPeriod", "initialCooldownPeriod")
+        )
+        return Pace(
+            # KEDA's defaults (apis/keda/v1alpha1 and pkg/scaling/executor).
+            polling_s=30.0 if polling is None else float(polling),
+            cooldown_s=300.0 if cooldown is None else float(cooldown),
+            initial_cooldown_s=float(initial or 0),
+            fallback=_fallback(spec),
+            pauses=pauses(texts(said, "annotations", "metadata")),
+        )
+
+    return _or_none(read)
+
+
+def _fallback(spec: _Json) -> Fallback | None:
+    if spec.get("fallback") is None:
+        return None
+    said, place = mapping(spec, "fallback", "spec"), "spec.fallback"
+    threshold, replicas = whole(said, "failureThreshold", place), whole(said, "replicas", place)
+    return Fallback(threshold or 0, replicas or 0, text(said, "behavior", place) or "static")
+
+
+def pauses(annotations: Mapping[str, str]) -> Pauses:
+    """KEDA's annotations, as scaledobject_types.go takes them: what is no truth value is taken for true."""
+    replicas = annotations.get(f"{PAUSED}-replicas")
+    return Pauses(
+        paused=_set(annotations, PAUSED),
+        replicas=int(replicas) if replicas is not None and replicas.isdecimal() else None,
+        scale_in=_set(annotations, f"{PAUSED}-scale-in"),
+        scale_out=_set(annotations, f"{PAUSED}-scale-out"),
+    )
+
+
+# Go's strconv.ParseBool.
+_FALSE = {"0", "f", "F", "false", "FALSE", "False"}
+
+
+def _set(annotations: Mapping[str, str], key: str) -> bool:
+    return key in annotations and annotations[key] not in _FALSE
+
+
+def scaled_status(document: _Json) -> ScaledStatus | None:
+    """`status` of a ScaledObject."""
+
+    def read() -> ScaledStatus:
+        status = mapping(document, "status")
+        return ScaledStatus(moment(status, "lastActiveTime", "status"), _conditions(status))
+
+    return _or_none(read)
+
+
+def _or_none(read: Callable[[], Read]) -> Read | None:
+    try:
+        return read()
+    except Wrong:
+        return None

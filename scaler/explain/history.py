@@ -1,0 +1,101 @@
+"""What charts show of a workload: its load, what that asks for, what was answered, and what the cluster was told. Pure.
+
+Worked example: 60 points of the last hour are one for each minute: the last that was noted in it. The last point is of
+the Board as it stands, so a chart ends with the number that is beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isnan
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exporter.model import Floats, WorkloadKey
+
+from ..board import Board, Decision
+from ..policy import REASONS
+
+AT, FIRST_LOAD, FIRST_DEMAND, REPLICAS, WANTED, GPU, REASON = 0, 1, 4, 7, 8, 9, 10
+
+
+class Span(NamedTuple):
+    """since: seconds back from now. points: at most so many of each workload."""
+
+    since: float
+    points: int
+
+
+def chosen(charted: Floats, until: float, now: float, span: Span) -> Floats:
+    """Of one workload's noted moments those that are drawn, oldest first, one fewer than `span.points`. Times ascend.
+
+    charted: shape (depth, len(log.CHARTED)), as `Log.charted` has it. until: POSIX seconds; earlier ones only.
+    """
+    times = charted[:, AT]
+    # Where the clock was set back, what was written after that counts: what is later than a later entry is left out.
+    ahead = np.minimum.accumulate(np.append(times, until)[::-1])[::-1][1:]
+    kept = charted[(times >= now - span.since) & (times < ahead)]
+    most = span.points - 1
+    if len(kept) <= most:
+        return kept
+    bins = np.floor((kept[:, AT] - (now - span.since)) * (most / span.since))
+    drawn: Floats = kept[np.append(bins[1:] != bins[:-1], True)]
+    return drawn[max(len(drawn) - most, 0) :]
+
+
+def document(board: Board, known: Sequence[WorkloadKey], charted: Floats, now: float, span: Span) -> dict[str, Any]:
+    """`/api/v1/history`. charted: shape (len(known), depth, len(log.CHARTED)): of whom something is noted."""
+    places = {workload: place for place, workload in enumerate(known)}
+    nothing = np.empty((0, charted.shape[2]))
+    workloads = [
+        one(decision, charted[places[key]] if key in places else nothing, board.at, now, span)
+        for key, decision in sorted(board.decisions.items())
+    ]
+    return {"now": now, "workloads": workloads}
+
+
+def one(decision: Decision, charted: Floats, board_at: float, now: float, span: Span) -> dict[str, Any]:
+    """One workload's chart. The last point is of the Board."""
+    at = max(board_at, decision.decided_at)  # a page may have raised it since the last sweep
+    rows = chosen(charted, at, now, span)
+    evidence = decision.evidence
+    asked = [objective.replicas for objective in evidence.objectives if objective.replicas is not None]
+    load = _sum((evidence.waiting, evidence.running, evidence.held_by_gateway))
+    columns: Mapping[str, list[Any]] = {
+        "at": [*_numbers(rows[:, AT]), round(at, 3)],
+        "load": [*_numbers(_sums(rows[:, FIRST_LOAD:FIRST_DEMAND])), _rounded(load)],
+        "demand": [*_numbers(_largest(rows[:, FIRST_DEMAND:REPLICAS])), _rounded(max(asked, default=None))],
+        "replicas": [*_wholes(rows[:, REPLICAS]), decision.replicas],
+        "actual": [*_wholes(rows[:, WANTED]), evidence.replicas_wanted],
+        "gpu": [*_numbers(rows[:, GPU]), _rounded(evidence.gpu_engine_active)],
+        "reason": [*(str(REASONS[int(code)]) for code in rows[:, REASON]), str(decision.reason)],
+    }
+    return {**decision.workload._asdict(), **columns}
+
+
+def _sums(parts: Floats) -> Floats:
+    known = ~np.isnan(parts)
+    return np.where(known.any(axis=1), np.where(known, parts, 0.0).sum(axis=1), np.nan)
+
+
+def _sum(parts: Sequence[float | None]) -> float | None:
+    known = [part for part in parts if part is not None]
+    return sum(known) if known else None
+
+
+def _largest(parts: Floats) -> Floats:
+    largest: Floats = np.fmax.reduce(parts, axis=1)
+    return largest
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
+
+
+def _numbers(column: Floats) -> list[float | None]:
+    return [None if isnan(value) else round(value, 3) for value in column.tolist()]
+
+
+def _wholes(column: Floats) -> list[int | None]:
+    return [None if isnan(value) else int(value) for value in column.tolist()]

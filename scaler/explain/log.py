@@ -1,0 +1,203 @@
+"""The decision log: of each workload a ring of what `policy.step` took in and gave out. Pure, arrays, of a fixed size.
+
+An entry is written when an answer changes and, so that charts have points and quiet hours can be asked about, every so
+often while none does. Each workload has as many entries as every other: nobody's restlessness shortens another's past.
+
+How much: an entry is `WIDTH` numbers of 8 bytes, 440 bytes. 64 MiB are 152,520 of them: 1,440 for each of up to 86
+workloads, 134 for each of 1,000. How often: half of a workload's entries are for the last hour's unchanged moments and
+half for changes, so 134 entries are one each 7,200 / 134 = 54 s; never oftener than every 15 s, which are 240 points in
+the hour that a chart shows.
+
+Worked example: `Log([plan], 64 << 20)` keeps 1,440 entries of that workload, at least the last six hours of one whose
+answer never changes; with a budget of 0 it keeps none and costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.model import Floats
+
+from ..plan import Plan
+from ..slots import Mask, Rows
+from .entry import WIDTH, Entry, Given, flat, place, unflat
+
+Ints: TypeAlias = NDArray[np.int64]
+# The plans of a workload's entries: from which number on each holds.
+Plans: TypeAlias = tuple[tuple[int, Plan], ...]
+
+FEWEST, MOST = 16, 1440
+ENTRY_BYTES = WIDTH * 8
+CHARTED_S = 3600.0
+OFTENEST_S, SELDOMEST_S = 15.0, 450.0
+# Spreads the unchanged workloads' entries evenly over time, whatever their number: 1 / golden ratio.
+_STRIDE = 0.6180339887498949
+
+AT = place("when", "at")
+# What a chart shows, in this order.
+CHARTED = np.array(
+    [
+        AT,
+        *(place("readings", name) for name in ("waiting", "running", "held")),
+        *range(place("verdicts", "demand"), place("verdicts", "demand") + 3),
+        place("verdicts", "replicas"),
+        place("readings", "wanted"),
+        place("aside", "latest") + 2,
+        place("verdicts", "reason"),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A workload's entries, oldest first; a copy.
+
+    values: shape (entries, WIDTH).
+    first:  the number of the oldest; entries are numbered as they are written.
+    """
+
+    values: Floats
+    first: int
+    plans: Plans
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def times(self) -> Floats:
+        """POSIX seconds, shape (entries,)."""
+        return self.values[:, AT]
+
+    def entry(self, index: int) -> Entry:
+        number = self.first + index % len(self)
+        return Entry(next(plan for since, plan in reversed(self.plans) if since <= number), unflat(self.values[index]))
+
+    def at(self, moment: float) -> Entry | None:
+        """What was decided last at `moment`, POSIX seconds; the oldest where that is earlier, None where there is none.
+
+        Where the clock was set back, the one written last counts.
+        """
+        if not len(self):
+            return None
+        before = np.flatnonzero(self.times <= moment)
+        return self.entry(int(before[-1]) if len(before) else 0)
+
+
+class Log:
+    """The rings of a fixed list of workloads. budget_bytes: of all together, but each has `FEWEST` entries anyhow."""
+
+    def __init__(self, plans: Sequence[Plan], budget_bytes: int) -> None:
+        self._plans, self._budget = tuple(plans), budget_bytes
+        rows = len(self._plans) if budget_bytes else 0
+        slots = rows + rows // 8 + 8  # so that a new workload rarely moves everybody's entries
+        self.depth = int(np.clip(budget_bytes // (slots * ENTRY_BYTES), FEWEST, MOST)) if budget_bytes else 0
+        # Never filled, so that what was never written is no memory.
+        self._entries: Floats = np.zeros((slots, self.depth, WIDTH))
+        self._written: Ints = np.zeros(slots, dtype=np.int64)
+        self._noted_at: Floats = np.full(slots, np.nan)
+        self._held: list[Plans] = [((0, plan),) for plan in self._plans[:rows]] + [()] * (slots - rows)
+        self._slot: Rows = np.arange(rows)
+
+    @property
+    def every_s(self) -> float:
+        """Seconds between two entries of a workload whose answer does not change."""
+        return float(np.clip(2.0 * CHARTED_S / max(self.depth, 1), OFTENEST_S, SELDOMEST_S))
+
+    def due(self, rows: Rows, now: float) -> Mask:
+        """Of whom something is to be noted though nothing has changed. `now`: POSIX seconds."""
+        if not self.depth:
+            return np.zeros(len(rows), dtype=np.bool_)
+        slots, every = self._slot[rows], self.every_s
+        turn = slots * _STRIDE % 1.0
+        due: Mask = np.floor(now / every + turn) != np.floor(self._noted_at[slots] / every + turn)
+        return due
+
+    def note(self, rows: Rows, given: Given, chosen: Mask) -> None:
+        """Write an entry for the chosen ones of `rows`, no row twice. given: with a slot for each of `rows`."""
+        places = np.flatnonzero(chosen)
+        if not self.depth or not len(places):
+            return
+        slots = self._slot[rows[places]]
+        self._entries[slots, self._written[slots] % self.depth] = flat(given, places)
+        self._written[slots] += 1
+        self._noted_at[slots] = given.when.at[places]
+
+    def past(self, row: int) -> Past:
+        if not self.depth:
+            return Past(np.empty((0, WIDTH)), 0, ())
+        slot = self._slot[row]
+        written = int(self._written[slot])
+        kept = min(written, self.depth)
+        order = np.arange(written - kept, written) % self.depth
+        return Past(self._entries[slot, order], written - kept, self._held[slot])
+
+    def charted(self, rows: Rows) -> Floats:
+        """A copy of what charts show of these workloads, shape (len(rows), depth, len(CHARTED)), oldest first; an entry
+        that was never written comes before the others and has NaN for its time.
+        """
+        if not self.depth:
+            return np.empty((len(rows), 0, len(CHARTED)))
+        slots = self._slot[rows]
+        written = self._written[slots]
+        numbers = written[:, None] + np.arange(-self.depth, 0)
+        out: Floats = self._entries[slots[:, None, None], (numbers % self.depth)[:, :, None], CHARTED]
+        out[numbers < 0] = np.nan
+        return out
+
+    def adopt(self, other: Log, rows: Rows, others: Rows) -> None:
+        """Go on with another's entries of the workloads that both know: own `rows`, and theirs, pair by pair.
+
+        The other keeps none from now on.
+        """
+        if not self.depth or not other.depth:
+            return
+        if other._budget == self._budget and len(self._plans) <= len(other._written) <= 2 * len(self._written):
+            self._take_rings(other, rows, others)
+        else:
+            self._copy_rings(other, rows, others)
+        for row, slot in zip(rows.tolist(), self._slot[rows].tolist(), strict=True):
+            self._follow(slot, self._plans[row])
+        other._forget_all()
+
+    def _take_rings(self, other: Log, rows: Rows, others: Rows) -> None:
+        """The arrays as they are: whose slot is which changes, and no entry moves."""
+        kept = other._slot[others]
+        self.depth, self._entries, self._held = other.depth, other._entries, other._held
+        self._written, self._noted_at = other._written, other._noted_at
+        new = np.setdiff1d(np.arange(len(self._plans)), rows)
+        free = np.setdiff1d(np.arange(len(self._written)), kept)
+        self._written[free], self._noted_at[free] = 0, np.nan
+        for slot in free.tolist():
+            self._held[slot] = ()
+        self._slot = np.empty(len(self._plans), dtype=np.int64)
+        self._slot[rows], self._slot[new] = kept, free[: len(new)]
+        for row in new.tolist():
+            self._held[self._slot[row]] = ((0, self._plans[row]),)
+
+    def _copy_rings(self, other: Log, rows: Rows, others: Rows) -> None:
+        """Into arrays of another size; the newest entries stay, and are counted from the oldest of them."""
+        for mine, theirs in zip(self._slot[rows].tolist(), other._slot[others].tolist(), strict=True):
+            written = int(other._written[theirs])
+            kept = min(written, other.depth, self.depth)
+            numbers = np.arange(written - kept, written)
+            self._entries[mine, :kept] = other._entries[theirs, numbers % other.depth]
+            self._written[mine], self._noted_at[mine] = kept, other._noted_at[theirs]
+            self._held[mine] = tuple((max(0, since - written + kept), plan) for since, plan in other._held[theirs])
+
+    def _follow(self, slot: int, plan: Plan) -> None:
+        """From the next entry on this plan holds; those of which no entry is left are forgotten."""
+        held, written = self._held[slot], int(self._written[slot])
+        if held and held[-1][1] == plan:
+            return
+        oldest, pairs = max(0, written - self.depth), (*held, (written, plan))
+        left = (pair for pair, (until, _) in pairwise(pairs) if until > max(oldest, pair[0]))
+        self._held[slot] = (*left, pairs[-1])
+
+    def _forget_all(self) -> None:
+        self.__init__((), 0)  # type: ignore[misc]

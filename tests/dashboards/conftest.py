@@ -1,0 +1,148 @@
+"""Two real Prometheis: one scrapes a running `tidegate demo`, the other a page with what the demo never has."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+import requests
+
+from tests.dashboards.seen import page
+
+ALERTS = Path(__file__).parents[2] / "dashboards/alerts.yaml"
+SPEED = 60.0  # a day of the demo, 1,200 s, in 20 s of the wall
+PATIENCE_S = 120.0  # never waited for: only says what did not come
+POLL_S = 0.25
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for(condition, what):
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not come within {PATIENCE_S:.0f} s"
+        time.sleep(POLL_S)
+
+
+class Prometheus:
+    """A real one that scrapes one target each second as the chart's monitors have it do: with honor_labels, and with the
+    labels of the pod that it scrapes.
+    """
+
+    def __init__(self, folder, program, target):
+        config, port = folder / "prometheus.yml", free_port()
+        own = {"namespace": "tidegate", "pod": "tidegate-0", "service": "tidegate"}
+        job = {
+            "job_name": "tidegate", "honor_labels": True,
+            "static_configs": [{"targets": [f"127.0.0.1:{target}"], "labels": own}],
+        }  # fmt: skip
+        settings = {
+            "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+            "rule_files": [str(ALERTS)],
+            "scrape_configs": [job],
+        }
+        config.write_text(json.dumps(settings))  # JSON is YAML
+        self.url, self.began = f"http://127.0.0.1:{port}", time.time()
+        self._process = subprocess.Popen(
+            [program, f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}",
+             f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def ask(self, path, **query):
+        """The `data` of an answer of its API; a query that it refuses fails with its own words."""
+        answer = requests.get(f"{self.url}/api/v1/{path}", params=query, timeout=30).json()
+        assert answer["status"] == "success", f"{answer.get('error')}: {query}"
+        return answer["data"]
+
+    def instant(self, query, at=None):
+        return self.ask("query", query=query, **({} if at is None else {"time": at}))["result"]
+
+    def over_time(self, query):
+        """From its beginning until now, second by second."""
+        return self.ask("query_range", query=query, start=self.began, end=time.time(), step=1)["result"]
+
+    def says(self, query):
+        try:
+            return bool(self.instant(query))
+        except requests.ConnectionError:
+            return False  # not up yet
+
+    def stop(self):
+        self._process.terminate()
+        self._process.wait()
+
+
+@pytest.fixture(scope="session")
+def program():
+    path = shutil.which("prometheus")
+    if path is None:
+        pytest.skip("prometheus is not installed (Debian: apt install prometheus)")
+    return path
+
+
+@pytest.fixture(scope="session")
+def pages():
+    """The port of a server with one page."""
+    read = page()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = read()
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, name="page", daemon=True).start()
+    yield server.server_port
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="session")
+def demo():
+    """The port of a demo that goes on day after day."""
+    port = free_port()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "scaler", "demo", "-o", "json", "--speed", str(SPEED), "--duration", "0",
+         "--port", str(port)],
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    yield port
+    process.terminate()
+    process.wait()
+
+
+@pytest.fixture(scope="session")
+def watched(program, demo, pages, tmp_path_factory):
+    """{"demo": …, "pages": …}: each Prometheus once it has seen all that is to come: the demo asleep, awake and asleep
+    again, the page five times.
+    """
+    found = {
+        name: Prometheus(tmp_path_factory.mktemp(name), program, port)
+        for name, port in (("demo", demo), ("pages", pages))
+    }
+    try:
+        wait_for(lambda: found["pages"].says("count_over_time(tidegate_board_version[5m]) > 4"), "the page")
+        wait_for(lambda: found["demo"].says("max_over_time(tidegate_replicas[5m]) > 2"), "a load in the demo")
+        wait_for(lambda: found["demo"].says('tidegate_reason{reason="asleep"}'), "the demo's night")
+        yield found
+    finally:
+        for each in found.values():
+            each.stop()

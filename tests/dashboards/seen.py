@@ -1,0 +1,140 @@
+"""A page of /metrics with what the demo never has, written by Tidegate's own collectors: MIG, shared and lost GPUs, Xids,
+replicas that repeat a leader, snapshots, an HPA, orders, and workloads that are capped, held, observed or cannot be woken.
+"""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from exporter.catalog import Reader
+from exporter.cluster.objects import Ref
+from exporter.cluster.resources import NODES, PODS
+from exporter.cluster.state import Cluster
+from exporter.exposition import SeenCollector
+from exporter.model import Failure, FailureKind, Role, Scrape, Target, WorkloadKey
+from exporter.scrape import Counters
+from exporter.textformat import parse
+from scaler.board import Board, Decision, Evidence, Objective, Reason
+from scaler.census import Trouble
+from scaler.web.cluster import ClusterCollector
+from scaler.web.decisions import BoardCollector
+from scaler.web.own import OwnMetrics
+from scaler.web.peers import PeersCollector
+from scaler.web.snapshots import SnapshotCollector
+from tests.fakes import objects as api
+
+NODE = 'modelName="NVIDIA H100",Hostname="gpu-1"'
+EXPORTER = Target("http://10.0.0.1:9400/metrics", "dcgm", Role.GPUS)
+ENGINE = Target("http://10.0.0.7:8000/metrics", "vllm", Role.PODS, WorkloadKey("ai", "chat"))
+QUIET, FATAL = 0.01, 79
+
+
+def gpu(uuid, labels="", *, engine=None, util=None, used=40_000, free=40_000, xid=0):
+    said = {
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE": engine, "DCGM_FI_DEV_GPU_UTIL": util, "DCGM_FI_DEV_FB_USED": used,
+        "DCGM_FI_DEV_FB_FREE": free, "DCGM_FI_DEV_XID_ERRORS": xid, "DCGM_FI_DEV_POWER_USAGE": 300,
+        "DCGM_FI_DEV_GPU_TEMP": 60,
+    }  # fmt: skip
+    return "".join(f'{name}{{UUID="{uuid}",{NODE}{labels}}} {n}\n' for name, n in said.items() if n is not None)
+
+
+def dcgm(xid):
+    """A node's page: a cut-up GPU, one that sleeps with its memory full, one shared and measured by process, and one
+    that falls silent with a fatal Xid.
+    """
+    mig = "".join(
+        gpu("GPU-mig", f',GPU_I_ID="{i}",GPU_I_PROFILE="2g.20gb",namespace="ai",pod="embed-{i}"', engine=0.3)
+        for i in (1, 2)
+    )
+    idle = gpu("GPU-idle", ',namespace="ai",pod="idle-0"', engine=QUIET, util=0, used=70_000, free=10_000)
+    shared = gpu("GPU-shared", engine=0.6, util=60) + "".join(
+        f'{field}{{UUID="GPU-shared",{NODE},namespace="ai",pod="share-{pod}"}} {value}\n'
+        for pod in ("a", "b")
+        for field, value in (("DCGM_FI_DEV_GPU_UTIL", 30), ("DCGM_FI_DEV_FB_USED", 20_000))
+    )
+    lost = gpu("GPU-lost", ',namespace="ai",pod="chat-0"', engine=None if xid else 0.5, xid=xid)
+    return parse((mig + idle + shared + lost).encode())
+
+
+def counters(reader, at, turn):
+    """What was seen by now: the fatal Xid comes at the second look, because only a change is one."""
+    seen = reader.read(dcgm(FATAL if turn > 2 else 0), at)
+    failed = Failure(FailureKind.TIMEOUT, "no answer")
+    return {
+        EXPORTER: Counters(scrapes=turn, last=Scrape(EXPORTER, at, 0.2, seen)),
+        ENGINE: Counters(
+            scrapes=turn, failures={FailureKind.TIMEOUT: turn}, last=Scrape(ENGINE, at, 3.0, failed)
+        ),
+    }  # fmt: skip
+
+
+def decision(name, replicas, reason, now, **more):
+    """One Decision; keyword arguments of Decision and of Evidence alike."""
+    of_decision = {key: more.pop(key) for key in ("held_since", "idle_since", "observed", "measured_at") if key in more}
+    evidence = Evidence(**more)
+    return Decision(WorkloadKey("ai", name), replicas, replicas != 0, reason, now, evidence=evidence, **of_decision)
+
+
+def decisions(now):
+    work = (Objective("work", 80.0, 16.0, 5.0), Objective("gpu_engine", 2.4, 0.8, 3.0))
+    return [
+        decision(
+            "chat", 3, Reason.CAPPED, now, objectives=work, waiting=40.0, running=48.0, held_by_gateway=0.0,
+            replicas_wanted=3, replicas_ready=2, replicas_pending=1, gpus_held=3, gpus_seen=2, gpus_lost=1,
+            gpu_activity="mixed", gpu_engine_active=0.7, gpu_engine_ceiling=0.5, gpu_memory_held_bytes=2.0**37,
+            brake="freeze until 2100-01-01T00:00Z (configuration)", brake_until=4_102_444_800.0, schedule="floor 2",
+            schedule_floor=2, schedule_ceiling=3, keep_warm_s=300.0, starts_again_at=now + 600.0, measured_at=now - 1.0,
+            cold_start_p50_s=40.0, cold_start_p90_s=70.0, keep_warm_saves_gpu_seconds=4000.0, keep_warm_saves_money=3.5,
+            kv_cache_used=0.6, requests_per_second=4.0,
+        ),
+        decision("held", 2, Reason.HELD, now, held_since=now - 150.0, stale=("http://10.0.0.9/",), measured_at=now - 200),
+        decision("dark", None, Reason.UNKNOWN, now, stale=("http://10.0.0.8/",)),
+        decision("lone", 1, Reason.NO_WAKER, now, idle_since=now - 900.0, gpus_held=4),
+        decision("seen", 4, Reason.SERVING, now, observed=True, replicas_wanted=6, objectives=work[:1]),
+        decision("jobs", 0, Reason.ASLEEP, now, idle_since=now - 900.0),
+    ]  # fmt: skip
+
+
+def page():
+    """A function that gives the page as it is by now: its counters rise with each time that it is read."""
+    registry, own = CollectorRegistry(), None
+    own = OwnMetrics(registry)
+    own.reload_ok.set(1)
+    own.reloaded_at.set(time.time())
+    own.observe_registration("external.metrics.k8s.io", "v1beta1", ours=True)
+    reader, turn, began = Reader("dcgm"), 0, time.time()
+    cluster = Cluster(blind_s=60.0)
+    cluster.replace(PODS, None, [], time.time())
+    cluster.replace(NODES, None, [api.node("gpu-1", gpus=8)], time.time())
+    troubles = [
+        Trouble(Ref("ai", "ScaledObject", "odd"), "a", "b"),
+        Trouble(Ref("ai", "ScaledObject", "odd"), "c", "d"),
+    ]
+    standing = SimpleNamespace(failures={}, role=lambda now: "leader", board_age_s=lambda now: 0.5)
+    snapshots = SimpleNamespace(on=True, written_at=began, failures=0, size=2.0**20)
+
+    def board():
+        now = time.time()
+        return Board(turn, now, {each.workload: each for each in decisions(now)})
+
+    registry.register(BoardCollector(board, time.time))
+    registry.register(SeenCollector(lambda: counters(reader, time.time(), turn)))
+    registry.register(ClusterCollector(cluster, lambda: troubles, time.time))
+    registry.register(PeersCollector(lambda: standing, time.time))
+    registry.register(SnapshotCollector(snapshots, time.time))
+
+    def read():
+        nonlocal turn
+        turn += 1
+        standing.failures, snapshots.failures = {"timeout": turn}, turn
+        cluster.malformed["pods"] = turn
+        own.ticks_failed.inc()
+        own.observe_call("GetMetrics", "OK", 0.001)
+        own.observe_call("StreamIsActive", "OK", 1.0)
+        own.tick_seconds.observe(0.01)
+        return generate_latest(registry)
+
+    return read

@@ -1,0 +1,272 @@
+"""The boards as people get them: built of the generators as they are now, honest about what is not known, each panel with
+what to do, and links that lead somewhere.
+"""
+
+import re
+import subprocess
+import sys
+import warnings
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import yaml
+
+from scaler.board import Reason
+from tests.dashboards.built import BOARDS, GRAFANA, ROOT, panels_of, queries_of
+from tests.deploy.shared import module
+
+ALERTS = yaml.safe_load((ROOT / "dashboards/alerts.yaml").read_text(encoding="utf-8"))
+UIDS = {"tidegate-overview", "tidegate-workload", "tidegate-gpu", "tidegate-self"}
+PANELS = [
+    pytest.param(panel, id=f"{uid}-{panel['title']}") for uid, board in BOARDS.items() for panel in panels_of(board)
+]
+QUERIES = [pytest.param(expr, id=name) for name, expr in queries_of(BOARDS)]
+# Words of Grafana's that say what a link is filled in with.
+BUILT_IN = {"__url_time_range"}
+
+
+@pytest.fixture(scope="module")
+def build():
+    module("grafana_foundation_sdk", "grafana-foundation-sdk")
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # the SDK would have us use a schema that no Grafana of ours has
+        from dashboards import build  # noqa: PLC0415 - not where the SDK is missing
+    return build
+
+
+def test_what_is_committed_is_what_the_generators_make(build):
+    stale = [str(path.relative_to(ROOT)) for path, text in build.files().items() if path.read_text("utf-8") != text]
+    assert stale == [], "run python -m dashboards.build"
+
+
+def test_nothing_else_lies_among_the_boards(build):
+    made = {path for path in build.files() if path.suffix == ".json"}
+    assert {path for folder in {each.parent for each in made} for path in folder.iterdir()} == made
+
+
+def test_the_boards_are_the_four_that_everything_links_to():
+    assert {board["uid"] for board in BOARDS.values()} == set(BOARDS) == UIDS
+
+
+@pytest.mark.parametrize("uid", sorted(UIDS))
+def test_panels_lie_beside_each_other_and_not_upon(uid):
+    taken = {}
+    for panel in BOARDS[uid]["panels"]:
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        for x in range(place["x"], place["x"] + place["w"]):
+            for y in range(place["y"], place["y"] + place["h"]):
+                assert (x, y) not in taken, f"{panel['title']} lies upon {taken[x, y]}"
+                taken[x, y] = panel["title"]
+
+
+@pytest.mark.parametrize("uid", sorted(UIDS))
+def test_panels_have_names_and_numbers_of_their_own(uid):
+    everything = BOARDS[uid]["panels"]
+    titles = [panel["title"] for panel in everything if panel["type"] != "row"]
+    sections = [panel["title"] for panel in everything if panel["type"] == "row"]
+    assert sorted(set(titles)) == sorted(titles)
+    assert sorted(set(sections)) == sorted(sections)
+    assert [panel["id"] for panel in everything] == list(range(1, len(everything) + 1))
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_a_panel_has_a_unit_and_says_what_it_shows_and_what_to_do(panel):
+    assert panel["fieldConfig"]["defaults"]["unit"]
+    says = panel["description"]
+    assert says.endswith(".")
+    assert len(re.findall(r"[.:] |\.$", says)) > 1, "what it shows, and what to do"
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_what_is_not_known_is_a_gap_and_never_a_zero(panel):
+    defaults = panel["fieldConfig"]["defaults"]
+    custom = defaults.get("custom", {})
+    assert custom.get("spanNulls", False) is False
+    assert "nullValueMode" not in str(panel)
+    assert defaults.get("noValue") not in {"0", ""}
+    if panel["type"] == "stat":
+        assert defaults["noValue"] == "unknown"
+        # Over a range the last value that is not null would be shown as that of now.
+        assert [target["instant"] for target in panel["targets"]] == [True]
+    if panel["type"] == "timeseries":
+        assert [target["range"] for target in panel["targets"]] == [True] * len(panel["targets"])
+
+
+@pytest.mark.parametrize("expr", QUERIES)
+def test_no_query_makes_up_a_zero(expr):
+    assert "vector(" not in expr
+    assert "absent" not in expr
+    # "None of those that are": known only where something else is.
+    assert re.sub(r"or 0 \* count\(", "", expr).count("or 0") == 0
+
+
+@pytest.mark.parametrize("expr", QUERIES)
+def test_a_query_takes_each_workload_once_however_many_replicas_show_it(expr):
+    for found in re.finditer(r"(\w+) by \(([^)]*)\) \((?:(?:rate|increase|changes)\()?tidegate_\w+\{namespace", expr):
+        assert found[1] in {"max", "min", "group", "sum"}
+        assert "workload" in found[2] or "name" in found[2]
+        assert found[1] != "sum" or "_total" in found[0]  # counters go on at the leader alone
+
+
+def test_prometheus_reads_every_query(debian_tool, tmp_path):
+    filled = [re.sub(r"\$\w+", "x", re.sub(r"\$__\w+", "5m", expr)) for _, expr in queries_of(BOARDS)]
+    rules = [{"record": f"query_{number}", "expr": expr} for number, expr in enumerate(filled)]
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "g", "rules": rules}]}))
+    done = subprocess.run(
+        [debian_tool("promtool", "prometheus"), "check", "rules", str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("uid", sorted(UIDS))
+def test_every_variable_of_a_query_or_a_link_is_one_of_the_board(uid):
+    board = BOARDS[uid]
+    having = {each["name"] for each in board["templating"]["list"]}
+    used = {name for panel in panels_of(board) for name in re.findall(r"\$\{?(\w+)\}?", str(panel["targets"]))}
+    assert {name for name in used if not name.startswith("__")} - having == set()
+    assert having - used == set()
+
+
+@pytest.mark.parametrize("uid", sorted(UIDS))
+def test_everything_is_asked_of_the_source_that_is_chosen(uid):
+    board, chosen = BOARDS[uid], {"type": "prometheus", "uid": "${datasource}"}
+    asked = [panel["datasource"] for panel in panels_of(board)]
+    asked += [target["datasource"] for panel in panels_of(board) for target in panel["targets"]]
+    asked += [each["datasource"] for each in board["annotations"].get("list", ())]
+    asked += [each["datasource"] for each in board["templating"]["list"] if each["type"] == "query"]
+    assert [each for each in asked if each != chosen] == []
+    assert [each["query"] for each in board["templating"]["list"] if each["type"] == "datasource"] == ["prometheus"]
+
+
+def links():
+    """(board, panel, url, columns) of each data link."""
+    return [
+        pytest.param(uid, panel, link["url"], id=f"{uid}-{panel['title']}-{override['matcher']['options']}")
+        for uid, board in BOARDS.items()
+        for panel in panels_of(board)
+        for override in panel["fieldConfig"]["overrides"]
+        for each in override["properties"]
+        if each["id"] == "links"
+        for link in each["value"]
+    ]
+
+
+@pytest.mark.parametrize(("uid", "panel", "url"), links())
+def test_a_link_leads_to_a_board_with_variables_that_it_has(uid, panel, url):
+    parts = urlsplit(url)
+    board = BOARDS[parts.path.removeprefix("/d/")]
+    having = {each["name"] for each in board["templating"]["list"]}
+    assert {key.removeprefix("var-") for key in parse_qs(parts.query)} <= having
+    words = set(re.findall(r"\$\{(\w+(?:\.\w+)*)\}", url))
+    labels = {
+        label
+        for target in panel["targets"]
+        for by in re.findall(r"by \(([^)]*)\)", target["expr"])
+        for label in by.split(", ")
+    }
+    for word in words - BUILT_IN:
+        field = word.removeprefix("__data.fields.")
+        assert field in labels if field != word else word in {v["name"] for v in BOARDS[uid]["templating"]["list"]}
+
+
+def test_the_boards_are_linked_with_each_other_and_keep_time_and_variables():
+    for board in BOARDS.values():
+        (link,) = board["links"]
+        assert (link["type"], link["tags"], link["keepTime"], link["includeVars"]) == (
+            "dashboards",
+            ["tidegate"],
+            True,
+            True,
+        )
+        assert board["tags"] == ["tidegate"]
+
+
+@pytest.mark.parametrize("panel", [each for each in PANELS if each.values[0]["type"] == "table"])
+def test_a_column_that_is_described_is_there(panel):
+    titles = {target["legendFormat"] for target in panel["targets"]}
+    labels = {
+        label
+        for target in panel["targets"]
+        for by in re.findall(r"by \(([^)]*)\)", target["expr"])
+        for label in by.split(", ")
+    }
+    described = {override["matcher"]["options"] for override in panel["fieldConfig"]["overrides"]}
+    assert described - titles - labels == set()
+    for each in panel["options"].get("sortBy", ()):
+        assert each["displayName"] in titles
+
+
+def test_a_colour_is_of_a_series_that_the_panel_may_have():
+    """A legend that was renamed would lose its colour without a word."""
+    values = {str(reason) for reason in Reason} | {
+        "serving", "idle_warm", "loading", "pending", "asleep", "unknown", "exclusive", "mig", "process", "device", "none",
+        "engine", "utilisation", "mixed", "prompt", "generation", "more", "fewer", "0.5", "0.9", "pods", "gateway", "gpus",
+        "error", "warning",
+    }  # fmt: skip
+    for board in BOARDS.values():
+        for panel in panels_of(board):
+            if panel["type"] != "timeseries":
+                continue
+            legends = {target["legendFormat"] for target in panel["targets"]}
+            named = {
+                o["matcher"]["options"] for o in panel["fieldConfig"]["overrides"] if o["matcher"]["id"] == "byName"
+            }
+            assert named - legends - values == set(), panel["title"]
+
+
+def test_every_reason_and_only_those_has_a_name_and_a_colour_on_the_timeline():
+    (timeline,) = [
+        panel
+        for panel in panels_of(BOARDS["tidegate-workload"])
+        if panel["type"] == "state-timeline" and panel["title"] == "Reason over time"
+    ]
+    (mapping,) = timeline["fieldConfig"]["defaults"]["mappings"]
+    (target,) = timeline["targets"]
+    coded = {code or "1": reason for reason, code in re.findall(r'reason="(\w+)"\}\)(?: \* (\d+))?', target["expr"])}
+    assert {code: each["text"] for code, each in mapping["options"].items()} == coded
+    assert set(coded.values()) == {str(reason) for reason in Reason}
+    colours = [each["color"] for each in mapping["options"].values()]
+    assert len(set(colours)) == len(colours)
+
+
+def test_every_alert_is_named_by_a_panel_that_shows_what_it_is_about():
+    named = {
+        name
+        for board in BOARDS.values()
+        for panel in panels_of(board)
+        for name in re.findall(r"Tidegate[A-Z]\w+", panel["description"])
+    }
+    assert named == {rule["alert"] for group in ALERTS["groups"] for rule in group["rules"]}
+
+
+def test_every_runbook_names_the_board_to_look_at():
+    text = (ROOT / "docs/runbooks.md").read_text(encoding="utf-8")
+    titles = {
+        f"{board['title'].removeprefix('Tidegate / ')}: {panel['title']}"
+        for board in BOARDS.values()
+        for panel in panels_of(board)
+    }
+    for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        found = re.findall(r"\*\*Look at:\*\* ((?:\[[^\]]+\]\(dashboards\.md#[\w-]+\)(?:, )?)+)", section)
+        assert len(found) == 1, section.splitlines()[0]
+        assert set(re.findall(r"\[([^\]]+)\]", found[0])) <= titles
+
+
+def test_a_board_is_small_enough_for_a_config_map():
+    """1 MiB is the most that Kubernetes takes; and `kubectl apply` keeps what it applied in an annotation of 256 KiB."""
+    assert {file.name for file in GRAFANA.iterdir() if file.stat().st_size > 200_000} == set()
+
+
+def test_the_generators_run_as_a_program(build):
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", "from dashboards.build import files; print(len(files()))"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "15\n"), done.stderr

@@ -1,0 +1,113 @@
+"""Every query of every board, asked of a real Prometheus that scrapes a running `tidegate demo`. What the demo never has
+is asked of one that scrapes a page of our own collectors instead: which queries those are is written down here.
+"""
+
+import re
+
+import pytest
+
+from tests.dashboards.built import BOARDS, queries_of
+
+# Labels and metrics that the demo has not, and why.
+APART = {
+    r"tidegate_node_gpus_allocatable": "it has no Kubernetes",
+    r"tidegate_kubernetes_": "nor its resources",
+    r"tidegate_object_troubles": "nor objects that are wrong",
+    r"tidegate_metrics_api_registered": "nor API groups",
+    r"ALERTS": "nothing of it is worth an alert",
+    r'^(?![\s\S]*"serving")[\s\S]*reason="no_waker"': "its gateway wakes it",
+    r"tidegate_workload_brake": "nobody pulls a brake",
+    r"tidegate_workload_schedule": "and it has no schedule",
+    r"tidegate_keep_warm_saved": "its keep-warm time is a constant",
+    r"tidegate_starts_again": "and nothing is foreseen",
+    r"tidegate_workload_gpu_engine_ceiling": "its GPUs are whole",
+    r"tidegate_gpu_engine_ceiling": "its GPUs are whole",
+    r'mig_instance!=""': "its GPUs are whole",
+    r"tidegate_gpu_(sharers|process_)": "and nobody shares one",
+    r"tidegate_gpu_(last_xid|lost)": "or breaks",
+    r"avg_over_time\(tidegate_gpu_engine_active": "a quarter of an hour is the whole demo",
+    r"tidegate_(leader|peer_)": "it runs one replica",
+    r"tidegate_cold_start": "and sees no pods, of which one could see how long they take to start",
+    r"tidegate_snapshot_": "which keeps no snapshots",
+    r"tidegate_streams_ended": "and no stream of it ends",
+}
+
+# What it has on a machine that is slower than its day, and else not.
+SELDOM = (
+    r'^(?![\s\S]*"serving")[\s\S]*reason="held"', r'reason=~"held\|unknown"', r"tidegate_held_seconds", r"tidegate_stale_sources\S* > 0",
+    r"tidegate_scrape_failures", r"tidegate_scrape_up\S* == 0",
+)  # fmt: skip
+
+# What Grafana puts in the place of its variables, on the demo and on the page.
+WORDS = {
+    "demo": {"namespace": "demo", "workload": "chat"},
+    "pages": {"namespace": "ai", "workload": "chat"},
+}
+# On the page each workload has something of its own.
+OTHERS = {"tidegate_held_seconds": "held", "tidegate_shadow_": "seen"}
+
+
+EXPRESSIONS = [expr for _, expr in queries_of(BOARDS)]
+
+
+def queries():
+    return [pytest.param(expr, id=name) for name, expr in queries_of(BOARDS)]
+
+
+def variables():
+    return [
+        pytest.param(each["query"], id=f"{uid}-{each['name']}")
+        for uid, board in BOARDS.items()
+        for each in board["templating"]["list"]
+        if each["type"] == "query"
+    ]
+
+
+def apart(expr):
+    return [pattern for pattern in (*APART, *SELDOM) if re.search(pattern, expr)]
+
+
+def filled_in(expr, where):
+    """The query as Grafana sends it, with All where several may be chosen."""
+    expr = re.sub(r'=~"\$\w+"', '=~".*"', expr)
+    expr = expr.replace("$__rate_interval", "5s").replace("$__range", "5m").replace("$__interval", "1s")
+    other = {"workload": name for metric, name in OTHERS.items() if metric in expr and where == "pages"}
+    for name, value in (WORDS[where] | other).items():
+        expr = expr.replace(f"${name}", value)
+    assert "$" not in expr
+    return expr
+
+
+@pytest.mark.parametrize("expr", queries())
+def test_a_query_brings_data(expr, watched):
+    where = "pages" if apart(expr) else "demo"
+    query = filled_in(expr, where)
+    found = watched[where].over_time(query)
+    assert found != [], query
+    at = found[0]["values"][-1][0]
+    assert watched[where].instant(query, at) != [], query
+
+
+@pytest.mark.parametrize("query", variables())
+def test_a_variable_has_values(query, watched):
+    selector, label = re.fullmatch(r"label_values\((.+), (\w+)\)", query).groups()
+    values = watched["demo"].ask(f"label/{label}/values", **{"match[]": filled_in(selector, "demo")})
+    assert values != []
+    # What is of the pod that is scraped never stands in the place of what is scraped from it.
+    assert label != "namespace" or values == ["demo"]
+
+
+@pytest.mark.parametrize("pattern", list(APART))
+def test_what_the_demo_is_said_not_to_have_it_has_not(pattern, watched):
+    having = [expr for expr in EXPRESSIONS if re.search(pattern, expr)]
+    assert having, "no query is about it: take it off the list"
+    # What says "none" where something else is known has an answer everywhere.
+    alone = [expr for expr in having if apart(expr) == [pattern] and " or 0 * " not in expr]
+    assert [expr for expr in alone if watched["demo"].over_time(filled_in(expr, "demo"))] == []
+
+
+def test_every_metric_of_a_query_is_one_that_tidegate_exports(watched):
+    known = {name for each in watched.values() for name in each.ask("label/__name__/values")}
+    asked = {name for expr in EXPRESSIONS for name in re.findall(r"\b(?:tidegate|process)_\w+", expr)}
+    wildcards = {name for name in asked if name.endswith("_")}  # of `__name__=~`
+    assert asked - known - wildcards == set()

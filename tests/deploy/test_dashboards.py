@@ -1,0 +1,87 @@
+"""Grafana's boards as ConfigMaps: those that the chart and the kustomize component make hold what is committed."""
+
+import json
+import os
+
+import pytest
+import yaml
+
+from tests.dashboards.built import BOARDS
+from tests.deploy.shared import DEPLOY
+
+MINE = {"title": "Mine"}
+MIB = 1 << 20
+
+
+@pytest.fixture
+def boards(render):
+    """`boards(values)`: {file: JSON} and the ConfigMaps of the chart that have any."""
+
+    def made(**values):
+        maps = [
+            each
+            for each in render({"dashboards": {"enabled": True, **values}})
+            if each["kind"] == "ConfigMap" and any(name.endswith(".json") for name in each["data"])
+        ]
+        return {file: json.loads(text) for each in maps for file, text in each["data"].items()}, maps
+
+    return made
+
+
+def test_no_boards_are_made_unless_they_are_asked_for(render):
+    assert [each for each in render() if each["kind"] == "ConfigMap" and "tidegate-overview.json" in each["data"]] == []
+
+
+def test_the_charts_boards_are_those_that_are_committed_and_the_users_own(boards):
+    found, _ = boards(json={"mine": json.dumps(MINE)})
+    assert found == {**{f"{uid}.json": board for uid, board in BOARDS.items()}, "mine.json": MINE}
+
+
+def test_grafanas_sidecar_finds_each_of_them_by_its_label_and_in_the_folder(boards):
+    _, maps = boards(labels={"grafana_dashboard": "1", "team": "ai"}, annotations={"a": "b"}, folder="GPUs")
+    assert len({each["metadata"]["name"] for each in maps}) == len(maps) == len(BOARDS)
+    for each in maps:
+        labels = each["metadata"]["labels"]
+        assert (labels["grafana_dashboard"], labels["team"]) == ("1", "ai")
+        assert each["metadata"]["annotations"] == {"a": "b", "grafana_folder": "GPUs"}
+
+
+def test_without_a_folder_there_are_no_annotations(boards):
+    _, maps = boards()
+    assert [each for each in maps if "annotations" in each["metadata"]] == []
+    assert {each["metadata"]["namespace"] for each in maps} == {"tidegate"}
+
+
+def test_they_may_lie_where_the_sidecar_looks(boards):
+    _, maps = boards(namespace="monitoring")
+    assert {each["metadata"]["namespace"] for each in maps} == {"monitoring"}
+
+
+def test_kubernetes_takes_them(boards, problems_of):
+    _, maps = boards(folder="GPUs")
+    assert [problem for each in maps for problem in problems_of(each)] == []
+    assert [each["metadata"]["name"] for each in maps if len(json.dumps(each)) > MIB] == []
+
+
+def test_the_component_names_every_board_and_labels_it_for_the_sidecar():
+    """Also where there is no kubectl."""
+    folder = DEPLOY / "kustomize/components/monitoring"
+    component = yaml.safe_load((folder / "kustomization.yaml").read_text(encoding="utf-8"))
+    found = {}
+    for each in component["configMapGenerator"]:
+        (file,) = each["files"]
+        found[(folder / file).stem] = json.loads((folder / file).read_text(encoding="utf-8"))
+        assert each["options"] == {"disableNameSuffixHash": True, "labels": {"grafana_dashboard": "1"}}
+    assert found == BOARDS
+
+
+@pytest.mark.parametrize("overlay", ["plain", "hpa"])
+def test_the_components_config_maps_hold_the_boards(kustomized, tmp_path, overlay):
+    folder = os.path.relpath(DEPLOY / "kustomize", tmp_path.resolve())
+    text = {"resources": [f"{folder}/overlays/{overlay}"], "components": [f"{folder}/components/monitoring"]}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(text), encoding="utf-8")
+    maps = [each for each in kustomized(tmp_path) if each["metadata"].get("labels", {}).get("grafana_dashboard")]
+    assert {file: json.loads(text) for each in maps for file, text in each["data"].items()} == {
+        f"{uid}.json": board for uid, board in BOARDS.items()
+    }
+    assert {each["metadata"]["namespace"] for each in maps} == {"tidegate"}

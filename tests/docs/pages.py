@@ -1,0 +1,87 @@
+"""The pages of the repository, and what stands on them: links, headings, blocks, words in backticks.
+
+It knows Markdown as GitHub shows it and nothing of Tidegate. Worked example: `anchors("## The words\n")` is
+`{"the-words"}`, which is what `[…](triggers.md#the-words)` leads to.
+"""
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+# Everything that people read; other people's pages (samples of a fixture) are not among them.
+PAGES = sorted(
+    path.relative_to(ROOT)
+    for place in (
+        "*.md",
+        "docs/**/*.md",
+        "deploy/**/*.md",
+        "benchmarks/*.md",
+        "dashboards/**/*.md",
+        "tests/cluster/*.md",
+    )
+    for path in ROOT.glob(place)
+)
+
+_FENCE = re.compile(r"^(?P<indent> *)```(?P<words>[^\n`]*)\n(?P<body>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
+_NOTE = re.compile(r"<!-- (.*?) -->\s*\Z", re.DOTALL)
+_LINK = re.compile(r"(?<!\\)\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#{1,6} +(.*?)#* *$", re.MULTILINE)
+_NAMED = re.compile(r"<a (?:id|name)=\"([^\"]+)\"")
+_TICKS = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+
+
+class Block(NamedTuple):
+    """A fenced block. note: the words of an HTML comment right before it; empty where there is none."""
+
+    page: str
+    line: int
+    language: str
+    text: str
+    note: str
+
+    def __str__(self):
+        return f"{self.page}:{self.line}"
+
+
+def text_of(page):
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def blocks(page):
+    text = text_of(page)
+    for found in _FENCE.finditer(text):
+        indent = len(found["indent"])
+        body = "".join(line[min(indent, len(line) - 1) :] for line in found["body"].splitlines(keepends=True))
+        note = _NOTE.search(text, 0, found.start())
+        line = text.count("\n", 0, found.start()) + 1
+        yield Block(str(page), line, found["words"].strip(), body, " ".join(note[1].split()) if note else "")
+
+
+def every_block(language):
+    return [block for page in PAGES for block in blocks(page) if block.language == language]
+
+
+def prose(page):
+    """The page without its blocks; lines keep their numbers."""
+    return _FENCE.sub(lambda found: "\n" * found[0].count("\n"), text_of(page))
+
+
+def links(page):
+    return _LINK.findall(re.sub(_TICKS, "", prose(page)))
+
+
+def in_backticks(page):
+    return _TICKS.findall(prose(page))
+
+
+def anchors(text):
+    """What a `#...` may lead to: GitHub's names of the headings, and names that are given."""
+    found, seen = set(_NAMED.findall(text)), Counter()
+    for heading in _HEADING.findall(_FENCE.sub("", text)):
+        bare = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        slug = re.sub(r"[^\w\- ]", "", bare.lower()).strip().replace(" ", "-")
+        found.add(f"{slug}-{seen[slug]}" if seen[slug] else slug)
+        seen[slug] += 1
+    return found

@@ -1,0 +1,62 @@
+"""docs/metrics.md is what the collectors say, and no page speaks of a metric that there is not."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from prometheus_client import CollectorRegistry, Gauge
+
+from scaler.metrics_reference import export_families, families_of
+from tests.docs.pages import PAGES, ROOT, text_of
+
+PAGE = ROOT / "docs/metrics.md"
+ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| ([^|]*) \| (.*) \| (.*) \|$", re.MULTILINE)
+ROWS = {name: (kind, text) for name, kind, _, text, _ in ROW.findall(PAGE.read_text(encoding="utf-8"))}
+SPOKEN = re.compile(r"\btidegate_[a-z0-9_]+[a-z0-9]\b")
+# The beginning of a page's own names; and series by which the daemon tells itself what Redis said.
+NOT_METRICS = {"tidegate_export", "tidegate_redis_waiting", "tidegate_redis_running"}
+
+
+def test_the_committed_reference_is_what_the_collectors_say():
+    made = subprocess.run([sys.executable, "-m", "scaler.metrics_reference"], capture_output=True, check=True, cwd=ROOT)
+
+    assert made.stdout.decode() == PAGE.read_text(encoding="utf-8")
+
+
+def test_a_metric_without_a_sample_has_its_row_and_its_labels():
+    registry = CollectorRegistry()
+    Gauge("tidegate_test", "Something that nobody has seen yet.", ("namespace",), registry=registry)
+    [section] = families_of(registry)
+
+    assert [(family.name, family.labels) for family in section.families] == [("tidegate_test", ("namespace",))]
+
+
+def test_every_name_in_the_code_is_on_the_page():
+    code = "\n".join(path.read_text() for room in ("exporter", "scaler") for path in (ROOT / room).rglob("*.py"))
+    named = set(re.findall(r"[\"'](tidegate_[a-z0-9_]*[a-z0-9])[\"']", code)) - NOT_METRICS
+
+    assert named
+    assert [name for name in named if not {name, f"{name}_total", f"{name}_info"} & set(ROWS)] == []
+
+
+def test_every_metric_says_what_it_is_in_a_sentence():
+    ours = {name: text for name, (_, text) in ROWS.items() if name.startswith("tidegate_")}
+
+    assert [name for name, text in ours.items() if not text.endswith(".") or len(text.split()) < 2] == []
+
+
+def test_every_family_of_the_export_page_is_shown_with_its_labels():
+    families = {family.name: family for family in export_families()}
+
+    assert [name for name in families if name not in ROWS] == []
+    assert families["tidegate_export_gpu_pod_info"].labels == ("uuid", "mig_instance", "pod_namespace", "pod_name")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_a_page_speaks_of_metrics_that_there_are(page):
+    known = set(ROWS) | NOT_METRICS
+    known |= {f"{name}_{part}" for name, (kind, _) in ROWS.items() if kind == "histogram"
+              for part in ("bucket", "count", "sum")}  # fmt: skip
+
+    assert sorted(set(SPOKEN.findall(text_of(page))) - known) == []
