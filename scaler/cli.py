@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,9 +22,10 @@ EX_CONFIG = 78
 
 WAKERS_SHOWN = 50  # a person reads so many; all are on the Board
 
-# A page of 10,000 series is 2 MiB. What is larger than this is no page, and reading on would only fill the memory.
-LARGEST_PAGE = 64 * 2**20
-
+SERVER = click.option(
+    "--server", default="http://localhost:8080", show_default=True, envvar="TIDEGATE_SERVER", show_envvar=True,
+    help="URL of a running daemon's HTTP port.",
+)  # fmt: skip
 OUTPUT = click.option(
     "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True, help="Format."
 )
@@ -190,9 +191,11 @@ def read(source: str, kind: str, timeout: float, output: str) -> None:
     from exporter.textformat import parse
     from exporter.view import describe
 
+    from .page_bytes import bytes_of
+
     if kind != "auto" and kind not in KINDS:
         raise click.BadParameter(f"must be auto or one of {', '.join(sorted(KINDS))}, got {kind}", param_hint="--kind")
-    body = _bytes_of(source, timeout)
+    body = bytes_of(source, timeout)
     page = parse(body)
     instead = None if len(page.values) else foreign(body)
     if instead is not None:
@@ -229,6 +232,28 @@ def demo(duration: float, speed: float, seed: int, port: int, output: str) -> No
     for problem in problems:
         click.echo(f"demo: {problem}", err=True)
     sys.exit(EX_PROBLEMS if problems else 0)
+
+
+@main.command(short_help="Watch a running daemon's workloads in the terminal.")
+@SERVER
+@click.option(
+    "--interval", default=2.0, type=click.FloatRange(min=0.1), show_default=True, help="Seconds between two looks."
+)
+@click.option("--once", is_flag=True, help="Print all rows and end; also where the output is no terminal.")
+def top(server: str, interval: float, once: bool) -> None:
+    """Watch a running daemon's workloads in the terminal, trouble first: the rows of its live page. q ends it."""
+    from .asking import Unanswered
+    from .top import watch
+
+    try:
+        if once:
+            watch.once(server)
+        else:
+            watch.watch(server, interval)
+    except Unanswered as error:
+        raise click.ClickException(str(error)) from None
+    except KeyboardInterrupt:
+        sys.exit(0)
 
 
 @main.command(short_help="Play a recorded load against policies.")
@@ -334,60 +359,6 @@ def _refusal(errors: ConfigErrors) -> SystemExit:
     for problem in errors.problems:
         click.echo(str(problem), err=True)
     return SystemExit(EX_CONFIG)
-
-
-def _bytes_of(source: str, timeout: float) -> bytes:
-    if source == "-":
-        return _all_of(sys.stdin.buffer, source)
-    if source.startswith(("http://", "https://")):
-        return _page_at(source, timeout)
-    try:
-        with Path(source).open("rb") as file:
-            return _all_of(file, source)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        raise click.ClickException(f"{source}: {getattr(error, 'strerror', None) or error}") from error
-
-
-def _all_of(file: BinaryIO, source: str) -> bytes:
-    body = file.read(LARGEST_PAGE + 1)
-    if len(body) > LARGEST_PAGE:
-        raise click.ClickException(_too_large(source))
-    return body
-
-
-def _page_at(url: str, timeout: float) -> bytes:
-    import time
-
-    import requests
-
-    until = time.monotonic() + timeout
-
-    def body_of(response: requests.Response) -> bytes:
-        body = bytearray()
-        for part in response.iter_content(2**16):
-            body += part
-            if len(body) > LARGEST_PAGE:
-                raise click.ClickException(_too_large(url))
-            if time.monotonic() > until:  # requests' own limit is between two bytes
-                raise requests.Timeout
-        return bytes(body)
-
-    try:
-        with requests.get(url, timeout=timeout, stream=True) as response:
-            response.raise_for_status()
-            return body_of(response)
-    except requests.HTTPError as error:
-        raise click.ClickException(f"{url}: HTTP {error.response.status_code} {error.response.reason}") from error
-    except requests.RequestException as error:
-        if isinstance(error, requests.Timeout) or time.monotonic() >= until:
-            raise click.ClickException(f"{url}: no whole page within {timeout:g} s") from error
-        # The innermost reason stands last: "[Errno 111] Connection refused".
-        reason = getattr(error.args[0], "reason", error) if error.args else error
-        raise click.ClickException(f"{url}: {str(reason).rpartition(': ')[2]}") from error
-
-
-def _too_large(source: str) -> str:
-    return f"{source}: larger than {LARGEST_PAGE >> 20} MiB, so no page of metrics"
 
 
 def _print(document: Any, output: str) -> None:

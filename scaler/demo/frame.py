@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..rows import State
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:
     """Times are simulated seconds. None and empty texts are what nobody has said yet.
 
     gpu_active:  ratio of each ready replica's GPU, in the pods' order.
-    demand:      replicas that Tidegate asks for, before rounding; state: its reason code; reason: its sentence.
+    demand:      replicas that Tidegate asks for, before rounding; state, word, reason: as `scaler.rows` says them.
     autoscaler:  what the stand-in for KEDA + HPA said last.
     """
 
@@ -34,6 +36,7 @@ class Frame:
     slo_met_ratio: float | None
     gpu_hours: float
     demand: float | None = None
-    state: str = ""
+    state: State | None = None
+    word: str = ""
     reason: str = ""
     autoscaler: str = ""

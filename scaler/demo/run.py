@@ -18,15 +18,16 @@ from importlib import import_module
 import click
 from rich.console import Console
 
-from exporter.clock import FastClock
+from exporter.clock import Clock, FastClock
 from exporter.model import ReplicaCount, Role, Target, WorkloadKey
 from exporter.targets import Discovery, Listing
 from exporter.targets.static import StaticTargets
 
-from ..board import Decision, Reason
+from ..board import Decision
 from ..config import Config, parse
 from ..daemon import Daemon, Ports
 from ..logs import configure
+from ..rows import REASONS, row
 from .autoscaler import ScaledObject, StandIn
 from .frame import Frame
 from .screen import open_screen
@@ -127,7 +128,7 @@ async def _play(wishes: Wishes) -> tuple[str, ...]:
                 ports: Ports = await listening
                 stand_in = StandIn(clock, f"127.0.0.1:{ports.grpc}", ScaledObject(NAMESPACE, WORKLOAD, {}), world)
                 scaling = tasks.create_task(stand_in.run(), name="stand-in for KEDA + HPA")
-                showing = tasks.create_task(_show(world, daemon, stand_in, wishes), name="screen")
+                showing = tasks.create_task(_show(world, daemon, stand_in, wishes, clock), name="screen")
                 try:
                     await world.run(forever=endless)
                     over = True
@@ -153,51 +154,19 @@ def _discoveries(world: World) -> list[Discovery]:
     ]
 
 
-async def _show(world: World, daemon: Daemon, stand_in: StandIn, wishes: Wishes) -> None:
+async def _show(world: World, daemon: Daemon, stand_in: StandIn, wishes: Wishes, clock: Clock) -> None:
     with nullcontext(lambda _: None) if wishes.as_json else open_screen(Console()) as show:
         while True:
-            show(_frame(world, daemon.publisher.get(CHAT), stand_in.said, wishes.speed))
+            show(_frame(world, daemon.publisher.get(CHAT), stand_in.said, wishes.speed, clock.now()))
             await asyncio.sleep(1.0 / FRAMES_PER_S)
 
 
-def _frame(world: World, decision: Decision | None, said: str, speed: float) -> Frame:
+def _frame(world: World, decision: Decision | None, said: str, speed: float, now: float) -> Frame:
     frame = replace(world.frame(speed), autoscaler=said)
     if decision is None:
         return frame
-    asked = [o.replicas for o in decision.evidence.objectives if o.replicas is not None]
-    return replace(
-        frame,
-        demand=max(asked, default=None),
-        state=str(decision.reason),
-        reason=sentence(decision, world.frame(speed)),
-    )
-
-
-def sentence(decision: Decision, frame: Frame) -> str:
-    """Why this answer, for somebody who sees Tidegate for the first time."""
-    match decision.reason:
-        case Reason.ASLEEP:
-            return "nothing to do: no replica, no GPU held; the gateway will see the next request"
-        case Reason.QUEUED:
-            return f"{frame.held + frame.waiting} requests wait and nothing is ready"
-        case Reason.LOADING:
-            return f"{frame.loading} replicas load their model: neither idle nor capacity"
-        case Reason.SERVING:
-            return f"{frame.running} requests in work, {frame.waiting + frame.held} waiting"
-        case Reason.CAPPED:
-            return "more is needed than the maximum of 8 allows"
-        case Reason.WARM:
-            return "idle, kept warm for two minutes in case somebody comes back"
-        case Reason.GPU_BUSY:
-            return "no requests, but its GPUs still work"
-        case Reason.HELD:
-            return "readings are stale: the last decision stands"
-        case Reason.UNKNOWN:
-            return "nothing is known yet: an error to whoever asks, never a zero"
-        case Reason.NO_WAKER:
-            return "idle, but nothing could wake it: one replica is kept"
-        case _:
-            return ""
+    seen = row(decision, now)
+    return replace(frame, demand=seen.demand, state=seen.state, word=REASONS[seen.reason].word, reason=seen.why)
 
 
 def _conclude(summary: Summary, wishes: Wishes, *, over: bool) -> None:

@@ -20,27 +20,16 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from .charts import curve, gauges, stack
+from ..charts import curve, gauges, stack
+from ..rows import State
+from ..terminal import STATES
 from .frame import Frame
 
 PLAIN_INTERVAL_S = 30.0  # simulated: a plain line at least this often
 _KEPT_FRAMES = 480  # of a day: more than any terminal has columns for it
 _LABEL, _VALUE = 10, 22
+_LOADING = STATES[State.LOADING][1]
 _SEA, _FOAM, _SAND, _DEEP, _DIM = "#3aa6b9", "#9bd8d3", "#e6c88c", "#27404f", "grey50"
-_STATES = {
-    "serving": "#57c785",
-    "queued": _SAND,
-    "gpu_busy": "#57c785",
-    "loading": "#b79cf0",
-    "warm": _FOAM,
-    "asleep": "#6f8fcf",
-    "held": "#e39a5b",
-    "unknown": "#e0696b",
-    "no_waker": "#e0696b",
-    "scheduled": _FOAM,
-    "frozen": "#e39a5b",
-    "capped": _SAND,
-}
 
 
 @contextmanager
@@ -116,7 +105,7 @@ def plain_line(frame: Frame, before: Frame | None = None) -> str:
     """One line; what the stand-in said only where it is news."""
     demand = "?" if frame.demand is None else f"{frame.demand:.1f}"
     line = (
-        f"{clock_text(frame.at_s)}  {frame.state or 'starting':<9} demand {demand:>4}  "
+        f"{clock_text(frame.at_s)}  {frame.word or 'starting':<9} demand {demand:>4}  "
         f"replicas {frame.wanted} wanted, {frame.ready} ready, {frame.loading} loading  "
         f"{frame.arrivals_per_s:4.1f} requests/s  {frame.held} held, {frame.waiting} waiting, {frame.running} running"
     )
@@ -138,7 +127,7 @@ def _plainly(console: Console) -> Callable[[Frame], None]:
 
 def _differs(before: Frame, after: Frame) -> bool:
     def told(frame: Frame) -> tuple[object, ...]:
-        return frame.state, frame.wanted, frame.ready
+        return frame.word, frame.wanted, frame.ready
 
     return told(before) != told(after)
 
@@ -151,7 +140,7 @@ def _units(column: Frame | None) -> list[str]:
     """A column's pods from the bottom: ready, loading, draining."""
     if column is None:
         return []
-    return [_SEA] * column.ready + [_STATES["loading"]] * column.loading + [_DEEP] * column.draining
+    return [_SEA] * column.ready + [_LOADING] * column.loading + [_DEEP] * column.draining
 
 
 def _lines(lines: Sequence[Text]) -> Text:
@@ -175,7 +164,7 @@ def _gpus(frame: Frame) -> Text:
 def _replicas(frame: Frame) -> Text:
     lines = [Text(f"{frame.wanted} wanted", "bold"), Text(f"{frame.ready} ready", _SEA)]
     if frame.loading:
-        lines.append(Text(f"{frame.loading} loading", _STATES["loading"]))
+        lines.append(Text(f"{frame.loading} loading", _LOADING))
     if frame.draining:
         lines.append(Text(f"{frame.draining} draining", _DIM))
     return _lines(lines)
@@ -208,8 +197,9 @@ def _verdict(frame: Frame, width: int) -> RenderableType:
     table.add_column(width=_LABEL, style=_DIM)
     table.add_column(width=max(20, min(width, 160) - _LABEL - 2), no_wrap=True, overflow="ellipsis")
     state = Text()
-    if frame.state:
-        state.append(f"● {frame.state.replace('_', ' ')}", f"bold {_STATES.get(frame.state, 'white')}")
+    if frame.state is not None:
+        sign, colour = STATES[frame.state]
+        state.append(f"{sign} {frame.word}", f"bold {colour}")
     if frame.reason:
         state.append(f"  {frame.reason}")
     table.add_row("tidegate", state or Text("starting", _DIM))

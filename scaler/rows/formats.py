@@ -56,3 +56,10 @@ def shift(cluster: float | None, told: float | None) -> str:
     if cluster is None or cluster == told:
         return count(told)
     return f"{count(cluster)} → {count(told)}"
+
+
+def age(measured_at: float | None, held_since: float | None, now: float) -> str:
+    """How old what an answer rests on is; of a held one, since when it is held. All in POSIX seconds."""
+    if held_since is not None:
+        return f"held {span(now - held_since)}"
+    return UNKNOWN if measured_at is None else span(now - measured_at)

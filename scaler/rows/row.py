@@ -19,7 +19,7 @@ from .words import REASONS, Severity, State, state
 class Row:
     """Replicas and requests are counts, ratios 0..1, times POSIX seconds; None is unknown.
 
-    cluster: replicas the cluster was told to run. ready, pending: of those. told: what KEDA and HPA are told now.
+    cluster: replicas the cluster was told to run. ready, pending: of those. told: what KEDA and HPA hear now.
     load:    requests waiting, running or held by the gateway, as far as pages say. demand: replicas, unrounded.
     gpus:    that it holds. gpu: their activity; gpu_activity: by what that is known.
     stale:   how many of its sources are silent.
@@ -62,10 +62,7 @@ class Row:
         return f"{self.name}/{self.trigger}" if self.trigger else self.name
 
     def age(self, now: float) -> str:
-        """How old what it rests on is; of a held answer, since when it is held."""
-        if self.held_since is not None:
-            return f"held {formats.span(now - self.held_since)}"
-        return formats.UNKNOWN if self.measured_at is None else formats.span(now - self.measured_at)
+        return formats.age(self.measured_at, self.held_since, now)
 
     def to_document(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _NAMES}  # `asdict` copies, and takes eight times as long
@@ -88,7 +85,7 @@ def row(decision: Decision, now: float) -> Row:
         cluster=seen.replicas_wanted,
         ready=seen.replicas_ready,
         pending=seen.replicas_pending,
-        told=decision.replicas,
+        told=decision.told,
         load=_sum(seen.waiting, seen.running, seen.held_by_gateway),
         waiting=seen.waiting,
         running=seen.running,

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from scaler.demo.charts import curve, gauges, stack
+from scaler.charts import curve, gauges, stack
 from scaler.demo.frame import Frame
 from scaler.demo.screen import by_column, draw, open_screen, remember
+from scaler.rows import State
 
 QUIET = Frame(
     at_s=0.0,
@@ -49,7 +50,8 @@ BUSY = replace(
     answered=745,
     slo_met_ratio=0.95,
     demand=4.4,
-    state="serving",
+    state=State.SERVING,
+    word="serving",
     reason="waiting 12 of 4 per replica",
     autoscaler="HPA: 3 to 5, follows its metrics: 5",
 )
@@ -129,9 +131,9 @@ def plain(frames: list[Frame]) -> list[str]:
 
 
 def test_without_a_terminal_there_is_a_line_per_change_and_one_every_thirty_seconds():
-    frames = [replace(QUIET, at_s=float(second), state="asleep") for second in range(100)]
+    frames = [replace(QUIET, at_s=float(second), state=State.ASLEEP, word="asleep") for second in range(100)]
     assert len(plain(frames)) == 4
-    frames[10] = replace(frames[10], state="queued")
+    frames[10] = replace(frames[10], state=State.LOADING, word="queued")
     assert [line[:18] for line in plain(frames)] == [
         "00:00:00  asleep  ",
         "00:00:10  queued  ",

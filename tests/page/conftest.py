@@ -36,15 +36,19 @@ def decision(name, reason=Reason.SERVING, namespace="ai", **more):
     serving = Decision(key, 3, True, reason, NOW - 10.0, measured_at=NOW - 2.0, evidence=BUSY)
     match reason:
         case Reason.UNKNOWN:
-            made = replace(serving, replicas=None, measured_at=None, evidence=Evidence(stale=("http://10.0.0.7/m",)))
+            made = replace(
+                serving, replicas=None, told=None, measured_at=None, evidence=Evidence(stale=("http://10.0.0.7/m",))
+            )
         case Reason.ASLEEP:
             nothing = Evidence(replicas_wanted=0, replicas_ready=0, waker=BUSY.waker)
-            made = replace(serving, replicas=0, active=False, idle_since=NOW - 900.0, evidence=nothing)
+            made = replace(serving, replicas=0, told=0, active=False, idle_since=NOW - 900.0, evidence=nothing)
         case Reason.HELD:
             made = replace(serving, held_since=NOW - 95.0, evidence=replace(BUSY, stale=("http://10.0.0.9/m",)))
         case Reason.WARM | Reason.NO_WAKER:
             idle = replace(BUSY, waiting=0.0, running=0.0, gpu_engine_active=0.0, waker=None)
-            made = replace(serving, replicas=2, idle_since=NOW - 65.0, evidence=replace(idle, keep_warm_s=300.0))
+            made = replace(
+                serving, replicas=2, told=None, idle_since=NOW - 65.0, evidence=replace(idle, keep_warm_s=300.0)
+            )
         case Reason.LOADING:
             made = replace(serving, evidence=replace(BUSY, replicas_ready=0, running=0.0))
         case _:

@@ -46,6 +46,8 @@ export function decidedOn(decision, now) {
     evidence.stale.length ? h("ul", { class: "notes stale" }, evidence.stale.map((source) => h("li", {}, `no answer from ${source}`))) : null,
     objectives(evidence.objectives),
     h("dl", { class: "facts" }, [
+      // An HPA with a tolerance drops a small step up: then it is told a larger number.
+      (decision.told ?? decision.replicas) === decision.replicas ? null : fact("decided, and told", `${format.count(decision.replicas)}, ${format.count(decision.told)}`),
       fact("decided", `${format.span(now - decision.decided_at)} ago`),
       fact("oldest reading", decision.measured_at === null ? null : `${format.span(now - decision.measured_at)} ago`),
       decision.held_since === null ? null : fact("held since", format.moment(decision.held_since)),

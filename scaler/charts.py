@@ -61,6 +61,20 @@ def gauges(ratios: Sequence[float], width: int, colour: str, empty: str) -> Text
     return line
 
 
+def spark(values: Sequence[float | None], width: int, colour: str) -> Text:
+    """A line of `width` characters, the last values to the right; None is a gap. Its full height is the largest."""
+    known = [math.nan if value is None else value for value in values]
+    shown = _resampled(known, width) if len(known) > width else [math.nan] * (width - len(known)) + known
+    top = max((value for value in shown if not math.isnan(value)), default=0.0)
+    return curve(shown, top or 1.0, 1, colour)[0]
+
+
+def _resampled(values: Sequence[float], width: int) -> list[float]:
+    """The largest of each column's values: a peak is never lost between two columns."""
+    columns = [values[len(values) * place // width : len(values) * (place + 1) // width] for place in range(width)]
+    return [max((value for value in each if not math.isnan(value)), default=math.nan) for each in columns]
+
+
 def _eighths(height: float) -> int:
     """Something is never drawn as nothing."""
     return max(1, round(height * 8)) if height > 0 else 0
