@@ -8,6 +8,7 @@ WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY exporter exporter
 COPY scaler scaler
+COPY docs/rules docs/rules
 RUN ["python", "-m", "pip", "--python", "/opt/tidegate/bin/python", "install", ".[nvml]"]
 
 FROM python:3.13.14-slim-trixie@sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91

@@ -2,7 +2,7 @@
 
 It knows Grafana's grid, which is 24 columns wide, and the four boards' addresses. It refuses to know what panels show.
 
-Worked example: `Section("Now", [a, b])` with panels 12 columns wide becomes a row's title and below it both side by side.
+Worked example: `Section("Now", [a, b])` with panels of 12 columns is a row's title and below it both, side by side.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What is made of the files here: the boards' JSON, and the copies of boards and alerts that the chart and the kustomize
-component `monitoring` carry. A chart can only read files of its own folder, and so can a kustomization.
+"""What is made of the files here: the boards' JSON, and copies of boards and alerts in the chart and in the kustomize
+component `monitoring`, each of which can only read files of its own folder.
 
-Worked example: after a change of alerts.yaml or of a board, `python -m dashboards.build` (or `make generate`) writes all
-of them; tests compare them.
+Worked example: after a change of alerts.yaml or of a board, `python -m dashboards.build` (or `make generate`) writes
+all of them; tests compare them.
 """
 
 from __future__ import annotations

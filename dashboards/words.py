@@ -70,9 +70,14 @@ def of(metric: str, *labels: str, where: str = FLEET, **matchers: str) -> str:
     return f"max by ({_by(labels)}) ({select(metric, where, **matchers)})"
 
 
+def of_one(metric: str, *labels: str, **matchers: str) -> str:
+    """The same of the one workload that a board is about."""
+    return of(metric, *labels, where=ONE, **matchers)
+
+
 def rate_of(metric: str, window: str, *labels: str, where: str = FLEET, **matchers: str) -> str:
-    """How fast a counter of workloads rises, per second. window: as `$__rate_interval`. Only the replica that leads counts
-    on, so what they all counted is their sum.
+    """How fast a counter of workloads rises, per second. window: as `$__rate_interval`. Only the replica that leads
+    counts on, so what they all counted is their sum.
     """
     return f"sum by ({_by(labels)}) (rate({select(metric, where, **matchers)}[{window}]))"
 

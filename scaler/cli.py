@@ -5,30 +5,31 @@ Exit status: 0 fine, 1 problems found, 2 wrong usage, 78 bad configuration (EX_C
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from .checking import check
+from .output import EX_PROBLEMS, OUTPUT, print_document
+
 if TYPE_CHECKING:
     from .config import ConfigErrors
+    from .explaining.command import Document
+    from .explaining.verdict import Verdict
 
-EX_PROBLEMS = 1
 EX_CONFIG = 78
 
-WAKERS_SHOWN = 50  # a person reads so many; all are on the Board
+
+ASK_S = 10.0  # a running daemon answers from memory
 
 SERVER = click.option(
     "--server", default="http://localhost:8080", show_default=True, envvar="TIDEGATE_SERVER", show_envvar=True,
     help="URL of a running daemon's HTTP port.",
 )  # fmt: skip
-OUTPUT = click.option(
-    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True, help="Format."
-)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -126,37 +127,7 @@ def export(file: str) -> None:
         raise click.ClickException(str(error)) from error
 
 
-@main.command(short_help="Check configuration files and manifests.")
-@click.argument("files", nargs=-1, required=True, type=click.Path())
-@OUTPUT
-def check(files: Sequence[str], output: str) -> None:
-    """Check configuration files, and manifests before they are applied: ScaledObjects, ScaledJobs, and whatever carries
-    `tidegate.dev/` annotations. Reports everything that is wrong at once, as file:line:column: key: what; and of each
-    workload, what would wake it from zero and what brakes and schedules order, now and next.
-
-    Manifests are checked against the configuration that is given beside them, else against its defaults.
-    """
-    import time
-
-    from .config.files import check_files
-
-    problems, passed_over, wakers, orders = check_files(files, time.time())
-    errors = [problem for problem in problems if problem.severity == "error"]
-    if output == "table":
-        for problem in problems:
-            click.echo(str(problem))
-        if not errors:
-            warned = f", {len(problems)} warning(s)" if problems else ""
-            others = f", {passed_over} document(s) not Tidegate's business" if passed_over else ""
-            click.echo(f"{len(files)} file(s) fine{warned}{others}")
-            for workload, words in list(wakers.items())[:WAKERS_SHOWN]:
-                click.echo(f"  {workload}: {words}")
-            if len(wakers) > WAKERS_SHOWN:
-                click.echo(f"  and {len(wakers) - WAKERS_SHOWN} more")
-            _say_orders(orders)
-    else:
-        _print([problem.to_document() for problem in problems], output)
-    sys.exit(EX_PROBLEMS if errors else 0)
+main.add_command(check)
 
 
 @main.command(short_help="Print the JSON Schema of the configuration.")
@@ -164,7 +135,7 @@ def schema() -> None:
     """Print the JSON Schema of the configuration, for editors and CI."""
     from .config.schema import json_schema
 
-    _print(json_schema(), "json")
+    print_document(json_schema(), "json")
 
 
 @main.command(short_help="Show what Tidegate sees in one page.")
@@ -191,26 +162,29 @@ def read(source: str, kind: str, timeout: float, output: str) -> None:
     from exporter.textformat import parse
     from exporter.view import describe
 
-    from .page_bytes import bytes_of
+    from .asking import Unanswered, page
 
     if kind != "auto" and kind not in KINDS:
         raise click.BadParameter(f"must be auto or one of {', '.join(sorted(KINDS))}, got {kind}", param_hint="--kind")
-    body = bytes_of(source, timeout)
-    page = parse(body)
-    instead = None if len(page.values) else foreign(body)
+    try:
+        body = page(source, timeout)
+    except Unanswered as error:
+        raise click.ClickException(str(error)) from None
+    parsed = parse(body)
+    instead = None if len(parsed.values) else foreign(body)
     if instead is not None:
         click.echo(f"Error: {source}: this is {instead}", err=True)
     try:
-        samples = Reader(kind).read(page, time.time())
+        samples = Reader(kind).read(parsed, time.time())
     except UnknownKind as error:
         raise click.ClickException(f"{source}: {error}") from error
-    document = describe(samples, page)
+    document = describe(samples, parsed)
     if output == "table":
         from .tables import read_tables
 
         read_tables(document, source)
     else:
-        _print(document, output)
+        print_document(document, output)
     sys.exit(0 if document["queues"] or document["gpus"] else EX_PROBLEMS)
 
 
@@ -252,8 +226,6 @@ def top(server: str, interval: float, once: bool) -> None:
             watch.watch(server, interval)
     except Unanswered as error:
         raise click.ClickException(str(error)) from None
-    except KeyboardInterrupt:
-        sys.exit(0)
 
 
 @main.command(short_help="Play a recorded load against policies.")
@@ -327,7 +299,67 @@ def replay(
 
         replay_tables(verdicts)
     else:
-        _print([verdict.to_document() for verdict in verdicts], output)
+        print_document([verdict.to_document() for verdict in verdicts], output)
+
+
+@main.command(short_help="Where GPU-hours went, and what observing would have saved.")
+@SERVER
+@OUTPUT
+def report(server: str, output: str) -> None:
+    """Where GPU-hours went: serving, idle, loading, asleep. Of workloads that are only observed, what Tidegate would
+    have saved, and how long requests waited while it would have had more replicas.
+    """
+    from .asking import Unanswered, document
+    from .reporting import report as made_of
+    from .reporting import report_tables
+
+    try:
+        made = made_of(document(server, "/api/v1/accounts", ASK_S))
+    except Unanswered as error:
+        raise click.ClickException(str(error)) from None
+    if output == "table":
+        report_tables(made)
+    else:
+        print_document(made, output)
+
+
+@main.command(short_help="Why this number of replicas.")
+@click.argument("workload", metavar="[NAMESPACE/NAME]", required=False)
+@click.option("--at", metavar="TIME", help="A moment of the past: 2026-11-22T10:00:00Z, POSIX seconds, or 10m (ago).")
+@click.option(
+    "--file", type=click.Path(), help="A saved explanation (-o json), or - for standard input, decided again."
+)
+@SERVER
+@OUTPUT
+def explain(workload: str | None, at: str | None, file: str | None, server: str, output: str) -> None:
+    """Why a workload has the number of replicas it has: from what its pages said to what KEDA and the HPA do with it.
+
+    With --file it is not asked of a daemon: a document that was saved with -o json is decided again by this Tidegate.
+    Exit status 1 says that the answer is not the same.
+    """
+    import time
+
+    from .asking import Unanswered
+    from .explaining.command import Asked, BadWish, asked, read_file
+
+    if (workload is None) == (file is None):
+        raise click.UsageError("NAMESPACE/NAME or --file: one of them says what to explain")
+    if file is not None and at is not None:
+        raise click.UsageError("--at: goes with NAMESPACE/NAME; a file is of one moment")
+    try:
+        document = asked(Asked(workload, at, server, ASK_S), time.time()) if workload else read_file(file or "")
+        again = _decided_again(document) if workload is None else None
+    except (BadWish, Unanswered) as error:
+        raise click.ClickException(str(error)) from None
+    if output != "table":
+        print_document(document if again is None else again._asdict(), output)
+    else:
+        from .explaining.tables import explain_tables, verdict_tables
+
+        explain_tables(document)
+        if again is not None:
+            verdict_tables(again)
+    sys.exit(0 if again is None or again.same else EX_PROBLEMS)
 
 
 @main.command(short_help="Print versions.")
@@ -342,16 +374,13 @@ def version(output: str) -> None:
     if output == "table":
         click.echo("\n".join(f"{name:<9} {number}" for name, number in document.items()))
     else:
-        _print(document, output)
+        print_document(document, output)
 
 
-def _say_orders(orders: Mapping[str, list[str]]) -> None:
-    """What people have ordered, now and next."""
-    for workload, lines in list(orders.items())[:WAKERS_SHOWN]:
-        for line in lines:
-            click.echo(f"  {workload}: {line}")
-    if len(orders) > WAKERS_SHOWN:
-        click.echo(f"  and orders of {len(orders) - WAKERS_SHOWN} more")
+def _decided_again(document: Document) -> Verdict:
+    from .explaining.verdict import verdict
+
+    return verdict(document)
 
 
 def _refusal(errors: ConfigErrors) -> SystemExit:
@@ -359,12 +388,3 @@ def _refusal(errors: ConfigErrors) -> SystemExit:
     for problem in errors.problems:
         click.echo(str(problem), err=True)
     return SystemExit(EX_CONFIG)
-
-
-def _print(document: Any, output: str) -> None:
-    if output == "yaml":
-        import yaml
-
-        click.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
-    else:
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))

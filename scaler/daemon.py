@@ -34,6 +34,7 @@ from exporter.sources.redis import RedisPages
 from exporter.targets import Discovery
 
 from . import fronts, telling
+from .announcing import Announcer, place
 from .census import Census
 from .config import Config, ConfigErrors, MetricsApi
 from .election import TERMS, Terms
@@ -43,6 +44,8 @@ from .keda.server import KedaServer
 from .kubeapi import conflict
 from .kubeapi import server as kubeapi
 from .kubeapi.pods import Sources
+from .outlook import View
+from .peers.myself import called
 from .peers.replica import Replica, Role
 from .pod_numbers import Chosen, PodNumbers
 from .publisher import Publisher
@@ -56,6 +59,7 @@ from .web.cluster import ClusterCollector
 from .web.decisions import BoardCollector
 from .web.explain import Explain
 from .web.health import Health
+from .web.outlook import OutlookCollector
 from .web.own import OwnMetrics
 from .web.server import WebServer
 from .web.snapshots import SnapshotCollector
@@ -118,6 +122,7 @@ class Daemon:
                 config.kubernetes.namespaces, blind_s=config.kubernetes.blind_after, on_change=self._moved.set
             )
         self._census = Census()
+        self._outlook = View(lambda: self.publisher.board, lambda: self._census, self._cluster, clock.now)
         self._claims = Claims()
         self._metrics_server: kubeapi.MetricsServer | None = None
         self._replica: Replica | None = None
@@ -134,6 +139,7 @@ class Daemon:
         registry.register(web_accounts.AccountsCollector(self._kept, self._leads, clock.now))
         if self._cluster is not None:
             registry.register(ClusterCollector(self._cluster, lambda: self._census.troubles, clock.now))
+            registry.register(OutlookCollector(self._outlook.all))
         self._snapshots = Snapshots(config.state, clock)
         registry.register(SnapshotCollector(self._snapshots, clock.now))
         if config.listen.peers is not None:
@@ -146,12 +152,13 @@ class Daemon:
             registry=registry,
             now=clock.now,
             more=(
-                *Explain(lambda: self.publisher.board, self._witness, clock.now).routes(),
-                *web_accounts.routes(self._kept, clock.now),
+                *Explain(lambda: self.publisher.board, self._witness, clock.now, self._repeats).routes(),
+                *web_accounts.routes(self._kept, self._gpu_hour, clock.now),
             ),
         )
         self._own.reload_ok.set(1)
         self._own.reloaded_at.set(clock.now())
+        self._announcer = None if self._cluster is None else self._new_announcer(self._cluster)
 
     async def run(self, stop: asyncio.Event, started: Callable[[Ports], None] = lambda _: None) -> None:
         """Serve until `stop` is set. Raises OSError if a port is taken, BadTlsFiles if
@@ -250,6 +257,8 @@ class Daemon:
                     tasks.create_task(self._metrics_server.follow(client), name="whom the metrics API believes")
                 if self._replica is not None:
                     tasks.create_task(self._replica.run(client), name="other replicas")
+                if self._announcer is not None:
+                    tasks.create_task(self._announcer.run(client), name="Events")
                 if self._config.listen.metrics_api is not None:
                     looking = self._look_who_is_registered(client, self._config.listen.metrics_api)
                     tasks.create_task(looking, name="who is registered for the metrics API")
@@ -336,6 +345,24 @@ class Daemon:
         sources = Sources(cluster, self._pods)
         return fronts.metrics_api(served, self.publisher, sources, self._clock, self._own.observe_call)
 
+    def _new_announcer(self, cluster: Cluster) -> Announcer:
+        announcer = Announcer(
+            place=lambda workload: place(cluster, self._census.targets, workload),
+            writes=self._writes_events,
+            instance=called(os.environ),
+            clock=self._clock,
+            written=self._own.events_written.inc,
+            dropped=lambda why: self._own.events_dropped.labels(why).inc(),
+            told=telling.of_events,
+        )
+        self.publisher.on_change = announcer.heard
+        return announcer
+
+    def _writes_events(self, now: float) -> bool:
+        """One of several replicas at the most."""
+        wanted = self._config.kubernetes is not None and self._config.kubernetes.events
+        return wanted and (self._replica is None or self._replica.role(now) is Role.LEADER)
+
     def _new_replica(self) -> Replica | None:
         peers = self._config.listen.peers
         if peers is None or self._cluster is None:  # a configuration with the one and without the other is refused
@@ -363,6 +390,11 @@ class Daemon:
         if self._works is not None:
             self._works.go_along(translated(state, offset_s))
 
+    def _gpu_hour(self) -> float | None:
+        """What people have said that a GPU costs; a default is no price."""
+        prices = self._config.prices
+        return prices.gpu_hour if "gpu_hour" in prices.model_fields_set else None
+
     def _kept(self) -> Decider | None:
         return None if self._works is None else self._works.bookkeeping
 
@@ -376,6 +408,9 @@ class Daemon:
 
     def _pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
         return self._works.pods(namespace, chosen, now) if self._works is not None else {}
+
+    def _repeats(self) -> str | None:
+        return None if self._replica is None else self._replica.repeats
 
     def _witness(self) -> Witness | None:
         return None if self._works is None else self._works.witness

@@ -8,7 +8,6 @@ who publishes them is not this room's business.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
@@ -23,10 +22,11 @@ from .accounts import Answers, Books, Circumstances, look
 from .board import Decision
 from .controllers.band import past_band
 from .evidence import Seen, Witnesses, decisions
-from .explain.entry import Aside, Given, When
+from .explain.entry import Aside, Given, flat
 from .explain.log import Log, Past
 from .intake import Intake
 from .orders import Brake
+from .page_reads import PageRead
 from .plan import Plan
 from .pod_numbers import Chosen, PodNumbers
 from .policy import (
@@ -42,56 +42,15 @@ from .policy import (
     imputed,
 )
 from .queue_pages import has_served
-from .signals import Signals
+from .signals import Rings, Signals
 from .slots import Mask, Rows
 from .source import Source
 from .standing import PRICES, Prices, Stands
 from .state import Array, Columns, State, copy_into, named, pairs, translated
+from .told import Told
 from .totals import Totals
 
 LATE_TICKS = 5.0  # a sweep that is later has been missed
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """The answers that were returned last, by column: what is news is asked of whole arrays.
-
-    at:     POSIX seconds.
-    number: replicas, as controllers hear them.
-    """
-
-    replicas: Floats
-    active: Mask
-    reason: Rows
-    at: Floats
-    number: Floats
-
-    @classmethod
-    def nothing(cls, rows: int) -> Told:
-        blank = Verdicts.blank(rows)  # its reason is nobody's
-        return cls(blank.replicas, blank.active, blank.reason, at=np.full(rows, np.nan), number=blank.replicas.copy())
-
-    def of(self, rows: Rows) -> tuple[Verdicts, Floats, Floats]:
-        """The answers of some workloads, their numbers, and when they were given."""
-        verdicts = Verdicts(self.replicas[rows], self.active[rows], self.reason[rows], np.empty((len(rows), 0)))
-        return verdicts, self.number[rows], self.at[rows]
-
-    def differs(self, rows: Rows, verdicts: Verdicts, number: Floats) -> Mask:
-        same = _same(self.replicas[rows], verdicts.replicas) & _same(self.number[rows], number)
-        same &= (self.active[rows] == verdicts.active) & (self.reason[rows] == verdicts.reason)
-        return ~same
-
-    def columns(self) -> dict[str, Array]:
-        return named("told", {name: getattr(self, name) for name in self.__slots__})
-
-    def tell(self, rows: Rows, verdicts: Verdicts, number: Floats, at: Floats) -> None:
-        self.replicas[rows], self.active[rows], self.reason[rows] = verdicts.replicas, verdicts.active, verdicts.reason
-        self.number[rows], self.at[rows] = number, at
-
-
-def _same(before: Floats, after: Floats) -> Mask:
-    same: Mask = (before == after) | (np.isnan(before) & np.isnan(after))
-    return same
 
 
 class Heard(NamedTuple):
@@ -151,6 +110,7 @@ class Decider:
         self._rows = {plan.workload: row for row, plan in enumerate(plans)}
         self._ended: list[tuple[WorkloadKey | None, Brake]] = []
         self._log = Log(self.plans, log_bytes)
+        self._swept: Given | None = None  # what the last sweep took in and gave out
 
     @property
     def workloads(self) -> tuple[WorkloadKey, ...]:
@@ -216,7 +176,17 @@ class Decider:
     def past(self, workload: WorkloadKey) -> Past | None:
         """What was decided of a workload, as far back as is kept; None: it is not known here."""
         row = self._rows.get(workload)
-        return None if row is None else self._log.past(row)
+        if row is None:
+            return None
+        past = self._log.past(row)
+        return past if self._swept is None else past.until(flat(self._swept, np.array([row]))[0], self.plans[row])
+
+    def pages(self, workload: WorkloadKey, now: float) -> Sequence[PageRead]:
+        """What its pages say: as they landed last."""
+        return self._intake.pages(workload, now)
+
+    def rings(self, workload: WorkloadKey) -> Rings:
+        return self._signals.rings(self._rows[workload])
 
     def charted(self, workloads: Collection[WorkloadKey]) -> tuple[Sequence[WorkloadKey], Floats]:
         """Those of these workloads that are known, and of each what charts show of its past: see `Log.charted`."""
@@ -389,11 +359,10 @@ class Decider:
         if raise_only:  # the cluster may have taken the step meanwhile: that is the next sweep's
             number = np.where(np.isnan(number), number, np.fmax(number, self._told.number[rows]))
         news = self._told.differs(rows, verdicts, number)
-        noted = news if raise_only else news | self._log.due(rows, now)
-        if self._log.depth and noted.any():
-            when = When(np.full(len(rows), now), np.full(len(rows), raise_only))
-            aside = Aside.of(totals, filled, asked)
-            self._log.note(rows, Given(when, decided.readings, decided.standing, before, verdicts, aside), noted)
+        if heard is None or news.any():
+            given = Given.of(decided, before, Aside.of(totals, filled, asked), now, raise_only=raise_only)
+            self._log.note(rows, given, news if raise_only else news | self._log.due(rows, now))
+            self._swept = given if heard is None else self._swept
         decided_at = np.where(news, now, self._told.at[rows])
         # Objects are built for answers that changed; where only the evidence did, once per sweep.
         shown = np.flatnonzero(news if raise_only else news | self._touched[rows])

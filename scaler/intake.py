@@ -22,6 +22,7 @@ from . import queue_pages
 from .activity import Activity
 from .awaited import Awaited, key_table, keys_of, page_key, page_table
 from .gpu_shares import GpuShares, beside, on_page
+from .page_reads import PageRead, read_pages
 from .pod_numbers import Chosen, EnginePage, GpuPage, PodNumbers, numbers
 from .policy import Readings, Sharing, Signal
 from .portions import Hands, keep_portions
@@ -261,6 +262,10 @@ class Intake:
             for target, samples, at in self._gpus.pages()
         )
         return numbers(self._engines(namespace, chosen, now), gpus, self._owners, chosen, now)
+
+    def pages(self, workload: WorkloadKey, now: float) -> tuple[PageRead, ...]:
+        """What each of a workload's pages says of it, as it landed last. `now`: POSIX seconds."""
+        return read_pages(self._slots, self._members[self._row[workload]], now)
 
     def _engines(self, namespace: str, chosen: Chosen, now: float) -> Iterator[EnginePage]:
         slots = self._slots

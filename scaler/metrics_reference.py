@@ -91,6 +91,7 @@ TITLES = {
     "Board": "Workloads",
     "Accounts": "Accounts and shadow scores",
     "Seen": "Pages and GPUs",
+    "Outlook": "What KEDA and the HPA will do",
     "Cluster": "The cluster",
     "Peers": "Replicas of Tidegate",
     "Snapshot": "Snapshots",

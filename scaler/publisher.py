@@ -14,7 +14,7 @@ published; after `alone()` it is the 2 that was published last.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -24,9 +24,15 @@ from .board import EMPTY, Board, Decision, Reason
 
 
 class Publisher:
-    """Holds the present Board. One writer, the daemon's loop; any number of readers in the same loop."""
+    """Holds the present Board. One writer, the daemon's loop; any number of readers in the same loop.
+
+    on_change: told of all answers as they were, of those that are others now, and of the Board's time (POSIX seconds).
+               It is called in the middle of a decision, so it must not wait for anything.
+    """
 
     def __init__(self, workloads: Iterable[WorkloadKey]) -> None:
+        self.on_change: Callable[[Mapping[WorkloadKey, Decision], Mapping[WorkloadKey, Decision], float], None] | None
+        self.on_change = None
         self._known = frozenset(workloads)
         self._own = self._board = EMPTY
         self._led: Mapping[WorkloadKey, Decision] | None = None
@@ -122,6 +128,8 @@ class Publisher:
         self._board = Board(version=old.version + bool(fresh), at=at, decisions=decisions)
         for workload in fresh:
             self._wake(workload)
+        if fresh and self.on_change is not None:
+            self.on_change(old.decisions, fresh, at)
 
     def _kept(self, board: Board, at: float) -> Board:
         decisions = {key: decision for key, decision in board.decisions.items() if key in self._known}

@@ -43,6 +43,14 @@ class Smoothing:
     down_s: float = 60.0
 
 
+@dataclass(frozen=True, slots=True)
+class Rings:
+    """One workload's windows, oldest first. times: shape (values,), POSIX seconds. values: (len(Signal), values)."""
+
+    times: Floats
+    values: Floats
+
+
 class Signals:
     """The rings of all workloads, in blocks: all of the first signal, of the second, …, and last the counters of
     finished requests. Series `block * workloads + row` is one ring.
@@ -109,6 +117,13 @@ class Signals:
             rings.times[series], rings.values[series], rings.head[series], self._up[series], self._down[series], now
         )
         return np.ascontiguousarray(smoothed.reshape(len(Signal), len(rows)).T)
+
+    def rings(self, row: int) -> Rings:
+        """A copy of one workload's."""
+        rings, series = self._windows, self._series(np.array([row]), len(Signal))
+        order = (rings.head[row] + np.arange(LENGTH)) % LENGTH
+        written = order[~np.isnan(rings.times[row, order])]
+        return Rings(rings.times[row, written], rings.values[series[:, None], written])
 
     def rates(self, rows: Rows, now: float) -> Floats:
         """Requests finished per second, shape (rows,); NaN where no counter is known."""

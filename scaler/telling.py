@@ -32,6 +32,15 @@ def of_redis(page: str, troubles: tuple[str, ...]) -> None:
         structlog.get_logger().info("all queues in Redis are known again", target=page)
 
 
+def of_events(namespace: str, problem: str | None) -> None:
+    """namespace: "" is any."""
+    where = {"namespace": namespace} if namespace else {}
+    if problem is None:
+        structlog.get_logger().info("Events can be written again", **where)
+    else:
+        structlog.get_logger().warning("Events cannot be written; decisions go on without", **where, problem=problem)
+
+
 def of_files(whose: str, problem: str | None) -> None:
     """whose: the key of the configuration that names them."""
     if problem is None:

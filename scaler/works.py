@@ -371,13 +371,8 @@ class Works:
                 self._log.info("scrape works again", target=str(scrape.target))
         elif before != failed.kind:
             self._around.failing[scrape.target] = failed.kind
-            self._log.warning(
-                "scrape failed",
-                target=str(scrape.target),
-                error=str(failed.kind),
-                detail=failed.detail,
-                took_s=round(scrape.took_s, 3),
-            )
+            why = {"error": str(failed.kind), "detail": failed.detail, "took_s": round(scrape.took_s, 3)}
+            self._log.warning("scrape failed", target=str(scrape.target), **why)
 
     def _listed(self, discovery: Discovery, listing: Listing | None) -> None:
         if discovery.owner is None:

@@ -1,7 +1,7 @@
 """GPU: what every GPU and MIG instance does, whose it is, and how that is known.
 
-Worked example: a GPU with 70 GB held and an activity of 0 for hours stands in "Held and idle" with the pod that holds it:
-memory is residency, and only activity is work.
+Worked example: a GPU with 70 GB held and an activity of 0 for hours stands in "Held and idle" with the pod that holds
+it: memory is residency, and only activity is work.
 """
 
 from __future__ import annotations
@@ -66,15 +66,15 @@ def _now() -> list[Panel]:
     return [
         stat_of(
             "GPUs seen",
-            "Physical GPUs that some page shows now, on the chosen nodes. Fewer than are allocatable below: an exporter "
-            "is silent, see the failing targets of Tidegate itself.",
+            "Physical GPUs that some page shows now, on the chosen nodes. Fewer than are allocatable below: an "
+            "exporter is silent, see the failing targets of Tidegate itself.",
             "short",
             Query(f"count(group by (node, uuid) ({ANY}))"),
         ),
         stat_of(
             "At work",
-            f"GPUs and MIG instances whose engine was active for more than {AT_REST:.0%} of the last collection. The rest "
-            "is free, asleep or waiting; below see which of it is held.",
+            f"GPUs and MIG instances whose engine was active for more than {AT_REST:.0%} of the last collection. The "
+            "rest is free, asleep or waiting; below see which of it is held.",
             "short",
             Query(f"count({active} > {AT_REST}) or 0 * count({active})"),
             below=GREEN,
@@ -176,8 +176,8 @@ def _residency() -> list[Panel]:
         ),
         rows(
             "Held and idle",
-            f"More than half of its memory is held and its engine was active for less than {AT_REST:.0%} of the last 15 "
-            "minutes. Somebody keeps it: let Tidegate scale that workload, or ask its owner.",
+            f"More than half of its memory is held and its engine was active for less than {AT_REST:.0%} of the last "
+            "15 minutes. Somebody keeps it: let Tidegate scale that workload, or ask its owner.",
             [
                 Query(
                     f"({used}) > {HALF_FULL} and on ({SINGLE}) max by ({SINGLE}) "
@@ -294,8 +294,8 @@ def _errors() -> list[Panel]:
     return [
         rows(
             "GPUs with an Xid",
-            "The last Xid code of each GPU that has one; it stands until the GPU is reset, so it may be old. 48, 63, 64, "
-            "74, 79, 94 and 95 are hardware: drain the node and reset or replace. 13, 31 and 43 are the program's. "
+            "The last Xid code of each GPU that has one; it stands until the GPU is reset, so it may be old. 48, 63, "
+            "64, 74, 79, 94 and 95 are hardware: drain the node and reset or replace. 13, 31 and 43 are the program's. "
             "Runbook: TidegateGpuLost.",
             [
                 Query(f"{_gpu('last_xid', 'model')} > 0", "last Xid"),
@@ -330,8 +330,8 @@ def _power() -> list[Panel]:
         ),
         graph(
             "Hottest GPU of each node",
-            "GPUs slow down at about 85 °C (dashed; the exact value is the model's). Near it: look at the airflow before "
-            "you add replicas there.",
+            "GPUs slow down at about 85 °C (dashed; the exact value is the model's). Near it: look at the airflow "
+            "before you add replicas there.",
             "celsius",
             [Query(f"max by (node) (tidegate_gpu_temperature_celsius{{{NODE}}})", "{{node}}")],
             above=[Step(85, RED)],

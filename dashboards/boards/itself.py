@@ -9,12 +9,10 @@ from __future__ import annotations
 from grafana_foundation_sdk.models import dashboard as model
 
 from ..board import ITSELF, TO_WORKLOAD, Section, board, datasource, variable
-from ..panels import Column, Panel, Query, Step, graph, rows, stat_of, timeline
-from ..words import AMBER, BLUE, GREEN, GREY, NAVY, ORANGE, PURPLE, RED, TEAL, YES_NO
-
-# Of one installation's pods. The metrics that it repeats of workloads and GPUs are on the other boards.
-OWN = 'job=~"$job",instance=~"$instance"'
-RATE = "$__rate_interval"
+from ..panels import Column, Panel, Query, Step, graph, rows, stat_of
+from ..words import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, TEAL, YES_NO
+from .itself_outside import calls, kubernetes, peers, process
+from .itself_words import OWN, each, quantile, rate
 
 
 def made() -> model.Dashboard:
@@ -44,32 +42,21 @@ def made() -> model.Dashboard:
             Section("Does it decide?", _ticks()),
             Section("Does it see?", _scrapes()),
             Section("Is what it sees fresh?", _staleness()),
-            Section("Is it heard?", _calls()),
-            Section("Kubernetes and configuration", _kubernetes()),
-            Section("Replicas and memory of the past", _peers()),
-            Section("What it takes", _process()),
+            Section("Is it heard?", calls()),
+            Section("Kubernetes and configuration", kubernetes()),
+            Section("Replicas and memory of the past", peers()),
+            Section("What it takes", process()),
         ],
         since="now-3h",
     )
-
-
-def _rate(metric: str, *by: str) -> str:
-    return f"sum by ({', '.join(by)}) (rate({metric}{{{OWN}}}[{RATE}]))"
-
-
-def _quantile(quantile: float, metric: str, *by: str) -> str:
-    return f"histogram_quantile({quantile:g}, {_rate(f'{metric}_bucket', 'le', *by)})"
-
-
-def _each(metric: str) -> str:
-    return f"max by (instance) ({metric}{{{OWN}}})"
 
 
 def _now() -> list[Panel]:
     return [
         stat_of(
             "Replicas seen",
-            "Pods of Tidegate that this Prometheus scrapes. `unknown`: none, see docs/runbooks.md. Runbook: TidegateDown.",
+            "Pods of Tidegate that this Prometheus scrapes. `unknown`: none, see docs/runbooks.md. Runbook: "
+            "TidegateDown.",
             "short",
             Query(f"count(tidegate_board_version{{{OWN}}})"),
         ),
@@ -83,8 +70,8 @@ def _now() -> list[Panel]:
         ),
         stat_of(
             "Age of the Board",
-            "Time since the last sweep over all workloads, of the replica that is best off. A second is right; from 30 on "
-            "nothing is decided. Runbook: TidegateStuck.",
+            "Time since the last sweep over all workloads, of the replica that is best off. A second is right; from 30 "
+            "on nothing is decided. Runbook: TidegateStuck.",
             "s",
             Query(f"min(tidegate_board_age_seconds{{{OWN}}})"),
             [Step(10, ORANGE), Step(30, RED)],
@@ -112,7 +99,8 @@ def _now() -> list[Panel]:
         ),
         stat_of(
             "Workloads",
-            "Workloads that it decides, those without an answer and those only observed among them. Fewer than you have: `tidegate check` on their objects says why.",
+            "Workloads that it decides, those without an answer and those only observed among them. Fewer than you "
+            "have: `tidegate check` on their objects says why.",
             "short",
             Query(f"count(group by (namespace, workload) (tidegate_observed{{{OWN}}}))"),
         ),
@@ -127,8 +115,8 @@ def _ticks() -> list[Panel]:
             "grow. Give it a processor, or spread the workloads over two installations.",
             "s",
             [
-                Query(_quantile(0.5, "tidegate_tick_duration_seconds"), "p50"),
-                Query(_quantile(0.99, "tidegate_tick_duration_seconds"), "p99"),
+                Query(quantile(0.5, "tidegate_tick_duration_seconds"), "p50"),
+                Query(quantile(0.99, "tidegate_tick_duration_seconds"), "p99"),
             ],
             width=8,
             colours={"p50": TEAL, "p99": ORANGE},
@@ -136,21 +124,21 @@ def _ticks() -> list[Panel]:
         ),
         graph(
             "Sweeps and failed sweeps",
-            "Sweeps per second and replica: 1, unless `tick` says otherwise. A failed one leaves the last Board standing "
-            "and logs why: please report it. Runbook: TidegateStuck.",
+            "Sweeps per second and replica: 1, unless `tick` says otherwise. A failed one leaves the last Board "
+            "standing and logs why: please report it. Runbook: TidegateStuck.",
             "ops",
             [
-                Query(_rate("tidegate_tick_duration_seconds_count", "instance"), "{{instance}}"),
-                Query(_rate("tidegate_ticks_failed_total", "instance"), "{{instance}} failed"),
+                Query(rate("tidegate_tick_duration_seconds_count", "instance"), "{{instance}}"),
+                Query(rate("tidegate_ticks_failed_total", "instance"), "{{instance}} failed"),
             ],
             width=8,
         ),
         graph(
             "Age of the Board by replica",
-            "Time since each replica's last sweep; of a follower, of its own. Dashed: 30 seconds, when the alert comes. "
-            "Rising on all: restart it, which is safe. Runbook: TidegateStuck.",
+            "Time since each replica's last sweep; of a follower, of its own. Dashed: 30 seconds, when the alert "
+            "comes. Rising on all: restart it, which is safe. Runbook: TidegateStuck.",
             "s",
-            [Query(_each("tidegate_board_age_seconds"), "{{instance}}")],
+            [Query(each("tidegate_board_age_seconds"), "{{instance}}")],
             width=8,
             above=[Step(30, RED)],
         ),
@@ -165,7 +153,7 @@ def _scrapes() -> list[Panel]:
             "Pages read per second: of pods, gateways and GPUs. A step down without pods that went: something is not "
             "discovered any more, see Kubernetes.",
             "ops",
-            [Query(_rate("tidegate_scrapes_total", "role"), "{{role}}")],
+            [Query(rate("tidegate_scrapes_total", "role"), "{{role}}")],
             width=8,
             colours={"pods": BLUE, "gateway": PURPLE, "gpus": GREEN},
         ),
@@ -175,13 +163,13 @@ def _scrapes() -> list[Panel]:
             "`status`: a wrong path or no right; `unreadable`: another page than its kind says. Runbook: "
             "TidegateSourceStale.",
             "ops",
-            [Query(_rate("tidegate_scrape_failures_total", "reason"), "{{reason}}")],
+            [Query(rate("tidegate_scrape_failures_total", "reason"), "{{reason}}")],
             width=8,
         ),
         graph(
             "Slowest targets",
-            "How long the last scrape of the ten slowest pages took. Near `scrape.timeout` they will begin to fail: the "
-            "server behind is overloaded, or its page has grown.",
+            "How long the last scrape of the ten slowest pages took. Near `scrape.timeout` they will begin to fail: "
+            "the server behind is overloaded, or its page has grown.",
             "s",
             [
                 Query(
@@ -193,8 +181,8 @@ def _scrapes() -> list[Panel]:
         ),
         rows(
             "Which do not answer, and why",
-            "Pages whose last scrape brought nothing, and what went wrong lately. Read one as Tidegate does: "
-            "`tidegate read URL`. Runbook: TidegateSourceStale, TidegateSleeperBlind.",
+            "Pages whose last scrape brought nothing, and what went wrong lately. Read one as Tidegate does: `tidegate "
+            "read URL`. Runbook: TidegateSourceStale, TidegateSleeperBlind.",
             [
                 Query(f"max by ({labels}) (tidegate_scrape_up{{{OWN}}}) == 0"),
                 Query(
@@ -215,7 +203,7 @@ def _scrapes() -> list[Panel]:
             "Lines of pages per second that are no sample, or values that mark themselves as none (DCGM's blanks). A "
             "steady few are usual with DCGM; many: `tidegate read URL` lists them with why.",
             "ops",
-            [Query(_rate("tidegate_scrape_dropped_lines_total", "role", "owner"), "{{role}} {{owner}}")],
+            [Query(rate("tidegate_scrape_dropped_lines_total", "role", "owner"), "{{role}} {{owner}}")],
         ),
     ]
 
@@ -239,8 +227,8 @@ def _staleness() -> list[Panel]:
         ),
         graph(
             "Held and unknown",
-            "How many workloads are held, or without an answer. All at once: Tidegate's own network, or Kubernetes; one "
-            "by one: their pages. Runbook: TidegateDecisionHeld, TidegateDecisionUnknown.",
+            "How many workloads are held, or without an answer. All at once: Tidegate's own network, or Kubernetes; "
+            "one by one: their pages. Runbook: TidegateDecisionHeld, TidegateDecisionUnknown.",
             "short",
             [
                 Query(
@@ -264,189 +252,5 @@ def _staleness() -> list[Panel]:
             ],
             width=8,
             sort="held for",
-        ),
-    ]
-
-
-def _calls() -> list[Panel]:
-    return [
-        graph(
-            "Calls by method and code",
-            "KEDA's calls by gRPC code, and requests to the metrics API by status. UNAVAILABLE is how an unknown is "
-            "said; NOT_FOUND: a ScaledObject that no configuration and no watch knows. None at all: KEDA does not reach "
-            "it (Service, NetworkPolicy, certificate).",
-            "reqps",
-            [Query(_rate("tidegate_call_duration_seconds_count", "method", "code"), "{{method}} {{code}}")],
-            width=8,
-        ),
-        graph(
-            "How long an answer takes",
-            "99 of 100 calls, by method. Answers come from memory and take about a millisecond; 100 ms (dashed) and "
-            "more: the processor is short, or a sweep takes all of it.",
-            "s",
-            [Query(_quantile(0.99, "tidegate_call_duration_seconds", "method"), "{{method}} p99")],
-            width=8,
-            above=[Step(0.1, RED)],
-        ),
-        graph(
-            "Streams that ended",
-            "KEDA's streams by code. OK and CANCELLED come with restarts of KEDA or Tidegate. UNAVAILABLE again and "
-            "again: something between cuts long connections, and wakes wait for KEDA's next poll.",
-            "ops",
-            [Query(_rate("tidegate_streams_ended_total", "method", "code"), "{{method}} {{code}}")],
-            width=8,
-        ),
-    ]
-
-
-def _kubernetes() -> list[Panel]:
-    return [
-        timeline(
-            "Resources of Kubernetes that are known",
-            "Whether what is kept of each resource is complete and up to date. `no`: decisions that rest on it are held. "
-            "A missing right shows as one resource, an API server as all. Runbook: TidegateKubernetesUnheard.",
-            [Query(f"min by (resource) (tidegate_kubernetes_known{{{OWN}}})", "{{resource}}")],
-            YES_NO,
-            width=8,
-            height=8,
-        ),
-        timeline(
-            "Configuration and API groups",
-            "Whether the last configuration was taken, and whether the API server forwards each metrics API to us. "
-            "Runbook: TidegateConfigRejected, TidegateMetricsApiNotOurs.",
-            [
-                Query(
-                    f"min by (instance) (tidegate_config_last_reload_successful{{{OWN}}})",
-                    "{{instance}}: configuration",
-                ),
-                Query(f"max by (group, version) (tidegate_metrics_api_registered{{{OWN}}})", "{{group}}/{{version}}"),
-            ],
-            YES_NO,
-            width=8,
-            height=8,
-        ),
-        rows(
-            "Build and configuration",
-            "What runs, and since when its configuration is in force. Two versions for longer than a rollout: a pod does "
-            "not come up, see its log.",
-            [
-                Query(f"max by (instance, version, python) (tidegate_build_info{{{OWN}}})"),
-                Query(
-                    f"1000 * {_each('tidegate_config_last_reload_success_timestamp_seconds')}",
-                    "configuration of",
-                ),
-                Query(f"1000 * {_each('process_start_time_seconds')}", "started"),
-            ],
-            [
-                Column("instance"),
-                Column("version"),
-                Column("python"),
-                Column("configuration of", unit="dateTimeFromNow"),
-                Column("started", unit="dateTimeFromNow"),
-            ],
-            width=8,
-        ),
-        graph(
-            "Objects that could not be read, and troubles",
-            "Objects of Kubernetes per second that are not what their schema says, and how many objects somebody should "
-            "change. They are named on the Overview. Runbook: TidegateObjectWrong.",
-            "short",
-            [
-                Query(_rate("tidegate_kubernetes_malformed_objects_total", "resource"), "unreadable {{resource}}"),
-                Query(
-                    f"sum by (severity) (max by (namespace, kind, name, severity) (tidegate_object_troubles{{{OWN}}}))",
-                    "{{severity}}",
-                ),
-            ],
-            width=24,
-            colours={"error": RED, "warning": AMBER},
-        ),
-    ]
-
-
-def _peers() -> list[Panel]:
-    return [
-        timeline(
-            "Who leads",
-            "The replica whose Board the others repeat. It changes with restarts and drains. By turns, again and again: "
-            "the API server is slow to renew the Lease. Runbook: TidegateNobodyLeads.",
-            [Query(_each("tidegate_leader"), "{{instance}}")],
-            {1.0: ("leads", GREEN), 0.0: ("follows", NAVY)},
-            width=8,
-            height=8,
-        ),
-        graph(
-            "Age of the leader's Board",
-            "How old the leader's word is where it is repeated. A second or two is right; when it is too old a follower "
-            "answers for itself.",
-            "s",
-            [Query(_each("tidegate_peer_board_age_seconds"), "{{instance}}")],
-            width=8,
-        ),
-        graph(
-            "Questions to the leader that failed",
-            "By kind. Some at a change of the leader; else the network between the pods, or their certificates "
-            "(docs/high-availability.md).",
-            "ops",
-            [Query(_rate("tidegate_peer_fetch_failures_total", "kind", "instance"), "{{instance}} {{kind}}")],
-            width=8,
-        ),
-        graph(
-            "Age of the last snapshot",
-            "Since what is remembered was written. Dashed: 5 minutes, when the alert comes. The disk is full, read-only "
-            "or gone; decisions go on. Runbook: TidegateSnapshotsFail.",
-            "s",
-            [Query(_each("tidegate_snapshot_age_seconds"), "{{instance}}")],
-            width=8,
-            above=[Step(300, RED)],
-        ),
-        graph(
-            "Snapshots that failed",
-            "Per second. Any: the log says what the disk says. Runbook: TidegateSnapshotsFail.",
-            "ops",
-            [Query(_rate("tidegate_snapshot_failures_total", "instance"), "{{instance}}")],
-            width=8,
-        ),
-        graph(
-            "Size of a snapshot",
-            "What is remembered, packed. Three of them must fit on the volume: raise `state.size` of the chart.",
-            "bytes",
-            [Query(_each("tidegate_snapshot_size_bytes"), "{{instance}}")],
-            width=8,
-        ),
-    ]
-
-
-def _process() -> list[Panel]:
-    return [
-        graph(
-            "Memory",
-            "Resident memory of each replica. It grows with workloads and targets, and not with time: if it does, please "
-            "report it. The chart's limit is 1 GiB.",
-            "bytes",
-            [Query(_each("process_resident_memory_bytes"), "{{instance}}")],
-            width=8,
-        ),
-        graph(
-            "Processor",
-            "Processor time per second of each replica. Near 1 (dashed) sweeps and answers wait for each other: it "
-            "decides on one core. See docs/operations.md for sizes.",
-            "short",
-            [Query(_rate("process_cpu_seconds_total", "instance"), "{{instance}}")],
-            width=8,
-            above=[Step(0.9, RED)],
-        ),
-        graph(
-            "Open files",
-            "Connections and files, against the limit (dashed). Near it scrapes fail as `refused`: raise the limit of "
-            "open files.",
-            "short",
-            [
-                Query(_each("process_open_fds"), "{{instance}}"),
-                Query(f"min(process_max_fds{{{OWN}}})", "limit"),
-            ],
-            width=8,
-            dashed=["limit"],
-            colours={"limit": RED},
         ),
     ]

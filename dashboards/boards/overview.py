@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as model
 
-from ..board import OVERVIEW, TO_ITSELF, TO_WORKLOAD, Section, board, datasource, variable
+from ..board import OVERVIEW, Section, board, datasource, variable
 from ..panels import Column, Panel, Query, Step, graph, rows, stat_of
-from ..words import AMBER, BLUE, GREEN, NAVY, ORANGE, PURPLE, RED, REASONS, STATES, increase_of, of, rate_of
+from ..words import AMBER, BLUE, GREEN, NAVY, ORANGE, PURPLE, REASONS, RED, STATES, increase_of, of, rate_of
+from .overview_lists import NAME, all_workloads, needs_somebody
 
-NAME = (Column("namespace"), Column("workload", link=("Its board", TO_WORKLOAD)))
 HOURS = " / 3600"
 
 
@@ -27,16 +27,16 @@ def made() -> model.Dashboard:
                 "Namespace",
                 "label_values(tidegate_reason, namespace)",
                 several=True,
-                says="Namespaces of workloads, not of Tidegate. One namespace alone? See docs/dashboards.md, honor_labels.",
+                says="Of workloads, not of Tidegate. Tidegate's own alone? See docs/dashboards.md, honor_labels.",
             ),
         ],
         [
             Section("Now", _now()),
             Section("Over time", _over_time()),
-            Section("What needs somebody", _needs_somebody()),
-            Section("All workloads", [_all_workloads()]),
+            Section("What needs somebody", needs_somebody()),
+            Section("All workloads", [all_workloads()]),
             Section("Zero: what it costs and saves", _zero()),
-            Section("Observed workloads: what enforcing would change", _observed()),
+            Section("Observed workloads: what acting would change", _observed()),
         ],
     )
 
@@ -107,8 +107,8 @@ def _over_time() -> list[Panel]:
     return [
         graph(
             "GPUs by what they do",
-            "All GPUs of all workloads, by the state of the workload. Idle-warm is what keep-warm costs; asleep is what "
-            "zero saves. A step in `unknown` is an outage of sources: see Tidegate itself.",
+            "All GPUs of all workloads, by the state of the workload. Idle-warm is what keep-warm costs; asleep is "
+            "what zero saves. A step in `unknown` is an outage of sources: see Tidegate itself.",
             "short",
             [Query(f"sum by (state) ({of('tidegate_workload_gpus', 'state')})", "{{state}}")],
             stacked=True,
@@ -139,8 +139,9 @@ def _over_time() -> list[Panel]:
         ),
         graph(
             "Requests",
-            "What waits and runs in the engines, and what gateways hold at zero, of all workloads whose numbers are known. `held` that stays is a wake that does "
-            "not come: look for the workload among those that load or are capped.",
+            "What waits and runs in the engines, and what gateways hold at zero, of all workloads whose numbers are "
+            "known. `held` that stays is a wake that does not come: look for the workload among those that load or are "
+            "capped.",
             "short",
             [
                 Query(f"sum({of('tidegate_requests_waiting')})", "waiting"),
@@ -152,168 +153,12 @@ def _over_time() -> list[Panel]:
     ]
 
 
-def _needs_somebody() -> list[Panel]:
-    return [
-        _firing(),
-        _capped(),
-        _held(),
-        _no_waker(),
-        rows(
-            "Objects that ask for what cannot be",
-            "ScaledObjects, HPAs and annotations that somebody should change. An error costs its workload the scaling; "
-            "a warning does not. `tidegate check FILE` says what, with line and fix. Runbook: TidegateObjectWrong.",
-            [
-                Query(
-                    'max by (namespace, kind, name, severity) (tidegate_object_troubles{namespace=~"$namespace"})',
-                    "troubles",
-                )
-            ],
-            [Column("severity"), Column("namespace"), Column("kind"), Column("name"), Column("troubles")],
-        ),
-        rows(
-            "Brakes",
-            "Workloads that a person holds, whatever their load is. No end: it stands until somebody takes it off. Ask "
-            "who pulled it (the board of /api/v1/board says where). Runbook: TidegateBrakeLeftOn.",
-            [
-                Query(of("tidegate_workload_brake", "brake")),
-                Query(f"{of('tidegate_workload_brake_until_timestamp_seconds')} * 1000", "ends"),
-                Query(
-                    f"{of('tidegate_replicas')} and on (namespace, workload) {of('tidegate_workload_brake')}",
-                    "replicas",
-                ),
-            ],
-            [*NAME, Column("brake"), Column("ends", unit="dateTimeFromNow"), Column("replicas")],
-        ),
-    ]
-
-
-def _firing() -> Panel:
-    return rows(
-        "Alerts that fire",
-        "Tidegate's own alerts, where Prometheus has the rules of dashboards/alerts.yaml. docs/runbooks.md says what to "
-        "do about each, beginning with what holds meanwhile. Runbook: TidegateDown, TidegateStuck, TidegateNobodyLeads.",
-        [
-            Query(
-                'max by (alertname, severity, namespace, workload) (ALERTS{alertname=~"Tidegate.+",alertstate="firing"})'
-            )
-        ],
-        [
-            Column("severity"),
-            Column("alertname", link=("Tidegate itself", TO_ITSELF)),
-            Column("namespace"),
-            Column("workload", link=("Its board", TO_WORKLOAD)),
-        ],
-    )
-
-
-def _only(metric: str, reasons: str) -> str:
-    return f"{of(metric)} and on (namespace, workload) {of('tidegate_reason', reason=reasons)}"
-
-
-def _capped() -> Panel:
-    return rows(
-        "Capped at the maximum",
-        "More replicas are needed than the maximum allows, and requests queue. `asked` is what the largest objective "
-        "asks for. Raise the maximum, or the work that a replica should carry, if it can. Replicas without a node: a "
-        "higher maximum does not help. Runbook: TidegateCapped.",
-        [
-            Query(_only("tidegate_demand_replicas", "capped"), "asked"),
-            Query(_only("tidegate_replicas", "capped"), "maximum"),
-            Query(_only("tidegate_requests_waiting", "capped"), "waiting"),
-            Query(_only("tidegate_replicas_pending", "capped"), "without a node"),
-        ],
-        [
-            *NAME,
-            Column("asked", decimals=1),
-            Column("maximum"),
-            Column("waiting"),
-            Column("without a node", steps=[Step(1, RED)]),
-        ],
-        sort="asked",
-    )
-
-
-def _held() -> Panel:
-    return rows(
-        "Held or unknown",
-        "Readings are missing. A held answer stands for `freshness.hold` (5 minutes by default, orange from 2) and can "
-        "rise meanwhile; then it is an error, and the row has no `replicas`. See which pages fail on the workload's "
-        "board. Runbook: TidegateDecisionHeld, TidegateDecisionUnknown, TidegateSleeperBlind, TidegateSourceStale.",
-        [
-            Query(of("tidegate_reason", "reason", reason="~held|unknown")),
-            Query(of("tidegate_held_seconds"), "held for"),
-            Query(f"{of('tidegate_stale_sources')} > 0", "silent sources"),
-            Query(_only("tidegate_replicas", "held"), "replicas"),
-        ],
-        [
-            *NAME,
-            Column("reason"),
-            Column("held for", unit="s", steps=[Step(120, ORANGE), Step(300, RED)]),
-            Column("silent sources"),
-            Column("replicas"),
-        ],
-        sort="held for",
-    )
-
-
-def _no_waker() -> Panel:
-    return rows(
-        "Idle, and nothing would wake it",
-        "They have nothing to do and keep a replica, because nothing that lives at zero would show the next request. "
-        "Each row is GPUs held for nothing: give it a gateway (docs/sources.md). With `replicas` 0 requests may be lost "
-        "now: scale it to one by hand. Runbook: TidegateCannotWake.",
-        [
-            Query(_only("tidegate_idle_seconds", "no_waker"), "idle for"),
-            Query(_only("tidegate_gpus_held", "no_waker"), "GPUs"),
-            Query(_only("tidegate_replicas", "no_waker"), "replicas"),
-        ],
-        [*NAME, Column("idle for", unit="s"), Column("GPUs"), Column("replicas")],
-        sort="GPUs",
-    )
-
-
-def _all_workloads() -> Panel:
-    return rows(
-        "Workloads",
-        "Every workload with its reason and its numbers. `told` is what KEDA and the HPA hear, `cluster` what the "
-        "cluster was told to run: apart for more than a minute or two, see the workload's board for what holds the HPA. "
-        "An empty cell is not known; it is no zero.",
-        [
-            Query(of("tidegate_reason", "reason")),
-            Query(of("tidegate_replicas"), "wanted"),
-            Query(of("tidegate_replicas_told"), "told"),
-            Query(of("tidegate_replicas_wanted_by_cluster"), "cluster"),
-            Query(of("tidegate_replicas_ready"), "ready"),
-            Query(of("tidegate_requests_waiting"), "waiting"),
-            Query(of("tidegate_requests_running"), "running"),
-            Query(of("tidegate_requests_held"), "held"),
-            Query(of("tidegate_workload_gpu_engine_active_ratio"), "GPU activity"),
-            Query(of("tidegate_gpus_held"), "GPUs"),
-        ],
-        [
-            *NAME,
-            Column("reason"),
-            Column("wanted"),
-            Column("told"),
-            Column("cluster"),
-            Column("ready"),
-            Column("waiting", decimals=0),
-            Column("running", decimals=0),
-            Column("held", decimals=0),
-            Column("GPU activity", unit="percentunit", decimals=0),
-            Column("GPUs"),
-        ],
-        width=24,
-        height=12,
-    )
-
-
 def _zero() -> list[Panel]:
     return [
         graph(
             "Wakes and sleeps per hour",
-            "How often workloads went to zero and came back, within the hour before. Many wakes of few workloads: their "
-            "keep-warm time is shorter than the gaps of their load. Runbook: TidegateFlapping.",
+            "How often workloads went to zero and came back, within the hour before. Many wakes of few workloads: "
+            "their keep-warm time is shorter than the gaps of their load. Runbook: TidegateFlapping.",
             "short",
             [
                 Query(f"sum({increase_of('tidegate_wakes_total', '1h')})", "wakes"),
@@ -378,8 +223,8 @@ def _observed() -> list[Panel]:
     return [
         stat_of(
             "GPU-hours it would have saved",
-            "What observed workloads ran beyond what Tidegate would have run, over the time that the board shows. Go to "
-            "enforcing those that save much and wait little (docs/dashboards.md).",
+            "What observed workloads ran beyond what Tidegate would have run, over the time that the board shows. "
+            "Let it act (`mode: act`, docs/shadow.md) where much is saved and little waits.",
             "h",
             Query(_saved("tidegate_shadow_gpu_seconds_saved_total")),
             below=GREEN,
@@ -415,8 +260,8 @@ def _observed() -> list[Panel]:
         ),
         rows(
             "Observed workloads, one by one",
-            "Over the time that the board shows. Much saved and nothing waited: enforce it. Much time in which it wanted "
-            "more: the present scaler is late, see the workload's board.",
+            "Over the time that the board shows. Much saved and nothing waited: let it act. Much time in which it "
+            "wanted more: the present scaler is late, see the workload's board.",
             [
                 Query(
                     f"{increase_of('tidegate_shadow_gpu_seconds_saved_total', '$__range')}{HOURS}", "GPU-hours saved"

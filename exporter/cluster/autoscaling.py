@@ -156,7 +156,7 @@ def _rules(said: _Json, key: str, place: str) -> Rules | None:
     window_s = whole(rules, "stabilizationWindowSeconds", here)
     return Rules(
         window_s=None if window_s is None else float(window_s),
-        select=text(rules, "selectPolicy", here),
+        select=_one_of(rules, "selectPolicy", here, ("Max", "Min", "Disabled")),
         policies=policies,
         tolerance=quantity(rules, "tolerance", here),
     )
@@ -164,9 +164,17 @@ def _rules(said: _Json, key: str, place: str) -> Rules | None:
 
 def _policy(said: _Json) -> Policy:
     value, period = whole(said, "value", "policies"), whole(said, "periodSeconds", "policies")
-    if value is None or period is None:
-        raise wrong("policies", "value", "a whole number, beside periodSeconds", value)
-    return Policy(needed(said, "type", "policies"), value, float(period))
+    kind = _one_of(said, "type", "policies", ("Pods", "Percent"))
+    if kind is None or value is None or period is None:
+        raise wrong("policies", "value", "a whole number, beside type and periodSeconds", value)
+    return Policy(kind, value, float(period))
+
+
+def _one_of(parent: _Json, key: str, place: str, words: tuple[str, ...]) -> str | None:
+    value = text(parent, key, place)
+    if value is not None and value not in words:
+        raise wrong(place, key, f"one of {', '.join(words)}", value)
+    return value
 
 
 def metrics(spec: _Json) -> tuple[Metric, ...] | None:

@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
 
-from . import answers, apiservices, leases, reviews
+from . import answers, apiservices, events, leases, reviews
 from .answers import Asked, Lines
 from .api import OPENED, ApiFailure, CannotConnect, Document, Event, Garbled, Opened, Page
 from .apiservices import Holder
+from .events import Happening
 from .leases import Lease
 from .resources import Resource, url
 from .reviews import Access, User, Verdict
@@ -137,7 +138,7 @@ def _files(kubeconfig: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Speaks `Api`, `Reviews`, `ApiServices` and `Leases`. jitter: chance, for the length of watches."""
+    """Speaks `Api`, `Reviews`, `ApiServices`, `Leases` and `Events`. jitter: chance, for the length of watches."""
 
     client: ApiClient
     jitter: Random
@@ -221,6 +222,16 @@ class Client:
         asked, document = f"{verb} lease {namespace}/{name}", leases.document(namespace, name, lease)
         return leases.read(asked, await self._ask(method, path, document, asked, leases.right(namespace)))
 
+    async def write_event(self, happening: Happening, instance: str) -> str:
+        namespace = happening.subject.ref.namespace
+        asked, document = f"create event in {namespace}", events.document(happening, instance)
+        right = events.right(namespace)
+        return events.name(asked, await self._ask("POST", events.path(namespace), document, asked, right))
+
+    async def repeat_event(self, namespace: str, name: str, count: int, at: float) -> None:
+        asked, document = f"patch event {namespace}/{name}", events.series(count, at)
+        await self._ask("PATCH", events.path(namespace, name), document, asked, events.right(namespace))
+
     async def close(self) -> None:
         await self.client.close()  # type: ignore[no-untyped-call]
 
@@ -245,7 +256,8 @@ class Client:
 
     async def _ask(self, method: str, path: str, document: Document | None, asked: str, right: str) -> bytes:
         """One short answer. asked, right: for the sentence of the ApiFailure it may raise."""
-        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        written = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        headers = {"Accept": "application/json", "Content-Type": written}
         try:
             request = await self.client.param_serialize(
                 method, path, header_params=headers, body=document, auth_settings=["BearerToken"]

@@ -95,6 +95,7 @@ class Scalable:
     wanted:      spec.replicas; None where the kind does not say (InferenceService).
     ready:       status.readyReplicas; None where the kind does not say.
     annotations: only those that begin with `tidegate.dev/`, without that prefix.
+    uid:         what an Event must name for `kubectl describe` to find it; "" where the object does not say.
     """
 
     ref: Ref
@@ -102,6 +103,7 @@ class Scalable:
     wanted: int | None = None
     ready: int | None = None
     annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,7 @@ class ScaledObject:
     annotations: only those that begin with `tidegate.dev/`, without that prefix.
     behavior: what it wants its HPA's to be. pace: how KEDA goes about it. status: what KEDA reports.
     created_at: POSIX seconds.
+    uid:     "" where the object does not say.
     """
 
     ref: Ref  # kind "ScaledObject" or "ScaledJob"
@@ -135,6 +138,7 @@ class ScaledObject:
     pace: Pace | None = None
     created_at: float | None = None
     status: ScaledStatus | None = None
+    uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,11 +183,16 @@ def _scalable(ref: Ref, document: _Json) -> Scalable:
         # The controllers leave out a zero.
         ready=whole(mapping(document, "status"), "readyReplicas", "status") or 0,
         annotations=_annotations(document),
+        uid=_uid(document),
     )
 
 
 def _inference_service(ref: Ref, document: _Json) -> Scalable:
-    return Scalable(ref, owner=_owner(document, ref.namespace), annotations=_annotations(document))
+    return Scalable(ref, owner=_owner(document, ref.namespace), annotations=_annotations(document), uid=_uid(document))
+
+
+def _uid(document: _Json) -> str:
+    return text(mapping(document, "metadata"), "uid", "metadata") or ""
 
 
 def _annotations(document: _Json) -> Mapping[str, str]:
@@ -224,6 +229,7 @@ def _bounds(ref: Ref, document: _Json, target: Ref) -> ScaledObject:
         pace=autoscaling.pace(document),
         created_at=moment(mapping(document, "metadata"), "creationTimestamp", "metadata"),
         status=autoscaling.scaled_status(document),
+        uid=_uid(document),
     )
 
 

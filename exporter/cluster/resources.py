@@ -31,6 +31,11 @@ class Resource(NamedTuple):
         """The API group, as RBAC writes it: "" for the core."""
         return self.path.split("/")[2] if self.path.startswith("/apis/") else ""
 
+    @property
+    def version(self) -> str:
+        """The API group and version, as an object's `apiVersion` writes it: "apps/v1", "v1"."""
+        return self.path.removeprefix("/apis/").removeprefix("/api/")
+
     def __str__(self) -> str:
         """As kubectl takes it: "pods", "deployments.apps"."""
         return f"{self.name}.{self.group}" if self.group else self.name
@@ -66,6 +71,23 @@ RESOURCES = (
     LEADERWORKERSETS,
     ROLLOUTS,
     INFERENCESERVICES,
+)
+
+# Listed when somebody checks a cluster, and never followed.
+PODDISRUPTIONBUDGETS = Resource("poddisruptionbudgets", "/apis/policy/v1", "PodDisruptionBudget")
+SERVICEMONITORS = Resource("servicemonitors", "/apis/monitoring.coreos.com/v1", "ServiceMonitor", optional=True)
+PODMONITORS = Resource("podmonitors", "/apis/monitoring.coreos.com/v1", "PodMonitor", optional=True)
+CHECKED = (
+    DEPLOYMENTS,
+    STATEFULSETS,
+    LEADERWORKERSETS,
+    ROLLOUTS,
+    SCALEDOBJECTS,
+    SCALEDJOBS,
+    HPAS,
+    PODDISRUPTIONBUDGETS,
+    SERVICEMONITORS,
+    PODMONITORS,
 )
 
 

@@ -19,6 +19,7 @@ from exporter.model import PodKey, ReplicaCount
 
 from .changes import Changes
 from .counting import by_group, by_pod, held_by, leads
+from .events import Subject
 from .hearing import Hearing
 from .objects import Hpa, Node, Pod, Ref, Scalable, ScaledObject
 from .parse import Malformed, identify, read
@@ -30,6 +31,7 @@ from .resources import (
     LEADERWORKERSETS,
     PODS,
     REPLICASETS,
+    RESOURCES,
     ROLLOUTS,
     SLICES,
     STATEFULSETS,
@@ -52,6 +54,7 @@ _ANYTHING = (PODS, REPLICASETS, DEPLOYMENTS, STATEFULSETS, JOBS)
 _SCALABLE: Mapping[str, Resource] = {
     resource.kind: resource for resource in (DEPLOYMENTS, STATEFULSETS, LEADERWORKERSETS, ROLLOUTS, INFERENCESERVICES)
 }
+_NAMED = {resource.kind: resource for resource in RESOURCES}
 
 
 class Endpoint(NamedTuple):
@@ -156,6 +159,12 @@ class Cluster:
     def lacks(self, target: Ref) -> bool:
         """Whether a target of a kind that is watched is not there, or not yet."""
         return target.kind in _SCALABLE and self._records.get(target, Scalable) is None
+
+    def subject(self, ref: Ref) -> Subject | None:
+        """What an Event is to say that it is on; None if there is no such thing, or of a kind that is not watched."""
+        resource = _NAMED.get(ref.kind)
+        found = self._records.get(ref, Scalable) or self._records.get(ref, ScaledObject)
+        return None if resource is None or found is None else Subject(resource.version, ref, found.uid)
 
     def leaders_of(self, target: Ref, now: float) -> tuple[Pod, ...] | None:
         """Those of `pods_of` that take the requests: of each LeaderWorkerSet's group one, of an InferenceService its

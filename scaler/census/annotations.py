@@ -19,7 +19,7 @@ from exporter.model import WorkloadKey
 from ..config import Config, Replicas
 from ..config.bad_words import BadWord, BadWords
 from ..config.tenant import Trigger, TriggerWorkload, bounds
-from ..config.trigger import ANNOTATION, BRAKE
+from ..config.trigger import ANNOTATION, ASIDES
 from .make import Asked, make
 from .words import plain
 
@@ -65,8 +65,8 @@ def noted(scalables: Iterable[Scalable], hpas: Iterable[Hpa], spoken: Spoken, co
 
 
 def _words(scalable: Scalable) -> dict[str, str]:
-    """Those that make a workload: a brake makes none, and stands on any object."""
-    return {key: value for key, value in scalable.annotations.items() if key != BRAKE}
+    """Those that make a workload: a brake makes none, nor what is said to `tidegate check`."""
+    return {key: value for key, value in scalable.annotations.items() if key not in ASIDES}
 
 
 def _scalers(hpas: Iterable[Hpa]) -> dict[Ref, Hpa]:

@@ -69,6 +69,9 @@ class Kubernetes(Section):
     annotations: bool = True
     """`tidegate.dev/` annotations on Deployments, StatefulSets, LeaderWorkerSets and Rollouts make workloads. false:
     only those of triggers and of this file."""
+    events: bool = True
+    """What happens to a workload (asleep, woken, held, capped ...) is also written as Events on what it scales, where
+    `kubectl describe` shows it. false: nothing is written. It takes the right to create and patch Events."""
     dcgm_exporter: DcgmExporter | None = DcgmExporter()
     """How the pods of dcgm-exporter are asked. null: they are not looked for. Nor are they beside `gpus`."""
 

@@ -56,15 +56,23 @@ def check(path: str | Path) -> list[Problem]:
         return list(errors.problems)
 
 
-def read(path: str | Path, largest_bytes: int = LARGEST_BYTES) -> str:
+def read(path: str | Path) -> str:
     """The text of a file; raises `ConfigErrors`."""
-    file = str(path)
+    return decode(body_of(path, LARGEST_BYTES), str(path), LARGEST_BYTES)
+
+
+def body_of(path: str | Path, largest_bytes: int) -> bytes:
+    """What stands in a file, or a byte more than the most it may be; raises `ConfigErrors`."""
     try:
         with Path(path).open("rb") as opened:
-            body = opened.read(largest_bytes + 1)
+            return opened.read(largest_bytes + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigErrors([Problem(file, None, None, "", f"cannot be read: {reason}")]) from None
+        raise ConfigErrors([Problem(str(path), None, None, "", f"cannot be read: {reason}")]) from None
+
+
+def decode(body: bytes, file: str, largest_bytes: int) -> str:
+    """The text of it; raises `ConfigErrors`."""
     if len(body) > largest_bytes:
         raise ConfigErrors([Problem(file, None, None, "", f"must be at most {write_size(largest_bytes)}")])
     try:

@@ -25,7 +25,7 @@ from .order_checks import brake_findings
 from .problem import Problem, dotted
 from .remark import Remark, of_word, problem
 from .scaled_objects import assumed, is_ours, remarks_on_scaled, remarks_on_strings, shared_page
-from .trigger import ANNOTATION, BRAKE, check_workload, read
+from .trigger import ANNOTATION, BRAKE, CHECK_IGNORE, check_workload, read
 
 # Rendered charts of a whole platform are larger than a configuration, and their YAML is read at about 200 kB/s.
 LARGEST_BYTES = 4 * 2**20
@@ -60,7 +60,7 @@ def check_manifests(text: str, file: str, config: Config | None, now: float | No
     problems = [Problem(file, *trouble.mark, dotted(trouble.loc), trouble.message) for trouble in troubles]
     passed_over = 0
     for thing in (one for document in found for one in _objects(document)):
-        remarks = _remarks(thing, config, now)
+        remarks = remarks_on(thing, config, now)
         passed_over += remarks is None
         problems += [problem(thing, file, remark) for remark in remarks or ()]
     problems.sort(key=lambda problem: (problem.line or 0, problem.column or 0, problem.key))
@@ -75,12 +75,13 @@ def _objects(document: Value) -> Iterator[Value]:
         yield document
 
 
-def _remarks(thing: Value, config: Config | None, now: float | None) -> list[Remark] | None:
-    """None: it is not Tidegate's business."""
+def remarks_on(thing: Value, config: Config | None, now: float | None) -> list[Remark] | None:
+    """What is to be said of the words of one object; None: it has none for Tidegate."""
     kind = thing.read("kind")
     is_scaled = kind in _SCALED and thing.read("apiVersion").startswith("keda.sh/")
     own, below = _annotations(thing, _ANNOTATIONS), _annotations(thing, _TEMPLATE)
     brake = own.pop(ANNOTATION + BRAKE, None)
+    own.pop(ANNOTATION + CHECK_IGNORE, None)
     if is_scaled and any(is_ours(trigger) for trigger in thing.items("spec", "triggers")):
         remarks = list(remarks_on_scaled(thing, config))
     elif own or below or brake is not None:

@@ -20,8 +20,10 @@ _HEAD = """\
 
 <!-- Made by `python -m scaler.config.reference`. Change the docstrings in scaler/config, not this file. -->
 
-One YAML file, given to `tidegate run -c FILE`. This is enough to begin with:
+One YAML file, given to `tidegate run -c FILE`. This is enough to begin with; without a `gateway` one
+replica is kept:
 
+<!-- warned of: workloads.0.replicas.min -->
 ```yaml
 {minimal}```
 

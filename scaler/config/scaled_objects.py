@@ -34,6 +34,7 @@ _COMMON = frozenset({"model", "port", "path", "scheme", "workload", "mode"})
 # KEDA's own defaults.
 _MINIMUM, _MAXIMUM = 0, 100
 _COOLDOWN_S, _POLLING_S = 300, 30
+_SHORT_COOLDOWN_S = 60  # no more than a poll or two: the shipped examples have 30
 
 
 class _Scaled(NamedTuple):
@@ -104,13 +105,23 @@ def remarks_on_scaled(thing: Value, config: Config | None) -> Iterator[Remark]:
     yield from fallback_remarks(thing, replicas)
     yield from pause_remarks(thing, replicas)
     yield from cron_remarks(thing)
-    if kept_warm and not is_job and thing.at("spec", "cooldownPeriod") is None:
-        total = write_duration(max(kept_warm) + _COOLDOWN_S)
-        message = (
-            f"is {write_duration(_COOLDOWN_S)} where it is left out and begins when keep_warm "
-            f"({write_duration(max(kept_warm))}) is over: asleep after {total}; set it to 30 or less"
-        )
-        yield Remark(("spec", "cooldownPeriod"), message, "warning", rule=COOLDOWN_ADDS_UP)
+    if kept_warm and not is_job:
+        yield from _cooldown(thing, max(kept_warm))
+
+
+def _cooldown(thing: Value, kept_warm: float) -> Iterator[Remark]:
+    """kept_warm: seconds for which Tidegate keeps it, before KEDA begins to count."""
+    written = thing.count("spec", "cooldownPeriod")
+    cooldown = _COOLDOWN_S if written is None else written
+    if cooldown <= _SHORT_COOLDOWN_S:
+        return
+    left_out = f"is {write_duration(cooldown)} where it is left out and " if written is None else ""
+    message = (
+        f"{left_out}begins when keep_warm ({write_duration(kept_warm)}) is over: asleep after "
+        f"{write_duration(kept_warm + cooldown)}; set it to 30 or less"
+    )
+    got = None if written is None else str(written)
+    yield Remark(("spec", "cooldownPeriod"), message, "warning", got, COOLDOWN_ADDS_UP)
 
 
 def _of_trigger(trigger: Value, at: Loc, scaled: _Scaled, kept_warm: list[float]) -> Iterator[Remark]:

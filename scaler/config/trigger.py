@@ -51,6 +51,10 @@ FROM_ENV = "FromEnv"
 ANNOTATION = "tidegate.dev/"
 # An order to stand still, read by itself: what it stops must not hang on the words of a workload being right.
 BRAKE = "brake"
+# Rules that `tidegate check` should not speak of: nothing to whoever decides.
+CHECK_IGNORE = "check-ignore"
+# They stand on any object, and make no workload.
+ASIDES = frozenset({BRAKE, CHECK_IGNORE})
 PREFIXES: Mapping[Place, str] = {"metadata": "metadata.", "annotations": ANNOTATION}
 
 _ONLY: Mapping[str, Place] = {

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from exporter.model import Floats
 
 from ..plan import Plan
-from ..policy import Memory, Readings, Signal, Spec, Specs, Standing, Verdicts
+from ..policy import Decided, Memory, Readings, Signal, Spec, Specs, Standing, Verdicts
 from ..slots import Mask, Rows
 from ..totals import Totals
 
@@ -83,6 +83,13 @@ class Given(NamedTuple):
     memory: Memory
     verdicts: Verdicts
     aside: Aside
+
+    @classmethod
+    def of(cls, decided: Decided, before: Memory, aside: Aside, now: float, *, raise_only: bool) -> Given:
+        """now: POSIX seconds."""
+        rows = len(decided.asked)
+        when = When(np.full(rows, now), np.full(rows, raise_only))
+        return cls(when, decided.readings, decided.standing, before, decided.verdicts, aside)
 
 
 def blank(rows: int) -> Given:

@@ -78,6 +78,12 @@ class Past:
         number = self.first + index % len(self)
         return Entry(next(plan for since, plan in reversed(self.plans) if since <= number), unflat(self.values[index]))
 
+    def until(self, row: Floats, plan: Plan) -> Past:
+        """With one entry more, of shape (WIDTH,), if it is later than the last."""
+        if len(self) and not row[AT] > self.times[-1]:
+            return self
+        return Past(np.vstack([self.values, row]), self.first, self.plans or ((0, plan),))
+
     def at(self, moment: float) -> Entry | None:
         """What was decided last at `moment`, POSIX seconds; the oldest where that is earlier, None where there is none.
 

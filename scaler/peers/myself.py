@@ -26,11 +26,16 @@ class Myself(NamedTuple):
 
 def myself(environment: Mapping[str, str], host: str, port: int) -> Myself:
     """host, port: where the listener is."""
-    name = environment.get("POD_NAME") or socket.gethostname()
+    name = called(environment)
     if host in _EVERYWHERE:
         host = environment.get("POD_IP") or _own_address()
     bracketed = f"[{host}]" if ":" in host else host
     return Myself(f"{name}_{uuid4().hex[:8]}", f"{bracketed}:{port}")
+
+
+def called(environment: Mapping[str, str]) -> str:
+    """The pod's name, else the machine's."""
+    return environment.get("POD_NAME") or socket.gethostname()
 
 
 def _own_address() -> str:

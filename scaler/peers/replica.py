@@ -141,6 +141,12 @@ class Replica:
             return False
         return follower.heard or campaign.leader() is None
 
+    @property
+    def repeats(self) -> str | None:
+        """HOST:PORT of whose Board we answer with, or their name; None: our own is the Board."""
+        lease = self._to_follow() if self._publisher.following else None
+        return None if lease is None else lease.address or lease.holder
+
     def role(self, now: float) -> Role:
         if self._campaign is not None and self._campaign.leads(now):
             return Role.LEADER

@@ -41,13 +41,13 @@ MIN_ABOVE_MAX = Rule(
     "Make the minimum at most the maximum.",
     f"{KEDA}/reference/scaledobject-spec/",
 )
-ZERO_NEEDS_GATE = Rule(
+ZERO_WITHOUT_EXTERNAL = Rule(
     "TG024",
-    "zero-needs-gate",
-    "warning",
-    "Before Kubernetes 1.37 the API server refuses minReplicas: 0 unless the feature gate HPAScaleToZero is on, and "
-    "at any version an HPA reaches zero only with an Object or External metric.",
-    "Ask with KEDA for zero, or turn the gate on and use the external metric.",
+    "zero-without-external",
+    "error",
+    "An HPA reaches zero only with an Object or External metric: the API server refuses minReplicas: 0 without one "
+    "(and before Kubernetes 1.37 without the feature gate HPAScaleToZero).",
+    "Scale on Tidegate's external metric, or set minReplicas to 1.",
     f"{GITHUB}/kubernetes/enhancements/issues/2021",
 )
 CRON_BESIDE = Rule(
@@ -132,7 +132,7 @@ RULES = (
     REPLICAS_IN_MANIFEST,
     MAX_MISSING,
     MIN_ABOVE_MAX,
-    ZERO_NEEDS_GATE,
+    ZERO_WITHOUT_EXTERNAL,
     CRON_BESIDE,
     FORMULA_REPLACES,
     DRAIN_BLOCKED,

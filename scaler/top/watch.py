@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -88,7 +89,11 @@ def watch(server: str, interval_s: float) -> None:
         once(server)
         return
     asked = begun(server, rows_that_fit(console.height))
-    with keys(sys.stdin) as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
+    with (
+        suppress(KeyboardInterrupt),
+        keys(sys.stdin) as pressed,
+        Live(console=console, screen=True, auto_refresh=False) as live,
+    ):
         while True:
             view = asked.view(time.monotonic())
             live.update(drawn(view, console.width, console.height), refresh=True)

@@ -151,15 +151,19 @@ def _add(family: Metric, name: str, labels: Sequence[Labels], values: Floats) ->
     family.samples += [Sample(name, labels[row], numbers[row]) for row in known]
 
 
-def document(kept: Bookkeeping | None, now: float) -> dict[str, Any]:
-    """`/api/v1/accounts`, plain JSON-able data. `now`: POSIX seconds."""
+def document(kept: Bookkeeping | None, gpu_hour: float | None, now: float) -> dict[str, Any]:
+    """`/api/v1/accounts`, plain JSON-able data.
+
+    gpu_hour: what a GPU costs for an hour; None where nobody has said. now: POSIX seconds.
+    """
     if kept is None:
-        return {"now": now, "since": None, "workloads": []}
+        return {"now": now, "since": None, "gpu_hour": gpu_hour, "workloads": []}
     since = kept.books.since
     begun = since[~np.isnan(since)]
     return {
         "now": now,
         "since": float(begun.min()) if len(begun) else None,
+        "gpu_hour": gpu_hour,
         "workloads": [
             _entry(kept, row) for row in sorted(range(len(kept.workloads)), key=lambda row: kept.workloads[row])
         ],
@@ -202,10 +206,10 @@ def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def routes(kept: Kept, now: Callable[[], float]) -> list[web.RouteDef]:
+def routes(kept: Kept, gpu_hour: Callable[[], float | None], now: Callable[[], float]) -> list[web.RouteDef]:
     """For `WebServer(more=…)`."""
 
     async def answer(_: web.Request) -> web.Response:
-        return web.json_response(document(kept(), now()))
+        return web.json_response(document(kept(), gpu_hour(), now()))
 
     return [web.get(PATH, answer)]

@@ -57,6 +57,16 @@ class OwnMetrics:
             ("group", "version"),
             registry=registry,
         )
+        self.events_written = Counter(
+            "tidegate_events_written", "Kubernetes Events that were written, or counted on.", registry=registry
+        )
+        self.events_dropped = Counter(
+            "tidegate_events_dropped",
+            "Kubernetes Events that were not written: too many at once (queue, budget), no object of the cluster to "
+            "write them on (no_object), no right to (refused), or the API server did not take them (failed).",
+            ("why",),
+            registry=registry,
+        )
         build = Info("tidegate_build", "Version of Tidegate and Python.", registry=registry)
         build.info({"version": version("tidegate"), "python": platform.python_version()})
 

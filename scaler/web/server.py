@@ -23,6 +23,7 @@ INDEX = """Tidegate
 /metrics            Prometheus metrics
 /api/v1/board       every workload's decision, with its evidence (JSON); /api/v1/board/NAMESPACE/NAME: of one
 /api/v1/rows        the same as the live page shows it: a row for each workload, trouble first
+/api/v1/explain/NAMESPACE/NAME  why this number: from its pages to what the HPA does with it; ?at=TIME for the past
 /api/v1/history     the last hour of every workload, for charts; /NAMESPACE/NAME for one
 /api/v1/accounts    where GPU-seconds went, and what observed workloads would save (JSON)
 /livez  /readyz     health; add ?verbose

@@ -4,7 +4,7 @@ import pytest
 
 from exporter.cluster.objects import Ref
 from exporter.model import WorkloadKey
-from scaler.census import Doubt
+from scaler.census import Doubt, Unbelieved
 from scaler.config import Endpoint, Replicas, SharedGateway
 from tests.census.objects import ADDRESS, configured, deployment, names, refusal, said, scaled, trigger
 
@@ -215,6 +215,21 @@ def test_an_observed_workload_is_told_to_nobody_and_that_is_no_trouble(cluster):
     census = cluster(configured("llama", mode="observe")).take(scaled("chat", trigger(workload="llama")))
     assert census.troubles == ()
     assert refusal(census, workload="llama")[0] is Doubt.OBSERVED
+
+
+def test_where_all_are_observed_what_a_trigger_makes_is_decided_and_told_to_nobody(cluster):
+    census = cluster(mode="observe").take(scaled("chat", trigger(engine="vllm")))
+    assert [str(workload.key) for workload in census.workloads] == ["ai/chat"]
+    assert refusal(census, engine="vllm")[0] is Doubt.OBSERVED
+
+
+def test_where_all_are_observed_the_one_that_says_so_acts(cluster):
+    census = cluster(configured("llama", mode="act"), configured("chat"), mode="observe").take(
+        scaled("a", trigger(workload="llama")), scaled("b", trigger(workload="chat"))
+    )
+    assert census.whose("ai", "a", {"workload": "llama"}) == configured("llama").key
+    with pytest.raises(Unbelieved, match="only observed"):
+        census.whose("ai", "b", {"workload": "chat"})
 
 
 def test_a_configured_workloads_own_target_is_its_target(cluster):

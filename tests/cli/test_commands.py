@@ -24,6 +24,8 @@ WORDS = {
     "read": "what Tidegate sees",
     "demo": "whole loop",
     "replay": "recorded load",
+    "report": "Where GPU-hours went",
+    "top": "in the terminal",
     "version": "version of Tidegate",
 }
 

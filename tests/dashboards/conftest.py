@@ -37,8 +37,8 @@ def wait_for(condition, what):
 
 
 class Prometheus:
-    """A real one that scrapes one target each second as the chart's monitors have it do: with honor_labels, and with the
-    labels of the pod that it scrapes.
+    """A real one that scrapes one target each second as the chart's monitors have it do: with honor_labels, and with
+    the labels of the pod that it scrapes.
     """
 
     def __init__(self, folder, program, target):

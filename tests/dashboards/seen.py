@@ -1,5 +1,5 @@
-"""A page of /metrics with what the demo never has, written by Tidegate's own collectors: MIG, shared and lost GPUs, Xids,
-replicas that repeat a leader, snapshots, an HPA, orders, and workloads that are capped, held, observed or cannot be woken.
+"""A page of /metrics with what the demo never has, written by Tidegate's own collectors: MIG, shared and lost GPUs,
+Xids, a leader, snapshots, an HPA, orders, and workloads that are held, observed or cannot be woken.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from types import SimpleNamespace
 
+import numpy as np
 from prometheus_client import CollectorRegistry, generate_latest
 
 from exporter.catalog import Reader
@@ -17,8 +18,10 @@ from exporter.exposition import SeenCollector
 from exporter.model import Failure, FailureKind, Role, Scrape, Target, WorkloadKey
 from exporter.scrape import Counters
 from exporter.textformat import parse
+from scaler.accounts import Books, Moment, State
 from scaler.board import Board, Decision, Evidence, Objective, Reason
 from scaler.census import Trouble
+from scaler.web.accounts import AccountsCollector
 from scaler.web.cluster import ClusterCollector
 from scaler.web.decisions import BoardCollector
 from scaler.web.own import OwnMetrics
@@ -90,12 +93,27 @@ def decisions(now):
             cold_start_p50_s=40.0, cold_start_p90_s=70.0, keep_warm_saves_gpu_seconds=4000.0, keep_warm_saves_money=3.5,
             kv_cache_used=0.6, requests_per_second=4.0,
         ),
-        decision("held", 2, Reason.HELD, now, held_since=now - 150.0, stale=("http://10.0.0.9/",), measured_at=now - 200),
+        decision("held", 2, Reason.HELD, now, held_since=now - 150, stale=("http://10.0.0.9/",), measured_at=now - 200),
         decision("dark", None, Reason.UNKNOWN, now, stale=("http://10.0.0.8/",)),
         decision("lone", 1, Reason.NO_WAKER, now, idle_since=now - 900.0, gpus_held=4),
         decision("seen", 4, Reason.SERVING, now, observed=True, replicas_wanted=6, objectives=work[:1]),
         decision("jobs", 0, Reason.ASLEEP, now, idle_since=now - 900.0),
     ]  # fmt: skip
+
+
+def entered(books, names, now, turn):
+    """One sweep of the books: `chat` serves and loads, `jobs` goes to sleep and wakes by turns, `seen` is observed, and
+    Tidegate would have fewer replicas of it and more by turns.
+    """
+    blank, places = Moment.blank(len(names)), {name: place for place, name in enumerate(names)}
+    states = {"chat": State.SERVING, "jobs": State.ASLEEP if turn % 2 else State.LOADING, "seen": State.IDLE_WARM}
+    for name, state in states.items():
+        place, code = places[name], list(State).index(state)
+        blank.state[place], blank.gpus[place], blank.gpus[place, code] = code, 0.0, 4.0
+        blank.each[place], blank.queued[place], blank.counts[place] = 1.0, 5.0, True
+        blank.up[place] = float(state is not State.ASLEEP)
+    blank.would[places["seen"]], blank.apart[places["seen"]] = 4.0, -2.0 if turn % 2 else 1.0
+    books.enter(blank, np.full((len(names), 3), 10.0), now, leads=True)
 
 
 def page():
@@ -116,6 +134,14 @@ def page():
     standing = SimpleNamespace(failures={}, role=lambda now: "leader", board_age_s=lambda now: 0.5)
     snapshots = SimpleNamespace(on=True, written_at=began, failures=0, size=2.0**20)
 
+    names = [each.workload.name for each in decisions(began)]
+    books = Books(len(names), gap_s=60.0)
+    kept = SimpleNamespace(
+        workloads=[WorkloadKey("ai", name) for name in names],
+        observed=np.array([name == "seen" for name in names]),
+        books=books,
+    )
+
     def board():
         now = time.time()
         return Board(turn, now, {each.workload: each for each in decisions(now)})
@@ -125,10 +151,12 @@ def page():
     registry.register(ClusterCollector(cluster, lambda: troubles, time.time))
     registry.register(PeersCollector(lambda: standing, time.time))
     registry.register(SnapshotCollector(snapshots, time.time))
+    registry.register(AccountsCollector(lambda: kept, lambda now: True, time.time))
 
     def read():
         nonlocal turn
         turn += 1
+        entered(books, names, time.time(), turn)
         standing.failures, snapshots.failures = {"timeout": turn}, turn
         cluster.malformed["pods"] = turn
         own.ticks_failed.inc()

@@ -17,8 +17,12 @@ def allowed(rules):
 
 
 def asked(namespaced):
-    return {(each.group, each.name, verb) for each in RESOURCES
+    seen = {(each.group, each.name, verb) for each in RESOURCES
             if each.namespaced in namespaced for verb in ("list", "watch")}  # fmt: skip
+    return seen | EVENTS if True in namespaced else seen
+
+
+EVENTS = {("events.k8s.io", "events", verb) for verb in ("create", "patch")}
 
 
 @pytest.mark.parametrize("values", ci_values())
@@ -57,14 +61,14 @@ def test_whatever_is_written_goes_to_a_volume_and_but_for_what_is_kept_it_ends_w
 
 
 @pytest.mark.parametrize("values", ci_values())
-def test_no_role_has_a_wildcard_a_verb_that_writes_or_a_secret(render, values):
+def test_no_role_has_a_wildcard_a_secret_or_a_verb_that_writes_anything_but_events(render, values):
     roles = {each["metadata"]["name"]: each for each in render(values) if each["kind"] in {"Role", "ClusterRole"}}
     # The autoscaler's own role is not the pod's, one gets objects by their names: test_metrics_api.py says which. And
     # replicas write the Lease of their own: test_replicas.py.
     roles = {name: role for name, role in roles.items() if not name.endswith("-peers")}
     roles.pop("tidegate-tidegate-metrics-reader", None)
     roles.pop("tidegate-tidegate-api-services", None)
-    rights = {right for role in roles.values() for right in allowed(role["rules"])}
+    rights = {right for role in roles.values() for right in allowed(role["rules"])} - EVENTS
     assert {verb for *_, verb in rights} <= {"list", "watch"}
     assert not [right for right in rights if "*" in right or right[1] in {"secrets", "configmaps"}]
 
@@ -73,6 +77,13 @@ def test_the_cluster_role_is_what_tidegate_asks_for_and_nothing_else(render):
     things = render()
     assert allowed(the(things, "ClusterRole")["rules"]) == asked({True, False})
     assert [each for each in things if each["kind"] == "Role"] == []
+
+
+def test_without_events_it_may_write_none(render):
+    values = {"config": {"kubernetes": {"events": False}}}
+    assert allowed(the(render(values), "ClusterRole")["rules"]) == asked({True, False}) - EVENTS
+    values = {"config": {"kubernetes": {"events": False, "namespaces": ["ai"]}}}
+    assert allowed(the(render(values), "Role")["rules"]) == asked({True}) - EVENTS
 
 
 def test_with_namespaces_it_sees_those_and_of_the_cluster_only_its_nodes(render):

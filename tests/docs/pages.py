@@ -25,7 +25,7 @@ PAGES = sorted(
 )
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<words>[^\n`]*)\n(?P<body>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
-_NOTE = re.compile(r"<!-- (.*?) -->\s*\Z", re.DOTALL)
+_NOTE = re.compile(r"<!-- ((?:(?!-->).)*) -->\s*\Z", re.DOTALL)
 _LINK = re.compile(r"(?<!\\)\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} +(.*?)#* *$", re.MULTILINE)
 _NAMED = re.compile(r"<a (?:id|name)=\"([^\"]+)\"")

@@ -6,7 +6,7 @@ import pytest
 
 from scaler.config import ConfigErrors
 from scaler.config.export import ExportConfig, is_export, parse_export
-from scaler.config.files import check_files
+from scaler.lint.files import check_files
 
 HERE = {"TIDEGATE_NODE_IP": "10.0.0.9", "TIDEGATE_POD_NAMESPACE": "ai", "TIDEGATE_POD_NAME": "chat-0"}
 SIDECAR = """\

@@ -4,16 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
 from exporter.catalog import own
-from scaler.config import parse
-from scaler.config.export import ExportConfig, is_export, parse_export
+from scaler.config.export import ExportConfig
 from scaler.config.schema import defaults_of
 from scaler.config.words import sections_in
 
 DOCS = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", DOCS, re.MULTILINE | re.DOTALL)
 # Described in docs/configuration.md, to which the row links.
 ELSEWHERE = ("access.", "log.")
 
@@ -39,14 +36,6 @@ def test_every_key_is_in_the_table():
 ])  # fmt: skip
 def test_the_defaults_are_the_models(key, default):
     assert f"| `{key}` | `{default}` |" in DOCS
-
-
-@pytest.mark.parametrize("block", BLOCKS)
-def test_a_configuration_that_is_shown_is_right(block):
-    if is_export(block):
-        assert parse_export(block, "docs", None)[1] == []
-    else:
-        assert parse(yaml.safe_dump(yaml.safe_load(block)), "docs")[1] == []
 
 
 def test_the_families_that_are_named_are_on_the_page():

@@ -2,9 +2,9 @@
 
 It keeps objects, lists them in pages, and tells watches what happens, with versions, bookmarks, 410 and 404 as the real
 one does; and it does on request what real ones do on bad days. Every request is written down in `requests`. Objects are
-made by `tests.fakes.objects`. Leases are written through HTTP, with 409 for who comes second. Not here: writing
-anything else, admission, RBAC rules, garbage collection, and the end of
-a watch by its timeoutSeconds.
+made by `tests.fakes.objects`. Leases are written through HTTP, with 409 for who comes second, and Events, checked as
+the real one checks those of events.k8s.io/v1. Not here: writing anything else, admission, RBAC rules, garbage
+collection, and the end of a watch by its timeoutSeconds.
 
 Beside a test: `async with serving() as fake`. For a daemon in a process of its own, with a loop in a thread of its own:
 `with serving_in_thread() as fake`, and `write_kubeconfig(path, fake.url)`. What changes it may be called in any thread.
@@ -20,12 +20,15 @@ from typing import NamedTuple
 import yaml
 from aiohttp import web
 
-from exporter.cluster.resources import RESOURCES, Resource
+from exporter.cluster.resources import CHECKED, RESOURCES, Resource
 
 from .objects import listed, partly, status_object
 
 PATIENCE_S = 20.0  # never waited for: only says which await hung
 PARTIAL = "as=PartialObjectMetadata"
+
+
+KINDS = (*RESOURCES, *(each for each in CHECKED if each not in RESOURCES))
 
 
 class Asked(NamedTuple):
@@ -67,6 +70,8 @@ class FakeKubernetes:
         self.leases = {}  # (namespace, name): document
         self.shown_lease = lambda document: document  # what whoever reads one is shown
         self.lease_writes = []  # (namespace, name, holder) of each that was taken
+        self.events = {}  # (namespace, name): document
+        self.event_writes = []  # (verb, document as it then was) of each that was taken
         self.reviews = []  # (kind, spec) of each review, as it came
         self.shown = []  # the Authorization header of each question that is neither list nor watch
         self._resources = set(resources)
@@ -188,7 +193,7 @@ class FakeKubernetes:
 
     @staticmethod
     def _key(document):
-        resource = next((r for r in RESOURCES if r.kind == document["kind"]), None)
+        resource = next((r for r in KINDS if r.kind == document["kind"]), None)
         assert resource is not None, f"{document['kind']} is of none of Tidegate's RESOURCES"
         return resource, document["metadata"].get("namespace"), document["metadata"]["name"]
 
@@ -223,7 +228,10 @@ class FakeKubernetes:
         app.router.add_post(leases, self._create_lease)
         app.router.add_get(f"{leases}/{{name}}", self._get_lease)
         app.router.add_put(f"{leases}/{{name}}", self._update_lease)
-        for path in sorted({r.path for r in RESOURCES}):
+        events = "/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+        app.router.add_post(events, self._create_event)
+        app.router.add_patch(f"{events}/{{name}}", self._patch_event)
+        for path in sorted({r.path for r in KINDS}):
             app.router.add_get(f"{path}/{{name}}", self._answer)
             app.router.add_get(f"{path}/namespaces/{{namespace}}/{{name}}", self._answer)
         app.on_response_prepare.append(self._sign)
@@ -308,9 +316,45 @@ class FakeKubernetes:
         self._wake()
         return web.json_response(document, status=code)
 
+    async def _create_event(self, request):
+        if (answer := await self._no_answer(request, "Event")) is not None:
+            return answer
+        document, namespace = await request.json(), request.match_info["namespace"]
+        if wrong := wrong_event(document, namespace):
+            return status(422, "Invalid", f"Event.events.k8s.io is invalid: {wrong}")
+        with self._lock:
+            self._version += 1
+            metadata = document["metadata"]
+            # apiserver/pkg/storage/names: 58 characters of the base and five of its own.
+            metadata["name"] = f"{metadata.pop('generateName')[:58]}{self._version:05d}"
+            metadata["resourceVersion"] = str(self._version)
+            self.events[namespace, metadata["name"]] = document
+        return self._event_written("create", document, 201)
+
+    async def _patch_event(self, request):
+        if (answer := await self._no_answer(request, "Event")) is not None:
+            return answer
+        patch, key = await request.json(), (request.match_info["namespace"], request.match_info["name"])
+        if request.content_type != "application/merge-patch+json":
+            return status(415, "UnsupportedMediaType", f"this fake takes merge patches, not {request.content_type}")
+        if key not in self.events:
+            return status(404, "NotFound", f'events.events.k8s.io "{key[1]}" not found')
+        if set(patch) != {"series"}:
+            return status(422, "Invalid", "field is immutable")
+        if patch["series"]["count"] < 2:
+            return status(422, "Invalid", "series.count: Invalid value: should be at least 2")
+        document = self.events[key] = {**self.events[key], "series": patch["series"]}
+        return self._event_written("patch", document, 200)
+
+    def _event_written(self, verb, document, code):
+        self.event_writes.append((verb, document))
+        self._wake()
+        return web.json_response(document, status=code)
+
     async def _no_answer(self, request, kind):
         """The trouble with questions that are neither list nor watch; `fail("TokenReview", 500)` makes some."""
         self.shown.append(request.headers.get("Authorization"))
+        self._wake()
         while self._hanging:
             await self._turn.wait()
         if self._refusing:
@@ -324,7 +368,7 @@ class FakeKubernetes:
     async def _answer(self, request):
         path = request.path.rpartition("/")[0].partition("/namespaces/")[0]
         name, namespace = request.match_info["name"], request.match_info.get("namespace")
-        resource = next((r for r in RESOURCES if (r.path, r.name) == (path, name)), None)
+        resource = next((r for r in KINDS if (r.path, r.name) == (path, name)), None)
         query = dict(request.query)
         verb = "watch" if query.get("watch") in {"1", "true"} else "list"
         asked = Asked(
@@ -457,6 +501,23 @@ class FakeKubernetes:
 def status(code, reason, message, retry_after=None):
     headers = {"Retry-After": str(retry_after)} if retry_after is not None else None
     return web.json_response(status_object(code, reason, message), status=code, headers=headers)
+
+
+def wrong_event(document, namespace):
+    """What Kubernetes' validation of events.k8s.io/v1 would not have; None: nothing (pkg/apis/core/validation)."""
+    needed = ("eventTime", "reportingController", "reportingInstance", "action", "reason", "regarding")
+    missing = [key for key in needed if not document.get(key)]
+    if missing:
+        return f"{missing[0]}: Required value"
+    if document["metadata"]["namespace"] != namespace or document["regarding"].get("namespace") != namespace:
+        return "involvedObject.namespace: Invalid value: does not match event.namespace"
+    if document["type"] not in {"Normal", "Warning"}:
+        return "type: Invalid value: has invalid value"
+    if len(document["note"].encode()) > 1024:
+        return "message: Invalid value: can have at most 1024 characters"
+    if max(len(document[key]) for key in ("action", "reason", "reportingInstance")) > 128:
+        return "reason: Invalid value: can have at most 128 characters"
+    return None
 
 
 @asynccontextmanager

@@ -350,3 +350,18 @@ async def length(sequence):
 
 async def logged(replica, event):
     return replica.logged(event)
+
+
+async def test_of_several_replicas_only_the_leader_writes_events(replicas, place, page):
+    leader, follower = await replicas.start(), await replicas.start()
+    await replicas.until_led_by(leader, follower)
+    llama = place.deployment("llama", page.vllm(waiting=0, running=5), pods=2)
+    chat = place.scaled_object("chat", target="llama", minimum=1, maximum=4, engine="vllm")
+    await all_say(replicas.all, (1, True), chat)
+    llama.say(page.vllm(waiting=190, running=10))
+    await all_say(replicas.all, (4, True), chat)
+    await leader.until_metric("tidegate_events_written_total", 1.0)
+    await follower.sweeps(3)
+    assert await follower.metric("tidegate_events_written_total") == 0.0
+    [capped] = [document for (namespace, _), document in place.fake.events.items() if namespace == place.name]
+    assert (capped["reason"], capped["metadata"]["namespace"]) == ("Capped", place.name)

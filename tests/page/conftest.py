@@ -41,7 +41,7 @@ def decision(name, reason=Reason.SERVING, namespace="ai", **more):
             )
         case Reason.ASLEEP:
             nothing = Evidence(replicas_wanted=0, replicas_ready=0, waker=BUSY.waker)
-            made = replace(serving, replicas=0, told=0, active=False, idle_since=NOW - 900.0, evidence=nothing)
+            made = replace(serving, replicas=0, told=None, active=False, idle_since=NOW - 900.0, evidence=nothing)
         case Reason.HELD:
             made = replace(serving, held_since=NOW - 95.0, evidence=replace(BUSY, stale=("http://10.0.0.9/m",)))
         case Reason.WARM | Reason.NO_WAKER:
@@ -53,7 +53,7 @@ def decision(name, reason=Reason.SERVING, namespace="ai", **more):
             made = replace(serving, evidence=replace(BUSY, replicas_ready=0, running=0.0))
         case _:
             made = serving
-    return replace(made, **more)
+    return replace(made, **{"told": None, **more})
 
 
 EVERY_REASON = tuple(decision(f"w-{reason}", reason) for reason in Reason)

@@ -3,23 +3,11 @@
 import re
 from pathlib import Path
 
-import pytest
-import yaml
-
 from exporter.model import Access
 from exporter.sources.redis import Size, Stream
-from scaler.config import parse
 
 TEXT = (Path(__file__).parents[2] / "docs" / "redis.md").read_text(encoding="utf-8")
-CONFIGURATIONS = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
 (ACL,) = re.findall(r"`ACL SETUSER tidegate on >… ([^`]*)`", TEXT)
-
-
-@pytest.mark.parametrize("text", CONFIGURATIONS)
-def test_a_configuration_that_is_shown_is_right(text):
-    _, warnings = parse(text, "docs/redis.md")
-    assert warnings == []
-    assert yaml.safe_load(text)
 
 
 async def test_a_user_with_the_rights_that_are_named_may_ask_all_that_is_asked(server, ask, tmp_path):

@@ -14,6 +14,8 @@ metadata: {namespace: ai, name: chat}
 spec:
   scaleTargetRef: {name: chat}
   minReplicaCount: 1
+  maxReplicaCount: 8
+  advanced: {horizontalPodAutoscalerConfig: {behavior: {scaleDown: {stabilizationWindowSeconds: 30}}}}
   triggers:
     - type: external-push
       metadata: {scalerAddress: "tidegate:6000", engine: ENGINE, keep_warm: 4s}
@@ -40,7 +42,7 @@ def test_a_manifest_says_before_it_is_applied_what_the_daemon_would_say_after(ch
     status, said = check(manifest=_SCALED.replace("ENGINE", "vlm"))
 
     assert status == 1
-    assert said.startswith("manifest.yaml:9:58: spec.triggers.0.metadata.engine: must be one of kserve, ")
+    assert said.startswith("manifest.yaml:11:58: spec.triggers.0.metadata.engine: must be one of kserve, ")
 
 
 def test_a_manifest_is_checked_against_the_configuration_beside_it_in_any_order(check):
@@ -65,7 +67,7 @@ def test_a_problem_of_a_manifest_is_the_same_document_as_one_of_a_configuration(
     assert [
         (problem["file"], problem["line"], problem["key"]) for problem in problems if problem["severity"] == "error"
     ] == [
-        ("manifest.yaml", 9, "spec.triggers.0.metadata.keep_warm"),
+        ("manifest.yaml", 11, "spec.triggers.0.metadata.keep_warm"),
         ("config.yaml", 1, "tick"),
     ]
 

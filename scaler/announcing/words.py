@@ -1,0 +1,151 @@
+"""Which change of an answer is worth an Event, and its sentence. Pure.
+
+It knows two Decisions on one workload, one after the other, and refuses to know who hears of it and how often. A first
+Decision is no change: a restart tells nobody anything. One that is only observed moves
+nothing, and that it is from now on, or no more, is somebody's own doing.
+
+Worked example: from `serving` at 2 to `asleep`, idle since 312 s, `news` is `(Kind.ASLEEP,)` and `sentence` of it
+"asleep: idle for 5m12s, and its waker is the queue on http://epp:9090/metrics".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+from ..board import Decision, Evidence, Reason
+from ..config.scalars import write_duration
+
+NORMAL, WARNING = "Normal", "Warning"
+_STALE_SHOWN = 3  # who else is silent is on /metrics and in `tidegate explain`
+
+
+class Kind(StrEnum):
+    """An Event's reason: one word, for columns and for machines."""
+
+    ASLEEP = "Asleep"
+    WOKEN = "Woken"
+    HELD = "Held"
+    UNKNOWN = "Unknown"
+    CAPPED = "Capped"
+    NO_WAKER = "NoWaker"
+    BRAKE_ENDED = "BrakeEnded"
+
+    @property
+    def type(self) -> str:
+        """Warning is what somebody should look at."""
+        return NORMAL if self in {Kind.ASLEEP, Kind.WOKEN, Kind.BRAKE_ENDED} else WARNING
+
+    @property
+    def action(self) -> str:
+        return _ACTIONS[self]
+
+
+_ACTIONS = {
+    Kind.ASLEEP: "Sleep",
+    Kind.WOKEN: "Wake",
+    Kind.HELD: "Hold",
+    Kind.UNKNOWN: "GiveUp",
+    Kind.CAPPED: "Cap",
+    Kind.NO_WAKER: "StayAwake",
+    Kind.BRAKE_ENDED: "ReleaseBrake",
+}
+_REASONS = {Reason.UNKNOWN: Kind.UNKNOWN, Reason.CAPPED: Kind.CAPPED, Reason.NO_WAKER: Kind.NO_WAKER}
+
+
+def news(before: Decision | None, after: Decision, at: float) -> tuple[Kind, ...]:
+    """What has happened between two answers. at: POSIX seconds of the second."""
+    if before is None or before.observed or after.observed:
+        return ()
+    if (before.reason, before.active, before.evidence.brake) == (after.reason, after.active, after.evidence.brake):
+        return ()
+    return tuple(_news(before, after, at))
+
+
+def _news(before: Decision, after: Decision, at: float) -> Iterator[Kind]:
+    if before.active and not after.active:
+        yield Kind.ASLEEP
+    elif after.active and not before.active and after.known:
+        yield Kind.WOKEN
+    if after.reason is not before.reason:
+        if after.reason in _REASONS:
+            yield _REASONS[after.reason]
+        elif after.reason is Reason.HELD and before.known:  # from unknown it can only have become better
+            yield Kind.HELD
+    until, brake = before.evidence.brake_until, before.evidence.brake
+    if brake is not None and brake != after.evidence.brake and until is not None and until <= at:
+        yield Kind.BRAKE_ENDED  # one that somebody takes away needs no Event: they know
+
+
+def sentence(kind: Kind, before: Decision, after: Decision) -> str:
+    match kind:
+        case Kind.ASLEEP:
+            waker = after.evidence.waker
+            return f"asleep: {_idle(after)}" + (f", and its waker is {waker}" if waker else "")
+        case Kind.WOKEN:
+            return f"awake, {_replicas(after)} wanted: {_why_awake(after)}"
+        case Kind.HELD:
+            at = f"at {_replicas(after)}" if after.replicas else "at zero"
+            return f"held {at}, as it was decided last: {_silent(after.evidence)}"
+        case Kind.UNKNOWN:
+            return f"unknown: {_silent(after.evidence)}; whoever asks is told an error, and changes nothing"
+        case Kind.CAPPED:
+            return f"capped at {_replicas(after)}, its maximum{_needed(after.evidence)}"
+        case Kind.NO_WAKER:
+            return f"not put to sleep: {_idle(after)}, and {_blind(after.evidence)}"
+        case Kind.BRAKE_ENDED:
+            return f"a brake has ended: {before.evidence.brake}"
+
+
+def _idle(decision: Decision) -> str:
+    """As of the moment of the decision."""
+    if decision.idle_since is None:
+        return "idle"
+    return f"idle for {write_duration(round(max(0.0, decision.decided_at - decision.idle_since)))}"
+
+
+def _replicas(decision: Decision) -> str:
+    return "1 replica" if decision.replicas == 1 else f"{decision.replicas} replicas"
+
+
+def _why_awake(decision: Decision) -> str:
+    evidence = decision.evidence
+    waiting = (evidence.waiting or 0.0) + (evidence.held_by_gateway or 0.0)
+    counts = {"wait": round(waiting), "run": round(evidence.running or 0.0)}
+    parts = [f"{count} {verb}{'s' if count == 1 else ''}" for verb, count in counts.items() if count]
+    if parts:
+        return f"of its requests {' and '.join(parts)}"
+    match decision.reason:
+        case Reason.FROZEN if evidence.brake is not None:
+            return evidence.brake
+        case Reason.SCHEDULED if evidence.schedule is not None:
+            return evidence.schedule
+        case Reason.WARM if evidence.starts_again_at is not None:
+            return "the next request is foreseen"
+        case Reason.HELD:
+            return _silent(evidence)
+        case Reason.NO_WAKER:
+            return _blind(evidence)
+    return str(decision.reason)
+
+
+def _silent(evidence: Evidence) -> str:
+    """Whose readings are missing."""
+    if not evidence.stale:
+        return evidence.notes[0] if evidence.notes else "its readings are missing or too old"
+    more = len(evidence.stale) - _STALE_SHOWN
+    return f"nothing fresh from {', '.join(evidence.stale[:_STALE_SHOWN])}" + (f" and {more} more" if more > 0 else "")
+
+
+def _needed(evidence: Evidence) -> str:
+    demands = [(each.replicas, each.name) for each in evidence.objectives if each.replicas is not None]
+    if not demands:
+        return ""
+    most, name = max(demands)
+    return f": {name} asks for {most:.1f}"
+
+
+def _blind(evidence: Evidence) -> str:
+    """Why the next request would not be seen, as the evidence says it."""
+    nothing = "nothing would see a request at zero replicas"
+    return next((note for note in evidence.notes if nothing in note), nothing)

@@ -1,0 +1,112 @@
+"""Who writes the replicas, and between what: TG020 to TG027. Pure.
+
+Worked example: of a ScaledObject and an HPA that both name Deployment/chat, the second one is told that the first
+scales it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..config.remark import Remark
+from ..rules import controllers as rules
+from .autoscalers import OUR_METRIC, Autoscaler
+from .seen import Seen, said, shown_count
+from .things import Thing
+from .workloads import Workload
+
+_TARGET = ("spec", "scaleTargetRef")
+_ADOPTS = "scaledobject.keda.sh/transfer-hpa-ownership"
+
+
+def two_writers(scaler: Autoscaler, seen: Seen) -> Iterator[Remark]:
+    """Said of the later of two."""
+    for before in seen.by_target[scaler.target_key]:
+        if before is scaler:
+            return
+        if before.thing.key != scaler.thing.key and not _made_by(before, scaler):
+            kind, name = scaler.target
+            yield said(
+                rules.TWO_WRITERS, _TARGET, f"{kind}/{name} is scaled by {before.thing} too ({before.thing.file})"
+            )
+            return
+
+
+def _made_by(one: Autoscaler, other: Autoscaler) -> bool:
+    """One is the HPA that KEDA makes, or takes over, for the other."""
+    if one.is_kedas or other.is_kedas:
+        return True
+    if one.is_keda == other.is_keda:
+        return False
+    scaled, hpa = (one, other) if one.is_keda else (other, one)
+    named = scaled.value.read("spec", "advanced", "horizontalPodAutoscalerConfig", "name")
+    adopted = scaled.value.read("metadata", "annotations", _ADOPTS) == "true"
+    return hpa.thing.name in {f"keda-hpa-{scaled.thing.name}", named} or adopted
+
+
+def replicas_in_manifest(target: Workload, seen: Seen) -> Iterator[Remark]:
+    """Not in a cluster: there the autoscaler's own number stands in its place."""
+    scalers = seen.scalers_of(target)
+    if seen.live or not scalers or target.thing.value.at("spec", "replicas") is None:
+        return
+    message = f"is set back each time this is applied: {scalers[0].thing} scales it"
+    yield said(rules.REPLICAS_IN_MANIFEST, ("spec", "replicas"), message)
+
+
+def max_missing(scaler: Autoscaler, seen: Seen) -> Iterator[Remark]:
+    """An HPA without maxReplicas is none."""
+    at = ("spec", "maxReplicaCount")
+    if scaler.is_keda and scaler.value.at(*at) is None and (scaler.ours or seen.is_on_gpus(scaler)):
+        yield said(
+            rules.MAX_MISSING, at, f"is {scaler.highest} where it is left out: say how many the GPUs at hand allow"
+        )
+
+
+def min_above_max(scaler: Autoscaler, _seen: Seen) -> Iterator[Remark]:
+    """Of a trigger of ours, the words are checked against each other already."""
+    if scaler.is_keda and scaler.ours:
+        return
+    if scaler.highest is not None and scaler.lowest > scaler.highest:
+        most = "maxReplicaCount" if scaler.is_keda else "maxReplicas"
+        got = shown_count(scaler.value, *scaler.count_loc) or str(scaler.lowest)
+        yield said(rules.MIN_ABOVE_MAX, scaler.count_loc, f"must be at most {most} ({scaler.highest})", got)
+
+
+def zero_without_external(scaler: Autoscaler, _seen: Seen) -> Iterator[Remark]:
+    if scaler.is_keda or scaler.lowest > 0 or any(one.kind in {"External", "Object"} for one in scaler.asked):
+        return
+    message = "0 needs a metric of type External or Object: the others are measured on pods, of which there are none"
+    yield said(rules.ZERO_WITHOUT_EXTERNAL, scaler.count_loc, message)
+
+
+def formula_replaces(scaler: Autoscaler, _seen: Seen) -> Iterator[Remark]:
+    at = ("spec", "advanced", "scalingModifiers", "formula")
+    if scaler.is_keda and scaler.ours and scaler.value.read(*at):
+        message = f"replaces {OUR_METRIC}: the HPA hears the formula's number, against scalingModifiers.target"
+        yield said(rules.FORMULA_REPLACES, at, message)
+
+
+def drain_blocked(thing: Thing, seen: Seen) -> Iterator[Remark]:
+    """thing: a PodDisruptionBudget."""
+    least, most = thing.value.at("spec", "minAvailable"), thing.value.at("spec", "maxUnavailable")
+    choice = {key: one.text or "" for key, one in thing.value.below("spec", "selector", "matchLabels").items()}
+    if not choice or thing.value.items("spec", "selector", "matchExpressions"):
+        return
+    for target in seen.workloads.values():
+        scalers = seen.scalers_of(target)
+        if target.thing.namespace != thing.namespace or not choice.items() <= target.labels.items() or not scalers:
+            continue
+        if not (target.on_gpus or any(one.ours for one in scalers)):
+            continue
+        lowest = max(1, min(one.lowest for one in scalers))
+        if most is not None and most.text in {"0", "0%"}:
+            yield said(rules.DRAIN_BLOCKED, ("spec", "maxUnavailable"), f"lets no pod of {target.thing} go, ever")
+        elif least is not None and least.text is not None and _blocks(least.text, lowest):
+            message = (
+                f"lets no pod of {target.thing} go while it is at its minimum ({lowest}): no node of its is drained"
+            )
+            yield said(rules.DRAIN_BLOCKED, ("spec", "minAvailable"), message, least.text)
+
+
+def _blocks(least: str, lowest: int) -> bool:
+    return least == "100%" or (least.isdecimal() and int(least) >= lowest)

@@ -1,0 +1,107 @@
+"""What the HPA makes of Tidegate's number on its way to the replicas: TG030 to TG035. Pure.
+
+Only autoscalers that ask Tidegate are looked at: others may well be smoothed by their HPA, since nothing else does it.
+
+Worked example: with `scaleDown.stabilizationWindowSeconds: 300` a fall is believed 300 s after Tidegate believed it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ..config.remark import Remark
+from ..config.scalars import write_duration
+from ..config.scaled_objects import is_ours
+from ..rules import controllers as rules
+from .autoscalers import OUR_METRIC, Autoscaler, number
+from .seen import Seen, said
+
+# Half of what Tidegate's own smoothing (half-life 60 s) has seen of a fall after a minute: a longer window is another
+# smoothing. The shipped examples have 30 s, as a backstop against one bad answer.
+LONGEST_DOWN_S = 60
+DEFAULT_DOWN_S = 300  # --horizontal-pod-autoscaler-downscale-stabilization
+DEFAULT_TOLERANCE = 0.1  # --horizontal-pod-autoscaler-tolerance
+_POLLING_S, _SYNC_S = 30, 15  # KEDA's default, and the HPA's
+
+
+def down_window(scaler: Autoscaler) -> int:
+    """Seconds for which the HPA keeps the highest number."""
+    written = scaler.value.count(*_path(scaler, "scaleDown", "stabilizationWindowSeconds"))
+    return DEFAULT_DOWN_S if written is None else written
+
+
+def smoothed_twice(scaler: Autoscaler, _seen: Seen) -> Iterator[Remark]:
+    if not scaler.ours:
+        return
+    up, down = (_path(scaler, way, "stabilizationWindowSeconds") for way in ("scaleUp", "scaleDown"))
+    waits, keeps = scaler.value.count(*up), scaler.value.count(*down)
+    if waits is not None and waits > 0:
+        message = f"must be 0: Tidegate has smoothed, and each rise waits for {write_duration(float(waits))} more"
+        yield said(rules.SMOOTHED_TWICE, up, message)
+    if keeps is not None and keeps > LONGEST_DOWN_S:
+        message = f"must be at most {LONGEST_DOWN_S}: Tidegate has smoothed, and GPUs are kept for that long again"
+        yield said(rules.SMOOTHED_TWICE, down, message, str(keeps))
+
+
+def default_window(scaler: Autoscaler, _seen: Seen) -> Iterator[Remark]:
+    at = _path(scaler, "scaleDown", "stabilizationWindowSeconds")
+    if scaler.ours and scaler.value.at(*at) is None:
+        message = f"is {DEFAULT_DOWN_S} where it is left out, on top of Tidegate's smoothing: 30 is enough"
+        yield said(rules.DEFAULT_WINDOW, at, message)
+
+
+def lost_in_tolerance(scaler: Autoscaler, _seen: Seen) -> Iterator[Remark]:
+    """One replica of N is a change of 1/N; the HPA drops what is within its tolerance t, that is from N = 1/t up."""
+    if not scaler.ours or scaler.highest is None:
+        return
+    for way in ("scaleUp", "scaleDown"):
+        at = _path(scaler, way, "tolerance")
+        written = scaler.value.read(*at)
+        tolerance = number(written) if written else DEFAULT_TOLERANCE
+        if not tolerance or scaler.highest * tolerance < 1.0:
+            continue
+        # 0.1 is a hair more than a tenth: without the rounding its first N would be 10.000000000000002, so 11.
+        first = math.ceil(round(1.0 / tolerance, 6))
+        left_out = "" if written else " where it is left out"
+        message = f'is {tolerance:.0%}{left_out}: among {first} replicas or more, one is no exact step; write "0"'
+        yield said(rules.LOST_IN_TOLERANCE, at, message)
+        return  # the other direction is the same sentence
+
+
+def direction_disabled(scaler: Autoscaler, _seen: Seen) -> Iterator[Remark]:
+    for way, stopped in (("scaleUp", "never scaled up"), ("scaleDown", "never scaled down")):
+        at = _path(scaler, way, "selectPolicy")
+        if scaler.ours and scaler.value.read(*at) == "Disabled":
+            yield said(rules.DIRECTION_DISABLED, at, f"Disabled: it is {stopped}, whatever Tidegate answers")
+
+
+def metric_type(scaler: Autoscaler, _seen: Seen) -> Iterator[Remark]:
+    """Of triggers it is said where their words are read."""
+    if scaler.is_keda:
+        return
+    for one in scaler.asked:
+        if one.text != OUR_METRIC:
+            continue
+        section = (*one.at, "external" if one.kind == "External" else "object", "target")
+        kind = scaler.value.at(*section, "type")
+        if kind is not None and kind.text != "AverageValue":
+            yield said(rules.METRIC_TYPE, (*section, "type"), f"must be AverageValue for {OUR_METRIC}", kind.text)
+        elif one.target is not None and one.target != 1.0:
+            at = (*section, "averageValue")
+            yield said(rules.METRIC_TYPE, at, f"must be 1 for {OUR_METRIC}, whose value is a number of replicas")
+
+
+def cached_metrics(scaler: Autoscaler, _seen: Seen) -> Iterator[Remark]:
+    for index, trigger in enumerate(scaler.value.items("spec", "triggers") if scaler.is_keda else ()):
+        written = scaler.value.count("spec", "pollingInterval")
+        age = _POLLING_S if written is None else written
+        if is_ours(trigger) and trigger.read("useCachedMetrics") == "true" and age > _SYNC_S:
+            message = (
+                f"lets the HPA hear what was true up to {age} s ago (pollingInterval), and it asks every {_SYNC_S} s"
+            )
+            yield said(rules.CACHED_METRICS, ("spec", "triggers", index, "useCachedMetrics"), message)
+
+
+def _path(scaler: Autoscaler, *rest: str) -> tuple[str, ...]:
+    return (*(str(part) for part in scaler.behavior), *rest)

@@ -1,0 +1,160 @@
+"""What is scaled, as its pods will be: containers, which engine they run, how they start and end. Pure.
+
+An engine is known by the command that starts it or by the image's name; a container that cannot be told is none.
+
+Worked example: a container with the image `vllm/vllm-openai:v0.11.0` and `args: [--max-num-seqs=64]` is a `Container`
+with `engine` "vllm" and `option("--max-num-seqs")` "64".
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..config.documents import Value
+from ..config.problem import Loc
+from .things import Thing
+
+SCALED = ("Deployment", "StatefulSet", "LeaderWorkerSet", "Rollout")
+# As `exporter.cluster.gpus`: whole GPUs, shared ones, MIG profiles; AMD's GPUs and their partitions. And other vendors'
+# by the names of their device plugins.
+_GPU = re.compile(
+    r"nvidia\.com/(?:gpu(?:\..+)?|mig-.+)|amd\.com/(?:gpu(?:\..+)?|[a-z]px_nps[0-9])|gpu\.intel\.com/.+|habana\.ai/gaudi"
+)
+_MIG = "nvidia.com/mig-"
+# By what starts it, or by the last part of its image's name. What only stands in front of an engine is none.
+_COMMANDS = {
+    "vllm": r"\bvllm serve\b|vllm\.entrypoints",
+    "sglang": r"sglang\.launch_server",
+    "tgi": r"text-generation-launcher",
+    "llamacpp": r"\bllama-server\b",
+    "triton": r"\btritonserver\b",
+    "trtllm": r"\btrtllm-serve\b",
+    "lmdeploy": r"\blmdeploy serve\b",
+}
+_IMAGES = {
+    "vllm": r"vllm(?:-openai)?(?:-rocm|-cpu)?",
+    "sglang": r"sglang",
+    "tgi": r"text-generation-inference",
+    "llamacpp": r"llama\.cpp",
+    "triton": r"tritonserver",
+    "lmdeploy": r"lmdeploy",
+}
+# They write answers token by token, for seconds or minutes, from weights that take as long to load.
+GENERATIVE = frozenset({"vllm", "sglang", "tgi", "llamacpp", "trtllm", "lmdeploy"})
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container. at: its place in the object."""
+
+    value: Value
+    at: Loc
+
+    @cached_property
+    def words(self) -> tuple[tuple[str, Loc], ...]:
+        """Its command and arguments, one word each, and where each stands; what a shell gets is taken apart."""
+        found: list[tuple[str, Loc]] = []
+        for key in ("command", "args"):
+            for index, one in enumerate(self.value.items(key)):
+                found += [(word, (*self.at, key, index)) for word in _split(one.text or "")]
+        return tuple(found)
+
+    @cached_property
+    def engine(self) -> str | None:
+        line = " ".join(word for word, _ in self.words)
+        by_command = next((name for name, sign in _COMMANDS.items() if re.search(sign, line)), None)
+        image = self.value.read("image").partition("@")[0].rpartition("/")[2].partition(":")[0]
+        return by_command or next((name for name, sign in _IMAGES.items() if re.fullmatch(sign, image)), None)
+
+    @property
+    def resources(self) -> frozenset[str]:
+        """Names of the GPUs it asks for."""
+        asked = {**self.value.below("resources", "requests"), **self.value.below("resources", "limits")}
+        return frozenset(name for name, amount in asked.items() if _GPU.fullmatch(name) and amount.text != "0")
+
+    def option(self, *names: str) -> tuple[str, Loc] | None:
+        """The value of `--name value` or `--name=value`, the last one given, and its place; "" for a bare switch."""
+        found = None
+        for index, (word, loc) in enumerate(self.words):
+            name, equals, value = word.partition("=")
+            if name not in names:
+                continue
+            after = self.words[index + 1] if index + 1 < len(self.words) else ("", loc)
+            found = (value, loc) if equals else ("", loc) if after[0].startswith("-") else after
+        return found
+
+    def amount(self, *names: str) -> tuple[int, Loc] | None:
+        """The same, as a whole number."""
+        said = self.option(*names)
+        return (int(said[0]), said[1]) if said is not None and said[0].isdecimal() else None
+
+    @property
+    def pause_s(self) -> float | None:
+        """How long its preStop waits; None where it has none, 0 where that cannot be told."""
+        if self.value.at("lifecycle", "preStop") is None:
+            return None
+        slept = self.value.count("lifecycle", "preStop", "sleep", "seconds")
+        if slept is not None:
+            return float(slept)
+        line = " ".join(one.text or "" for one in self.value.items("lifecycle", "preStop", "exec", "command"))
+        said = re.search(r"\bsleep ([0-9]+)\b", line)
+        return float(said[1]) if said else 0.0
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One thing that has replicas. at: where the pods' spec stands. labels: of the pods."""
+
+    thing: Thing
+    at: Loc
+    pod: Value
+    labels: dict[str, str]
+
+    @cached_property
+    def containers(self) -> tuple[Container, ...]:
+        return tuple(
+            Container(one, (*self.at, "containers", index)) for index, one in enumerate(self.pod.items("containers"))
+        )
+
+    @cached_property
+    def serving(self) -> tuple[Container, ...]:
+        """Those that do the work: on GPUs; where none asks for one (a claim may), those whose engine is known."""
+        on_gpus = tuple(one for one in self.containers if one.resources)
+        return on_gpus or tuple(one for one in self.containers if one.engine is not None)
+
+    @property
+    def on_gpus(self) -> bool:
+        return any(one.resources for one in self.containers)
+
+    @property
+    def on_mig(self) -> bool:
+        return any(name.startswith(_MIG) for one in self.containers for name in one.resources)
+
+
+def workload(thing: Thing) -> Workload | None:
+    """None: it has no replicas, or no pods that can be seen."""
+    if thing.kind not in SCALED:
+        return None
+    if thing.kind == "LeaderWorkerSet":
+        inner = ("spec", "leaderWorkerTemplate")
+        leads = thing.value.at(*inner, "leaderTemplate") is not None
+        template: tuple[str, ...] = (*inner, "leaderTemplate" if leads else "workerTemplate")
+    else:
+        template = ("spec", "template")
+    pod = thing.value.at(*template, "spec")
+    if pod is None:
+        return None
+    labels = {key: value.text or "" for key, value in thing.value.below(*template, "metadata", "labels").items()}
+    return Workload(thing, (*template, "spec"), pod, labels)
+
+
+def _split(text: str) -> list[str]:
+    if not re.search(r"\s", text):
+        return [text] if text else []
+    try:
+        return shlex.split(text, comments=True)
+    except ValueError:  # a quote that is not closed
+        return text.split()

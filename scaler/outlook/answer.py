@@ -1,0 +1,202 @@
+"""The outlook of one workload: who acts on its number, and what they will do.
+
+What stands in the way is said first: nobody may ask, nobody is there, somebody has paused it, something is broken. Then
+KEDA, between nothing and something; then the HPA. Besides the answer the sentences say what else holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from exporter.cluster.autoscaling import Condition, Metric
+from exporter.cluster.objects import Hpa, ScaledObject
+
+from ..board import Decision
+from . import hpa, keda
+from .codes import Code
+from .facts import Facts
+from .record import Outlook
+from .specs import of_hpa, of_hpa_to_be, of_scaled
+
+# KEDA calls a formula over all triggers so (scalingModifiers): it may well have our number in it.
+_FORMULA = "composite-metric"
+
+
+def outlook(decision: Decision, facts: Facts, now: float, others: Sequence[Decision] = ()) -> Outlook:
+    """What will become of what a decision tells. now: POSIX seconds.
+
+    others: the decisions of other workloads that scale the same.
+    """
+    answer = (
+        _nobody_may(decision)
+        or _nobody_there(facts)
+        or _unknown(decision, facts)
+        or _acting(decision, facts, now, [each for each in others if not each.observed])
+    )
+    troubles = tuple(_troubles(facts))
+    asides = tuple(_asides(facts, answer, others, now))
+    if not troubles or answer.code in _EXPLAINED:
+        return replace(answer, sentences=(*answer.sentences, *troubles, *asides))
+    return replace(answer, code=Code.CONTROLLER_ERROR, sentences=(*troubles, *answer.sentences, *asides))
+
+
+# Where these hold, it is no wonder that a controller says it cannot scale.
+_EXPLAINED = (Code.PAUSED, Code.OBSERVED, Code.UNKNOWN, Code.FALLBACK)
+
+
+def _nobody_may(decision: Decision) -> Outlook | None:
+    if not decision.observed:
+        return None
+    words = "nothing: the workload is only observed (`mode: observe`), and whoever asks for its number gets an error"
+    return Outlook(Code.OBSERVED, (words,))
+
+
+def _nobody_there(facts: Facts) -> Outlook | None:
+    if not facts.asked:
+        words = "who acts on the number is not seen: no Kubernetes API is asked (`kubernetes` is not configured)"
+        return Outlook(Code.UNSEEN, (words,))
+    if facts.target is None:
+        words = "what the workload scales is not known: no ScaledObject names it, nor its `pods.target`"
+        return Outlook(Code.UNSEEN, (words,))
+    if facts.target.kind == "ScaledJob":
+        return Outlook(Code.JOBS, ("KEDA makes Jobs of the number, by the ScaledJob's scalingStrategy",))
+    if len(facts.hpas) > 1:
+        names = ", ".join(each.ref.name for each in facts.hpas)
+        return Outlook(Code.TWO_HPAS, (f"nothing: {names} all name {facts.target}, and Kubernetes then obeys none",))
+    if facts.scaled is None and not facts.hpas:
+        if not (facts.hpas_known and facts.scaled_known):
+            words = "who acts on the number is not seen: HPAs or ScaledObjects are not known (RBAC, or the API is away)"
+            return Outlook(Code.UNSEEN, (words,))
+        return Outlook(Code.NO_SCALER, (f"nothing: no ScaledObject and no HPA names {facts.target}",))
+    if facts.scaled is not None and not facts.speaks:
+        words = f"nothing: {facts.scaled.ref} scales it, and no trigger of that asks for this workload"
+        return Outlook(Code.NOT_ASKED, (words,))
+    return None
+
+
+def _unknown(decision: Decision, facts: Facts) -> Outlook | None:
+    if decision.told is not None:
+        return None
+    fallback = None if facts.scaled is None else of_scaled(facts.scaled).fallback
+    if fallback is None:
+        who = "the HPA keeps" if facts.scaled is None else "KEDA and the HPA keep"
+        return Outlook(Code.UNKNOWN, (f"nothing: whoever asks gets an error, and {who} what there is",))
+    words = (
+        f"after more than {fallback.failure_threshold} failed reads in a row KEDA takes its fallback, "
+        f"{fallback.replicas} replicas, for the number, and wakes what sleeps"
+    )
+    return Outlook(Code.FALLBACK, (words,))
+
+
+def _acting(decision: Decision, facts: Facts, now: float, others: Sequence[Decision]) -> Outlook:
+    current = _current(decision, facts)
+    if current is None:
+        return Outlook(Code.UNSEEN, (f"how many replicas {facts.target} has been told to run is not known",))
+    if facts.scaled is not None:
+        active = decision.active or any(each.active for each in others)
+        ordered = keda.outlook(facts.scaled, active=active, current=current, now=now)
+        if ordered is not None:
+            return ordered
+    if current == 0:
+        return _at_zero(decision)
+    return _hpa(decision, facts, current, now, others)
+
+
+def _current(decision: Decision, facts: Facts) -> int | None:
+    if facts.current is not None:
+        return facts.current
+    if decision.evidence.replicas_wanted is not None:
+        return decision.evidence.replicas_wanted
+    return facts.hpa.status.current if facts.hpa is not None and facts.hpa.status is not None else None
+
+
+def _at_zero(decision: Decision) -> Outlook:
+    if not decision.active:
+        return Outlook(Code.ASLEEP, ("nothing: it is at zero, and inactive",))
+    words = "nothing: an HPA does nothing at 0 replicas, and without KEDA nobody takes it up; scale it to 1 by hand"
+    return Outlook(Code.NO_WAKER, (words,))
+
+
+def _hpa(decision: Decision, facts: Facts, current: int, now: float, others: Sequence[Decision]) -> Outlook:
+    found, scaled = facts.hpa, facts.scaled
+    if found is None and facts.hpas_known:
+        words = "nothing from 1 to many: KEDA has made no HPA for it; see the conditions of the ScaledObject"
+        return Outlook(Code.NO_HPA, (words,))
+    ours = () if found is None else _ours(found)
+    if found is not None and found.metrics is not None and not ours:
+        by = ", ".join(each.name or each.type for each in found.metrics) or "nothing"
+        return Outlook(Code.NOT_ASKED, (f"nothing: {found.ref.name} scales by {by}, and not by tidegate-replicas",))
+    if found is not None:
+        spec = of_hpa(found, facts.tolerance)
+    else:
+        assert scaled is not None  # noqa: S101 - one of the two is there: see `_nobody_there`
+        spec = of_hpa_to_be(scaled, facts.tolerance)
+    told = hpa.Told(
+        replicas=decision.replicas or 0,
+        told=decision.told or 0,
+        since=decision.decided_at,
+        tolerance=hpa.tolerances(spec)[1],
+        others=tuple(each.told for each in others if each.told is not None),
+        ready=(decision.evidence.replicas_ready or 0) if ours and ours[0].target == "Value" else None,
+    )
+    scaled_at = None if found is None or found.status is None else found.status.scaled_at
+    return hpa.outlook(spec, told, current, now, scaled_at)
+
+
+def _ours(found: Hpa) -> list[Metric]:
+    """The metrics by which an HPA asks for a number of ours. Adapters may write them with underscores."""
+    names = [(metric, metric.name.replace("_", "-")) for metric in found.metrics or ()]
+    return [metric for metric, name in names if "tidegate" in name or name.endswith(_FORMULA)]
+
+
+def _troubles(facts: Facts) -> Iterator[str]:
+    """What the controllers themselves say they cannot do. At zero an HPA is not active, and that is as it should be."""
+    if facts.hpa is not None and facts.hpa.status is not None:
+        for each in facts.hpa.status.conditions:
+            broken = each.type in ("ScalingActive", "AbleToScale") and each.status == "False"
+            if broken and each.reason != "ScalingDisabled":
+                yield _says(f"the HPA {facts.hpa.ref.name}", each)
+    if facts.scaled is not None and facts.scaled.status is not None:
+        for each in facts.scaled.status.conditions:
+            if each.type == "Ready" and each.status == "False":
+                yield _says(f"the ScaledObject {facts.scaled.ref.name}", each)
+
+
+def _says(who: str, condition: Condition) -> str:
+    return f"{who} says {condition.type}={condition.status} {condition.reason}: {condition.message}".rstrip(": ")
+
+
+def _asides(facts: Facts, answer: Outlook, others: Sequence[Decision], now: float) -> Iterator[str]:
+    """What else holds."""
+    if others:
+        yield f"{len(others) + 1} workloads scale {facts.target}: the largest number holds"
+    if facts.scaled is not None:
+        yield from _of_scaled(facts.scaled)
+    found = facts.hpa
+    if found is None:
+        if facts.scaled is not None and not facts.hpas_known:
+            yield "its HPA is not seen: this reckons with the one that KEDA makes of the ScaledObject"
+        return
+    foreign = len(found.metrics or ()) - len(_ours(found))
+    if foreign > 0 and answer.code is not Code.NOT_ASKED:
+        yield f"{foreign} of the metrics of {found.ref.name} are not Tidegate's: if one asks for more, that holds"
+    yield from _of_hpa(found, now)
+
+
+def _of_scaled(scaled: ScaledObject) -> Iterator[str]:
+    foreign = sum(trigger.type not in ("external", "external-push") for trigger in scaled.triggers)
+    if foreign:
+        yield f"{foreign} triggers of {scaled.ref.name} are not Tidegate's: while one is active it does not sleep"
+    for each in scaled.status.conditions if scaled.status is not None else ():
+        if each.type == "Fallback" and each.status == "True":
+            yield _says(f"the ScaledObject {scaled.ref.name}", each)
+
+
+def _of_hpa(found: Hpa, now: float) -> Iterator[str]:
+    status = found.status
+    if status is None or status.desired is None:
+        return
+    ago = "" if status.scaled_at is None else f", scaled last {max(0.0, now - status.scaled_at):.0f} s ago"
+    there = "" if status.current is None else f" of {status.current}"
+    yield f"{found.ref.name}: {found.minimum} to {found.maximum} replicas, wants {status.desired} in place{there}{ago}"

@@ -1,0 +1,188 @@
+"""From one replica to many: what the HPA will do with what it is told, by the arithmetic of `controllers.hpa`.
+
+It knows an HPA's bounds and behaviour and what it reports; it refuses to guess what an HPA keeps to itself, its past
+recommendations and how much of a policy's period is spent. Of those it takes the most that can be: until the number
+became what it is, the HPA was told what there is. So "at most" is a bound, and it may be sooner.
+
+Worked example: 2 are told since 100 s where 4 are, and the window downwards is 300 s: `stabilised`, "waits for its
+300 s stabilisation window: in at most 215 s it sets 2". 200 s are left of the window, 15 s until the sync that sees it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..controllers.band import past_band
+from ..controllers.behavior import Mark, Memory, Select
+from ..controllers.hpa import Limit, Metric, Outcome, Spec, WholeMetric, step
+from .codes import Code
+from .record import SYNC_S, Act, Outlook
+
+# Half an hour of syncs that each change something: more is no outlook any more.
+_MOST_SYNCS = 120
+# Some keep what is exactly as old as the window, some do not.
+_PAST_S = 0.001
+
+
+class Told(NamedTuple):
+    """What an HPA hears. replicas: decided. told: now. since: POSIX seconds when that became so. tolerance: a ratio.
+
+    others: what the other workloads that scale the same are told. ready: None where the metric is an AverageValue,
+    else the pods that are ready, by which a Value is multiplied.
+    """
+
+    replicas: int
+    told: int
+    since: float
+    tolerance: float
+    others: tuple[int, ...] = ()
+    ready: int | None = None
+
+
+def outlook(spec: Spec, told: Told, current: int, now: float, scaled_at: float | None = None) -> Outlook:
+    """current: replicas there are, at least 1. now, scaled_at: POSIX seconds; when the HPA scaled last."""
+    memory = Memory(recommended=(Mark(told.since, current),))
+    first, _ = step(spec, memory, _metrics(told, told.told), current, current, now)
+    acts = _acts(spec, told, memory, first, current, now)
+    code = _code(spec, first, current, up=max((told.told, *told.others)) > current)
+    answer = _SENTENCES[code](spec, told, first, current, acts)
+    return Outlook(code, (answer, *_not_told(spec, code, acts, current, now, scaled_at)), acts)
+
+
+def _not_told(
+    spec: Spec, code: Code, acts: Sequence[Act], current: int, now: float, scaled_at: float | None
+) -> Iterator[str]:
+    """What an HPA keeps to itself, where it bears on the answer."""
+    if code is Code.STABILISED:
+        yield f"an HPA does not tell what it recommended before: this is the longest, at a sync every {SYNC_S:g} s"
+    if acts and spec.behavior is None and acts[0].replicas > current:
+        yield f"without a behavior it follows the largest number of its last {spec.window_s:g} s: that may be more"
+    if not acts or scaled_at is None or spec.behavior is None:
+        return
+    rules = spec.behavior.up if acts[0].replicas > current else spec.behavior.down
+    period_s = max((policy.period_s for policy in rules.policies), default=0.0)
+    if now - scaled_at < period_s:
+        yield (
+            f"it scaled {max(0.0, now - scaled_at):.0f} s ago, and does not tell how much of its policies that has "
+            f"spent: it may take up to {period_s:g} s longer"
+        )
+
+
+def _metrics(told: Told, number: int) -> list[Metric | WholeMetric]:
+    if told.ready is not None:
+        return [WholeMetric(float(each), 1.0, told.ready) for each in (number, *told.others)]
+    return [Metric(float(each), 1.0) for each in (number, *told.others)]
+
+
+def _acts(spec: Spec, told: Told, memory: Memory, first: Outcome, current: int, now: float) -> tuple[Act, ...]:
+    """Sync after sync until one does nothing and waits for nothing, and the first of them as late as it may be."""
+    acts: list[Act] = []
+    number = told.told
+    at = now
+    if first.limit is Limit.STABILISED:
+        # What was recommended last before this leaves the window then, and a sync may just have been.
+        at = max(now, told.since + windows(spec)[int(max(number, *told.others, 0) > current)] + _PAST_S)
+    for _ in range(_MOST_SYNCS):
+        at += SYNC_S
+        outcome, memory = step(spec, memory, _metrics(told, number), current, current, at)
+        if outcome.replicas == current:
+            break
+        current = outcome.replicas
+        acts.append(Act(at - now, current, outcome.why))
+        number = _told_at(told, current)
+    return tuple(acts)
+
+
+def _told_at(told: Told, current: int) -> int:
+    """What Tidegate will tell once there are so many."""
+    columns = (np.array([float(number)]) for number in (told.replicas, current, told.tolerance))
+    return int(past_band(*columns)[0])
+
+
+def _code(spec: Spec, first: Outcome, current: int, *, up: bool) -> Code:
+    if first.limit is Limit.RATE:
+        return Code.DISABLED if _is_disabled(spec, up=up) else Code.RATE_LIMITED
+    if first.replicas != current:
+        return Code.UP if first.replicas > current else Code.DOWN
+    return _STAYS.get(first.limit, Code.SETTLED)
+
+
+_STAYS = {
+    Limit.TOLERANCE: Code.IN_BAND,
+    Limit.STABILISED: Code.STABILISED,
+    Limit.MIN: Code.AT_MIN,
+    Limit.MAX: Code.AT_MAX,
+}
+
+
+def _is_disabled(spec: Spec, *, up: bool) -> bool:
+    if spec.behavior is None:
+        return False
+    rules = spec.behavior.up if up else spec.behavior.down
+    return rules.select is Select.DISABLED or not rules.policies
+
+
+def _moves(_spec: Spec, _told: Told, first: Outcome, current: int, _acts: Sequence[Act]) -> str:
+    limited = f", {first.why}" if first.limit in (Limit.RATE, Limit.MIN, Limit.MAX) else ""
+    return f"in at most {SYNC_S:g} s the HPA sets {first.replicas}: {current} -> {first.replicas}{limited}"
+
+
+def _settled(_spec: Spec, _told: Told, _first: Outcome, current: int, _acts: Sequence[Act]) -> str:
+    return f"nothing: there are {current}, and that is what is told"
+
+
+def _in_band(spec: Spec, told: Told, _first: Outcome, current: int, _acts: Sequence[Act]) -> str:
+    number = max((told.told, *told.others))
+    down, up = tolerances(spec)
+    if number > current:
+        return f"nothing: {number} is within its {up:.3g} tolerance of the {current} there are"
+    # The first number that is not within the band downwards: strictly less than its edge.
+    below = math.ceil(current * (1.0 - down) - 1e-9) - 1
+    return (
+        f"nothing: {number} is within its {down:.3g} tolerance of the {current} there are; "
+        f"it goes down when {max(below, 0)} or fewer are told"
+    )
+
+
+def _stabilised(spec: Spec, told: Told, _first: Outcome, current: int, acts: Sequence[Act]) -> str:
+    window_s = windows(spec)[1 if max((told.told, *told.others)) > current else 0]
+    then = f"in at most {acts[0].within_s:.0f} s it sets {acts[0].replicas}" if acts else "it goes when that is over"
+    return f"waits for its {window_s:g} s stabilisation window: {then}"
+
+
+def _bounded(spec: Spec, told: Told, first: Outcome, _current: int, _acts: Sequence[Act]) -> str:
+    bound = f"maxReplicas {spec.max_replicas}" if first.limit is Limit.MAX else f"its minReplicas, {spec.min_replicas}"
+    return f"held by {bound}: {max((told.told, *told.others))} are told"
+
+
+def _disabled(_spec: Spec, _told: Told, first: Outcome, _current: int, _acts: Sequence[Act]) -> str:
+    return f"nothing: {first.why} (selectPolicy: Disabled)"
+
+
+_SENTENCES: dict[Code, Callable[[Spec, Told, Outcome, int, Sequence[Act]], str]] = {
+    Code.UP: _moves,
+    Code.DOWN: _moves,
+    Code.SETTLED: _settled,
+    Code.IN_BAND: _in_band,
+    Code.STABILISED: _stabilised,
+    Code.RATE_LIMITED: _moves,
+    Code.AT_MIN: _bounded,
+    Code.AT_MAX: _bounded,
+    Code.DISABLED: _disabled,
+}
+
+
+def tolerances(spec: Spec) -> tuple[float, float]:
+    """(down, up), ratios: each direction's own, else the cluster's."""
+    rules = (None, None) if spec.behavior is None else (spec.behavior.down.tolerance, spec.behavior.up.tolerance)
+    down, up = (spec.tolerance if each is None else each for each in rules)
+    return down, up
+
+
+def windows(spec: Spec) -> tuple[float, float]:
+    """(down, up), seconds."""
+    return (spec.window_s, 0.0) if spec.behavior is None else (spec.behavior.down.window_s, spec.behavior.up.window_s)

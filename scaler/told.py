@@ -1,0 +1,59 @@
+"""The answers that were returned last, side by side: what is news is asked of whole arrays. Pure.
+
+Worked example: a workload was told 3 replicas, `serving`. `differs` of the same again is False, and of 3 replicas,
+`capped`, it is True: who reads the reason is to hear of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from exporter.model import Floats
+
+from .policy import Verdicts
+from .slots import Mask, Rows
+from .state import Array, named
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """By column, one slot per workload.
+
+    at:     POSIX seconds.
+    number: replicas, as controllers hear them.
+    """
+
+    replicas: Floats
+    active: Mask
+    reason: Rows
+    at: Floats
+    number: Floats
+
+    @classmethod
+    def nothing(cls, rows: int) -> Told:
+        blank = Verdicts.blank(rows)  # its reason is nobody's
+        return cls(blank.replicas, blank.active, blank.reason, at=np.full(rows, np.nan), number=blank.replicas.copy())
+
+    def of(self, rows: Rows) -> tuple[Verdicts, Floats, Floats]:
+        """The answers of some workloads, their numbers, and when they were given."""
+        verdicts = Verdicts(self.replicas[rows], self.active[rows], self.reason[rows], np.empty((len(rows), 0)))
+        return verdicts, self.number[rows], self.at[rows]
+
+    def differs(self, rows: Rows, verdicts: Verdicts, number: Floats) -> Mask:
+        same = _same(self.replicas[rows], verdicts.replicas) & _same(self.number[rows], number)
+        same &= (self.active[rows] == verdicts.active) & (self.reason[rows] == verdicts.reason)
+        return ~same
+
+    def columns(self) -> dict[str, Array]:
+        return named("told", {name: getattr(self, name) for name in self.__slots__})
+
+    def tell(self, rows: Rows, verdicts: Verdicts, number: Floats, at: Floats) -> None:
+        self.replicas[rows], self.active[rows], self.reason[rows] = verdicts.replicas, verdicts.active, verdicts.reason
+        self.number[rows], self.at[rows] = number, at
+
+
+def _same(before: Floats, after: Floats) -> Mask:
+    same: Mask = (before == after) | (np.isnan(before) & np.isnan(after))
+    return same

@@ -1,0 +1,60 @@
+"""A key with a dot that is named in a sentence is one of the configuration's, of a trigger's, or of the chart's."""
+
+import re
+
+import pytest
+import yaml
+
+from scaler.board import Evidence
+from scaler.config.export import ExportConfig
+from scaler.config.model import Config
+from scaler.config.trigger import WORDS
+from scaler.config.words import sections_in
+from scaler.config.workload import Workload
+from tests.docs.pages import PAGES, ROOT, in_backticks
+
+KEY = re.compile(r"^[a-z_]+(?:\.[a-z_A-Z0-9]+)+$")
+VALUES = yaml.safe_load((ROOT / "deploy/chart/values.yaml").read_text(encoding="utf-8"))
+# What begins like a key of ours and is somebody else's: hosts, modules, files.
+OTHERS = re.compile(
+    r"\.(?:io|sh|md|py|com|yaml|json|state|svc|svg|tidegate|demo|ai|gz|txt|org|csv|crt|key)$|^state\.py"
+)
+
+
+def of_section(section):
+    """Every key below a section of the model, with dots; a list's items are its keys."""
+    for name, field in section.model_fields.items():
+        yield name
+        for inner in sections_in(field.annotation):
+            yield from (f"{name}.{key}" for key in of_section(inner))
+
+
+def of_values(values):
+    for key, value in values.items():
+        yield key
+        if isinstance(value, dict):
+            yield from (f"{key}.{inner}" for inner in of_values(value))
+
+
+KEYS = {*of_section(Config), *of_section(Workload), *of_section(ExportConfig), *WORDS, *of_values(VALUES)}
+KEYS |= {f"evidence.{name}" for name in Evidence.__dataclass_fields__}
+ROOTS = {key.partition(".")[0] for key in KEYS if "." in key}
+NAMED = [
+    pytest.param(words, id=f"{page}: {words}")
+    for page in PAGES
+    for words in dict.fromkeys(in_backticks(page))
+    if KEY.match(words) and words.partition(".")[0] in ROOTS and not OTHERS.search(words)
+]
+
+
+@pytest.mark.parametrize("key", NAMED)
+def test_a_key_that_is_named_in_a_sentence_exists(key):
+    # Keys below the chart's `config` are Tidegate's own; below lists, an index may stand.
+    bare = re.sub(r"\.\d+", "", key.removeprefix("config."))
+
+    assert bare in KEYS
+
+
+def test_keys_are_found():
+    assert len(NAMED) > 40
+    assert {"freshness.hold", "objectives.work", "tls.type", "evidence.waker"} <= KEYS

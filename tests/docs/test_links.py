@@ -1,0 +1,79 @@
+"""Every link between pages leads somewhere, and every page can be come to."""
+
+import re
+from functools import cache
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from tests.docs.pages import PAGES, ROOT, anchors, links, prose, text_of
+
+# Written at 120; a word over that is no fault, half a sentence is.
+LARGEST = 130
+# Made of docstrings, one line each.
+GENERATED = {Path("docs/configuration.md")}
+
+
+@cache
+def anchors_of(target):
+    return anchors(target.read_text(encoding="utf-8"))
+
+
+def dead(page):
+    for link in links(page):
+        parts = urlsplit(link)
+        if parts.scheme or parts.netloc:
+            continue
+        target = ROOT / page if not parts.path else (ROOT / page).parent / unquote(parts.path)
+        leads = target.exists() and (
+            not parts.fragment or target.suffix != ".md" or parts.fragment in anchors_of(target)
+        )
+        if not leads:
+            yield link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_link_leads_to_a_file_and_to_a_heading_in_it(page):
+    assert list(dead(page)) == []
+
+
+def test_a_heading_is_called_as_github_calls_it():
+    text = '# A `word`, twice\n## GPU 100 %, but not\n## Twice\n## Twice\n<a id="own"></a>\n```\n# no heading\n```\n'
+
+    assert anchors(text) == {"a-word-twice", "gpu-100--but-not", "twice", "twice-1", "own"}
+
+
+def test_every_page_can_be_come_to_from_the_readme():
+    reached, new = set(), {Path("README.md")}
+    while new:
+        reached |= new
+        found = {
+            ((ROOT / page).parent / urlsplit(link).path).resolve().relative_to(ROOT)
+            for page in new
+            for link in links(page)
+            if not urlsplit(link).scheme and urlsplit(link).path
+        }
+        new = {page for page in found if page in PAGES} - reached
+
+    assert sorted(map(str, set(PAGES) - reached)) == []
+
+
+def test_the_map_of_the_documents_names_every_page_of_them():
+    named = {urlsplit(link).path for link in links("docs/README.md")}
+    own = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+
+    assert sorted(own - named) == []
+
+
+@pytest.mark.parametrize("page", sorted({*PAGES} - GENERATED), ids=str)
+def test_prose_is_wrapped(page):
+    """A row of a table is one line however long; what cannot be broken may stand by itself."""
+    lines = re.sub(r"<!--.*?-->", "", prose(page), flags=re.DOTALL).splitlines()
+
+    assert [line for line in lines if len(line) > LARGEST and " " in line.strip() and line[0] not in "|!"] == []
+
+
+def test_pages_are_found():
+    assert {"README.md", "docs/README.md", "deploy/chart/README.md", "docs/cookbook/vllm.md"} <= set(map(str, PAGES))
+    assert all(text_of(page).startswith("# ") for page in PAGES)

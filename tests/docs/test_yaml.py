@@ -1,0 +1,99 @@
+"""Every YAML block of every page is taken by whoever it is for, without a word against it.
+
+A manifest and a configuration are checked as `tidegate check` does it. A comment right before a block says of what is
+no whole file what it is a part of, `<!-- a part: of a ScaledObject -->`, and of what is warned of on purpose by which
+key, `<!-- warned of: spec.fallback -->`. A server for replays says that it is one.
+"""
+
+import pytest
+import yaml
+
+from scaler.config import parse
+from scaler.config.export import is_export, parse_export
+from scaler.config.manifests import check_manifests, is_manifest
+from scaler.orders import moment
+from scaler.replay.servers import parse_profile
+from tests.docs.pages import ROOT, every_block
+
+NOW = moment("2026-11-22T12:00Z")
+# Pages of rules show what is wrong, and the linter's own tests play them.
+BLOCKS = [block for block in every_block("yaml") if not block.page.startswith("docs/rules/")]
+PART, WARNED = "a part: ", "warned of: "
+SERVER = "a server of `tidegate replay`"
+SERVERS = [block for block in BLOCKS if block.note == SERVER]
+WHOLE = [block for block in BLOCKS if not block.note.startswith(PART) and block.note != SERVER]
+
+
+def configurations(page):
+    """Those of a page that share gateways: its manifests meet the one that has theirs."""
+    for block in WHOLE:
+        if block.page == page and not is_manifest(block.text) and not is_export(block.text):
+            yield parse(block.text, str(block), NOW)[0]
+
+
+def met(block):
+    named = {
+        trigger["metadata"].get("gateway")
+        for each in yaml.safe_load_all(block.text)
+        for trigger in each.get("spec", {}).get("triggers", [])
+    }
+    return next((one for one in configurations(block.page) if named & {each.name for each in one.gateways}), None)
+
+
+def said(block):
+    if is_manifest(block.text):
+        return check_manifests(block.text, str(block), met(block), NOW).problems
+    if is_export(block.text):
+        return parse_export(block.text, str(block), None)[1]
+    return parse(block.text, str(block), NOW)[1]
+
+
+@pytest.mark.parametrize("block", WHOLE, ids=str)
+def test_a_file_that_is_shown_is_taken_without_a_word(block):
+    expected = block.note.removeprefix(WARNED).split(", ") if block.note.startswith(WARNED) else []
+    problems = said(block)
+
+    assert [str(problem) for problem in problems if problem.severity == "error"] == []
+    assert [problem.key for problem in problems] == expected
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+def test_a_block_that_is_called_yaml_is_yaml(block):
+    assert list(yaml.safe_load_all(block.text))
+
+
+@pytest.mark.parametrize("block", SERVERS, ids=str)
+def test_a_server_that_is_shown_can_be_replayed(block):
+    profile, _ = parse_profile(block.text, str(block))
+
+    assert profile.name
+
+
+def test_a_part_is_one_and_says_of_what():
+    parts = [block for block in BLOCKS if block.note.startswith(PART)]
+
+    assert [str(block) for block in parts if len(block.note.removeprefix(PART).split()) < 2] == []
+    assert [str(block) for block in parts if is_manifest(block.text)] == []
+
+
+def test_every_engine_and_every_gateway_that_wakes_has_a_recipe():
+    pages = {block.page for block in WHOLE if block.page.startswith("docs/cookbook/")}
+
+    assert {f"docs/cookbook/{path.name}" for path in (ROOT / "docs/cookbook").glob("*.md")} - pages == {
+        "docs/cookbook/README.md"
+    }
+
+
+def test_a_recipe_that_may_sleep_names_what_wakes_it():
+    scaled = [
+        each
+        for block in WHOLE
+        if block.page.startswith("docs/cookbook/") and is_manifest(block.text)
+        for each in yaml.safe_load_all(block.text)
+        if each["spec"].get("minReplicaCount") == 0
+    ]
+
+    assert scaled
+    assert [
+        each["metadata"]["name"] for each in scaled if "gateway" not in each["spec"]["triggers"][0]["metadata"]
+    ] == []

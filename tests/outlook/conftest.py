@@ -1,0 +1,89 @@
+"""A workload `ai/chat` at ten to eleven, its ScaledObject, its HPA, and what is told: each said in a line."""
+
+from dataclasses import replace
+
+import pytest
+
+from exporter.cluster.autoscaling import (
+    Behavior,
+    Condition,
+    HpaStatus,
+    Metric,
+    Pace,
+    Pauses,
+    Policy,
+    Rules,
+    ScaledStatus,
+)
+from exporter.cluster.objects import Hpa, Ref, ScaledObject, Trigger
+from exporter.model import WorkloadKey
+from scaler.board import Decision, Evidence, Reason
+from scaler.outlook import Facts, outlook
+
+NOW = 10_000.0
+CHAT = WorkloadKey("ai", "chat")
+TARGET = Ref("ai", "Deployment", "chat")
+OURS = (Metric("External", "s0-tidegate-replicas", "AverageValue", 1.0),)
+FAST_UP = Rules(window_s=0.0, policies=(Policy("Percent", 900, 15.0),))
+FAST_DOWN = Rules(window_s=0.0, policies=(Policy("Percent", 100, 15.0),))
+
+
+def decision(replicas, *, told=None, for_s=1000.0, name="chat", wanted=None, **more):
+    """replicas None is unknown. for_s: seconds for which it has been so."""
+    active = replicas is None or replicas > 0
+    reason = Reason.UNKNOWN if replicas is None else Reason.SERVING if replicas else Reason.ASLEEP
+    evidence = Evidence(replicas_wanted=wanted, replicas_ready=wanted)
+    key = CHAT._replace(name=name)
+    return Decision(key, replicas, active, reason, NOW - for_s, told=told, evidence=evidence, **more)
+
+
+def hpa(*, up=None, down=None, minimum=1, maximum=20, metrics=OURS, name="keda-hpa-chat", owner=True, **status):
+    """up, down: fields of Rules over quick ones; neither is: no behaviour at all. status: of HpaStatus."""
+    said = None
+    if up is not None or down is not None:
+        said = Behavior(replace(FAST_UP, **(up or {})), replace(FAST_DOWN, **(down or {})))
+    return Hpa(
+        Ref("ai", "HorizontalPodAutoscaler", name),
+        TARGET,
+        minimum,
+        maximum,
+        owner=Ref("ai", "ScaledObject", "chat") if owner else None,
+        behavior=said,
+        metrics=metrics,
+        status=HpaStatus(**status) if status else None,
+    )
+
+
+def scaled(*, minimum=0, maximum=20, idle=None, triggers=("external-push",), pauses=None, status=None, **pace):
+    """pace: of Pace; pauses: of Pauses; status: of ScaledStatus."""
+    return ScaledObject(
+        Ref("ai", "ScaledObject", "chat"),
+        TARGET,
+        minimum,
+        maximum,
+        idle,
+        triggers=tuple(Trigger(each, None, {}) for each in triggers),
+        pace=Pace(pauses=Pauses(**(pauses or {})), **pace),
+        created_at=NOW - 5000.0,
+        status=ScaledStatus(**status) if status else None,
+    )
+
+
+def facts(current, *, scaled_object=None, hpas=(), **more):
+    known = {"hpas_known": True, "scaled_known": True, "speaks": scaled_object is not None, "target": TARGET} | more
+    return Facts(asked=True, current=current, scaled=scaled_object, hpas=tuple(hpas), **known)
+
+
+def condition(type, status, reason, message="", since=None):  # noqa: A002 - Kubernetes' word
+    return Condition(type, status, reason, message, since)
+
+
+@pytest.fixture
+def foresee():
+    """`foresee(decision, facts)`: (code, the first sentence, its acts as (seconds, replicas))."""
+
+    def of(told, around, others=()):
+        found = outlook(told, around, NOW, others)
+        return str(found.code), found.sentences[0], [(act.within_s, act.replicas) for act in found.acts]
+
+    return of
