@@ -56,7 +56,7 @@ async def test_a_chain_is_shown_step_by_step_whatever_its_steps_are(visit, site)
     titles = "[...document.querySelectorAll('.chain h3')].map((each) => each.textContent)"
     assert await page.evaluate(titles) == ["What the pages say", "What KEDA is told", "A step that nobody knows yet"]
     assert await page.evaluate("[...document.querySelectorAll('.chain td')].map((td) => td.textContent)") == [
-        "chat-a", "3", "0.625", "chat-b", "unknown", "unknown",
+        "chat-a", "3", "0.625", "chat-b", "–unknown", "–unknown",
     ]  # fmt: skip
     assert await page.evaluate("document.querySelector('.chain td.num') !== null")
     assert page.errors == []

@@ -106,11 +106,12 @@ export function chart(about, moved) {
   };
 }
 
-// The next of 1, 2, 4, 6, 8, 10, 20 … at or above: the axis and its half are round, and rest while the load trembles.
+// The next round number at or above, whose half is whole: the axis rests while the load trembles.
 export function nice(value) {
   if (!(value > 1)) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 4, 6, 8, 10].map((step) => step * power).find((step) => step >= value);
+  const steps = power > 1 ? [1, 1.5, 2, 3, 4, 5, 6, 8, 10] : [1, 2, 4, 6, 8, 10];
+  return steps.map((step) => step * power).find((step) => step >= value);
 }
 
 // Round times of the reader's clock, at least 70 pixels apart.

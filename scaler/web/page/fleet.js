@@ -93,7 +93,7 @@ export function fleetView(words, { wanted, of }) {
     const all = shown.workloads.length;
     const filtered = Boolean(filter.text || filter.namespace || filter.reason || filter.states.size);
     clear.hidden = !filtered;
-    say(counted, filtered ? `${format.count(rows.length)} of ${format.count(all)} workloads` : `${format.count(all)} workloads`);
+    say(counted, filtered ? `${format.count(rows.length)} of ${workloads(all)}` : workloads(all));
     nothing.hidden = rows.length > 0;
     say(nothing, all ? "No workload passes these filters." : "No workload is on the Board yet.");
     table.hidden = !rows.length;
@@ -265,6 +265,7 @@ export function fleetView(words, { wanted, of }) {
   };
 }
 
+const workloads = (many) => `${format.count(many)} workload${many === 1 ? "" : "s"}`;
 const plain = (code) => ({ word: code.replaceAll("_", " "), meaning: null });
 
 // Unknown says nothing about what is large or small, so it comes last either way.

@@ -10,6 +10,8 @@ import { decidedOn } from "./evidence.js";
 const SPANS = [[900, "15 min"], [3600, "1 h"], [21600, "6 h"], [86400, "24 h"]];
 const SLOW_MS = 5_000; // history and explanation; the head moves with every poll
 const POINTS = 480;
+const LONG = 40; // letters: longer texts are broken into lines, shorter ones never
+const SHORTEST_S = 900; // an axis of what is kept, where that is less than was asked for
 
 export function workloadView(words, asked) {
   const stateWords = new Map(words.states.map((word) => [word.code, word]));
@@ -109,8 +111,9 @@ export function workloadView(words, asked) {
     [series] = seriesOf(document, asked);
     past.hidden = !series;
     if (!series) return;
-    charts.forEach((each) => each.show(series, document.now - since, document.now));
-    band.replaceChildren(reasonBand(series, document.now - since, document.now, reasonWords));
+    const from = Math.max(document.now - since, Math.min(series.at[0] ?? document.now, document.now - SHORTEST_S));
+    charts.forEach((each) => each.show(series, from, document.now));
+    band.replaceChildren(reasonBand(series, from, document.now, reasonWords));
   }
 
   async function explanation() {
@@ -178,11 +181,12 @@ function grid(table) {
   const numeric = table.columns.map((_, place) => table.rows.every((row) => row[place] === null || typeof row[place] === "number"));
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "table" }, h("table", { class: "grid" },
     h("thead", {}, h("tr", {}, table.columns.map((name, place) => h("th", { scope: "col", class: numeric[place] ? "num" : null }, name)))),
-    h("tbody", {}, table.rows.map((row) => h("tr", {}, row.map((value, place) => h("td", { class: numeric[place] ? "num" : null }, shown(value))))))));
+    h("tbody", {}, table.rows.map((row) => h("tr", {}, row.map((value, place) => h("td", { class: numeric[place] ? "num" : String(value).length > LONG ? "long" : null }, shown(value))))))));
 }
 
 function shown(value) {
-  if (value === null || value === undefined) return h("span", { "data-unknown": "" }, format.UNKNOWN);
+  // A page that does not say a thing is no news in a table of pages: a dash for eyes, the word for ears.
+  if (value === null || value === undefined) return [h("span", { "data-unknown": "", "aria-hidden": "true" }, "–"), h("span", { class: "hidden" }, format.UNKNOWN)];
   return typeof value === "number" ? figures(value) : String(value);
 }
 
@@ -223,4 +227,4 @@ function costs(account, since, stateWords) {
   ].filter((each) => each !== null);
 }
 
-const times = (many) => (many === 1 ? "once" : `${format.count(many)} times`);
+const times = (many) => (many === 0 ? "never" : many === 1 ? "once" : `${format.count(many)} times`);
