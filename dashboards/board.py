@@ -29,10 +29,13 @@ TO_ITSELF = f"/d/{ITSELF}?{KEPT}"
 
 
 class Section(NamedTuple):
-    """A row of the board: its title, and panels whose widths fill whole lines."""
+    """A row of the board: its title, and panels whose widths fill whole lines. collapsed: they are shown, and their
+    queries asked, when somebody opens it.
+    """
 
     title: str
     panels: Sequence[Panel]
+    collapsed: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,18 +103,35 @@ def board(
         made = made.annotation(marks)
     number, y = 1, 0
     for section in sections:
-        made = made.with_row(boards.Row(section.title).id(number).grid_pos(model.GridPos(h=1, w=COLUMNS, x=0, y=y)))
-        number, y = number + 1, y + 1
-        x = tallest = 0
-        for panel in (each.build() for each in section.panels):
-            place = panel.grid_pos
-            if place is None or x + place.w > COLUMNS:
-                raise ValueError(f"{title}: {section.title}: {panel.title}: does not fit into the line of panels")
-            place.x, place.y, panel.id_val = x, y, number
-            made = made.with_panel(_Built(panel))
-            number, x, tallest = number + 1, x + place.w, max(tallest, place.h)
-            if x == COLUMNS:
-                x, y, tallest = 0, y + tallest, 0
-        if x:
-            raise ValueError(f"{title}: {section.title}: the last line of panels is {x} columns wide, not {COLUMNS}")
+        row = boards.Row(section.title).id(number).grid_pos(model.GridPos(h=1, w=COLUMNS, x=0, y=y))
+        placed, end = _placed(section, number + 1, y + 1)
+        if section.collapsed:
+            for panel in placed:
+                row = row.with_panel(_Built(panel))
+            made = made.with_row(row.collapsed(True))
+        else:
+            made = made.with_row(row)
+            for panel in placed:
+                made = made.with_panel(_Built(panel))
+        number, y = number + 1 + len(placed), y + 1 if section.collapsed else end
     return made.build()
+
+
+def _placed(section: Section, number: int, y: int) -> tuple[list[model.Panel], int]:
+    """The panels of a section in lines from `y` on, numbered from `number`, and where the next section begins. Raises
+    ValueError where they do not fill their lines.
+    """
+    placed: list[model.Panel] = []
+    x = tallest = 0
+    for panel in (each.build() for each in section.panels):
+        place = panel.grid_pos
+        if place is None or x + place.w > COLUMNS:
+            raise ValueError(f"{section.title}: {panel.title}: does not fit into the line of panels")
+        place.x, place.y, panel.id_val = x, y, number + len(placed)
+        placed.append(panel)
+        x, tallest = x + place.w, max(tallest, place.h)
+        if x == COLUMNS:
+            x, y, tallest = 0, y + tallest, 0
+    if x:
+        raise ValueError(f"{section.title}: the last line of panels is {x} columns wide, not {COLUMNS}")
+    return placed, y

@@ -73,9 +73,9 @@ def _letter(number: int) -> str:
     return chr(ord("A") + number)
 
 
-def _legend() -> common_builders.VizLegendOptions:
+def _legend(*, shown: bool = True) -> common_builders.VizLegendOptions:
     legend = common_builders.VizLegendOptions().display_mode(common.LegendDisplayMode.LIST)
-    return legend.placement(common.LegendPlacement.BOTTOM).show_legend(True)
+    return legend.placement(common.LegendPlacement.BOTTOM).show_legend(shown)
 
 
 def _tooltip() -> common_builders.VizTooltipOptions:
@@ -121,9 +121,11 @@ def graph(
     title: str, says: str, unit: str, queries: Sequence[Query], *, width: int = 12, stacked: bool = False,
     bars: bool = False, colours: Mapping[str, str] | None = None, above: Sequence[Step] = (),
     top: float | None = None, bottom: float | None = 0.0, dashed: Sequence[str] = (), bold: Sequence[str] = (),
-    decimals: int | None = None, height: int = ROW_HEIGHT,
+    decimals: int | None = None, height: int = ROW_HEIGHT, legend: bool = True,
 ) -> Panel:  # fmt: skip
-    """Values over time. colours, dashed, bold: by legend. above: thresholds, drawn as lines."""
+    """Values over time. colours, dashed, bold: by legend. above: thresholds, drawn as lines. legend: no, where
+    there are too many series to read it; the tooltip has their names.
+    """
     panel = (
         timeseries.Panel()
         .title(title)
@@ -139,7 +141,7 @@ def graph(
         .show_points(common.VisibilityMode.AUTO)  # a value between two gaps has no line, and is there all the same
         .span_nulls(False)
         .insert_nulls(False)
-        .legend(_legend())
+        .legend(_legend(shown=legend))
         .tooltip(_tooltip())
         .color_scheme(boards.FieldColor().mode(model.FieldColorModeId.PALETTE_CLASSIC_BY_NAME))
     )

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scaler.board import Reason
+from scaler.outlook import Code
 
 FLEET = 'namespace=~"$namespace"'
 # One workload: `=`, because a name with a dot or a slash is no regular expression.
 ONE = 'namespace="$namespace",workload="$workload"'
 
 GREEN, AMBER, ORANGE, RED = "#56A64B", "#E0B400", "#FF780A", "#E02F44"
-BLUE, PALE_BLUE, NAVY, TEAL = "#3274D9", "#8AB8FF", "#3F4A77", "#37A6A6"
+BLUE, PALE_BLUE, NAVY, TEAL = "#3274D9", "#8AB8FF", "#6E7FA8", "#37A6A6"
 PURPLE, PALE_PURPLE, GREY = "#A352CC", "#CA95E5", "#8E8E8E"
 
 # What a workload's GPUs do. Warm colours cost money for nothing, cold ones are on the way or at rest.
@@ -48,6 +49,22 @@ REASON_NAMES = {float(code): (str(reason), colour) for code, (reason, colour) in
 
 PROVENANCES = {"engine": GREEN, "utilisation": AMBER, "process": TEAL, "mixed": PURPLE, "none": GREY}
 PROVENANCE_NAMES = {float(code): named for code, named in enumerate(PROVENANCES.items(), start=1)}
+
+# What becomes of an answer, by what it asks of people. `scaler.outlook.codes` says what each code means.
+OUTLOOKS = {
+    ("done", GREEN): (Code.SETTLED, Code.ASLEEP),
+    ("will be done", BLUE): (Code.UP, Code.DOWN, Code.WAKES, Code.SLEEPS, Code.JOBS),
+    ("waits", AMBER): (Code.COOLING_DOWN, Code.STABILISED, Code.RATE_LIMITED),
+    ("stays, as somebody set it", PALE_PURPLE): (
+        Code.IN_BAND, Code.AT_MAX, Code.AT_MIN, Code.DISABLED, Code.PAUSED, Code.OBSERVED,
+    ),
+    ("somebody should look", RED): (
+        Code.UNKNOWN, Code.FALLBACK, Code.CONTROLLER_ERROR, Code.NOT_ASKED, Code.NO_WAKER, Code.NO_HPA, Code.NO_SCALER,
+        Code.TWO_HPAS, Code.UNSEEN,
+    ),
+}  # fmt: skip
+OUTLOOK_NAMES = {float(number): named for number, named in enumerate(OUTLOOKS, start=1)}
+TO_LOOK_AT = "|".join(OUTLOOKS["somebody should look", RED])
 
 YES_NO = {1.0: ("yes", GREEN), 0.0: ("no", RED)}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -26,8 +26,6 @@ from exporter.cluster.client import connect
 from exporter.cluster.state import Cluster
 from exporter.cluster.watching import watch_all
 from exporter.exposition import SeenCollector
-from exporter.model import PodKey, Target, WorkloadKey
-from exporter.scrape import Counters
 from exporter.sources.http import HttpPages, Limits
 from exporter.sources.promql import Promql
 from exporter.sources.redis import RedisPages
@@ -38,6 +36,7 @@ from .announcing import Announcer, place
 from .census import Census
 from .config import Config, ConfigErrors, MetricsApi
 from .election import TERMS, Terms
+from .in_force import InForce
 from .keda.claims import Claims
 from .keda.metadata import Configured
 from .keda.server import KedaServer
@@ -47,11 +46,9 @@ from .kubeapi.pods import Sources
 from .outlook import View
 from .peers.myself import called
 from .peers.replica import Replica, Role
-from .pod_numbers import Chosen, PodNumbers
 from .publisher import Publisher
 from .replicas import ReplicaCounts
 from .snapshots import Snapshots
-from .state import State, pack, translated, unpack
 from .tls import naming
 from .web import accounts as web_accounts
 from .web import peers as web_peers
@@ -65,9 +62,7 @@ from .web.server import WebServer
 from .web.snapshots import SnapshotCollector
 
 if TYPE_CHECKING:
-    from .decider import Decider
-    from .witness import Witness
-    from .works import Works
+    pass
 
 # Time for KEDA's load balancer to read NOT_SERVING before the streams end, and for calls under way to finish.
 DRAIN_PAUSE_S = 0.5
@@ -130,13 +125,13 @@ class Daemon:
             self._claims.take(Configured.by(config))
         self._health = Health(tick_s=config.tick, started_at=clock.now())
         self._reload_asked = asyncio.Event()
-        self._works: Works | None = None
+        self._in_force = InForce()
         # GET /metrics?name[]=… asks for families by name.
         self.registry = registry = CollectorRegistry(auto_describe=True)
         self._own = OwnMetrics(registry)
         registry.register(BoardCollector(lambda: self.publisher.board, clock.now))
-        registry.register(SeenCollector(self._counters))
-        registry.register(web_accounts.AccountsCollector(self._kept, self._leads, clock.now))
+        registry.register(SeenCollector(self._in_force.counters))
+        registry.register(web_accounts.AccountsCollector(self._in_force.books, self._leads, clock.now))
         if self._cluster is not None:
             registry.register(ClusterCollector(self._cluster, lambda: self._census.troubles, clock.now))
             registry.register(OutlookCollector(self._outlook.all))
@@ -152,8 +147,10 @@ class Daemon:
             registry=registry,
             now=clock.now,
             more=(
-                *Explain(lambda: self.publisher.board, self._witness, clock.now, self._repeats).routes(),
-                *web_accounts.routes(self._kept, self._gpu_hour, clock.now),
+                *Explain(
+                    lambda: self.publisher.board, self._in_force.witness, clock.now, self._repeats, self._outlook.step
+                ).routes(),
+                *web_accounts.routes(self._in_force.books, lambda: self._config.prices.said_gpu_hour, clock.now),
             ),
         )
         self._own.reload_ok.set(1)
@@ -182,7 +179,7 @@ class Daemon:
                     tasks.create_task(self._work(keda), name="scrapes and ticks"),
                     tasks.create_task(self._look_at_file(), name="configuration file"),
                     tasks.create_task(ask_cluster(), name="Kubernetes"),
-                    tasks.create_task(self._snapshots.keep(self._states), name="snapshots"),
+                    tasks.create_task(self._snapshots.keep(self._in_force.states), name="snapshots"),
                 ]
                 started(ports)
                 await stop.wait()
@@ -193,7 +190,7 @@ class Daemon:
                     await replica.give_back()
                 await asyncio.sleep(DRAIN_PAUSE_S)
                 await keda.drain(DRAIN_GRACE_S)
-                await self._snapshots.write_last(self._states)
+                await self._snapshots.write_last(self._in_force.states)
                 for task in work:
                     task.cancel()
         finally:
@@ -232,15 +229,12 @@ class Daemon:
             kept=await self._snapshots.read(),
         )
         while True:
-            self._works = works.Works(self._config, around, before=self._works)
+            current = self._in_force.works = works.Works(self._config, around, before=self._in_force.works)
             async with asyncio.TaskGroup() as tasks:
-                working = tasks.create_task(self._works.run(), name="this configuration's scrapes and ticks")
+                working = tasks.create_task(current.run(), name="this configuration's scrapes and ticks")
                 while not await self._reloaded():
                     pass
                 working.cancel()
-
-    async def _states(self) -> Sequence[State]:
-        return [] if self._works is None else await self._works.states()
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Callable[[], Coroutine[Any, Any, None]]]:
@@ -342,7 +336,7 @@ class Daemon:
         served, cluster = self._config.listen.metrics_api, self._cluster
         if served is None or cluster is None:  # a configuration with the one and without the other is refused
             return None
-        sources = Sources(cluster, self._pods)
+        sources = Sources(cluster, self._in_force.pods)
         return fronts.metrics_api(served, self.publisher, sources, self._clock, self._own.observe_call)
 
     def _new_announcer(self, cluster: Cluster) -> Announcer:
@@ -374,29 +368,11 @@ class Daemon:
                 tick_s=self._config.tick,
                 clock=self._clock,
                 environment=os.environ,
-                memory=self._memory,
-                learned=self._learned,
+                memory=self._in_force.memory,
+                learned=self._in_force.learned,
                 told=partial(telling.of_files, "listen.peers"),
                 terms=self._terms,
             )
-
-    def _memory(self, workloads: Collection[WorkloadKey] | None) -> Callable[[], bytes]:
-        """What is remembered of these workloads, or of all, for a follower; packing it may be left to a thread."""
-        return bytes if self._works is None else partial(pack, self._works.share(workloads))
-
-    async def _learned(self, memory: bytes, offset_s: float) -> None:
-        """What the leader remembers takes the place of what is remembered here. offset_s: our clock less its."""
-        state = await asyncio.to_thread(unpack, memory)
-        if self._works is not None:
-            self._works.go_along(translated(state, offset_s))
-
-    def _gpu_hour(self) -> float | None:
-        """What people have said that a GPU costs; a default is no price."""
-        prices = self._config.prices
-        return prices.gpu_hour if "gpu_hour" in prices.model_fields_set else None
-
-    def _kept(self) -> Decider | None:
-        return None if self._works is None else self._works.bookkeeping
 
     def _leads(self, now: float) -> bool:
         """Do others read our books? Where there may be several replicas and none is known to lead, nobody's are: what
@@ -406,17 +382,8 @@ class Daemon:
             self._replica is not None and self._replica.role(now) is Role.LEADER
         )
 
-    def _pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
-        return self._works.pods(namespace, chosen, now) if self._works is not None else {}
-
     def _repeats(self) -> str | None:
         return None if self._replica is None else self._replica.repeats
-
-    def _witness(self) -> Witness | None:
-        return None if self._works is None else self._works.witness
-
-    def _counters(self) -> Mapping[Target, Counters]:
-        return self._works.counters if self._works is not None else {}
 
 
 async def _nothing() -> None:

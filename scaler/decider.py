@@ -85,6 +85,7 @@ class Decider:
         tick_s: seconds between sweeps.
         """
         self.plans = tuple(plans)
+        self.workloads = tuple(plan.workload for plan in self.plans)
         self._specs = Specs.stack([plan.spec for plan in plans])
         self._memory = Memory.blank(len(plans))
         self._standing: Standing | None = None  # as of the last sweep, or of the first page before one
@@ -111,10 +112,6 @@ class Decider:
         self._ended: list[tuple[WorkloadKey | None, Brake]] = []
         self._log = Log(self.plans, log_bytes)
         self._swept: Given | None = None  # what the last sweep took in and gave out
-
-    @property
-    def workloads(self) -> tuple[WorkloadKey, ...]:
-        return tuple(plan.workload for plan in self.plans)
 
     def listed(self, workload: WorkloadKey, pods: int | None, leaving: Collection[Target] = ()) -> None:
         """How many of a workload's pods must answer, None while that is not known, and which targets need not: those

@@ -14,7 +14,8 @@ from ..words import AMBER, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, TEAL
 
 NODE = 'node=~"$node"'
 # A GPU whose node nobody names has no such label: All, which is `.*`, takes it in.
-ANY = f'{{__name__=~"tidegate_gpu_(engine_active_ratio|utilization_ratio|memory_used_bytes|power_watts)",{NODE}}}'
+# Of a GPU that is cut up its instances say these, and the GPU itself only its power and the like: it is no unit.
+ANY = f'{{__name__=~"tidegate_gpu_(engine_active_ratio|utilization_ratio|memory_used_bytes)",{NODE}}}'
 SINGLE = "node, uuid, mig_instance"
 # Below this share of its time over 15 minutes a GPU is at rest: drivers and probes alone make a percent or two.
 AT_REST = 0.05
@@ -33,7 +34,7 @@ def made() -> model.Dashboard:
             variable(
                 "node",
                 "Node",
-                'label_values({__name__=~"tidegate_gpu_(engine_active_ratio|utilization_ratio|power_watts)"}, node)',
+                "label_values(" + ANY.replace(f",{NODE}", "") + ", node)",
                 several=True,
                 says="As the GPUs' exporter names it. GPUs whose exporter names no node are shown with All.",
             ),
@@ -120,7 +121,7 @@ def _nodes() -> list[Panel]:
             "there, or it names the node otherwise (set its NODE_NAME).",
             [
                 Query(f"max by (node, resource, ready) (tidegate_node_gpus_allocatable{{{NODE}}})", "allocatable"),
-                Query(f"count by (node) (group by ({SINGLE}) ({ANY}))", "seen"),
+                Query(f"count by (node) (group by (node, uuid) ({ANY}))", "seen"),
                 Query(f"count by (node) ({_gpu('engine_active_ratio')} > {AT_REST})", "at work"),
                 Query(f"avg by (node) ({_gpu('engine_active_ratio')})", "mean activity"),
             ],
@@ -148,6 +149,7 @@ def _nodes() -> list[Panel]:
             "some percent under load: bound by something else, as the network or the processor.",
             "percentunit",
             [Query(_gpu("engine_active_ratio"), "{{node}} {{uuid}} {{mig_instance}}")],
+            legend=False,
             top=1.0,
         ),
         graph(
@@ -164,6 +166,8 @@ def _nodes() -> list[Panel]:
 
 def _residency() -> list[Panel]:
     used = f"{_gpu('memory_used_bytes')} / {_gpu('memory_total_bytes')}"
+    quiet = f"max by ({SINGLE}) (avg_over_time(tidegate_gpu_engine_active_ratio{{{NODE}}}[15m])) < {AT_REST}"
+    idle = f"({used}) > {HALF_FULL} and on ({SINGLE}) {quiet}"
     return [
         graph(
             "Memory held and engine activity",
@@ -179,12 +183,11 @@ def _residency() -> list[Panel]:
             f"More than half of its memory is held and its engine was active for less than {AT_REST:.0%} of the last "
             "15 minutes. Somebody keeps it: let Tidegate scale that workload, or ask its owner.",
             [
+                Query(idle, "memory held"),
                 Query(
-                    f"({used}) > {HALF_FULL} and on ({SINGLE}) max by ({SINGLE}) "
-                    f"(avg_over_time(tidegate_gpu_engine_active_ratio{{{NODE}}}[15m])) < {AT_REST}",
-                    "memory held",
+                    f"{_gpu('memory_used_bytes', 'namespace', 'pod', 'attribution')} and on ({SINGLE}) ({idle})",
+                    "bytes",
                 ),
-                Query(_gpu("memory_used_bytes", "namespace", "pod", "attribution"), "bytes"),
             ],
             [
                 *NAME,
@@ -201,7 +204,8 @@ def _residency() -> list[Panel]:
             "Each GPU and MIG instance with its pods and numbers. An empty cell is not said by its page. No activity "
             "column at all: have the exporter collect DCGM_FI_PROF_GR_ENGINE_ACTIVE.",
             [
-                Query(_gpu("engine_active_ratio", "namespace", "pod", "attribution", "model", "profile"), "active"),
+                Query(f"group by ({SINGLE}, model, profile, namespace, pod, attribution) ({ANY})"),
+                Query(_gpu("engine_active_ratio"), "active"),
                 Query(used, "memory held"),
                 Query(_gpu("utilization_ratio"), "any kernel"),
                 Query(_gpu("power_watts"), "power"),

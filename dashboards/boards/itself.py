@@ -186,7 +186,8 @@ def _scrapes() -> list[Panel]:
             [
                 Query(f"max by ({labels}) (tidegate_scrape_up{{{OWN}}}) == 0"),
                 Query(
-                    f"max by ({labels}, reason) (increase(tidegate_scrape_failures_total{{{OWN}}}[15m])) > 0",
+                    f"max by ({labels}, reason) (increase(tidegate_scrape_failures_total{{{OWN}}}[15m])) > 0"
+                    f" and on ({labels}) max by ({labels}) (tidegate_scrape_up{{{OWN}}}) == 0",
                     "failures in 15 min",
                 ),
             ],

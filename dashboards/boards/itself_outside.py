@@ -94,14 +94,26 @@ def kubernetes() -> list[Panel]:
             "should change. They are named on the Overview. Runbook: TidegateObjectWrong.",
             "short",
             [
-                Query(rate("tidegate_kubernetes_malformed_objects_total", "resource"), "unreadable {{resource}}"),
+                Query(
+                    f"{rate('tidegate_kubernetes_malformed_objects_total', 'resource')} > 0", "unreadable {{resource}}"
+                ),
                 Query(
                     f"sum by (severity) (max by (namespace, kind, name, severity) (tidegate_object_troubles{{{OWN}}}))",
                     "{{severity}}",
                 ),
             ],
-            width=24,
             colours={"error": RED, "warning": AMBER},
+        ),
+        graph(
+            "Kubernetes Events",
+            "Events that were written on workloads, and those that were not, by why. `refused`: the Role for events is "
+            "missing; `queue` and `budget`: too many at once, which is what the limit is for.",
+            "ops",
+            [
+                Query(rate("tidegate_events_written_total"), "written"),
+                Query(rate("tidegate_events_dropped_total", "why"), "{{why}}"),
+            ],
+            colours={"written": GREEN},
         ),
     ]
 

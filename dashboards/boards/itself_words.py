@@ -11,7 +11,8 @@ OWN = 'job=~"$job",instance=~"$instance"'
 
 def rate(metric: str, *by: str) -> str:
     """How fast a counter rises, per second, added up over pods."""
-    return f"sum by ({', '.join(by)}) (rate({metric}{{{OWN}}}[$__rate_interval]))"
+    over = f" by ({', '.join(by)})" if by else ""
+    return f"sum{over} (rate({metric}{{{OWN}}}[$__rate_interval]))"
 
 
 def quantile(which: float, metric: str, *by: str) -> str:

@@ -223,8 +223,8 @@ def _observed() -> list[Panel]:
     return [
         stat_of(
             "GPU-hours it would have saved",
-            "What observed workloads ran beyond what Tidegate would have run, over the time that the board shows. "
-            "Let it act (`mode: act`, docs/shadow.md) where much is saved and little waits.",
+            "What observed workloads ran beyond what Tidegate would have run, over the time that the board shows. Let "
+            "it act (`mode: act`, docs/shadow.md) where much is saved and little waits.",
             "h",
             Query(_saved("tidegate_shadow_gpu_seconds_saved_total")),
             below=GREEN,

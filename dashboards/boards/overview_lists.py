@@ -6,9 +6,10 @@ Worked example: `capped()` is a table with a row for each workload at its maximu
 from __future__ import annotations
 
 from ..board import TO_ITSELF, TO_WORKLOAD
-from ..panels import Column, Panel, Query, Step, rows
-from ..words import ORANGE, RED, of
+from ..panels import Column, Panel, Query, Step, graph, rows
+from ..words import ORANGE, RED, TO_LOOK_AT, of
 
+LIST_HEIGHT = 6  # most of them are empty on a good day
 NAME = (Column("namespace"), Column("workload", link=("Its board", TO_WORKLOAD)))
 
 
@@ -18,6 +19,16 @@ def needs_somebody() -> list[Panel]:
         _capped(),
         _held(),
         _no_waker(),
+        _nobody_acts(),
+        graph(
+            "What becomes of the answers",
+            "How many workloads' answers are followed, wait for a stabilisation window or a cooldown, stay where "
+            "somebody's limits hold them, or are not heard. docs/outlook.md says what each code is.",
+            "short",
+            [Query(f"count by (code) ({of('tidegate_outlook', 'code')})", "{{code}}")],
+            stacked=True,
+            height=LIST_HEIGHT,
+        ),
         rows(
             "Objects that ask for what cannot be",
             "ScaledObjects, HPAs and annotations that somebody should change. An error costs its workload the scaling; "
@@ -29,6 +40,7 @@ def needs_somebody() -> list[Panel]:
                 )
             ],
             [Column("severity"), Column("namespace"), Column("kind"), Column("name"), Column("troubles")],
+            height=LIST_HEIGHT,
         ),
         rows(
             "Brakes",
@@ -43,6 +55,7 @@ def needs_somebody() -> list[Panel]:
                 ),
             ],
             [*NAME, Column("brake"), Column("ends", unit="dateTimeFromNow"), Column("replicas")],
+            height=LIST_HEIGHT,
         ),
     ]
 
@@ -65,7 +78,12 @@ def _firing() -> Panel:
             Column("namespace"),
             Column("workload", link=("Its board", TO_WORKLOAD)),
         ],
+        height=LIST_HEIGHT,
     )
+
+
+def _unheard(metric: str) -> str:
+    return f"{of(metric)} and on (namespace, workload) {of('tidegate_outlook', code='~' + TO_LOOK_AT)}"
 
 
 def _only(metric: str, reasons: str) -> str:
@@ -92,12 +110,13 @@ def _capped() -> Panel:
             Column("without a node", steps=[Step(1, RED)]),
         ],
         sort="asked",
+        height=LIST_HEIGHT,
     )
 
 
 def _held() -> Panel:
     return rows(
-        "Held or unknown",
+        "Held, unknown, or with silent sources",
         "Readings are missing. A held answer stands for `freshness.hold` (5 minutes by default, orange from 2) and can "
         "rise meanwhile; then it is an error, and the row has no `replicas`. See which pages fail on the workload's "
         "board. Runbook: TidegateDecisionHeld, TidegateDecisionUnknown, TidegateSleeperBlind, TidegateSourceStale.",
@@ -115,6 +134,7 @@ def _held() -> Panel:
             Column("replicas"),
         ],
         sort="held for",
+        height=LIST_HEIGHT,
     )
 
 
@@ -131,6 +151,23 @@ def _no_waker() -> Panel:
         ],
         [*NAME, Column("idle for", unit="s"), Column("GPUs"), Column("replicas")],
         sort="GPUs",
+        height=LIST_HEIGHT,
+    )
+
+
+def _nobody_acts() -> Panel:
+    return rows(
+        "Answers that nobody follows",
+        "Tidegate decides, and nothing is done with it: no scaler or no HPA names the workload, two do, its HPA scales "
+        "by something else or says that it cannot. `tidegate explain` says which, and `tidegate check` what to "
+        "change.",
+        [
+            Query(of("tidegate_outlook", "code", code=f"~{TO_LOOK_AT}")),
+            Query(_unheard("tidegate_replicas"), "wanted"),
+            Query(_unheard("tidegate_replicas_wanted_by_cluster"), "cluster"),
+        ],
+        [*NAME, Column("code"), Column("wanted"), Column("cluster")],
+        height=LIST_HEIGHT,
     )
 
 

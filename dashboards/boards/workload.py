@@ -17,6 +17,8 @@ from ..words import (
     GREY,
     ONE,
     ORANGE,
+    OUTLOOK_NAMES,
+    OUTLOOKS,
     PURPLE,
     REASON_NAMES,
     REASONS,
@@ -62,7 +64,7 @@ def made() -> model.Dashboard:
             Section("GPUs", gpus()),
             Section("Zero", zero()),
             Section("How far the numbers can be believed", trust()),
-            Section("Observed: what acting would change", observed()),
+            Section("Observed: what acting would change", observed(), collapsed=True),
         ],
         [reasons_as_annotations(_new_reason(), PURPLE)],
     )
@@ -270,8 +272,11 @@ def _cluster() -> list[Panel]:
             "What will become of the answer",
             "What Tidegate foresees that KEDA and the HPA do with the answer: follow it, wait for a stabilisation "
             "window, stop at a policy, or not listen. `tidegate explain` has the sentence for each.",
-            [Query(f"{of_one('tidegate_outlook', 'code')} == 1", "{{code}}")],
-            {1.0: ("holds", TEAL)},
+            [
+                Query(f"{number:g} * {of_one('tidegate_outlook', 'code', code='~' + '|'.join(codes))}", "{{code}}")
+                for number, codes in enumerate(OUTLOOKS.values(), start=1)
+            ],
+            OUTLOOK_NAMES,
             width=12,
             height=8,
         ),

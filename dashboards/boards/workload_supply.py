@@ -5,7 +5,7 @@ Worked example: `zero()` has the time idle against the keep-warm time: where the
 
 from __future__ import annotations
 
-from ..panels import Column, Panel, Query, Step, graph, rows, stat_of, timeline
+from ..panels import ROW_HEIGHT, Column, Panel, Query, Step, graph, rows, stat_of, timeline
 from ..words import (
     AMBER,
     BLUE,
@@ -144,6 +144,7 @@ def zero() -> list[Panel]:
             "h",
             Query(f"{of_one('tidegate_keep_warm_saved_gpu_seconds_per_day')} / 3600"),
             decimals=2,
+            height=ROW_HEIGHT,
         ),
         stat_of(
             "And in money a day",
@@ -152,6 +153,7 @@ def zero() -> list[Panel]:
             "short",
             Query(of_one("tidegate_keep_warm_saved_money_per_day")),
             decimals=2,
+            height=ROW_HEIGHT,
         ),
         stat_of(
             "Starts in advance",
@@ -159,6 +161,7 @@ def zero() -> list[Panel]:
             "rule.",
             "dateTimeFromNow",
             Query(f"{of_one('tidegate_starts_again_timestamp_seconds')} * 1000"),
+            height=ROW_HEIGHT,
         ),
         stat_of(
             "GPU-hours asleep",
@@ -170,6 +173,7 @@ def zero() -> list[Panel]:
             ),
             below=NAVY,
             decimals=1,
+            height=ROW_HEIGHT,
         ),
     ]
 

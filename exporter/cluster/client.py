@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from importlib.metadata import version as installed_version
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
 
-from . import answers, apiservices, events, leases, reviews
+from . import answers, apiservices, events, leases, reviews, serving
 from .answers import Asked, Lines
 from .api import OPENED, ApiFailure, CannotConnect, Document, Event, Garbled, Opened, Page
 from .apiservices import Holder
@@ -30,6 +30,7 @@ from .events import Happening
 from .leases import Lease
 from .resources import Resource, url
 from .reviews import Access, User, Verdict
+from .serving import ServerVersion
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient, Configuration
@@ -41,6 +42,7 @@ PAGE_OBJECTS = 250
 WATCH_S = (240, 480)
 LIST_AS_METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"
 WATCH_AS_METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"
+_ANYBODY = "bind whoever asks to the ClusterRoles system:basic-user and system:discovery, as Kubernetes itself does"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -232,6 +234,25 @@ class Client:
         asked, document = f"patch event {namespace}/{name}", events.series(count, at)
         await self._ask("PATCH", events.path(namespace, name), document, asked, events.right(namespace))
 
+    async def version(self) -> tuple[ServerVersion, str | None]:
+        """And the header `Date` of the answer, as it came. Raises ApiFailure."""
+        headers, body = await self._answer("GET", serving.VERSION, None, f"get {serving.VERSION}", _ANYBODY)
+        return serving.version(body), headers.get("Date")
+
+    async def groups(self) -> frozenset[str]:
+        """Each `GROUP/VERSION` that the cluster has. Raises ApiFailure."""
+        return serving.groups(await self._ask("GET", serving.GROUPS, None, f"get {serving.GROUPS}", _ANYBODY))
+
+    async def may(self, access: Access) -> Verdict:
+        """May we do this ourselves? Raises ApiFailure."""
+        document, asked = reviews.own_access_review(access), "create selfsubjectaccessreviews"
+        return reviews.verdict(await self._ask("POST", reviews.OWN_ACCESS_REVIEWS, document, asked, _ANYBODY))
+
+    async def who(self) -> str:
+        """As whom we ask. Raises ApiFailure; where the API server is older than 1.28 its status is 404."""
+        asked = "create selfsubjectreviews"
+        return reviews.own_name(await self._ask("POST", reviews.OWN_REVIEWS, reviews.own_review(), asked, _ANYBODY))
+
     async def close(self) -> None:
         await self.client.close()  # type: ignore[no-untyped-call]
 
@@ -256,6 +277,12 @@ class Client:
 
     async def _ask(self, method: str, path: str, document: Document | None, asked: str, right: str) -> bytes:
         """One short answer. asked, right: for the sentence of the ApiFailure it may raise."""
+        return (await self._answer(method, path, document, asked, right))[1]
+
+    async def _answer(
+        self, method: str, path: str, document: Document | None, asked: str, right: str
+    ) -> tuple[Mapping[str, str], bytes]:
+        """Its headers and its body."""
         written = "application/merge-patch+json" if method == "PATCH" else "application/json"
         headers = {"Accept": "application/json", "Content-Type": written}
         try:
@@ -278,7 +305,7 @@ class Client:
             raise ApiFailure(None, f"{asked}: {str(error) or type(error).__name__}") from error
         if response.status not in (HTTPStatus.OK, HTTPStatus.CREATED):
             raise reviews.failure(asked, right, response.status, body)
-        return body
+        return response.headers, body
 
     async def _get(self, asked: Asked, query: list[tuple[str, str]], as_metadata: str) -> aiohttp.ClientResponse:
         try:

@@ -108,11 +108,15 @@ class Scalable:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """One of `spec.triggers` of a ScaledObject or ScaledJob. name: None where it has none."""
+    """One of `spec.triggers` of a ScaledObject or ScaledJob. name: None where it has none.
+
+    cached: useCachedMetrics: the HPA hears what KEDA heard at its last poll.
+    """
 
     type: str
     name: str | None
     metadata: Mapping[str, str]
+    cached: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,7 +235,12 @@ def _bounds(ref: Ref, document: _Json, target: Ref) -> ScaledObject:
 
 def _trigger(trigger: _Json) -> Trigger:
     place = "spec.triggers"
-    return Trigger(needed(trigger, "type", place), text(trigger, "name", place), texts(trigger, "metadata", place))
+    return Trigger(
+        needed(trigger, "type", place),
+        text(trigger, "name", place),
+        texts(trigger, "metadata", place),
+        cached=true(trigger, "useCachedMetrics", place) or False,
+    )
 
 
 def _target(spec: _Json, namespace: str) -> Ref:

@@ -21,6 +21,9 @@ from .api import ApiFailure, Document, Refused
 
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+# Anybody whom the API server knows may ask these of themselves (ClusterRole system:basic-user).
+OWN_ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+OWN_REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
 class User(NamedTuple):
@@ -81,6 +84,21 @@ def access_review(user: User, access: Access) -> Document:
         "resourceAttributes": access._asdict(),
     }
     return {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+
+
+def own_access_review(access: Access) -> Document:
+    spec = {"resourceAttributes": access._asdict()}
+    return {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec}
+
+
+def own_review() -> Document:
+    return {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+
+
+def own_name(body: bytes) -> str:
+    """Of a SelfSubjectReview: as whom we ask; "" where it does not say. Raises ApiFailure if it is none."""
+    said = part("create selfsubjectreviews", body, "status").get("userInfo")
+    return str(said.get("username") or "") if isinstance(said, dict) else ""
 
 
 def user(body: bytes) -> User | None:

@@ -132,6 +132,11 @@ class Prices(Section):
     default is about what an hour of work is paid: a start on one GPU is then worth keeping it warm for 13 times as long
     as it takes. 0 says that nobody waits, as for batches."""
 
+    @property
+    def said_gpu_hour(self) -> float | None:
+        """What people have said that a GPU costs; a default is no price."""
+        return self.gpu_hour if "gpu_hour" in self.model_fields_set else None
+
 
 class Snapshots(Section):
     """What is remembered through a restart: answers, windows, and what was learned."""

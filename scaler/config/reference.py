@@ -23,7 +23,7 @@ _HEAD = """\
 One YAML file, given to `tidegate run -c FILE`. This is enough to begin with; without a `gateway` one
 replica is kept:
 
-<!-- warned of: workloads.0.replicas.min -->
+<!-- warned of: TG001 -->
 ```yaml
 {minimal}```
 

@@ -137,11 +137,19 @@ def _hpa(decision: Decision, facts: Facts, current: int, now: float, others: Seq
         told=decision.told or 0,
         since=decision.decided_at,
         tolerance=hpa.tolerances(spec)[1],
+        late_s=_late_s(scaled),
         others=tuple(each.told for each in others if each.told is not None),
         ready=(decision.evidence.replicas_ready or 0) if ours and ours[0].target == "Value" else None,
     )
     scaled_at = None if found is None or found.status is None else found.status.scaled_at
     return hpa.outlook(spec, told, current, now, scaled_at)
+
+
+def _late_s(scaled: ScaledObject | None) -> float:
+    """How old what the HPA hears may be: with useCachedMetrics as old as KEDA's last poll."""
+    if scaled is None or not any(trigger.cached for trigger in scaled.triggers):
+        return 0.0
+    return of_scaled(scaled).polling_interval_s
 
 
 def _ours(found: Hpa) -> list[Metric]:

@@ -29,16 +29,19 @@ _PAST_S = 0.001
 
 
 class Told(NamedTuple):
-    """What an HPA hears. replicas: decided. told: now. since: POSIX seconds when that became so. tolerance: a ratio.
+    """What an HPA hears.
 
-    others: what the other workloads that scale the same are told. ready: None where the metric is an AverageValue,
-    else the pods that are ready, by which a Value is multiplied.
+    replicas: decided. told: now. since: POSIX seconds when that became so. tolerance: the HPA's for going up, a ratio.
+    late_s:   seconds until the HPA hears it, at most.
+    others:   what the other workloads that scale the same are told.
+    ready:    None where the metric is an AverageValue, else the pods that are ready, by which a Value is multiplied.
     """
 
     replicas: int
     told: int
     since: float
     tolerance: float
+    late_s: float = 0.0
     others: tuple[int, ...] = ()
     ready: int | None = None
 
@@ -82,10 +85,10 @@ def _acts(spec: Spec, told: Told, memory: Memory, first: Outcome, current: int, 
     """Sync after sync until one does nothing and waits for nothing, and the first of them as late as it may be."""
     acts: list[Act] = []
     number = told.told
-    at = now
+    at = now + told.late_s
     if first.limit is Limit.STABILISED:
         # What was recommended last before this leaves the window then, and a sync may just have been.
-        at = max(now, told.since + windows(spec)[int(max(number, *told.others, 0) > current)] + _PAST_S)
+        at = max(at, told.since + told.late_s + windows(spec)[int(max(number, *told.others, 0) > current)] + _PAST_S)
     for _ in range(_MOST_SYNCS):
         at += SYNC_S
         outcome, memory = step(spec, memory, _metrics(told, number), current, current, at)
@@ -126,9 +129,11 @@ def _is_disabled(spec: Spec, *, up: bool) -> bool:
     return rules.select is Select.DISABLED or not rules.policies
 
 
-def _moves(_spec: Spec, _told: Told, first: Outcome, current: int, _acts: Sequence[Act]) -> str:
+def _moves(_spec: Spec, told: Told, first: Outcome, current: int, _acts: Sequence[Act]) -> str:
     limited = f", {first.why}" if first.limit in (Limit.RATE, Limit.MIN, Limit.MAX) else ""
-    return f"in at most {SYNC_S:g} s the HPA sets {first.replicas}: {current} -> {first.replicas}{limited}"
+    return (
+        f"in at most {SYNC_S + told.late_s:g} s the HPA sets {first.replicas}: {current} -> {first.replicas}{limited}"
+    )
 
 
 def _settled(_spec: Spec, _told: Told, _first: Outcome, current: int, _acts: Sequence[Act]) -> str:

@@ -9,7 +9,11 @@ fleet serve, are idle and load.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import isnan
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -25,8 +29,6 @@ from ..slots import Mask
 
 PATH = "/api/v1/accounts"
 LABELS = ("namespace", "workload")
-
-Labels = dict[str, str]
 
 
 class Bookkeeping(Protocol):
@@ -46,14 +48,19 @@ Kept = Callable[[], Bookkeeping | None]  # None before the first configuration w
 
 
 class Family(NamedTuple):
-    """A counter: its name, its help, its own label if it has one, and which sum each of that label's values is."""
+    """Its name, its help, its own label if it has one, and of a counter which sum each of that label's values is."""
 
     name: str
     help: str
     label: str | None
-    sums: Mapping[str, str]
+    sums: Mapping[str, str] = MappingProxyType({})
 
 
+GPUS = Family("workload_gpus", "GPUs by what they do now; asleep: those that it would hold if it were awake.", "state")
+WOULD = Family("shadow_replicas", "Replicas that Tidegate would have of an observed workload.", None)
+GAUGES = (GPUS, WOULD)
+GPU_SECONDS = Family("workload_gpu_seconds", "GPU-seconds by what the GPUs did, since this process leads.", "state")
+STATE_SECONDS = Family("workload_state_seconds", "Time that the workload spent in each state.", "state")
 COUNTERS = (
     Family("wakes", "How often some replica was to run after none, by what the cluster was told.", None, {"": "wakes"}),
     Family("sleeps", "How often none was to run after some.", None, {"": "sleeps"}),
@@ -88,128 +95,144 @@ class AccountsCollector:
 
     def collect(self) -> Iterable[Metric]:
         kept = self._kept() if self._leads(self._now()) else None
-        labels = (
-            [] if kept is None else [dict(zip(LABELS, (w.namespace, w.label), strict=True)) for w in kept.workloads]
-        )
-        yield from _states(kept, labels)
-        sums = None if kept is None else kept.books.shown
-        yield from (_counter(family, sums, labels) for family in COUNTERS)
+        shown = None if kept is None else kept.books.shown
+        moment = None if kept is None else kept.books.now
+        by_state = {str(state): place for place, state in enumerate(STATES)}
+        for family, table in (
+            (GPUS, moment and moment.gpus),
+            (GPU_SECONDS, shown and shown.gpu_seconds),
+            (STATE_SECONDS, shown and shown.state_seconds),
+        ):
+            columns = {} if table is None else {state: table[:, place] for state, place in by_state.items()}
+            yield _family(family, kept, columns)
+        for family in COUNTERS:
+            yield _family(family, kept, _columns(family, shown))
         # Who was never observed has no shadow, rather than one of 0.
-        where = None if kept is None else kept.observed | (kept.books.kept.shadow > 0.0)
-        yield from (_counter(family, sums, labels, where) for family in SHADOW)
-        yield _would(kept, labels)
+        where: Mask | bool = False if kept is None else kept.observed | (kept.books.kept.shadow > 0.0)
+        for family in SHADOW:
+            columns = _columns(family, shown)
+            yield _family(family, kept, {value: np.where(where, column, np.nan) for value, column in columns.items()})
+        would = {} if kept is None else {"": np.where(kept.observed, kept.books.now.would, np.nan)}
+        yield _family(WOULD, kept, would)
 
 
-def _states(kept: Bookkeeping | None, labels: Sequence[Labels]) -> Iterable[Metric]:
-    gpus = GaugeMetricFamily(
-        "tidegate_workload_gpus",
-        "GPUs of the workload by what they do now; asleep: those that it would hold if it were awake.",
-        labels=(*LABELS, "state"),
-    )
-    gpu_seconds = CounterMetricFamily(
-        "tidegate_workload_gpu_seconds",
-        "GPU-seconds by what the GPUs did, since this process leads.",
-        labels=(*LABELS, "state"),
-    )
-    seconds = CounterMetricFamily(
-        "tidegate_workload_state_seconds", "Time that the workload spent in each state.", labels=(*LABELS, "state")
-    )
+def _columns(family: Family, sums: Sums | None) -> dict[str, Floats]:
+    return {} if sums is None else {value: getattr(sums, column) for value, column in family.sums.items()}
+
+
+def _family(said: Family, kept: Bookkeeping | None, columns: Mapping[str, Floats]) -> Metric:
+    """columns: by the value of the family's own label."""
+    labels = (*LABELS, *([said.label] if said.label else []))
+    made = GaugeMetricFamily if said in GAUGES else CounterMetricFamily
+    family: Metric = made(f"tidegate_{said.name}", said.help, labels=labels)
     if kept is not None:
-        books = kept.books
-        for place, state in enumerate(STATES):
-            here = [{**label, "state": str(state)} for label in labels]  # shared by the families: it halves the time
-            _add(gpus, "tidegate_workload_gpus", here, books.now.gpus[:, place])
-            _add(gpu_seconds, "tidegate_workload_gpu_seconds_total", here, books.shown.gpu_seconds[:, place])
-            _add(seconds, "tidegate_workload_state_seconds_total", here, books.shown.state_seconds[:, place])
-    yield from (gpus, gpu_seconds, seconds)
-
-
-def _counter(said: Family, sums: Sums | None, labels: Sequence[Labels], where: Mask | None = None) -> Metric:
-    """where: whose it is; None is everybody's."""
-    family = CounterMetricFamily(
-        f"tidegate_{said.name}", said.help, labels=(*LABELS, *([said.label] if said.label else []))
-    )
-    for value, column in said.sums.items() if sums is not None else ():
-        here = labels if said.label is None else [{**each, said.label: value} for each in labels]
-        numbers: Floats = getattr(sums, column)
-        _add(family, f"{family.name}_total", here, numbers if where is None else np.where(where, numbers, np.nan))
+        name = family.name if said in GAUGES else f"{family.name}_total"
+        family.samples = _Later(name, said.label, kept.workloads, columns)  # type: ignore[assignment]
     return family
 
 
-def _would(kept: Bookkeeping | None, labels: Sequence[Labels]) -> Metric:
-    family = GaugeMetricFamily(
-        "tidegate_shadow_replicas", "Replicas that Tidegate would have of an observed workload.", labels=LABELS
-    )
-    if kept is not None:
-        _add(family, "tidegate_shadow_replicas", labels, np.where(kept.observed, kept.books.now.would, np.nan))
-    return family
+class _Later:
+    """Samples that are made when they are written, which is done in a thread: ten thousand workloads have 230,000 of
+    them, and making those takes half a second in which nobody else would be answered. The numbers are those of the
+    moment of collecting.
+    """
+
+    def __init__(
+        self, name: str, label: str | None, workloads: Sequence[WorkloadKey], columns: Mapping[str, Floats]
+    ) -> None:
+        self._name, self._label, self._workloads = name, label, workloads
+        self._columns = {value: column.copy() for value, column in columns.items()}
+
+    def __iter__(self) -> Iterator[Sample]:
+        for value, column in self._columns.items():
+            more = {} if self._label is None else {self._label: value}
+            numbers = column.tolist()
+            for row in np.flatnonzero(~np.isnan(column)).tolist():
+                workload = self._workloads[row]
+                labels = {"namespace": workload.namespace, "workload": workload.label, **more}
+                yield Sample(self._name, labels, numbers[row])
 
 
-def _add(family: Metric, name: str, labels: Sequence[Labels], values: Floats) -> None:
-    known = np.flatnonzero(~np.isnan(values)).tolist()
-    numbers = values.tolist()
-    family.samples += [Sample(name, labels[row], numbers[row]) for row in known]
+class Account(NamedTuple):
+    """The books as they are at one moment: nothing of it changes any more. A slot per workload."""
+
+    workloads: Sequence[WorkloadKey]
+    observed: Mask
+    since: Floats
+    sums: Sums
 
 
-def document(kept: Bookkeeping | None, gpu_hour: float | None, now: float) -> dict[str, Any]:
+def account(kept: Bookkeeping) -> Account:
+    books = kept.books
+    return Account(kept.workloads, kept.observed, books.since.copy(), Sums(*(column.copy() for column in books.kept)))
+
+
+def document(account: Account | None, gpu_hour: float | None, now: float) -> dict[str, Any]:
     """`/api/v1/accounts`, plain JSON-able data.
 
     gpu_hour: what a GPU costs for an hour; None where nobody has said. now: POSIX seconds.
     """
-    if kept is None:
-        return {"now": now, "since": None, "gpu_hour": gpu_hour, "workloads": []}
-    since = kept.books.since
-    begun = since[~np.isnan(since)]
-    return {
-        "now": now,
-        "since": float(begun.min()) if len(begun) else None,
-        "gpu_hour": gpu_hour,
-        "workloads": [
-            _entry(kept, row) for row in sorted(range(len(kept.workloads)), key=lambda row: kept.workloads[row])
-        ],
-    }
+    entries = [] if account is None else sorted(_entries(account), key=_place)
+    begun = [entry["since"] for entry in entries if entry["since"] is not None]
+    return {"now": now, "since": min(begun, default=None), "gpu_hour": gpu_hour, "workloads": entries}
 
 
-def _entry(kept: Bookkeeping, row: int) -> dict[str, Any]:
-    workload, sums = kept.workloads[row], kept.books.kept
-    numbers = {name: _number(column[row]) for name, column in sums._asdict().items() if column.ndim == 1}
-    observed = bool(kept.observed[row])
-    shadow = {
-        "seconds": numbers["shadow"],
-        "gpu_seconds_saved": numbers["saved"],
-        "gpu_seconds_added": numbers["added"],
-        "queue_seconds": numbers["queued"],
-        "more_seconds": numbers["more"],
-        "fewer_seconds": numbers["fewer"],
-    }
-    return {
-        "namespace": workload.namespace,
-        "name": workload.name,
-        "trigger": workload.trigger,
-        "since": _number(kept.books.since[row]),
-        "observed": observed,
-        "gpu_seconds": _by_state(sums.gpu_seconds[row]),
-        "state_seconds": _by_state(sums.state_seconds[row]),
-        "wakes": numbers["wakes"],
-        "sleeps": numbers["sleeps"],
-        "requests_finished": numbers["requests"],
-        "tokens": {"prompt": numbers["prompt"], "generation": numbers["generated"]},
-        "shadow": shadow if observed or numbers["shadow"] else None,
-    }
+def _place(entry: Mapping[str, Any]) -> tuple[str, str, str]:
+    return entry["namespace"], entry["name"], entry["trigger"]
 
 
-def _by_state(values: Floats) -> Mapping[str, float | None]:
-    return {str(state): _number(value) for state, value in zip(STATES, values.tolist(), strict=True)}
+def _entries(account: Account) -> Iterator[dict[str, Any]]:
+    # Numbers are taken out of lists: out of arrays one by one they take much longer.
+    sums = {name: column.tolist() for name, column in account.sums._asdict().items()}
+    since, observes = account.since.tolist(), account.observed.tolist()
+    for row, workload in enumerate(account.workloads):
+        of = {name: _known(column[row]) for name, column in sums.items() if name not in TABLES}
+        shadow = {
+            "seconds": of["shadow"],
+            "gpu_seconds_saved": of["saved"],
+            "gpu_seconds_added": of["added"],
+            "queue_seconds": of["queued"],
+            "more_seconds": of["more"],
+            "fewer_seconds": of["fewer"],
+        }
+        yield {
+            "namespace": workload.namespace,
+            "name": workload.name,
+            "trigger": workload.trigger,
+            "since": _known(since[row]),
+            "observed": observes[row],
+            "gpu_seconds": _by_state(sums["gpu_seconds"][row]),
+            "state_seconds": _by_state(sums["state_seconds"][row]),
+            "wakes": of["wakes"],
+            "sleeps": of["sleeps"],
+            "requests_finished": of["requests"],
+            "tokens": {"prompt": of["prompt"], "generation": of["generated"]},
+            "shadow": shadow if observes[row] or of["shadow"] else None,
+        }
 
 
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
+def _by_state(values: Sequence[float]) -> dict[str, float | None]:
+    return {state: _known(value) for state, value in zip(_STATES, values, strict=True)}
+
+
+def _known(value: float) -> float | None:
+    return None if isnan(value) else value
+
+
+_STATES = tuple(map(str, STATES))
+TABLES = frozenset({"gpu_seconds", "state_seconds"})  # a number for each state, the rest are one
 
 
 def routes(kept: Kept, gpu_hour: Callable[[], float | None], now: Callable[[], float]) -> list[web.RouteDef]:
-    """For `WebServer(more=…)`."""
+    """For `WebServer(more=...)`."""
 
     async def answer(_: web.Request) -> web.Response:
-        return web.json_response(document(kept(), gpu_hour(), now()))
+        books = kept()
+        copied = None if books is None else account(books)
+        return web.json_response(text=await asyncio.to_thread(_text, copied, gpu_hour(), now()))
 
     return [web.get(PATH, answer)]
+
+
+def _text(account: Account | None, gpu_hour: float | None, now: float) -> str:
+    return json.dumps(document(account, gpu_hour, now), allow_nan=False)

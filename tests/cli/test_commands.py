@@ -16,6 +16,10 @@ tick: 2m
 workloads:
   - {namespace: ai, name: chat, engine: vlm, pods: {dns: chat.ai.svc}, replicas: {min: 1}}
 """
+UNREACHED = """
+workloads:
+  - {namespace: ai, name: chat, engine: vllm, pods: {url: "http://127.0.0.1:1/metrics"}, replicas: {min: 1}}
+"""
 WORDS = {
     "run": "Run the daemon",
     "export": "Collect and expose only",
@@ -26,6 +30,7 @@ WORDS = {
     "replay": "recorded load",
     "report": "Where GPU-hours went",
     "top": "in the terminal",
+    "doctor": "everything is there",
     "version": "version of Tidegate",
 }
 
@@ -176,3 +181,16 @@ class TestRun:
         assert (said[0]["level"], said[0]["event"]) == ("warning", "configuration")
         assert said[-1]["event"] == "stopped"
         assert all({"event", "level", "timestamp"} <= set(entry) for entry in said)
+
+
+def test_doctor_says_what_is_wrong_and_ends_with_1_and_with_0_where_nothing_is(tidegate, config):
+    quiet = 'listen: {http: "127.0.0.1:0", grpc: "127.0.0.1:0"}\n'
+    well = tidegate("doctor", "-c", config(quiet))
+    assert (well.returncode, well.stderr) == (0, "")
+    assert "fail" not in well.stdout
+    ill = tidegate("doctor", "-c", config(quiet + UNREACHED), "-o", "json")
+    assert (ill.returncode, ill.stderr) == (1, "")
+    [failure] = [check for check in json.loads(ill.stdout) if check["status"] == "fail"]
+    assert failure["name"] == "pods of ai/chat http://127.0.0.1:1/metrics"
+    assert "Connection refused" in failure["said"]
+    assert failure["do"]

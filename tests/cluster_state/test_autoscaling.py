@@ -114,6 +114,11 @@ def test_a_scaled_object_says_how_keda_goes_about_it():
     assert record.created_at == T
 
 
+def test_a_trigger_says_whether_the_hpa_hears_of_it_from_a_cache():
+    triggers = [api.trigger(engine="vllm"), {**api.trigger(engine="vllm"), "useCachedMetrics": True}]
+    assert [each.cached for each in scaled(triggers=triggers).triggers] == [False, True]
+
+
 def test_what_is_left_out_has_kedas_defaults():
     record = scaled()
     assert (record.behavior, record.pace) == (None, Pace(30.0, 300.0, 0.0, None, Pauses()))

@@ -132,14 +132,14 @@ def demo():
 @pytest.fixture(scope="session")
 def watched(program, demo, pages, tmp_path_factory):
     """{"demo": …, "pages": …}: each Prometheus once it has seen all that is to come: the demo asleep, awake and asleep
-    again, the page five times.
+    again, the page eight times.
     """
     found = {
         name: Prometheus(tmp_path_factory.mktemp(name), program, port)
         for name, port in (("demo", demo), ("pages", pages))
     }
     try:
-        wait_for(lambda: found["pages"].says("count_over_time(tidegate_board_version[5m]) > 4"), "the page")
+        wait_for(lambda: found["pages"].says("count_over_time(tidegate_board_version[5m]) > 7"), "the page")
         wait_for(lambda: found["demo"].says("max_over_time(tidegate_replicas[5m]) > 2"), "a load in the demo")
         wait_for(lambda: found["demo"].says('tidegate_reason{reason="asleep"}'), "the demo's night")
         yield found

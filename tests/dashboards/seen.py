@@ -21,9 +21,11 @@ from exporter.textformat import parse
 from scaler.accounts import Books, Moment, State
 from scaler.board import Board, Decision, Evidence, Objective, Reason
 from scaler.census import Trouble
+from scaler.outlook import Code
 from scaler.web.accounts import AccountsCollector
 from scaler.web.cluster import ClusterCollector
 from scaler.web.decisions import BoardCollector
+from scaler.web.outlook import OutlookCollector
 from scaler.web.own import OwnMetrics
 from scaler.web.peers import PeersCollector
 from scaler.web.snapshots import SnapshotCollector
@@ -95,10 +97,22 @@ def decisions(now):
         ),
         decision("held", 2, Reason.HELD, now, held_since=now - 150, stale=("http://10.0.0.9/",), measured_at=now - 200),
         decision("dark", None, Reason.UNKNOWN, now, stale=("http://10.0.0.8/",)),
-        decision("lone", 1, Reason.NO_WAKER, now, idle_since=now - 900.0, gpus_held=4),
+        decision("lone", 1, Reason.NO_WAKER, now, idle_since=now - 900.0, gpus_held=4, replicas_wanted=1),
         decision("seen", 4, Reason.SERVING, now, observed=True, replicas_wanted=6, objectives=work[:1]),
         decision("jobs", 0, Reason.ASLEEP, now, idle_since=now - 900.0),
     ]  # fmt: skip
+
+
+def outlooks(now, turn):
+    """`chat` has an HPA that does something of each kind by turns, `lone` nobody who asks."""
+    turns = (Code.AT_MAX, Code.SETTLED, Code.UP, Code.STABILISED, Code.NO_HPA)
+    condition = SimpleNamespace(type="ScalingLimited", status="True", reason="TooManyReplicas")
+    hpa = SimpleNamespace(status=SimpleNamespace(desired=3, conditions=(condition,)))
+    for each in decisions(now):
+        name = each.workload.name
+        code = {"chat": turns[turn % len(turns)], "jobs": Code.ASLEEP, "lone": Code.NO_SCALER}.get(name, Code.SETTLED)
+        facts = SimpleNamespace(hpa=hpa if name == "chat" else None)
+        yield SimpleNamespace(decision=each, facts=facts, outlook=SimpleNamespace(code=code))
 
 
 def entered(books, names, now, turn):
@@ -151,6 +165,7 @@ def page():
     registry.register(ClusterCollector(cluster, lambda: troubles, time.time))
     registry.register(PeersCollector(lambda: standing, time.time))
     registry.register(SnapshotCollector(snapshots, time.time))
+    registry.register(OutlookCollector(lambda: outlooks(time.time(), turn)))
     registry.register(AccountsCollector(lambda: kept, lambda now: True, time.time))
 
     def read():
@@ -160,6 +175,7 @@ def page():
         standing.failures, snapshots.failures = {"timeout": turn}, turn
         cluster.malformed["pods"] = turn
         own.ticks_failed.inc()
+        own.events_dropped.labels("budget").inc()
         own.observe_call("GetMetrics", "OK", 0.001)
         own.observe_call("StreamIsActive", "OK", 1.0)
         own.tick_seconds.observe(0.01)

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from scaler.board import Reason
+from scaler.outlook import Code
 from tests.dashboards.built import BOARDS, GRAFANA, ROOT, panels_of, queries_of
 from tests.deploy.shared import module
 
@@ -51,19 +52,22 @@ def test_the_boards_are_the_four_that_everything_links_to():
 
 @pytest.mark.parametrize("uid", sorted(UIDS))
 def test_panels_lie_beside_each_other_and_not_upon(uid):
-    taken = {}
-    for panel in BOARDS[uid]["panels"]:
-        place = panel["gridPos"]
-        assert place["x"] + place["w"] <= 24
-        for x in range(place["x"], place["x"] + place["w"]):
-            for y in range(place["y"], place["y"] + place["h"]):
-                assert (x, y) not in taken, f"{panel['title']} lies upon {taken[x, y]}"
-                taken[x, y] = panel["title"]
+    board = BOARDS[uid]["panels"]
+    # A section that is opened has the rest of the board move down.
+    for together in (board, *(row["panels"] for row in board if row.get("collapsed"))):
+        taken = {}
+        for panel in together:
+            place = panel["gridPos"]
+            assert place["x"] + place["w"] <= 24
+            for x in range(place["x"], place["x"] + place["w"]):
+                for y in range(place["y"], place["y"] + place["h"]):
+                    assert (x, y) not in taken, f"{panel['title']} lies upon {taken[x, y]}"
+                    taken[x, y] = panel["title"]
 
 
 @pytest.mark.parametrize("uid", sorted(UIDS))
 def test_panels_have_names_and_numbers_of_their_own(uid):
-    everything = BOARDS[uid]["panels"]
+    everything = [each for panel in BOARDS[uid]["panels"] for each in (panel, *panel.get("panels", ()))]
     titles = [panel["title"] for panel in everything if panel["type"] != "row"]
     sections = [panel["title"] for panel in everything if panel["type"] == "row"]
     assert sorted(set(titles)) == sorted(titles)
@@ -233,6 +237,14 @@ def test_every_reason_and_only_those_has_a_name_and_a_colour_on_the_timeline():
     assert set(coded.values()) == {str(reason) for reason in Reason}
     colours = [each["color"] for each in mapping["options"].values()]
     assert len(set(colours)) == len(colours)
+
+
+def test_every_code_of_the_outlook_has_a_place_on_the_timeline():
+    (timeline,) = [each for each in panels_of(BOARDS["tidegate-workload"]) if "outlook" in str(each["targets"])]
+    placed = [code for t in timeline["targets"] for code in re.search(r'code=~"([^"]+)"', t["expr"])[1].split("|")]
+    assert sorted(placed) == sorted(map(str, Code))
+    (mapping,) = timeline["fieldConfig"]["defaults"]["mappings"]
+    assert set(mapping["options"]) == {re.match(r"\d+", target["expr"])[0] for target in timeline["targets"]}
 
 
 def test_every_alert_is_named_by_a_panel_that_shows_what_it_is_about():

@@ -73,3 +73,16 @@ def test_the_log_outlives_a_reload_and_another_list_of_workloads(scene, plan, po
     assert [past.entry(place).plan.spec.targets[0][1] for place in (0, -1)] == [16.0, 8.0]
     assert stage.decide_again() == len(past) + len(listed.past(listed.plans[0].workload))
     assert stage.answer() == (8, True, "serving")
+
+
+def test_a_page_that_may_lower_nothing_is_noted_as_one(scene, plan, pod, page):
+    stage = scene(plan("chat"))
+    target = pod(0)
+    stage.has(pods=[target], wanted=3)
+    stage.round({target: page.vllm(waiting=0, running=40)})
+    stage.decider.forget_answers()  # somebody else has answered meanwhile: the next answer is news, whatever it is
+    stage.now += 5.0
+    stage.land(target, page.vllm(waiting=0, running=1))
+    assert stage.answer() == (3, True, "serving")
+    entry = stage.decider.past(stage.decider.plans[0].workload).entry(-1)
+    assert (entry.at, bool(entry.given.when.raise_only[0]), entry.given.readings.running[0]) == (stage.now, True, 1.0)

@@ -7,7 +7,6 @@ for the files of this repository. Other people's programs are taken at their wor
 import re
 import shlex
 from itertools import pairwise
-from pathlib import Path
 
 import click
 import pytest
@@ -15,11 +14,10 @@ import yaml
 
 from scaler.cli import main
 from tests.docs.pages import PAGES, ROOT, every_block, in_backticks
+from tests.docs.values import VALUES, is_value, unknown_in
 
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-VALUES = yaml.safe_load((ROOT / "deploy/chart/values.yaml").read_text(encoding="utf-8"))
-# Keys below these are anybody's, or Tidegate's own configuration.
-OPEN = {"config", "dashboards.json", "podAnnotations", "podLabels", "nodeSelector"}
+SET = re.compile(r"(?:--set )?([a-zA-Z]+\.[a-zA-Z.]+)=[\w$]")
 OURS = {"tidegate", ".venv/bin/tidegate", "tidegate/bin/tidegate"}
 KNOWN = {
     "cd", "cp", "curl", "date", "docker", "git", "grep", "helm", "kind", "kubectl", "make", "pip", "promtool",
@@ -95,22 +93,10 @@ def unknown_values(words):
     for option, value in pairwise(words):
         if option == "--set":
             key = value.partition("=")[0]
-            if not known_value(key):
+            if not is_value(key):
                 yield key
         elif option in {"--values", "-f"} and "/" in value:
-            given = yaml.safe_load((ROOT / value).read_text(encoding="utf-8"))
-            yield from (key for key in given if key not in VALUES)
-
-
-def known_value(key):
-    if any(key == one or key.startswith(f"{one}.") for one in OPEN):
-        return True
-    here = VALUES
-    for part in key.split("."):
-        if not isinstance(here, dict) or part not in here:
-            return False
-        here = here[part]
-    return True
+            yield from unknown_in(yaml.safe_load((ROOT / value).read_text(encoding="utf-8")))
 
 
 def paths(words):
@@ -140,17 +126,9 @@ def test_a_command_that_is_spoken_of_exists(words):
     assert [word for word in rest if word.startswith("-") and word.partition("=")[0] not in options] == []
 
 
-def test_the_values_that_a_table_sets_are_the_charts():
-    pages = [
-        Path("docs/install.md"),
-        Path("docs/operations.md"),
-        Path("docs/troubleshooting.md"),
-        Path("docs/migration.md"),
-    ]
-    said = {
-        words.partition("=")[0] for page in pages for words in in_backticks(page) if re.match(r"[a-zA-Z.]+=", words)
-    }
-    dotted = {key for key in said if "." in key and key.split(".")[0] in VALUES}
+def test_the_values_that_a_sentence_sets_are_the_charts():
+    said = {found[1] for page in PAGES for words in in_backticks(page) if (found := SET.match(words))}
+    dotted = {key for key in said if key.partition(".")[0] in VALUES}
 
-    assert dotted
-    assert [key for key in dotted if not known_value(key)] == []
+    assert {"state.volume", "networkPolicy.enabled"} <= dotted
+    assert [key for key in dotted if not is_value(key)] == []

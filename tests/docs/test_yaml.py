@@ -1,19 +1,22 @@
 """Every YAML block of every page is taken by whoever it is for, without a word against it.
 
-A manifest and a configuration are checked as `tidegate check` does it. A comment right before a block says of what is
-no whole file what it is a part of, `<!-- a part: of a ScaledObject -->`, and of what is warned of on purpose by which
-key, `<!-- warned of: spec.fallback -->`. A server for replays says that it is one.
+A manifest and a configuration are checked as `tidegate check` does it, and may have rules of severity info against them
+at the most. A comment right before a block says of what is no whole file what it is a part of,
+`<!-- a part: of a ScaledObject -->`, and what is warned of on purpose by which rules, `<!-- warned of: TG004 -->`. A
+server for replays and values of the chart say that they are that.
 """
 
 import pytest
 import yaml
 
 from scaler.config import parse
-from scaler.config.export import is_export, parse_export
-from scaler.config.manifests import check_manifests, is_manifest
+from scaler.config.export import is_export
+from scaler.config.manifests import is_manifest
+from scaler.lint.files import check_files
 from scaler.orders import moment
 from scaler.replay.servers import parse_profile
 from tests.docs.pages import ROOT, every_block
+from tests.docs.values import unknown_in
 
 NOW = moment("2026-11-22T12:00Z")
 # Pages of rules show what is wrong, and the linter's own tests play them.
@@ -21,40 +24,42 @@ BLOCKS = [block for block in every_block("yaml") if not block.page.startswith("d
 PART, WARNED = "a part: ", "warned of: "
 SERVER = "a server of `tidegate replay`"
 SERVERS = [block for block in BLOCKS if block.note == SERVER]
-WHOLE = [block for block in BLOCKS if not block.note.startswith(PART) and block.note != SERVER]
-
-
-def configurations(page):
-    """Those of a page that share gateways: its manifests meet the one that has theirs."""
-    for block in WHOLE:
-        if block.page == page and not is_manifest(block.text) and not is_export(block.text):
-            yield parse(block.text, str(block), NOW)[0]
+VALUES = "values of the chart"
+WHOLE = [block for block in BLOCKS if not block.note.startswith(PART) and block.note not in {SERVER, VALUES}]
 
 
 def met(block):
+    """The configuration of the same page that shares the gateway which a manifest names: they are checked together."""
     named = {
         trigger["metadata"].get("gateway")
         for each in yaml.safe_load_all(block.text)
         for trigger in each.get("spec", {}).get("triggers", [])
     }
-    return next((one for one in configurations(block.page) if named & {each.name for each in one.gateways}), None)
-
-
-def said(block):
-    if is_manifest(block.text):
-        return check_manifests(block.text, str(block), met(block), NOW).problems
-    if is_export(block.text):
-        return parse_export(block.text, str(block), None)[1]
-    return parse(block.text, str(block), NOW)[1]
+    for other in WHOLE:
+        if other.page == block.page and not is_manifest(other.text) and not is_export(other.text):
+            config, _ = parse(other.text, str(other), NOW)
+            if named & {each.name for each in config.gateways}:
+                yield other
 
 
 @pytest.mark.parametrize("block", WHOLE, ids=str)
-def test_a_file_that_is_shown_is_taken_without_a_word(block):
+def test_a_file_that_is_shown_is_taken_without_a_word(block, tmp_path):
+    file = tmp_path / "shown.yaml"
+    file.write_text(block.text, encoding="utf-8")
+    files = [str(file)]
+    for config in met(block) if is_manifest(block.text) else ():
+        (tmp_path / "config.yaml").write_text(config.text, encoding="utf-8")
+        files.append(str(tmp_path / "config.yaml"))
     expected = block.note.removeprefix(WARNED).split(", ") if block.note.startswith(WARNED) else []
-    problems = said(block)
+    problems = [each for each in check_files(files, NOW).problems if each.file == str(file) and each.severity != "info"]
 
-    assert [str(problem) for problem in problems if problem.severity == "error"] == []
-    assert [problem.key for problem in problems] == expected
+    assert [str(problem) for problem in problems if problem.severity == "error" and problem.rule not in expected] == []
+    assert [problem.rule or problem.key for problem in problems] == expected
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.note == VALUES], ids=str)
+def test_values_that_are_shown_are_the_charts(block):
+    assert list(unknown_in(yaml.safe_load(block.text))) == []
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)

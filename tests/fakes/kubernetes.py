@@ -65,6 +65,10 @@ class FakeKubernetes:
         self.tokens = None  # those that are let in; None: anybody
         self.users = {}  # whom TokenReviews know: the token, and `status.user`
         self.allowed = lambda spec: False  # what SubjectAccessReviews say, by their spec
+        self.may = lambda attributes: True  # what SelfSubjectAccessReviews say, by what is wanted
+        self.identity = "system:serviceaccount:tidegate:tidegate"  # whom everybody is taken for
+        self.minor = "37"  # of its version
+        self.date = None  # the header of that name; None: the right one
         self.config_maps = {}  # (namespace, name): data
         self.api_services = {}  # name: spec
         self.leases = {}  # (namespace, name): document
@@ -220,6 +224,9 @@ class FakeKubernetes:
     def application(self):
         app = web.Application()
         app.router.add_get("/version", self._say_version)
+        app.router.add_get("/apis", self._say_groups)
+        app.router.add_post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", self._review)
+        app.router.add_post("/apis/authentication.k8s.io/v1/selfsubjectreviews", self._review)
         app.router.add_post("/apis/authentication.k8s.io/v1/tokenreviews", self._review)
         app.router.add_post("/apis/authorization.k8s.io/v1/subjectaccessreviews", self._review)
         app.router.add_get("/api/v1/namespaces/{namespace}/configmaps/{name}", self._config_map)
@@ -239,13 +246,28 @@ class FakeKubernetes:
 
     async def _sign(self, _request, response):
         response.headers["Server"] = "fake-kubernetes"
+        if self.date is not None:
+            response.headers["Date"] = self.date
 
-    async def _say_version(self, _request):
-        return web.json_response({"major": "1", "minor": "37", "gitVersion": "v1.37.0-fake"})
+    async def _say_version(self, request):
+        if (answer := await self._no_answer(request, "Version")) is not None:
+            return answer
+        written = f"v1.{self.minor.rstrip('+')}.0-fake"
+        return web.json_response({"major": "1", "minor": self.minor, "gitVersion": written})
+
+    async def _say_groups(self, request):
+        if (answer := await self._no_answer(request, "APIGroupList")) is not None:
+            return answer
+        served = sorted({resource.path.removeprefix("/apis/") for resource in self._resources if resource.group})
+        groups = [
+            {"name": each.partition("/")[0], "versions": [{"groupVersion": each, "version": each.partition("/")[2]}]}
+            for each in served
+        ]
+        return web.json_response({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 
     async def _review(self, request):
         document = await request.json()
-        kind, spec = document["kind"], document["spec"]
+        kind, spec = document["kind"], document.get("spec", {})
         self.reviews.append((kind, spec))
         self._wake()
         if (answer := await self._no_answer(request, kind)) is not None:
@@ -253,6 +275,10 @@ class FakeKubernetes:
         if kind == "TokenReview":
             user = self.users.get(spec["token"])
             answer = {"authenticated": True, "user": user} if user else {"error": "token has expired"}
+        elif kind == "SelfSubjectReview":
+            answer = {"userInfo": {"username": self.identity, "groups": ["system:authenticated"]}}
+        elif kind == "SelfSubjectAccessReview":
+            answer = {"allowed": self.may(spec["resourceAttributes"])}
         else:
             answer = {"allowed": self.allowed(spec)}
         return web.json_response(document | {"status": answer}, status=201)

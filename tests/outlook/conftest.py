@@ -54,7 +54,9 @@ def hpa(*, up=None, down=None, minimum=1, maximum=20, metrics=OURS, name="keda-h
     )
 
 
-def scaled(*, minimum=0, maximum=20, idle=None, triggers=("external-push",), pauses=None, status=None, **pace):
+def scaled(
+    *, cached=False, minimum=0, maximum=20, idle=None, triggers=("external-push",), pauses=None, status=None, **pace
+):
     """pace: of Pace; pauses: of Pauses; status: of ScaledStatus."""
     return ScaledObject(
         Ref("ai", "ScaledObject", "chat"),
@@ -62,7 +64,7 @@ def scaled(*, minimum=0, maximum=20, idle=None, triggers=("external-push",), pau
         minimum,
         maximum,
         idle,
-        triggers=tuple(Trigger(each, None, {}) for each in triggers),
+        triggers=tuple(Trigger(each, None, {}, cached) for each in triggers),
         pace=Pace(pauses=Pauses(**(pauses or {})), **pace),
         created_at=NOW - 5000.0,
         status=ScaledStatus(**status) if status else None,

@@ -36,6 +36,11 @@ def test_what_is_there_already_is_settled(foresee):
     )
 
 
+def test_cached_metrics_are_heard_a_poll_later(foresee):
+    around = facts(4, scaled_object=scaled(minimum=1, cached=True, polling_s=10.0), hpas=[hpa(**EXACT)])
+    assert foresee(decision(5), around)[1:] == ("in at most 25 s the HPA sets 5: 4 -> 5", [(25.0, 5)])
+
+
 def test_a_step_down_within_the_tolerance_waits_for_the_band(foresee):
     # 19/20 is 0.95; 18/20 is 0.9, which is still inside; 17/20 is not.
     code, why, acts = foresee(decision(19), with_hpa(20, up={}))

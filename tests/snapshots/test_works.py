@@ -117,3 +117,14 @@ async def test_a_list_of_workloads_that_changes_meanwhile_is_begun_anew(around, 
     await asyncio.sleep(0)
     started._decider = other._decider
     assert remembered(await copying) == [["c"]]
+
+
+async def test_what_is_counted_while_another_leads_is_kept_and_not_shown(around):
+    here = around()
+    leads = iter([True, True, False, False, True])
+    here.leads = lambda now: next(leads)
+    begun = Works(config("chat"), here)
+    for now in range(1000, 1005):
+        begun.tick(float(now))
+    books = begun.bookkeeping.books
+    assert (books.kept.state_seconds.sum(), books.shown.state_seconds.sum()) == (4.0, 2.0)

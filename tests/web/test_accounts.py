@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from exporter.model import WorkloadKey
 from scaler.accounts import STATES, Books, Moment, State
-from scaler.web.accounts import AccountsCollector, document
+from scaler.web.accounts import AccountsCollector, account, document
 
 CHAT, CODE = WorkloadKey("ai", "chat"), WorkloadKey("ai", "code", "decode")
 SERVING, ASLEEP = STATES.index(State.SERVING), STATES.index(State.ASLEEP)
@@ -100,7 +100,7 @@ def test_nothing_is_shown_before_there_is_anything(kept):
 
 
 def test_the_document_has_null_for_what_is_not_known(kept):
-    made = json.loads(json.dumps(document(kept, 2.5, 1010.0), allow_nan=False))
+    made = json.loads(json.dumps(document(account(kept), 2.5, 1010.0), allow_nan=False))
     assert (made["now"], made["since"], made["gpu_hour"]) == (1010.0, 1000.0, 2.5)
     chat, code = made["workloads"]
     nothing = dict.fromkeys(map(str, STATES), 0.0)

@@ -1,0 +1,90 @@
+"""Manifests for tests of the linter, right in everything that the rules look at, and made wrong in one place each."""
+
+WINDOW = "advanced: {horizontalPodAutoscalerConfig: {behavior: {scaleDown: {stabilizationWindowSeconds: 30}}}}"
+
+
+def scaled(words="engine: vllm", *, name="chat", namespace="ai", spec="", minimum=1, maximum=8, more=WINDOW):
+    """A ScaledObject whose trigger asks Tidegate."""
+    return f"""\
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: {{namespace: {namespace}, name: {name}}}
+spec:
+  scaleTargetRef: {{name: chat}}
+  minReplicaCount: {minimum}
+  maxReplicaCount: {maximum}
+  cooldownPeriod: 30
+  {more}
+  {spec}
+  triggers: [{{type: external-push, metadata: {{scalerAddress: "tidegate:6000", {words}}}}}]
+"""
+
+
+def asking(query, threshold="16", *, minimum=1, keda=""):
+    """A ScaledObject that asks Prometheus; line 12 is the query, which begins in column 16."""
+    return f"""\
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: {{namespace: ai, name: chat}}
+spec:
+  scaleTargetRef: {{name: chat}}
+  minReplicaCount: {minimum}
+  maxReplicaCount: 8
+  triggers:
+    - type: prometheus
+      metadata:
+        serverAddress: http://prometheus:9090
+        query: '{query}'
+        threshold: "{threshold}"
+        ignoreNullValues: "false"
+        {keda}
+"""
+
+
+def deployed(
+    container="", *, image="vllm/vllm-openai:v0.11.0", args="[--model=m]", gpu="nvidia.com/gpu", spec="", pod="",
+    annotations="", namespace="ai", ends="lifecycle: {preStop: {sleep: {seconds: 15}}}",
+    ready="readinessProbe: {httpGet: {path: /health, port: 8000}}", grace="terminationGracePeriodSeconds: 120",
+):  # fmt: skip
+    """A Deployment of one container, on a GPU, that ends and begins well."""
+    return f"""\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{namespace: {namespace}, name: chat, annotations: {{{annotations}}}}}
+spec:
+  selector: {{matchLabels: {{app: chat}}}}
+  {spec}
+  template:
+    metadata: {{labels: {{app: chat}}}}
+    spec:
+      {grace}
+      {pod}
+      containers:
+        - name: engine
+          image: {image}
+          args: {args}
+          {ready}
+          {ends}
+          {container}
+          resources: {{limits: {{{gpu}: 1}}}}
+"""
+
+
+def hpa(metrics, *, minimum=1, name="chat", behavior=""):
+    return f"""\
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {{namespace: ai, name: {name}}}
+spec:
+  scaleTargetRef: {{apiVersion: apps/v1, kind: Deployment, name: chat}}
+  minReplicas: {minimum}
+  maxReplicas: 8
+  metrics: [{metrics}]
+  {behavior}
+"""
+
+
+CPU = "{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}}"
+OURS = (
+    "{type: External, external: {metric: {name: tidegate-replicas}, target: {type: AverageValue, averageValue: '1'}}}"
+)
