@@ -120,7 +120,7 @@ def taking_over(workloads: int) -> Spread:
     deciders = [fleet]
 
     def change() -> None:
-        after = Decider(fleet.plans, interval_s=policy.INTERVAL_S, fresh_intervals=3.0)
+        after = Decider(fleet.plans, interval_s=policy.INTERVAL_S, fresh_intervals=3.0, log_bytes=policy.LOG)
         after.take_over(deciders[0])
         deciders[0] = after
 

@@ -43,6 +43,7 @@ PODS = 4
 INTERVAL_S = 5.0
 RING = 128
 START = 1.7e9
+LOG = 64 * 2**20  # as the daemon's by default
 SIZES = (100, 1_000, 10_000)
 SPEC = Spec(0, 8, ((Signal.WORK, 16.0), (Signal.KV_CACHE, 0.9)), gateway=False)
 
@@ -86,7 +87,7 @@ def fleet(workloads: int, pages: Iterator[Samples]) -> tuple[Decider, list[Targe
     """A decider that has heard every page and whose rings are full."""
     keys = [WorkloadKey("bench", f"chat-{number}") for number in range(workloads)]
     # Readings never grow old here: a stale one is less work than a fresh one.
-    decider = Decider([Plan(key, SPEC) for key in keys], interval_s=INTERVAL_S, fresh_intervals=1e6)
+    decider = Decider([Plan(key, SPEC) for key in keys], interval_s=INTERVAL_S, fresh_intervals=1e6, log_bytes=LOG)
     targets = [
         Target(f"http://10.0.{pod}.{number}:8000/metrics", "vllm", Role.PODS, key)
         for pod in range(PODS)

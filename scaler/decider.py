@@ -23,7 +23,7 @@ from .board import Decision
 from .controllers.band import past_band
 from .evidence import Seen, Witnesses, decisions
 from .explain.entry import Aside, Given, flat
-from .explain.log import Log, Past
+from .explain.log import Charts, Log, Past
 from .intake import Intake
 from .orders import Brake
 from .page_reads import PageRead
@@ -185,8 +185,8 @@ class Decider:
     def rings(self, workload: WorkloadKey) -> Rings:
         return self._signals.rings(self._rows[workload])
 
-    def charted(self, workloads: Collection[WorkloadKey]) -> tuple[Sequence[WorkloadKey], Floats]:
-        """Those of these workloads that are known, and of each what charts show of its past: see `Log.charted`."""
+    def charted(self, workloads: Collection[WorkloadKey]) -> tuple[Sequence[WorkloadKey], Charts]:
+        """Those of these workloads that are known, and of each what charts show of its past."""
         known = [workload for workload in workloads if workload in self._rows]
         return known, self._log.charted(np.array([self._rows[workload] for workload in known], dtype=np.int64))
 

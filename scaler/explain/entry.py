@@ -99,12 +99,26 @@ def blank(rows: int) -> Given:
     return Given(when, Readings.unknown(rows), standing, Memory.blank(rows), Verdicts.blank(rows), Aside.blank(rows))
 
 
+# What charts show, by part and name: it comes first in a row of the log, side by side, because charts read all rows.
+CHARTED = (
+    ("when", "at"),
+    ("readings", "waiting"),
+    ("readings", "running"),
+    ("readings", "held"),
+    ("verdicts", "demand"),
+    ("verdicts", "replicas"),
+    ("readings", "wanted"),
+    ("aside", "latest"),
+    ("verdicts", "reason"),
+)
 # Where each column begins in a row of the log, by part and name.
 _TEMPLATE = blank(1)
-_WIDTHS = [column.size for part in _TEMPLATE for column in part]
+_OTHERS = ((part, name) for part, columns in _TEMPLATE._asdict().items() for name in columns._fields)
+_NAMES = (*CHARTED, *(column for column in _OTHERS if column not in CHARTED))
+_WIDTHS = [getattr(getattr(_TEMPLATE, part), name).size for part, name in _NAMES]
 _ENDS = np.cumsum(_WIDTHS).tolist()
 WIDTH: int = _ENDS[-1]
-_NAMES = [(part, name) for part, columns in _TEMPLATE._asdict().items() for name in columns._fields]
+CHARTED_WIDTH: int = _ENDS[len(CHARTED) - 1]
 _SLICES = {name: slice(end - width, end) for name, end, width in zip(_NAMES, _ENDS, _WIDTHS, strict=True)}
 
 

@@ -15,9 +15,16 @@ import numpy as np
 from exporter.model import Floats, WorkloadKey
 
 from ..board import Board, Decision
-from ..policy import REASONS
+from ..policy import REASONS, Signal
+from .entry import CHARTED_WIDTH, place
+from .log import Charts
 
-AT, FIRST_LOAD, FIRST_DEMAND, REPLICAS, WANTED, GPU, REASON = 0, 1, 4, 7, 8, 9, 10
+AT, REPLICAS = place("when", "at"), place("verdicts", "replicas")
+WANTED, REASON = place("readings", "wanted"), place("verdicts", "reason")
+LOAD = slice(place("readings", "waiting"), place("readings", "held") + 1)
+DEMAND = slice(place("verdicts", "demand"), place("verdicts", "demand") + len(Signal))
+GPU = place("aside", "latest") + Signal.GPU_ENGINE
+_WORDS = tuple(map(str, REASONS))
 
 
 class Span(NamedTuple):
@@ -30,7 +37,7 @@ class Span(NamedTuple):
 def chosen(charted: Floats, until: float, now: float, span: Span) -> Floats:
     """Of one workload's noted moments those that are drawn, oldest first, one fewer than `span.points`. Times ascend.
 
-    charted: shape (depth, len(log.CHARTED)), as `Log.charted` has it. until: POSIX seconds; earlier ones only.
+    charted: shape (entries, CHARTED_WIDTH), as `Charts.of` has it. until: POSIX seconds; earlier ones only.
     """
     times = charted[:, AT]
     # Where the clock was set back, what was written after that counts: what is later than a later entry is left out.
@@ -44,12 +51,12 @@ def chosen(charted: Floats, until: float, now: float, span: Span) -> Floats:
     return drawn[max(len(drawn) - most, 0) :]
 
 
-def document(board: Board, known: Sequence[WorkloadKey], charted: Floats, now: float, span: Span) -> dict[str, Any]:
-    """`/api/v1/history`. charted: shape (len(known), depth, len(log.CHARTED)): of whom something is noted."""
+def document(board: Board, known: Sequence[WorkloadKey], charts: Charts, now: float, span: Span) -> dict[str, Any]:
+    """`/api/v1/history`. known: of whom there are charts, in their order."""
     places = {workload: place for place, workload in enumerate(known)}
-    nothing = np.empty((0, charted.shape[2]))
+    nothing = np.empty((0, CHARTED_WIDTH))
     workloads = [
-        one(decision, charted[places[key]] if key in places else nothing, board.at, now, span)
+        one(decision, charts.of(places[key]) if key in places else nothing, board.at, now, span)
         for key, decision in sorted(board.decisions.items())
     ]
     return {"now": now, "workloads": workloads}
@@ -64,12 +71,12 @@ def one(decision: Decision, charted: Floats, board_at: float, now: float, span: 
     load = _sum((evidence.waiting, evidence.running, evidence.held_by_gateway))
     columns: Mapping[str, list[Any]] = {
         "at": [*_numbers(rows[:, AT]), round(at, 3)],
-        "load": [*_numbers(_sums(rows[:, FIRST_LOAD:FIRST_DEMAND])), _rounded(load)],
-        "demand": [*_numbers(_largest(rows[:, FIRST_DEMAND:REPLICAS])), _rounded(max(asked, default=None))],
+        "load": [*_numbers(_sums(rows[:, LOAD])), _rounded(load)],
+        "demand": [*_numbers(_largest(rows[:, DEMAND])), _rounded(max(asked, default=None))],
         "replicas": [*_wholes(rows[:, REPLICAS]), decision.replicas],
         "actual": [*_wholes(rows[:, WANTED]), evidence.replicas_wanted],
         "gpu": [*_numbers(rows[:, GPU]), _rounded(evidence.gpu_engine_active)],
-        "reason": [*(str(REASONS[int(code)]) for code in rows[:, REASON]), str(decision.reason)],
+        "reason": [*(_WORDS[code] for code in rows[:, REASON].astype(np.int64).tolist()), str(decision.reason)],
     }
     return {**decision.workload._asdict(), **columns}
 
@@ -94,7 +101,11 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _numbers(column: Floats) -> list[float | None]:
-    return [None if isnan(value) else round(value, 3) for value in column.tolist()]
+    return _known(np.round(column, 3).tolist())
+
+
+def _known(values: list[float]) -> list[float | None]:
+    return [None if isnan(value) else value for value in values]
 
 
 def _wholes(column: Floats) -> list[int | None]:

@@ -26,7 +26,7 @@ from exporter.model import Floats
 
 from ..plan import Plan
 from ..slots import Mask, Rows
-from .entry import WIDTH, Entry, Given, flat, place, unflat
+from .entry import CHARTED_WIDTH, WIDTH, Entry, Given, flat, place, unflat
 
 Ints: TypeAlias = NDArray[np.int64]
 # The plans of a workload's entries: from which number on each holds.
@@ -40,18 +40,6 @@ OFTENEST_S, SELDOMEST_S = 15.0, 450.0
 _STRIDE = 0.6180339887498949
 
 AT = place("when", "at")
-# What a chart shows, in this order.
-CHARTED = np.array(
-    [
-        AT,
-        *(place("readings", name) for name in ("waiting", "running", "held")),
-        *range(place("verdicts", "demand"), place("verdicts", "demand") + 3),
-        place("verdicts", "replicas"),
-        place("readings", "wanted"),
-        place("aside", "latest") + 2,
-        place("verdicts", "reason"),
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +81,28 @@ class Past:
             return None
         before = np.flatnonzero(self.times <= moment)
         return self.entry(int(before[-1]) if len(before) else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Charts:
+    """What charts show of some workloads, as it lies in the log: copied at once, and put in order where there is time.
+
+    entries: shape (workloads, depth, CHARTED_WIDTH). written: shape (workloads,), entries ever written.
+    """
+
+    entries: Floats
+    written: Ints
+
+    def of(self, place: int) -> Floats:
+        """One workload's, oldest first, shape (entries, CHARTED_WIDTH)."""
+        ring, written = self.entries[place], int(self.written[place])
+        ordered: Floats = ring[_order(written, len(ring))]
+        return ordered
+
+
+def _order(written: int, depth: int) -> Ints:
+    """The places of a ring's entries, oldest first."""
+    return np.arange(max(0, written - depth), written) % max(depth, 1)
 
 
 class Log:
@@ -139,22 +149,13 @@ class Log:
             return Past(np.empty((0, WIDTH)), 0, ())
         slot = self._slot[row]
         written = int(self._written[slot])
-        kept = min(written, self.depth)
-        order = np.arange(written - kept, written) % self.depth
-        return Past(self._entries[slot, order], written - kept, self._held[slot])
+        order = _order(written, self.depth)
+        return Past(self._entries[slot, order], written - len(order), self._held[slot])
 
-    def charted(self, rows: Rows) -> Floats:
-        """A copy of what charts show of these workloads, shape (len(rows), depth, len(CHARTED)), oldest first; an entry
-        that was never written comes before the others and has NaN for its time.
-        """
-        if not self.depth:
-            return np.empty((len(rows), 0, len(CHARTED)))
-        slots = self._slot[rows]
-        written = self._written[slots]
-        numbers = written[:, None] + np.arange(-self.depth, 0)
-        out: Floats = self._entries[slots[:, None, None], (numbers % self.depth)[:, :, None], CHARTED]
-        out[numbers < 0] = np.nan
-        return out
+    def charted(self, rows: Rows) -> Charts:
+        """A copy of what charts show of these workloads."""
+        slots = self._slot[rows] if self.depth else np.zeros(len(rows), dtype=np.int64)
+        return Charts(self._entries[slots, :, :CHARTED_WIDTH], self._written[slots])
 
     def adopt(self, other: Log, rows: Rows, others: Rows) -> None:
         """Go on with another's entries of the workloads that both know: own `rows`, and theirs, pair by pair.

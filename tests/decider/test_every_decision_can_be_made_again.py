@@ -4,13 +4,25 @@ Groups, orders, pages that fail and clocks that stand: the entry alone has to be
 it has noted; here hypothesis says what happens.
 """
 
+import io
+import json
+import math
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
+from scaler.board import Board
 from scaler.decider import Decider
+from scaler.explain.case import Case
+from scaler.explain.sized import bounds
+from scaler.explain.summary import summary
+from scaler.explaining.tables import explain_tables
 from scaler.orders import Brake, BrakeWord, Ordered
 from scaler.policy import Membership
+from scaler.witness import Witness
 
+NOW = (None, None, None)
 NAMES = ("prefill", "decode", "lone")
 BRAKES = [(), (Brake(BrakeWord.FREEZE, until=1200.0),), (Brake(BrakeWord.NEVER_DOWN),), (Brake(BrakeWord.FLOOR, 3),)]
 
@@ -51,6 +63,25 @@ def test_whatever_comes_each_decision_can_be_made_again(scene, plan, pod, gatewa
             stage.sweep()
     stage.sweep()
     assert stage.decide_again() >= len(NAMES)
+    for each in stage.decider.plans:
+        past = stage.decider.past(each.workload)
+        for index in range(len(past)):
+            tells_what_was_decided(past.entry(index))
+        document = Witness(stage.decider).explain(each.workload, Board(1, stage.now, stage.answers), stage.now, *NOW)()
+        assert "nan" not in json.dumps(document, allow_nan=False)
+        explain_tables(document, Console(file=io.StringIO()))
+
+
+def tells_what_was_decided(entry):
+    """The replicas of its clamp are those that the policy answers to whom nobody orders otherwise."""
+    case = Case.of(entry)
+    assert summary(case).startswith(f"{entry.given.verdicts.replicas[0]:.0f} " if known(case) else "no answer")
+    if not case.held and not math.isnan(case.demand) and case.alone.active and not math.isnan(case.alone.replicas):
+        assert bounds(case)[-1].replicas == case.alone.replicas
+
+
+def known(case):
+    return not math.isnan(case.verdict.replicas)
 
 
 def test_the_log_outlives_a_reload_and_another_list_of_workloads(scene, plan, pod, page):

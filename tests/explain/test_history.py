@@ -6,8 +6,9 @@ import pytest
 from exporter.model import WorkloadKey
 from scaler.board import Board, Decision, Evidence, Objective, Reason
 from scaler.explain import history
+from scaler.explain.entry import CHARTED_WIDTH
 from scaler.explain.history import Span
-from scaler.explain.log import CHARTED
+from scaler.explain.log import Charts
 from scaler.policy import REASONS
 
 CHAT, CODE = WorkloadKey("ai", "chat"), WorkloadKey("ai", "code")
@@ -15,14 +16,11 @@ SERVING = REASONS.index(Reason.SERVING)
 
 
 def row(at, waiting=0.0, running=0.0, held=np.nan, work=0.0, kv=np.nan, replicas=1.0, wanted=1.0, gpu=np.nan):
-    return [at, waiting, running, held, work, kv, np.nan, replicas, wanted, gpu, SERVING]
+    return [at, waiting, running, held, work, kv, np.nan, replicas, wanted, np.nan, np.nan, gpu, SERVING]
 
 
-def charted(*rows, depth=10):
-    out = np.full((depth, len(CHARTED)), np.nan)
-    if rows:
-        out[depth - len(rows) :] = rows
-    return out
+def charted(*rows):
+    return np.array(rows, dtype=float).reshape(-1, CHARTED_WIDTH)
 
 
 def decision(replicas=3, at=100.0, key=CHAT, **evidence):
@@ -70,7 +68,7 @@ def test_what_a_page_raised_since_the_last_sweep_is_the_last_point():
 
 def test_of_many_moments_the_last_of_each_while_is_drawn():
     rows = [row(60.0 + number) for number in range(40)]
-    shown = history.one(decision(), charted(*rows, depth=50), 100.0, 100.0, Span(40.0, 5))
+    shown = history.one(decision(), charted(*rows), 100.0, 100.0, Span(40.0, 5))
     # Four points for 40 seconds and one of the Board: seconds 60 to 69, 70 to 79 and so on, the last of each.
     assert shown["at"] == [69.0, 79.0, 89.0, 99.0, 100.0]
 
@@ -78,7 +76,7 @@ def test_of_many_moments_the_last_of_each_while_is_drawn():
 @pytest.mark.parametrize("points", [1, 2, 3, 7, 60])
 def test_there_are_never_more_points_than_were_asked_for(points):
     rows = [row(number / 3.0) for number in range(300)]
-    shown = history.one(decision(), charted(*rows, depth=300), 100.0, 100.0, Span(99.9, points))
+    shown = history.one(decision(), charted(*rows), 100.0, 100.0, Span(99.9, points))
     assert len(shown["at"]) == points
     assert shown["at"] == sorted(set(shown["at"]))
     assert {len(shown[name]) for name in ("load", "demand", "replicas", "actual", "gpu", "reason")} == {points}
@@ -90,7 +88,7 @@ def test_what_was_before_the_span_is_left_out():
 
 def test_all_workloads_of_the_board_are_there_noted_or_not():
     board = Board(1, 100.0, {CODE: decision(key=CODE), CHAT: decision()})
-    document = history.document(board, [CHAT], charted(row(90.0))[None], 100.0, Span(3600.0, 60))
+    document = history.document(board, [CHAT], Charts(charted(row(90.0))[None], np.array([1])), 100.0, Span(3600.0, 60))
     assert document["now"] == 100.0
     assert [(each["name"], each["at"]) for each in document["workloads"]] == [
         ("chat", [90.0, 100.0]),

@@ -97,7 +97,7 @@ class TestHowMuchIsKept:
         log = Log(plans("a"), 0)
         noted(log, 10.0, [0])
         assert (log.due(np.array([0]), 10.0).any(), times(log, 0), log.past(0).at(10.0)) == (False, [], None)
-        assert log.charted(np.array([0])).shape[:2] == (1, 0)
+        assert len(log.charted(np.array([0])).of(0)) == 0
 
 
 class TestWhenSomethingIsDue:
@@ -205,15 +205,16 @@ class TestLists:
                 assert len(got) >= min(FEWEST, len(kept[name]))
 
 
-def test_what_charts_show_comes_oldest_first_and_empty_places_before():
+def test_what_charts_show_is_each_workloads_own_oldest_first():
     log = Log(plans("a", "b"), 1)
     for at in range(20):
         noted(log, float(at), [0], replicas=at)
     noted(log, 5.0, [1], replicas=7)
-    charted = log.charted(np.array([1, 0]))
-    assert charted[0, :-1, 0].tolist() == pytest.approx([np.nan] * (FEWEST - 1), nan_ok=True)
-    assert (charted[0, -1, 0], charted[0, -1, 7]) == (5.0, 7.0)
-    assert charted[1, :, 0].tolist() == [float(at) for at in range(20 - FEWEST, 20)]
+    charts = log.charted(np.array([1, 0]))
+    noted(log, 99.0, [0])  # what was copied stays as it was
+    ((at, *_, replicas, _, _, _, _, _),) = charts.of(0)
+    assert (at, replicas) == (5.0, 7.0)
+    assert charts.of(1)[:, 0].tolist() == [float(at) for at in range(20 - FEWEST, 20)]
 
 
 def test_a_row_of_the_log_is_as_wide_as_its_columns():

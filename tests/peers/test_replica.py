@@ -93,6 +93,8 @@ async def test_the_first_to_have_swept_leads_and_the_second_follows(replica, wor
         await until(lambda: other.role(world.now) is Role.FOLLOWER)
         assert other.publisher.get(decision("chat", 1).workload).replicas == 3
         assert (one.board_age_s(world.now), other.board_age_s(world.now)) == (None, 0.0)
+        # Whose answer it repeats is where the leader is asked; who leads repeats nobody.
+        assert (one.repeats, other.repeats) == (None, one._campaign._election.address)
 
 
 async def test_a_replica_that_has_not_swept_stands_for_nothing(replica, world, leases):
