@@ -10,6 +10,6 @@ from .answer import outlook
 from .codes import Code
 from .facts import Facts, survey
 from .record import Act, Outlook
-from .steps import Seen, View, controller_step, outlooks
+from .steps import Seen, View, controller_step
 
-__all__ = ["Act", "Code", "Facts", "Outlook", "Seen", "View", "controller_step", "outlook", "outlooks", "survey"]
+__all__ = ["Act", "Code", "Facts", "Outlook", "Seen", "View", "controller_step", "outlook", "survey"]

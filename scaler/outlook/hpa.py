@@ -48,6 +48,8 @@ class Told(NamedTuple):
 
 def outlook(spec: Spec, told: Told, current: int, now: float, scaled_at: float | None = None) -> Outlook:
     """current: replicas there are, at least 1. now, scaled_at: POSIX seconds; when the HPA scaled last."""
+    if not told.others and told.ready is None and told.told == current and _allows(spec, current):
+        return Outlook(Code.SETTLED, (_settled(current),))  # most of a fleet, most of the time
     memory = Memory(recommended=(Mark(told.since, current),))
     first, _ = step(spec, memory, _metrics(told, told.told), current, current, now)
     acts = _acts(spec, told, memory, first, current, now)
@@ -136,7 +138,11 @@ def _moves(_spec: Spec, told: Told, first: Outcome, current: int, _acts: Sequenc
     )
 
 
-def _settled(_spec: Spec, _told: Told, _first: Outcome, current: int, _acts: Sequence[Act]) -> str:
+def _allows(spec: Spec, replicas: int) -> bool:
+    return spec.min_replicas <= replicas <= spec.max_replicas
+
+
+def _settled(current: int) -> str:
     return f"nothing: there are {current}, and that is what is told"
 
 
@@ -171,7 +177,7 @@ def _disabled(_spec: Spec, _told: Told, first: Outcome, _current: int, _acts: Se
 _SENTENCES: dict[Code, Callable[[Spec, Told, Outcome, int, Sequence[Act]], str]] = {
     Code.UP: _moves,
     Code.DOWN: _moves,
-    Code.SETTLED: _settled,
+    Code.SETTLED: lambda _spec, _told, _first, current, _acts: _settled(current),
     Code.IN_BAND: _in_band,
     Code.STABILISED: _stabilised,
     Code.RATE_LIMITED: _moves,

@@ -6,16 +6,18 @@ Worked example: `View(lambda: board, lambda: census, cluster, clock.now).step(Wo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from exporter.cluster.objects import Ref
 from exporter.cluster.state import Cluster
 from exporter.model import WorkloadKey
 
 from ..board import Board, Decision
 from ..census import Census
 from .answer import outlook
+from .codes import Code
 from .facts import Facts, survey
 from .record import Outlook
 
@@ -38,7 +40,7 @@ def controller_step(found: Outlook) -> dict[str, Any]:
     return {"step": "controller", "title": TITLE, "sentences": sentences, "table": table}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class View:
     """Of a daemon's Board, census and cluster, as they are when something is asked. now: POSIX seconds."""
 
@@ -46,28 +48,49 @@ class View:
     census: Callable[[], Census]
     cluster: Cluster | None
     now: Callable[[], float]
+    _still: Mapping[WorkloadKey, Seen] = field(default_factory=dict)
 
-    def all(self) -> Iterator[Seen]:
-        """Every workload on the Board."""
-        return outlooks(self.board(), self.census(), self.cluster, self.now())
+    def all(self) -> list[Seen]:
+        """Every workload on the Board. Of those about whom nothing has changed, and whom time does not change, ages in
+        the sentences may be those of an earlier call: most of a fleet, most of the time.
+        """
+        now = self.now()
+        found = [self._seen(*each, now) for each in _around(self.board(), self.census(), self.cluster, now)]
+        self._still = {each.decision.workload: each for each in found if _is_still(each.outlook)}
+        return found
+
+    def _seen(self, decision: Decision, facts: Facts, others: Sequence[Decision], now: float) -> Seen:
+        before = self._still.get(decision.workload)
+        if before is not None and before.decision is decision and before.facts == facts and not others:
+            return before
+        return Seen(decision, facts, outlook(decision, facts, now, others))
 
     def step(self, workload: WorkloadKey) -> dict[str, Any] | None:
         """The last step of a workload's explanation. None: there is no such workload, or nothing is decided of it."""
-        board, census = self.board(), self.census()
-        found = outlooks(board, census, self.cluster, self.now(), only=workload)
-        return next((controller_step(seen.outlook) for seen in found), None)
+        now = self.now()
+        for decision, facts, others in _around(self.board(), self.census(), self.cluster, now):
+            if decision.workload == workload:
+                return controller_step(outlook(decision, facts, now, others))
+        return None
 
 
-def outlooks(
-    board: Board, census: Census, cluster: Cluster | None, now: float, only: WorkloadKey | None = None
-) -> Iterator[Seen]:
-    """Of every workload on the Board, or of one."""
+def _is_still(found: Outlook) -> bool:
+    """It waits for nothing that time alone brings."""
+    return not found.acts and found.code is not Code.STABILISED
+
+
+def _around(
+    board: Board, census: Census, cluster: Cluster | None, now: float
+) -> Iterator[tuple[Decision, Facts, Sequence[Decision]]]:
+    """Every decision on the Board, who acts on it, and what else is decided for what it scales."""
     facts = survey(census, cluster, now)
-    mates: dict[object, list[Decision]] = {}
-    for key, decision in board.decisions.items():
-        if key in facts and facts[key].target is not None:
-            mates.setdefault(facts[key].target, []).append(decision)
-    for key, decision in board.decisions.items():
-        if key in facts and only in (None, key):
-            others = [each for each in mates.get(facts[key].target, ()) if each is not decision]
-            yield Seen(decision, facts[key], outlook(decision, facts[key], now, others))
+    decided = {key: decision for key, decision in board.decisions.items() if key in facts}
+    mates: dict[Ref, list[Decision]] = {}
+    for key, decision in decided.items():
+        target = facts[key].target
+        if target is not None:
+            mates.setdefault(target, []).append(decision)
+    for key, decision in decided.items():
+        target = facts[key].target
+        others = [] if target is None else [each for each in mates[target] if each is not decision]
+        yield decision, facts[key], others

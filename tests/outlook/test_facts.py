@@ -112,3 +112,16 @@ def test_the_metrics_say_what_the_hpa_wants_what_ails_it_and_what_will_become(se
     assert value("tidegate_hpa_condition", "chat", **words) == 1.0
     assert value("tidegate_outlook", "chat", code="controller_error") == 1.0
     assert value("tidegate_outlook", "code", code="settled") == 1.0
+
+
+def test_what_is_still_is_not_reckoned_anew_and_what_time_changes_is(seen):
+    view = seen(
+        api.deployment("chat", replicas=2), scaled("chat"), hpa("chat"),
+        api.deployment("code", replicas=4), scaled("code"), hpa("code"),
+    )  # fmt: skip
+    first, second = ({each.decision.workload: each for each in view.all()} for _ in range(2))
+    assert second[CHAT] is first[CHAT]
+    assert (first[CODE].outlook.code, second[CODE] is first[CODE]) == ("up", False)
+    # Somebody raises its minimum: that is a change.
+    view.cluster.apply(HPAS, "MODIFIED", api.hpa("keda-hpa-chat", target="chat", minimum=3), NOW)
+    assert codes(view)[CHAT] == "not_asked"

@@ -69,6 +69,10 @@ def test_an_idle_count_of_zero_sleeps_though_the_minimum_is_two(foresee):
     assert foresee(decision(0), around)[::2] == ("sleeps", [(30.0, 0)])
 
 
+def test_at_its_idle_count_it_rests(foresee):
+    assert foresee(decision(0), keda(1, minimum=2, idle=1)) == ("asleep", "nothing: it is at 1, and inactive", [])
+
+
 def test_scaling_in_that_is_paused_puts_nobody_to_sleep(foresee):
     code, why, _ = foresee(decision(0), keda(2, pauses={"scale_in": True}))
     assert (code, "paused-scale-in" in why) == ("paused", True)
