@@ -76,6 +76,9 @@ RESOURCES = (
 # Listed when somebody checks a cluster, and never followed.
 PODDISRUPTIONBUDGETS = Resource("poddisruptionbudgets", "/apis/policy/v1", "PodDisruptionBudget")
 SERVICEMONITORS = Resource("servicemonitors", "/apis/monitoring.coreos.com/v1", "ServiceMonitor", optional=True)
+VERTICALPODAUTOSCALERS = Resource(
+    "verticalpodautoscalers", "/apis/autoscaling.k8s.io/v1", "VerticalPodAutoscaler", optional=True
+)
 PODMONITORS = Resource("podmonitors", "/apis/monitoring.coreos.com/v1", "PodMonitor", optional=True)
 CHECKED = (
     DEPLOYMENTS,
@@ -86,6 +89,7 @@ CHECKED = (
     SCALEDJOBS,
     HPAS,
     PODDISRUPTIONBUDGETS,
+    VERTICALPODAUTOSCALERS,
     SERVICEMONITORS,
     PODMONITORS,
 )

@@ -24,7 +24,7 @@ from .model import Config
 from .order_checks import brake_findings
 from .problem import Problem, dotted
 from .remark import Remark, of_word, problem
-from .scaled_objects import assumed, is_ours, remarks_on_scaled, remarks_on_strings, shared_page
+from .scaled_objects import assumed, is_ours, made, remarks_on_scaled, remarks_on_strings, shared_page
 from .trigger import ANNOTATION, BRAKE, CHECK_IGNORE, check_workload, read
 
 # Rendered charts of a whole platform are larger than a configuration, and their YAML is read at about 200 kB/s.
@@ -141,11 +141,15 @@ def _annotated(thing: Value, annotations: dict[str, Value], config: Config | Non
         replicas = trigger.replicas
         if "min" not in replicas.model_fields_set:
             replicas = replicas.model_copy(update={"min": 1})  # the HPA's minReplicas will say it
-        workload = trigger.workload(WorkloadKey(namespace, name), target, replicas, shared)
+        workload = made(trigger, WorkloadKey(namespace, name), target, replicas, shared)
         said = check_workload(trigger, workload, assumed(config), place="annotations")
     except BadWords as bad:
         said = bad.problems
-    yield from (of_word(word, (*_ANNOTATIONS, word.key)) for word in said)
+    for word in said:
+        holder, _, key = word.key.partition(".")
+        # What is scaled is the object itself: its name is the target's.
+        loc = {"object": ("metadata", key), "spec": ("metadata", "name")}.get(holder, (*_ANNOTATIONS, word.key))
+        yield of_word(word, loc)
 
 
 def _annotations(thing: Value, path: tuple[str, ...]) -> dict[str, Value]:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from pydantic import ValidationError
+
 from exporter.model import WorkloadKey
 
 from ..rules.controllers import METRIC_TYPE
@@ -26,7 +28,7 @@ from .remark import Remark, of_word
 from .scalars import write_duration
 from .tenant import Trigger, bounds
 from .trigger import FROM_ENV, KEDAS, WORDS, check_workload, read
-from .workload import Replicas
+from .workload import Replicas, Workload
 
 _EXTERNAL = ("external", "external-push")
 # Words that other external scalers may well have too: alone they prove nothing.
@@ -61,6 +63,16 @@ def shared_page(config: Config | None, trigger: Trigger, namespace: str) -> Endp
     """The page of the shared gateway that a trigger of that namespace names; None if it names a Service."""
     gateways = config.gateways if config is not None else ()
     return next((one.page for one in gateways if one.name == trigger.gateway and one.is_for(namespace)), None)
+
+
+def made(trigger: Trigger, key: WorkloadKey, target: str, replicas: Replicas, shared: Endpoint | None) -> Workload:
+    """The workload of these words. Raises BadWords: of the object's own name and namespace, as `object.name`."""
+    try:
+        return trigger.workload(key, target, replicas, shared)
+    except ValidationError as error:
+        first = error.errors()[0]
+        word = ".".join(str(part) for part in first["loc"])
+        raise BadWords((BadWord(f"object.{word}", first["msg"], str(first["input"])),)) from None
 
 
 def assumed(config: Config | None) -> Config:
@@ -138,7 +150,7 @@ def _of_trigger(trigger: Value, at: Loc, scaled: _Scaled, kept_warm: list[float]
             return
         config = assumed(scaled.config)
         shared = shared_page(config, ours, scaled.key.namespace)
-        workload = ours.workload(scaled.key, scaled.target, scaled.replicas, shared)
+        workload = made(ours, scaled.key, scaled.target, scaled.replicas, shared)
         said = check_workload(ours, workload, config, place="metadata")
     except BadWords as bad:
         yield from (of_word(word, _loc(word, at)) for word in bad.problems)
@@ -191,8 +203,10 @@ def _of_configured(name: str, at: Loc, scaled: _Scaled) -> Iterator[Remark]:
 
 
 def _loc(word: BadWord, at: Loc) -> Loc:
-    """Where a word stands; `spec` is the object's, `metadata` the trigger's."""
+    """Where a word stands; `spec` and `object` are the object's, `metadata` the trigger's."""
     holder, _, key = word.key.partition(".")
+    if holder == "object":
+        return ("metadata", key)
     return ("spec", key) if holder == "spec" else (*at, holder, key) if key else (*at, holder)
 
 

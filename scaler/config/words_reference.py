@@ -22,7 +22,7 @@ _HEAD = """\
 
 With `kubernetes` in its [configuration](configuration.md#kubernetes) Tidegate finds workloads by itself: a trigger of a
 ScaledObject, or annotations on what is scaled, are all that a team writes. `tidegate check scaledobject.yaml` says what
-is wrong with them before they are applied.
+is wrong with them before they are applied, by [rules](rules/README.md) that each have a page.
 
 ## Two lines
 

@@ -25,7 +25,7 @@ from ..config.orders_shown import orders_shown
 from ..config.problem import dotted
 from ..config.wakers import woken_by
 from .linted import linted
-from .things import Thing, things
+from .things import Thing, is_prometheus, things
 
 STDIN = "-"
 
@@ -56,7 +56,7 @@ def check_files(
         try:
             body = stdin if file == STDIN else body_of(file, LARGEST_BYTES)
             text = decode(body, file, LARGEST_BYTES)
-            if is_manifest(text):
+            if is_manifest(text) or is_prometheus(text):
                 manifests[file] = text
             else:
                 said[file] = _configuration(decode(body, file, LARGEST_CONFIG), file, configs, now)

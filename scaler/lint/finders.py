@@ -5,12 +5,12 @@ Worked example: `remarks(thing, seen)` of a ScaledObject asks each of `OF_AUTOSC
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from ..config.remark import Remark
 from . import of_bounds, of_conditions, of_hpa, of_monitors, of_pods, of_queries, of_zero
 from .seen import Seen
-from .things import Thing
+from .things import PROMETHEUS, Thing
 from .workloads import Workload, workload
 
 OF_AUTOSCALERS = (
@@ -62,8 +62,13 @@ OF_SERVERS = (
     of_pods.killed_while_loading,
     of_pods.metrics_off,
 )
-OF_MONITORS = (of_monitors.scraped_seldom,)
-OF_BUDGETS = (of_bounds.drain_blocked,)
+OF_OTHERS: Mapping[str, Callable[[Thing, Seen], Iterator[Remark]]] = {
+    "PodDisruptionBudget": of_bounds.drain_blocked,
+    "VerticalPodAutoscaler": of_bounds.restarted_by_vpa,
+    "ServiceMonitor": of_monitors.scraped_seldom,
+    "PodMonitor": of_monitors.scraped_seldom,
+    PROMETHEUS: of_monitors.scraped_seldom,
+}
 
 
 def remarks(thing: Thing, seen: Seen) -> Iterator[Remark]:
@@ -76,12 +81,8 @@ def remarks(thing: Thing, seen: Seen) -> Iterator[Remark]:
     if target is not None:
         for of_workload in (*OF_WORKLOADS, *(OF_SERVERS if _serves(target, seen) else ())):
             yield from of_workload(target, seen)
-    if thing.kind in {"ServiceMonitor", "PodMonitor"}:
-        for of_monitor in OF_MONITORS:
-            yield from of_monitor(thing, seen)
-    if thing.kind == "PodDisruptionBudget":
-        for of_budget in OF_BUDGETS:
-            yield from of_budget(thing, seen)
+    if thing.kind in OF_OTHERS:
+        yield from OF_OTHERS[thing.kind](thing, seen)
 
 
 def _serves(target: Workload, seen: Seen) -> bool:

@@ -1,4 +1,4 @@
-"""Who writes the replicas, and between what: TG020 to TG027. Pure.
+"""Who writes the replicas, and between what, and who else moves the pods: TG020 to TG028. Pure.
 
 Worked example: of a ScaledObject and an HPA that both name Deployment/chat, the second one is told that the first
 scales it too.
@@ -84,6 +84,17 @@ def formula_replaces(scaler: Autoscaler, _seen: Seen) -> Iterator[Remark]:
     if scaler.is_keda and scaler.ours and scaler.value.read(*at):
         message = f"replaces {OUR_METRIC}: the HPA hears the formula's number, against scalingModifiers.target"
         yield said(rules.FORMULA_REPLACES, at, message)
+
+
+def restarted_by_vpa(thing: Thing, seen: Seen) -> Iterator[Remark]:
+    """thing: a VerticalPodAutoscaler. Without a mode it evicts; InPlaceOrRecreate tries not to, and is let be."""
+    kind, name = thing.value.read("spec", "targetRef", "kind"), thing.value.read("spec", "targetRef", "name")
+    target = seen.workloads.get((kind, thing.namespace, name))
+    at = ("spec", "updatePolicy", "updateMode")
+    mode = thing.value.read(*at) or "Auto"
+    if target is not None and target.on_gpus and mode in {"Auto", "Recreate"}:
+        message = f"{mode} evicts pods of {target.thing}, which load their model again each time"
+        yield said(rules.RESTARTED_BY_VPA, at, message)
 
 
 def drain_blocked(thing: Thing, seen: Seen) -> Iterator[Remark]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ..config.problem import Loc
 from ..config.remark import Remark
@@ -17,76 +18,84 @@ from ..rules import signals as rules
 from .autoscalers import Autoscaler
 from .queries import query, seconds
 from .seen import Seen, said
-from .things import Thing
+from .things import PROMETHEUS, Thing
 
 _SLOWEST_S = 30.0
+_SYNC_S = 15  # the HPA's
+_DEFAULT = "1m"  # Prometheus' own scrape_interval; its operator writes 30s
 _DCGM = re.compile(r"dcgm")
-_WATCHED = re.compile(r"dcgm|vllm|sglang|\btgi\b|text-generation|triton|tensorrt|trtllm|llama|inference|\bepp\b|\bllm")
+_WATCHED = re.compile(r"dcgm|vllm|sglang|\btgi\b|text-generation|triton|trtllm|\bepp\b")
 _OWN, _EXPORTED = frozenset({"pod", "namespace", "container"}), frozenset({"exported_pod", "exported_namespace"})
+
+
+class Page(NamedTuple):
+    """One place that is scraped. says: the words that tell what it is. honors: whose labels win; None: it relabels, and
+    nobody can tell. interval: as it is written, there or where it is inherited from; None: the operator's default.
+    """
+
+    at: Loc
+    says: str
+    honors: bool | None
+    interval: str | None
 
 
 def exporters_labels(scaler: Autoscaler, seen: Seen) -> Iterator[Remark]:
     """Only with a monitor of dcgm-exporter in the same run, which relabels nothing."""
-    honest = [_honors(one, at) for one in _of_dcgm(seen) for at in _endpoints(one)]
-    if not honest or None in honest or len(set(honest)) > 1:
-        return
-    for one in scaler.asked:
-        asked = query(one.text)
-        if not any(name.startswith("DCGM_") for name in asked.names):
-            continue
-        if not honest[0] and asked.labels & _OWN:
-            label = min(asked.labels & _OWN)
+    asked = [(one, query(one.text)) for one in scaler.asked]
+    of_gpus = [(one, its) for one, its in asked if any(name.startswith("DCGM_") for name in its.names)]
+    honest = _honest(seen) if of_gpus else None
+    for one, its in of_gpus:
+        if honest is False and its.labels & _OWN:
+            label = min(its.labels & _OWN)
             message = f"`{label}` is dcgm-exporter's own (no honorLabels): the workload's is `exported_{label}`"
             yield said(rules.EXPORTERS_LABELS, one.loc, message)
-        elif honest[0] and asked.labels & _EXPORTED:
-            label = min(asked.labels & _EXPORTED)
-            message = (
-                f"with honorLabels: true there is no `{label}`: the workload's is `{label.removeprefix('exported_')}`"
-            )
-            yield said(rules.EXPORTERS_LABELS, one.loc, message)
+        elif honest and its.labels & _EXPORTED:
+            label = min(its.labels & _EXPORTED)
+            own = label.removeprefix("exported_")
+            yield said(rules.EXPORTERS_LABELS, one.loc, f"honorLabels is true: there is no `{label}`, only `{own}`")
 
 
 def scraped_seldom(thing: Thing, seen: Seen) -> Iterator[Remark]:
-    """thing: a ServiceMonitor or PodMonitor."""
-    if not _is_watched(thing, seen):
-        return
-    for at in _endpoints(thing):
-        interval = thing.value.at(*at, "interval")
-        every = seconds(interval.text or "") if interval is not None else 0.0
-        if every > _SLOWEST_S:
-            message = (
-                f"what scales on it hears numbers up to {every:g} s old: {every / 15:g} syncs of the HPA see the same"
-            )
-            yield said(rules.SCRAPED_SELDOM, (*at, "interval"), message)
+    """thing: a ServiceMonitor, a PodMonitor, or a Prometheus' own configuration."""
+    chosen = _chooses_servers(thing, seen)
+    for page in _pages(thing):
+        every = seconds(page.interval or "")
+        if every <= _SLOWEST_S or not (chosen or _WATCHED.search(page.says)):
+            continue
+        key = "scrape_interval" if thing.kind == PROMETHEUS else "interval"
+        left_out = "" if thing.value.at(*page.at, key) is not None else f"is {page.interval} where it is left out: "
+        message = f"{left_out}numbers are up to {every:g} s old, and {every / _SYNC_S:g} syncs of the HPA see the same"
+        yield said(rules.SCRAPED_SELDOM, (*page.at, key), message)
 
 
-def _of_dcgm(seen: Seen) -> list[Thing]:
-    return [one for one in seen.of_kind("ServiceMonitor", "PodMonitor") if _DCGM.search(_says(one))]
+def _honest(seen: Seen) -> bool | None:
+    """Whose labels win on dcgm-exporter's pages; None: there is no monitor of it, or they differ."""
+    monitors = seen.of_kind("ServiceMonitor", "PodMonitor", PROMETHEUS)
+    honors = {page.honors for one in monitors for page in _pages(one) if _DCGM.search(page.says)}
+    return honors.pop() if len(honors) == 1 else None
 
 
-def _is_watched(thing: Thing, seen: Seen) -> bool:
-    if _WATCHED.search(_says(thing)):
-        return True
+def _chooses_servers(thing: Thing, seen: Seen) -> bool:
+    """Its selector is that of pods on GPUs that are scaled."""
     choice = {key: one.text or "" for key, one in thing.value.below("spec", "selector", "matchLabels").items()}
+    if not choice:
+        return False
     scaled = (seen.workload_of(one) for one in seen.autoscalers.values())
-    return bool(choice) and any(
-        one is not None and one.on_gpus and choice.items() <= one.labels.items() for one in scaled
-    )
+    return any(one is not None and one.on_gpus and choice.items() <= one.labels.items() for one in scaled)
 
 
-def _says(thing: Thing) -> str:
-    chosen = thing.value.below("spec", "selector", "matchLabels").values()
-    return " ".join([thing.name, *(one.text or "" for one in chosen)])
-
-
-def _endpoints(thing: Thing) -> list[Loc]:
+def _pages(thing: Thing) -> Iterator[Page]:
+    value = thing.value
+    if thing.kind == PROMETHEUS:
+        inherited = value.read("global", "scrape_interval") or _DEFAULT
+        for index, job in enumerate(value.items("scrape_configs")):
+            honors = None if job.at("metric_relabel_configs") is not None else job.read("honor_labels") == "true"
+            interval = job.read("scrape_interval") or inherited
+            yield Page(("scrape_configs", index), job.read("job_name"), honors, interval)
+        return
     key = "endpoints" if thing.kind == "ServiceMonitor" else "podMetricsEndpoints"
-    return [("spec", key, index) for index in range(len(thing.value.items("spec", key)))]
-
-
-def _honors(thing: Thing, at: Loc) -> bool | None:
-    """None: it relabels, and nobody can tell."""
-    endpoint = thing.value.at(*at)
-    if endpoint is None or endpoint.at("metricRelabelings") is not None:
-        return None
-    return endpoint.read("honorLabels") == "true"
+    chosen = value.below("spec", "selector", "matchLabels").values()
+    says = " ".join([thing.name, *(one.text or "" for one in chosen)])
+    for index, one in enumerate(value.items("spec", key)):
+        honors = None if one.at("metricRelabelings") is not None else one.read("honorLabels") == "true"
+        yield Page(("spec", key, index), says, honors, one.read("interval") or None)

@@ -30,7 +30,7 @@ _LEFT_S = 30.0
 # Models of 7 to 32 billion parameters were serving 92 to 130 s after their pods were made (llm-d, Hearth).
 _LONGEST_START_S = 120
 _PERIOD_S, _FAILURES = 10, 3  # of a probe, Kubernetes' defaults
-_DRAINS_SINCE = (0, 19)  # vLLM's --shutdown-timeout is in every release from here on
+_DRAINS_SINCE = (0, 18)  # the first vLLM with --shutdown-timeout: vllm-project/vllm#34730
 _LIMITS = {
     "vllm": ("--max-num-seqs",),
     "sglang": ("--max-running-requests",),

@@ -55,7 +55,8 @@ def idle_replica_count(scaler: Autoscaler, _seen: Seen) -> Iterator[Remark]:
 
 
 def activation_above_target(scaler: Autoscaler, _seen: Seen) -> Iterator[Remark]:
-    for one in scaler.asked if scaler.is_keda and scaler.lowest == 0 else ():
+    """Only of a lone trigger: another one may well keep it awake meanwhile."""
+    for one in scaler.asked if scaler.is_keda and scaler.lowest == 0 and len(scaler.asked) == 1 else ():
         if one.activates is not None and one.target is not None and one.activates > one.target:
             message = (
                 f"activates above {one.activates:g} and scales at {one.target:g}: between them the HPA wants more than "

@@ -8,6 +8,9 @@ Worked example: `page(RULES["TG001"])` begins with "# TG001 no-waker". `python -
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import fill
+
+from exporter.cluster.resources import CHECKED
 
 from ..rules import RULES, Rule
 
@@ -39,6 +42,9 @@ metadata:
     tidegate.dev/check-ignore: "TG021 because Argo CD ignores /spec/replicas; TG061, TG062 because the gateway drains"
 ```
 
+A live check needs `list` on what it reads, and nothing else; a namespace's check needs it in that namespace only:
+{resources}.
+
 """
 
 
@@ -57,7 +63,13 @@ def listed() -> str:
 def readme() -> str:
     """docs/rules/README.md."""
     rows = [f"| [{rule.id}]({rule.page}) | {rule.name} | {rule.severity} | {rule.why} |" for rule in RULES.values()]
-    return _HEAD + "\n".join(["| rule | name | severity | why |", "|---|---|---|---|", *rows]) + "\n"
+    names = sorted({f"`{resource}`" for resource in CHECKED})
+    listed = fill(", ".join(names), 120, break_on_hyphens=False)
+    return (
+        _HEAD.replace("{resources}", listed)
+        + "\n".join(["| rule | name | severity | why |", "|---|---|---|---|", *rows])
+        + "\n"
+    )
 
 
 if __name__ == "__main__":

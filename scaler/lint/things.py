@@ -9,6 +9,7 @@ Worked example: the document `{apiVersion: apps/v1, kind: Deployment, metadata: 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -24,9 +25,13 @@ KINDS: Mapping[str, str] = {
     "LeaderWorkerSet": "leaderworkerset.x-k8s.io",
     "Rollout": "argoproj.io",
     "PodDisruptionBudget": "policy",
+    "VerticalPodAutoscaler": "autoscaling.k8s.io",
     "ServiceMonitor": "monitoring.coreos.com",
     "PodMonitor": "monitoring.coreos.com",
 }
+# A Prometheus' own configuration, which says of no kind that it is.
+PROMETHEUS = "Prometheus configuration"
+_SCRAPES = re.compile(r"^[\"']?scrape_configs[\"']?\s*:", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,10 @@ class Thing:
         return self.kind, self.namespace, self.name
 
 
+def is_prometheus(text: str) -> bool:
+    return _SCRAPES.search(text) is not None
+
+
 def things(document: Value, file: str) -> Iterator[Thing]:
     """The objects of a document: itself, or those of a List; none of an empty one."""
     kind, version = document.read("kind"), document.read("apiVersion")
@@ -56,10 +65,12 @@ def things(document: Value, file: str) -> Iterator[Thing]:
             yield from things(item, file)
     elif document.entries():  # an empty document is what two `---` in a row make
         group = version.rpartition("/")[0]
+        if not kind and document.at("scrape_configs") is not None:
+            kind = PROMETHEUS
         yield Thing(
             document,
             file,
-            kind if KINDS.get(kind) == group else "",
+            kind if KINDS.get(kind) == group or kind == PROMETHEUS else "",
             document.read("metadata", "namespace") or "default",
             document.read("metadata", "name"),
         )

@@ -75,6 +75,15 @@ DRAIN_BLOCKED = Rule(
     "Use maxUnavailable: 1, or a minAvailable below the autoscaler's minimum.",
     f"{KUBERNETES}/tasks/run-application/configure-pdb/",
 )
+RESTARTED_BY_VPA = Rule(
+    "TG028",
+    "restarted-by-vpa",
+    "warning",
+    "A VerticalPodAutoscaler that updates by eviction restarts pods to change their CPU and memory: each restart loads "
+    "the model again.",
+    'Set updatePolicy.updateMode to "Initial" or "Off" for what loads minutes.',
+    f"{KUBERNETES}/concepts/workloads/autoscaling/vertical-pod-autoscale/",
+)
 SMOOTHED_TWICE = Rule(
     "TG030",
     "smoothed-twice",
@@ -136,6 +145,7 @@ RULES = (
     CRON_BESIDE,
     FORMULA_REPLACES,
     DRAIN_BLOCKED,
+    RESTARTED_BY_VPA,
     SMOOTHED_TWICE,
     DEFAULT_WINDOW,
     LOST_IN_TOLERANCE,

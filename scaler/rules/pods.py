@@ -33,7 +33,7 @@ NO_DRAIN = Rule(
     "info",
     "vLLM aborts the requests in flight at SIGTERM unless it is told to wait for them.",
     "Add --shutdown-timeout=SECONDS, below terminationGracePeriodSeconds minus the preStop pause.",
-    f"{GITHUB}/vllm-project/vllm/pull/43208",
+    f"{GITHUB}/vllm-project/vllm/pull/34730",
 )
 NO_READINESS = Rule(
     "TG063",

@@ -23,6 +23,14 @@ def test_an_object_without_annotations_is_nobodys_workload(cluster):
     assert cluster().take(deployment(), hpa()).workloads == ()
 
 
+def test_what_is_said_to_the_linter_makes_no_workload_and_is_no_unknown_word(cluster):
+    ignore = {"check-ignore": "TG061 because the gateway drains"}
+    assert cluster().take(deployment(**ignore)) == cluster().take(deployment())
+    census = cluster().take(deployment(engine="vllm", replicas__min="1", replicas__max="4", **ignore))
+    assert (names(census), census.troubles) == (["ai/chat"], ())
+    assert said(cluster().take(scaled("chat", trigger(engine="vllm"), annotations=ignore))) == []
+
+
 def test_the_bounds_are_those_of_its_horizontal_pod_autoscaler(cluster):
     census = cluster().take(deployment(engine="vllm", replicas__min="1"), hpa(minimum=2, maximum=8))
     assert census.workloads[0].replicas == Replicas(min=2, max=8)

@@ -76,6 +76,13 @@ def test_what_the_hpa_says_of_itself_is_passed_on_in_one_line(cluster, check):
     )
 
 
+def test_a_long_message_is_cut(cluster, check):
+    condition = {"type": "Ready", "status": "False", "reason": "TriggerError", "message": "x" * 241}
+    cluster.put(deployment("chat"), scaled_object("chat", target="chat", status={"conditions": [condition]}))
+
+    assert check("-n", "ai").stdout.endswith(f"Ready is False: TriggerError: {'x' * 240}…\n")
+
+
 def test_the_hpa_that_keda_made_is_no_second_writer_and_is_heard(cluster, check):
     made = hpa("keda-hpa-chat", target="chat", owner=("ScaledObject", "chat"), **_UNREAD)
     other = trigger("cpu", value="80")

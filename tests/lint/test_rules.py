@@ -143,6 +143,11 @@ def test_activation_above_the_target_loses_load_only_where_zero_is_allowed(keda,
     assert rules_of(asking("sum(http_requests)", minimum=minimum, keda=keda)) == expected
 
 
+def test_another_trigger_may_keep_awake_what_one_would_not(rules_of):
+    text = asking("sum(http_requests)", minimum=0, keda='activationThreshold: "50"')
+    assert rules_of(f"{text}    - {{type: cpu, metricType: Utilization, metadata: {{value: '80'}}}}\n") == []
+
+
 def test_activation_is_compared_with_its_own_target(lint):
     text = asking("sum(a)", minimum=0).replace("type: prometheus", "type: kafka").replace(
         'threshold: "16"', 'lagThreshold: "5"\n        activationLagThreshold: "9"'
@@ -172,7 +177,8 @@ def test_a_queue_alone_takes_running_requests_to_zero(query, minimum, expected, 
     ({"ends": ""}, ["TG061"]),
     ({"ends": "lifecycle: {preStop: {exec: {command: [sh, -c, sleep 80]}}}"}, []),
     ({"ends": "lifecycle: {preStop: {exec: {command: [/bin/sleep, '90']}}}"}, ["TG060"]),  # 30 s are left of 120
-    ({"image": "vllm/vllm-openai:v0.19.1"}, ["TG062"]),
+    ({"image": "vllm/vllm-openai:v0.18.0"}, ["TG062"]),
+    ({"image": "vllm/vllm-openai:v0.17.1"}, []),  # has no such switch
     ({"image": "vllm/vllm-openai:latest"}, []),
     ({"image": "vllm/vllm-openai@sha256:0"}, []),
     ({"ready": ""}, ["TG063"]),
@@ -236,6 +242,39 @@ def test_a_monitor_is_judged_by_its_interval_where_replicas_hang_on_it(interval,
     assert rules_of(text.replace("NAME", "vllm")) == expected
     assert rules_of(text.replace("NAME", "node")) == []
     assert rules_of(f"{text.replace('NAME', 'chat')}---\n{deployed()}---\n{scaled()}") == expected
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("scrape_configs: [{job_name: vllm, scrape_interval: 1m}]", "1:35: warning TG048: scrape_configs.0.scrape_int"),
+    ("scrape_configs: [{job_name: vllm}]", "1:18: warning TG048: scrape_configs.0.scrape_interval: is 1m where"),
+    ("global: {scrape_interval: 45s}\nscrape_configs: [{job_name: dcgm}]", "2:18: warning TG048: "),
+    ("global: {scrape_interval: 45s}\nscrape_configs: [{job_name: dcgm, scrape_interval: 15s}]", None),
+    ("global: {scrape_interval: 15s}\nscrape_configs: [{job_name: dcgm}]", None),
+    ("scrape_configs: [{job_name: node, scrape_interval: 5m}]", None),
+])  # fmt: skip
+def test_a_configuration_of_prometheus_is_read_as_one(text, expected, lint):
+    assert [line.startswith(f"0.yaml:{expected}") for line in lint(text)] == ([True] if expected else [])
+
+
+def test_honor_labels_of_a_job_are_those_of_its_pages(lint):
+    job = "scrape_configs: [{job_name: dcgm-exporter, scrape_interval: 15s, honor_labels: true}]"
+    (line,) = lint(job, asking('avg(DCGM_FI_PROF_SM_ACTIVE{exported_pod=~"chat-.*"})', "0.7"))
+    assert line.startswith("1.yaml:12:9: warning TG047: spec.triggers.0.metadata.query: honorLabels is true")
+    assert lint(job, asking('avg(DCGM_FI_PROF_SM_ACTIVE{pod=~"chat-.*"})', "0.7")) == []
+
+
+@pytest.mark.parametrize(("policy", "expected"), [
+    ("", ["TG028"]), ("updatePolicy: {updateMode: Auto}", ["TG028"]), ("updatePolicy: {updateMode: 'Off'}", []),
+    ("updatePolicy: {updateMode: InPlaceOrRecreate}", []),
+])  # fmt: skip
+def test_what_evicts_a_server_on_gpus_loads_its_model_again(policy, expected, rules_of):
+    vpa = (
+        "apiVersion: autoscaling.k8s.io/v1\nkind: VerticalPodAutoscaler\nmetadata: {namespace: ai, name: chat}\n"
+        f"spec:\n  targetRef: {{kind: Deployment, name: chat}}\n  {policy}\n"
+    )
+    assert rules_of(f"{vpa}---\n{deployed()}") == expected
+    assert rules_of(f"{vpa}---\n{deployed(gpu='cpu')}") == []
+    assert rules_of(vpa) == []
 
 
 _MONITOR = """\

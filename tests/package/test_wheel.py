@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from scaler.rules import RULES
+
 ROOT = Path(__file__).parents[2]
 MODULES = [
     path
@@ -38,6 +40,11 @@ def test_the_wheel_has_the_two_packages_and_nothing_else(wheel):
     page = {f"scaler/web/page/{path.name}" for path in (ROOT / "scaler/web/page").iterdir()}
     assert len(page) > 10
     assert page <= set(wheel.namelist())
+
+
+def test_the_wheel_carries_the_page_of_each_rule(wheel):
+    pages = {name.removeprefix("scaler/lint/pages/") for name in wheel.namelist() if "/lint/pages/TG" in name}
+    assert pages == {rule.page for rule in RULES.values()}
 
 
 def test_the_wheel_installs_one_command(wheel):

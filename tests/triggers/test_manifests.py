@@ -130,6 +130,17 @@ def test_a_scale_target_whose_pods_cannot_be_found_is_an_error():
     assert _said(text.replace("engine: vllm", "gateway: epp")) == []
 
 
+@pytest.mark.parametrize(("name", "place"), [("", "3:11"), ("name: Chat", "3:33"), ("name: 7_7", "3:33")])
+def test_an_object_whose_name_no_workload_can_have_is_told_so(name, place):
+    bad = "must be the name of a Kubernetes workload (lower-case letters, digits and '-', at most 253 characters), got "
+    scaled = _scaled(_ours("engine: vllm")).replace("name: chat}", f"{name}}}", 1)
+    (line,) = _said(scaled)
+    assert line.startswith(f"m.yaml:{place}: metadata.name: {bad}")
+    annotated = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{annotations: {{tidegate.dev/engine: vllm}}, {}}}\n"
+    (line,) = _said(annotated.format(name))
+    assert ": metadata.name: must name a Deployment: lower-case letters, digits, '-' and '.'" in line
+
+
 def test_a_scaled_job_is_its_own_target():
     text = _scaled(_ours("engine: vllm, gateway: epp"), spec="minReplicaCount: 0").replace("ScaledObject", "ScaledJob")
 
