@@ -2,7 +2,8 @@
 
 The pages of its pods are read as the daemon reads them (`exporter.sources.promql`), so every kind of engine of the
 catalog that counts requests and tokens will do, and a family under an old name, or repeated by ranks, is counted once.
-One more question says when the server scraped anybody: silence and a server that was down are not the same.
+One more question says when the server scraped anybody: silence and a server that was down are not the same. Where the
+server has no page of a pod of the workload's name, Tidegate's own counters of it will do (`own`).
 
 Worked example: `await from_prometheus(Past("http://p:9090", WorkloadKey("ai", "chat"), since=now - 7 * 86400,
 until=now))` is a load called "ai/chat", whose second 0 is a week ago or when the server's memory begins.
@@ -27,6 +28,7 @@ from exporter.textformat import Scanner
 from ..replay.columns import Mask
 from ..replay.loads.history import Counted, load_of
 from ..replay.loads.recorded import BadLoad, Recorded
+from .own import Unreadable, own_counters
 
 STEP_S = 15.0
 MAX_AGE_S = 90.0  # Prometheus scrapes once a minute unless it is told otherwise
@@ -83,6 +85,8 @@ async def from_prometheus(past: Past, seed: int = 0, progress: Progress = _silen
     promql = Promql(http)
     try:
         counted = await _counted(http, promql, past, progress)
+        if past.selector is None and not len(counted.counters):
+            counted = counted._replace(counters=await _own(http, past, counted.at))
     finally:
         promql.close()
         await http.close()
@@ -111,6 +115,25 @@ async def _counted(http: HttpPages, promql: Promql, past: Past, progress: Progre
     if sources.failure and not np.isfinite(counters).any():
         raise past.bad(f"no page can be read: {sources.failure}")
     return Counted(at, heard, counters)
+
+
+async def _own(http: HttpPages, past: Past, at: Floats) -> Floats:
+    """Tidegate's own counters, in a few questions; shape (processes, moments, COUNTERS)."""
+    whose = past.workload.namespace, past.workload.label
+    base = past.url.rstrip("/")
+    parts: dict[str, Floats] = {}
+    for begin in range(0, len(at), AT_ONCE):
+        moments = at[begin : begin + AT_ONCE]
+        if len(moments) < 2:  # noqa: PLR2004 - one moment has no step; nothing is lost but it
+            break
+        try:
+            found = await own_counters(http, base, past.access, *whose, moments)
+        except Unreadable as unreadable:
+            raise past.bad(str(unreadable)) from None
+        for source, counters in found.items():
+            whole = parts.setdefault(source, np.full((len(at), len(QUANTITIES)), nan))
+            whole[begin : begin + len(moments)] = counters
+    return np.array(list(parts.values()))
 
 
 class _Sources:

@@ -103,3 +103,21 @@ def test_where_the_cluster_is_not_heard_any_more_the_gpus_it_had_are_unknown(see
 
 def test_a_workload_that_holds_no_gpus_holds_none(seen):
     assert seen({**RUNNING, "gpus": 0, "running": 1}) == ("serving", {})
+
+
+@pytest.mark.parametrize(
+    ("counts", "wanted", "answer", "observed", "up"),
+    [
+        (True, np.nan, 0.0, False, 1.0),  # the cluster is not heard: nobody knows of a change
+        (False, np.nan, 0.0, False, 0.0),  # there is no cluster: what is answered is done
+        (False, np.nan, 0.0, True, 1.0),  # but not where nobody is told
+        (True, 0.0, 3.0, False, 0.0),  # it is told to run none, whatever is answered
+        (True, np.nan, np.nan, False, 1.0),
+    ],
+)
+def test_whether_some_replica_is_to_run_the_cluster_says_where_it_ever_did(
+    totals, known, counts, wanted, answer, observed, up
+):
+    before = Moment.blank(1)._replace(up=np.array([1.0]), counts=np.array([counts]))
+    answers = Answers(np.array([answer]), np.array([observed]))
+    assert look(totals(wanted=wanted), known(), answers, before, NOW).up.tolist() == [up]

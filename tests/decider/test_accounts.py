@@ -168,3 +168,12 @@ def test_what_leads_shows_and_what_follows_keeps(at_work):
     stage.decider.sweep(stage.now + 5.0, leads=False)
     assert sum(seconds(stage, "state_seconds").values()) == 35.0
     assert sum(seconds(stage, "state_seconds", "shown").values()) == 30.0
+
+
+def test_what_landed_between_the_last_sweep_and_a_reload_is_counted(at_work, plan, page):
+    stage = at_work
+    stage.now += 1.0
+    stage.land(stage.engine, page.vllm(waiting=0, running=1, finished=107))
+    stage = after(stage, plan(), taken_by=lambda decider, stage: decider.adopt(stage.decider))
+    stage.round({stage.engine: page.vllm(waiting=0, running=1, finished=110)})
+    assert total(stage, "requests") == 10.0

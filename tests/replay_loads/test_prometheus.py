@@ -18,6 +18,7 @@ SCRAPES_S = 15
 CHAT = WorkloadKey("ai", "chat")
 LARGE = WorkloadKey("ai", "chat-large")
 PATIENCE_S = 60.0
+LENGTHS = {"prompt": 100, "generation": 10}
 
 
 def openmetrics(series):
@@ -60,7 +61,26 @@ def hour():
     first = pod("chat-6c9f-aaaaa", there, lambda second: 5_000_000 + 2 * second)
     second = pod("chat-6c9f-bbbbb", [at for at in there if 1800 <= at <= 2400], lambda at: at - 1785)
     other = pod("chat-large-7d8e-aaaaa", there, lambda second: 5 * second, output=9)
-    return {**first, **second, **other}
+    return {**first, **second, **other, **own_hour()}
+
+
+def own_hour():
+    """Tidegate's own counters of `ai/led`: one of its replicas leads until 1800 s, another from then on. It is 3/s.
+
+    Each begins at 0 with its process; the second has entered 15 s when it is scraped first.
+    """
+
+    def replica(name, seconds, finished):
+        labels = (("instance", name), ("job", "tidegate"), ("namespace", "ai"), ("workload", "led"))
+        counts = [(second, finished(second)) for second in seconds]
+        tokens = {kind: [(second, each * count) for second, count in counts] for kind, each in LENGTHS.items()}
+        return {
+            ("tidegate_requests_finished_total", labels): counts,
+            **{("tidegate_tokens_total", (("kind", kind), *labels)): points for kind, points in tokens.items()},
+        }
+
+    first = replica("a", range(0, 1800, SCRAPES_S), lambda second: 3 * second)
+    return {**first, **replica("b", range(1815, 3601, SCRAPES_S), lambda second: 3 * (second - 1800))}
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +152,15 @@ async def test_the_load_behind_an_hour_of_counters_is_what_its_pods_finished(pro
     # Whoever was scraped a minute and a half ago is still believed, so the gap of five minutes is less.
     assert any(re.search(r"knew nothing for 3m(15|30)s in 1 gap", note) for note in notes), notes
     assert told[-1] == 1.0
+
+
+async def test_where_no_engine_is_scraped_tidegates_own_counters_are_the_load(prometheus):
+    load, _ = await from_prometheus(past(prometheus, WorkloadKey("ai", "led")))
+    counts = np.histogram(load.at, bins=[0, 900, 1785, 1830, 2700, 3600])[0]
+    # Across the change of the leader each has counted its own part.
+    assert counts[[0, 1, 3, 4]].tolist() == [2700, 2655, 2610, 2700]
+    assert 45 <= counts[2] <= 135
+    assert (set(load.prompt), set(load.output)) == ({100}, {10})
 
 
 async def test_a_name_that_begins_like_another_has_only_its_own_pods(prometheus):
