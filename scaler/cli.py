@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .checking import check
+from .doctoring.command import doctor
 from .output import EX_PROBLEMS, OUTPUT, print_document
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ def export(file: str) -> None:
 
 
 main.add_command(check)
+main.add_command(doctor)
 
 
 @main.command(short_help="Print the JSON Schema of the configuration.")
@@ -300,34 +302,6 @@ def replay(
         replay_tables(verdicts)
     else:
         print_document([verdict.to_document() for verdict in verdicts], output)
-
-
-@main.command(short_help="Look whether everything is there that Tidegate needs.")
-@click.option("-c", "--config", "file", type=click.Path(), help="Configuration file (YAML).")
-@click.option("--server", metavar="URL", help="HTTP address of a daemon that runs; one on this machine is found.")
-@OUTPUT
-def doctor(file: str | None, server: str | None, output: str) -> None:
-    """Look whether everything is there that Tidegate needs, and say what to do where it is not: Python and the kernels'
-    cache, ports, the configuration, a daemon that runs, the rights in Kubernetes, KEDA, each page and each clock.
-
-    In a cluster: `kubectl exec deploy/tidegate -- tidegate doctor -c /etc/tidegate/config/config.yaml`. Nothing is
-    changed.
-    """
-    import asyncio
-    import os
-
-    from exporter.clock import WallClock
-
-    from .doctoring.run import examine
-
-    checks = asyncio.run(examine(file, server, os.environ, WallClock()))
-    if output == "table":
-        from .doctoring.table import show
-
-        show(checks)
-    else:
-        print_document([check.to_document() for check in checks], output)
-    sys.exit(EX_PROBLEMS if any(check.status == "fail" for check in checks) else 0)
 
 
 @main.command(short_help="Where GPU-hours went, and what observing would have saved.")

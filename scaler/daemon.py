@@ -32,7 +32,6 @@ from exporter.sources.redis import RedisPages
 from exporter.targets import Discovery
 
 from . import fronts, telling
-from .announcing import Announcer, place
 from .census import Census
 from .config import Config, ConfigErrors, MetricsApi
 from .election import TERMS, Terms
@@ -44,7 +43,6 @@ from .kubeapi import conflict
 from .kubeapi import server as kubeapi
 from .kubeapi.pods import Sources
 from .outlook import View
-from .peers.myself import called
 from .peers.replica import Replica, Role
 from .publisher import Publisher
 from .replicas import ReplicaCounts
@@ -155,7 +153,6 @@ class Daemon:
         )
         self._own.reload_ok.set(1)
         self._own.reloaded_at.set(clock.now())
-        self._announcer = None if self._cluster is None else self._new_announcer(self._cluster)
 
     async def run(self, stop: asyncio.Event, started: Callable[[Ports], None] = lambda _: None) -> None:
         """Serve until `stop` is set. Raises OSError if a port is taken, BadTlsFiles if
@@ -251,8 +248,10 @@ class Daemon:
                     tasks.create_task(self._metrics_server.follow(client), name="whom the metrics API believes")
                 if self._replica is not None:
                     tasks.create_task(self._replica.run(client), name="other replicas")
-                if self._announcer is not None:
-                    tasks.create_task(self._announcer.run(client), name="Events")
+                events = fronts.events(
+                    self.publisher, cluster, lambda: self._census.targets, self._writes_events, self._clock, self._own
+                )
+                tasks.create_task(events.run(client), name="Events")
                 if self._config.listen.metrics_api is not None:
                     looking = self._look_who_is_registered(client, self._config.listen.metrics_api)
                     tasks.create_task(looking, name="who is registered for the metrics API")
@@ -339,23 +338,8 @@ class Daemon:
         sources = Sources(cluster, self._in_force.pods)
         return fronts.metrics_api(served, self.publisher, sources, self._clock, self._own.observe_call)
 
-    def _new_announcer(self, cluster: Cluster) -> Announcer:
-        announcer = Announcer(
-            place=lambda workload: place(cluster, self._census.targets, workload),
-            writes=self._writes_events,
-            instance=called(os.environ),
-            clock=self._clock,
-            written=self._own.events_written.inc,
-            dropped=lambda why: self._own.events_dropped.labels(why).inc(),
-            told=telling.of_events,
-        )
-        self.publisher.on_change = announcer.heard
-        return announcer
-
     def _writes_events(self, now: float) -> bool:
-        """One of several replicas at the most."""
-        wanted = self._config.kubernetes is not None and self._config.kubernetes.events
-        return wanted and (self._replica is None or self._replica.role(now) is Role.LEADER)
+        return self._config.kubernetes is not None and self._config.kubernetes.events and self._leads(now)
 
     def _new_replica(self) -> Replica | None:
         peers = self._config.listen.peers

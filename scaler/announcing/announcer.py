@@ -46,7 +46,7 @@ class Announcer:
     """place:   what a workload's Events are on; None where the cluster has no such object, or none that is watched.
     writes:  is it for this process to write, at this moment (POSIX seconds)?
     instance: which process says so.
-    written: told of each Event that was written or counted on. dropped: of each that was not, and why: "queue" (too
+    written: told of each Event that was written or counted on. dropped: why some were not, and how many: "queue" (too
              many waited), "budget", "no_object", "refused" (RBAC), "failed" (the API did not take it).
     told:    why nothing can be written (in a namespace, or anywhere: ""), and None once it can be.
     """
@@ -59,7 +59,7 @@ class Announcer:
         instance: str,
         clock: Clock,
         written: Callable[[], None],
-        dropped: Callable[[str], None],
+        dropped: Callable[[str, int], None],
         told: Callable[[str, str | None], None],
     ) -> None:
         self._place, self._writes, self._instance, self._clock = place, writes, instance, clock
@@ -75,11 +75,18 @@ class Announcer:
         """Answers have changed. before: all of them as they were. Waits for nothing."""
         if not self._writes(at):
             return
+        left_out: Counter[Kind] = Counter()
         for workload, after in changed.items():
             was = before.get(workload)
+            if was is None:
+                continue
             for kind in news(was, after, at):
-                if was is not None:
-                    self._put(_News(kind, was, after, at))
+                if self._waiting.full():
+                    left_out[kind] += 1
+                else:
+                    self._waiting.put_nowait(_News(kind, was, after, at))
+        if left_out:
+            self._leave_out(left_out, "queue")
 
     async def run(self, events: Events) -> None:
         """Until cancelled."""
@@ -87,15 +94,9 @@ class Announcer:
             tasks.create_task(self._write_forever(events), name="Events")
             tasks.create_task(self._say_left_out_forever(), name="what Events leave out")
 
-    def _put(self, told: _News) -> None:
-        try:
-            self._waiting.put_nowait(told)
-        except asyncio.QueueFull:
-            self._leave_out(told.kind, "queue")
-
-    def _leave_out(self, kind: Kind, why: str) -> None:
-        self._left_out[kind] += 1
-        self._dropped(why)
+    def _leave_out(self, kinds: Counter[Kind], why: str) -> None:
+        self._left_out += kinds
+        self._dropped(why, kinds.total())
 
     async def _write_forever(self, events: Events) -> None:
         while True:
@@ -105,15 +106,15 @@ class Announcer:
         workload, now = told.after.workload, self._clock.now()
         place = self._place(workload)
         if place is None:
-            self._dropped("no_object")
+            self._dropped("no_object", 1)
             return
         namespace = place.subject.ref.namespace
         if now < self._refused.get(namespace, now):
-            self._dropped("refused")
+            self._dropped("refused", 1)
             return
         taken = self._budget.take(workload, told.kind, now)
         if taken is None:
-            self._leave_out(told.kind, "budget")
+            self._leave_out(Counter((told.kind,)), "budget")
             return
         try:
             if not (isinstance(taken, Again) and await self._count_on(told, taken, namespace, events)):
@@ -149,7 +150,7 @@ class Announcer:
         refused = isinstance(failed, Refused)
         if refused:
             self._refused[namespace] = self._clock.now() + REFUSED_S
-        self._dropped("refused" if refused else "failed")
+        self._dropped("refused" if refused else "failed", 1)
         where = namespace if refused else ""
         if where not in self._failing:
             self._failing.add(where)

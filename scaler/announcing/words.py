@@ -10,7 +10,6 @@ Worked example: from `serving` at 2 to `asleep`, idle since 312 s, `news` is `(K
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import StrEnum
 
 from ..board import Decision, Evidence, Reason
@@ -59,22 +58,29 @@ def news(before: Decision | None, after: Decision, at: float) -> tuple[Kind, ...
         return ()
     if (before.reason, before.active, before.evidence.brake) == (after.reason, after.active, after.evidence.brake):
         return ()
-    return tuple(_news(before, after, at))
+    found = (_of_zero(before, after), _of_reason(before, after), _of_brake(before, after, at))
+    return tuple(kind for kind in found if kind is not None)
 
 
-def _news(before: Decision, after: Decision, at: float) -> Iterator[Kind]:
+def _of_zero(before: Decision, after: Decision) -> Kind | None:
     if before.active and not after.active:
-        yield Kind.ASLEEP
-    elif after.active and not before.active and after.known:
-        yield Kind.WOKEN
-    if after.reason is not before.reason:
-        if after.reason in _REASONS:
-            yield _REASONS[after.reason]
-        elif after.reason is Reason.HELD and before.known:  # from unknown it can only have become better
-            yield Kind.HELD
+        return Kind.ASLEEP
+    return Kind.WOKEN if after.active and not before.active and after.known else None
+
+
+def _of_reason(before: Decision, after: Decision) -> Kind | None:
+    if after.reason is before.reason:
+        return None
+    if after.reason is Reason.HELD:
+        return Kind.HELD if before.known else None  # from unknown it can only have become better
+    return _REASONS.get(after.reason)
+
+
+def _of_brake(before: Decision, after: Decision, at: float) -> Kind | None:
+    """One that somebody takes away needs no Event: they know."""
     until, brake = before.evidence.brake_until, before.evidence.brake
-    if brake is not None and brake != after.evidence.brake and until is not None and until <= at:
-        yield Kind.BRAKE_ENDED  # one that somebody takes away needs no Event: they know
+    over = brake is not None and brake != after.evidence.brake and until is not None and until <= at
+    return Kind.BRAKE_ENDED if over else None
 
 
 def sentence(kind: Kind, before: Decision, after: Decision) -> str:

@@ -65,6 +65,7 @@ async def _examine(client: Client, config: Config, kubernetes: Kubernetes, clock
             [fail(API, failed.detail, "is its address right, and does a NetworkPolicy let Tidegate out?")], None
         )
     checks = [of_version(version), clocks.check("the API server", date, asked_at, came_at), await _who(client)]
+    checks.append(of_kinds(config, groups))
     checks += await allowed(client, needed(config), groups)
     seen = Cluster(kubernetes.namespaces, blind_s=inf)
     operators = await _list_all(client, kubernetes, seen, clock)
@@ -84,6 +85,20 @@ def of_version(version: ServerVersion) -> Check:
         return ok(API, f"{said}; an HPA's tolerance can be set, so every step is taken exactly")
     do = "set the tolerance of no HPA there: steps within 10 % are rounded outward instead, so that none is lost"
     return warn(API, f"{said}: before 1.35 an HPA's tolerance cannot be set", do)
+
+
+def of_kinds(config: Config, groups: frozenset[str]) -> Check:
+    """Which of the kinds that come by CRDs are there. groups: what the cluster serves."""
+    optional = [resource for resource in RESOURCES if resource.optional]
+    there = [resource.kind for resource in optional if resource.version in groups]
+    absent = {resource.kind: resource.version for resource in optional if resource.version not in groups}
+    said = f"{', '.join(there) or 'none'}; without {', '.join(absent) or 'none'}"
+    pages = [workload.pods for workload in config.workloads if workload.pods is not None]
+    wanted = {page.target.partition("/")[0] for page in pages if page.target is not None} & absent.keys()
+    if wanted:
+        names = ", ".join(sorted(f"{absent[kind]} {kind}" for kind in wanted))
+        return fail("kinds", said, f"install what brings {names}: workloads of the configuration name such a target")
+    return ok("kinds", said)
 
 
 async def _who(client: Client) -> Check:

@@ -68,8 +68,8 @@ class Story:
         self.written += 1
         self._wake()
 
-    def _drop(self, why):
-        self.dropped.append(why)
+    def _drop(self, why, count):
+        self.dropped += [why] * count
         self._wake()
 
     def _wake(self):

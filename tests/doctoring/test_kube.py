@@ -3,7 +3,7 @@
 import pytest
 
 from exporter.clock import WallClock
-from exporter.cluster.resources import LEADERWORKERSETS, RESOURCES, SCALEDJOBS, SCALEDOBJECTS
+from exporter.cluster.resources import LEADERWORKERSETS, RESOURCES, ROLLOUTS, SCALEDJOBS, SCALEDOBJECTS
 from scaler.doctoring import kube
 from tests.fakes import objects
 
@@ -35,6 +35,7 @@ async def test_where_all_is_well_that_is_said(fake, examine, said):
         "API server": "ok",
         "clock of the API server": "ok",
         "identity": "ok",
+        "kinds": "ok",
         "rights": "ok",
         "KEDA": "ok",
         EXTERNAL: "ok",
@@ -88,6 +89,19 @@ async def test_a_right_to_what_the_cluster_does_not_have_is_not_needed(fake, exa
     assert "right: list, watch leaderworkersets.leaderworkerset.x-k8s.io" in {check.name for check in await examine()}
     fake.uninstall(LEADERWORKERSETS)
     assert one(await examine(), "rights").said == f"all {len(RESOURCES)} that the configuration needs"
+
+
+ROLLOUT = "workloads: [{namespace: ai, name: a, engine: vllm, replicas: {min: 1}, pods: {target: Rollout/a}}]"
+
+
+async def test_a_kind_that_is_not_there_is_no_matter_unless_a_workload_names_it(fake, examine):
+    kinds = "ScaledObject, ScaledJob, LeaderWorkerSet, Rollout, InferenceService"
+    assert one(await examine(more=ROLLOUT), "kinds").said == f"{kinds}; without none"
+    fake.uninstall(ROLLOUTS)
+    found = one(await examine(), "kinds")
+    assert (found.status, found.said.partition("; ")[2]) == ("ok", "without Rollout")
+    found = one(await examine(more=ROLLOUT), "kinds")
+    assert (found.status, "argoproj.io/v1alpha1 Rollout" in found.do) == ("fail", True)
 
 
 async def test_a_review_that_fails_is_no_missing_right(fake, examine):

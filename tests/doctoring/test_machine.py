@@ -55,8 +55,9 @@ def test_a_port_is_free_ours_or_taken(taken):
     assert machine.port("listen.http", "127.0.0.1", free, ours=False).status == "ok"
 
 
-def test_an_address_of_another_machine_cannot_be_bound():
-    made = machine.port("listen.http", "192.0.2.1", 8080, ours=False)
+@pytest.mark.parametrize("ours", [True, False])
+def test_an_address_of_another_machine_cannot_be_bound(ours):
+    made = machine.port("listen.http", "192.0.2.1", 8080, ours=ours)
     assert (made.status, made.said) == ("fail", "cannot be bound: EADDRNOTAVAIL")
 
 

@@ -66,6 +66,7 @@ workloads:
         "API server",
         "clock of the API server",
         "identity",
+        "kinds",
         "rights",
         "KEDA",
         "APIService v1beta1.external.metrics.k8s.io",
