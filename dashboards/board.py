@@ -54,7 +54,7 @@ def datasource() -> boards.DatasourceVariable:
 
 def variable(name: str, label: str, query: str, *, several: bool, says: str) -> boards.QueryVariable:
     """query: in Grafana's words, `label_values(METRIC, LABEL)`. several: more than one may be chosen, and All."""
-    made = boards.QueryVariable(name).label(label).description(says).datasource(SOURCE).query(query)
+    made = boards.QueryVariable(name).label(label).description(says).datasource(SOURCE).query(query).definition(query)
     made = made.refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED).sort(model.VariableSort.NATURAL_ASC)
     if not several:
         return made

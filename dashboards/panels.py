@@ -45,13 +45,14 @@ class Step(NamedTuple):
 
 
 class Column(NamedTuple):
-    """How one column of a table is shown. name: of the label, or the legend of its query."""
+    """How one column of a table is shown. name: of the label, or the legend of its query. colours: of its texts."""
 
     name: str
     unit: str | None = None
     link: tuple[str, str] | None = None  # title, url
     steps: Sequence[Step] = ()
     decimals: int | None = None
+    colours: Mapping[str, str] | None = None
 
 
 def steps(*above: Step, below: str = "green") -> boards.ThresholdsConfig:
@@ -189,6 +190,8 @@ def timeline(
         .fill_opacity(80)
         .line_width(0)
         .row_height(0.9)
+        .color_scheme(boards.FieldColor().mode(model.FieldColorModeId.THRESHOLDS))
+        .thresholds(steps(below="text"))  # what has no name has no colour either
         .legend(_legend())
         .mappings(_mappings(names))
     )
@@ -253,6 +256,10 @@ def _column(column: Column) -> list[model.DynamicConfigValue]:
         found.append(("thresholds", steps(*column.steps, below="transparent").build()))
         found.append(("custom.cellOptions", {"type": "color-text"}))
         found.append(("color", {"mode": "thresholds"}))
+    if column.colours is not None:
+        words = {text: {"text": text, "color": colour} for text, colour in column.colours.items()}
+        found.append(("mappings", [{"type": "value", "options": words}]))
+        found.append(("custom.cellOptions", {"type": "color-text"}))
     return [model.DynamicConfigValue(key, value) for key, value in found]
 
 

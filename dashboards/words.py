@@ -104,6 +104,15 @@ def increase_of(metric: str, window: str, *labels: str, where: str = FLEET, **ma
     return f"sum by ({_by(labels)}) (increase({select(metric, where, **matchers)}[{window}]))"
 
 
+def fleet(metric: str, *by: str, window: str | None = None, **matchers: str) -> str:
+    """An account of all workloads together. Only the replica that leads keeps them, so each workload is there once, and
+    need not be told apart first: that makes it five times as cheap. window: of a counter, how fast it rises.
+    """
+    series = select(metric, FLEET, **matchers)
+    over = f" by ({', '.join(by)})" if by else ""
+    return f"sum{over} ({series})" if window is None else f"sum{over} (rate({series}[{window}]))"
+
+
 def coded(metric: str, label: str, values: Sequence[str], where: str) -> str:
     """A label's value as a number, 1 for the first of `values`: a state timeline colours numbers. A workload whose
     label changes between the scrapes of two replicas has one number all the same: `or` takes the first.

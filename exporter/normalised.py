@@ -127,6 +127,7 @@ def _attributes(gpu: Gpu) -> dict[str, str]:
         attribution=str(gpu.attribution),
         pods=str(len(gpu.pods)),
         implied=IMPLIED if gpu.implied else None,
+        node=gpu.node,
     )
 
 

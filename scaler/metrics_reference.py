@@ -138,7 +138,8 @@ def export_families() -> list[Family]:
     """Those of the page of `tidegate export`. Its collector says nothing of what nobody speaks of, so one queue and one
     GPU that say everything are shown to it.
     """
-    gpu = Gpu(uuid="u", instance="1", profile="1g", model="m", attribution=Attribution.MIG, pods=(PodKey("n", "p"),))
+    pods = (PodKey("n", "p"),)
+    gpu = Gpu("u", instance="1", profile="1g", model="m", node="n", attribution=Attribution.MIG, pods=pods)
     quantities = (*QUEUE_FAMILIES, *GPU_FAMILIES)
     samples = Samples("", (Queue("q"), gpu), quantities, np.ones((2, len(quantities))), np.zeros(2))
     heard = Heard("s", samples, up=True, failures=dict.fromkeys(FailureKind, 1))

@@ -9,7 +9,7 @@ from grafana_foundation_sdk.models import dashboard as model
 
 from ..board import OVERVIEW, Section, board, datasource, variable
 from ..panels import Column, Panel, Query, Step, graph, rows, stat_of
-from ..words import AMBER, BLUE, GREEN, NAVY, ORANGE, PURPLE, REASONS, RED, STATES, increase_of, of, rate_of
+from ..words import AMBER, BLUE, GREEN, NAVY, ORANGE, PURPLE, REASONS, RED, STATES, fleet, increase_of, of
 from .overview_lists import NAME, all_workloads, needs_somebody
 
 HOURS = " / 3600"
@@ -42,7 +42,7 @@ def made() -> model.Dashboard:
 
 
 def _gpus(state: str) -> str:
-    return f"sum({of('tidegate_workload_gpus', state=state)})"
+    return fleet("tidegate_workload_gpus", state=state)
 
 
 def _now() -> list[Panel]:
@@ -110,7 +110,7 @@ def _over_time() -> list[Panel]:
             "All GPUs of all workloads, by the state of the workload. Idle-warm is what keep-warm costs; asleep is "
             "what zero saves. A step in `unknown` is an outage of sources: see Tidegate itself.",
             "short",
-            [Query(f"sum by (state) ({of('tidegate_workload_gpus', 'state')})", "{{state}}")],
+            [Query(fleet("tidegate_workload_gpus", "state"), "{{state}}")],
             stacked=True,
             colours=STATES,
         ),
@@ -119,12 +119,7 @@ def _over_time() -> list[Panel]:
             "How many workloads were in each state, on average over a step of the graph. A workload that loads and "
             "sleeps by turns is one that its keep-warm time is too short for.",
             "short",
-            [
-                Query(
-                    f"sum by (state) ({rate_of('tidegate_workload_state_seconds_total', '$__rate_interval', 'state')})",
-                    "{{state}}",
-                )
-            ],
+            [Query(fleet("tidegate_workload_state_seconds_total", "state", window="$__rate_interval"), "{{state}}")],
             stacked=True,
             colours=STATES,
         ),
@@ -203,12 +198,7 @@ def _zero() -> list[Panel]:
             "How much GPU time each state takes, as GPUs on average over a step of the graph: its area is GPU-hours. "
             "Serve more of what is green, and see what is amber for longer than a night.",
             "short",
-            [
-                Query(
-                    f"sum by (state) ({rate_of('tidegate_workload_gpu_seconds_total', '$__rate_interval', 'state')})",
-                    "{{state}}",
-                )
-            ],
+            [Query(fleet("tidegate_workload_gpu_seconds_total", "state", window="$__rate_interval"), "{{state}}")],
             stacked=True,
             colours=STATES,
         ),

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from ..board import TO_ITSELF, TO_WORKLOAD
 from ..panels import Column, Panel, Query, Step, graph, rows
-from ..words import ORANGE, RED, TO_LOOK_AT, of
+from ..words import ORANGE, OUTLOOKS, REASONS, RED, TO_LOOK_AT, of
 
+REASON = Column("reason", colours={str(reason): colour for reason, colour in REASONS.items()})
 LIST_HEIGHT = 6  # most of them are empty on a good day
 NAME = (Column("namespace"), Column("workload", link=("Its board", TO_WORKLOAD)))
 
@@ -27,6 +28,7 @@ def needs_somebody() -> list[Panel]:
             "short",
             [Query(f"count by (code) ({of('tidegate_outlook', 'code')})", "{{code}}")],
             stacked=True,
+            colours={str(code): colour for (_, colour), codes in OUTLOOKS.items() for code in codes},
             height=LIST_HEIGHT,
         ),
         rows(
@@ -128,7 +130,7 @@ def _held() -> Panel:
         ],
         [
             *NAME,
-            Column("reason"),
+            REASON,
             Column("held for", unit="s", steps=[Step(120, ORANGE), Step(300, RED)]),
             Column("silent sources"),
             Column("replicas"),
@@ -191,7 +193,7 @@ def all_workloads() -> Panel:
         ],
         [
             *NAME,
-            Column("reason"),
+            REASON,
             Column("wanted"),
             Column("told"),
             Column("cluster"),

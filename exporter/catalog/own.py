@@ -251,6 +251,7 @@ def _with_holders(gpu: Gpu, said: Labels, pods: tuple[PodKey, ...]) -> Gpu:
         attribution=attribution,
         pods=pods,
         implied=said.get("implied") == IMPLIED,
+        node=said.get("node") or None,
     )
 
 

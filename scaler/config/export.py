@@ -34,6 +34,8 @@ from .workload import Engine
 # What Kubernetes' downward API is asked for. The names are ours; deploy/kustomize sets them.
 NODE_IP, NAMESPACE, POD = "TIDEGATE_NODE_IP", "TIDEGATE_POD_NAMESPACE", "TIDEGATE_POD_NAME"
 POD_UID = "TIDEGATE_POD_UID"
+# Nothing needs it: it is said beside the GPUs that NVML shows, so that a board can tell nodes apart.
+NODE_NAME = "TIDEGATE_NODE_NAME"
 _FIELDS = {NODE_IP: "status.hostIP", NAMESPACE: "metadata.namespace", POD: "metadata.name", POD_UID: "metadata.uid"}
 GUIDE = "docs/export.md"
 

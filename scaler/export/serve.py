@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import structlog
 
 from exporter.clock import Clock
 from exporter.export import Exporter, OfPod, PageSource, Source
-from exporter.model import Failure, PodKey, Samples
+from exporter.model import Failure, Gpu, PodKey, Samples
 from exporter.sources import nvml
 from exporter.sources.http import HttpPages, Limits
 
@@ -64,21 +64,29 @@ async def _settle(after_s: float, clock: Clock) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """NVML as a source."""
+    """NVML as a source. node: the name of this node; None where nobody says it."""
 
     nvml: nvml.Nvml
+    node: str | None
     name: str = "nvml"
 
     async def samples(self, now: float) -> Samples | Failure:
-        return await self.nvml.samples(now)
+        outcome = await self.nvml.samples(now)
+        return outcome if isinstance(outcome, Failure) else _on_node(outcome, self.node)
+
+
+def _on_node(samples: Samples, node: str | None) -> Samples:
+    subjects = (replace(each, node=node) if isinstance(each, Gpu) else each for each in samples.subjects)
+    return replace(samples, subjects=tuple(subjects))
 
 
 def _driver(settings: Settings) -> Driver:
     # A process' control group is called by its pod's UID. Which pod that is, a pod knows of itself alone; of a node's
     # pods the daemon knows it.
     if settings.pod is not None and settings.pod_uid is not None:
-        return Driver(nvml.Nvml(nvml.installed(), {settings.pod_uid: settings.pod}.get, settings.timeout_s))
-    return Driver(nvml.Nvml(nvml.installed(), partial(PodKey, ""), settings.timeout_s))
+        pods = {settings.pod_uid: settings.pod}
+        return Driver(nvml.Nvml(nvml.installed(), pods.get, settings.timeout_s), settings.node)
+    return Driver(nvml.Nvml(nvml.installed(), partial(PodKey, ""), settings.timeout_s), settings.node)
 
 
 def _sources(settings: Settings, pages: HttpPages, clock: Clock, driver: Driver | None) -> list[Source]:

@@ -34,6 +34,7 @@ class Settings:
 
     engines: pages of engines. gpus: the page of the node's GPUs, if there is one. nvml: the driver is asked for them.
     pod:     whose GPUs alone are shown, and its UID where that is needed; None is everybody's.
+    node:    the name of this node, where somebody says it.
     """
 
     host: str
@@ -48,6 +49,7 @@ class Settings:
     nvml: bool
     pod: PodKey | None
     pod_uid: str | None
+    node: str | None
     warnings: tuple[str, ...]
 
 
@@ -95,7 +97,7 @@ def _settings(file: str, environment: Mapping[str, str]) -> Settings | tuple[str
     from ..config import ConfigErrors, read  # noqa: PLC0415
     from ..config.access import Access as Written  # noqa: PLC0415
     from ..config.access import admission  # noqa: PLC0415
-    from ..config.export import NAMESPACE, POD, POD_UID, parse_export  # noqa: PLC0415
+    from ..config.export import NAMESPACE, NODE_NAME, POD, POD_UID, parse_export  # noqa: PLC0415
     from ..config.kinds import GPUS  # noqa: PLC0415
 
     try:
@@ -125,5 +127,6 @@ def _settings(file: str, environment: Mapping[str, str]) -> Settings | tuple[str
         nvml=gpus is not None and gpus.nvml,
         pod=pod,
         pod_uid=environment.get(POD_UID) or None,
+        node=environment.get(NODE_NAME) or None,
         warnings=tuple(str(warning) for warning in warnings),
     )

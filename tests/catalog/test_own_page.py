@@ -36,6 +36,7 @@ GPU = st.builds(
     attribution=st.sampled_from(Attribution),
     pods=PODS,
     implied=st.booleans(),
+    node=st.none() | TEXT,
 )
 
 

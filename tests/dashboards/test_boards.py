@@ -21,6 +21,11 @@ PANELS = [
     pytest.param(panel, id=f"{uid}-{panel['title']}") for uid, board in BOARDS.items() for panel in panels_of(board)
 ]
 QUERIES = [pytest.param(expr, id=name) for name, expr in queries_of(BOARDS)]
+TITLES = {
+    f"{board['title'].removeprefix('Tidegate / ')}: {panel['title']}"
+    for board in BOARDS.values()
+    for panel in panels_of(board)
+}
 # Words of Grafana's that say what a link is filled in with.
 BUILT_IN = {"__url_time_range"}
 
@@ -108,10 +113,14 @@ def test_no_query_makes_up_a_zero(expr):
 
 @pytest.mark.parametrize("expr", QUERIES)
 def test_a_query_takes_each_workload_once_however_many_replicas_show_it(expr):
-    for found in re.finditer(r"(\w+) by \(([^)]*)\) \((?:(?:rate|increase|changes)\()?tidegate_\w+\{namespace", expr):
-        assert found[1] in {"max", "min", "group", "sum"}
-        assert "workload" in found[2] or "name" in found[2]
-        assert found[1] != "sum" or "_total" in found[0]  # counters go on at the leader alone
+    """The leader alone keeps accounts: there is one series of each of those, and a sum of them is right."""
+    pattern = r"(\w+)(?: by \(([^)]*)\))? \((?:(?:rate|increase|changes)\()?(tidegate_\w+)\{namespace"
+    for over, by, metric in re.findall(pattern, expr):
+        if metric == "tidegate_workload_gpus" or metric.endswith("_total"):
+            assert over in {"sum", "max"}
+        else:
+            assert over in {"max", "min", "group"}
+            assert "workload" in by or "name" in by
 
 
 def test_prometheus_reads_every_query(debian_tool, tmp_path):
@@ -208,7 +217,7 @@ def test_a_column_that_is_described_is_there(panel):
 
 def test_a_colour_is_of_a_series_that_the_panel_may_have():
     """A legend that was renamed would lose its colour without a word."""
-    values = {str(reason) for reason in Reason} | {
+    values = {str(word) for words in (Reason, Code) for word in words} | {
         "serving", "idle_warm", "loading", "pending", "asleep", "unknown", "exclusive", "mig", "process", "device",
         "none", "engine", "utilisation", "mixed", "prompt", "generation", "more", "fewer", "0.5", "0.9", "pods",
         "gateway", "gpus", "error", "warning",
@@ -259,15 +268,17 @@ def test_every_alert_is_named_by_a_panel_that_shows_what_it_is_about():
 
 def test_every_runbook_names_the_board_to_look_at():
     text = (ROOT / "docs/runbooks.md").read_text(encoding="utf-8")
-    titles = {
-        f"{board['title'].removeprefix('Tidegate / ')}: {panel['title']}"
-        for board in BOARDS.values()
-        for panel in panels_of(board)
-    }
     for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
         found = re.findall(r"\*\*Look at:\*\* ((?:\[[^\]]+\]\(dashboards\.md#[\w-]+\)(?:,\s)?)+)", section)
         assert len(found) == 1, section.splitlines()[0]
-        assert set(re.findall(r"\[([^\]]+)\]", found[0])) <= titles
+        assert set(re.findall(r"\[([^\]]+)\]", found[0])) <= TITLES
+
+
+def test_every_question_of_the_docs_leads_to_a_panel():
+    text = (ROOT / "docs/dashboards.md").read_text(encoding="utf-8")
+    asked = re.findall(r"^\| [^|]+\? \| ([^|]+) \|$", text, re.MULTILINE)
+    assert len(asked) > 10
+    assert set(asked) - TITLES == set()
 
 
 def test_a_board_is_small_enough_for_a_config_map():

@@ -5,7 +5,7 @@ import os
 import pytest
 import yaml
 
-from scaler.config.export import NAMESPACE, NODE_IP, POD, parse_export
+from scaler.config.export import NAMESPACE, NODE_IP, NODE_NAME, POD, parse_export
 from tests.deploy.shared import DEPLOY, the
 
 OVERLAY = DEPLOY / "kustomize" / "overlays" / "export-daemonset"
@@ -77,7 +77,7 @@ def test_on_each_node_with_gpus_there_is_one_page_of_its_exporter(kustomized, pr
     pod = the(things, "DaemonSet")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     config, fields = settings(things, pod, container)
-    assert fields == {NODE_IP: "status.hostIP"}
+    assert fields == {NODE_IP: "status.hostIP", NODE_NAME: "spec.nodeName"}
     assert (config.gpus.node_port, config.gpus.of, config.engines) == (9400, "node", ())
     assert pod["nodeSelector"] == {"nvidia.com/gpu.present": "true"}
     assert pod["automountServiceAccountToken"] is False

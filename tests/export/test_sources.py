@@ -14,6 +14,7 @@ from exporter.sources.http import HttpPages, Limits
 from exporter.sources.promql.query import families
 from exporter.textformat import parse
 from scaler.export.listener import Listener
+from scaler.export.serve import Driver
 
 CHAT, OTHER = PodKey("ai", "chat-0"), PodKey("ai", "chat-1")
 GONE = Failure(FailureKind.REFUSED, "nobody listens")
@@ -178,3 +179,13 @@ async def test_a_page_that_drains_is_not_ready_and_still_lives(clock, get):
     assert await get(port, "/readyz") == (503, "[-] drain: stopping\n")
     assert (await get(port, "/livez"))[0] == 200
     await listener.stop()
+
+
+@pytest.mark.parametrize("node", ["gpu-1", None])
+async def test_what_the_driver_shows_is_on_the_node_that_its_pod_is_told(node):
+    driver = Driver(Scripted("nvml", gpus(Gpu("GPU-a"), Gpu("GPU-b", instance="1"))), node)
+    assert (await driver.samples(1000.0)).subjects == (Gpu("GPU-a", node=node), Gpu("GPU-b", instance="1", node=node))
+
+
+async def test_a_driver_that_does_not_answer_is_on_no_node():
+    assert await Driver(Scripted("nvml", GONE), "gpu-1").samples(1000.0) is GONE
