@@ -1,0 +1,50 @@
+"""What the recipes say of an engine's page and of its defaults is the catalog's."""
+
+import re
+
+import pytest
+import yaml
+
+from exporter.catalog import KINDS
+from tests.docs.pages import ROOT, blocks, prose, text_of
+
+PAGES = sorted(path.relative_to(ROOT) for path in (ROOT / "docs/cookbook").glob("*.md") if path.name != "README.md")
+ROW = re.compile(r"\| \[[\w-]+\.md\]\(([\w-]+\.md)\) \|(.*)\|$", re.MULTILINE)
+ROWS = dict(ROW.findall(text_of("docs/cookbook/README.md")))
+READ_FROM = re.compile(r"`:(\d+)(/[\w/.-]*)`")
+
+
+def engines(page):
+    """Those that the recipes of a page name, but for the ones that are asked somewhere else than usual."""
+    for block in blocks(page):
+        for each in yaml.safe_load_all(block.text) if block.language == "yaml" else ():
+            for trigger in each.get("spec", {}).get("triggers", []) if isinstance(each, dict) else ():
+                metadata = trigger["metadata"]
+                if "engine" in metadata and not {"port", "path"} & set(metadata):
+                    yield metadata["engine"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_the_table_has_the_page_and_the_default_of_its_engines(page):
+    numbers = set(re.findall(r"\d+", ROWS[page.name]))
+    defaults = {f"{KINDS[name].work:g}" for name in engines(page) if KINDS[name].work is not None}
+
+    assert not numbers or defaults <= numbers
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_a_page_that_is_read_is_where_the_catalog_has_it(page):
+    usual = {(str(KINDS[name].port), KINDS[name].path) for name in engines(page)}
+
+    assert set(READ_FROM.findall(prose(page))) <= usual
+
+
+def test_every_engine_of_the_catalog_has_a_recipe():
+    named = {name for page in PAGES for name in engines(page)}
+    spoken = {name for name in KINDS if any(f"engine: {name}" in text_of(page) for page in PAGES)}
+    own = {"tidegate"}  # the page of an export, which is any engine's
+    engine = {name for name, kind in KINDS.items() if kind.at_zero == "nothing" and name not in own} - {
+        "dcgm", "nvidia_gpu_exporter", "amd", "intel",
+    }  # fmt: skip
+
+    assert sorted(engine - named - spoken) == []
