@@ -20,7 +20,8 @@ LABEL org.opencontainers.image.title="Tidegate" \
       org.opencontainers.image.revision="${REVISION}"
 COPY --from=build /opt/tidegate /opt/tidegate
 # /tmp is the only place that is written to: mount it writable where the root is read-only.
-ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 HOME=/tmp NUMBA_CACHE_DIR=/tmp/numba
+# On the path, so that `kubectl exec deploy/tidegate -- tidegate doctor` finds it.
+ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 HOME=/tmp NUMBA_CACHE_DIR=/tmp/numba PATH=/opt/tidegate/bin:$PATH
 USER 65532:65532
 WORKDIR /
 EXPOSE 6000 8080 8443

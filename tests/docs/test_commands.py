@@ -7,6 +7,7 @@ for the files of this repository. Other people's programs are taken at their wor
 import re
 import shlex
 from itertools import pairwise
+from pathlib import Path
 
 import click
 import pytest
@@ -74,8 +75,18 @@ def test_a_command_that_is_shown_exists(words):
         assert list(unknown_values(rest)) == []
     elif program == "kubectl":
         assert [path for path in paths(rest) if not (ROOT / path).exists()] == []
+        within = rest[rest.index("--") + 1 :] if "--" in rest else []
+        if within[:1] == ["tidegate"]:
+            takes(within[1:])
     else:
         assert program in KNOWN, f"{program}: add it to KNOWN if it is somebody else's program"
+
+
+def test_what_is_run_in_the_pod_is_on_its_path():
+    image = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    program = Path(image.partition('ENTRYPOINT ["')[2].partition('"')[0])
+
+    assert f"PATH={program.parent}:" in image
 
 
 def takes(words):
