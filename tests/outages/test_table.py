@@ -30,27 +30,3 @@ def test_each_test_of_an_outage_has_its_row():
     ours = defined(file for file in Path(__file__).parent.glob("test_*.py") if file != Path(__file__))
     named = {name for row in rows() for name in NAMES.findall(row[-1])}
     assert [name for name in ours if name not in named] == []
-
-
-def test_each_row_has_as_many_cells_as_its_head():
-    tables = re.findall(r"(?:^\|.*\n)+", TABLE, re.MULTILINE)
-    assert [
-        line for table in tables for line in table.splitlines() if line.count("|") != table.splitlines()[0].count("|")
-    ] == []
-
-
-def test_each_metric_of_the_table_is_one_of_ours():
-    code = "".join(
-        file.read_text(encoding="utf-8")
-        for room in ("scaler", "exporter")
-        for file in (TESTS.parent / room).rglob("*.py")
-    )
-    said = {name.removeprefix("tidegate_") for name in re.findall(r"`(tidegate_[a-z_]+)", TABLE)}
-    missing = [
-        name
-        for name in said
-        if not any(
-            f"{form}" in code for form in (name, name.removesuffix("_total"), name.removesuffix("_seconds_count"))
-        )
-    ]
-    assert missing == []
