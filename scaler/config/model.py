@@ -64,8 +64,8 @@ class Listen(Section):
     """Where Tidegate answers. A port that is already taken is an error; port 0 takes any free one."""
 
     http: Annotated[Address, ADDRESS] = Address("0.0.0.0", 8080)  # noqa: S104  a pod's address is known to nobody yet
-    """The live page at `/`, `/metrics`, `/livez`, `/readyz`, `/api/v1/...`. Plain HTTP: bind it to 127.0.0.1 behind a
-    proxy if the board is nobody's business. IPv6 is written in quotes, `"[::]:8080"`."""
+    """The live page at `/`, `/metrics`, `/livez`, `/readyz`, `/api/v1/board` and its like. Plain HTTP: bind it to
+    127.0.0.1 behind a proxy if the board is nobody's business. IPv6 is written in quotes, `"[::]:8080"`."""
     grpc: Annotated[Address, ADDRESS] = Address("0.0.0.0", 6000)  # noqa: S104
     """KEDA's external scaler: what a ScaledObject's `scalerAddress` names."""
     grpc_tls: GrpcTls | None = None
