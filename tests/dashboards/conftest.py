@@ -76,11 +76,15 @@ class Prometheus:
         """From its beginning until now, second by second."""
         return self.ask("query_range", query=query, start=self.began, end=time.time(), step=1)["result"]
 
-    def says(self, query):
+    def ready(self):
+        """Before it is, whatever is asked is answered by a text that is no JSON."""
         try:
-            return bool(self.instant(query))
+            return requests.get(f"{self.url}/-/ready", timeout=30).ok
         except requests.ConnectionError:
-            return False  # not up yet
+            return False
+
+    def says(self, query):
+        return bool(self.instant(query))
 
     def stop(self):
         self._process.terminate()
@@ -144,6 +148,8 @@ def watched(program, demo, pages, tmp_path_factory):
         for name, port in (("demo", demo), ("pages", pages))
     }
     try:
+        for each in found.values():
+            wait_for(each.ready, "Prometheus")
         wait_for(lambda: found["pages"].says("count_over_time(tidegate_board_version[5m]) > 7"), "the page")
         wait_for(lambda: found["demo"].says("max_over_time(tidegate_replicas[5m]) > 2"), "a load in the demo")
         wait_for(lambda: found["demo"].says('tidegate_reason{reason="asleep"}'), "the demo's night")
