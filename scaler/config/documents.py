@@ -63,8 +63,19 @@ class Value:
                 items = found.items()
                 found = items[part] if part < len(items) else None
             else:
-                found = found.entries().get(part)
+                found = found.entry(part)
         return found
+
+    def entry(self, key: str) -> Value | None:
+        """`entries().get(key)`, without building the others: an object has hundreds, and is asked a hundred times."""
+        if not isinstance(self.node, yaml.MappingNode):
+            return None
+        merges = False
+        for one, value in reversed(self.node.value):  # of a repeated key the last one holds
+            merges = merges or one.tag == _MERGE
+            if isinstance(one, yaml.ScalarNode) and one.value == key and one.tag != _MERGE:
+                return Value(value, _mark(one))
+        return self.entries().get(key) if merges else None
 
     def read(self, *path: str) -> str:
         """The text at a path; "" where there is none."""

@@ -20,7 +20,7 @@ OUR_METRIC = "tidegate-replicas"
 _KEDA_LOWEST, _KEDA_HIGHEST, _HPA_LOWEST = 0, 100, 1
 _BEHAVIOR = ("spec", "advanced", "horizontalPodAutoscalerConfig", "behavior")
 _OF_METRIC = {"Pods": "pods", "Object": "object", "External": "external"}
-_QUANTITY = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)(m|k|M|G|Ki|Mi|Gi)?")
+_QUANTITY = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?)(m|k|M|G|Ki|Mi|Gi)?")
 _FACTORS = {None: 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30}
 
 

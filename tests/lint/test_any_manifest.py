@@ -8,9 +8,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scaler.lint.autoscalers import number
 from scaler.lint.linted import linted
 from scaler.lint.nodes import value_of
-from scaler.lint.queries import query
+from scaler.lint.queries import query, seconds
 from scaler.lint.things import things
 from scaler.lint.workloads import Container
 
@@ -82,3 +83,14 @@ def test_a_zero_for_nothing_is_seen_however_it_is_written():
         assert query(f"a or {zero}").fills
     for no_zero in ("vector(1)", "b"):
         assert not query(f"a or {no_zero}").fills
+
+
+def test_durations_are_those_of_promql():
+    assert seconds("1y2w3d4h5m6s7ms") == 365 * 86400 + 14 * 86400 + 3 * 86400 + 4 * 3600 + 5 * 60 + 6 + 0.007
+    assert seconds("soon") == 0.0
+
+
+def test_a_quantity_is_read_as_kubernetes_does():
+    said = ["1", "1000m", " 0.5 ", "2k", "1Ki", "3M", "1Mi", "1G", "1Gi", "-1", "1e3"]
+    assert [number(each) for each in said] == [1, 1, 0.5, 2000, 1024, 3e6, 2**20, 1e9, 2**30, -1, 1000]
+    assert [number(each) for each in ("", "much", "1e", "1 k", "0x1")] == [None] * 5

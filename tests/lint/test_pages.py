@@ -26,6 +26,14 @@ def test_the_first_example_of_a_page_fires_its_rule_and_no_other(rule, told):
 
 
 @ALL
+def test_what_fires_is_as_severe_as_its_rule_says(rule, lint):
+    fires, _ = BLOCK.findall(page(rule))
+    said = lint(fires)
+    assert all(f": {rule.severity} {rule.id}: " in line for line in said)
+    assert said or rule.id >= "TG100"  # those are of a cluster
+
+
+@ALL
 def test_the_same_made_right_is_clean(rule, told):
     _, right = BLOCK.findall(page(rule))
     assert told(right, rule) == []

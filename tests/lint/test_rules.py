@@ -65,7 +65,7 @@ def test_a_maximum_is_missed_where_gpus_are_at_stake(rules_of):
 
 
 @pytest.mark.parametrize(("metrics", "minimum", "expected"), [
-    (CPU, 0, ["TG024"]), (CPU, 1, []), (CPU, 9, ["TG023"]),
+    (CPU, 0, ["TG024"]), (CPU, 1, []), (CPU, 8, []), (CPU, 9, ["TG023"]),
     ("{type: External, external: {metric: {name: q}, target: {type: Value, value: 5}}}", 0, []),
 ])  # fmt: skip
 def test_bounds_of_an_hpa(metrics, minimum, expected, rules_of):
@@ -195,6 +195,13 @@ def test_a_queue_alone_takes_running_requests_to_zero(query, minimum, expected, 
 ])  # fmt: skip
 def test_how_pods_begin_and_end(parts, expected, rules_of):
     assert rules_of(f"{deployed(**parts)}---\n{scaled()}") == expected
+
+
+@pytest.mark.parametrize("key", ["args", "command"])
+def test_a_switch_that_is_missing_is_told_where_it_would_stand(key, lint):
+    asleep = deployed(image="lmsysorg/sglang:v0.5.3", args="[--model-path=m]").replace("args:", f"{key}:")
+    (line,) = lint(asleep, scaled("engine: sglang"))
+    assert line.startswith(f"0.yaml:15:11: error TG066: spec.template.spec.containers.0.{key}: has no --enable-metrics")
 
 
 def test_a_workload_without_gpus_that_nobody_of_ours_scales_is_nobodys_business(rules_of):
