@@ -80,8 +80,9 @@ def document(happening: Happening, instance: str) -> Document:
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        # The server adds to the name what makes it unlike any other, and cuts it where it is too long for that.
-        "metadata": {"generateName": f"{happening.subject.ref.name}.", "namespace": happening.subject.ref.namespace},
+        # The server adds what makes the name unlike any other, and cuts it where it is too long for that. It refuses a
+        # prefix that ends with a dot.
+        "metadata": {"generateName": f"{happening.subject.ref.name}-", "namespace": happening.subject.ref.namespace},
         "eventTime": _moment(happening.at),
         "reportingController": CONTROLLER,
         "reportingInstance": instance[:128],

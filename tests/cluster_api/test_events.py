@@ -16,7 +16,7 @@ def test_its_document_is_the_apis_own():
     assert document(ASLEEP, "tidegate-0") == {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"generateName": "chat.", "namespace": "ai"},
+        "metadata": {"generateName": "chat-", "namespace": "ai"},
         "eventTime": "1970-01-01T00:16:40.250000Z",
         "reportingController": "tidegate",
         "reportingInstance": "tidegate-0",

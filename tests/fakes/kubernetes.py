@@ -12,6 +12,7 @@ Beside a test: `async with serving() as fake`. For a daemon in a process of its 
 
 import asyncio
 import json
+import re
 import threading
 from contextlib import asynccontextmanager, contextmanager
 from copy import deepcopy
@@ -529,12 +530,18 @@ def status(code, reason, message, retry_after=None):
     return web.json_response(status_object(code, reason, message), status=code, headers=headers)
 
 
+# apimachinery/pkg/api/validation: of a prefix only a dash may stand last, so "chat." is refused.
+SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+
+
 def wrong_event(document, namespace):
     """What Kubernetes' validation of events.k8s.io/v1 would not have; None: nothing (pkg/apis/core/validation)."""
     needed = ("eventTime", "reportingController", "reportingInstance", "action", "reason", "regarding")
     missing = [key for key in needed if not document.get(key)]
     if missing:
         return f"{missing[0]}: Required value"
+    if not re.fullmatch(SUBDOMAIN, re.sub("-$", "a", document["metadata"]["generateName"])):
+        return "metadata.generateName: Invalid value: a lowercase RFC 1123 subdomain"
     if document["metadata"]["namespace"] != namespace or document["regarding"].get("namespace") != namespace:
         return "involvedObject.namespace: Invalid value: does not match event.namespace"
     if document["type"] not in {"Normal", "Warning"}:
