@@ -15,7 +15,8 @@ import click
 
 from .checking import check
 from .doctoring.command import doctor
-from .output import EX_PROBLEMS, OUTPUT, print_document
+from .output import EX_PROBLEMS, OUTPUT, SERVER, print_document
+from .top.command import top
 
 if TYPE_CHECKING:
     from .config import ConfigErrors
@@ -24,13 +25,7 @@ if TYPE_CHECKING:
 
 EX_CONFIG = 78
 
-
 ASK_S = 10.0  # a running daemon answers from memory
-
-SERVER = click.option(
-    "--server", default="http://localhost:8080", show_default=True, envvar="TIDEGATE_SERVER", show_envvar=True,
-    help="URL of a running daemon's HTTP port.",
-)  # fmt: skip
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -129,6 +124,7 @@ def export(file: str) -> None:
 
 
 main.add_command(check)
+main.add_command(top)
 main.add_command(doctor)
 
 
@@ -208,26 +204,6 @@ def demo(duration: float, speed: float, seed: int, port: int, output: str) -> No
     for problem in problems:
         click.echo(f"demo: {problem}", err=True)
     sys.exit(EX_PROBLEMS if problems else 0)
-
-
-@main.command(short_help="Watch a running daemon's workloads in the terminal.")
-@SERVER
-@click.option(
-    "--interval", default=2.0, type=click.FloatRange(min=0.1), show_default=True, help="Seconds between two looks."
-)
-@click.option("--once", is_flag=True, help="Print all rows and end; also where the output is no terminal.")
-def top(server: str, interval: float, once: bool) -> None:
-    """Watch a running daemon's workloads in the terminal, trouble first: the rows of its live page. q ends it."""
-    from .asking import Unanswered
-    from .top import watch
-
-    try:
-        if once:
-            watch.once(server)
-        else:
-            watch.watch(server, interval)
-    except Unanswered as error:
-        raise click.ClickException(str(error)) from None
 
 
 @main.command(short_help="Play a recorded load against policies.")

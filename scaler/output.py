@@ -1,4 +1,5 @@
-"""How commands print what programs read: `-o table|json|yaml`, and documents in the last two. It imports little.
+"""How commands print what programs read: `-o table|json|yaml`, and documents in the last two; and whom they ask:
+`--server`. It imports little.
 
 Worked example: `print_document({"a": 1}, "yaml")` prints `a: 1`.
 """
@@ -12,6 +13,10 @@ import click
 
 EX_PROBLEMS = 1  # exit status: it ran, and found something to change
 
+SERVER = click.option(
+    "--server", default="http://localhost:8080", show_default=True, envvar="TIDEGATE_SERVER", show_envvar=True,
+    help="URL of a running daemon's HTTP port.",
+)  # fmt: skip
 OUTPUT = click.option(
     "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True, help="Format."
 )

@@ -81,9 +81,12 @@ _STARTING = {Reason.LOADING, Reason.QUEUED}
 
 
 def state(decision: Decision) -> State:
-    """What its GPUs are doing. A held answer is one about which nothing is known now; a held sleeper still sleeps."""
+    """What its GPUs are doing. A held answer is one about which nothing is known now; a held sleeper still sleeps.
+
+    Who is told to sleep and still has replicas, or their GPUs, does not sleep yet.
+    """
     seen = decision.evidence
-    if decision.replicas == 0:
+    if decision.replicas == 0 and not seen.replicas_wanted and not seen.gpus_held:
         return State.ASLEEP
     if decision.replicas is None or decision.reason in (Reason.HELD, Reason.UNKNOWN):
         return State.UNKNOWN

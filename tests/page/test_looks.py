@@ -105,6 +105,17 @@ async def test_no_screen_scrolls_sideways(visit, site, path, width):
     assert await page.evaluate("document.documentElement.scrollWidth") == width
 
 
+@pytest.mark.parametrize("width", [700, 800, 1000, 1400])
+async def test_the_table_is_filled_by_its_columns(visit, width):
+    page = await visit(EVERY_REASON, width=width, height=740)
+    right = "(element) => Math.round(element.getBoundingClientRect().right)"
+    edges = await page.evaluate(f"[document.querySelector('.workloads'), {ROWS}[0].lastElementChild].map({right})")
+    assert abs(edges[0] - edges[1]) <= 2
+    narrow = "[...document.querySelectorAll('tbody .word')].filter((each) => each.scrollWidth > each.clientWidth + 1)"
+    wide = f"{ROWS}.every((tr) => tr.querySelector('td.state').clientWidth > 150)"
+    assert await page.evaluate(f"[{narrow}.length, {wide}]") == [0, True]
+
+
 async def test_a_phone_shows_a_card_with_the_name_the_state_the_answer_and_the_load(visit, site):
     site.more = history(EVERY_REASON)
     page = await visit(EVERY_REASON, **PHONE)

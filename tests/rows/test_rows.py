@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.model import WorkloadKey
+from scaler import accounts
 from scaler.board import Decision, Evidence, Objective, Reason
 from scaler.rows import REASONS, STATES, Severity, State, by_trouble, fleet, row, words_document
 from scaler.rows.formats import count, ratio, shift, span
@@ -50,6 +51,17 @@ def test_a_held_answer_says_since_when_and_who_is_silent():
     seen = row(held, 1000.0)
     assert (seen.state, seen.severity, seen.age(1000.0)) == (State.UNKNOWN, Severity.TROUBLE, "held 1 min")
     assert seen.why == "no answer from a and 2 more: the last answer stands, for 1 min now"
+
+
+@pytest.mark.parametrize("left", [{"replicas_wanted": 2, "replicas_ready": 2}, {"replicas_wanted": 0, "gpus_held": 4}])
+def test_who_is_told_to_sleep_and_still_holds_gpus_is_not_asleep_and_they_are_counted(left):
+    leaving = replace(ASLEEP, evidence=replace(Evidence(gpus_held=4), **left))
+    assert state(leaving) is State.IDLE_WARM
+    assert fleet([row(leaving, 1000.0)]).gpus[State.IDLE_WARM] == 4
+
+
+def test_states_are_those_of_the_accounts():
+    assert [str(each) for each in State] == [str(each) for each in accounts.STATES]
 
 
 def test_a_sleeper_that_is_held_still_sleeps():

@@ -46,8 +46,8 @@ export function fleetView(words, { wanted, of }) {
   const counted = h("p", { class: "counted", role: "status" });
   const heads = new Map(COLUMNS.map((column) => [column.name, h("th", { scope: "col", role: "columnheader", class: column.name },
     h("button", { type: "button", onclick: () => sortBy(column.name) }, column.label))]));
-  const above = h("tr", { class: "spacer", "aria-hidden": "true" }, h("td", { colspan: COLUMNS.length }));
-  const below = h("tr", { class: "spacer", "aria-hidden": "true" }, h("td", { colspan: COLUMNS.length }));
+  const above = h("tr", { class: "spacer", "aria-hidden": "true" }, h("td"));
+  const below = h("tr", { class: "spacer", "aria-hidden": "true" }, h("td"));
   const body = h("tbody", { role: "rowgroup" }, above, below);
   const table = h("table", { role: "table", class: "workloads" },
     h("caption", { class: "hidden" }, "Workloads, trouble first"),
