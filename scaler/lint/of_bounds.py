@@ -26,9 +26,8 @@ def two_writers(scaler: Autoscaler, seen: Seen) -> Iterator[Remark]:
             return
         if before.thing.key != scaler.thing.key and not _made_by(before, scaler):
             kind, name = scaler.target
-            yield said(
-                rules.TWO_WRITERS, _TARGET, f"{kind}/{name} is scaled by {before.thing} too ({before.thing.file})"
-            )
+            where = "" if seen.live else f" ({before.thing.file})"
+            yield said(rules.TWO_WRITERS, _TARGET, f"{kind}/{name} is scaled by {before.thing} too{where}")
             return
 
 

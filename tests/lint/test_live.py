@@ -96,7 +96,10 @@ def test_the_hpa_that_keda_made_is_no_second_writer_and_is_heard(cluster, check)
 def test_two_controllers_of_one_count_are_found(cluster, check):
     cluster.put(deployment("chat"), hpa("a", target="chat"), hpa("b", target="chat"))
 
-    assert said(check("-n", "ai", "-o", "json")) == [("HorizontalPodAutoscaler ai/b", "TG020", "spec.scaleTargetRef")]
+    assert check("-n", "ai").stdout == (
+        "HorizontalPodAutoscaler ai/b: error TG020: spec.scaleTargetRef: Deployment/chat is scaled by "
+        "HorizontalPodAutoscaler ai/a too\n"
+    )
 
 
 def test_a_target_that_is_not_there_is_found_where_its_kind_was_read(cluster, check):
