@@ -128,7 +128,7 @@ def _arrival(case: Case) -> list[str]:
 
 def told(case: Case, decision: Decision | None, follows: str | None) -> Step:
     """follows: HOST:PORT of the replica of Tidegate whose Board is repeated."""
-    said = list(_told(case))
+    said = _told(case, _number_told(case, decision if follows is None else None))
     if follows is not None and decision is not None:
         leader = f"This replica repeats the answer of the leader at {follows}: {_decision(decision)}."
         differs = " What is above is what it would answer itself."
@@ -136,7 +136,16 @@ def told(case: Case, decision: Decision | None, follows: str | None) -> Step:
     return Step("told", "What KEDA and the HPA are told", tuple(said))
 
 
-def _told(case: Case) -> list[str]:
+def _number_told(case: Case, decision: Decision | None) -> float:
+    """decision: the Board's, of this very moment. Of the past it is reckoned: a page that comes in while the HPA takes
+    a step lowers no number, and that is not kept.
+    """
+    if decision is not None and decision.told is not None and _same(case, decision):
+        return decision.told
+    return float(past_band(*np.array([[case.verdict.replicas], [case.seen.wanted], [case.plan.tolerance]]))[0])
+
+
+def _told(case: Case, number_told: float) -> list[str]:
     verdict = case.verdict
     if case.plan.observed:
         return [f"Nothing: it is observed only, and whoever asks gets an error. It would be {_answer(verdict)}."]
@@ -144,7 +153,6 @@ def _told(case: Case) -> list[str]:
         return ["An error, so that KEDA and the HPA keep what there is: never a number that is not known."]
     if not verdict.active:
         return ["Inactive, and 0: KEDA writes the zero once its cooldownPeriod is over since the last active answer."]
-    number_told = float(past_band(*np.array([[verdict.replicas], [case.seen.wanted], [case.plan.tolerance]]))[0])
     said = [f"Active, and tidegate-replicas = {number(number_told)} at a target of 1 for each replica."]
     if number_told > verdict.replicas:
         said.append(

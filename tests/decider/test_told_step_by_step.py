@@ -295,6 +295,17 @@ class TestOrders:
             "is not."
         )
 
+    def test_the_number_that_is_told_now_is_the_boards(self, scene, plan, pod, page):
+        stage, target = scene(plan(maximum=100, about={"tolerance": 0.1})), pod(0)
+        stage.has(pods=[target], wanted=20)
+        stage.round({target: page.vllm(waiting=0, running=16 * 21)})
+        # The HPA has taken the step to 23, and a page comes in before the next sweep: what is told is not lowered.
+        stage.counted(23)
+        stage.land(target, page.vllm(waiting=0, running=16 * 22))
+        document = explained(stage)
+        assert (document["answer"]["replicas"], document["answer"]["told"]) == (22, 23)
+        assert said(document, "told")[0] == "Active, and tidegate-replicas = 23 at a target of 1 for each replica."
+
 
 class TestThePast:
     def test_what_stood_then_is_told_with_the_plan_and_the_sums_of_then(self, serving, page):
