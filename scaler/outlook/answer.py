@@ -205,6 +205,10 @@ def _of_hpa(found: Hpa, now: float) -> Iterator[str]:
     status = found.status
     if status is None or status.desired is None:
         return
-    ago = "" if status.scaled_at is None else f", scaled last {max(0.0, now - status.scaled_at):.0f} s ago"
-    there = "" if status.current is None else f" of {status.current}"
-    yield f"{found.ref.name}: {found.minimum} to {found.maximum} replicas, wants {status.desired} in place{there}{ago}"
+    bounds = f"{found.ref.name} keeps {found.minimum} to {found.maximum} replicas"
+    if status.current is None and status.desired == 0:  # what the API server writes before the first sync
+        yield f"{bounds}, and has not yet said how many it wants"
+        return
+    ago = "" if status.scaled_at is None else f"; it scaled {max(0.0, now - status.scaled_at):.0f} s ago"
+    seen = "" if status.current is None else f" saw {status.current} and"
+    yield f"{bounds}; last it{seen} wanted {status.desired}{ago}"

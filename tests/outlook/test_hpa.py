@@ -146,7 +146,14 @@ def test_other_metrics_of_it_may_ask_for_more():
 def test_what_the_hpa_reports_of_itself_is_shown():
     around = facts(5, scaled_object=scaled(), hpas=[hpa(current=4, desired=5, scaled_at=NOW - 40.0)])
     sentences = outlook(decision(5), around, NOW).sentences
-    assert "keda-hpa-chat: 1 to 20 replicas, wants 5 in place of 4, scaled last 40 s ago" in sentences
+    assert "keda-hpa-chat keeps 1 to 20 replicas; last it saw 4 and wanted 5; it scaled 40 s ago" in sentences
+
+
+def test_an_hpa_that_has_not_synced_yet_wants_no_zero():
+    """desiredReplicas is a number always: the API server writes 0 before the controller's first sync."""
+    around = facts(5, scaled_object=scaled(), hpas=[hpa(current=None, desired=0)])
+    sentences = outlook(decision(5), around, NOW).sentences
+    assert "keda-hpa-chat keeps 1 to 20 replicas, and has not yet said how many it wants" in sentences
 
 
 WINDOWS = st.sampled_from([0.0, 15.0, 30.0, 60.0, 300.0])
