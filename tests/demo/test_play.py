@@ -6,9 +6,10 @@ import sys
 
 
 def test_a_day_wakes_the_workload_serves_everybody_and_ends_asleep():
-    # 960 simulated seconds: a quiet start, a morning, a burst, an evening, and a night long enough to fall asleep in.
+    # 1440 simulated seconds: a quiet start, a morning, a burst, an evening, and a night of 400 s, which leaves a busy
+    # machine 4 s of the wall to be late in: 150 s of it are needed to fall asleep.
     day = subprocess.run(
-        [sys.executable, "-m", "scaler", "demo", "-o", "json", "--speed", "60", "--duration", "16"],
+        [sys.executable, "-m", "scaler", "demo", "-o", "json", "--speed", "60", "--duration", "24"],
         capture_output=True,
         text=True,
         timeout=180,
