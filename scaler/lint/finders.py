@@ -31,6 +31,7 @@ OF_AUTOSCALERS = (
     of_hpa.direction_disabled,
     of_hpa.metric_type,
     of_hpa.cached_metrics,
+    of_hpa.plain_text,
     of_queries.gpu_util_on_mig,
     of_queries.gpu_util_as_load,
     of_queries.memory_as_load,

@@ -1,4 +1,4 @@
-"""What the HPA makes of Tidegate's number on its way to the replicas: TG030 to TG035. Pure.
+"""How Tidegate is asked, and what the HPA makes of its number on the way to the replicas: TG030 to TG036. Pure.
 
 Only autoscalers that ask Tidegate are looked at: others may well be smoothed by their HPA, since nothing else does it.
 
@@ -101,6 +101,17 @@ def cached_metrics(scaler: Autoscaler, _seen: Seen) -> Iterator[Remark]:
                 f"lets the HPA hear what was true up to {age} s ago (pollingInterval), and it asks every {_SYNC_S} s"
             )
             yield said(rules.CACHED_METRICS, ("spec", "triggers", index, "useCachedMetrics"), message)
+
+
+def plain_text(scaler: Autoscaler, _seen: Seen) -> Iterator[Remark]:
+    """TLS is on with enableTLS, or with certificates, which only an authenticationRef can bring."""
+    for index, trigger in enumerate(scaler.value.items("spec", "triggers") if scaler.is_keda else ()):
+        metadata = trigger.below("metadata")
+        asks = [key for key in ("unsafeSsl", "tlsCertFile") if key in metadata and metadata[key].text != "false"]
+        is_on = trigger.read("metadata", "enableTLS") == "true" or trigger.at("authenticationRef") is not None
+        if is_ours(trigger) and asks and not is_on:
+            message = "turns no TLS on: KEDA asks in plain text"
+            yield said(rules.PLAIN_TEXT, ("spec", "triggers", index, "metadata", asks[0]), message)
 
 
 def _path(scaler: Autoscaler, *rest: str) -> tuple[str, ...]:

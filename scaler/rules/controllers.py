@@ -135,6 +135,15 @@ CACHED_METRICS = Rule(
     "Leave useCachedMetrics out.",
     f"{KEDA}/concepts/scaling-deployments/#caching-metrics",
 )
+PLAIN_TEXT = Rule(
+    "TG036",
+    "plain-text",
+    "warning",
+    "unsafeSsl alone, and tlsCertFile since KEDA 2.17, turn no TLS on: KEDA asks in plain text.",
+    'Set enableTLS: "true", or name a TriggerAuthentication with caCert and, for mutual TLS, tlsClientCert and '
+    "tlsClientKey.",
+    f"{KEDA}/scalers/external/",
+)
 
 RULES = (
     TWO_WRITERS,
@@ -152,4 +161,5 @@ RULES = (
     DIRECTION_DISABLED,
     METRIC_TYPE,
     CACHED_METRICS,
+    PLAIN_TEXT,
 )

@@ -93,6 +93,14 @@ def test_the_hpa_that_keda_made_is_no_second_writer_and_is_heard(cluster, check)
     ]
 
 
+@pytest.mark.parametrize(("owner", "expected"), [("ScaledObject", []), ("InferenceService", ["TG020"])])
+def test_an_hpa_of_whatever_name_is_its_owners(cluster, check, owner, expected):
+    made = hpa("mine", target="chat", owner=(owner, "chat"))
+    cluster.put(deployment("chat"), scaled_object("chat", target="chat", triggers=[trigger("cpu", value="80")]), made)
+
+    assert [rule for _, rule, _ in said(check("-n", "ai", "-o", "json"))] == expected
+
+
 def test_two_controllers_of_one_count_are_found(cluster, check):
     cluster.put(deployment("chat"), hpa("a", target="chat"), hpa("b", target="chat"))
 

@@ -51,6 +51,7 @@ def test_our_metric_is_a_number_of_replicas_and_nothing_else(target, expected, r
 
 @pytest.mark.parametrize(("polling", "cached", "expected"), [
     ("pollingInterval: 30", "true", ["TG035"]), ("pollingInterval: 15", "true", []), ("", "true", ["TG035"]),
+    ("pollingInterval: 16", "true", ["TG035"]),
     ("", "false", []),
 ])  # fmt: skip
 def test_a_cache_is_too_old_where_the_hpa_asks_oftener_than_keda_polls(polling, cached, expected, rules_of):
@@ -84,6 +85,7 @@ def test_a_budget_blocks_what_stands_at_its_minimum(budget, expected, rules_of):
     assert rules_of(text + deployed() + "---\n" + scaled()) == expected
     assert rules_of(text.replace("app: chat", "app: other") + deployed() + "---\n" + scaled()) == []
     assert rules_of(text + deployed()) == []
+    assert rules_of(f"{text}{deployed(gpu='cpu')}---\n{hpa(CPU)}") == []  # no GPU's node stands still for it
 
 
 @pytest.mark.parametrize(("query", "threshold", "expected"), [
@@ -104,6 +106,7 @@ def test_a_budget_blocks_what_stands_at_its_minimum(budget, expected, rules_of):
     ("sum(container_memory_working_set_bytes)", "70000", []),
     ("sum(vllm:num_requests_waiting) or vector(0)", "5", ["TG044"]),
     ("sum(rate(vllm:request_success_total[2m]))", "5", []),
+    ("sum(rate(vllm:request_success_total[2m1s]))", "5", ["TG045"]),
     ("sum(rate(vllm:request_success_total[5m]))", "5", ["TG045"]),
     ("sum(rate(http_requests_total[5m]))", "5", []),
     ("avg(vllm:gpu_cache_usage_perc)", "0.8", ["TG046"]),
@@ -141,6 +144,33 @@ def test_a_slice_has_no_utilisation_and_is_told_once(rules_of):
 ])  # fmt: skip
 def test_activation_above_the_target_loses_load_only_where_zero_is_allowed(keda, minimum, expected, rules_of):
     assert rules_of(asking("sum(http_requests)", minimum=minimum, keda=keda)) == expected
+
+
+def test_what_is_left_out_is_kedas_and_kubernetes_default(rules_of, lint):
+    keda = asking("sum(http_requests)", keda='activationThreshold: "50"').replace("  minReplicaCount: 1\n", "")
+    assert rules_of(keda) == ["TG009"]  # 0
+    assert rules_of(hpa(CPU).replace("  minReplicas: 1\n", "")) == []  # 1, and not 0
+    (missing, _) = lint(scaled().replace("  maxReplicaCount: 8\n", ""))  # 100 are more than ten, too
+    assert missing.endswith(
+        "TG022: spec.maxReplicaCount: is 100 where it is left out: say how many the GPUs at hand allow"
+    )
+
+
+@pytest.mark.parametrize(("words", "reference", "expected"), [
+    ("unsafeSsl: 'true'", "", ["TG036"]), ("tlsCertFile: /tls.crt", "", ["TG036"]), ("unsafeSsl: 'false'", "", []),
+    ("unsafeSsl: 'true', enableTLS: 'true'", "", []), ("unsafeSsl: 'true', enableTLS: 'false'", "", ["TG036"]),
+    ("unsafeSsl: 'true'", "authenticationRef: {name: tidegate},", []), ("enableTLS: 'true'", "", []),
+])  # fmt: skip
+def test_what_seems_to_turn_tls_on_and_does_not(words, reference, expected, rules_of):
+    text = scaled(f"engine: vllm, {words}").replace("external-push,", f"external-push, {reference}")
+    assert rules_of(text) == expected
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(60, []), (61, ["TG010"])])
+def test_going_to_sleep_waits_for_a_poll(seconds, expected, rules_of):
+    text = scaled("engine: vllm, gateway: epp", minimum=0, spec=f"pollingInterval: {seconds}")
+    assert rules_of(text) == expected
+    assert rules_of(scaled(spec=f"pollingInterval: {seconds}")) == []
 
 
 def test_another_trigger_may_keep_awake_what_one_would_not(rules_of):
