@@ -85,7 +85,7 @@ class Activity:
             self.active_at[row] = at
         if page.waker and failed > 0.0:
             self.active_at[row] = self.refused_at[row] = at
-        if not isnan(finished):
+        if counts and not isnan(finished):
             before = self.finished[row]
             self.finished[row] = finished + (0.0 if isnan(before) else before)
         if counts:

@@ -108,6 +108,7 @@ def test_what_a_gateway_repeats_of_its_engines_is_counted_once(scene, plan, pod,
         passed = f'envoy_cluster_upstream_rq_completed{{envoy_cluster_name="chat"}} {finished}\n'
         stage.round({engine: page.vllm(waiting=0, running=1, finished=finished), front: passed})
     assert total(stage, "requests") == 10.0
+    assert stage.decision().evidence.requests_per_second == pytest.approx(10.0 / 5.0)
 
 
 def test_a_sweep_that_comes_late_leaves_an_unknown_time(at_work):
