@@ -50,6 +50,7 @@ generate: $(STAMP)  ## rewrite what is made of other files: docs, the chart's sc
 	$(BIN)/python -m scaler.config.reference > docs/configuration.md
 	$(BIN)/python -m scaler.config.words_reference > docs/triggers.md
 	$(BIN)/python -m scaler.metrics_reference > docs/metrics.md
+	$(BIN)/python -m scaler.lint.pages > docs/rules/README.md
 	$(BIN)/python deploy/values_schema.py
 	$(BIN)/python -W ignore::DeprecationWarning -m dashboards.build
 
