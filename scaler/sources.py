@@ -10,7 +10,7 @@ first becomes a `PodTargets` on the cluster in memory, the second a `ServiceTarg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import repeat
 from math import inf
@@ -30,6 +30,7 @@ from exporter.targets.static import StaticTargets
 
 from .config import Config, DcgmExporter, Endpoint, Redis, Workload
 from .config.access import admission
+from .config.jobs import for_jobs
 from .config.kinds import GPUS
 from .config.workload_checks import FEWEST_READINGS
 from .orders import Ordered
@@ -187,14 +188,18 @@ def plans(
     workloads: Iterable[Workload],
     orders: Iterable[Ordered] = repeat(Ordered()),
     tolerances: Mapping[WorkloadKey, float] = MappingProxyType({}),
+    jobs: Collection[WorkloadKey] = frozenset(),
 ) -> list[Plan]:
     """What the decider needs to know of each workload.
 
     orders:     what people order of each, in the same order.
     tolerances: of the HPAs that say one, ratios; for all others the configuration's word holds.
+    jobs:       those whose replicas are the Jobs of a ScaledJob.
     """
     return [
-        _plan(config, workload, ordered, tolerances.get(workload.key, workload.hpa_tolerance))
+        (_plan_of_jobs if workload.key in jobs else _plan)(
+            config, workload, ordered, tolerances.get(workload.key, workload.hpa_tolerance)
+        )
         for workload, ordered in zip(workloads, orders, strict=False)
     ]
 
@@ -235,6 +240,14 @@ def _plan(config: Config, workload: Workload, ordered: Ordered, tolerance: float
         probe_period=workload.probe_period,
         tolerance=tolerance,
     )
+
+
+def _plan_of_jobs(config: Config, workload: Workload, ordered: Ordered, tolerance: float) -> Plan:
+    """What is not written is as `for_jobs` has it: the answer is the work in hand, and nothing is kept up."""
+    written = for_jobs(workload)
+    plan = _plan(config, written, ordered, tolerance)
+    keep_warm = plan.spec.keep_warm if written.keep_warm else 0.0
+    return replace(plan, spec=replace(plan.spec, keep_warm=keep_warm, young=0.0, jobs=True))
 
 
 def _teaching(workload: Workload, config: Config) -> Teaching:

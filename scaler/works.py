@@ -204,9 +204,10 @@ class Works:
             return self._census
 
     def _new_decider(self) -> Decider:
-        plans = sources.plans(self.config, self._census.workloads, ordered(self._census), self._census.tolerances)
+        census = self._census
+        plans = sources.plans(self.config, census.workloads, ordered(census), census.tolerances, census.jobs)
         by_name = owners_by_name({plan.workload: plan.pod_pattern for plan in plans})
-        cluster, targets = self._around.cluster, self._census.targets
+        cluster, targets = self._around.cluster, census.targets
         return Decider(
             plans,
             interval_s=self.config.scrape.interval,

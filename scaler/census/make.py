@@ -19,6 +19,7 @@ from exporter.model import WorkloadKey
 
 from ..config import Config, Endpoint, Replicas
 from ..config.bad_words import BadWord, BadWords
+from ..config.jobs import SCALED_JOB, idle_jobs
 from ..config.tenant import Trigger, TriggerWorkload
 from ..config.trigger import KEDAS, PREFIXES, Place, check_workload, read
 from .words import too_much
@@ -51,6 +52,8 @@ def make(asked: Asked, words: Mapping[str, str], bounds: Callable[[Trigger | Non
     workload = _or_noted(problems, lambda: _workload(asked, trigger, replicas, config))
     if workload is not None:
         problems += check_workload(trigger, workload, config, place=asked.place)
+        if asked.target.kind == SCALED_JOB:
+            problems += idle_jobs(workload, PREFIXES[asked.place])
     if any(problem.severity == "error" for problem in problems):
         workload = None
     return Made(workload, tuple(problems))

@@ -18,6 +18,7 @@ from exporter.model import WorkloadKey
 
 from ..config import Workload
 from ..config.bad_words import BadWord, shown
+from ..config.jobs import SCALED_JOB
 from ..config.problem import Severity
 from ..orders import Brake
 from . import claims
@@ -66,6 +67,11 @@ class Census:
     brakes: Mapping[WorkloadKey, tuple[Brake, ...]] = field(default_factory=dict)
     tolerances: Mapping[WorkloadKey, float] = field(default_factory=dict)
     troubles: tuple[Trouble, ...] = ()
+
+    @property
+    def jobs(self) -> frozenset[WorkloadKey]:
+        """Whose replicas are Jobs, which end by themselves."""
+        return frozenset(key for key, target in self.targets.items() if target.kind == SCALED_JOB)
 
     def whose(self, namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:
         """The workload that a call of KEDA's speaks for. Raises Unbelieved."""

@@ -21,13 +21,14 @@ from ..rules.zero import COOLDOWN_ADDS_UP, WAKES_BY_POLLING
 from .bad_words import BadWord, BadWords
 from .documents import Value
 from .endpoint import Endpoint
+from .jobs import SCALED_JOB, idle_jobs
 from .keda_traps import cron_remarks, fallback_remarks, pause_remarks
 from .model import Config
 from .problem import Loc
 from .remark import Remark, of_word
 from .scalars import write_duration
 from .tenant import Trigger, bounds
-from .trigger import FROM_ENV, KEDAS, WORDS, check_workload, read
+from .trigger import FROM_ENV, KEDAS, PREFIXES, WORDS, check_workload, read
 from .workload import Replicas, Workload
 
 _EXTERNAL = ("external", "external-push")
@@ -46,6 +47,7 @@ class _Scaled(NamedTuple):
     target: str
     replicas: Replicas | None
     config: Config | None
+    is_job: bool
 
 
 def is_ours(trigger: Value) -> bool:
@@ -91,8 +93,8 @@ def remarks_on_strings(values: Mapping[str, Value], at: Loc) -> Iterator[Remark]
 
 def remarks_on_scaled(thing: Value, config: Config | None) -> Iterator[Remark]:
     """thing: a ScaledObject or ScaledJob. config: what it will meet; None: not known."""
-    is_job = thing.read("kind") == "ScaledJob"
-    kind = "ScaledJob" if is_job else thing.read("spec", "scaleTargetRef", "kind") or "Deployment"
+    is_job = thing.read("kind") == SCALED_JOB
+    kind = SCALED_JOB if is_job else thing.read("spec", "scaleTargetRef", "kind") or "Deployment"
     name = thing.read("metadata", "name")
     replicas: Replicas | None = None
     try:
@@ -108,6 +110,7 @@ def remarks_on_scaled(thing: Value, config: Config | None) -> Iterator[Remark]:
         f"{kind}/{name if is_job else thing.read('spec', 'scaleTargetRef', 'name')}",
         replicas,
         config,
+        is_job,
     )
     kept_warm: list[float] = []
     for index, trigger in enumerate(thing.items("spec", "triggers")):
@@ -117,7 +120,7 @@ def remarks_on_scaled(thing: Value, config: Config | None) -> Iterator[Remark]:
     yield from fallback_remarks(thing, replicas)
     yield from pause_remarks(thing, replicas)
     yield from cron_remarks(thing)
-    if kept_warm and not is_job:
+    if kept_warm:
         yield from _cooldown(thing, max(kept_warm))
 
 
@@ -137,7 +140,9 @@ def _cooldown(thing: Value, kept_warm: float) -> Iterator[Remark]:
 
 
 def _of_trigger(trigger: Value, at: Loc, scaled: _Scaled, kept_warm: list[float]) -> Iterator[Remark]:
-    """kept_warm: gets the keep_warm of a workload that may go to zero."""
+    """kept_warm: gets the keep_warm of a workload that may go to zero. KEDA hears no push for a ScaledJob, and its Jobs
+    know no cooldown.
+    """
     yield from _plumbing(trigger, at)
     metadata = trigger.below("metadata")
     words = {key: value.text for key, value in metadata.items() if value.text is not None}
@@ -155,8 +160,10 @@ def _of_trigger(trigger: Value, at: Loc, scaled: _Scaled, kept_warm: list[float]
     except BadWords as bad:
         yield from (of_word(word, _loc(word, at)) for word in bad.problems)
         return
+    if scaled.is_job:
+        said += tuple(idle_jobs(workload, PREFIXES["metadata"]))
     yield from (of_word(word, _loc(word, at)) for word in said)
-    if not scaled.replicas.sleeps or workload.gateway is None:
+    if scaled.is_job or not scaled.replicas.sleeps or workload.gateway is None:
         return
     kept_warm.append(workload.constant_keep_warm)
     if trigger.read("type") == "external":

@@ -63,6 +63,13 @@ def _as_in(section: type[BaseModel], key: str) -> Any:
     return Field(default=field.default, description=field.description)
 
 
+# Handed on where they are written: what is not, stays known to be a default.
+_AS_THERE = frozenset({
+    "keep_warm", "keep_warm_min", "keep_warm_max", "on_blind", "lease_max", "objectives", "smoothing",
+    "scale_down_band", "gpu_quiet", "probe_period", "hpa_tolerance", "group", "role", "weight", "ratio", "mode",
+})  # fmt: skip
+
+
 class Trigger(Section):
     """What a tenant says of a workload."""
 
@@ -124,23 +131,8 @@ class Trigger(Section):
             pods=self._pods(target) if self.engine is not None else None,
             gateway=self._gateway(shared) if self.gateway is not None else None,
             replicas=replicas,
-            keep_warm=self.keep_warm,
-            keep_warm_min=self.keep_warm_min,
-            keep_warm_max=self.keep_warm_max,
-            on_blind=self.on_blind,
-            lease_max=self.lease_max,
-            objectives=self.objectives,
-            smoothing=self.smoothing,
-            scale_down_band=self.scale_down_band,
-            gpu_quiet=self.gpu_quiet,
             schedules=scheduled(self.schedules),
-            probe_period=self.probe_period,
-            hpa_tolerance=self.hpa_tolerance,
-            group=self.group,
-            role=self.role,
-            weight=self.weight,
-            ratio=self.ratio,
-            mode=self.mode,
+            **{key: getattr(self, key) for key in self.model_fields_set & _AS_THERE},
         )
 
     def _pods(self, target: str) -> Endpoint:

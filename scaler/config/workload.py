@@ -66,7 +66,8 @@ class Objectives(Section):
     start, by the engine; measure your own model."""
     kv_cache: Ratio | None = 0.9
     """Guard: mean use of the KV cache (ratio) above which replicas are added, whatever `work` says. Lower adds them
-    sooner; at 1 engines throw requests out of the cache and begin them again. null: no guard."""
+    sooner; at 1 engines throw requests out of the cache and begin them again. null: no guard. For a ScaledJob, where
+    it is not written: null."""
     gpu_engine: Ratio | None = None
     """Mean GPU engine activity (ratio) that a replica should show. Off, because one request can peg it; it is for
     batch work that has no queue. Needs `gpus`, or dcgm-exporter found through `kubernetes`."""
@@ -77,10 +78,12 @@ class Smoothing(Section):
 
     up: Seconds = 5.0
     """After so long half of a rise is believed. Longer rides out bursts and makes the first requests of a real rise
-    wait; 0 believes every reading. Shorter than the scrape interval is nothing that could be measured."""
+    wait; 0 believes every reading. Shorter than the scrape interval is nothing that could be measured. For a ScaledJob,
+    where it is not written: 0."""
     down: Seconds = 60.0
     """After so long half of a fall is believed. Longer keeps replicas through pauses; shorter saves GPU time and
-    pays in cold starts."""
+    pays in cold starts. For a ScaledJob, where it is not written: 0, since KEDA starts a Job for each that has ended
+    while the number is still high."""
 
 
 class RoleRatio(Section):
@@ -124,7 +127,8 @@ class Workload(Section):
     """Idle for so long before zero: nothing waiting, nothing running, counters flat, GPUs quiet. `auto` learns it from
     the workload's own rests, its starts and `prices`, and starts it in advance of a return that can be foretold; until
     a start has been measured it is 5m. A duration stays what it is: shorter saves GPU time and pays in cold starts. At
-    least 3 scrape intervals: fewer readings prove nothing. See docs/learned.md."""
+    least 3 scrape intervals: fewer readings prove nothing. For a ScaledJob, where it is not written: none, since zero
+    ends no Job. See docs/learned.md."""
     keep_warm_min: Seconds = 60.0
     """`keep_warm: auto` never sleeps sooner. Lower trusts what was learned with sleeping almost at once; 3 scrape
     intervals are the least, whatever this says."""
@@ -138,14 +142,14 @@ class Workload(Section):
     lease_max: Seconds = 1800.0
     """A workload that was woken is kept up for as long as it takes until its first replica is ready, and for so long at
     most where nobody waits any more: a start that hangs costs no more. Once starts have been seen, the lease is twice
-    what nine of ten took, and a minute; until then it is this."""
+    what nine of ten took, and a minute; until then it is this. For a ScaledJob, where it is not written: none."""
     objectives: Objectives = Objectives()
     """What one replica should carry."""
     smoothing: Smoothing = Smoothing()
     """How fast demand is believed."""
     scale_down_band: Band = 0.2
     """Replicas by which demand must fall below a step before the step is taken down. 0 follows demand exactly and
-    flaps at each edge; 1 holds nearly a replica too many."""
+    flaps at each edge; 1 holds nearly a replica too many. For a ScaledJob, where it is not written: 0."""
     gpu_quiet: Quiet = 0.02
     """Engine activity (ratio) at or below which a GPU counts as quiet. Higher lets a workload sleep while something
     still runs on its GPUs; 0 keeps it awake for a stray kernel."""

@@ -139,7 +139,7 @@ def _fresh(
                 return replicas, True, QUEUED
             if seen.waker_fresh:
                 return 0.0, False, ASLEEP
-            if nothing_there:
+            if nothing_there or spec.jobs:  # a Job ends whatever is answered: none can be kept to see the next request
                 return 0.0, False, NO_WAKER
             return replicas, True, NO_WAKER
         return replicas, True, WARM
@@ -203,7 +203,8 @@ def _stale(
     """Something needed is missing: hold, as a floor that fresh demand may raise; then an error (law 1)."""
     at_least, last = _seen_to_do(spec, seen), _last(spec, seen, mind)
     blind = now - held_since > spec.hold
-    if at_least > counted(last) and not blind:
+    # Of Jobs what is seen to do is the answer and nothing is held: each one that ends would be replaced under it.
+    if (at_least > counted(last) and not blind) or (at_least > 0.0 and spec.jobs):
         return max(at_least, spec.minimum), True, HELD
     if np.isnan(last):
         return np.nan, True, UNKNOWN
@@ -214,7 +215,7 @@ def _stale(
     wakes = blind and spec.wakes_blind and spec.sleeps and not seen.wanted > 0.0
     if last == 0.0 and (at_zero(seen) or known_at_zero(spec, seen, mind) or settling) and spec.sleeps and not wakes:
         return 0.0, False, reason  # an error here would let KEDA's fallback wake every sleeper
-    if blind and not wakes:
+    if (blind or spec.jobs) and not wakes:  # at an error KEDA starts no Job and ends none
         return np.nan, True, UNKNOWN
     held = max(last, 1.0, spec.minimum)
     return held, True, reason if mind.active and held == mind.replicas else HELD
@@ -227,6 +228,8 @@ def _obeying(
     """The answer after people's orders: the brake first, which is pulled when something is wrong with the rest."""
     replicas, active, reason = answer
     last = seen.wanted if np.isnan(mind.replicas) else mind.replicas
+    if stands.frozen and spec.jobs:  # nothing moves: none is started, and those that run end by themselves
+        return 0.0, False, FROZEN
     if stands.frozen and not np.isnan(last):
         return last, last > 0.0, FROZEN
     if np.isnan(replicas):
@@ -241,6 +244,6 @@ def _obeying(
             reason = WARM
         replicas, active = floor, True
     # Last: what an order asks for anyhow shows that order's reason.
-    if stands.never_down and last > replicas:
+    if stands.never_down and last > replicas and not spec.jobs:  # no answer takes a Job down
         replicas, active, reason = last, True, FROZEN
     return replicas, active, reason

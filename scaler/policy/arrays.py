@@ -49,6 +49,7 @@ class Spec:
     young:     begun without a memory, what the cluster has is the least for so long: until the windows speak.
     wakes_blind: asleep and blind for longer than `hold`, it is woken rather than left.
     lease_max: a workload that was woken is kept up for so long at most until its first replica is ready.
+    jobs:      its replicas are Jobs: a lower answer ends none, and one that is too high replaces each that has ended.
     """
 
     minimum: int
@@ -67,6 +68,7 @@ class Spec:
     young: float = 0.0
     wakes_blind: bool = False
     lease_max: float = 1800.0
+    jobs: bool = False
 
 
 class Specs(NamedTuple):
@@ -88,6 +90,7 @@ class Specs(NamedTuple):
     young: Floats
     wakes_blind: Bools
     lease_max: Floats
+    jobs: Bools
 
     @classmethod
     def stack(cls, specs: Sequence[Spec]) -> Specs:
@@ -112,6 +115,7 @@ class Specs(NamedTuple):
             young=np.array([s.young for s in specs], dtype=float),
             wakes_blind=np.array([s.wakes_blind for s in specs], dtype=np.bool_),
             lease_max=np.array([s.lease_max for s in specs], dtype=float),
+            jobs=np.array([s.jobs for s in specs], dtype=np.bool_),
         )
 
 
@@ -299,6 +303,7 @@ class SpecSlot(NamedTuple):
     gateway: bool
     young: float
     wakes_blind: bool
+    jobs: bool
 
 
 class StandingSlot(NamedTuple):

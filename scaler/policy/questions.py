@@ -63,7 +63,11 @@ def gpus_answer(spec: SpecSlot, seen: ReadingsSlot) -> bool:
 
 @part
 def loading(spec: SpecSlot, seen: ReadingsSlot, asleep: bool) -> bool:
-    """Replicas exist that do not serve yet: neither idle nor capacity (law 7)."""
+    """Replicas exist that do not serve yet: neither idle nor capacity (law 7). A Job is not waited for: it runs to its
+    end whatever is answered, and where none is left none is on its way.
+    """
+    if spec.jobs:
+        return False
     if seen.wanted > 0.0:
         # We said zero and no pod is there any more: the count of what is wanted is on its way down, not up.
         return not seen.ready >= seen.wanted and not (asleep and seen.existing == 0.0)
@@ -109,7 +113,8 @@ def steps(demand: float, current: float, band: float) -> float:
 
 @part
 def gpu_busy(spec: SpecSlot, seen: ReadingsSlot, nothing_there: bool) -> bool:
-    return seen.busiest_gpu > spec.gpu_quiet and not nothing_there
+    """Of Jobs it says nothing: what runs is not cut down, and a GPU's page speaks on of one that has ended."""
+    return seen.busiest_gpu > spec.gpu_quiet and not nothing_there and not spec.jobs
 
 
 @part
@@ -187,6 +192,8 @@ def rest_is_like(spec: SpecSlot, seen: ReadingsSlot, mind: MemorySlot, now: floa
     spot nodes always misses a few: it would never be scaled down again.
     """
     if not spec.pods or (spec.gateway and not seen.gateway_fresh) or not gpus_answer(spec, seen):
+        return False
+    if spec.jobs:  # what one Job has in hand says nothing of another's, and what is imputed would start one
         return False
     some = 0.0 < seen.pods_fresh < seen.pods_listed and 2.0 * seen.pods_fresh >= seen.pods_listed
     return some and now - mind.held_since >= spec.impute_after

@@ -60,6 +60,7 @@ def _spec_of(specs: Specs, i: int) -> SpecSlot:
         specs.gateway[i],
         specs.young[i],
         specs.wakes_blind[i],
+        specs.jobs[i],
     )
 
 

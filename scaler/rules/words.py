@@ -115,6 +115,14 @@ IGNORED_WITHOUT_REASON = Rule(
     'Write "TG012 because REASON", several separated by `;`.',
     "docs/rules/README.md",
 )
+IDLE_JOBS = Rule(
+    "TG093",
+    "idle-jobs",
+    "warning",
+    "On a ScaledJob, what keeps the number above the work in hand starts Jobs with nothing to do.",
+    "Leave the word out: by default the number is the work in hand, and 0 ends no Job.",
+    "docs/cookbook/queues.md",
+)
 
 RULES = (
     ANNOTATION_NOT_READ,
@@ -130,4 +138,5 @@ RULES = (
     WITHOUT_EFFECT,
     SNAPSHOTS_TOO_OLD,
     IGNORED_WITHOUT_REASON,
+    IDLE_JOBS,
 )
