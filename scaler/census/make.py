@@ -9,7 +9,7 @@ for `ai`, and else the Service `ai/llm-d`, whether or not other namespaces share
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from pydantic import ValidationError
@@ -19,7 +19,7 @@ from exporter.model import WorkloadKey
 
 from ..config import Config, Endpoint, Replicas
 from ..config.bad_words import BadWord, BadWords
-from ..config.jobs import SCALED_JOB, idle_jobs
+from ..config.jobs import SCALED_JOB, said_of_jobs
 from ..config.tenant import Trigger, TriggerWorkload
 from ..config.trigger import KEDAS, PREFIXES, Place, check_workload, read
 from .words import too_much
@@ -51,9 +51,10 @@ def make(asked: Asked, words: Mapping[str, str], bounds: Callable[[Trigger | Non
         return Made(None, tuple(problems))
     workload = _or_noted(problems, lambda: _workload(asked, trigger, replicas, config))
     if workload is not None:
-        problems += check_workload(trigger, workload, config, place=asked.place)
+        said: Iterable[BadWord] = check_workload(trigger, workload, config, place=asked.place)
         if asked.target.kind == SCALED_JOB:
-            problems += idle_jobs(workload, PREFIXES[asked.place])
+            said = said_of_jobs(said, workload, PREFIXES[asked.place])
+        problems += said
     if any(problem.severity == "error" for problem in problems):
         workload = None
     return Made(workload, tuple(problems))

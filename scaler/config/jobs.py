@@ -9,10 +9,11 @@ Worked example: `smoothing.down: 30s` alone is written: half-lives of 0 s up and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from ..rules.words import IDLE_JOBS
+from ..rules.words import IDLE_JOBS, RISES_SLOWLY
+from ..rules.zero import NO_WAKER
 from .bad_words import BadWord
 from .endpoint import Section
 from .scalars import write_duration
@@ -36,8 +37,19 @@ def for_jobs(workload: Workload) -> Workload:
     )
 
 
-def idle_jobs(workload: Workload, prefix: str) -> Iterator[BadWord]:
-    """Words that keep the number above the work in hand. prefix: of their place, as "metadata."."""
+def said_of_jobs(said: Iterable[BadWord], workload: Workload, prefix: str) -> Iterator[BadWord]:
+    """What is to be said of a workload, as it is true of Jobs. prefix: of the place of its words, as "metadata."."""
+    for word in said:
+        if word.rule is NO_WAKER:
+            unseen = "nothing shows work while no Job runs, so none is started (reason no_waker)"
+            yield word._replace(key=f"{prefix}gateway", bound=unseen)
+        elif word.rule is not RISES_SLOWLY:  # no Job goes before another comes
+            yield word
+    yield from _idle_jobs(workload, prefix)
+
+
+def _idle_jobs(workload: Workload, prefix: str) -> Iterator[BadWord]:
+    """Words that keep the number above the work in hand."""
     of_jobs = for_jobs(workload)
     smoothing, objectives = of_jobs.smoothing, of_jobs.objectives
     keep_warm = of_jobs.keep_warm

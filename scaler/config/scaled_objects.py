@@ -21,7 +21,7 @@ from ..rules.zero import COOLDOWN_ADDS_UP, WAKES_BY_POLLING
 from .bad_words import BadWord, BadWords
 from .documents import Value
 from .endpoint import Endpoint
-from .jobs import SCALED_JOB, idle_jobs
+from .jobs import SCALED_JOB, said_of_jobs
 from .keda_traps import cron_remarks, fallback_remarks, pause_remarks
 from .model import Config
 from .problem import Loc
@@ -161,7 +161,7 @@ def _of_trigger(trigger: Value, at: Loc, scaled: _Scaled, kept_warm: list[float]
         yield from (of_word(word, _loc(word, at)) for word in bad.problems)
         return
     if scaled.is_job:
-        said += tuple(idle_jobs(workload, PREFIXES["metadata"]))
+        said = tuple(said_of_jobs(said, workload, PREFIXES["metadata"]))
     yield from (of_word(word, _loc(word, at)) for word in said)
     if scaled.is_job or not scaled.replicas.sleeps or workload.gateway is None:
         return
