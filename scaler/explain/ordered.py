@@ -83,7 +83,8 @@ def _brake(case: Case, decision: Decision | None) -> list[str]:
         words = "; ".join(str(brake) for brake in case.plan.ordered.brakes if brake.holds(case.at))
     of = f": {words}" if words else ""
     if stands.frozen:
-        return [f"A freeze holds{of}. The last answer stands, whatever is read."]
+        what = "No Job is started" if case.plan.spec.jobs else "The last answer stands"
+        return [f"A freeze holds{of}. {what}, whatever is read."]
     if not stands.never_down:
         return []
     held = case.verdict.replicas > case.alone.replicas

@@ -152,6 +152,11 @@ def _held(case: Case) -> list[str]:
     last = case.before.replicas
     if isnan(since):
         return ["Nothing of its demand is known, and there is no answer to hold."]
+    if spec.jobs and case.alone.replicas != 0.0:
+        return [
+            f"Readings are incomplete since {clock(since)}. No number of Jobs is held: each that ends is replaced.",
+            "Only what is seen to do is asked for; where that is nothing, nothing is known.",
+        ]
     if isnan(case.alone.replicas):
         long = f"for longer than {lasting(spec.hold)}, which is how long an answer is held"
         return [f"Readings are incomplete since {clock(since)}, {long}: from then on nothing is known."]

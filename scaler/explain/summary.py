@@ -70,14 +70,20 @@ def _asleep(case: Case) -> str:
 
 def _held(case: Case) -> str:
     since = case.after.held_since
-    return "readings are incomplete, and the last answer stands" + ("" if isnan(since) else f", since {clock(since)}")
+    stands = (
+        "what is seen to do is asked for"
+        if case.plan.spec.jobs and case.after.replicas > 0
+        else "the last answer stands"
+    )
+    return f"readings are incomplete, and {stands}" + ("" if isnan(since) else f", since {clock(since)}")
 
 
 def _unknown(case: Case) -> str:
     since = case.after.held_since
     if isnan(since):
         return "what is there, and whether it has anything to do, nobody says: an error to whoever asks"
-    return f"readings are incomplete since {clock(since)}, with no answer to hold any more: an error to whoever asks"
+    held = "and no number of Jobs is held" if case.plan.spec.jobs else "with no answer to hold any more"
+    return f"readings are incomplete since {clock(since)}, {held}: an error to whoever asks"
 
 
 def _no_waker(_: Case) -> str:

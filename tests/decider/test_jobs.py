@@ -5,9 +5,11 @@ import pytest
 from exporter.cluster.objects import Ref, ScaledObject, Trigger
 from exporter.model import Role, Target, WorkloadKey
 from scaler import sources
+from scaler.board import Board
 from scaler.census import take
 from scaler.config import Config, Endpoint, Kubernetes, Redis, SharedGateway
 from scaler.controllers.scaled_job import Spec, jobs_started
+from scaler.witness import Witness
 
 CHAT = WorkloadKey("ai", "chat")
 FRONT = Target("http://redis:9121/metrics", "redis_exporter", Role.GATEWAY, CHAT)
@@ -52,6 +54,11 @@ class Queue:
         self.jobs, self.doing = self.jobs - count, self.doing - count
 
 
+def explained(stage):
+    board = Board(1, stage.now, dict(stage.answers))
+    return Witness(stage.decider).explain(CHAT, board, stage.now, None, None, None)()
+
+
 @pytest.fixture
 def queue(scene, page):
     def of(**words):
@@ -86,6 +93,10 @@ def test_while_the_list_is_silent_no_job_is_started_and_none_is_replaced(queue):
     stage.end(3)
     assert {stage.round(silent=True) for _ in range(60)} == {(None, True, "unknown")}
     assert (stage.jobs, stage.started) == (0, 3)
+    document = explained(stage.stage)
+    assert "no number of Jobs is held: an error to whoever asks" in document["summary"]
+    (sized,) = [each["sentences"] for each in document["chain"] if "No number of Jobs" in " ".join(each["sentences"])]
+    assert sized[-1] == "Only what is seen to do is asked for; where that is nothing, nothing is known."
     stage.waiting = 2
     assert stage.round() == (2, True, "queued")
     assert stage.started == 5

@@ -86,8 +86,9 @@ def test_no_job_is_kept_to_see_the_next_request(engines, fresh):
 
 def test_a_freeze_starts_none_and_never_down_takes_none_away(queue, fresh):
     assert queue.step(**fresh(waiting=3)) == (3, True, Reason.QUEUED)
-    assert queue.step(after=5, orders={"never_down": True}, **fresh()) == ASLEEP
     assert queue.step(after=5, orders={"frozen": True}, **fresh(waiting=3)) == (0, False, Reason.FROZEN)
+    assert queue.step(after=5, **fresh(waiting=3)) == (3, True, Reason.QUEUED)
+    assert queue.step(after=5, orders={"never_down": True}, **fresh()) == ASLEEP
     assert queue.step(after=5, **fresh(waiting=3)) == (3, True, Reason.QUEUED)
 
 
