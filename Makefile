@@ -19,8 +19,10 @@ test: $(STAMP)  ## run the tests (ARGS="-k name" to choose, JOBS=0 for one at a 
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 # Python 3.11 to 3.13, on PATH or of pyenv, but the one that `make test` has run on. What is about a whole cluster, about
-# what is deployed, and about other people's servers, does not depend on Python's version.
-APART := incluster outages storyboards learned deploy dashboards cluster redis nvml promql demo replay replay_loads replay_planes
+# what is deployed or written, about what people look at, and about other people's servers, does not depend on Python's
+# version.
+APART := incluster outages storyboards learned deploy cluster redis nvml promql demo replay replay_loads replay_planes \
+	docs dashboards page top lint doctoring
 test-others:  ## most of the tests on every other supported Python that this machine has
 	@for version in 3.11 3.12 3.13; do \
 	  for python in "$$(command -v python$$version)" "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$$version.*/bin/python; do \

@@ -190,17 +190,26 @@ def read(source: str, kind: str, timeout: float, output: str) -> None:
 @click.option("--duration", default=75.0, show_default=True, help="Seconds of the wall; 0 runs until Ctrl-C.")
 @click.option("--speed", default=20.0, show_default=True, help="Simulated seconds per second.")
 @click.option("--seed", default=7, show_default=True, help="The same seed gives the same load.")
-@click.option("--port", default=0, show_default="any free", help="HTTP port of the daemon: /metrics, /api/v1/board.")
+@click.option("--port", default=0, show_default="any free", help="HTTP port of the daemon: the live page, /metrics.")
 @click.option("-o", "--output", type=click.Choice(["live", "json"]), default="live", show_default=True, help="Format.")
 def demo(duration: float, speed: float, seed: int, port: int, output: str) -> None:
     """Watch the whole loop on this machine: a simulated inference server and GPUs under a load that comes and goes,
     the real daemon, and a stand-in for KEDA and HPA that asks it over the real gRPC.
     """
     from .demo.run import Wishes, play
+    from .listening import AddressInUseError
 
-    if speed <= 0 or duration < 0:
-        raise click.BadParameter("must be positive", param_hint="--speed" if speed <= 0 else "--duration")
-    problems = play(Wishes(duration_s=duration, speed=speed, seed=seed, port=port, as_json=output == "json"))
+    if speed <= 0:
+        raise click.BadParameter(f"must be above 0, got {speed:g}", param_hint="--speed")
+    if duration < 0:
+        raise click.BadParameter(f"must be at least 0, got {duration:g}", param_hint="--duration")
+    try:
+        problems = play(Wishes(duration_s=duration, speed=speed, seed=seed, port=port, as_json=output == "json"))
+    except ExceptionGroup as group:
+        taken = group.subgroup(AddressInUseError)
+        if taken is None:
+            raise
+        raise click.ClickException(_first(taken)) from None
     for problem in problems:
         click.echo(f"demo: {problem}", err=True)
     sys.exit(EX_PROBLEMS if problems else 0)
@@ -359,6 +368,14 @@ def _decided_again(document: Document) -> Verdict:
     from .explaining.verdict import verdict
 
     return verdict(document)
+
+
+def _first(group: ExceptionGroup[Exception]) -> str:
+    """The words of the first error in it."""
+    error: Exception = group
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return str(error)
 
 
 def _refusal(errors: ConfigErrors) -> SystemExit:

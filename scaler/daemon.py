@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -58,9 +58,6 @@ from .web.outlook import OutlookCollector
 from .web.own import OwnMetrics
 from .web.server import WebServer
 from .web.snapshots import SnapshotCollector
-
-if TYPE_CHECKING:
-    pass
 
 # Time for KEDA's load balancer to read NOT_SERVING before the streams end, and for calls under way to finish.
 DRAIN_PAUSE_S = 0.5

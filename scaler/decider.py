@@ -208,8 +208,8 @@ class Decider:
         self._signals.take(columns, rows, others, now)
         self._stands.take(columns, rows, others)
         self.books.take(columns, rows, others)
-        own = (named("memory", self._memory._asdict()), self._told.columns(), self._intake.columns())
-        for room in own:
+        self._told.take(columns, rows, others)
+        for room in (named("memory", self._memory._asdict()), self._intake.columns()):
             copy_into(room, columns, rows, others)
         recollection.make_sound(self._memory, rows, now)
         self._touched[rows] = True  # the next sweep gives every answer again, as old as it is
@@ -352,9 +352,9 @@ class Decider:
         if heard is None:
             self._enter(totals, whole, verdicts, now, leads=leads)
         self._rests.prove(self._memory, self._intake.awaited, rows, totals.seen, specs.hold, now)
-        number = past_band(verdicts.replicas, readings.wanted, self._tolerance[rows])
-        if raise_only:  # the cluster may have taken the step meanwhile: that is the next sweep's
-            number = np.where(np.isnan(number), number, np.fmax(number, self._told.number[rows]))
+        most = np.where(verdicts.replicas > standing.floor, standing.ceiling, inf)
+        number = past_band(verdicts.replicas, readings.wanted, self._tolerance[rows], most)
+        number = self._told.kept(rows, verdicts, number, np.isnan(readings.wanted), raise_only=raise_only)
         news = self._told.differs(rows, verdicts, number)
         if heard is None or news.any():
             given = Given.of(decided, before, Aside.of(totals, filled, asked), now, raise_only=raise_only)

@@ -137,6 +137,19 @@ def _evidence(plans: Sequence[Plan], seen: Seen, witnesses: Witnesses, now: floa
         )
 
 
+def _told_past(about: Seen, place: int) -> str:
+    """Why more is told than is wanted."""
+    number, replicas, current = about.number[place], about.verdicts.replicas[place], about.totals.seen.wanted[place]
+    if isnan(current):
+        return f"told as {number:.0f}, as before: how many replicas there are is not known now"
+    if current >= replicas:
+        return f"told as {number:.0f} until the next tick: the step past {replicas:.0f} has just been taken"
+    return (
+        f"told as {number:.0f}: its HPA takes {replicas:.0f} for the {current:.0f} there are, within its tolerance of "
+        f'{about.tolerance[place]:.3g}; behavior.scaleUp.tolerance: "0" (Kubernetes 1.35 and later) takes steps exactly'
+    )
+
+
 def _notes(spec: Spec, about: Seen, place: int, *, has_gateway: bool) -> tuple[str, ...]:
     """What a person would ask next."""
     notes = []
@@ -166,11 +179,7 @@ def _notes(spec: Spec, about: Seen, place: int, *, has_gateway: bool) -> tuple[s
         notes.append("its gateway has no ready address to ask")
     notes += gpu_evidence.notes(about.totals, place, dict(spec.targets).get(Signal.GPU_ENGINE))
     if about.number[place] > about.verdicts.replicas[place]:
-        notes.append(
-            f"told as {about.number[place]:.0f}: its HPA takes {about.verdicts.replicas[place]:.0f} for the "
-            f"{seen.wanted[place]:.0f} there are, within its tolerance of {about.tolerance[place]:.3g}; "
-            'behavior.scaleUp.tolerance: "0" (Kubernetes 1.35 and later) takes steps exactly'
-        )
+        notes.append(_told_past(about, place))
     if about.asked[place] > 0.0:
         notes.append(f"its group is awake and asks for {about.asked[place]:.0f} replicas of it at least")
     if about.memory.floor[place] > 0.0:

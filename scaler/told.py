@@ -14,7 +14,7 @@ from exporter.model import Floats
 
 from .policy import Verdicts
 from .slots import Mask, Rows
-from .state import Array, named
+from .state import Array, Columns, copy_into, named
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,31 @@ class Told:
         same &= (self.active[rows] == verdicts.active) & (self.reason[rows] == verdicts.reason)
         return ~same
 
+    def kept(self, rows: Rows, verdicts: Verdicts, number: Floats, uncounted: Mask, *, raise_only: bool) -> Floats:
+        """The numbers to be told: what was told last stands where nothing says that the step was taken.
+
+        number:     what would be told of `verdicts` by itself.
+        uncounted:  it is not known how many replicas there are: until it is, the same answer is told as it was.
+        raise_only: a page was the occasion; if the cluster has taken the step meanwhile, the next sweep says so.
+        """
+        same = uncounted & (verdicts.replicas == self.replicas[rows])
+        stands = (verdicts.replicas > 0.0) & (np.ones_like(same) if raise_only else same)
+        return np.where(stands, np.fmax(number, self.number[rows]), number)
+
     def columns(self) -> dict[str, Array]:
         return named("told", {name: getattr(self, name) for name in self.__slots__})
+
+    def take(self, columns: Columns, rows: Rows, others: Rows) -> None:
+        """Go on in own `rows` from the slots `others` of what somebody else has told. One that rounds nothing past a
+        band says no number: its number is the replicas. What is no number of replicas was not told.
+        """
+        self.number[rows] = np.nan
+        copy_into(self.columns(), columns, rows, others)
+        replicas, number = self.replicas[rows], self.number[rows]
+        whole = np.isfinite(replicas) & (replicas >= 0.0) & (replicas == np.floor(replicas))
+        past = np.isfinite(number) & (number >= replicas) & (number == np.floor(number)) & (replicas > 0.0)
+        self.replicas[rows] = np.where(whole, replicas, np.nan)
+        self.number[rows] = np.where(whole & past, number, self.replicas[rows])
 
     def tell(self, rows: Rows, verdicts: Verdicts, number: Floats, at: Floats) -> None:
         self.replicas[rows], self.active[rows], self.reason[rows] = verdicts.replicas, verdicts.active, verdicts.reason

@@ -75,6 +75,10 @@ class Refused(ApiFailure):
     """403: it is there, and not for us."""
 
 
+class Ending(ApiFailure):
+    """403: its namespace is being deleted and takes nothing new, whatever our rights are."""
+
+
 class CannotConnect(Exception):  # noqa: N818 - it is said to a person, and the word is the message
     """Nothing says where the API is or who we are; names the file and the reason."""
 

@@ -81,7 +81,9 @@ class Metric(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HpaStatus:
-    """What its controller reports. scaled_at: POSIX seconds; None: it never has."""
+    """What its controller reports. current: replicas it saw. desired: replicas it wants; None: it has not said yet.
+    scaled_at: POSIX seconds; None: it never has.
+    """
 
     current: int | None = None
     desired: int | None = None
@@ -198,14 +200,25 @@ def hpa_status(document: _Json) -> HpaStatus | None:
 
     def read() -> HpaStatus:
         status = mapping(document, "status")
+        conditions = _conditions(status)
+        active = next((each for each in conditions if each.type == "ScalingActive"), None)
+        current, desired = (whole(status, key, "status") for key in ("currentReplicas", "desiredReplicas"))
         return HpaStatus(
-            current=whole(status, "currentReplicas", "status"),
-            desired=whole(status, "desiredReplicas", "status"),
+            # It is left out where it is 0 (`omitempty`), and ScalingActive is written by who has seen the replicas.
+            current=0 if current is None and active is not None else current,
+            desired=None if desired == 0 and not _wants_zero(active) else desired,
             scaled_at=moment(status, "lastScaleTime", "status"),
-            conditions=_conditions(status),
+            conditions=conditions,
         )
 
     return _or_none(read)
+
+
+def _wants_zero(active: Condition | None) -> bool:
+    """An HPA always prints desiredReplicas: a 0 that nobody has worked out is there before the first sync, and for as
+    long as no metric could be read. active: the condition ScalingActive, which is off at zero replicas too.
+    """
+    return active is not None and (active.status == "True" or active.reason == "ScalingDisabled")
 
 
 def _conditions(status: _Json) -> tuple[Condition, ...]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
 from .answers import SHOWN
-from .api import ApiFailure, Document, Refused
+from .api import ApiFailure, Document, Ending, Refused
 
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -136,13 +136,25 @@ def data(namespace: str, name: str, body: bytes) -> dict[str, str]:
 def failure(asked: str, right: str, status: int, body: bytes) -> ApiFailure:
     """What an HTTP status that is no success means. right: what to give whom, should it be RBAC."""
     try:
-        message = json.loads(body).get("message")
+        said = json.loads(body)
+        message = said.get("message")
     except (ValueError, RecursionError, AttributeError):
-        message = None
+        said = message = None
     says = f": the API server says: {message if isinstance(message, str) else _start(body)}"
+    if status == HTTPStatus.FORBIDDEN and _is_ending(said):
+        return Ending(status, f"{asked}: HTTP 403{says}")
     if status == HTTPStatus.FORBIDDEN:
         return Refused(status, f"{asked}: HTTP 403, RBAC does not allow it: {right}{says}")
     return ApiFailure(status, f"{asked}: HTTP {status}{says}")
+
+
+def _is_ending(said: Any) -> bool:
+    """It is not RBAC: the namespace is being deleted (plugin/pkg/admission/namespace/lifecycle)."""
+    details = said.get("details") if isinstance(said, dict) else None
+    causes = details.get("causes") if isinstance(details, dict) else None
+    return isinstance(causes, list) and any(
+        isinstance(cause, dict) and cause.get("reason") == "NamespaceTerminating" for cause in causes
+    )
 
 
 def part(asked: str, body: bytes, key: str) -> dict[str, Any]:

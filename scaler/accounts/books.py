@@ -125,8 +125,7 @@ class Books:
         rise = self._risen(moment, counted, now)
         for sums in (self.kept, self.shown) if leads else (self.kept,):
             for total, more in zip(sums, rise, strict=True):
-                known = ~np.isnan(more)
-                np.copyto(total, np.nan_to_num(total) + np.where(known, more, 0.0), where=known)
+                np.add(np.where(np.isnan(total), 0.0, total), more, out=total, where=~np.isnan(more))
         self.since[:] = np.where(np.isnan(self.since), now, self.since)
         self._swept_at[:] = now
         self.now = moment

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import structlog
 
 from exporter.clock import Clock
-from exporter.cluster.api import ApiFailure, Refused
+from exporter.cluster.api import ApiFailure, Ending, Refused
 from exporter.cluster.events import Events, Happening
 from exporter.model import WorkloadKey
 
@@ -147,6 +147,9 @@ class Announcer:
         return True
 
     def _fail(self, namespace: str, failed: ApiFailure) -> None:
+        if isinstance(failed, Ending) or failed.status == HTTPStatus.NOT_FOUND:
+            self._dropped("no_object", 1)  # the namespace goes, or has gone: with it what this was about
+            return
         refused = isinstance(failed, Refused)
         if refused:
             self._refused[namespace] = self._clock.now() + REFUSED_S

@@ -93,7 +93,7 @@ def not_configured(workload: WorkloadKey) -> Refused:
 
 
 def observed(workload: WorkloadKey) -> Refused:
-    sentence = f"{workload}: only observed (`mode: observe` in Tidegate's configuration): nobody is told its number"
+    sentence = f"{workload}: only observed (`mode: observe`): nobody is told its number"
     return Refused(Doubt.OBSERVED, sentence)
 
 

@@ -59,13 +59,11 @@ PREFIXES: Mapping[Place, str] = {"metadata": "metadata.", "annotations": ANNOTAT
 
 _ONLY: Mapping[str, Place] = {
     "workload": "metadata",
-    "mode": "annotations",
     "replicas.min": "annotations",
     "replicas.max": "annotations",
 }
 _INSTEAD = {  # what says the same on the other side
     "workload": "it is for the metadata of a trigger",
-    "mode": "it is for annotations on what is scaled, in place of a trigger",
     "replicas.min": "the ScaledObject's minReplicaCount says it",
     "replicas.max": "the ScaledObject's maxReplicaCount says it",
 }

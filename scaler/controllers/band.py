@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 
-def past_band(wanted: Floats, current: Floats, tolerance: Floats) -> Floats:
+def past_band(wanted: Floats, current: Floats, tolerance: Floats, most: Floats | float = np.inf) -> Floats:
     """The least whole number of replicas that is at least `wanted` and that the HPA does not take for `current`.
 
     wanted:    whole replicas; NaN is unknown and stays so.
     current:   replicas the cluster has been told to run; NaN is unknown, and nothing is rounded then.
     tolerance: the HPA's for going up, a ratio.
+    most:      replicas that a person allows at most: nothing is rounded past that, and the step waits. Where a floor
+               asks for as many it is inf: too many is the lesser harm.
 
     The test is the HPA's own, float for float (`replica_calculator.go` Tolerances.isWithin, Kubernetes 1.33): dropped
     is a ratio of at most 1.0 + tolerance. Before 1.33 it was |ratio - 1| <= tolerance, which drops nothing more. Values
@@ -36,4 +38,4 @@ def past_band(wanted: Floats, current: Floats, tolerance: Floats) -> Floats:
         # The product is rounded, and so is the quotient: the edge itself may be dropped, and the number after it.
         past += past / current <= edge
         past += past / current <= edge
-    return np.where(dropped, past, wanted)
+    return np.where(dropped & (past <= most), past, wanted)

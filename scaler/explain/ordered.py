@@ -143,7 +143,9 @@ def _number_told(case: Case, decision: Decision | None) -> float:
     """
     if decision is not None and decision.told is not None and _same(case, decision):
         return decision.told
-    return float(past_band(*np.array([[case.verdict.replicas], [case.seen.wanted], [case.plan.tolerance]]))[0])
+    most = case.stands.ceiling if case.verdict.replicas > case.stands.floor else inf
+    known = (case.verdict.replicas, case.seen.wanted, case.plan.tolerance, most)
+    return float(past_band(*(np.array([number]) for number in known))[0])
 
 
 def _told(case: Case, number_told: float) -> list[str]:
@@ -156,11 +158,22 @@ def _told(case: Case, number_told: float) -> list[str]:
         return ["Inactive, and 0: KEDA writes the zero once its cooldownPeriod is over since the last active answer."]
     said = [f"Active, and tidegate-replicas = {number(number_told)} at a target of 1 for each replica."]
     if number_told > verdict.replicas:
-        said.append(
-            f"{number(verdict.replicas)} would be within the HPA's tolerance of {number(case.plan.tolerance)} around "
-            f"the {number(case.seen.wanted)} there are, and dropped; {number(number_told)} is the next that is not."
-        )
+        said.append(_why_more(case, number_told))
     return said
+
+
+def _why_more(case: Case, number_told: float) -> str:
+    wanted, replicas = case.seen.wanted, case.verdict.replicas
+    if isnan(wanted):
+        return f"How many there are is not known: {number(number_told)} was told before, and stands until it is."
+    if wanted >= replicas:
+        return (
+            f"The step past {number(replicas)} has just been taken: {number(number_told)} stands until the next tick."
+        )
+    return (
+        f"{number(replicas)} would be within the HPA's tolerance of {number(case.plan.tolerance)} around the "
+        f"{number(wanted)} there are, and dropped; {number(number_told)} is the next that is not."
+    )
 
 
 def _same(case: Case, decision: Decision) -> bool:

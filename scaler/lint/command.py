@@ -102,6 +102,8 @@ def _of_cluster(asked: Asked, ignored: frozenset[str]) -> Outcome:
             await client.close()
         for reason in live.refused:
             click.echo(f"not read: {reason}", err=True)
+        if live.blind:
+            raise click.ClickException("nothing was checked: no kind of object could be read")
         return Outcome(Report(live.problems, 0, {}, {}), f"{live.seen} object(s)")
 
     try:

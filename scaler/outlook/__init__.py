@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from .answer import outlook
 from .codes import Code
-from .facts import Facts, survey
+from .facts import Facts, Shown, shown, survey
 from .record import Act, Outlook
 from .steps import Seen, View, controller_step
 
-__all__ = ["Act", "Code", "Facts", "Outlook", "Seen", "View", "controller_step", "outlook", "survey"]
+__all__ = ["Act", "Code", "Facts", "Outlook", "Seen", "Shown", "View", "controller_step", "outlook", "shown", "survey"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import inf
 
 from exporter.cluster.autoscaling import Condition, Metric
 from exporter.cluster.objects import Hpa, ScaledObject
@@ -140,9 +141,16 @@ def _hpa(decision: Decision, facts: Facts, current: int, now: float, others: Seq
         late_s=_late_s(scaled),
         others=tuple(each.told for each in others if each.told is not None),
         ready=(decision.evidence.replicas_ready or 0) if ours and ours[0].target == "Value" else None,
+        most=_allowed(decision),
     )
     scaled_at = None if found is None or found.status is None else found.status.scaled_at
     return hpa.outlook(spec, told, current, now, scaled_at)
+
+
+def _allowed(decision: Decision) -> float:
+    """Past which nobody rounds: a schedule's ceiling, unless a floor asks for as many; `past_band` says why."""
+    floor, ceiling = decision.evidence.schedule_floor, decision.evidence.schedule_ceiling
+    return inf if ceiling is None or (floor is not None and (decision.replicas or 0) <= floor) else ceiling
 
 
 def _late_s(scaled: ScaledObject | None) -> float:
@@ -203,10 +211,10 @@ def _of_scaled(scaled: ScaledObject) -> Iterator[str]:
 
 def _of_hpa(found: Hpa, now: float) -> Iterator[str]:
     status = found.status
-    if status is None or status.desired is None:
+    if status is None:
         return
     bounds = f"{found.ref.name} keeps {found.minimum} to {found.maximum} replicas"
-    if status.current is None and status.desired == 0:  # what the API server writes before the first sync
+    if status.desired is None:
         yield f"{bounds}, and has not yet said how many it wants"
         return
     ago = "" if status.scaled_at is None else f"; it scaled {max(0.0, now - status.scaled_at):.0f} s ago"

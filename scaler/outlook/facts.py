@@ -1,20 +1,23 @@
 """Who acts on each workload's number, as the cluster in memory shows them.
 
 Worked example: of workload `ai/chat` that scales Deployment `ai/chat`, with a ScaledObject that has made the HPA
-`keda-hpa-chat`, `survey(...)[ai/chat]` has all three, and how many replicas the Deployment has been told to run.
+`keda-hpa-chat`, `survey(census.workloads, census, shown(cluster, now))[ai/chat]` has all three, and how many replicas
+the Deployment has been told to run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from exporter.cluster.objects import Hpa, Ref, ScaledObject
+from exporter.cluster.objects import Hpa, Ref, Scalable, ScaledObject
 from exporter.cluster.resources import HPAS, SCALEDOBJECTS
 from exporter.cluster.state import Cluster
 from exporter.model import WorkloadKey
 
 from ..census import Census
+from ..config import Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +48,38 @@ class Facts:
         return self.hpas[0] if self.hpas else None
 
 
-def survey(census: Census, cluster: Cluster | None, now: float) -> dict[WorkloadKey, Facts]:
-    """The facts of every workload of the census. now: POSIX seconds."""
+class Shown(NamedTuple):
+    """What a cluster in memory shows of those who scale, copied: the cluster moves on, this does not."""
+
+    hpas: Sequence[Hpa]
+    scaled: Sequence[ScaledObject]
+    scalables: Sequence[Scalable]
+    hpas_known: bool
+    scaled_known: bool
+
+
+def shown(cluster: Cluster | None, now: float) -> Shown | None:
+    """None: no Kubernetes API is asked. now: POSIX seconds."""
     if cluster is None:
-        return {each.key: Facts(tolerance=each.hpa_tolerance) for each in census.workloads}
-    hpas = _by_target(cluster.hpas())
-    scaled = {each.target: each for each in reversed(cluster.scaled_objects())}
-    current = {each.ref: each.wanted for each in cluster.scalables()}
-    hpas_known, scaled_known = cluster.known(HPAS, now), cluster.known(SCALEDOBJECTS, now)
+        return None
+    return Shown(
+        cluster.hpas(),
+        cluster.scaled_objects(),
+        cluster.scalables(),
+        cluster.known(HPAS, now),
+        cluster.known(SCALEDOBJECTS, now),
+    )
+
+
+def survey(workloads: Iterable[Workload], census: Census, cluster: Shown | None) -> dict[WorkloadKey, Facts]:
+    """The facts of these workloads of the census."""
+    if cluster is None:
+        return {each.key: Facts(tolerance=each.hpa_tolerance) for each in workloads}
+    hpas = _by_target(cluster.hpas)
+    scaled = {each.target: each for each in reversed(cluster.scaled)}
+    current = {each.ref: each.wanted for each in cluster.scalables}
     found = {}
-    for workload in census.workloads:
+    for workload in workloads:
         target = census.targets.get(workload.key)
         keda = None if target is None else scaled.get(target)
         found[workload.key] = Facts(
@@ -64,8 +89,8 @@ def survey(census: Census, cluster: Cluster | None, now: float) -> dict[Workload
             scaled=keda,
             speaks=keda is not None and _speaks(census, keda, workload.key),
             hpas=() if target is None else hpas.get(target, ()),
-            hpas_known=hpas_known,
-            scaled_known=scaled_known,
+            hpas_known=cluster.hpas_known,
+            scaled_known=cluster.scaled_known,
             tolerance=workload.hpa_tolerance,
         )
     return found

@@ -35,6 +35,7 @@ class Told(NamedTuple):
     late_s:   seconds until the HPA hears it, at most.
     others:   what the other workloads that scale the same are told.
     ready:    None where the metric is an AverageValue, else the pods that are ready, by which a Value is multiplied.
+    most:     replicas that a schedule allows.
     """
 
     replicas: int
@@ -44,6 +45,7 @@ class Told(NamedTuple):
     late_s: float = 0.0
     others: tuple[int, ...] = ()
     ready: int | None = None
+    most: float = math.inf
 
 
 def outlook(spec: Spec, told: Told, current: int, now: float, scaled_at: float | None = None) -> Outlook:
@@ -95,6 +97,8 @@ def _acts(spec: Spec, told: Told, memory: Memory, first: Outcome, current: int, 
         at += SYNC_S
         outcome, memory = step(spec, memory, _metrics(told, number), current, current, at)
         if outcome.replicas == current:
+            if outcome.limit is Limit.STABILISED:
+                continue  # after a number rounded outward it comes back, once its window is over
             break
         current = outcome.replicas
         acts.append(Act(at - now, current, outcome.why))
@@ -104,7 +108,7 @@ def _acts(spec: Spec, told: Told, memory: Memory, first: Outcome, current: int, 
 
 def _told_at(told: Told, current: int) -> int:
     """What Tidegate will tell once there are so many."""
-    columns = (np.array([float(number)]) for number in (told.replicas, current, told.tolerance))
+    columns = (np.array([float(number)]) for number in (told.replicas, current, told.tolerance, told.most))
     return int(past_band(*columns)[0])
 
 

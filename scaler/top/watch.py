@@ -83,7 +83,7 @@ def begun(server: str, fitting: int) -> Asked:
 
 
 def watch(server: str, interval_s: float) -> None:
-    """Until somebody presses q or Ctrl-C. Raises Unanswered where there was no answer at all."""
+    """Until somebody presses q, Esc or Ctrl-C, or hangs up. Raises Unanswered where there was no answer at all."""
     console = Console()
     if not console.is_terminal:
         once(server)
@@ -97,9 +97,16 @@ def watch(server: str, interval_s: float) -> None:
         while True:
             view = asked.view(time.monotonic())
             live.update(drawn(view, console.width, console.height), refresh=True)
-            if pressed(interval_s) in ("q", "Q", "\x1b"):
+            if ends(pressed(interval_s)):
                 return
             asked.ask(rows_that_fit(console.height), time.monotonic())
+
+
+def ends(typed: str | None) -> bool:
+    """typed: None is nothing yet, "" is that the terminal is gone and nobody looks any more. An arrow key begins with
+    Esc, and is none.
+    """
+    return typed is not None and (typed in ("", "\x1b") or "q" in typed.lower())
 
 
 def _path(row: Row) -> str:

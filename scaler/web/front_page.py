@@ -17,6 +17,7 @@ from importlib.resources import files
 from aiohttp import web
 
 from ..rows import words_document
+from .etags import has_it
 
 # Styles and scripts of our own files alone, no frames around it, nothing sent anywhere else. `data:` is for nothing.
 POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
@@ -73,7 +74,7 @@ def _server(asset: Asset) -> Callable[[web.Request], Awaitable[web.Response]]:
 
 def _answer(request: web.Request, asset: Asset) -> web.Response:
     headers = {**HEADERS, "ETag": asset.etag}
-    if request.headers.get("If-None-Match") == asset.etag:
+    if has_it(request, asset.etag):
         return web.Response(status=304, headers=headers)
     return web.Response(body=asset.body, content_type=asset.content_type, charset="utf-8", headers=headers)
 

@@ -1,44 +1,75 @@
-"""What KEDA and the HPAs will do with each workload's number, as Prometheus metrics."""
+"""What KEDA and the HPAs will do with each workload's number, as Prometheus metrics.
+
+The cluster is copied when these are collected. What will become of ten thousand numbers takes a second to work out, in
+which nobody else would be answered: that is done when the samples are written, in a thread.
+
+Worked example: `OutlookCollector(view.all)` says `tidegate_outlook{namespace="ai",workload="chat",code="paused"} 1`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
+from prometheus_client.samples import Sample
 
 from ..outlook import Seen
 from .decisions import LABELS
 
+DESIRED, CONDITION, CODE = "tidegate_hpa_desired_replicas", "tidegate_hpa_condition", "tidegate_outlook"
+
 
 class OutlookCollector:
-    """seen: every workload of the Board, as of now."""
+    """seen: every workload of the Board, as of now; worked out when what it returns is called."""
 
-    def __init__(self, seen: Callable[[], Iterable[Seen]]) -> None:
+    def __init__(self, seen: Callable[[], Callable[[], Iterable[Seen]]]) -> None:
         self._seen = seen
 
     def collect(self) -> Iterable[Metric]:
-        desired = GaugeMetricFamily(
-            "tidegate_hpa_desired_replicas", "Replicas that the workload's HPA says it wants.", labels=LABELS
-        )
+        seen = cache(self._seen())
+        desired = GaugeMetricFamily(DESIRED, "Replicas that the workload's HPA says it wants.", labels=LABELS)
         conditions = GaugeMetricFamily(
-            "tidegate_hpa_condition",
+            CONDITION,
             "1 for each condition of the workload's HPA, as it stands.",
             labels=(*LABELS, "type", "status", "reason"),
         )
         codes = GaugeMetricFamily(
-            "tidegate_outlook",
+            CODE,
             "1 for what KEDA and the HPA will do with the workload's number; docs/outlook.md has the codes.",
             labels=(*LABELS, "code"),
         )
+        for family, samples in ((desired, _desired), (conditions, _conditions), (codes, _codes)):
+            family.samples = _Later(seen, samples)  # type: ignore[assignment]
+            yield family
+
+
+class _Later:
+    def __init__(self, seen: Callable[[], Iterable[Seen]], samples: Callable[[Seen], Iterator[Sample]]) -> None:
+        self._seen, self._samples = seen, samples
+
+    def __iter__(self) -> Iterator[Sample]:
         for each in self._seen():
-            where = each.decision.workload.namespace, each.decision.workload.label
-            codes.add_metric((*where, str(each.outlook.code)), 1.0)
-            status = None if each.facts.hpa is None else each.facts.hpa.status
-            if status is None:
-                continue
-            if status.desired is not None:
-                desired.add_metric(where, float(status.desired))
-            for condition in status.conditions:
-                conditions.add_metric((*where, condition.type, condition.status, condition.reason), 1.0)
-        yield from (desired, conditions, codes)
+            yield from self._samples(each)
+
+
+def _desired(seen: Seen) -> Iterator[Sample]:
+    status = None if seen.facts.hpa is None else seen.facts.hpa.status
+    if status is not None and status.desired is not None:
+        yield Sample(DESIRED, _labels(seen), float(status.desired))
+
+
+def _conditions(seen: Seen) -> Iterator[Sample]:
+    status = None if seen.facts.hpa is None else seen.facts.hpa.status
+    for each in () if status is None else status.conditions:
+        more = {"type": each.type, "status": each.status, "reason": each.reason}
+        yield Sample(CONDITION, {**_labels(seen), **more}, 1.0)
+
+
+def _codes(seen: Seen) -> Iterator[Sample]:
+    yield Sample(CODE, {**_labels(seen), "code": str(seen.outlook.code)}, 1.0)
+
+
+def _labels(seen: Seen) -> dict[str, str]:
+    return {"namespace": seen.decision.workload.namespace, "workload": seen.decision.workload.label}

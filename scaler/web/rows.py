@@ -19,6 +19,7 @@ from aiohttp import web
 
 from ..board import Board
 from ..rows import by_trouble, fleet, row
+from .etags import has_it
 from .health import Health
 
 
@@ -43,14 +44,15 @@ class Rows:
         board, now = self._board(), self._now()
         unwell = [f"{name}: {said}" for name, said in self._health.ready(now).items() if said is not None]
         # A daemon that stands still has one Board for good, and says for how long by what is unwell.
-        etag = f'"{board.version}-{board.at!r}-{hash((self._health.role, *unwell)) & 0xFFFFFFFF:x}"'
+        # Weak: packed and plain are the same rows in other bytes.
+        etag = f'W/"{board.version}-{board.at!r}-{hash((self._health.role, *unwell)) & 0xFFFFFFFF:x}"'
         async with self._writing:  # ten browsers that ask at once are ten readers of one text
             written = self._written
             if written is None or written.etag != etag:
                 written = await asyncio.to_thread(_write, board, etag, self._health.role, unwell, now)
                 self._written = written
         headers = {"ETag": etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
-        if request.headers.get("If-None-Match") == etag:
+        if has_it(request, etag):
             return web.Response(status=304, headers=headers)
         if "gzip" in request.headers.get("Accept-Encoding", ""):
             headers["Content-Encoding"] = "gzip"

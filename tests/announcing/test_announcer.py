@@ -229,6 +229,15 @@ async def test_a_workload_without_an_object_has_no_events(story, decide):
     assert story.dropped == ["no_object"]
 
 
+async def test_a_namespace_that_is_being_deleted_is_nobodys_fault(story, decide):
+    story.fake.ending.add("ai")
+    for replicas in (2, 0, 1):
+        story.say(decide(replicas))
+    await story.until(dropped=2)
+    assert story.dropped == ["no_object"] * 2
+    assert story.told == []
+
+
 async def test_who_is_only_observed_has_none(story, decide):
     story.say(decide(2, observed=True))
     story.say(decide(0, observed=True))

@@ -232,6 +232,12 @@ def test_where_all_are_observed_the_one_that_says_so_acts(cluster):
         census.whose("ai", "b", {"workload": "chat"})
 
 
+def test_a_triggers_own_word_on_looking_on_holds_against_that_of_all(cluster):
+    acts, looks_on = {"engine": "vllm", "mode": "act"}, {"engine": "vllm", "mode": "observe"}
+    assert cluster(mode="observe").take(scaled("chat", trigger(**acts))).whose("ai", "chat", acts).name == "chat"
+    assert refusal(cluster().take(scaled("chat", trigger(**looks_on))), **looks_on)[0] is Doubt.OBSERVED
+
+
 def test_a_configured_workloads_own_target_is_its_target(cluster):
     llama = configured("llama").model_copy(update={"pods": Endpoint(target="StatefulSet/llama-engine")})
     census = cluster(llama).take(scaled("chat", trigger(workload="llama")))

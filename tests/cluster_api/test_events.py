@@ -3,7 +3,7 @@
 import pytest
 from aiohttp import web
 
-from exporter.cluster.api import ApiFailure, Refused
+from exporter.cluster.api import ApiFailure, Ending, Refused
 from exporter.cluster.events import LONGEST_NOTE, Happening, Subject, document
 from exporter.cluster.objects import Ref
 
@@ -74,6 +74,14 @@ async def test_what_rbac_does_not_allow_is_said_with_the_right_to_it(fake, clien
     with pytest.raises(Refused) as caught:
         await client.write_event(ASLEEP, "tidegate-0")
     assert 'apiGroups ["events.k8s.io"], resources ["events"], verbs ["create", "patch"]' in str(caught.value)
+
+
+async def test_a_namespace_that_is_being_deleted_lacks_no_right(fake, client):
+    fake.ending.add("ai")
+    with pytest.raises(Ending) as caught:
+        await client.write_event(ASLEEP, "tidegate-0")
+    assert "because it is being terminated" in str(caught.value)
+    assert "RBAC" not in str(caught.value)
 
 
 async def test_an_answer_that_is_no_event_says_so(fake, client):

@@ -91,6 +91,35 @@ def test_an_hpa_reports_what_it_did_and_what_ails_it():
     assert (len(condition.message), condition.since) == (300, T)
 
 
+def _active(status, reason):
+    return {"type": "ScalingActive", "status": status, "reason": reason}
+
+
+NO_TARGET = {"type": "AbleToScale", "status": "False", "reason": "FailedGetScale"}
+
+
+# As Kubernetes 1.36 prints them: desiredReplicas always, currentReplicas unless it is 0.
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({"currentMetrics": None, "desiredReplicas": 0}, (None, None)),
+        ({"desiredReplicas": 0, "conditions": [NO_TARGET]}, (None, None)),
+        (
+            {"currentReplicas": 1, "desiredReplicas": 0, "conditions": [_active("False", "FailedGetExternalMetric")]},
+            (1, None),
+        ),
+        ({"desiredReplicas": 0, "conditions": [_active("False", "ScalingDisabled")]}, (0, 0)),
+        ({"desiredReplicas": 0, "conditions": [_active("True", "ValidMetricFound")]}, (0, 0)),
+        ({"desiredReplicas": 2, "conditions": [_active("True", "ValidMetricFound")]}, (0, 2)),
+        ({"currentReplicas": 2, "desiredReplicas": 2}, (2, 2)),
+    ],
+    ids=["not synced", "no target", "no metric yet", "asleep", "to zero", "from zero", "without conditions"],
+)
+def test_an_hpa_wants_no_zero_that_it_has_not_worked_out(status, expected):
+    record = hpa(status=status)
+    assert (record.status.current, record.status.desired) == expected
+
+
 def test_a_scaled_object_says_how_keda_goes_about_it():
     spec = {
         "pollingInterval": 10,

@@ -4,11 +4,9 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import sys
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from itertools import cycle
 
 import aiohttp
 import grpc
@@ -18,6 +16,7 @@ from aiohttp import web
 
 from scaler.keda import externalscaler_pb2 as pb
 from scaler.keda import externalscaler_pb2_grpc as rpc
+from tests.fakes.ports import free_ports
 
 # A cold start compiles the kernels: about 15 s on two slow cores. Everything after it is quick.
 START_S = 120.0
@@ -102,25 +101,6 @@ async def pages():
     for page in served.values():
         page.release.set()
     await runner.cleanup()
-
-
-# Below those that a system gives to whoever asks for any (from 32768 on): nobody else draws one between our look at it
-# and the daemon's. Workers of one run have a thousand each.
-_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-_PORTS = cycle(range(20_000 + 1000 * (_WORKER % 10), 21_000 + 1000 * (_WORKER % 10)))
-
-
-def free_ports(count):
-    """Ports that nobody listens on, each another one."""
-    found = []
-    for port in _PORTS:
-        with socket.socket() as probe, suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
-            found.append(port)
-        if len(found) == count:
-            return found
-    raise AssertionError("a cycle has no end")
 
 
 class Asker:

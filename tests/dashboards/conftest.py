@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -18,17 +17,12 @@ import requests
 
 from tests.dashboards.seen import page
 from tests.deploy.shared import REQUIRE_TOOLS
+from tests.fakes.ports import free_ports
 
 ALERTS = Path(__file__).parents[2] / "dashboards/alerts.yaml"
 SPEED = 60.0  # a day of the demo, 1,200 s, in 20 s of the wall
 PATIENCE_S = 120.0  # never waited for: only says what did not come
 POLL_S = 0.25
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def wait_for(condition, what):
@@ -44,7 +38,7 @@ class Prometheus:
     """
 
     def __init__(self, folder, program, target):
-        config, port = folder / "prometheus.yml", free_port()
+        config, [port] = folder / "prometheus.yml", free_ports(1)
         own = {"namespace": "tidegate", "pod": "tidegate-0", "service": "tidegate"}
         job = {
             "job_name": "tidegate", "honor_labels": True,
@@ -91,7 +85,7 @@ class Prometheus:
         self._process.wait()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def program():
     path = shutil.which("prometheus")
     if path is not None:
@@ -102,7 +96,7 @@ def program():
     return pytest.skip(reason)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def pages():
     """The port of a server with one page."""
     read = page()
@@ -124,10 +118,10 @@ def pages():
     server.server_close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def demo():
     """The port of a demo that goes on day after day."""
-    port = free_port()
+    [port] = free_ports(1)
     process = subprocess.Popen(
         [sys.executable, "-m", "scaler", "demo", "-o", "json", "--speed", str(SPEED), "--duration", "0",
          "--port", str(port)],
@@ -138,7 +132,7 @@ def demo():
     process.wait()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def watched(program, demo, pages, tmp_path_factory):
     """{"demo": …, "pages": …}: each Prometheus once it has seen all that is to come: the demo asleep, awake and asleep
     again, the page eight times.

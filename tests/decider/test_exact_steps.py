@@ -1,6 +1,12 @@
 """Law 3: what is told is the decision, rounded outward past the band in which the HPA drops a step up."""
 
+import numpy as np
+import pytest
+
 from exporter.model import WorkloadKey
+from scaler.config.orders import Schedule as Written
+from scaler.decider import Decider
+from scaler.orders import Ordered
 from scaler.state import State
 
 
@@ -87,3 +93,78 @@ def test_a_snapshot_of_before_there_was_a_band_is_gone_on_from(scene, plan, pod,
     stage.sweep(after=1)
     assert told(stage) == (11, 12)
     assert stage.decision().workload == WorkloadKey("ai", "chat")
+
+
+def restarted(stage, spec, changed=lambda columns: columns):
+    """Killed and back at once, with what was kept; nothing has been counted yet."""
+    kept = stage.decider.state(stage.now)
+    stage.decider = Decider([spec], interval_s=5.0, fresh_intervals=3.0)
+    stage.decider.restore(State(kept.at, kept.workloads, changed(dict(kept.columns)), kept.tables), stage.now)
+    stage.answers = {}
+
+
+def test_after_a_restart_what_was_told_stands_until_the_cluster_has_counted_again(scene, plan, pod, page):
+    stage, engine = stage_at(scene, plan, pod, page, tolerance=0.1, work=11, wanted=10)
+    assert told(stage) == (11, 12)
+    restarted(stage, plan(work=1.0, maximum=100, about={"tolerance": 0.1}))
+    stage.sweep(after=1)
+    assert told(stage) == (11, 12)
+    assert stage.decision().evidence.notes[0] == ("told as 12, as before: how many replicas there are is not known now")
+    stage.has(pods=[engine], wanted=10, ready=1)
+    stage.round({engine: page.vllm(waiting=0, running=11)})
+    assert told(stage) == (11, 12)
+
+
+def test_a_cluster_that_is_not_heard_for_a_while_lowers_nothing_that_was_told(scene, plan, pod, page):
+    stage, engine = stage_at(scene, plan, pod, page, tolerance=0.1, work=11, wanted=10)
+    stage.counted(None)
+    assert stage.sweep(after=1) == []
+    assert told(stage) == (11, 12)
+    stage.rounds(10, {engine: page.vllm(waiting=0, running=2)})
+    assert told(stage) == (3, 3)  # another answer has nothing to do with what was told of the last
+
+
+@pytest.mark.parametrize("number", [np.inf, 3.5, 10.0, -1.0, np.nan])
+def test_a_number_that_nobody_can_have_told_is_not_gone_on_from(scene, plan, pod, page, number):
+    stage, engine = stage_at(scene, plan, pod, page, tolerance=0.1, work=11, wanted=12)
+    restarted(
+        stage, plan(work=1.0, maximum=100, about={"tolerance": 0.1}),
+        lambda columns: columns | {"told.number": np.array([number])},
+    )  # fmt: skip
+    stage.has(pods=[engine], wanted=12, ready=1)
+    stage.now += 1
+    stage.land(engine, page.vllm(waiting=0, running=11))
+    stage.sweep(after=1)
+    assert told(stage) == (11, 11)
+
+
+def test_what_a_leader_of_before_the_band_tells_is_its_replicas(scene, plan, pod, page):
+    stage, engine = stage_at(scene, plan, pod, page, tolerance=0.1, work=11, wanted=10)
+    leader, _ = stage_at(scene, plan, pod, page, tolerance=0.1, work=3, wanted=3)
+    shared = leader.decider.share(None, leader.now)
+    old = {name: column for name, column in shared.columns.items() if name != "told.number"}
+    stage.decider.go_along(State(shared.at, shared.workloads, old), stage.now)
+    stage.counted(3, ready=1)
+    stage.now += 1
+    stage.land(engine, page.vllm(waiting=0, running=4))
+    assert told(stage) == (4, 4)
+
+
+@pytest.mark.parametrize(("floor", "expected"), [(None, (11, 11)), (11, (11, 12))])
+def test_nobody_is_told_more_than_a_schedule_allows_but_a_floor_wins(scene, plan, pod, page, floor, expected):
+    window = {"start": "0 0 * * *", "duration": "20h", "zone": "UTC", "ceiling": 11, "floor": floor, "prewarm": "0s"}
+    about = {"tolerance": 0.1, "ordered": Ordered(schedules=(Written.model_validate(window).order,))}
+    stage, engine = scene(plan(work=1.0, maximum=100, about=about)), pod()
+    stage.has(pods=[engine], wanted=10, ready=1)
+    stage.round({engine: page.vllm(waiting=0, running=40)})
+    assert told(stage) == expected
+
+
+def test_while_a_step_is_being_taken_the_note_says_so(scene, plan, pod, page):
+    stage, engine = stage_at(scene, plan, pod, page, tolerance=0.1, work=21, wanted=20)
+    stage.counted(23, ready=1)
+    stage.land(engine, page.vllm(waiting=0, running=22))
+    assert told(stage) == (22, 23)
+    assert stage.decision().evidence.notes[0] == (
+        "told as 23 until the next tick: the step past 22 has just been taken"
+    )

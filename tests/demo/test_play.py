@@ -1,6 +1,7 @@
 """The demo as a person starts it: one process, the real daemon, and a day that ends as it began."""
 
 import json
+import socket
 import subprocess
 import sys
 
@@ -25,3 +26,18 @@ def test_a_day_wakes_the_workload_serves_everybody_and_ends_asleep():
     assert document["slept"] is True
     assert document["woke_after_s"] is not None
     assert document["gpu_hours"] > 0
+
+
+def test_a_port_that_is_taken_is_one_line_and_no_traceback():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        begun = subprocess.run(
+            [sys.executable, "-m", "scaler", "demo", "-o", "json", "--duration", "1", "--port", str(port)],
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+    assert begun.returncode == 1
+    assert begun.stderr.splitlines()[-1] == f"Error: listen.http: 127.0.0.1:{port} is already in use"
+    assert "Traceback" not in begun.stderr

@@ -2,19 +2,13 @@
 
 import asyncio
 import os
-import socket
 
 import pytest
 
 from exporter.clock import WallClock
 from scaler.doctoring.run import examine
 from tests.fakes.kubernetes import write_kubeconfig
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+from tests.fakes.ports import free_ports
 
 
 @pytest.fixture
@@ -48,7 +42,7 @@ async def test_a_whole_look_is_in_order_and_changes_nothing(doctor, fake, tmp_pa
     fake.api_services["v1beta1.external.metrics.k8s.io"] = {"service": {"namespace": "keda", "name": "keda-metrics"}}
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", fake.url)
     checks = await doctor(f"""
-listen: {{http: "127.0.0.1:{free_port()}", grpc: "127.0.0.1:{free_port()}"}}
+listen: {{http: "127.0.0.1:{free_ports(1)[0]}", grpc: "127.0.0.1:{free_ports(1)[0]}"}}
 kubernetes: {{kubeconfig: {kubeconfig}, dcgm_exporter: null}}
 workloads:
 - {{namespace: ai, name: chat, engine: vllm, replicas: {{min: 1}}, pods: {{url: "{url}"}}}}

@@ -76,6 +76,7 @@ class FakeKubernetes:
         self.shown_lease = lambda document: document  # what whoever reads one is shown
         self.lease_writes = []  # (namespace, name, holder) of each that was taken
         self.events = {}  # (namespace, name): document
+        self.ending = set()  # namespaces that are being deleted, and take nothing new
         self.event_writes = []  # (verb, document as it then was) of each that was taken
         self.reviews = []  # (kind, spec) of each review, as it came
         self.shown = []  # the Authorization header of each question that is neither list nor watch
@@ -349,6 +350,11 @@ class FakeKubernetes:
         document, namespace = await request.json(), request.match_info["namespace"]
         if wrong := wrong_event(document, namespace):
             return status(422, "Invalid", f"Event.events.k8s.io is invalid: {wrong}")
+        if namespace in self.ending:
+            words = f"unable to create new content in namespace {namespace} because it is being terminated"
+            said = status_object(403, "Forbidden", f'events.events.k8s.io "chat-" is forbidden: {words}')
+            cause = {"reason": "NamespaceTerminating", "field": "metadata.namespace"}
+            return web.json_response({**said, "details": {"causes": [cause]}}, status=403)
         with self._lock:
             self._version += 1
             metadata = document["metadata"]
@@ -410,7 +416,8 @@ class FakeKubernetes:
         if resource is not None:
             self.requests.append(asked)
             self._wake()
-        if resource not in self._resources:
+        # Rights first: to whom they do not name a kind, a real one says 403 of what it does not have.
+        if resource not in self._resources and (verb, resource) not in self._forbidden:
             return web.Response(status=404, text="404 page not found\n")
         while self._hanging:
             await self._turn.wait()

@@ -134,7 +134,7 @@ async def test_round_robin_over_two_tidegates_hears_the_same_from_both(asking):
         (
             {"name": "watched", "workload": "seen"},
             grpc.StatusCode.FAILED_PRECONDITION,
-            "ai/seen: only observed (`mode: observe` in Tidegate's configuration)",
+            "ai/seen: only observed (`mode: observe`)",
         ),
         ({"name": "lost", "workload": "gone"}, grpc.StatusCode.NOT_FOUND, "ai/gone: no such workload. Add it to"),
         ({"name": "new", "engine": "vllm"}, grpc.StatusCode.UNAVAILABLE, "ai/new: nothing is decided yet"),

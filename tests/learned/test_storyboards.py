@@ -82,12 +82,6 @@ def test_the_break_even_follows_the_start_and_the_gpus_of_a_replica():
     assert windows == [979, 301, 979]
 
 
-def test_replicas_that_load_hold_gpus_too_and_make_none_dearer():
-    played = Played(gpus=8.0).started(72.0)
-    played(TICK, wanted=8.0, existing=8.0, ready=1.0)
-    assert round(played.window) == 979
-
-
 def test_weeks_of_office_hours_end_in_a_start_before_the_return(played):
     held = played.started(72.0).days(7)
     assert 0.02 < held < 0.25

@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from exporter.cluster.resources import CHECKED, DEPLOYMENTS, PODMONITORS, SCALEDOBJECTS
+from exporter.cluster.resources import CHECKED, DEPLOYMENTS, LEADERWORKERSETS, PODMONITORS, SCALEDOBJECTS
 from scaler.cli import main
 from tests.fakes.kubernetes import FakeKubernetes, serving_in_thread, write_kubeconfig
 from tests.fakes.objects import deployment, hpa, scaled_object, trigger
@@ -150,6 +150,30 @@ def test_a_cluster_without_keda_or_prometheus_is_checked_all_the_same(cluster, c
     done = check("-n", "ai")
 
     assert (done.exit_code, done.stdout, done.stderr) == (0, "2 object(s) fine\n", "")
+
+
+def test_a_kind_that_the_cluster_does_not_have_needs_no_right(cluster, check):
+    cluster.uninstall(LEADERWORKERSETS)
+    cluster.forbid(LEADERWORKERSETS)
+    cluster.forbid(PODMONITORS)
+    cluster.put(deployment("chat"), hpa("chat", target="chat"))
+
+    done = check("-n", "ai")
+
+    assert (done.exit_code, done.stdout) == (0, "2 object(s) fine\n")
+    assert done.stderr.startswith("not read: list podmonitors.monitoring.coreos.com of namespace ai: HTTP 403")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_who_may_read_nothing_is_not_told_that_all_is_fine(cluster, check):
+    for resource in CHECKED:
+        cluster.forbid(resource)
+    cluster.put(deployment("chat"), hpa("a", target="chat"), hpa("b", target="chat"))
+
+    done = check("-n", "ai")
+
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1] == "Error: nothing was checked: no kind of object could be read"
 
 
 def test_long_lists_are_read_to_their_end(cluster, check):

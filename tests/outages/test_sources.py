@@ -8,7 +8,7 @@ import pytest
 
 from scaler.controllers.keda import Fallback
 from scaler.keda import externalscaler_pb2_grpc as rpc
-from tests.daemon.conftest import free_ports
+from tests.fakes.ports import free_ports
 from tests.incluster.keda import Keda
 from tests.incluster.process import running
 

@@ -13,7 +13,7 @@ import pytest
 from exporter.cluster.resources import PODS, RESOURCES
 from scaler.controllers.keda import Fallback
 from scaler.keda import externalscaler_pb2_grpc as rpc
-from tests.daemon.conftest import free_ports
+from tests.fakes.ports import free_ports
 from tests.incluster.keda import Keda
 from tests.incluster.place import namespace_of
 from tests.incluster.process import Tidegate

@@ -11,7 +11,7 @@ from exporter.model import WorkloadKey
 from scaler.board import Board, Decision, Reason
 from scaler.census import take
 from scaler.config import Config, Kubernetes, Workload
-from scaler.outlook import View, survey
+from scaler.outlook import View, shown, survey
 from scaler.web.outlook import OutlookCollector
 from tests.fakes import objects as api
 
@@ -54,8 +54,12 @@ def seen():
     return of
 
 
+def surveyed(view):
+    return survey(view.census().workloads, view.census(), shown(view.cluster, NOW))
+
+
 def codes(view):
-    return {each.decision.workload: str(each.outlook.code) for each in view.all()}
+    return {each.decision.workload: str(each.outlook.code) for each in view.all()()}
 
 
 def test_each_workload_has_those_who_act_on_it(seen):
@@ -64,14 +68,14 @@ def test_each_workload_has_those_who_act_on_it(seen):
         api.deployment("code", replicas=4), scaled("code"), hpa("code"),
     )  # fmt: skip
     assert codes(view) == {CHAT: "settled", CODE: "up"}
-    found = survey(view.census(), view.cluster, NOW)[CODE]
+    found = surveyed(view)[CODE]
     assert (found.current, found.scaled.ref.name, found.hpa.ref.name) == (4, "code", "keda-hpa-code")
     assert found.speaks
 
 
 def test_kedas_own_hpa_comes_before_somebody_elses(seen):
     view = seen(api.deployment("chat", replicas=2), scaled("chat"), hpa("chat"), api.hpa("a", target="chat"))
-    assert [each.ref.name for each in survey(view.census(), view.cluster, NOW)[CHAT].hpas] == ["keda-hpa-chat", "a"]
+    assert [each.ref.name for each in surveyed(view)[CHAT].hpas] == ["keda-hpa-chat", "a"]
     assert codes(view) == {CHAT: "two_hpas"}
 
 
@@ -119,9 +123,18 @@ def test_what_is_still_is_not_reckoned_anew_and_what_time_changes_is(seen):
         api.deployment("chat", replicas=2), scaled("chat"), hpa("chat"),
         api.deployment("code", replicas=4), scaled("code"), hpa("code"),
     )  # fmt: skip
-    first, second = ({each.decision.workload: each for each in view.all()} for _ in range(2))
+    first, second = ({each.decision.workload: each for each in view.all()()} for _ in range(2))
     assert second[CHAT] is first[CHAT]
     assert (first[CODE].outlook.code, second[CODE] is first[CODE]) == ("up", False)
     # Somebody raises its minimum: that is a change.
     view.cluster.apply(HPAS, "MODIFIED", api.hpa("keda-hpa-chat", target="chat", minimum=3), NOW)
     assert codes(view)[CHAT] == "not_asked"
+
+
+def test_metrics_copy_the_cluster_when_they_are_collected_and_reckon_when_they_are_written(seen):
+    """Ten thousand workloads take a second, in which KEDA would wait."""
+    view = seen(api.deployment("chat", replicas=2), scaled("chat"), hpa("chat"))
+    families = list(OutlookCollector(view.all).collect())
+    assert not view._still
+    view.cluster.apply(HPAS, "MODIFIED", api.hpa("keda-hpa-chat", target="chat", minimum=3), NOW)
+    assert [each.labels["code"] for each in families[-1].samples] == ["settled"]

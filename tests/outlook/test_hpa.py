@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from exporter.cluster.autoscaling import Metric, Policy
@@ -150,10 +150,15 @@ def test_what_the_hpa_reports_of_itself_is_shown():
 
 
 def test_an_hpa_that_has_not_synced_yet_wants_no_zero():
-    """desiredReplicas is a number always: the API server writes 0 before the controller's first sync."""
-    around = facts(5, scaled_object=scaled(), hpas=[hpa(current=None, desired=0)])
+    around = facts(5, scaled_object=scaled(), hpas=[hpa(current=None, desired=None)])
     sentences = outlook(decision(5), around, NOW).sentences
     assert "keda-hpa-chat keeps 1 to 20 replicas, and has not yet said how many it wants" in sentences
+
+
+def test_an_hpa_that_stands_aside_at_zero_has_said_so():
+    around = facts(0, scaled_object=scaled(), hpas=[hpa(current=0, desired=0, scaled_at=NOW - 40.0)])
+    sentences = outlook(decision(0), around, NOW).sentences
+    assert "keda-hpa-chat keeps 1 to 20 replicas; last it saw 0 and wanted 0; it scaled 40 s ago" in sentences
 
 
 WINDOWS = st.sampled_from([0.0, 15.0, 30.0, 60.0, 300.0])
@@ -161,6 +166,8 @@ BANDS = st.sampled_from([None, 0.0, 0.05, 0.3])
 
 
 @settings(max_examples=300, deadline=None)
+# 6 are told to get from 4 to 5, and it comes back to 5 when its window downwards is over.
+@example(told=[(4, 1), (5, 1)], up=(30.0, 0.3), down=(30.0, None), behaves=True, phase=0.0, start=1)
 @given(
     told=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 20)), min_size=1, max_size=8),
     up=st.tuples(WINDOWS, BANDS),

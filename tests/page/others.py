@@ -25,7 +25,7 @@ SHADOW = {
 }  # fmt: skip
 
 
-def one_of_everything(decisions, asked=None, follows=None):
+def one_of_everything(decisions, asked=None, follows=None, chain=CHAIN):
     """Routes for a `Site`; queries of the explanation are put on `asked`."""
 
     async def explain(request):
@@ -35,7 +35,7 @@ def one_of_everything(decisions, asked=None, follows=None):
         return web.json_response({
             "workload": {}, "now": NOW, "at": at, "log_begins_at": NOW - 7200.0,
             "summary": f"3 replicas as of {at:.0f}",
-            "answer": None, "follows": follows, "chain": CHAIN, "inputs": {"version": 1}, "changes": CHANGES,
+            "answer": None, "follows": follows, "chain": chain, "inputs": {"version": 1}, "changes": CHANGES,
         })  # fmt: skip
 
     async def accounts(_):

@@ -165,3 +165,15 @@ async def test_the_page_may_run_nothing_but_its_own_files(visit):
     )
     assert (done, await page.evaluate("window.owned ?? null")) == ("script-src-elem", None)
     assert len(json.dumps(page.errors)) > 2, "a breach is an error on the console"
+
+
+@pytest.mark.parametrize("width", [390, 900, 1280])
+async def test_a_table_that_is_wider_than_the_screen_scrolls_by_itself(visit, site, width):
+    columns = ["page", "of", "age", *(f"what number {place} is of" for place in range(8))]
+    rows = [["http://10.11.12.13:9400/metrics", "engine", "1.7 s", *[None] * 8]]
+    wide = {"step": "raw", "title": "Wide", "sentences": [], "table": {"columns": columns, "rows": rows}}
+    site.more = one_of_everything(EVERY_REASON, chain=[wide])
+    page = await visit(EVERY_REASON, "#/ai/w-frozen", width=width, height=740)
+    await page.until("document.querySelector('.chain .scroll')")
+    scrolls = "((each) => each.scrollWidth > each.clientWidth)(document.querySelector('.chain .scroll'))"
+    assert await page.evaluate(f"[{scrolls}, document.documentElement.scrollWidth]") == [True, width]

@@ -76,7 +76,7 @@ async def test_a_directory_that_cannot_be_written_is_said_once_and_so_is_its_ret
         }
     ]
     assert b"tidegate_snapshot_failures_total 3.0\n" in generate_latest(registry)
-    assert b"tidegate_snapshot_size_bytes" not in generate_latest(registry), "unknown is never zero"
+    assert b"\ntidegate_snapshot_size_bytes " not in generate_latest(registry), "unknown is never zero"
     for _ in range(2):
         await kept.write(remembered)
     assert events(logged)[1:] == ["snapshots are written again"]

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from exporter.model import WorkloadKey
 from scaler.board import Decision, Evidence, Reason
 from scaler.publisher import Publisher
+from scaler.top.watch import ends
 from scaler.web.health import Health
 from scaler.web.server import WebServer
 
@@ -32,16 +33,22 @@ async def daemon():
     await server.stop()
 
 
-async def top(*arguments, **streams):
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "scaler",
-        "top",
-        *arguments,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
-        **streams,
-    )
+@pytest.fixture
+async def top():
+    """`process = await top(*arguments, **streams)`: none of them outlives its test."""
+    begun = []
+
+    async def begin(*arguments, **streams):
+        command = (sys.executable, "-m", "scaler", "top", *arguments)
+        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+        begun.append(await asyncio.create_subprocess_exec(*command, env=environment, **streams))
+        return begun[-1]
+
+    yield begin
+    for process in begun:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
 
 
 class Terminal:
@@ -60,6 +67,10 @@ class Terminal:
             asyncio.get_running_loop().remove_reader(self.ours)
         self._more.set()
 
+    @property
+    def streams(self):
+        return {"stdin": self.theirs, "stdout": self.theirs, "stderr": self.theirs}
+
     async def until(self, text):
         async with asyncio.timeout(PATIENCE_S):
             while text not in self.shown:
@@ -69,9 +80,14 @@ class Terminal:
     def press(self, key):
         os.write(self.ours, key.encode())
 
+    def hang_up(self):
+        if self.ours is not None:
+            asyncio.get_running_loop().remove_reader(self.ours)
+            os.close(self.ours)
+            self.ours = None
+
     def close(self):
-        asyncio.get_running_loop().remove_reader(self.ours)
-        os.close(self.ours)
+        self.hang_up()
         os.close(self.theirs)
 
 
@@ -82,7 +98,7 @@ async def terminal():
     terminal.close()
 
 
-async def test_in_a_pipe_all_rows_are_printed_once(daemon):
+async def test_in_a_pipe_all_rows_are_printed_once(daemon, top):
     process = await top("--server", daemon.url, stdout=asyncio.subprocess.PIPE)
     said, _ = await process.communicate()
     assert process.returncode == 0
@@ -92,7 +108,7 @@ async def test_in_a_pipe_all_rows_are_printed_once(daemon):
     assert "\x1b" not in said.decode()
 
 
-async def test_where_nobody_listens_it_says_what_to_do(daemon):
+async def test_where_nobody_listens_it_says_what_to_do(daemon, top):
     await daemon.stop()
     process = await top("--server", daemon.url, stderr=asyncio.subprocess.PIPE)
     _, said = await process.communicate()
@@ -101,17 +117,9 @@ async def test_where_nobody_listens_it_says_what_to_do(daemon):
     assert "port-forward" in said.decode()
 
 
-async def test_a_terminal_shows_them_keeps_them_through_a_silence_and_q_ends_it(daemon, terminal):
+async def test_a_terminal_shows_them_keeps_them_through_a_silence_and_q_ends_it(daemon, terminal, top):
     before = termios.tcgetattr(terminal.theirs)
-    process = await top(
-        "--server",
-        daemon.url,
-        "--interval",
-        "0.1",
-        stdin=terminal.theirs,
-        stdout=terminal.theirs,
-        stderr=terminal.theirs,
-    )
+    process = await top("--server", daemon.url, "--interval", "0.1", **terminal.streams)
     await terminal.until("2 → 3")
     await daemon.stop()
     await terminal.until("what is shown is")
@@ -121,3 +129,29 @@ async def test_a_terminal_shows_them_keeps_them_through_a_silence_and_q_ends_it(
     async with asyncio.timeout(PATIENCE_S):
         assert await process.wait() == 0
     assert termios.tcgetattr(terminal.theirs) == before, "the terminal is as it was"
+
+
+async def test_it_ends_when_its_terminal_hangs_up(daemon, terminal, top):
+    """Without this, one whose terminal died asked and drew as fast as it could, for good."""
+    process = await top("--server", daemon.url, "--interval", "3600", **terminal.streams)
+    await terminal.until("2 → 3")
+    terminal.hang_up()
+    async with asyncio.timeout(PATIENCE_S):
+        await process.wait()
+
+
+@pytest.mark.parametrize(
+    ("typed", "is_the_end"),
+    [
+        (None, False),
+        ("", True),
+        ("q", True),
+        ("Q", True),
+        ("\x1b", True),
+        ("\x1b[A", False),
+        ("jq", True),
+        ("j", False),
+    ],
+)
+def test_q_esc_and_a_hang_up_end_it_and_an_arrow_does_not(typed, is_the_end):
+    assert ends(typed) == is_the_end

@@ -112,9 +112,7 @@ def test_kedas_own_settings_are_nobodys_words(told):
     ({"engineFromEnv": "ENGINE"}, "metadata.engineFromEnv: is not resolved: write engine and its value out"),
     ({"engine": "vllm", "replicas.min": "1"},
      "metadata.replicas.min: must not stand here: the ScaledObject's minReplicaCount says it, got '1'"),
-    ({"engine": "vllm", "mode": "observe"},
-     ("metadata.mode: must not stand here: it is for annotations on what is scaled, in place of a trigger, got "
-      "'observe'")),
+    ({"engine": "vllm", "mode": "enforce"}, "metadata.mode: must be one of act, observe, got 'enforce'"),
     # Together.
     ({}, _NO_SOURCE),
     ({"keep_warm": "5m"}, _NO_SOURCE),

@@ -97,3 +97,19 @@ async def test_rows_are_packed_for_whoever_unpacks(site):
     assert (headers["Content-Encoding"], headers["Vary"]) == ("gzip", "Accept-Encoding")
     assert "Content-Encoding" not in plain_headers
     assert gzip.decompress(packed) == plain
+
+
+@pytest.mark.parametrize("path", ["/page/page.js", "/api/v1/rows"])
+@pytest.mark.parametrize("asked", ['"{}"', 'W/"{}"', '"other", W/"{}"', "*"])
+async def test_who_has_it_by_any_tag_is_not_sent_it_again(site, path, asked):
+    site.publish()
+    _, headers, _ = await fetched(site, path)
+    opaque = headers["ETag"].removeprefix("W/").strip('"')
+    assert (await fetched(site, path, **{"If-None-Match": asked.format(opaque)}))[0] == 304
+    assert (await fetched(site, path, **{"If-None-Match": asked.format("other")}))[0] == (304 if asked == "*" else 200)
+
+
+@pytest.mark.parametrize("said", ["nonsense", '"', '"a" b', "W/", "é"])
+async def test_a_tag_that_is_none_is_not_ours(site, said):
+    site.publish()
+    assert (await fetched(site, "/api/v1/rows", **{"If-None-Match": said}))[0] == 200
