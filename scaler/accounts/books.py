@@ -1,8 +1,8 @@
 """The books: seconds and GPU-seconds of each workload by state, and what an observed one would have had. Pure.
 
 What is seen at a sweep stands until the next one. An account refuses to guess: a time in which nobody looked (a sweep
-that is late by more than `gap_s`, a restart) is entered as `unknown`, with the GPUs that were last seen; a clock that
-was set back is no time at all.
+that is late by more than `gap_s`, a restart) is entered as `unknown`, with the GPUs that were last seen, and of more
+than 30 days only 30: what is longer is a clock that was set forward. A clock that was set back is no time at all.
 
 Each counter is kept twice. `kept` survives reloads and restarts, and a follower takes over the leader's: it is what
 people are told. `shown` is what this process has entered while it led: it is what Prometheus is told, which takes a
@@ -27,6 +27,8 @@ from .states import STATES, UNKNOWN, Codes
 NOT_YET = -1
 # Two replicas that count the same workload since the same moment have it a little apart, because their clocks are.
 SAME_SINCE_S = 60.0
+# A clock that says 1970 until NTP is heard would enter half a century, for good.
+LONGEST_GAP_S = 30 * 86400.0
 
 
 class Moment(NamedTuple):
@@ -133,7 +135,7 @@ class Books:
     def _risen(self, moment: Moment, counted: Floats, now: float) -> Sums:
         """What is to be added to each counter; NaN is: nothing is known of it."""
         before = self.now
-        took = np.maximum(np.nan_to_num(now - self._swept_at), 0.0)
+        took = np.clip(np.nan_to_num(now - self._swept_at), 0.0, LONGEST_GAP_S)
         looked = took <= self._gap_s
         code = np.where(looked & (before.state != NOT_YET), before.state, UNKNOWN)
         seconds = np.zeros(before.gpus.shape)

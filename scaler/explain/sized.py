@@ -157,6 +157,8 @@ def _held(case: Case) -> list[str]:
             f"Readings are incomplete since {clock(since)}. No number of Jobs is held: each that ends is replaced.",
             "Only what is seen to do is asked for; where that is nothing, nothing is known.",
         ]
+    if isnan(case.alone.replicas) and case.at - since <= spec.hold:
+        return [f"Readings are incomplete since {clock(since)}, and there is no answer to hold."]
     if isnan(case.alone.replicas):
         long = f"for longer than {lasting(spec.hold)}, which is how long an answer is held"
         return [f"Readings are incomplete since {clock(since)}, {long}: from then on nothing is known."]

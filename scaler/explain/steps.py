@@ -17,6 +17,7 @@ Cell: TypeAlias = str | float | int | bool | None
 Kind: TypeAlias = Literal["raw", "cleaned", "smoothed", "objectives", "winner", "clamp", "orders", "told", "controller"]
 
 MINUTE_S, HOUR_S, DAY_S = 60.0, 3600.0, 86400.0
+_LAST = 253402300799.0  # 9999-12-31 23:59:59Z; a keep-warm time of a million years is how some say "never"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ def count(value: float, noun: str, plural: str = "") -> str:
 
 def clock(at: float) -> str:
     """ "2026-11-22 10:36:13Z" """  # noqa: D210, D415 - it begins and ends with a quote
+    if at > _LAST:
+        return "the year 10000 or later"
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%SZ}"
 
 

@@ -20,7 +20,18 @@ from .steps import clock, count, lasting, number
 def summary(case: Case) -> str:
     replicas = case.verdict.replicas
     answer = "no answer" if isnan(replicas) else count(replicas, "replica")
-    return f"{answer}, {case.reason}: {_WHY[case.reason](case)}"
+    why = _grouped if _group_decides(case) else _WHY[case.reason]
+    return f"{answer}, {case.reason}: {why(case)}"
+
+
+def _group_decides(case: Case) -> bool:
+    """Is it its group alone that wants so many? Where it holds its own answer, that is said first."""
+    asked = case.aside.asked
+    return asked > 0.0 and asked == case.verdict.replicas and case.alone.replicas < asked and not case.held
+
+
+def _grouped(case: Case) -> str:
+    return f"its group asks for {count(case.aside.asked, 'replica')} of it; alone {_alone(case)}"
 
 
 def _serving(case: Case) -> str:

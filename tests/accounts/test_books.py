@@ -58,6 +58,15 @@ def test_a_clock_that_was_set_back_takes_no_time_and_gives_none_back():
     assert by_state(books.kept.state_seconds) == {"serving": 10.0}
 
 
+def test_a_clock_that_is_set_right_by_half_a_century_enters_a_month_at_most():
+    books = Books(1, GAP_S)
+    enter(books, 100.0)
+    enter(books, 1.79e9)
+    enter(books, 1.79e9 + 5.0)
+    assert by_state(books.kept.state_seconds) == {"unknown": 2_592_000.0, "serving": 5.0}
+    assert by_state(books.shown.gpu_seconds) == {"unknown": 8.0 * 2_592_000.0, "serving": 40.0}
+
+
 def test_gpus_that_were_never_known_are_not_counted_as_none():
     books = Books(1, GAP_S)
     unknown = moment()._replace(gpus=np.full((1, len(STATES)), np.nan))

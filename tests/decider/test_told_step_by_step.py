@@ -159,6 +159,14 @@ class TestHolding:
         assert said(document, "objectives")[0] == "work: 20 requests / 16 per replica = 1.25."
         assert said(document, "winner") == ["The largest, work: 1.25, so 2 whole replicas."]
 
+    def test_one_that_never_had_an_answer_is_not_said_to_have_been_held_for_long(self, scene, pod):
+        stage = scene()
+        stage.has(pods=[pod(0)])
+        stage.sweep()
+        assert said(explained(stage), "clamp") == [
+            "Readings are incomplete since 1970-01-01 00:16:40Z, and there is no answer to hold."
+        ]
+
     def test_after_the_hold_it_is_an_error_and_says_since_when(self, serving):
         for _ in range(70):
             serving.round(dict.fromkeys(serving.pods))
@@ -189,6 +197,12 @@ class TestZero:
             "It is kept warm for 30 s. It sleeps at 1970-01-01 00:17:15Z, in 20 s, if nothing comes.",
             "Nobody has ordered otherwise.",
         ]
+
+    def test_a_keep_warm_time_without_an_end_to_speak_of(self, scene, plan, pod, gateway, page):
+        stage, target, front = scene(plan(gateway=True, keep_warm=3.6e14)), pod(0), gateway()
+        stage.has(pods=[target], gateway=front, wanted=1)
+        stage.round({target: page.vllm(waiting=0, running=0), front: page.epp(held=0, ready=1)})
+        assert "It sleeps at the year 10000 or later" in said(explained(stage), "orders")[1]
 
     def test_asleep(self, idle):
         idle.rounds(IDLE_S, idle.quiet)
@@ -273,6 +287,20 @@ class TestOrders:
         document = explained(stage)
         assert (document["answer"]["replicas"], document["inputs"]["aside"]["asked"]) == (1, 1.0)
         assert "Its group is awake and asks for 1 replica of it at least." in said(document, "orders")
+        assert (
+            document["summary"] == "1 replica, warm: its group asks for 1 replica of it; alone it would be 0 replicas"
+        )
+
+    def test_what_its_group_asks_for_is_the_reason_where_it_alone_wants_fewer(self, scene, plan, pod, page):
+        bounded = {"member": Membership("ai", "pd", "decode", to="prefill", least=1.0)}
+        stage = scene(plan("prefill", about={"member": Membership("ai", "pd", "prefill")}), plan("chat", about=bounded))
+        first, second = pod(0, "prefill"), pod(1)
+        stage.has(pods=[first], wanted=1, name="prefill")
+        stage.has(pods=[second], wanted=1)
+        stage.round({first: page.vllm(waiting=0, running=60), second: page.vllm(waiting=0, running=5)})
+        assert explained(stage)["summary"] == (
+            "4 replicas, serving: its group asks for 4 replicas of it; alone it would be 1 replica"
+        )
 
     def test_one_that_is_observed_is_told_to_nobody(self, scene, plan, pod, page):
         stage, target = scene(plan(about={"observed": True})), pod(0)
