@@ -14,7 +14,7 @@ from importlib import import_module
 
 from exporter.clock import Clock
 
-from ..config import Config, ConfigErrors, Kubernetes, parse
+from ..config import Config, ConfigErrors, Kubernetes, Problem, parse
 from ..config import read as text_of
 from . import daemon, kube, machine
 from .check import Check, fail, ok, warn
@@ -66,13 +66,17 @@ def _configuration(file: str | None, now: float) -> tuple[Config | None, list[Ch
         config, warnings = parse(text_of(file), file, now)
     except ConfigErrors as errors:
         return None, [
-            fail("configuration", str(problem), "see docs/configuration.md")
+            fail("configuration", str(problem), _remedy(problem))
             if problem.severity == "error"
-            else warn("configuration", str(problem), "see docs/configuration.md")
+            else warn("configuration", str(problem), _remedy(problem))
             for problem in errors.problems
         ]
-    said = [warn("configuration", str(problem), "see docs/configuration.md") for problem in warnings]
+    said = [warn("configuration", str(problem), _remedy(problem)) for problem in warnings]
     return config, [*said, ok("configuration", f"{file} is valid, {len(config.workloads)} workload(s) of its own")]
+
+
+def _remedy(problem: Problem) -> str:
+    return f"tidegate check --explain {problem.rule}" if problem.rule else "see docs/configuration.md"
 
 
 async def _local(config: Config) -> str | None:

@@ -37,6 +37,13 @@ async def test_a_configuration_that_is_wrong_ends_the_list_with_all_that_is_wron
     }
 
 
+async def test_what_a_rule_has_to_say_of_a_configuration_names_its_page(doctor):
+    checks = await doctor("workloads: []\n")
+    (said,) = [check for check in checks if check.name == "configuration" and check.status == "warn"]
+    assert "TG090: workloads: nothing is configured" in said.said
+    assert said.do == "tidegate check --explain TG090"
+
+
 async def test_a_whole_look_is_in_order_and_changes_nothing(doctor, fake, tmp_path, pages, page):
     url = pages.at("/metrics", page.vllm(waiting=3, running=1))
     fake.api_services["v1beta1.external.metrics.k8s.io"] = {"service": {"namespace": "keda", "name": "keda-metrics"}}
