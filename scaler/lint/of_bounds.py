@@ -16,19 +16,32 @@ from .things import Thing
 from .workloads import Workload
 
 _TARGET = ("spec", "scaleTargetRef")
+_PAUSED = "autoscaling.keda.sh/paused"
+_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})  # Go's strconv.ParseBool; all else KEDA takes for true
 _ADOPTS = "scaledobject.keda.sh/transfer-hpa-ownership"
 
 
 def two_writers(scaler: Autoscaler, seen: Seen) -> Iterator[Remark]:
-    """Said of the later of two."""
+    """Said of the later of two. A ScaledObject that is paused writes nothing, and its HPA is gone."""
+    if _is_paused(scaler):
+        return
     for before in seen.by_target[scaler.target_key]:
         if before is scaler:
             return
+        if _is_paused(before):
+            continue
         if before.thing.key != scaler.thing.key and not _made_by(before, scaler):
             kind, name = scaler.target
             where = "" if seen.live else f" ({before.thing.file})"
             yield said(rules.TWO_WRITERS, _TARGET, f"{kind}/{name} is scaled by {before.thing} too{where}")
             return
+
+
+def _is_paused(scaler: Autoscaler) -> bool:
+    """At a number of replicas (paused-replicas) it writes that."""
+    said = scaler.value.below("metadata", "annotations") if scaler.is_keda else {}
+    paused = said.get(_PAUSED)
+    return paused is not None and paused.text not in _FALSE and f"{_PAUSED}-replicas" not in said
 
 
 def _made_by(one: Autoscaler, other: Autoscaler) -> bool:
@@ -65,9 +78,12 @@ def min_above_max(scaler: Autoscaler, _seen: Seen) -> Iterator[Remark]:
     """Of a trigger of ours, the words are checked against each other already."""
     if scaler.is_keda and scaler.ours:
         return
-    if scaler.highest is not None and scaler.lowest > scaler.highest:
+    # Of KEDA's two, not idleReplicaCount, which is below it.
+    written = scaler.value.count("spec", "minReplicaCount") if scaler.is_keda else None
+    lowest = scaler.lowest if written is None else written
+    if scaler.highest is not None and lowest > scaler.highest:
         most = "maxReplicaCount" if scaler.is_keda else "maxReplicas"
-        got = shown_count(scaler.value, *scaler.count_loc) or str(scaler.lowest)
+        got = shown_count(scaler.value, *scaler.count_loc) or str(lowest)
         yield said(rules.MIN_ABOVE_MAX, scaler.count_loc, f"must be at most {most} ({scaler.highest})", got)
 
 
@@ -97,26 +113,35 @@ def restarted_by_vpa(thing: Thing, seen: Seen) -> Iterator[Remark]:
 
 
 def drain_blocked(thing: Thing, seen: Seen) -> Iterator[Remark]:
-    """thing: a PodDisruptionBudget."""
+    """thing: a PodDisruptionBudget. How many pods it chooses is known where it chooses those of one workload, and a
+    replica of that is one pod.
+    """
     least, most = thing.value.at("spec", "minAvailable"), thing.value.at("spec", "maxUnavailable")
     choice = {key: one.text or "" for key, one in thing.value.below("spec", "selector", "matchLabels").items()}
     if not choice or thing.value.items("spec", "selector", "matchExpressions"):
         return
-    for target in seen.workloads.values():
+    chosen = [
+        target
+        for target in seen.workloads.values()
+        if target.thing.namespace == thing.namespace and choice.items() <= target.labels.items()
+    ]
+    for target in chosen:
         scalers = seen.scalers_of(target)
-        if target.thing.namespace != thing.namespace or not choice.items() <= target.labels.items() or not scalers:
+        if not scalers:
             continue
+        counted = len(chosen) == 1 and target.thing.kind != "LeaderWorkerSet"
         if not (target.on_gpus or any(one.ours for one in scalers)):
             continue
         lowest = max(1, min(one.lowest for one in scalers))
         if most is not None and most.text in {"0", "0%"}:
             yield said(rules.DRAIN_BLOCKED, ("spec", "maxUnavailable"), f"lets no pod of {target.thing} go, ever")
-        elif least is not None and least.text is not None and _blocks(least.text, lowest):
+        elif least is not None and least.text is not None and _blocks(least.text, lowest if counted else None):
             message = (
                 f"lets no pod of {target.thing} go while it is at its minimum ({lowest}): no node of its is drained"
             )
             yield said(rules.DRAIN_BLOCKED, ("spec", "minAvailable"), message, least.text)
 
 
-def _blocks(least: str, lowest: int) -> bool:
-    return least == "100%" or (least.isdecimal() and int(least) >= lowest)
+def _blocks(least: str, lowest: int | None) -> bool:
+    """lowest: pods at the minimum; None: not known."""
+    return least == "100%" or (lowest is not None and least.isdecimal() and int(least) >= lowest)

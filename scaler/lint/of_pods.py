@@ -75,7 +75,8 @@ def no_prestop(target: Workload, _seen: Seen) -> Iterator[Remark]:
 def no_drain(target: Workload, _seen: Seen) -> Iterator[Remark]:
     """Only of releases of vLLM that have the switch."""
     for one in target.containers:
-        if one.engine == "vllm" and _drains(one.value.read("image")) and one.option("--shutdown-timeout") is None:
+        asked = one.option("--shutdown-timeout") is not None or not one.shows_options
+        if one.engine == "vllm" and _drains(one.value.read("image")) and not asked:
             pods = "args" if one.value.at("args") is not None else "command"
             message = "has no --shutdown-timeout: at SIGTERM vLLM aborts the requests in flight"
             yield said(rules.NO_DRAIN, (*one.at, pods), message)
@@ -123,7 +124,8 @@ def target_above_limit(scaler: Autoscaler, seen: Seen) -> Iterator[Remark]:
                 written = trigger.at("metadata", "objectives.work")
                 yield from _work(one, limit, None if written is None else written.text, (*at, "objectives.work"))
         for asked in scaler.asked:
-            names = query(asked.text).names
+            its = query(asked.text)
+            names = its.names if not its.has_arithmetic else frozenset[str]()
             if names and names <= _RUNNING and asked.target is not None and asked.target >= limit:
                 message = (
                     f"at most {limit} run in a replica at once: a target of {asked.target:g} never asks for a second"
@@ -171,9 +173,10 @@ def metrics_off(target: Workload, seen: Seen) -> Iterator[Remark]:
         if engine is None or not one.words or not _is_asked(engine, target, seen):
             continue
         at = (*one.at, "args" if one.value.at("args") is not None else "command")
-        if engine in _SWITCHES and not any(one.option(switch) for switch in _SWITCHES[engine]):
+        if engine in _SWITCHES and one.shows_options and not any(one.option(each) for each in _SWITCHES[engine]):
             named = {env.read("name") for env in one.value.items("env")}
-            if _SWITCH_BY_ENV.get(engine) not in named:
+            by_env = _SWITCH_BY_ENV.get(engine)
+            if by_env is None or (by_env not in named and not one.value.items("envFrom")):
                 yield said(rules.METRICS_OFF, at, f"has no {_SWITCHES[engine][0]}: its page has no queue")
         off = one.option("--disable-log-stats") if engine == "vllm" else None
         if off is not None:

@@ -63,11 +63,20 @@ class Container:
         return tuple(found)
 
     @cached_property
-    def engine(self) -> str | None:
+    def _started(self) -> str | None:
+        """The engine that its words start, in so many words."""
         line = " ".join(word for word, _ in self.words)
-        by_command = next((name for name, sign in _COMMANDS.items() if re.search(sign, line)), None)
+        return next((name for name, sign in _COMMANDS.items() if re.search(sign, line)), None)
+
+    @cached_property
+    def engine(self) -> str | None:
         image = self.value.read("image").partition("@")[0].rpartition("/")[2].partition(":")[0]
-        return by_command or next((name for name, sign in _IMAGES.items() if re.fullmatch(sign, image)), None)
+        return self._started or next((name for name, sign in _IMAGES.items() if re.fullmatch(sign, image)), None)
+
+    @property
+    def shows_options(self) -> bool:
+        """All options of its engine are among its words: no script starts it, and no file has more of them."""
+        return (self._started is not None or self.value.at("command") is None) and self.option("--config") is None
 
     @property
     def resources(self) -> frozenset[str]:

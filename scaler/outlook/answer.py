@@ -204,6 +204,11 @@ def _of_scaled(scaled: ScaledObject) -> Iterator[str]:
     foreign = sum(trigger.type not in ("external", "external-push") for trigger in scaled.triggers)
     if foreign:
         yield f"{foreign} triggers of {scaled.ref.name} are not Tidegate's: while one is active it does not sleep"
+    pauses = None if scaled.pace is None else scaled.pace.pauses
+    if pauses is not None and (pauses.scale_in or pauses.scale_out):
+        ways = [word for word, is_set in (("in", pauses.scale_in), ("out", pauses.scale_out)) if is_set]
+        held = " and ".join(f"autoscaling.keda.sh/paused-scale-{way}" for way in ways)
+        yield f"{held} of {scaled.ref.name}: KEDA writes selectPolicy: Disabled into its HPA for as long"
     for each in scaled.status.conditions if scaled.status is not None else ():
         if each.type == "Fallback" and each.status == "True":
             yield _says(f"the ScaledObject {scaled.ref.name}", each)

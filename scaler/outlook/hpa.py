@@ -113,8 +113,10 @@ def _told_at(told: Told, current: int) -> int:
 
 
 def _code(spec: Spec, first: Outcome, current: int, *, up: bool) -> Code:
+    if first.limit in (Limit.RATE, Limit.STABILISED) and _is_disabled(spec, up=up):
+        return Code.DISABLED  # a window comes first, and nothing comes after it
     if first.limit is Limit.RATE:
-        return Code.DISABLED if _is_disabled(spec, up=up) else Code.RATE_LIMITED
+        return Code.RATE_LIMITED
     if first.replicas != current:
         return Code.UP if first.replicas > current else Code.DOWN
     return _STAYS.get(first.limit, Code.SETTLED)
@@ -174,8 +176,9 @@ def _bounded(spec: Spec, told: Told, first: Outcome, _current: int, _acts: Seque
     return f"held by {bound}: {max((told.told, *told.others))} are told"
 
 
-def _disabled(_spec: Spec, _told: Told, first: Outcome, _current: int, _acts: Sequence[Act]) -> str:
-    return f"nothing: {first.why} (selectPolicy: Disabled)"
+def _disabled(_spec: Spec, told: Told, _first: Outcome, current: int, _acts: Sequence[Act]) -> str:
+    way = "up" if max((told.told, *told.others)) > current else "down"
+    return f"nothing: scaling {way} is disabled (selectPolicy: Disabled)"
 
 
 _SENTENCES: dict[Code, Callable[[Spec, Told, Outcome, int, Sequence[Act]], str]] = {

@@ -20,7 +20,7 @@ from .specs import of_scaled
 def outlook(scaled: ScaledObject, *, active: bool, current: int, now: float) -> Outlook | None:
     """None: it leaves the replicas to the HPA. active: a trigger of it is. now: POSIX seconds."""
     spec = of_scaled(scaled)
-    if paused := _paused(spec):
+    if paused := _paused(spec, current):
         return paused
     active_at = None if scaled.status is None else scaled.status.active_at
     memory = Memory(created_at=scaled.created_at or 0.0, last_active_at=active_at)
@@ -32,12 +32,12 @@ def outlook(scaled: ScaledObject, *, active: bool, current: int, now: float) -> 
     return _sleeping(spec, memory, order, current, now)
 
 
-def _paused(spec: keda.Spec) -> Outlook | None:
+def _paused(spec: keda.Spec, current: int) -> Outlook | None:
     annotation = "autoscaling.keda.sh/paused"
     if spec.paused_replicas is not None:
         act = Act(spec.polling_interval_s, spec.paused_replicas, "paused-replicas")
         held = f"paused at {spec.paused_replicas} replicas by the annotation {annotation}-replicas: nobody is asked"
-        return Outlook(Code.PAUSED, (held,), (act,))
+        return Outlook(Code.PAUSED, (held,), () if current == spec.paused_replicas else (act,))
     if spec.paused:
         return Outlook(Code.PAUSED, (f"paused by the annotation {annotation}: KEDA has taken its HPA away",))
     return None

@@ -88,6 +88,35 @@ def test_a_budget_blocks_what_stands_at_its_minimum(budget, expected, rules_of):
     assert rules_of(f"{text}{deployed(gpu='cpu')}---\n{hpa(CPU)}") == []  # no GPU's node stands still for it
 
 
+def test_a_budget_over_more_than_one_workload_is_not_reckoned_with(rules_of):
+    text = (
+        "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {namespace: ai, name: chat}\n"
+        "spec: {minAvailable: 1, selector: {matchLabels: {app: chat}}}\n---\n"
+    )
+    other = deployed().replace("name: chat,", "name: other,")
+    assert rules_of(f"{text}{deployed()}---\n{other}---\n{scaled()}") == []
+    assert rules_of(
+        f"{text.replace('minAvailable: 1', 'maxUnavailable: 0')}{deployed()}---\n{other}---\n{scaled()}"
+    ) == ["TG027"]
+
+
+def test_a_budget_counts_pods_and_a_group_of_leader_and_workers_has_several(rules_of):
+    group = (
+        "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {namespace: ai, name: chat}\n"
+        "spec: {minAvailable: 1, selector: {matchLabels: {app: chat}}}\n---\n"
+        "apiVersion: leaderworkerset.x-k8s.io/v1\nkind: LeaderWorkerSet\nmetadata: {namespace: ai, name: chat}\n"
+        "spec: {leaderWorkerTemplate: {size: 4, workerTemplate: {metadata: {labels: {app: chat}}, spec: {containers: "
+        "[{name: w, image: w, resources: {limits: {nvidia.com/gpu: 8}}}]}}}}\n---\n"
+    )
+    on_group = scaled().replace("scaleTargetRef: {name: chat}", "scaleTargetRef: {kind: LeaderWorkerSet, name: chat}")
+    assert rules_of(group + on_group) == []
+
+
+def test_an_idle_count_hides_no_minimum_above_the_maximum(rules_of):
+    text = asking("sum(http_requests)", minimum=9).replace("  triggers:", "  idleReplicaCount: 0\n  triggers:")
+    assert rules_of(text) == ["TG023"]
+
+
 @pytest.mark.parametrize(("query", "threshold", "expected"), [
     ('avg(DCGM_FI_DEV_GPU_UTIL{exported_pod=~"chat-.*"})', "70", ["TG041"]),
     ("avg(DCGM_FI_DEV_GPU_UTIL)", "0.7", ["TG041", "TG043"]),
@@ -229,9 +258,23 @@ def test_how_pods_begin_and_end(parts, expected, rules_of):
 
 @pytest.mark.parametrize("key", ["args", "command"])
 def test_a_switch_that_is_missing_is_told_where_it_would_stand(key, lint):
-    asleep = deployed(image="lmsysorg/sglang:v0.5.3", args="[--model-path=m]").replace("args:", f"{key}:")
+    words = "[python3, -m, sglang.launch_server, --model-path=m]"
+    asleep = deployed(image="lmsysorg/sglang:v0.5.3", args=words).replace("args:", f"{key}:")
     (line,) = lint(asleep, scaled("engine: sglang"))
     assert line.startswith(f"0.yaml:15:11: error TG066: spec.template.spec.containers.0.{key}: has no --enable-metrics")
+
+
+@pytest.mark.parametrize("parts", [
+    {"image": "lmsysorg/sglang:v0.5.3", "args": "[]", "container": "command: [bash, /scripts/run.sh]"},
+    {"image": "lmsysorg/sglang:v0.5.3", "args": "[--config, /etc/sglang.yaml]"},
+    {"image": "ghcr.io/ggml-org/llama.cpp:server-cuda", "args": "[-m, m]",
+     "container": "envFrom: [{configMapRef: {name: more}}]"},
+    {"image": "vllm/vllm-openai:v0.18.0", "args": "[]", "container": "command: [/scripts/run.sh]"},
+    {"image": "vllm/vllm-openai:v0.18.0", "args": "[--config=/etc/vllm.yaml]"},
+])  # fmt: skip
+def test_of_options_that_cannot_be_seen_nothing_is_said(parts, rules_of):
+    engine = "llamacpp" if "llama" in parts["image"] else "sglang" if "sglang" in parts["image"] else "vllm"
+    assert rules_of(f"{deployed(**parts)}---\n{scaled(f'engine: {engine}')}") == []
 
 
 def test_a_workload_without_gpus_that_nobody_of_ours_scales_is_nobodys_business(rules_of):
@@ -267,6 +310,7 @@ def test_running_requests_never_exceed_what_may_run(rules_of):
     assert rules_of(asking("sum(vllm:num_requests_running)", "32") + text) == ["TG065"]
     assert rules_of(asking("sum(vllm:num_requests_running)", "31") + text) == []
     assert rules_of(asking("sum(vllm:num_requests_running) + sum(vllm:num_requests_waiting)", "64") + text) == []
+    assert rules_of(asking("sum(vllm:num_requests_running) * 2", "40") + text) == []
 
 
 @pytest.mark.parametrize(("interval", "expected"), [("30s", []), ("31s", ["TG048"]), ("1m", ["TG048"]), (None, [])])

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from scaler.cli import main
-from tests.lint.parts import CPU, OURS, deployed, hpa, scaled
+from tests.lint.parts import CPU, OURS, asking, deployed, hpa, scaled
 
 ADOPTS = "scaledobject.keda.sh/transfer-hpa-ownership"
 
@@ -51,6 +51,16 @@ def test_standard_input_is_a_file_among_others(tmp_path):
 def test_a_configuration_may_come_through_standard_input_too():
     done = CliRunner().invoke(main, ["check", "-"], input="tick: 2h\ngpus: [{dns: a}]\n")
     assert (done.exit_code, done.output) == (1, "-:1:7: tick: must be at most 1m, got 2h\n")
+
+
+@pytest.mark.parametrize(("annotations", "expected"), [
+    ('autoscaling.keda.sh/paused: "true"', []), ('autoscaling.keda.sh/paused: ""', []),
+    ('autoscaling.keda.sh/paused: "false"', ["TG020"]), ('autoscaling.keda.sh/paused-replicas: "2"', ["TG020"]),
+])  # fmt: skip
+def test_a_scaled_object_that_is_paused_is_no_writer(annotations, expected, rules_of):
+    paused = asking("sum(http_requests)").replace("name: chat}", f"name: chat, annotations: {{{annotations}}}}}", 1)
+    assert rules_of(f"{paused}---\n{hpa(CPU)}") == expected
+    assert rules_of(f"{hpa(CPU)}---\n{paused}") == expected
 
 
 def test_the_second_of_two_writers_is_told_who_the_first_is(lint):

@@ -96,6 +96,24 @@ def test_a_policy_that_may_be_spent_is_said_to_take_longer():
     ) in found.sentences
 
 
+@pytest.mark.parametrize(("wanted", "way"), [(2, "down"), (8, "up")])
+def test_after_a_window_nothing_comes_where_that_is_disabled(foresee, wanted, way):
+    """As KEDA has it for its annotations paused-scale-in and paused-scale-out: a window, and no way."""
+    rules = {way: {"select": "Disabled", "window_s": 300.0}}
+    assert foresee(decision(wanted), with_hpa(4, **rules)) == (
+        "disabled",
+        f"nothing: scaling {way} is disabled (selectPolicy: Disabled)",
+        [],
+    )
+
+
+def test_annotations_that_have_keda_disable_a_direction_are_named():
+    around = facts(4, scaled_object=scaled(pauses={"scale_in": True}), hpas=[hpa(down={"select": "Disabled"})])
+    assert outlook(decision(2), around, NOW).sentences[1] == (
+        "autoscaling.keda.sh/paused-scale-in of chat: KEDA writes selectPolicy: Disabled into its HPA for as long"
+    )
+
+
 def test_scaling_down_that_is_disabled_never_comes(foresee):
     assert foresee(decision(2), with_hpa(4, down={"select": "Disabled"})) == (
         "disabled",

@@ -117,3 +117,7 @@ def test_an_error_changes_nothing_and_a_fallback_does(foresee):
     code, why, _ = foresee(decision(None), keda(3, fallback=Fallback(3, 6)))
     assert code == "fallback"
     assert why.startswith("after more than 3 failed reads in a row KEDA takes its fallback, 6 replicas, for the number")
+
+
+def test_what_stands_where_it_is_paused_is_not_set_again(foresee):
+    assert foresee(decision(5), keda(2, pauses={"replicas": 2}))[::2] == ("paused", [])
