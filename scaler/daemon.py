@@ -56,6 +56,7 @@ from .web.explain import Explain
 from .web.health import Health
 from .web.outlook import OutlookCollector
 from .web.own import OwnMetrics
+from .web.rows import nobody_sees
 from .web.server import WebServer
 from .web.snapshots import SnapshotCollector
 
@@ -141,6 +142,7 @@ class Daemon:
             health=self._health,
             registry=registry,
             now=clock.now,
+            outlooks=self._outlook.all if self._cluster is not None else nobody_sees,
             more=(
                 *Explain(
                     lambda: self.publisher.board, self._in_force.witness, clock.now, self._repeats, self._outlook.step

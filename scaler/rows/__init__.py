@@ -9,12 +9,14 @@ told to run 2, `row(decision, now)` has the state `serving`, `shift` "2 → 3", 
 """
 
 from .fleet import Fleet, fleet
-from .row import Row, by_trouble, row
-from .words import REASONS, STATES, Severity, State, Word, words_document
+from .row import Ahead, Row, by_trouble, row
+from .words import HINDRANCES, REASONS, STATES, Severity, State, Word, words_document
 
 __all__ = [
+    "HINDRANCES",
     "REASONS",
     "STATES",
+    "Ahead",
     "Fleet",
     "Row",
     "Severity",

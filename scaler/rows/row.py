@@ -8,11 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..board import Decision, Evidence, Reason
 from . import formats
-from .words import REASONS, Severity, State, state
+from .words import HINDRANCES, REASONS, Severity, State, state
+
+
+class Ahead(NamedTuple):
+    """What KEDA and the HPA will do with the number: a code of `scaler.outlook`, and the sentence that goes with it."""
+
+    code: str
+    says: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +30,7 @@ class Row:
     load:    requests waiting, running or held by the gateway, as far as pages say. demand: replicas, unrounded.
     gpus:    that it holds. gpu: their activity; gpu_activity: by what that is known.
     stale:   how many of its sources are silent.
+    hindered, hindered_by: what keeps KEDA and the HPA from doing what they are told, of HINDRANCES, and the sentence.
     """
 
     namespace: str
@@ -51,6 +59,8 @@ class Row:
     observed: bool
     stale: int
     notes: tuple[str, ...]
+    hindered: str | None
+    hindered_by: str | None
 
     @property
     def shift(self) -> str:
@@ -68,19 +78,22 @@ class Row:
         return {name: getattr(self, name) for name in _NAMES}  # `asdict` copies, and takes eight times as long
 
 
+_SEVERITIES = {severity: place for place, severity in enumerate(Severity)}  # the worst first
 _NAMES = tuple(each.name for each in fields(Row))
 
 
-def row(decision: Decision, now: float) -> Row:
-    """now: POSIX seconds, for the ages in its sentence."""
+def row(decision: Decision, now: float, ahead: Ahead | None = None) -> Row:
+    """now: POSIX seconds, for the ages in its sentence. ahead: None is not known."""
     seen = decision.evidence
+    word = None if ahead is None else HINDRANCES.get(ahead.code)
+    severities = {REASONS[decision.reason].severity, Severity.FINE if word is None else word.severity}
     return Row(
         namespace=decision.workload.namespace,
         name=decision.workload.name,
         trigger=decision.workload.trigger,
         state=state(decision),
         reason=decision.reason,
-        severity=REASONS[decision.reason].severity,
+        severity=next(each for each in Severity if each in severities),  # the worse of the two
         why=why(decision, now),
         cluster=seen.replicas_wanted,
         ready=seen.replicas_ready,
@@ -101,13 +114,23 @@ def row(decision: Decision, now: float) -> Row:
         observed=decision.observed,
         stale=len(seen.stale),
         notes=seen.notes,
+        hindered=None if ahead is None or word is None else ahead.code,
+        hindered_by=None if ahead is None or word is None else ahead.says,
     )
 
 
 def by_trouble(rows: Iterable[Row]) -> list[Row]:
     """Who needs somebody comes first; then who works most; then by name."""
     return sorted(
-        rows, key=lambda row: (REASONS[row.reason].rank, -(row.load or 0.0), row.namespace, row.name, row.trigger)
+        rows,
+        key=lambda row: (
+            _SEVERITIES[row.severity],
+            REASONS[row.reason].rank,
+            -(row.load or 0.0),
+            row.namespace,
+            row.name,
+            row.trigger,
+        ),
     )
 
 

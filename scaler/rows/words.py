@@ -1,4 +1,5 @@
-"""The words for what a workload is doing: six states, a reason for each answer, and how loudly to say it.
+"""The words for what a workload is doing: six states, a reason for each answer, what keeps KEDA and the HPA from doing
+what they are told, and how loudly to say it.
 
 A state is what its GPUs are doing now, in the same six words as the accounts; a reason is why the answer is what it is.
 The page reads this table as JSON, so it cannot say other words than the terminal.
@@ -76,6 +77,25 @@ REASONS: dict[Reason, Word] = {
     Reason.ASLEEP: Word("asleep", "idle for the keep-warm time: zero replicas", _FINE, 11, State.ASLEEP),
 }
 
+# By the codes of `scaler.outlook`, of which the others are no news: it is done, it will be, or the state says why not.
+HINDRANCES: dict[str, Word] = {
+    "controller_error": Word("cannot scale", "the HPA or KEDA says that it cannot scale", _TROUBLE),
+    "two_hpas": Word("two HPAs", "several HPAs name it, and Kubernetes obeys none", _TROUBLE),
+    "no_hpa": Word("no HPA", "KEDA has made no HPA: nobody goes from one to many", _TROUBLE),
+    "fallback": Word("fallback", "nothing is known, and KEDA's fallback takes its place", _TROUBLE),
+    "no_scaler": Word("no scaler", "no ScaledObject and no HPA names what it scales", _NOTICE),
+    "not_asked": Word("not asked", "its HPA or ScaledObject scales by something else", _NOTICE),
+    "no_waker": Word("stuck at zero", "at zero, and without KEDA nobody takes it up", _NOTICE),
+    "paused": Word("paused", "one of KEDA's annotations holds it", _NOTICE),
+    "disabled": Word("disabled", "its HPA may not scale that way", _NOTICE),
+    "at_max": Word("HPA at its most", "its HPA's maximum is less than is told", _NOTICE),
+    "at_min": Word("HPA at its least", "its HPA's minimum is more than is told", _FINE),
+    "in_band": Word("within tolerance", "its HPA drops a change as small as this", _FINE),
+    "rate_limited": Word("rate limited", "its HPA goes there as fast as its policies allow", _FINE),
+    "stabilised": Word("stabilised", "its HPA waits for its stabilisation window", _FINE),
+    "cooling_down": Word("cooling down", "KEDA waits for its cooldownPeriod", _FINE),
+}
+
 _BUSY = {Reason.SERVING, Reason.GPU_BUSY, Reason.CAPPED}
 _STARTING = {Reason.LOADING, Reason.QUEUED}
 
@@ -101,9 +121,9 @@ def state(decision: Decision) -> State:
 
 
 def words_document() -> dict[str, Any]:
-    """Both tables as JSON-able data, in the order in which they are listed."""
+    """The tables as JSON-able data, in the order in which they are listed."""
 
     def entries(table: dict[Any, Word]) -> list[dict[str, Any]]:
         return [{"code": str(code), **asdict(word)} for code, word in table.items()]
 
-    return {"states": entries(STATES), "reasons": entries(REASONS)}
+    return {"states": entries(STATES), "reasons": entries(REASONS), "hindrances": entries(HINDRANCES)}

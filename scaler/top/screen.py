@@ -20,7 +20,7 @@ from rich.text import Text
 
 from ..board import Reason
 from ..charts import spark
-from ..rows import REASONS, STATES, State, formats
+from ..rows import HINDRANCES, REASONS, STATES, State, formats
 from ..terminal import BAD, DIM, GOOD, HEAD, PIPE_WIDTH, SEVERITIES, UNKNOWN, WARN
 from ..terminal import STATES as LOOKS
 
@@ -145,6 +145,9 @@ def _reason(row: Row, _: View) -> Text:
     word = REASONS[Reason(code)].word if code in set(Reason) else plain(code).replace("_", " ")
     same = word == _state_word(row["state"])
     text = Text("" if same else word, SEVERITIES.get(row["severity"], DIM))
+    if code := row.get("hindered"):
+        said = HINDRANCES[code].word if code in HINDRANCES else plain(code).replace("_", " ")
+        text.append(f"{' ' if text else ''}{said}", SEVERITIES.get(row["severity"], DIM))
     return text.append(" observed" if row["observed"] else "", DIM)
 
 
@@ -182,7 +185,8 @@ def _age(row: Row, view: View) -> Text:
 
 def _why(row: Row, _: View) -> Text:
     notes = f"  ({len(row['notes'])} note{'' if len(row['notes']) == 1 else 's'})" if row["notes"] else ""
-    return Text(plain(row["why"]) + notes, DIM)
+    hindered = f"; {plain(row['hindered_by'])}" if row.get("hindered_by") else ""
+    return Text(plain(row["why"]) + hindered + notes, DIM)
 
 
 def _chart(of: str, colour: str) -> Callable[[Row, View], Text]:

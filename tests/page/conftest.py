@@ -5,7 +5,7 @@ Every test has a server and a tab of its own; the browser is one for all tests o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from exporter.model import WorkloadKey
 from scaler.board import Board, Decision, Evidence, Objective, Reason
+from scaler.outlook import Code, Facts, Outlook, Seen
 from scaler.publisher import Publisher
 from scaler.web.health import Health
 from scaler.web.server import WebServer
@@ -68,11 +69,12 @@ def facts(selector, *, pairs=False):
 
 @dataclass
 class Site:
-    """now is the server's clock. more: what other rooms answer, by path."""
+    """now is the server's clock. more: what other rooms answer, by path. ahead: what will become of each decision."""
 
     more: Sequence[web.RouteDef] = ()
     now: float = NOW
     board: Board = field(default_factory=lambda: Publisher([]).board)
+    ahead: Callable[[Decision], Outlook] = lambda _: Outlook(Code.SETTLED, ("nothing",))
     port: int = 0
 
     def __post_init__(self):
@@ -94,9 +96,20 @@ class Site:
     async def start(self):
         registry = CollectorRegistry()
         self._server = WebServer(
-            "127.0.0.1", self.port, lambda: self.board, self.health, registry, lambda: self.now, self.more
+            "127.0.0.1",
+            self.port,
+            lambda: self.board,
+            self.health,
+            registry,
+            lambda: self.now,
+            self.more,
+            self._outlooks,
         )
         self.port = await self._server.start()
+
+    def _outlooks(self):
+        decisions = self.board.decisions.values()
+        return lambda: [Seen(each, Facts(), self.ahead(each)) for each in decisions]
 
     async def stop(self):
         if self._server is not None:

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from exporter.model import WorkloadKey
 from scaler.board import Reason
+from scaler.outlook import Code, Outlook
 from scaler.rows import REASONS, STATES, formats, row
 
 from .conftest import BUSY, EVERY_REASON, NOW, ROWS, decision, facts, history
@@ -262,3 +263,18 @@ async def test_a_trigger_of_several_has_a_row_and_a_page_of_its_own(visit):
     assert sorted(await page.evaluate(NAMES)) == ["ai/chat", "ai/chat/decode"]
     await page.evaluate("location.hash = '#/ai/chat/decode'")
     await page.until("document.querySelector('.workload-view .word')?.textContent === 'idle, warm'")
+
+
+async def test_what_keeps_keda_and_the_hpa_from_it_is_said_in_the_row_and_on_its_page(visit, site):
+    words = "paused at 2 replicas by the annotation <b>"
+    paused = Outlook(Code.PAUSED, (words,))
+    site.ahead = lambda each: paused if each.workload.name == "chat" else Outlook(Code.SETTLED, ("nothing",))
+    page = await visit([decision("chat"), decision("code")])
+    chips = "[...tr.querySelectorAll('.chip')].filter((chip) => chip.checkVisibility())"
+    said = f"{ROWS}.map((tr) => [tr.dataset.severity, {chips}.map((chip) => [chip.textContent, chip.title])])"
+    assert await page.evaluate(said) == [["notice", [["paused", words]]], ["fine", []]]
+    await page.evaluate(f"{ROWS}[0].click()")
+    await page.until("document.querySelector('.workload-view .title .chip:not([hidden])')")
+    title = "[...document.querySelectorAll('.title .chip, .title .why')].filter((each) => each.checkVisibility())"
+    assert (await page.evaluate(f"{title}.map((each) => each.textContent)"))[::2] == ["paused", words]
+    assert page.errors == []

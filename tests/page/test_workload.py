@@ -107,6 +107,16 @@ async def test_charts_are_read_with_the_arrow_keys_and_say_a_gap(visit, site):
     assert label == "Requests, waiting, running or held. now: 7. Arrow keys read other moments."
 
 
+async def test_no_word_of_a_chart_is_cut_off(visit, site):
+    site.more = history([decision("chat")])
+    page = await visit([decision("chat")], "#/ai/chat")  # now is a full hour, so there is a word at the right edge
+    await page.until("document.querySelector('.canvas text.time')")
+    cut = """[...document.querySelectorAll('.canvas svg')].flatMap((svg) => [...svg.querySelectorAll('text')].filter(
+        (text) => text.getBoundingClientRect().right > svg.getBoundingClientRect().right + 0.5
+    ).map((text) => text.textContent))"""
+    assert await page.evaluate(cut) == []
+
+
 async def test_how_far_back_is_ones_choice(visit, site):
     site.more = history([decision("chat")])
     page = await visit([decision("chat")], "#/ai/chat")

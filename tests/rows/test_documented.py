@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from scaler.rows import REASONS, STATES
+from scaler.outlook import Code
+from scaler.rows import HINDRANCES, REASONS, STATES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "page.md").read_text()
 
@@ -16,3 +17,9 @@ def test_every_reason_is_documented_in_its_words_in_the_order_of_trouble():
     words = sorted(REASONS.values(), key=lambda word: word.rank)
     rows = [f"| {word.word} | {word.meaning} | {word.severity} |" for word in words]
     assert "\n".join(["| reason | meaning | |", "|---|---|---|", *rows, ""]) in PAGE
+
+
+def test_every_hindrance_is_documented_in_its_words_and_is_one_of_the_outlook():
+    rows = [f"| {word.word} | {word.meaning} | {word.severity} |" for word in HINDRANCES.values()]
+    assert "\n".join(["| hindered | meaning | |", "|---|---|---|", *rows, ""]) in PAGE
+    assert set(HINDRANCES) <= set(Code)

@@ -8,7 +8,7 @@ import pytest
 from exporter.model import WorkloadKey
 from scaler import accounts
 from scaler.board import Decision, Evidence, Objective, Reason
-from scaler.rows import REASONS, STATES, Severity, State, by_trouble, fleet, row, words_document
+from scaler.rows import REASONS, STATES, Ahead, Severity, State, by_trouble, fleet, row, words_document
 from scaler.rows.formats import count, ratio, shift, span
 from scaler.rows.words import state
 
@@ -163,3 +163,14 @@ def test_a_number_of_replicas_that_is_not_to_change_is_one_number():
     assert [shift(2, 3), shift(3, 3), shift(None, 3), shift(3, None), shift(None, None), shift(0, 0)] == [
         "2 → 3", "3", "3", "3 → unknown", "unknown", "0",
     ]  # fmt: skip
+
+
+def test_a_hindrance_is_said_and_its_trouble_comes_before_what_is_fine():
+    hindered = row(replace(SERVING, workload=WorkloadKey("ai", "zoo")), 1000.0, Ahead("paused", "paused at 2 replicas"))
+    assert (hindered.severity, hindered.hindered, hindered.hindered_by) == (
+        Severity.NOTICE, "paused", "paused at 2 replicas",
+    )  # fmt: skip
+    fine, silent = row(SERVING, 1000.0, Ahead("settled", "nothing")), row(SILENT, 1000.0, Ahead("paused", "paused"))
+    assert (fine.severity, fine.hindered, fine.hindered_by) == (Severity.FINE, None, None)
+    assert silent.severity is Severity.TROUBLE, "the worse of the two"
+    assert by_trouble([fine, hindered, silent]) == [silent, hindered, fine]

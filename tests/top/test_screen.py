@@ -9,7 +9,7 @@ from rich.console import Console
 from exporter.model import WorkloadKey
 from scaler.board import Decision, Evidence, Objective, Reason
 from scaler.charts import spark
-from scaler.rows import REASONS, by_trouble, fleet, row
+from scaler.rows import REASONS, Ahead, by_trouble, fleet, row
 from scaler.top.screen import View, drawn
 
 NOW = 1000.0
@@ -134,3 +134,13 @@ def test_before_anybody_answers_nothing_is_known():
 
 def test_an_empty_board_is_said_to_be_empty():
     assert lines(View(document()))[-1] == "no workload is on the Board yet"
+
+
+def test_what_keeps_keda_and_the_hpa_from_it_is_said():
+    held = row(CHAT, NOW, Ahead("paused", "paused at 2 \x1breplicas")).to_document()
+    newer = {**held, "hindered": "of_tomorrow", "hindered_by": None}
+    view = View({**document(), "workloads": [held, newer]})
+    first, second = [line for line in lines(view, width=200) if "ai/chat" in line]
+    assert "serving  paused" in first
+    assert "30 waiting; paused at 2 \N{REPLACEMENT CHARACTER}replicas" in first
+    assert "of tomorrow" in second

@@ -3,12 +3,16 @@
 import gzip
 import json
 import re
+import threading
 from importlib.resources import files
 
 import aiohttp
 import pytest
+from aiohttp.test_utils import make_mocked_request
 
+from scaler.outlook import Code, Facts, Outlook, Seen
 from scaler.rows import words_document
+from scaler.web.rows import Rows
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 NAMES = sorted(entry.name for entry in (files("scaler.web") / "page").iterdir())
@@ -113,3 +117,27 @@ async def test_who_has_it_by_any_tag_is_not_sent_it_again(site, path, asked):
 async def test_a_tag_that_is_none_is_not_ours(site, said):
     site.publish()
     assert (await fetched(site, "/api/v1/rows", **{"If-None-Match": said}))[0] == 200
+
+
+async def test_rows_say_what_keeps_the_controllers_and_ask_for_that_now_and_then_and_not_in_the_loop(site):
+    asked, threads = [], set()
+
+    def outlooks():
+        asked.append(site.now)
+        decisions = site.publisher.board.decisions.values()
+
+        def seen():
+            threads.add(threading.current_thread())
+            return [Seen(each, Facts(), Outlook(Code.PAUSED, ("held", "and more"))) for each in decisions]
+
+        return seen
+
+    rows = Rows(lambda: site.publisher.board, site.health, lambda: site.now, outlooks)
+    site.publish()
+    for site.now in (1000.0, 1001.0, 1004.9, 1005.0):
+        site.publisher.publish([], at=site.now)
+        answer = await rows.answer(make_mocked_request("GET", "/api/v1/rows"))
+        workloads = json.loads(answer.body)["workloads"]
+        assert {(each["hindered"], each["hindered_by"]) for each in workloads} == {("paused", "held")}
+    assert asked == [1000.0, 1005.0]
+    assert threading.current_thread() not in threads

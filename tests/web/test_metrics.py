@@ -3,14 +3,16 @@
 import asyncio
 import math
 from asyncio.subprocess import PIPE
+from types import MappingProxyType
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from exporter.model import WorkloadKey
-from scaler.board import Decision, Evidence, Reason
+from scaler.board import Board, Decision, Evidence, Reason
 from scaler.orders import unreadable
+from scaler.web.decisions import BoardCollector
 
 CHAT, CODE = WorkloadKey("ai", "chat"), WorkloadKey("ai", "code")
 OPENMETRICS = "application/openmetrics-text; version=1.0.0,text/plain;q=0.5"
@@ -167,3 +169,16 @@ async def test_promtool_finds_nothing_to_complain_about(site, debian_tool):
     check = await asyncio.create_subprocess_exec(promtool, "check", "metrics", stdin=PIPE, stdout=PIPE, stderr=PIPE)
     complaints = await check.communicate(text.encode())
     assert (check.returncode, *complaints) == (0, b"", b"")
+
+
+def test_a_board_is_written_out_later_as_it_was_when_it_was_collected():
+    """Five thousand workloads take half a second, in which KEDA would wait."""
+    boards = [Board(7, 990.0, MappingProxyType({CHAT: Decision(CHAT, 3, True, Reason.SERVING, 990.0)}))]
+    collected = list(BoardCollector(lambda: boards[-1], lambda: 1000.0).collect())
+    boards.append(Board(8, 999.0, MappingProxyType({})))
+    said = {sample.name: sample.value for family in collected for sample in family.samples}
+    assert (said["tidegate_replicas"], said["tidegate_board_version"], said["tidegate_board_age_seconds"]) == (
+        3,
+        7,
+        10.0,
+    )

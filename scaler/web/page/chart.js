@@ -7,6 +7,7 @@ import { area, largest, line } from "./spark.js";
 const HEADROOM = 1.05; // a line along the very top reads as cut off
 const HEIGHT = 150;
 const LEFT = 46;
+const HALF_A_TIME = 16; // pixels: "10:00" at the right edge ends there, instead of being cut off
 const RIGHT = 10;
 const TOP = 8;
 const BOTTOM = 20;
@@ -47,7 +48,7 @@ export function chart(about, moved) {
       s("path", { class: `line ${each.name}`, d: line(at, series[each.key], x, y, each.step) }),
     ]);
     canvas.replaceChildren(s("svg", { width: width(), height: HEIGHT, viewBox: `0 0 ${width()} ${HEIGHT}`, "aria-hidden": "true" },
-      marks, times(from, to, width()).map((time) => s("text", { class: "time", x: x(time), y: HEIGHT - 4, "text-anchor": "middle" }, clock(time, false))),
+      marks, times(from, to, width()).map((time) => s("text", { class: "time", x: x(time), y: HEIGHT - 4, "text-anchor": x(time) > width() - HALF_A_TIME ? "end" : "middle" }, clock(time, false))),
       shapes, cursor(y)));
     canvas.setAttribute("aria-label", `${about.title}, ${about.unit}. ${words(at.length - 1)}. Arrow keys read other moments.`);
     say(readout, words(index ?? at.length - 1));

@@ -43,3 +43,16 @@ export function sign(state) {
   };
   return s("svg", { viewBox: "0 0 12 12", class: "sign", "aria-hidden": "true" }, shapes[state] ?? shapes.unknown);
 }
+
+// Of a code that this page has no word for.
+export const plain = (code) => ({ word: code.replaceAll("_", " "), meaning: null });
+
+// What keeps KEDA and the HPA from doing what they are told, if anything does.
+export function hindered(chip, row, hindrances) {
+  chip.hidden = !row.hindered;
+  if (chip.hidden) return;
+  const word = hindrances.get(row.hindered) ?? plain(row.hindered);
+  say(chip, word.word);
+  mark(chip, "class", word.severity === "fine" ? "chip quiet" : "chip");
+  mark(chip, "title", row.hindered_by);
+}

@@ -1,6 +1,6 @@
 // All workloads: what the fleet comes to, filters, and a table of which only what is in view is drawn.
 
-import { h, mark, say, sign } from "./dom.js";
+import { h, hindered, mark, plain, say, sign } from "./dom.js";
 import * as format from "./format.js";
 import { hashOf, keyOf } from "./asking.js";
 import * as spark from "./spark.js";
@@ -22,6 +22,7 @@ const COLUMNS = [
 export function fleetView(words, { wanted, of }) {
   const stateWords = new Map(words.states.map((word) => [word.code, word]));
   const reasonWords = new Map(words.reasons.map((word) => [word.code, word]));
+  const hindrances = new Map((words.hindrances ?? []).map((word) => [word.code, word]));
   const filter = { text: "", namespace: "", reason: "", states: new Set() };
   const order = { column: "state", down: false };
   const drawn = new Map(); // key -> the elements of a row in view
@@ -80,7 +81,7 @@ export function fleetView(words, { wanted, of }) {
     (!filter.namespace || row.namespace === filter.namespace) &&
     (!filter.reason || row.reason === filter.reason) &&
     (!filter.states.size || filter.states.has(row.state)) &&
-    (!filter.text || `${row.namespace}/${row.name}/${row.trigger} ${row.why}`.toLowerCase().includes(filter.text));
+    (!filter.text || `${row.namespace}/${row.name}/${row.trigger} ${row.why} ${row.hindered_by ?? ""}`.toLowerCase().includes(filter.text));
 
   function arrange() {
     rows = shown.workloads.filter(passes);
@@ -147,11 +148,12 @@ export function fleetView(words, { wanted, of }) {
     const cells = Object.fromEntries(COLUMNS.slice(1).map((column) => [column.name, h("td", { role: "cell", class: column.name })]));
     parts.word = h("span", { class: "word" });
     parts.reason = h("span", { class: "chip" });
+    parts.hindered = h("span", { class: "chip" });
     parts.observed = h("span", { class: "chip quiet", title: "decided and published, and nobody is told to act on it" }, "observed");
     parts.notes = h("span", { class: "chip quiet" });
     parts.why = h("span", { class: "why" });
     parts.sign = h("span", { class: "sign-place" });
-    cells.state.append(h("span", { class: "line" }, parts.sign, parts.word, parts.reason, parts.observed, parts.notes), parts.why);
+    cells.state.append(h("span", { class: "line" }, parts.sign, parts.word, parts.reason, parts.hindered, parts.observed, parts.notes), parts.why);
     for (const name of ["replicas", "load", "gpu"]) {
       parts[name] = h("span", { class: "number" });
       parts.sparks[name] = h("span", { class: "spark-place" });
@@ -176,6 +178,7 @@ export function fleetView(words, { wanted, of }) {
     parts.reason.hidden = reason.word === state.word || (row.severity === "fine" && row.reason === "warm");
     say(parts.reason, reason.word);
     mark(parts.reason, "title", reason.meaning);
+    hindered(parts.hindered, row, hindrances);
     parts.observed.hidden = !row.observed;
     parts.notes.hidden = !row.notes.length;
     say(parts.notes, row.notes.length === 1 ? "1 note" : `${row.notes.length} notes`);
@@ -266,7 +269,6 @@ export function fleetView(words, { wanted, of }) {
 }
 
 const workloads = (many) => `${format.count(many)} workload${many === 1 ? "" : "s"}`;
-const plain = (code) => ({ word: code.replaceAll("_", " "), meaning: null });
 
 // Unknown says nothing about what is large or small, so it comes last either way.
 function sorted(rows, sort, down) {

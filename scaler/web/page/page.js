@@ -98,7 +98,7 @@ function tell() {
   say(document.getElementById("role"), board?.role ?? "");
   say(document.getElementById("clock"), board ? clock(board.at) : "unknown");
   silence.hidden = !failed && !stands && !board?.unwell.length;
-  mark(document.body, "data-silent", failed ? "" : null);
+  mark(document.body, "data-silent", silence.hidden ? null : "");
   // Said aloud once for each change; the age beside it moves every second.
   say(document.getElementById("spoken"), failed ? "Tidegate does not answer" : stands ? "Tidegate stands still" : "");
   if (failed && board) say(silence, `${failed}: what is shown is ${span((performance.now() - answeredAt) / 1000)} old, of ${clock(board.now)}`);

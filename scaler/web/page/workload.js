@@ -2,7 +2,7 @@
 
 import { ask, hashOf, keyOf, pathOf } from "./asking.js";
 import { chart, reasonBand } from "./chart.js";
-import { h, mark, say, sign } from "./dom.js";
+import { h, hindered, mark, say, sign } from "./dom.js";
 import * as format from "./format.js";
 import { seriesOf } from "./history.js";
 import { decidedOn } from "./evidence.js";
@@ -16,6 +16,7 @@ const SHORTEST_S = 900; // an axis of what is kept, where that is less than was 
 export function workloadView(words, asked) {
   const stateWords = new Map(words.states.map((word) => [word.code, word]));
   const reasonWords = new Map(words.reasons.map((word) => [word.code, word]));
+  const hindrances = new Map((words.hindrances ?? []).map((word) => [word.code, word]));
   let since = 3600;
   let series = null;
   let slowAt = -Infinity;
@@ -37,6 +38,8 @@ export function workloadView(words, asked) {
   const signPlace = h("span", { class: "sign-place" });
   const word = h("span", { class: "word" });
   const reason = h("span", { class: "chip" });
+  const held = h("span", { class: "chip" });
+  const heldBy = h("p", { class: "why", hidden: true });
   const observed = h("span", { class: "chip quiet", hidden: true }, "observed: nobody is told");
   const why = h("p", { class: "why" });
   const shift = h("span", { class: "figure" });
@@ -58,7 +61,7 @@ export function workloadView(words, asked) {
     h("nav", { "aria-label": "Where you are" }, h("a", { href: "#/" }, "← all workloads")),
     h("header", { class: "title" },
       h("div", {}, h("h1", { tabindex: -1 }, h("span", { class: "namespace" }, `${asked.namespace}/`), asked.trigger ? `${asked.name}/${asked.trigger}` : asked.name),
-        h("p", { class: "line" }, signPlace, word, reason, observed), why),
+        h("p", { class: "line" }, signPlace, word, reason, held, observed), why, heldBy),
       h("p", { class: "answer" }, shift, ready)),
     missing, content, h("p", { class: "command" }, code, copy), live);
 
@@ -92,6 +95,9 @@ export function workloadView(words, asked) {
     mark(reason, "title", given?.meaning);
     observed.hidden = !row.observed;
     say(why, row.why);
+    hindered(held, row, hindrances);
+    heldBy.hidden = !row.hindered_by;
+    say(heldBy, row.hindered_by ?? "");
     say(shift, format.shift(row.cluster, row.told));
     mark(shift, "data-unknown", format.isKnown(row.told) ? null : "");
     const parts = [row.ready === null ? "ready: unknown" : `${format.count(row.ready)} ready`, `seen ${format.age(row, now)}`];
