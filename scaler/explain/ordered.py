@@ -72,7 +72,7 @@ def _busy(case: Case) -> str:
         return f"It is not idle: it was woken at {clock(after.woken_at)}, and is kept up until {until} for its start."
     if seen.wanted > 0.0 and not seen.ready >= seen.wanted:
         ready = number(ready_replicas(case))
-        return f"It is not idle: {ready} of {count(seen.wanted, 'replica')} are ready, the rest load."
+        return f"It is not idle: {ready} of {count(seen.wanted, 'replica')} ready, the rest load."
     return "It is not idle: it loads."
 
 

@@ -60,7 +60,7 @@ def _gpu_busy(case: Case) -> str:
 def _loading(case: Case) -> str:
     if not case.seen.wanted > 0.0:
         return "a start is under way, and nothing is ready yet"
-    return f"{number(ready_replicas(case))} of {count(case.seen.wanted, 'replica')} are ready, the rest load"
+    return f"{number(ready_replicas(case))} of {count(case.seen.wanted, 'replica')} ready, the rest load"
 
 
 def _warm(case: Case) -> str:

@@ -104,6 +104,9 @@ def _of_cluster(asked: Asked, ignored: frozenset[str]) -> Outcome:
             click.echo(f"not read: {reason}", err=True)
         if live.blind:
             raise click.ClickException("nothing was checked: no kind of object could be read")
+        if not live.seen:
+            where = "the cluster" if namespace is None else f"namespace {namespace}, if there is one"
+            click.echo(f"nothing to check: no object of a kind that is read is in {where}", err=True)
         return Outcome(Report(live.problems, 0, {}, {}), f"{live.seen} object(s)")
 
     try:

@@ -176,6 +176,15 @@ def test_who_may_read_nothing_is_not_told_that_all_is_fine(cluster, check):
     assert done.stderr.splitlines()[-1] == "Error: nothing was checked: no kind of object could be read"
 
 
+def test_a_namespace_that_has_nothing_may_be_misspelt(cluster, check):
+    cluster.put(deployment("chat"), hpa("a", target="chat"))
+
+    done = check("-n", "al")
+
+    assert (done.exit_code, done.stdout) == (0, "0 object(s) fine\n")
+    assert done.stderr == "nothing to check: no object of a kind that is read is in namespace al, if there is one\n"
+
+
 def test_long_lists_are_read_to_their_end(cluster, check):
     cluster.page_objects = 2
     cluster.put(*(deployment(f"d{each}") for each in range(5)), *(hpa(f"h{each}", target="d0") for each in range(5)))
