@@ -165,7 +165,7 @@ def page():
     registry.register(ClusterCollector(cluster, lambda: troubles, time.time))
     registry.register(PeersCollector(lambda: standing, time.time))
     registry.register(SnapshotCollector(snapshots, time.time))
-    registry.register(OutlookCollector(lambda: outlooks(time.time(), turn)))
+    registry.register(OutlookCollector(lambda: lambda: tuple(outlooks(time.time(), turn))))
     registry.register(AccountsCollector(lambda: kept, lambda now: True, time.time))
 
     def read():
