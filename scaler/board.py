@@ -87,6 +87,26 @@ class Evidence:
     keep_warm_saves_money: float | None = None  # likewise, in the money of `prices`
     replicas_sleeping: int | None = None  # whose engines are in sleep mode: no capacity; None where no page says
 
+    @property
+    def queued(self) -> float | None:
+        """Requests that wait, wherever they do; None where nobody says."""
+        return _sum(self.waiting, self.held_by_gateway)
+
+    @property
+    def load(self) -> float | None:
+        """Requests in hand: those that wait and those that are worked on; None where nobody says."""
+        return _sum(self.waiting, self.running, self.held_by_gateway)
+
+    @property
+    def demand(self) -> float | None:
+        """What the largest objective asks for, in replicas, before rounding; None where none does."""
+        return max((each.replicas for each in self.objectives if each.replicas is not None), default=None)
+
+
+def _sum(*parts: float | None) -> float | None:
+    known = [part for part in parts if part is not None]
+    return sum(known) if known else None
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:

@@ -25,7 +25,7 @@ from .plan import Plan
 from .policy import REASONS, Memory, Signal, Spec, Verdicts
 from .queue_pages import Waker
 from .signals import Signals
-from .slots import Mask, Rows
+from .slots import Mask, Rows, known, whole
 from .standing import Stands
 from .totals import Totals
 
@@ -60,9 +60,9 @@ class Seen:
 
 def decisions(plans: Sequence[Plan], seen: Seen, witnesses: Witnesses, now: float) -> list[Decision]:
     """One for each of `seen.rows`, which are rows of `plans`. `now`: POSIX seconds."""
-    replicas, active, told = _whole(seen.verdicts.replicas), seen.verdicts.active.tolist(), _whole(seen.number)
-    decided_at, measured_at = seen.decided_at.tolist(), _known(seen.totals.seen.measured_at)
-    held_since, idle_since = _known(seen.memory.held_since), _known(seen.memory.idle_since)
+    replicas, active, told = whole(seen.verdicts.replicas), seen.verdicts.active.tolist(), whole(seen.number)
+    decided_at, measured_at = seen.decided_at.tolist(), known(seen.totals.seen.measured_at)
+    held_since, idle_since = known(seen.memory.held_since), known(seen.memory.idle_since)
     return [
         Decision(
             workload=plans[seen.rows[place]].workload,
@@ -84,20 +84,20 @@ def decisions(plans: Sequence[Plan], seen: Seen, witnesses: Witnesses, now: floa
 def _evidence(plans: Sequence[Plan], seen: Seen, witnesses: Witnesses, now: float) -> Iterator[Evidence]:
     """What each decision rests on."""
     intake, signals, stands = witnesses
-    keep_warm, again = seen.keep_warm.tolist(), _known(stands.returns_at(seen.rows))
-    usual, slow = (_known(column[seen.rows]) for column in stands.starts.times)
-    saving = [_known(column) for column in stands.saving(seen.rows)]
+    keep_warm, again = seen.keep_warm.tolist(), known(stands.returns_at(seen.rows))
+    usual, slow = (known(column[seen.rows]) for column in stands.starts.times)
+    saving = [known(column) for column in stands.saving(seen.rows)]
     totals, readings = seen.totals, seen.totals.seen
-    waiting, running, held = _known(readings.waiting), _known(readings.running), _known(readings.held)
-    kv_cache, gpu_engine = _known(totals.kv_cache), _known(totals.gpu_engine)
-    rates = _known(signals.rates(seen.rows, now))
-    wanted, ready, pending = _whole(readings.wanted), _whole(readings.ready), _whole(readings.pending)
-    sleeping = _whole(totals.sleeping)
+    waiting, running, held = known(readings.waiting), known(readings.running), known(readings.held)
+    kv_cache, gpu_engine = known(totals.kv_cache), known(totals.gpu_engine)
+    rates = known(signals.rates(seen.rows, now))
+    wanted, ready, pending = whole(readings.wanted), whole(readings.ready), whole(readings.pending)
+    sleeping = whole(totals.sleeping)
     gpus, any_gpus = totals.gpus, totals.gpus.shown > 0
-    held_gpus, seen_gpus = _whole(totals.gpus_held), _whole(np.where(any_gpus, gpus.shown, np.nan))
-    lost_gpus = _whole(np.where(any_gpus, gpus.lost, np.nan))
-    ceiling, memory = _known(gpus.ceiling), _known(gpus.memory)
-    values, demands = [_known(row) for row in seen.smoothed.T], [_known(row) for row in seen.verdicts.demand.T]
+    held_gpus, seen_gpus = whole(totals.gpus_held), whole(np.where(any_gpus, gpus.shown, np.nan))
+    lost_gpus = whole(np.where(any_gpus, gpus.lost, np.nan))
+    ceiling, memory = known(gpus.ceiling), known(gpus.memory)
+    values, demands = [known(row) for row in seen.smoothed.T], [known(row) for row in seen.verdicts.demand.T]
     for place, row in enumerate(seen.rows):
         plan = plans[row]
         yield Evidence(
@@ -200,11 +200,3 @@ def _waker(waker: Waker, url: str) -> str | None:
             return f"refused requests on {without_user(url)}"
         case Waker.NOTHING:
             return None
-
-
-def _known(column: Floats) -> list[float | None]:
-    return [None if isnan(value) else value for value in column.tolist()]
-
-
-def _whole(column: Floats) -> list[int | None]:
-    return [None if isnan(value) else int(value) for value in column.tolist()]

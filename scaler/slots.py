@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from math import isnan
 from typing import TypeAlias
 
 import numpy as np
@@ -135,3 +136,13 @@ def sum_of_known(parts: Floats) -> Floats:
 def tally(owner: Rows, rows: int) -> Floats:
     """How many slots each owner has, shape (rows,)."""
     return np.bincount(owner, minlength=rows).astype(np.float64)
+
+
+def known(column: Floats) -> list[float | None]:
+    """As a list, None where nothing is known: numbers are taken out of lists, out of arrays it takes much longer."""
+    return [None if isnan(value) else value for value in column.tolist()]
+
+
+def whole(column: Floats) -> list[int | None]:
+    """Counts, likewise."""
+    return [None if isnan(value) else int(value) for value in column.tolist()]

@@ -25,7 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from . import terminal
-from .terminal import DIM, GOOD, HEAD, UNKNOWN, WARN, bare_table
+from .terminal import DIM, GOOD, HEAD, UNKNOWN, WARN, bare_table, plain
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -41,7 +41,7 @@ def read_tables(document: Row, source: str, console: Console | None = None) -> N
     kind = "no kind found" if empty and document["kind"] == "auto" else document["kind"]
     _say(
         out,
-        Text.assemble((_plain(kind), HEAD), ("  " + (_plain(source) if source != "-" else "standard input"), DIM)),
+        Text.assemble((plain(kind), HEAD), ("  " + (plain(source) if source != "-" else "standard input"), DIM)),
     )
     for table in (_queues(queues), _gpus(gpus), _dropped(dropped)):
         if table.row_count:
@@ -104,7 +104,7 @@ def _of_gpus(gpus: Sequence[Row]) -> str:
 
 def _advice_on_queues(queues: Sequence[Row]) -> list[str]:
     silent = [queue["name"] for queue in queues if queue["waiting"] is None and queue["running"] is None]
-    return [f"Nothing can be sized by {_plain(', '.join(silent))}: unknown is not an empty queue."] if silent else []
+    return [f"Nothing can be sized by {plain(', '.join(silent))}: unknown is not an empty queue."] if silent else []
 
 
 def _advice_on_gpus(kind: str, gpus: Sequence[Row]) -> list[str]:
@@ -127,7 +127,7 @@ def _queues(queues: Sequence[Row]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for queue in queues:
         table.add_row(
-            Text(_plain(queue["name"])),
+            Text(plain(queue["name"])),
             _count(queue["waiting"]),
             _count(queue["running"]),
             _ratio(queue["kv_cache_used"]),
@@ -167,7 +167,7 @@ def _dropped(dropped: Sequence[Row]) -> Table:
     table.add_column("line", justify="right", no_wrap=True)
     table.add_column("not believed, because", overflow="fold")
     for entry in dropped[:MOST_DROPPED]:
-        table.add_row(str(entry["line"]), Text(_plain(entry["reason"])))
+        table.add_row(str(entry["line"]), Text(plain(entry["reason"])))
     more = len(dropped) - MOST_DROPPED
     if more > 0:
         table.add_row("…", Text(f"and at least {more:,} more: -o json lists them", DIM))
@@ -179,10 +179,10 @@ def _table() -> Table:
 
 
 def _identity(gpu: Row, digits: int) -> Text:
-    text = Text(_plain(gpu["uuid"])[:digits])
+    text = Text(plain(gpu["uuid"])[:digits])
     if gpu["instance"] is not None:
         profile = f" {gpu['profile']}" if gpu["profile"] else ""
-        text.append(f" #{_plain(gpu['instance'])}{_plain(profile)}", DIM)
+        text.append(f" #{plain(gpu['instance'])}{plain(profile)}", DIM)
     return text
 
 
@@ -200,12 +200,12 @@ def _whose(gpu: Row) -> Text:
         return Text("nobody", DIM)
     text = Text(gpu["attribution"], WARN if gpu["attribution"] == "device" else GOOD)
     for pod in gpu["pods"]:
-        text.append(f" {_plain(pod['namespace'])}/{_plain(pod['pod'])}", "default")
+        text.append(f" {plain(pod['namespace'])}/{plain(pod['pod'])}", "default")
     return text
 
 
 def _model(name: str | None) -> str:
-    return UNKNOWN if name is None else _plain(name).removeprefix("NVIDIA ")
+    return UNKNOWN if name is None else plain(name).removeprefix("NVIDIA ")
 
 
 def _ratio(value: float | None) -> str:
@@ -236,11 +236,6 @@ def _sum(rows: Sequence[Row], name: str) -> float | None:
     values: list[float | None] = [row[name] for row in rows]
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
-
-
-def _plain(text: str) -> str:
-    """Text of a stranger's page, with nothing in it that a terminal would obey."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def _say(console: Console, text: Text) -> None:

@@ -37,3 +37,8 @@ def console(given: Console | None) -> Console:
 
 def bare_table() -> Table:
     return Table(box=_BOX, show_edge=False, pad_edge=True, header_style=DIM, border_style=DIM)
+
+
+def plain(text: str) -> str:
+    """A stranger's words, with nothing in them that a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

@@ -56,9 +56,9 @@ def page(asked: Asked, body: bytes) -> Page:
         version, after = answer["metadata"]["resourceVersion"], answer["metadata"].get("continue") or ""
         items = answer["items"] or []  # Go writes an empty list as null now and then
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-        raise ApiFailure(None, f"{asked}: not a list as the Kubernetes API answers: {_start(body)!r}") from error
+        raise ApiFailure(None, f"{asked}: not a list as the Kubernetes API answers: {start(body)!r}") from error
     if not (isinstance(items, list) and isinstance(version, str) and version and isinstance(after, str)):
-        raise ApiFailure(None, f"{asked}: a list without items or resourceVersion: {_start(body)!r}")
+        raise ApiFailure(None, f"{asked}: a list without items or resourceVersion: {start(body)!r}")
     return Page([_lean(item) for item in items], version, after)
 
 
@@ -68,9 +68,9 @@ def event(asked: Asked, line: bytes) -> Event | Garbled:
         said = json.loads(line)
         happened, document = said["type"], said["object"]
     except (ValueError, RecursionError, KeyError, TypeError):
-        return Garbled(f"{asked}: a line that cannot be read: {_start(line)!r}")
+        return Garbled(f"{asked}: a line that cannot be read: {start(line)!r}")
     if not (isinstance(happened, str) and isinstance(document, dict)):
-        return Garbled(f"{asked}: a line that is not an event: {_start(line)!r}")
+        return Garbled(f"{asked}: a line that is not an event: {start(line)!r}")
     if happened == "ERROR":
         code = document.get("code")
         raise _broken(asked, code if isinstance(code, int) else None, _message(document), None)
@@ -86,7 +86,7 @@ def failure(asked: Asked, status: int, retry_after: str | None, body: bytes) -> 
     except (ValueError, RecursionError):
         message = ""
     wait_s = float(retry_after) if retry_after is not None and retry_after.isdecimal() else None
-    return _broken(asked, status, message or _start(body), wait_s)
+    return _broken(asked, status, message or start(body), wait_s)
 
 
 def _broken(asked: Asked, status: int | None, message: str, retry_after_s: float | None) -> ApiFailure:
@@ -121,7 +121,8 @@ def _message(status: Any) -> str:
     return message if isinstance(message, str) else ""
 
 
-def _start(body: bytes) -> str:
+def start(body: bytes) -> str:
+    """So much of it as fits into a message."""
     return body[:SHOWN].decode(errors="replace").strip()
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 from urllib.parse import quote
 
-from .answers import SHOWN
+from .answers import start
 from .api import ApiFailure
 from .reviews import part
 
@@ -57,5 +57,5 @@ def holder(name: str, body: bytes) -> Holder:
         return Holder()
     if isinstance(service, dict) and service.get("namespace") and service.get("name"):
         return Holder(str(service["namespace"]), str(service["name"]))
-    shown = body[:SHOWN].decode(errors="replace").strip()
+    shown = start(body)
     raise ApiFailure(None, f"{asked(name)}: no APIService: {shown!r}")

@@ -13,12 +13,12 @@ minute later is `series(2, 60.0)` to PATCH `path("ai", name)` with.
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
-from .answers import SHOWN
+from .answers import start
 from .api import ApiFailure, Document
+from .fields import micro_time
 from .objects import Ref
 
 EVENTS = "/apis/events.k8s.io/v1/namespaces/{}/events"
@@ -83,7 +83,7 @@ def document(happening: Happening, instance: str) -> Document:
         # The server adds what makes the name unlike any other, and cuts it where it is too long for that. It refuses a
         # prefix that ends with a dot.
         "metadata": {"generateName": f"{happening.subject.ref.name}-", "namespace": happening.subject.ref.namespace},
-        "eventTime": _moment(happening.at),
+        "eventTime": micro_time(happening.at),
         "reportingController": CONTROLLER,
         "reportingInstance": instance[:128],
         "type": happening.type,
@@ -97,7 +97,7 @@ def document(happening: Happening, instance: str) -> Document:
 
 def series(count: int, at: float) -> Document:
     """A merge patch. count: of all times, the first included; the API takes none below 2."""
-    return {"series": {"count": count, "lastObservedTime": _moment(at)}}
+    return {"series": {"count": count, "lastObservedTime": micro_time(at)}}
 
 
 def name(asked: str, body: bytes) -> str:
@@ -112,7 +112,7 @@ def name(asked: str, body: bytes) -> str:
 
 
 def _no_event(asked: str, body: bytes) -> ApiFailure:
-    return ApiFailure(None, f"{asked}: no Event: {body[:SHOWN].decode(errors='replace').strip()!r}")
+    return ApiFailure(None, f"{asked}: no Event: {start(body)!r}")
 
 
 def _reference(subject: Subject) -> dict[str, Any]:
@@ -126,8 +126,3 @@ def _cut(note: str) -> str:
     if len(written) <= LONGEST_NOTE:
         return note
     return (written[: LONGEST_NOTE - len(more)] + more).decode(errors="ignore")
-
-
-def _moment(at: float) -> str:
-    """POSIX seconds as Kubernetes' MicroTime."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
@@ -109,6 +109,11 @@ def moment(parent: Mapping[str, Any], key: str, place: str = "") -> float | None
     except (ValueError, OverflowError):
         pass
     raise wrong(place, key, "a time like 2025-01-31T23:59:59Z", value)
+
+
+def micro_time(at: float) -> str:
+    """POSIX seconds as Kubernetes' MicroTime."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def amount(parent: Mapping[str, Any], key: str, place: str = "") -> int:

@@ -11,12 +11,13 @@ Worked example: `read("get lease ai/t", b'{"metadata": {"resourceVersion": "7"},
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
-from .answers import SHOWN
+from .answers import start
 from .api import ApiFailure, Document
+from .fields import micro_time
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 ADDRESS = "tidegate.dev/peer-address"  # HOST:PORT where the other replicas ask the holder
@@ -71,8 +72,8 @@ def document(namespace: str, name: str, lease: Lease) -> Document:
     spec: Document = {
         "holderIdentity": lease.holder,
         "leaseDurationSeconds": max(1, round(lease.duration_s)),  # the API refuses 0
-        "acquireTime": _moment(lease.acquired_at),
-        "renewTime": _moment(lease.renewed_at),
+        "acquireTime": None if lease.acquired_at is None else micro_time(lease.acquired_at),
+        "renewTime": None if lease.renewed_at is None else micro_time(lease.renewed_at),
         "leaseTransitions": lease.transitions,
     }
     return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
@@ -97,13 +98,8 @@ def read(asked: str, body: bytes) -> Lease:
             version=_text(version),
         )
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-        shown = body[:SHOWN].decode(errors="replace").strip()
+        shown = start(body)
         raise ApiFailure(None, f"{asked}: no Lease: {shown!r}") from error
-
-
-def _moment(at: float | None) -> str | None:
-    """POSIX seconds as Kubernetes' MicroTime."""
-    return None if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _seconds(moment: Any) -> float | None:

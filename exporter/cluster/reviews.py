@@ -16,7 +16,7 @@ from http import HTTPStatus
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
-from .answers import SHOWN
+from .answers import start
 from .api import ApiFailure, Document, Ending, Refused
 
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
@@ -109,7 +109,7 @@ def user(body: bytes) -> User | None:
         return None
     said = status.get("user")
     if not isinstance(said, dict) or not isinstance(said.get("username"), str) or not said["username"]:
-        raise ApiFailure(None, f"{asked}: authenticated, and no username: {_start(body)!r}")
+        raise ApiFailure(None, f"{asked}: authenticated, and no username: {start(body)!r}")
     extra = said.get("extra") or {}
     return User(
         said["username"],
@@ -140,7 +140,7 @@ def failure(asked: str, right: str, status: int, body: bytes) -> ApiFailure:
         message = said.get("message")
     except (ValueError, RecursionError, AttributeError):
         said = message = None
-    says = f": the API server says: {message if isinstance(message, str) else _start(body)}"
+    says = f": the API server says: {message if isinstance(message, str) else start(body)}"
     if status == HTTPStatus.FORBIDDEN and _is_ending(said):
         return Ending(status, f"{asked}: HTTP 403{says}")
     if status == HTTPStatus.FORBIDDEN:
@@ -164,9 +164,5 @@ def part(asked: str, body: bytes, key: str) -> dict[str, Any]:
     except (ValueError, RecursionError, AttributeError):
         found = None
     if not isinstance(found, dict):
-        raise ApiFailure(None, f"{asked}: not an answer of the Kubernetes API: {_start(body)!r}")
+        raise ApiFailure(None, f"{asked}: not an answer of the Kubernetes API: {start(body)!r}")
     return found
-
-
-def _start(body: bytes) -> str:
-    return body[:SHOWN].decode(errors="replace").strip()

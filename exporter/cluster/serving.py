@@ -10,7 +10,7 @@ import json
 import re
 from typing import NamedTuple
 
-from .answers import SHOWN
+from .answers import start
 from .api import ApiFailure
 
 VERSION = "/version"
@@ -36,7 +36,7 @@ def version(body: bytes) -> ServerVersion:
             raise ValueError(said)  # noqa: TRY301 - the same to whoever asks
         return ServerVersion(int(major[0]), int(minor[0]), str(said["gitVersion"]))
     except (ValueError, RecursionError, KeyError, TypeError) as error:
-        raise ApiFailure(None, f"get {VERSION}: no version: {_start(body)!r}") from error
+        raise ApiFailure(None, f"get {VERSION}: no version: {start(body)!r}") from error
 
 
 def groups(body: bytes) -> frozenset[str]:
@@ -45,8 +45,4 @@ def groups(body: bytes) -> frozenset[str]:
         said = json.loads(body)["groups"]
         return frozenset(str(version["groupVersion"]) for group in said for version in group["versions"])
     except (ValueError, RecursionError, KeyError, TypeError) as error:
-        raise ApiFailure(None, f"get {GROUPS}: no list of API groups: {_start(body)!r}") from error
-
-
-def _start(body: bytes) -> str:
-    return body[:SHOWN].decode(errors="replace").strip()
+        raise ApiFailure(None, f"get {GROUPS}: no list of API groups: {start(body)!r}") from error

@@ -39,10 +39,7 @@ def get(url: str) -> Answer:
 def is_tidegate(url: str) -> bool:
     """Whether whoever answers there is one."""
     try:
-        return (
-            requests.get(f"{url}/metrics?name[]=tidegate_build_info", timeout=PATIENCE_S).text.find("tidegate_build")
-            >= 0
-        )
+        return "tidegate_build" in get(f"{url}/metrics?name[]=tidegate_build_info").text
     except requests.RequestException:
         return False
 

@@ -7,7 +7,6 @@ the Board as it stands, so a chart ends with the number that is beside it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isnan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from exporter.model import Floats, WorkloadKey
 
 from ..board import Board, Decision
 from ..policy import REASONS, Signal
+from ..slots import known, sum_of_known, whole
 from .entry import CHARTED_WIDTH, place
 from .log import Charts
 
@@ -51,9 +51,9 @@ def chosen(charted: Floats, until: float, now: float, span: Span) -> Floats:
     return drawn[max(len(drawn) - most, 0) :]
 
 
-def document(board: Board, known: Sequence[WorkloadKey], charts: Charts, now: float, span: Span) -> dict[str, Any]:
-    """`/api/v1/history`. known: of whom there are charts, in their order."""
-    places = {workload: place for place, workload in enumerate(known)}
+def document(board: Board, listed: Sequence[WorkloadKey], charts: Charts, now: float, span: Span) -> dict[str, Any]:
+    """`/api/v1/history`. listed: of whom there are charts, in their order."""
+    places = {workload: place for place, workload in enumerate(listed)}
     nothing = np.empty((0, CHARTED_WIDTH))
     workloads = [
         one(decision, charts.of(places[key]) if key in places else nothing, board.at, now, span)
@@ -67,28 +67,16 @@ def one(decision: Decision, charted: Floats, board_at: float, now: float, span: 
     at = max(board_at, decision.decided_at)  # a page may have raised it since the last sweep
     rows = chosen(charted, at, now, span)
     evidence = decision.evidence
-    asked = [objective.replicas for objective in evidence.objectives if objective.replicas is not None]
-    load = _sum((evidence.waiting, evidence.running, evidence.held_by_gateway))
     columns: Mapping[str, list[Any]] = {
         "at": [*_numbers(rows[:, AT]), round(at, 3)],
-        "load": [*_numbers(_sums(rows[:, LOAD])), _rounded(load)],
-        "demand": [*_numbers(_largest(rows[:, DEMAND])), _rounded(max(asked, default=None))],
-        "replicas": [*_wholes(rows[:, REPLICAS]), decision.replicas],
-        "actual": [*_wholes(rows[:, WANTED]), evidence.replicas_wanted],
+        "load": [*_numbers(sum_of_known(rows[:, LOAD])), _rounded(evidence.load)],
+        "demand": [*_numbers(_largest(rows[:, DEMAND])), _rounded(evidence.demand)],
+        "replicas": [*whole(rows[:, REPLICAS]), decision.replicas],
+        "actual": [*whole(rows[:, WANTED]), evidence.replicas_wanted],
         "gpu": [*_numbers(rows[:, GPU]), _rounded(evidence.gpu_engine_active)],
         "reason": [*(_WORDS[code] for code in rows[:, REASON].astype(np.int64).tolist()), str(decision.reason)],
     }
     return {**decision.workload._asdict(), **columns}
-
-
-def _sums(parts: Floats) -> Floats:
-    known = ~np.isnan(parts)
-    return np.where(known.any(axis=1), np.where(known, parts, 0.0).sum(axis=1), np.nan)
-
-
-def _sum(parts: Sequence[float | None]) -> float | None:
-    known = [part for part in parts if part is not None]
-    return sum(known) if known else None
 
 
 def _largest(parts: Floats) -> Floats:
@@ -101,12 +89,4 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _numbers(column: Floats) -> list[float | None]:
-    return _known(np.round(column, 3).tolist())
-
-
-def _known(values: list[float]) -> list[float | None]:
-    return [None if isnan(value) else value for value in values]
-
-
-def _wholes(column: Floats) -> list[int | None]:
-    return [None if isnan(value) else int(value) for value in column.tolist()]
+    return known(np.round(column, 3))

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from .. import terminal
 from ..explain.steps import number
-from ..terminal import BAD, DIM, GOOD, HEAD, UNKNOWN, bare_table
+from ..terminal import BAD, DIM, GOOD, HEAD, UNKNOWN, bare_table, plain
 
 if TYPE_CHECKING:
     from .verdict import Verdict
@@ -35,13 +35,13 @@ def explain_tables(document: Row, console: Console | None = None) -> None:
     out = terminal.console(console)
     names = document["workload"]
     key = "/".join(str(names[part]) for part in ("namespace", "name", "trigger") if names.get(part))
-    out.print(Text.assemble((_plain(key), HEAD), "  ", _plain(document["summary"])))
+    out.print(Text.assemble((plain(key), HEAD), "  ", plain(document["summary"])))
     out.print(Text(_when(document), DIM))
     for place, step in enumerate(document["chain"], 1):
         out.print()
-        out.print(Text.assemble((f"{place}  ", DIM), (_plain(step["title"]), HEAD)))
+        out.print(Text.assemble((f"{place}  ", DIM), (plain(step["title"]), HEAD)))
         for sentence in step["sentences"]:
-            out.print(Padding(Text(_plain(sentence)), (0, 0, 0, 3), expand=False))
+            out.print(Padding(Text(plain(sentence)), (0, 0, 0, 3), expand=False))
         if step["table"] is not None and step["table"]["rows"]:
             out.print(Padding(_table(step["table"]), (0, 0, 0, 1), expand=False))
     changes = document["changes"][-CHANGES_SHOWN:]
@@ -76,7 +76,7 @@ def _when(document: Row) -> str:
     if begins is not None:
         said.append(f"the log begins {_clock(begins)}")
     if document["follows"] is not None:
-        said.append(f"the answer is the leader's at {_plain(document['follows'])}")
+        said.append(f"the answer is the leader's at {plain(document['follows'])}")
     return "; ".join(said)
 
 
@@ -84,7 +84,7 @@ def _table(shown: Row) -> Table:
     table = bare_table()
     for place, column in enumerate(shown["columns"]):
         numbers = all(not isinstance(row[place], str) for row in shown["rows"])
-        table.add_column(_plain(column), justify="right" if numbers else "left", overflow="fold")
+        table.add_column(plain(column), justify="right" if numbers else "left", overflow="fold")
     for row in shown["rows"]:
         table.add_row(*(_number(cell) for cell in row))
     return table
@@ -95,12 +95,7 @@ def _number(cell: Any) -> str:
         return UNKNOWN
     if isinstance(cell, bool):
         return "yes" if cell else "no"
-    return number(float(cell)) if isinstance(cell, int | float) else _plain(cell)
-
-
-def _plain(text: Any) -> str:
-    """Names come from other people's objects: nothing of them reaches the terminal as a control character."""
-    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in str(text))
+    return number(float(cell)) if isinstance(cell, int | float) else plain(cell)
 
 
 def _clock(at: float) -> str:

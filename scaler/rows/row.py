@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
+from exporter.model import WorkloadKey
+
 from ..board import Decision, Evidence, Reason
 from . import formats
 from .words import HINDRANCES, REASONS, Severity, State, state
@@ -69,7 +71,7 @@ class Row:
     @property
     def label(self) -> str:
         """Its name within its namespace, as `WorkloadKey.label`."""
-        return f"{self.name}/{self.trigger}" if self.trigger else self.name
+        return WorkloadKey(self.namespace, self.name, self.trigger).label
 
     def age(self, now: float) -> str:
         return formats.age(self.measured_at, self.held_since, now)
@@ -99,11 +101,11 @@ def row(decision: Decision, now: float, ahead: Ahead | None = None) -> Row:
         ready=seen.replicas_ready,
         pending=seen.replicas_pending,
         told=decision.told,
-        load=_sum(seen.waiting, seen.running, seen.held_by_gateway),
+        load=seen.load,
         waiting=seen.waiting,
         running=seen.running,
         held=seen.held_by_gateway,
-        demand=demand(seen),
+        demand=seen.demand,
         gpus=seen.gpus_held if seen.gpus_held is not None else seen.gpus_seen,
         gpu=seen.gpu_engine_active,
         gpu_activity=seen.gpu_activity,
@@ -134,11 +136,6 @@ def by_trouble(rows: Iterable[Row]) -> list[Row]:
     )
 
 
-def demand(seen: Evidence) -> float | None:
-    """What the largest objective asks for, in replicas, before rounding."""
-    return max((each.replicas for each in seen.objectives if each.replicas is not None), default=None)
-
-
 def why(decision: Decision, now: float) -> str:
     """The reason as a sentence with its numbers."""
     seen = decision.evidence
@@ -146,13 +143,13 @@ def why(decision: Decision, now: float) -> str:
         case Reason.SERVING:
             return _work(seen)
         case Reason.CAPPED:
-            return f"{_work(seen)}; {formats.count(demand(seen))} replicas would be needed, the maximum is less"
+            return f"{_work(seen)}; {formats.count(seen.demand)} replicas would be needed, the maximum is less"
         case Reason.QUEUED:
-            return f"{_requests(_sum(seen.waiting, seen.held_by_gateway))} waiting, none in work"
+            return f"{_requests(seen.queued)} waiting, none in work"
         case Reason.GPU_BUSY:
             return f"no requests, but its GPUs work: {formats.ratio(seen.gpu_engine_active)}"
         case Reason.LOADING:
-            return f"{_starting(seen)}; {_requests(_sum(seen.waiting, seen.held_by_gateway))} waiting"
+            return f"{_starting(seen)}; {_requests(seen.queued)} waiting"
         case Reason.WARM | Reason.ASLEEP | Reason.NO_WAKER:
             return _resting(decision, now)
         case Reason.HELD:
@@ -167,7 +164,7 @@ def why(decision: Decision, now: float) -> str:
 
 
 def _work(seen: Evidence) -> str:
-    return f"{_requests(seen.running)} in work, {formats.count(_sum(seen.waiting, seen.held_by_gateway))} waiting"
+    return f"{_requests(seen.running)} in work, {formats.count(seen.queued)} waiting"
 
 
 def _starting(seen: Evidence) -> str:
@@ -203,9 +200,3 @@ def _silent(seen: Evidence) -> str:
 
 def _requests(value: float | None) -> str:
     return f"{formats.count(value)} request{'' if value == 1.0 else 's'}"
-
-
-def _sum(*parts: float | None) -> float | None:
-    """Of what is said; None where nothing is."""
-    known = [part for part in parts if part is not None]
-    return sum(known) if known else None

@@ -21,7 +21,7 @@ from rich.text import Text
 from ..board import Reason
 from ..charts import spark
 from ..rows import HINDRANCES, REASONS, STATES, State, formats
-from ..terminal import BAD, DIM, GOOD, HEAD, PIPE_WIDTH, SEVERITIES, UNKNOWN, WARN
+from ..terminal import BAD, DIM, GOOD, HEAD, PIPE_WIDTH, SEVERITIES, UNKNOWN, WARN, plain
 from ..terminal import STATES as LOOKS
 
 Row: TypeAlias = Mapping[str, Any]
@@ -86,11 +86,6 @@ def columns(width: int, *, charts: bool) -> list[Column]:
 
 def key(row: Row) -> Key:
     return (row["namespace"], row["name"], row.get("trigger", ""))
-
-
-def plain(text: str) -> str:
-    """A stranger's words, with nothing in them that a terminal would obey."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def _head(view: View) -> list[Text]:

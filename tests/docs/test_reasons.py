@@ -18,10 +18,13 @@ def test_what_is_said_of_active_can_be():
     """0 replicas is inactive, any other number is active; a reason that says otherwise would raise in a Decision."""
     from exporter.model import WorkloadKey  # noqa: PLC0415
 
-    for name, replicas, active, *_ in ROWS:
-        if replicas in {"0", "≥ 1"}:
-            count = 0 if replicas == "0" else 1
-            Decision(WorkloadKey("ai", "chat"), count, {"yes": True, "no": False}[active], Reason(name.strip("`")), 0.0)
+    counted = [row for row in ROWS if row[1] in {"0", "≥ 1"}]
+    made = [
+        Decision(WorkloadKey("ai", "chat"), 0 if replicas == "0" else 1, active == "yes", Reason(name.strip("`")), 0.0)
+        for name, replicas, active, *_ in counted
+    ]
+    assert [decision.active for decision in made] == [replicas != "0" for _, replicas, *_ in counted]
+    assert made
 
 
 def test_the_words_for_people_to_look_for_are_reasons():
