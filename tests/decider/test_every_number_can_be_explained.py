@@ -1,4 +1,4 @@
-"""Law 11 as one law: whatever comes, every entry of the log, decided again by itself, is the same to the last bit.
+"""Every number can be explained (law 11): each entry of the log, decided again by itself, is the same to the last bit.
 
 Groups, orders, pages that fail and clocks that stand: the entry alone has to be enough. `Scene` decides again all that
 it has noted; here hypothesis says what happens.
@@ -40,7 +40,7 @@ moments = st.lists(
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(moments=moments, brakes=st.lists(st.sampled_from(BRAKES), min_size=3, max_size=3), held=st.integers(0, 5))
-def test_whatever_comes_each_decision_can_be_made_again(scene, plan, pod, gateway, page, moments, brakes, held):
+def test_every_number_can_be_explained_and_decided_again(scene, plan, pod, gateway, page, moments, brakes, held):
     bounds = {"to": "prefill", "least": 0.5, "most": 3.0}
     members = [Membership("ai", "pd", "prefill"), Membership("ai", "pd", "decode", **bounds), None]
     stage = scene(*(
