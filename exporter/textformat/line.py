@@ -26,6 +26,7 @@ from typing import NamedTuple
 _BLANKS = re.compile(rb"[ \t]*+")
 _BLANK = re.compile(rb"[ \t]++")
 _NAME = re.compile(rb"[a-zA-Z_:][a-zA-Z0-9_:]*+")
+_FAMILY = re.compile(rb'[ \t]*+(?:([a-zA-Z_:][a-zA-Z0-9_:]*+)|\{[ \t]*+"([^"\\]++)")')
 _LABEL = re.compile(rb"[a-zA-Z_][a-zA-Z0-9_]*+")
 _QUOTED = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 _ESCAPE = re.compile(rb'\\([\\"n])')
@@ -89,6 +90,12 @@ def read_series(head: bytes) -> tuple[str, Mapping[str, str]]:
     """Name and labels of a head that `read_line` accepted."""
     name, labels, _ = _read_head(head)
     return name.decode(), MappingProxyType({key.decode(): value.decode() for key, value in labels.items()})
+
+
+def family_of(line: bytes) -> str:
+    """The family name that a line begins with, whether or not the line parses; "" if it begins with none."""
+    match = _FAMILY.match(line)
+    return "" if match is None else (match[1] or match[2]).decode(errors="replace")
 
 
 def read_tail(tail: bytes, *, openmetrics: bool) -> tuple[float, float]:

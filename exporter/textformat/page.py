@@ -115,6 +115,9 @@ class Page:
     at:            shape (len(layout),), POSIX seconds of each line's own timestamp; NaN where it has none.
     lines:         shape (len(layout),), number of each series' line on this page, from 1.
     dropped:       the lines that were not believed, the first `MAX_DROPPED` of them; `dropped_total` counts all.
+    broken:        names of the families of which a line did not parse, as far as the name can be read. Contains "" if
+                   more than `MAX_DROPPED` lines were dropped: any family may have lost one.
+    conflicts:     indices of series that the page has twice with different values; `values` has the largest.
     """
 
     layout: Layout
@@ -123,3 +126,5 @@ class Page:
     lines: Ints
     dropped: tuple[Dropped, ...]
     dropped_total: int
+    broken: frozenset[str] = frozenset()
+    conflicts: tuple[int, ...] = ()

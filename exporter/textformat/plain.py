@@ -11,16 +11,27 @@ Worked example: `parse(b'up{job="a"} 1\\noops\n')` is a page with one series, an
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isnan
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
 from exporter.model import Dropped
 
-from .line import LineError, is_openmetrics, read_line, read_series, read_tail, read_type
+from .line import LineError, family_of, is_openmetrics, read_line, read_series, read_tail, read_type
 from .page import MAX_DROPPED, Layout, Page, Parsed
 
 Identity = tuple[str, frozenset[tuple[str, str]]]
+
+
+class _Faults(NamedTuple):
+    """What of a page is dropped or doubtful, as the fields of the same names of `Page` have it."""
+
+    dropped: list[Dropped]
+    dropped_total: int
+    broken: frozenset[str]
+    conflicts: list[int]
 
 
 def identity(parsed: Parsed) -> Identity:
@@ -46,9 +57,11 @@ class PlainScanner:
         heads: list[bytes] = []
         numbers: list[tuple[float, float, int]] = []
         dropped: list[Dropped] = []
-        dropped_total = 0
+        dropped_total = bad_total = 0
+        broken: set[str] = set()
+        conflicts: set[int] = set()
         known: dict[bytes, tuple[Parsed, Identity]] = {}
-        seen: set[Identity] = set()
+        places: dict[Identity, int] = {}
         for number, ended in enumerate(body.split(b"\n"), 1):
             line = ended.removesuffix(b"\r")
             text = line.lstrip(b" \t")
@@ -58,18 +71,29 @@ class PlainScanner:
             try:
                 head, value, at = self._read(line, openmetrics=openmetrics)
                 known[head] = entry = self._known.get(head) or known.get(head) or _entry(head)
-                if entry[1] in seen:
-                    raise LineError("duplicate series")  # noqa: TRY301 - one place counts what is dropped
             except LineError as bad:
-                dropped_total += 1
+                dropped_total, bad_total = dropped_total + 1, bad_total + 1
                 if dropped_total <= MAX_DROPPED:
                     dropped.append(Dropped(number, bad.args[0]))
+                if bad_total <= MAX_DROPPED:
+                    broken.add(family_of(line))
                 continue
-            seen.add(entry[1])
+            place = places.setdefault(entry[1], len(heads))
+            if place < len(heads):
+                dropped_total += 1
+                if dropped_total <= MAX_DROPPED:
+                    dropped.append(Dropped(number, "duplicate series"))
+                first, *rest = numbers[place]
+                if not (first == value or (isnan(first) and isnan(value))):
+                    # Two processes that print the same series have at least the work of the busier one.
+                    numbers[place] = (float(np.fmax(first, value)), rest[0], rest[1])
+                    conflicts.add(place)
+                continue
             heads.append(head)
             numbers.append((value, at, number))
         self._known = known
-        return self._page(heads, numbers, types, dropped, dropped_total)
+        broken = broken - {""} | ({""} if bad_total > MAX_DROPPED else set())
+        return self._page(heads, numbers, types, _Faults(dropped, dropped_total, frozenset(broken), sorted(conflicts)))
 
     def _read(self, line: bytes, *, openmetrics: bool) -> tuple[bytes, float, float]:
         # A head read before is a head wherever a line begins with it, because the grammar reads from left to right.
@@ -85,15 +109,17 @@ class PlainScanner:
         heads: list[bytes],
         numbers: list[tuple[float, float, int]],
         types: Mapping[str, str],
-        dropped: list[Dropped],
-        dropped_total: int,
+        faults: _Faults,
     ) -> Page:
         columns = np.array(numbers, np.float64).reshape(-1, 3).T.copy()
         lines = columns[2].astype(np.int32)
         if not self._layout.has(heads, types):
             known = {head: parsed for head, (parsed, _) in self._known.items()}
             self._layout = Layout(heads, lines, MappingProxyType(types), known)
-        return Page(self._layout, columns[0], columns[1], lines, tuple(dropped), dropped_total)
+        dropped, dropped_total, broken, conflicts = faults
+        return Page(
+            self._layout, columns[0], columns[1], lines, tuple(dropped), dropped_total, broken, tuple(conflicts)
+        )
 
 
 def _entry(head: bytes) -> tuple[Parsed, Identity]:

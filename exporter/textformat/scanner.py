@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from exporter.model import Dropped, Floats
 
 from . import _kernel as kernel
-from .line import LineError, is_openmetrics, is_utf8, read_line, read_series, read_tail, read_type
+from .line import LineError, family_of, is_openmetrics, is_utf8, read_line, read_series, read_tail, read_type
 from .page import MAX_DROPPED, Ints, Layout, Page
 from .plain import Identity, identity
 
@@ -75,13 +75,15 @@ class Scanner:
         openmetrics = is_openmetrics(body)
         # Across a change of format no line is recognised: the same timestamp means another time.
         known = self._memory if self._memory.openmetrics == openmetrics else None
-        page = _follow(body, known) if known is not None else None
+        # Whether repeated series agree is only seen by a survey, because `follow` does not keep their numbers.
+        repeats = known is not None and bool((known.lines.kind == kernel.DUPLICATE).any())
+        page = _follow(body, known) if known is not None and not repeats else None
         return page or self._survey(body, known or _nothing(), openmetrics=openmetrics)
 
     def _survey(self, body: bytes, known: _Memory, *, openmetrics: bool) -> Page:
         lines = _survey(body, known, openmetrics=openmetrics)
         _ask_the_plain_reader(body, lines, openmetrics=openmetrics)
-        heads = _settle(body, lines)
+        heads, conflicts = _settle(body, lines)
         rows = np.flatnonzero(lines.kind == kernel.SAMPLE)
         numbers = (rows + 1).astype(np.int32)
         types = _types(body, lines)
@@ -90,7 +92,16 @@ class Scanner:
             layout = Layout(heads, numbers, types, layout.parsed)
         refused = np.flatnonzero(_refused(lines.kind))
         dropped = tuple(_dropped(body, lines, refused[:MAX_DROPPED], openmetrics=openmetrics))
-        page = Page(layout, lines.value[rows], lines.at[rows], numbers, dropped, len(refused))
+        page = Page(
+            layout,
+            lines.value[rows],
+            lines.at[rows],
+            numbers,
+            dropped,
+            len(refused),
+            _broken(body, lines),
+            tuple(np.searchsorted(rows, conflicts).tolist()),
+        )
         self._memory = _Memory(body, openmetrics, lines, page)
         return page
 
@@ -114,7 +125,7 @@ def _follow(body: bytes, memory: _Memory) -> Page | None:
             value[series], at[series] = read_tail(_text(body, start, stop), openmetrics=memory.openmetrics)
         except LineError:
             return None
-    return Page(page.layout, value, at, page.lines, page.dropped, page.dropped_total)
+    return Page(page.layout, value, at, page.lines, page.dropped, page.dropped_total, page.broken)
 
 
 def _survey(body: bytes, known: _Memory, *, openmetrics: bool) -> _Lines:
@@ -152,40 +163,50 @@ def _ask_the_plain_reader(body: bytes, lines: _Lines, *, openmetrics: bool) -> N
             lines.value[row], lines.at[row] = value, at
 
 
-def _settle(body: bytes, lines: _Lines) -> list[bytes]:
-    """Mark what only the whole page shows, broken UTF-8 and repeated series, and return the heads of what is left."""
+def _settle(body: bytes, lines: _Lines) -> tuple[list[bytes], list[int]]:
+    """Marks what only the whole page shows: broken UTF-8 and repeated series.
+
+    Returns the heads of what is left, and the lines of series whose repeats have another value. Of those the largest
+    value is kept: two processes that print the same series have at least the work of the busier one.
+    """
     rows = np.flatnonzero(lines.kind == kernel.SAMPLE)
     spans = zip(lines.start[rows].tolist(), lines.stop[rows].tolist(), strict=True)
     heads = [body[start:stop] for start, stop in spans]
     faults = {}
     if not (body.isascii() or is_utf8(body)):
         faults = {i: kernel.NOT_UTF8 for i, head in enumerate(heads) if not is_utf8(head)}
-    for i in _repeats(heads, lines.hash[rows], faults):
+    conflicts: set[int] = set()
+    for i, first in _repeats(heads, lines.hash[rows], faults).items():
         faults[i] = kernel.DUPLICATE
+        one, other = lines.value[rows[first]], lines.value[rows[i]]
+        if not (one == other or (np.isnan(one) and np.isnan(other))):
+            lines.value[rows[first]] = np.fmax(one, other)
+            conflicts.add(int(rows[first]))
     for i, kind in faults.items():
         lines.kind[rows[i]] = kind
         if kind == kernel.NOT_UTF8:
             lines.stop[rows[i]] = _line_end(body, int(lines.start[rows[i]]))
-    return [head for i, head in enumerate(heads) if i not in faults] if faults else heads
+    kept = [head for i, head in enumerate(heads) if i not in faults] if faults else heads
+    return kept, sorted(conflicts)
 
 
-def _repeats(heads: list[bytes], hashes: NDArray[np.uint64], faults: Mapping[int, int]) -> list[int]:
-    """Which heads name a series that an earlier one names. Only heads with equal hashes are looked at."""
+def _repeats(heads: list[bytes], hashes: NDArray[np.uint64], faults: Mapping[int, int]) -> dict[int, int]:
+    """The heads that name a series which an earlier head names, and that head. Looks only at heads of equal hashes."""
     order = np.argsort(hashes, kind="stable")
     equal = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
     suspects = sorted({*order[equal].tolist(), *order[equal + 1].tolist()})
-    seen: set[Identity] = set()
+    firsts: dict[Identity, int] = {}
     spelt: dict[bytes, Identity] = {}
-    repeats = []
+    repeats = {}
     for i in suspects:
         if i in faults:
             continue
         head = heads[i]
         if head not in spelt:
             spelt[head] = identity(read_series(head))
-        if spelt[head] in seen:
-            repeats.append(i)
-        seen.add(spelt[head])
+        first = firsts.setdefault(spelt[head], i)
+        if first != i:
+            repeats[i] = first
     return repeats
 
 
@@ -201,6 +222,13 @@ def _types(body: bytes, lines: _Lines) -> Mapping[str, str]:
 def _refused(kind: NDArray[np.uint8]) -> NDArray[np.bool_]:
     refused: NDArray[np.bool_] = (kind == kernel.DUPLICATE) | (kind == kernel.BAD) | (kind == kernel.NOT_UTF8)
     return refused
+
+
+def _broken(body: bytes, lines: _Lines) -> frozenset[str]:
+    """The families of the lines that did not parse, as `Page.broken` has them."""
+    rows = np.flatnonzero((lines.kind == kernel.BAD) | (lines.kind == kernel.NOT_UTF8))
+    names = {family_of(body[lines.start[row] : lines.stop[row]]) for row in rows[:MAX_DROPPED].tolist()} - {""}
+    return frozenset(names | {""}) if len(rows) > MAX_DROPPED else frozenset(names)
 
 
 def _dropped(body: bytes, lines: _Lines, rows: NDArray[np.intp], *, openmetrics: bool) -> Iterator[Dropped]:

@@ -12,6 +12,8 @@ def assert_same_page(expected: Page, actual: Page) -> None:
     assert expected.lines.tolist() == actual.lines.tolist()
     assert expected.dropped == actual.dropped
     assert expected.dropped_total == actual.dropped_total
+    assert expected.broken == actual.broken
+    assert expected.conflicts == actual.conflicts
     # As integers: 0.0 and -0.0 differ. A NaN's sign carries nothing.
     for one, other in ((expected.values, actual.values), (expected.at, actual.at)):
         assert np.isnan(one).tolist() == np.isnan(other).tolist()

@@ -206,10 +206,30 @@ def test_types_may_be_absent_blank_late_repeated_or_quoted(read):
     assert page.layout.types == {"c": "counter", "d": "gauge", "e.f": "summary"}
 
 
-def test_of_a_series_that_comes_twice_the_first_counts_in_whatever_order_its_labels_are(read):
-    page = read(b'a{x="1",y="2"} 1\na{x="1",y="2"} 2\na{ y="2", x="1" } 3\na{"x"="1",y="2",} 4\na{x="2",y="1"} 5\n')
-    assert page.values.tolist() == [1.0, 5.0]
+def test_repeated_series_with_different_values_conflict_and_keep_the_largest_in_any_label_order(read):
+    page = read(b'a{x="1",y="2"} 1\na{x="1",y="2"} 2\na{ y="2", x="1" } 4\na{"x"="1",y="2",} 3\na{x="2",y="1"} 5\n')
+    assert page.values.tolist() == [4.0, 5.0]
+    assert page.conflicts == (0,)
     assert page.dropped == tuple(Dropped(line, "duplicate series") for line in (2, 3, 4))
+
+
+def test_a_number_beside_no_number_is_a_conflict_and_counts(read):
+    page = read(b"a NaN\na 30\nb 1\nb 1\nc NaN\nc nan\n")
+    assert page.conflicts == (0,)
+    assert page.values.tolist()[:2] == [30.0, 1.0]
+
+
+@pytest.mark.parametrize("new_scanner", [Scanner, PlainScanner])
+def test_a_repeated_series_that_begins_to_disagree_is_noticed_on_the_next_page(new_scanner):
+    scanner = new_scanner()
+    assert scanner.scan(b"a 3\na 3\n").conflicts == ()
+    assert scanner.scan(b"a 0\na 3\n").conflicts == (0,)
+    assert scanner.scan(b"a 0\na 0\n").conflicts == ()
+
+
+def test_families_of_lines_that_do_not_parse_are_named(read):
+    page = read(b'a{x="1"} 30O\nb{x="\xff"} 1\n{"c.d",x="1"} e\n  e{x=1} 2\n!\nf 1\nf 1\n')
+    assert page.broken == {"a", "b", "c.d", "e"}
 
 
 def test_a_bad_line_does_not_take_its_series_from_a_good_one(read):
@@ -221,7 +241,7 @@ def test_a_bad_line_does_not_take_its_series_from_a_good_one(read):
 def test_more_labels_than_the_kernel_looks_at_are_still_labels(read):
     labels = ",".join(f'l{i}="{i}"' for i in range(100))
     backwards = ",".join(f'l{i}="{i}"' for i in reversed(range(100)))
-    page = read(f'a{{{labels}}} 1\na{{{labels},l99="x"}} 2\na{{{backwards}}} 3\n'.encode())
+    page = read(f'a{{{labels}}} 1\na{{{labels},l99="x"}} 2\na{{{backwards}}} 1\n'.encode())
     assert page.values.tolist() == [1.0]
     assert len(page.layout.series[0].labels) == 100
     assert page.dropped == (Dropped(2, "duplicate label"), Dropped(3, "duplicate series"))
@@ -232,6 +252,7 @@ def test_a_page_of_garbage_is_counted_in_full_and_named_in_part(read):
     assert page.dropped_total == MAX_DROPPED + 500
     assert len(page.dropped) == MAX_DROPPED
     assert page.dropped[-1] == Dropped(MAX_DROPPED, "not a sample")
+    assert page.broken == {""}
     assert page.values.tolist() == [1.0]
 
 
