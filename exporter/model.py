@@ -137,6 +137,30 @@ class Dropped(NamedTuple):
     reason: str
 
 
+class GapReason(StrEnum):
+    """Why a series does not count as complete."""
+
+    MISSING = "missing"  # exposed before by this process, and not in this response
+    INVALID = "invalid"  # exposed without a valid value: NaN, or out of range
+    UNPARSABLE = "unparsable"  # a line of its family does not parse
+    CONFLICTING = "conflicting"  # exposed more than once, with different values
+
+
+class Gap(NamedTuple):
+    """A quantity of one subject that is a lower bound, because one of its series is not complete.
+
+    row:      of `Samples.subjects`.
+    at_least: the quantity without that series, in its unit; NaN if nothing of it is known.
+    series:   name and labels, or the family's name, as people know them.
+    """
+
+    row: int
+    quantity: Quantity
+    at_least: float
+    reason: GapReason
+    series: str
+
+
 @dataclass(frozen=True, slots=True)
 class Samples:
     """What one page said, as one array: a row per subject, a column per quantity.
@@ -145,6 +169,8 @@ class Samples:
             not say.
     at:     shape (len(subjects),), POSIX seconds when the row was measured: the page's own timestamp (the oldest
             of the row) if it has one, else receipt.
+    gaps:   what is incomplete. A queue's incomplete quantity is NaN in `values`. A GPU that is missing has a row of its
+            own, with `at` of its last reading.
     """
 
     kind: str
@@ -153,6 +179,7 @@ class Samples:
     values: Floats
     at: Floats
     dropped: tuple[Dropped, ...] = ()
+    gaps: tuple[Gap, ...] = ()
 
     def column(self, quantity: Quantity) -> Floats:
         """The values of one quantity, shape (len(subjects),); all NaN if no series of the page has it."""

@@ -20,6 +20,7 @@ from exporter.model import Samples
 from exporter.textformat import Layout, Page
 
 from .brokers import CELERY, KAFKA, NATS, RABBITMQ, REDIS_EXPORTER, RQ
+from .completeness import Completeness
 from .dcgm import DCGM
 from .engines import LLAMACPP, SGLANG, TRITON, VLLM
 from .engines_more import KSERVE, LMDEPLOY, NIM, TEI, TGI, TORCHSERVE, TRTLLM
@@ -88,6 +89,7 @@ class Reader:
         self._layout: Layout | None = None
         self._plan: Plan | None = None
         self._faults = Faults()
+        self._completeness = Completeness()
 
     def read(self, page: Page, received_at: float) -> Samples:
         """What the page says; a page without series has no rows and the last kind. `received_at`: POSIX seconds."""
@@ -100,7 +102,8 @@ class Reader:
                 raise UnknownKind(f"{_seen(page.layout)} belongs to one of {', '.join(KINDS)}")
             self._plan = compile_plan(kind, page.layout)
             self._layout = page.layout
-        return self._faults.judge(self._plan.read(page, received_at))
+        samples = self._plan.read(page, received_at)
+        return self._faults.judge(self._completeness.judge(self._plan, page, samples, received_at))
 
 
 def _seen(layout: Layout) -> str:

@@ -137,6 +137,7 @@ def compile_dcgm(layout: Layout) -> Plan:
         },
         watched=[Watched(index, _below_int32(layout, index)) for index in ours],
         unsure=[cell.series for cell in cells if cell.unit is RATIO_OR_PERCENT],
+        families={name: field.column for field in FIELDS for name in field.names},
     )
 
 

@@ -108,7 +108,12 @@ _EPP_ROWS = (
     # Without flow control a request that finds no ready pod is refused (ServiceUnavailable): all that shows of it.
     Row(Q.REQUESTS_FAILED, _EPP_ERRORS, _POOL, unit=COUNTER),  # per model and error_code
 )
-
+_EPP_FEEDS = {
+    "waiting_at_each": Q.REQUESTS_WAITING,
+    "average_waiting": Q.REQUESTS_WAITING,
+    "average_running": Q.REQUESTS_RUNNING,
+    "running_through": Q.REQUESTS_RUNNING,
+}
 
 RAY_SERVE = Kind(
     name="ray_serve",
@@ -125,7 +130,7 @@ EPP = Kind(
     port=9090,
     path="/metrics",
     work=16.0,
-    compile=partial(compile_table, "epp", Table(_EPP_ROWS, _pools, _pool_totals)),
+    compile=partial(compile_table, "epp", Table(_EPP_ROWS, _pools, _pool_totals, _EPP_FEEDS)),
     repeats_engines=True,
     at_zero="queue",
 )

@@ -60,7 +60,15 @@ def compile_table(kind: str, table: Table, layout: Layout) -> Plan:
             for key, members in groups.items():
                 if key in subject_of:
                     timed.setdefault(place[subject_of[key]], []).extend(members)
-    return build(kind, subjects, cells, table.finish, timed=timed)
+    return build(
+        kind,
+        subjects,
+        cells,
+        table.finish,
+        timed=timed,
+        families={name: row.column for row in table.rows for name in row.names},
+        feeds=table.feeds,
+    )
 
 
 _Groups = dict[str, dict[Key, list[int]]]  # name -> key -> indices of series

@@ -10,8 +10,9 @@ Worked example: cells (series 0 → row 0, sum), (series 1 → row 0, sum), valu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -54,6 +55,32 @@ class Watched:
     int32: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A series without which a quantity of `ESSENTIAL` is a lower bound. `row`: of the plan's subjects."""
+
+    series: int
+    row: int
+    quantity: Quantity
+
+
+# What decides about replicas and idleness: requests in hand, the counters whose rise is activity, GPU activity.
+ESSENTIAL = frozenset(
+    {
+        Quantity.REQUESTS_WAITING,
+        Quantity.REQUESTS_RUNNING,
+        Quantity.REQUESTS_HELD,
+        Quantity.REQUESTS_FINISHED,
+        Quantity.REQUESTS_FAILED,
+        Quantity.TOKENS_PROMPT,
+        Quantity.TOKENS_GENERATED,
+        Quantity.KV_CACHE_USED,
+        Quantity.GPU_ENGINE_ACTIVE,
+        Quantity.GPU_UTILIZATION,
+    }
+)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Group:
     """Cells that combine in one way: `of` are positions among the checked values, cut at `starts`."""
@@ -85,18 +112,18 @@ class Plan:
     members: Indices  # series whose own times count, by row, cut at `first`
     first: Indices
     finish: Finish
+    wanted: tuple[Wanted, ...]
+    wanted_series: Indices
+    wanted_low: Floats
+    wanted_high: Floats
+    copied: frozenset[Quantity]  # quantities whose series are copies of one measurement
+    families: Mapping[str, Quantity]  # the families of ESSENTIAL quantities, whether or not the layout has them
 
     def read(self, page: Page, received_at: float) -> Samples:
         """What the page says. `received_at`: POSIX seconds, for series without a time of their own."""
         seen = page.values[self.series]
-        marks = self.marked & is_mark(seen, self.int32)
-        good = (seen >= self.low) & (seen <= self.high) & ~marks
-        clean = np.where(good, seen, np.nan)
-        doubtful = clean[self.unsure]
-        if (doubtful > SURELY_PERCENT).any():
-            clean[self.unsure] = doubtful / 100.0
-        clean = np.minimum(clean / self.per, self.cap)
-        columns, subjects = self.finish(self._combine(clean), self.subjects)
+        clean, good = self._clean(seen)
+        columns, subjects = self.finish(self._combine(clean, _reduce), self.subjects)
         quantities = tuple(quantity for quantity in _QUANTITIES if quantity in columns)
         values = np.empty((len(subjects), len(quantities)))
         for place, quantity in enumerate(quantities):
@@ -110,10 +137,30 @@ class Plan:
             dropped=page.dropped if good.all() else self._dropped(page, seen, good),
         )
 
-    def _combine(self, clean: Floats) -> Columns:
+    def lower_bounds(self, page: Page) -> Columns:
+        """Each quantity of the page with the series left out that have no valid value: NaN if none of a sum has."""
+        clean, _ = self._clean(page.values[self.series])
+        return self.finish(self._combine(clean, _reduce_known), self.subjects)[0]
+
+    def is_wrong(self, place: int, value: float) -> bool:
+        """Whether a value of `wanted[place]` is a number that cannot be true, rather than a mark for "no value"."""
+        int32 = self.int32[np.searchsorted(self.series, self.wanted_series[place])]
+        return not np.isnan(value) and not is_mark(np.array([value]), np.array([int32]))[0]
+
+    def _clean(self, seen: Floats) -> tuple[Floats, Mask]:
+        """Values in our units, NaN where one is not valid; and which are."""
+        marks = self.marked & is_mark(seen, self.int32)
+        good = (seen >= self.low) & (seen <= self.high) & ~marks
+        clean = np.where(good, seen, np.nan)
+        doubtful = clean[self.unsure]
+        if (doubtful > SURELY_PERCENT).any():
+            clean[self.unsure] = doubtful / 100.0
+        return np.minimum(clean / self.per, self.cap), good
+
+    def _combine(self, clean: Floats, reduce: Callable[[_Group, Floats], Floats]) -> Columns:
         table = np.full(len(self.subjects) * len(self.columns), np.nan)
         for group in self.groups:
-            table[group.into] = _reduce(group, clean[group.of])
+            table[group.into] = reduce(group, clean[group.of])
         return dict(zip(self.columns, table.reshape(len(self.columns), len(self.subjects)), strict=True))
 
     def _measured(self, page: Page, received_at: float) -> Floats:
@@ -165,6 +212,15 @@ def _reduce(group: _Group, values: Floats) -> Floats:
             return np.where(largest == np.fmin.reduceat(values, group.starts), largest, np.nan)
 
 
+def _reduce_known(group: _Group, values: Floats) -> Floats:
+    """As `_reduce`, but a sum is that of its valid parts."""
+    if group.combine is not Combine.SUM:
+        return _reduce(group, values)
+    known = ~np.isnan(values)
+    sums = np.add.reduceat(np.where(known, values, 0.0), group.starts)
+    return np.where(np.logical_or.reduceat(known, group.starts), sums, np.nan)
+
+
 def _written(value: float) -> str:
     """A number as a person would write it: 9.22e18, 4294967295, -1, 1.5."""
     if value.is_integer() and abs(value) < 1e15:  # noqa: PLR2004 - all digits of such a float are meant
@@ -181,13 +237,21 @@ def build(
     timed: Mapping[int, Sequence[int]],
     watched: Sequence[Watched] = (),
     unsure: Sequence[int] = (),
+    families: Mapping[str, str] = MappingProxyType({}),
+    feeds: Mapping[str, Quantity] = MappingProxyType({}),
 ) -> Plan:
     """Sort cells into a Plan.
 
     timed:   for rows that may have no cell, the series whose times count.
     watched: DCGM's series; those that are cells too keep their cell's range.
     unsure:  series that are ratios or percentages.
+    families: the column of each family that the kind knows.
+    feeds:   the quantity that a column of the kind's own becomes.
     """
+    essential = {column: quantity for column in {*families.values(), *(cell.column for cell in cells)}
+                 if (quantity := feeds.get(column, column)) in ESSENTIAL}  # fmt: skip
+    wanted = tuple(Wanted(cell.series, cell.row, Quantity(essential[cell.column])) for cell in cells
+                   if cell.column in essential)  # fmt: skip
     units = {cell.series: cell.unit for cell in cells}
     watch = {item.series: item.int32 for item in watched}
     series = sorted(units.keys() | watch.keys())
@@ -215,9 +279,18 @@ def build(
         members=np.array([index for row in members for index in row], dtype=np.int64),
         first=np.cumsum([0, *(len(row) for row in members)], dtype=np.int64)[:-1],
         finish=finish,
+        wanted=wanted,
+        wanted_series=np.array([each.series for each in wanted], dtype=np.int64),
+        wanted_low=np.array([units[each.series].low for each in wanted]),
+        wanted_high=np.array([units[each.series].high for each in wanted]),
+        copied=frozenset(
+            Quantity(cell.column) for cell in cells if cell.column in ESSENTIAL and cell.combine in _COPIES
+        ),
+        families={name: Quantity(essential[column]) for name, column in families.items() if column in essential},
     )
 
 
+_COPIES = frozenset({Combine.COPY, Combine.SAME})
 _ANYTHING = Unit(low=-np.inf)
 
 

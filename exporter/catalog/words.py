@@ -12,12 +12,12 @@ is NaN the sum is NaN: unknown is never zero. If its line is not there at all, i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 from typing import TypeAlias
 
-from exporter.model import Floats, Subject
+from exporter.model import Floats, Quantity, Subject
 
 Labels: TypeAlias = Mapping[str, str]
 Key: TypeAlias = tuple[str, ...]
@@ -104,8 +104,10 @@ class Table:
 
     subjects: the subject of each key found on a page, in their order; None leaves one out.
     finish:   the last arithmetic between columns, once a page.
+    feeds:    which quantity a column of the kind's own becomes there.
     """
 
     rows: tuple[Row, ...]
     subjects: Callable[[Sequence[Key]], Sequence[Subject | None]]
     finish: Finish
+    feeds: Mapping[str, Quantity] = field(default_factory=dict)

@@ -78,13 +78,22 @@ class Layout:
             self.parsed[head] = known if known is not None else read_series(head)
         return self.parsed[head]
 
+    def carries(self, family: str, pairs: Sequence[bytes]) -> bool:
+        """Whether a series of another family has all of these labels, each written as `name="value"`."""
+        name = family.encode()
+        return any(all(pair in head for pair in pairs) and self._bare(head) != name for head in self.heads)
+
     def has(self, heads: list[bytes], types: Mapping[str, str]) -> bool:
         """Whether a page with these heads and types has this layout."""
         return self.heads == heads and self.types == types
 
     @staticmethod
-    def _name(head: bytes) -> str:
-        bare = head.partition(b"{")[0].strip(b" \t")
+    def _bare(head: bytes) -> bytes:
+        return head.partition(b"{")[0].strip(b" \t")
+
+    @classmethod
+    def _name(cls, head: bytes) -> str:
+        bare = cls._bare(head)
         return bare.decode() if bare else read_series(head)[0]
 
 

@@ -125,7 +125,7 @@ def test_a_repeated_layout_is_compiled_once(monkeypatch):
         samples = reader.read(scanner.scan(b'vllm:num_requests_waiting{model_name="m"} %d\n' % value), 0.0)
         assert samples.column(Q.REQUESTS_WAITING).tolist() == [value]
     samples = reader.read(scanner.scan(b'vllm:num_requests_waiting{model_name="n"} 4\n'), 0.0)
-    assert samples.subjects == (Queue("n"),)
+    assert samples.subjects[0] == Queue("n")
     assert len(compiled) == 2
 
 

@@ -1,0 +1,298 @@
+"""Decides which quantities of a response are complete. Pure: time is an argument.
+
+A quantity of a target is complete if every series of it that the target has exposed since its process started is in the
+response once, with a valid value. Each series that is not makes a `Gap`, and the quantity becomes a lower bound.
+
+What a response does to a series that the target has exposed before:
+
+| in the response                                                     | the series becomes                    |
+|---------------------------------------------------------------------|---------------------------------------|
+| once, with a valid value                                            | complete                              |
+| without a valid value (NaN, out of range), even from the first on   | incomplete: invalid                   |
+| more than once, with different values                               | incomplete: conflicting               |
+| not at all                                                          | incomplete: missing                   |
+| not at all, and the process has restarted                           | forgotten                             |
+| not at all, nor any series with its labels, for long enough         | forgotten: adapter or engine unloaded |
+
+A restart is seen by `process_start_time_seconds`, or by a counter that falls where that series is not exposed. A series
+is unloaded only if series of other families shared its labels before and none does now, and no line was dropped. A
+GPU is not forgotten by these rules: it is its pod's for as long as the pod lives, which the caller knows.
+
+Worked example: `vllm:num_requests_waiting` is 0 for engine 0 and 30 for engine 1, then the line of engine 1 is not
+there. The quantity is NaN in the samples, with `Gap(row=0, quantity=requests_waiting, at_least=0.0, reason=missing,
+series='vllm:num_requests_waiting{engine="1"}')`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isnan, nan
+from typing import TypeAlias
+
+import numpy as np
+
+from exporter.model import Floats, Gap, GapReason, Gpu, Quantity, Samples, Subject
+from exporter.textformat import Layout, Page
+
+from .plan import Mask, Plan, Wanted
+
+# A series whose labels are on no other series any more is taken to be unloaded after so long: a minute is twelve
+# scrapes at the default interval if nothing of it was in hand, five minutes (the default hold) if something was.
+UNLOADED_AFTER_S = 60.0
+UNLOADED_BUSY_AFTER_S = 300.0
+# A GPU that was not in the responses for a day is forgotten, so that memory stays bounded.
+GPU_FORGOTTEN_AFTER_S = 86_400.0
+# Missing series remembered per target. More are only possible if a target invents labels; the oldest go first.
+MAX_MISSING = 4096
+START_TIME = "process_start_time_seconds"
+SAME_START_S = 1.0  # some exporters compute it from uptime, with a jitter of some 10 ms
+TEXT_LENGTH = 160  # characters of a series shown to people
+
+GPU_ACTIVITY = frozenset({Quantity.GPU_ENGINE_ACTIVE, Quantity.GPU_UTILIZATION})
+COUNTERS = frozenset(
+    {Quantity.REQUESTS_FINISHED, Quantity.REQUESTS_FAILED, Quantity.TOKENS_PROMPT, Quantity.TOKENS_GENERATED}
+)
+
+_Key: TypeAlias = tuple[str, ...]
+_Found: TypeAlias = tuple[int, Quantity, GapReason, str]  # a gap without its bound
+
+
+@dataclass(slots=True)
+class _Series:
+    """A series that the target has exposed.
+
+    labels: as `name="value"`, UTF-8; None if a value holds characters that are escaped in a response.
+    value:  the last valid value; NaN if there was none.
+    at:     POSIX seconds of the last response that had it.
+    gone_since: POSIX seconds since when no series carries its labels; NaN while some does.
+    """
+
+    subject: Subject
+    quantity: Quantity
+    name: str
+    text: str
+    labels: tuple[bytes, ...] | None
+    value: float
+    at: float
+    had_mates: bool = False
+    gone_since: float = nan
+
+
+class Completeness:
+    """Follows the series of one target from response to response."""
+
+    def __init__(self) -> None:
+        self._layout: Layout | None = None
+        self._keys: list[_Key] = []  # of plan.wanted, in its order
+        self._present: dict[_Key, _Series] = {}
+        self._missing: dict[_Key, _Series] = {}
+        self._values: Floats = np.empty(0)
+        self._starts: list[int] = []  # series of the layout that give the start time of the process
+        self._started_at = nan
+        self._restarted = False
+        self._judged_at = nan
+        self._subjects: tuple[Subject, ...] = ()  # of the last samples that were extended, …
+        self._extended: tuple[Subject, ...] = ()  # … and with the missing ones
+
+    def judge(self, plan: Plan, page: Page, samples: Samples, received_at: float) -> Samples:
+        """Returns the samples with their gaps: incomplete quantities of queues are NaN, missing GPUs have a row.
+
+        received_at: POSIX seconds.
+        """
+        values = page.values[plan.wanted_series]
+        valid = (values >= plan.wanted_low) & (values <= plan.wanted_high)
+        self._note_start(page)
+        if page.layout is not self._layout:
+            self._follow(plan, page)
+        fell = bool((values < self._values).any())
+        if self._restarted or (fell and isnan(self._started_at) and self._counter_fell(values)):
+            self._forget_queues()
+        self._restarted, self._judged_at = False, received_at
+        self._values = np.where(valid, values, self._values)
+        if self._missing:
+            self._expire(page, received_at)
+        if not self._missing and not page.broken and not page.conflicts and bool(valid.all()):
+            return samples
+        return self._with_gaps(plan, page, samples, values, valid)
+
+    def _note_start(self, page: Page) -> None:
+        if page.layout is not self._layout:
+            self._starts = page.layout.select({START_TIME})
+        started_at = float(np.fmax.reduce(page.values[self._starts], initial=-np.inf)) if self._starts else nan
+        if isnan(started_at) or started_at <= 0.0:
+            return
+        self._restarted = started_at - self._started_at > SAME_START_S
+        self._started_at = started_at
+
+    def _follow(self, plan: Plan, page: Page) -> None:
+        """Takes over another layout: which series are new, which are missing."""
+        for series, value in zip(self._present_in_order(), self._values.tolist(), strict=True):
+            series.value = value
+        old, old_layout, self._layout = self._present, self._layout, page.layout
+        self._keys = [_key(plan, page.layout, wanted) for wanted in plan.wanted]
+        self._present = {}
+        for key, wanted in zip(self._keys, plan.wanted, strict=True):
+            if key not in self._present:
+                known = self._missing.pop(key, None) or old.pop(key, None)
+                series = self._present[key] = known or _series(plan, page.layout, wanted)
+                series.subject, series.gone_since = plan.subjects[wanted.row], nan
+        self._values = np.array([series.value for series in self._present_in_order()])
+        if old_layout is not None:
+            for series in old.values():
+                series.at = self._judged_at
+                series.had_mates = series.had_mates or _carried(series, old_layout)
+            self._missing.update(old)
+        for key in list(self._missing)[: max(0, len(self._missing) - MAX_MISSING)]:
+            del self._missing[key]
+
+    def _present_in_order(self) -> list[_Series]:
+        return [self._present[key] for key in self._keys]
+
+    def _counter_fell(self, values: Floats) -> bool:
+        before = self._values
+        return any(
+            values[place] < before[place]
+            for place, series in enumerate(self._present_in_order())
+            if series.quantity in COUNTERS
+        )
+
+    def _forget_queues(self) -> None:
+        """The process has restarted: what its predecessor exposed is no part of it. A GPU is still its pod's."""
+        self._missing = {key: series for key, series in self._missing.items() if isinstance(series.subject, Gpu)}
+
+    def _expire(self, page: Page, received_at: float) -> None:
+        """Forgets the missing series that are unloaded, as the table above says."""
+        for key, series in list(self._missing.items()):
+            if isinstance(series.subject, Gpu):
+                if received_at - series.at > GPU_FORGOTTEN_AFTER_S:
+                    del self._missing[key]
+                continue
+            if page.dropped_total or not series.had_mates or _carried(series, page.layout):
+                series.gone_since = nan
+                continue
+            series.gone_since = received_at if isnan(series.gone_since) else series.gone_since
+            idle = series.value == 0.0 or series.quantity in COUNTERS
+            if received_at - series.gone_since >= (UNLOADED_AFTER_S if idle else UNLOADED_BUSY_AFTER_S):
+                del self._missing[key]
+
+    def _with_gaps(self, plan: Plan, page: Page, samples: Samples, values: Floats, valid: Mask) -> Samples:
+        subjects = self._with_missing_subjects(samples.subjects)
+        found = [
+            *self._invalid(plan, samples, values, valid),
+            *self._conflicting(plan, page),
+            *self._absent(subjects),
+            *self._unparsable(plan, page, samples.subjects),
+        ]
+        if not found:
+            return samples
+        bounds = plan.lower_bounds(page)
+        table = np.full((len(subjects), len(samples.quantities)), nan)
+        table[: len(samples.subjects)] = samples.values
+        gaps = []
+        for row, quantity, reason, text in found:
+            bound = nan
+            if quantity in samples.quantities and row < len(samples.subjects) and not isinstance(subjects[row], Gpu):
+                bound = float(bounds[quantity][row])
+                table[row, samples.quantities.index(quantity)] = nan
+            gaps.append(Gap(row, quantity, bound, reason, text))
+        at = np.append(samples.at, self._last_readings(subjects[len(samples.subjects) :]))
+        return replace(samples, subjects=subjects, values=table, at=at, gaps=tuple(gaps))
+
+    def _with_missing_subjects(self, subjects: tuple[Subject, ...]) -> tuple[Subject, ...]:
+        there = {_identity(subject) for subject in subjects}
+        gone = {_identity(series.subject): series.subject for series in self._missing.values()}
+        extended = (*subjects, *(subject for identity, subject in gone.items() if identity not in there))
+        # The same tuple as long as it is the same: readers compare it by identity.
+        if subjects is not self._subjects or extended != self._extended:
+            self._subjects, self._extended = subjects, extended
+        return self._extended
+
+    def _last_readings(self, subjects: Sequence[Subject]) -> list[float]:
+        """POSIX seconds: a GPU's row is as old as its last reading; that a queue is unknown now is as old as now."""
+        read_at = {_identity(series.subject): series.at for series in self._missing.values()}
+        return [read_at[_identity(each)] if isinstance(each, Gpu) else self._judged_at for each in subjects]
+
+    def _absent(self, subjects: Sequence[Subject]) -> Iterator[_Found]:
+        rows = {_identity(subject): row for row, subject in enumerate(subjects)}
+        for series in self._missing.values():
+            yield rows[_identity(series.subject)], series.quantity, GapReason.MISSING, series.text
+
+    def _invalid(self, plan: Plan, samples: Samples, values: Floats, valid: Mask) -> Iterator[_Found]:
+        for place in np.flatnonzero(~valid).tolist():
+            series, row = self._present[self._keys[place]], plan.wanted[place].row
+            if isinstance(series.subject, Gpu) and not plan.is_wrong(place, float(values[place])):
+                continue  # "no value": an exporter's way to say that a GPU does not have this field
+            if series.quantity in plan.copied and not np.isnan(samples.column(series.quantity)[row]):
+                continue  # another copy of the same measurement is valid
+            yield row, series.quantity, GapReason.INVALID, series.text
+
+    def _conflicting(self, plan: Plan, page: Page) -> Iterator[_Found]:
+        doubtful = set(page.conflicts)
+        for key, wanted in zip(self._keys, plan.wanted, strict=True):
+            if wanted.series in doubtful:
+                yield wanted.row, wanted.quantity, GapReason.CONFLICTING, self._present[key].text
+
+    def _unparsable(self, plan: Plan, page: Page, subjects: Sequence[Subject]) -> Iterator[_Found]:
+        """A line of a wanted family that does not parse may be of any subject, unless a missing series explains it."""
+        explained = {series.name for series in self._missing.values()}
+        for family, quantity in plan.families.items():
+            if family in explained or not _is_broken(family, page.broken):
+                continue
+            for row, subject in enumerate(subjects):
+                if isinstance(subject, Gpu) == (quantity in GPU_ACTIVITY):
+                    yield row, quantity, GapReason.UNPARSABLE, family
+
+
+def _identity(subject: Subject) -> Subject | tuple[str, str | None]:
+    """What makes a subject the same in the next response. A GPU's pods, for one, may change."""
+    return (subject.uuid, subject.instance) if isinstance(subject, Gpu) else subject
+
+
+def _is_broken(family: str, broken: frozenset[str]) -> bool:
+    """Whether a line of the family may be among those that did not parse: one may have broken within its name."""
+    return family in broken or any(family.startswith(name) for name in broken)
+
+
+def _key(plan: Plan, layout: Layout, wanted: Wanted) -> _Key:
+    """What makes a series the same in the next response. A GPU's labels name its pod, and change with it."""
+    subject = plan.subjects[wanted.row]
+    if isinstance(subject, Gpu):
+        return subject.uuid, subject.instance or "", wanted.quantity
+    series = layout.series[wanted.series]
+    pairs = sorted(series.labels.items())
+    return series.name, *(text for pair in pairs for text in pair)
+
+
+def _series(plan: Plan, layout: Layout, wanted: Wanted) -> _Series:
+    series, subject = layout.series[wanted.series], plan.subjects[wanted.row]
+    return _Series(
+        subject=subject,
+        quantity=wanted.quantity,
+        name=series.name,
+        text=_text(series.name, series.labels),
+        labels=_pairs(series.labels),
+        value=nan,
+        at=nan,
+    )
+
+
+def _text(name: str, labels: Mapping[str, str]) -> str:
+    """A series as people know it, short and without control characters."""
+    pairs = ",".join(f'{label}="{value}"' for label, value in labels.items())
+    whole = f"{name}{{{pairs}}}" if pairs else name
+    shown = "".join(char if char.isprintable() else "\ufffd" for char in whole[: TEXT_LENGTH + 1])
+    return shown if len(whole) <= TEXT_LENGTH else shown[: TEXT_LENGTH - 1] + "…"
+
+
+def _pairs(labels: Mapping[str, str]) -> tuple[bytes, ...] | None:
+    if not labels or any(char in value for value in labels.values() for char in '\\"\n'):
+        return None
+    return tuple(f'{label}="{value}"'.encode() for label, value in labels.items())
+
+
+def _carried(series: _Series, layout: Layout) -> bool:
+    """Whether a series of another family has all labels of this one: then what they describe is still there."""
+    if series.labels is None:
+        return True
+    return layout.carries(series.name, series.labels)
