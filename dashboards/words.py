@@ -44,6 +44,7 @@ REASONS = {
     Reason.SCHEDULED: "#B877D9",
     Reason.FROZEN: PALE_BLUE,
     Reason.CAPPED: RED,
+    Reason.INCOMPLETE: "#C15C17",
 }
 REASON_NAMES = {float(code): (str(reason), colour) for code, (reason, colour) in enumerate(REASONS.items(), start=1)}
 

@@ -28,9 +28,12 @@ _LETTER = "[bcdfghjklmnpqrstvwxz2456789]"
 _SUFFIX = re.compile(rf"-(?:(?:{_LETTER}{{6,10}}-)?{_LETTER}{{5}}|\d+(?:-\d+)?)")
 
 
-# A page that has lost a GPU's label is believed to mean the same pod for so long: two of dcgm-exporter's collect
-# intervals (30 s), within which a lost connection to the kubelet is made again.
+# A GPU without a label still counts as its last pod's for so long, where no cluster knows whether that pod lives: two
+# of dcgm-exporter's collect intervals (30 s), within which a lost connection to the kubelet is made again. Where a
+# cluster knows the pod, the GPU is the pod's while the pod lives: a device plugin takes no GPU from a container.
 LABEL_MEMORY_S = 60.0
+# Names of GPUs that are not in a response any more are forgotten after a day, so that memory stays bounded.
+NAMES_FORGOTTEN_AFTER_S = 86_400.0
 # A label that went back and forth may stand still for a while before it does so again.
 SHARING_MEMORY_S = 600.0
 
@@ -156,18 +159,21 @@ class Labels:
     """
 
     def __init__(self) -> None:
+        """lost_at: GPUs that the last response showed without a label, and POSIX seconds when they last had one."""
+        self.lost_at: dict[tuple[str, str | None], float] = {}
         self._named: dict[tuple[str, str | None], _Named] = {}
         self._sharers: dict[tuple[str, str | None], tuple[tuple[PodKey, ...], float]] = {}
 
     def recall(self, samples: Samples, owners: Owners, at: float) -> Samples:
         """The samples, with each GPU as its page means it. `at`: POSIX seconds of receipt.
 
-        One that has lost its label is as it was last named: not for longer than LABEL_MEMORY_S, and not once its pod
-        is no more, because a series never outlives its pod. One whose label goes back to a pod that it had before
+        One that has lost its label is as it was last named, but not once its pod is no more, because a series never
+        outlives its pod. One whose label goes back to a pod that it had before
         another is time-sliced between them, though it looks like one pod's: without --kubernetes-virtual-gpus
         dcgm-exporter names whichever pod it finds last (dcgm-exporter#307).
         """
         self._forget_old(at)
+        self.lost_at = {}
         subjects = tuple(
             self._recalled(subject, owners, at) if isinstance(subject, Gpu) else subject for subject in samples.subjects
         )
@@ -183,6 +189,7 @@ class Labels:
             return replace(gpu, attribution=Attribution.DEVICE, pods=sharers) if gpu.pods[0] in sharers else gpu
         if named is None or not _any_is_somebodys(named.gpu.pods, owners, at):
             return gpu
+        self.lost_at[identity] = named.at
         return replace(named.gpu, parts=()) if named.gpu.parts else named.gpu
 
     def _renamed(self, named: _Named | None, gpu: Gpu, at: float) -> _Named:
@@ -198,7 +205,7 @@ class Labels:
         return _Named(gpu, at, others)
 
     def _forget_old(self, at: float) -> None:
-        for identity in [key for key, named in self._named.items() if at - named.at > LABEL_MEMORY_S]:
+        for identity in [key for key, named in self._named.items() if at - named.at > NAMES_FORGOTTEN_AFTER_S]:
             del self._named[identity]
         for identity in [key for key, (_, flipped_at) in self._sharers.items() if at - flipped_at > SHARING_MEMORY_S]:
             del self._sharers[identity]

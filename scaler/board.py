@@ -29,6 +29,7 @@ class Reason(StrEnum):
     WARM = "warm"  # idle, kept for the keep-warm time or by its minimum
     ASLEEP = "asleep"  # idle for the keep-warm time: zero
     HELD = "held"  # readings are stale: the last decision stands, for a while
+    INCOMPLETE = "incomplete"  # a response lacks a series that it had, or has it wrong: nothing falls, nothing is idle
     UNKNOWN = "unknown"  # nothing is known: an error to whoever asks
     NO_WAKER = "no_waker"  # idle, but nothing that lives at zero replicas could see the next request
     SCHEDULED = "scheduled"  # a schedule's floor or ceiling decides
@@ -73,6 +74,7 @@ class Evidence:
     waker: str | None = None  # what would show the next request at zero replicas, and where; None is: nothing would
     objectives: tuple[Objective, ...] = ()
     stale: tuple[str, ...] = ()  # the targets whose readings are missing or too old
+    incomplete: tuple[str, ...] = ()  # the series that make a reading a lower bound, with target, reason and time
     notes: tuple[str, ...] = ()  # sentences for a person
     brake: str | None = None  # the most careful that holds, as "freeze until 2026-11-23T08:00Z (ai/Deployment/chat)"
     brake_until: float | None = None  # POSIX seconds when that ends; None also where it has no end

@@ -97,7 +97,7 @@ class Decider:
         self.observed = np.array([plan.observed for plan in plans], dtype=np.bool_)
         self._groups = Groups.stack([plan.member for plan in plans])
         self._intake = Intake(
-            [Source(p.workload, p.spec.pods, p.queue, p.probe_period, p.spec.gpu_quiet) for p in plans],
+            [Source(p.workload, p.spec.pods, p.queue, p.probe_period, p.spec.gpu_quiet, p.spec.hold) for p in plans],
             owners or owners_by_name({plan.workload: plan.pod_pattern for plan in plans}),
             limit_s=interval_s * fresh_intervals,
             names=names,

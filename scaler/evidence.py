@@ -122,6 +122,7 @@ def _evidence(plans: Sequence[Plan], seen: Seen, witnesses: Witnesses, now: floa
                 for signal, target in plan.spec.targets
             ),
             stale=intake.stale(plan.workload, now),
+            incomplete=intake.incomplete(plan.workload, now),
             notes=(
                 *_notes(plan.spec, seen, place, has_gateway=intake.has_gateway(plan.workload)),
                 *intake.activity.probes.notes(int(row)),

@@ -12,7 +12,7 @@ GPU_SUM 1.2, GPU_WEIGHT 2, GPU_COUNT 2, GPU_BUSIEST 0.8, GPU_PODS 1. Of MIG inst
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -21,19 +21,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exporter.attribution import Labels, Names, Owners, assign, named
+from exporter.attribution import LABEL_MEMORY_S, Labels, Names, Owners, assign, named
 from exporter.catalog.mig import ceiling, share
 from exporter.intervals import Beats
-from exporter.model import Floats, Gpu, Part, Quantity, Role, Samples, Target, WorkloadKey
+from exporter.model import Floats, Gap, Gpu, Part, Quantity, Role, Samples, Target, WorkloadKey
 
 from .slots import Column
 
+# A GPU that is not in the responses any more counts as its pod's for as long as a cluster knows that the pod lives;
+# where no cluster is asked, for so long (the default hold).
+MISSING_S = 300.0
+
 
 class Reading(NamedTuple):
-    """values: shape (len(Column),), NaN where the page does not say. at: POSIX seconds of its oldest part."""
+    """values: shape (len(Column),), NaN where the page does not say. at: POSIX seconds of its oldest part.
+    gaps: what is incomplete of the workload's own GPUs.
+    """
 
     values: Floats
     at: float
+    gaps: tuple[Gap, ...] = ()
 
 
 @dataclass(slots=True)
@@ -68,7 +75,9 @@ def beside(target: Target, samples: Samples) -> Samples | None:
     if target.role is not Role.PODS or not rows:
         return None
     subjects = tuple(samples.subjects[row] for row in rows)
-    return replace(samples, subjects=subjects, values=samples.values[rows], at=samples.at[rows])
+    place = {row: number for number, row in enumerate(rows)}
+    gaps = tuple(gap._replace(row=place[gap.row]) for gap in samples.gaps if gap.row in place)
+    return replace(samples, subjects=subjects, values=samples.values[rows], at=samples.at[rows], gaps=gaps)
 
 
 @lru_cache(maxsize=2**16)
@@ -113,20 +122,27 @@ class GpuShares:
         # A value from before a pod began carries its name all the same: it may be as old as the interval.
         shares = assign(replace(samples, at=samples.at - lag), self._owners)
         found, said = {}, _Said.by(samples)
+        missing = {gap.row for gap in samples.gaps if np.isnan(samples.values[gap.row]).all()}
         for workload, rows in shares.items():
             parts = list(self._parts(samples, rows.shared, workload, lag))
-            if not rows.own and not parts:
+            own = _gpus(samples, (row for row in rows.own if self._is_its_own(samples, row, missing, at)))
+            left = {row: own.pop(row) for row in list(own) if self._may_have_ended(page, own[row], at)}
+            if not own and not left and not parts:
                 continue
-            own = _gpus(samples, rows.own)
             page.own[workload] = [(gpu.uuid, gpu.instance) for gpu in own.values()]
-            values = _values(said, own, page.spoke)
+            gaps = tuple(gap for gap in samples.gaps if gap.row in own)
+            values = _values(said, own, page.spoke, {gap.row for gap in gaps})
             values[Column.GPU_LAG] = lag
+            # A GPU whose pod may have ended sizes nothing; what still works on it may be the pod's.
+            also = [*(said.activity(row) for row in left), *(part.utilization for part in parts)]
+            if also:
+                values[Column.GPU_BUSIEST] = _largest([values[Column.GPU_BUSIEST], *also])
             if parts:
                 values[Column.GPU_PARTS] = len(parts)
-                values[Column.GPU_BUSIEST] = _largest([values[Column.GPU_BUSIEST], *(p.utilization for p in parts)])
                 values[Column.GPU_MEMORY] = _sum([values[Column.GPU_MEMORY], *(p.memory for p in parts)])
-            measured = min(float(samples.at[[*rows.own, *rows.shared]].min()), at)
-            found[workload] = Reading(values, measured if stopped_at is None else min(measured, stopped_at))
+            read = [row for row in (*rows.own, *rows.shared) if row not in missing]
+            measured = min([at, *samples.at[read].tolist()])
+            found[workload] = Reading(values, measured if stopped_at is None else min(measured, stopped_at), gaps)
         everybody = _gpus(samples, range(len(samples.subjects)))
         page.spoke.update((gpu.uuid, gpu.instance) for row, gpu in everybody.items() if said.speaks(row))
         return found
@@ -141,6 +157,17 @@ class GpuShares:
             for part in getattr(samples.subjects[row], "parts", ()):
                 if workload in self._owners(part.pod, at):
                     yield part
+
+    def _is_its_own(self, samples: Samples, row: int, missing: Collection[int], at: float) -> bool:
+        """Whether a GPU that the response does not show still counts: where a cluster is asked, it would say that the
+        pod has ended.
+        """
+        return row not in missing or self._names is not None or at - float(samples.at[row]) <= MISSING_S
+
+    def _may_have_ended(self, page: _Page, gpu: Gpu, at: float) -> bool:
+        """Whether the pod of a GPU without a label may be gone: only a cluster would know."""
+        lost_at = page.labels.lost_at.get((gpu.uuid, gpu.instance))
+        return self._names is None and lost_at is not None and at - lost_at > LABEL_MEMORY_S
 
     def forget(self, target: Target) -> None:
         """The page will not be asked again."""
@@ -178,18 +205,28 @@ class _Said(NamedTuple):
     def by(cls, samples: Samples) -> _Said:
         return cls(*(samples.column(quantity).tolist() for quantity in _SAID))
 
+    def activity(self, row: int) -> float:
+        """Engine activity, else utilisation; NaN if neither is known."""
+        return self.utilisation[row] if isnan(self.engine[row]) else self.engine[row]
+
     def speaks(self, row: int) -> bool:
-        return not (isnan(self.engine[row]) and isnan(self.utilisation[row]))
+        return not isnan(self.activity(row))
 
 
 _SAID = (Quantity.GPU_ENGINE_ACTIVE, Quantity.GPU_UTILIZATION, Quantity.GPU_MEMORY_USED, Quantity.GPU_LOST)
 
 
-def _values(said: _Said, gpus: Mapping[int, Gpu], spoke: set[tuple[str, str | None]]) -> Floats:
-    """What the GPUs of these rows say, all of which are wholly one workload's."""
+def _values(
+    said: _Said, gpus: Mapping[int, Gpu], spoke: set[tuple[str, str | None]], incomplete: Collection[int]
+) -> Floats:
+    """What the GPUs of these rows say, all of which are wholly one workload's. incomplete: rows of which a part is not
+    complete.
+    """
     total, weights, tops, utilised, silent, blind, lost = 0.0, 0.0, 0.0, 0, 0, 0, 0
     for row, gpu in gpus.items():
         engine = said.engine[row]
+        silenced = not said.speaks(row) and (gpu.uuid, gpu.instance) in spoke
+        blind += said.lost[row] != 1.0 and (row in incomplete or silenced)
         if not isnan(engine):
             weight = share(gpu)
             total, weights, tops = total + engine * weight, weights + weight, tops + (ceiling(gpu) or 1.0) * weight
@@ -199,12 +236,10 @@ def _values(said: _Said, gpus: Mapping[int, Gpu], spoke: set[tuple[str, str | No
             lost += 1
         else:
             silent += 1
-            blind += (gpu.uuid, gpu.instance) in spoke
-    activity = (said.utilisation[row] if isnan(said.engine[row]) else said.engine[row] for row in gpus)
     values = np.full(len(Column), np.nan)
     if weights:
         values[[Column.GPU_SUM, Column.GPU_WEIGHT, Column.GPU_CEILING]] = total, weights, tops
-    values[Column.GPU_BUSIEST] = _largest(activity)
+    values[Column.GPU_BUSIEST] = _largest(said.activity(row) for row in gpus)
     values[_COUNTS] = len(gpus), utilised, silent, blind, lost
     values[Column.GPU_MEMORY] = _sum(said.memory[row] for row in gpus)
     if gpus:

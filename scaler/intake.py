@@ -5,8 +5,8 @@ keeps the last reading and its time; a reading older than its limit is not there
 `bincount`s over all slots at once: ten thousand workloads take milliseconds, one takes the price of the calls.
 
 What it refuses to do: treat a page that does not speak of queues as an empty queue. Such a page is as good as absent
-(a fresh engine that has not published its gauges yet, an exporter that reloads). Nor is a page whole that no longer
-says what it said of its queues: one bad line must not empty one.
+(a fresh engine that has not published its gauges yet, an exporter that reloads). Nor is an incomplete response all
+there is: what it says is a lower bound.
 """
 
 from __future__ import annotations
@@ -16,7 +16,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 
 from exporter.attribution import Names, Owners
-from exporter.model import Floats, PodKey, ReplicaCount, Role, Samples, Subject, Target, WorkloadKey
+from exporter.model import (
+    Floats,
+    Gap,
+    GapReason,
+    PodKey,
+    ReplicaCount,
+    Role,
+    Samples,
+    Target,
+    WorkloadKey,
+    without_user,
+)
 
 from . import queue_pages
 from .activity import Activity
@@ -26,7 +37,7 @@ from .page_reads import PageRead, read_pages
 from .pod_numbers import Chosen, EnginePage, GpuPage, PodNumbers, numbers
 from .policy import Readings, Sharing, Signal
 from .portions import Hands, keep_portions
-from .queue_pages import Waker
+from .queue_pages import Incomplete, Waker
 from .slots import (
     ACTIVITY,
     ADDED,
@@ -35,7 +46,6 @@ from .slots import (
     PODS,
     ROLE_CODE,
     Column,
-    Mask,
     Rows,
     Slots,
     added,
@@ -47,6 +57,7 @@ from .state import Array, Columns
 from .totals import GpusSeen, Totals, sleepers_aside
 
 QUEUES = slice(Column.WAITING, Column.HELD + 1)  # requests in hand
+MOST_GAPS = 20  # incomplete series of a workload that are named to people
 QUEUE_WIDTH = QUEUES.stop - QUEUES.start
 
 # What the cluster says of a workload: it does not survive a restart, and is asked again.
@@ -76,9 +87,11 @@ class Intake:
         self._limit = limit_s
         self._slots = Slots.empty(64)
         self._where: dict[Target, dict[int, int]] = {}  # target -> row -> slot
-        self._said: dict[int, tuple[tuple[Subject, ...], Mask]] = {}  # slot -> the subjects and columns of its page
+        # slot -> its incomplete series, and since when, POSIX seconds
+        self._gaps: dict[int, dict[tuple[str, GapReason], float]] = {}
         self._free = list(range(63, -1, -1))
         rows = len(self.sources)
+        self._hold = np.array([s.hold for s in sources], dtype=np.float64)
         self._has_pods = np.array([s.pods for s in self.sources], dtype=np.bool_)
         self.activity = Activity(np.array([s.probe_period for s in self.sources], dtype=np.float64), 64)
         self._listed, self._wanted, self._ready = np.full((3, rows), np.nan)
@@ -98,7 +111,7 @@ class Intake:
         self.awaited.adopt(other.awaited, rows, others)
         self._gpus.adopt(other._gpus)
         self.activity.adopt(other.activity, rows, others)
-        self._slots, self._said, self._free = other._slots, other._said, other._free
+        self._slots, self._gaps, self._free = other._slots, other._gaps, other._free
         place = dict(zip(others.tolist(), rows.tolist(), strict=True))
         for old, row in place.items():
             self._leaving[row] = other._leaving[old]
@@ -146,7 +159,8 @@ class Intake:
         self._slots.values[slot] = page.values
         self._slots.at[slot] = page.at
         self._slots.waker[slot] = page.waker
-        self._slots.partial[slot] = self._says_less(slot, target.role, samples, ~np.isnan(page.values[QUEUES]))
+        self._slots.incomplete[slot] = page.incomplete
+        self._note_gaps(slot, page.gaps, at)
         if target.role is Role.PODS or not self._sharing.gets_nothing(row):
             if self.awaited.pending(row) and not self.awaited.meet(self._slots, slot, page.counters):
                 self.activity.active_at[row] = at
@@ -156,19 +170,13 @@ class Intake:
         gpus = beside(target, samples)
         return [row] if gpus is None else [row, *(set(self._land_gpus(on_page(target), gpus, at)) - {row})]
 
-    def _says_less(self, slot: int, role: Role, samples: Samples, says: Mask) -> bool:
-        """Whether a page has stopped to say something of the same queues. `says`: which of QUEUES it says now.
-
-        A gateway may stop by itself: EPP prints its own queue from the first request on, so after a restart there is
-        none. Only a page with bad lines in it has lost it.
-        """
-        subjects, said = self._said.get(slot, ((), says))
-        lost = subjects == samples.subjects and bool((said & ~says).any())
-        if lost and (role is Role.PODS or samples.dropped):
-            return True
-        if says.any() or role is Role.GATEWAY:
-            self._said[slot] = samples.subjects, says
-        return False
+    def _note_gaps(self, slot: int, gaps: Sequence[Gap], at: float) -> None:
+        """Keeps since when each series of a slot's response is incomplete. at: POSIX seconds of receipt."""
+        if not gaps:
+            self._gaps.pop(slot, None)
+            return
+        before = self._gaps.get(slot, {})
+        self._gaps[slot] = {(gap.series, gap.reason): before.get((gap.series, gap.reason), at) for gap in gaps}
 
     def _land_gpus(self, target: Target, samples: Samples, at: float) -> list[int]:
         touched = []
@@ -179,6 +187,7 @@ class Intake:
             slot = self._slot(target, row)
             self._slots.values[slot] = reading.values
             self._slots.at[slot] = reading.at
+            self._note_gaps(slot, reading.gaps, at)
             if reading.values[Column.GPU_BUSIEST] > self.sources[row].gpu_quiet:
                 self.activity.probes.worked(row, at)
             self._gpus_owed_until[row] = np.nan
@@ -251,9 +260,20 @@ class Intake:
             sorted(
                 target.url
                 for slot, target in members.items()
-                if not slots.leaving[slot] and (slots.partial[slot] or not now - slots.at[slot] <= slots.limit[slot])
+                if not slots.leaving[slot] and not now - slots.at[slot] <= slots.limit[slot]
             )
         )
+
+    def incomplete(self, workload: WorkloadKey, now: float) -> tuple[str, ...]:
+        """The series of a workload's fresh sources that are not complete, for a person to read."""
+        slots = self._slots
+        found = [
+            (since, f"{series} of {without_user(target.url)} is {reason} for {now - since:.0f} s")
+            for slot, target in self._members[self._row[workload]].items()
+            if now - slots.at[slot] <= slots.limit[slot]
+            for (series, reason), since in self._gaps.get(slot, {}).items()
+        ]
+        return tuple(text for _, text in sorted(found)[:MOST_GAPS])
 
     def pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
         """What is known of each chosen pod, all of one namespace, that a page is of, or names. `now`: POSIX seconds."""
@@ -265,7 +285,10 @@ class Intake:
 
     def pages(self, workload: WorkloadKey, now: float) -> tuple[PageRead, ...]:
         """What each of a workload's pages says of it, as it landed last. `now`: POSIX seconds."""
-        return read_pages(self._slots, self._members[self._row[workload]], now)
+        members = self._members[self._row[workload]]
+        gaps = {slot: self._gaps[slot] for slot in members if slot in self._gaps}
+        incomplete = {slot: [f"{series} is {reason}" for series, reason in found] for slot, found in gaps.items()}
+        return read_pages(self._slots, members, incomplete, now)
 
     def _engines(self, namespace: str, chosen: Chosen, now: float) -> Iterator[EnginePage]:
         slots = self._slots
@@ -277,7 +300,7 @@ class Intake:
                     continue
                 waiting, running = slots.values[slot, [Column.WAITING, Column.RUNNING]].tolist()
                 at = float(slots.at[slot])
-                fresh = now - at <= slots.limit[slot] and not slots.partial[slot]
+                fresh = now - at <= slots.limit[slot] and not slots.incomplete[slot] & Incomplete.IN_HAND
                 yield EnginePage(target.pod, source.workload, target.url, waiting, running, at, fresh=bool(fresh))
 
     def _slot(self, target: Target, row: int) -> int:
@@ -308,14 +331,15 @@ class Intake:
     def _clear(self, slot: int) -> None:
         self._slots.clear(slot)
         self.activity.probes.clear(slot)
-        self._said.pop(slot, None)
+        self._gaps.pop(slot, None)
         self._free.append(slot)
 
     def totals(self, rows: Rows, now: float) -> Totals:
         """Add up what is fresh at `now` for these workloads; no row twice."""
         count, (slots, owner) = len(rows), self._slots_of(rows)
         role, at, values = self._slots.role[slots], self._slots.at[slots], self._slots.values[slots]
-        fresh, whole = now - at <= self._slots.limit[slots], ~self._slots.partial[slots]
+        fresh, incomplete = now - at <= self._slots.limit[slots], self._slots.incomplete[slots]
+        lower = (incomplete & Incomplete.IN_HAND) != 0
         stays = ~self._slots.leaving[slots]
         speaks = ~np.isnan(values[:, QUEUES]).all(axis=1)
         # What a pod on its way out still works on keeps a workload awake and the others from being fewer; but where
@@ -323,7 +347,9 @@ class Intake:
         pods = fresh & (role == PODS) & speaks & (stays | (self._wanted[rows][owner] != 0.0))
         gateway, gpus = fresh & (role == GATEWAY), fresh & (role == GPUS)
         # Of several gateways each holds requests of its own: as with pods, a part of them is not all.
-        silent = (role == GATEWAY) & ~(fresh & whole)
+        silent = (role == GATEWAY) & ~fresh
+        silenced = (role == PODS) & ~fresh & stays & (now - at <= self._slots.limit[slots] + self._hold[rows][owner])
+        remembered = np.bincount(owner[silenced], weights=np.nansum(values[silenced, QUEUES], axis=1), minlength=count)
 
         counts = (pods | gateway | gpus)[:, None] & ADDED[role]
         counts[~stays | (values[:, Column.SLEEPING] > 0.0), Column.KV_CACHE] = False  # a mean over what carries load
@@ -344,6 +370,7 @@ class Intake:
         sums[:, Column.HELD] = np.where(
             idle & np.isnan(sums[:, Column.HELD]), sums[:, Column.IN_FLIGHT], sums[:, Column.HELD]
         )
+        in_hand = sum_of_known(sums[:, QUEUES])
         seen = Readings(
             signals=np.full((count, len(Signal)), np.nan),
             waiting=sums[:, Column.WAITING].copy(),
@@ -352,7 +379,18 @@ class Intake:
             busiest_gpu=busiest,
             active_at=self.activity.active_at[rows],
             pods_listed=self._listed[rows],
-            pods_fresh=tally(owner[pods & whole & stays], count),
+            pods_fresh=tally(owner[pods & stays], count),
+            pods_partial=tally(owner[pods & stays & lower], count),
+            gateway_partial=tally(owner[gateway & lower], count) > 0,
+            kv_partial=tally(owner[pods & stays & ((incomplete & Incomplete.KV_CACHE) != 0)], count) > 0,
+            unproven=tally(
+                owner[(pods | gateway) & (((incomplete & Incomplete.COUNTERS) != 0) | (lower & ~stays))], count
+            )
+            > 0,
+            in_hand_at_least=np.fmax(
+                np.nan_to_num(in_hand) + remembered,
+                np.nan_to_num(sums[:, Column.IN_FLIGHT]),
+            ),
             gateway_fresh=(tally(owner[gateway], count) > 0) & (tally(owner[silent], count) == 0),
             waker_fresh=tally(owner[gateway & (self._slots.waker[slots] > Waker.NOTHING)], count) > 0,
             refused_at=self.activity.refused_at[rows],
@@ -365,7 +403,7 @@ class Intake:
             measured_at=measured,
         )
         latest = np.empty((count, len(Signal)))
-        latest[:, Signal.WORK] = sum_of_known(sums[:, QUEUES])
+        latest[:, Signal.WORK] = in_hand
         latest[:, Signal.KV_CACHE] = sums[:, Column.KV_CACHE] / np.maximum(said[:, Column.KV_CACHE], 1.0)
         # A page may list GPUs and say nothing of their activity: their mean is not known.
         latest[:, Signal.GPU_ENGINE] = sums[:, Column.GPU_SUM] / sums[:, Column.GPU_WEIGHT]

@@ -6,7 +6,7 @@ and `fresh` True; of one that never answered, `age_s` is None and `fresh` False.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import isnan
 
@@ -23,7 +23,7 @@ class PageRead:
 
     of:      what the page is of: "pods", "gateway", "gpus".
     age_s:   seconds since it was received; None if it never was.
-    fresh:   it counts. why: why it does not, or what else is to be known of it; "" is nothing.
+    fresh:   it counts in full. why: why it does not, or what else is to be known of it; "" is nothing.
     waiting, running, held: requests. kv_cache: ratio.
     gpus:    that are wholly the workload's. gpu_active: the mean of their engines' activity, a ratio.
     """
@@ -41,20 +41,26 @@ class PageRead:
     gpu_active: float | None = None
 
 
-def read_pages(slots: Slots, members: Mapping[int, Target], now: float) -> tuple[PageRead, ...]:
-    """members: whose page each slot of the workload is. now: POSIX seconds."""
-    pages = [_read(slots, slot, target, now) for slot, target in members.items()]
+def read_pages(
+    slots: Slots, members: Mapping[int, Target], incomplete: Mapping[int, Collection[str]], now: float
+) -> tuple[PageRead, ...]:
+    """members: whose page each slot of the workload is. incomplete: series of a slot that are not complete, and why.
+    now: POSIX seconds.
+    """
+    pages = [_read(slots, slot, target, incomplete.get(slot, ()), now) for slot, target in members.items()]
     return tuple(sorted(pages, key=lambda page: (page.of, page.url)))
 
 
-def _read(slots: Slots, slot: int, target: Target, now: float) -> PageRead:
+def _read(slots: Slots, slot: int, target: Target, incomplete: Collection[str], now: float) -> PageRead:
     at, values = float(slots.at[slot]), slots.values[slot]
     age = None if isnan(at) else max(0.0, now - at)
     young = bool(now - at <= slots.limit[slot])
-    partial = bool(slots.partial[slot])
-    why = "no: it never answered" if age is None else "no: too old" if not young else "a part: it says less than before"
-    if young and not partial:
+    why = "no: it never answered" if age is None else "no: too old"
+    if young:
         why = "as activity: its pod is on its way out" if slots.leaving[slot] else ""
+    if young and incomplete:
+        more = f" and {len(incomplete) - 1} more" if len(incomplete) > 1 else ""
+        why = f"as a lower bound: {next(iter(incomplete))}{more}"
     gpus = target.role is Role.GPUS
     with np.errstate(invalid="ignore", divide="ignore"):
         active = values[Column.GPU_SUM] / values[Column.GPU_WEIGHT]
@@ -62,7 +68,7 @@ def _read(slots: Slots, slot: int, target: Target, now: float) -> PageRead:
         url=without_user(target.url),
         of=str(target.role),
         age_s=age,
-        fresh=young and not partial,
+        fresh=young and not incomplete,
         why=why,
         waiting=_known(values[Column.WAITING]),
         running=_known(values[Column.RUNNING]),

@@ -4,21 +4,24 @@ A page may speak of several queues, of which a workload may have chosen one; a g
 What of a page would still move at zero replicas, its kind says (`Kind.at_zero`), and whether this page really has it is
 looked at here: that is what can wake a sleeper.
 
+An incomplete quantity (see `exporter.catalog.completeness`) is the lower bound of what is known of it: it counts as
+demand and proves nothing.
+
 Worked example: EPP's page with two requests in its own queue, in front of pods that are asked themselves: HELD is 2,
 WAITING and RUNNING are unknown (they are the pods' own over again), and it can wake by its queue.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import IntEnum
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum, IntFlag
 from math import isnan, nan
 from typing import NamedTuple
 
 import numpy as np
 
 from exporter.catalog import KINDS
-from exporter.model import Floats, Quantity, Role, Samples
+from exporter.model import Floats, Gap, Quantity, Role, Samples
 
 from .slots import ACTIVITY, Column, Rows
 
@@ -31,6 +34,10 @@ QUEUE_COLUMNS = (
 )
 
 
+_REPEATED = frozenset({Quantity.REQUESTS_WAITING, Quantity.REQUESTS_RUNNING})
+IN_HAND = _REPEATED | {Quantity.REQUESTS_HELD}
+
+
 class Waker(IntEnum):
     """What of a page shows a request that comes while no replica is there."""
 
@@ -39,15 +46,33 @@ class Waker(IntEnum):
     QUEUE = 2  # the request itself, which waits
 
 
+class Incomplete(IntFlag):
+    """Which quantities of a response are lower bounds."""
+
+    NOTHING = 0
+    IN_HAND = 1  # requests waiting, running or held
+    COUNTERS = 2  # the counters whose rise is activity
+    KV_CACHE = 4
+
+
+_GROUPS = {
+    **dict.fromkeys(IN_HAND, Incomplete.IN_HAND),
+    **dict.fromkeys(ACTIVITY, Incomplete.COUNTERS),
+    Quantity.KV_CACHE_USED: Incomplete.KV_CACHE,
+}
+
+
 class QueuePage(NamedTuple):
     """values: shape (len(Column),), NaN where the page does not say. said: its sums, counters too, NaN where one is not
-    known. at: POSIX seconds of its oldest part.
+    known. at: POSIX seconds of its oldest part. gaps: the incomplete series of the quantities that count here.
     """
 
     values: Floats
     said: Mapping[Quantity, float]
     at: float
     waker: Waker
+    incomplete: Incomplete = Incomplete.NOTHING
+    gaps: tuple[Gap, ...] = ()
 
     @property
     def counters(self) -> Floats:
@@ -58,7 +83,8 @@ class QueuePage(NamedTuple):
 def read(samples: Samples, role: Role, queue: str | None, at: float, *, pods: bool) -> QueuePage:
     """queue: the one that counts; None is all. pods: the engines are asked themselves. at: receipt, POSIX seconds."""
     chosen = _chosen(samples, queue)
-    said = _sums(samples, chosen)
+    gaps = _gaps(samples, chosen) if samples.gaps else ()
+    said = _sums(samples, chosen, gaps)
     values = np.full(len(Column), nan)
     for column, quantity in QUEUE_COLUMNS:
         values[column] = said.get(quantity, nan)
@@ -66,14 +92,24 @@ def read(samples: Samples, role: Role, queue: str | None, at: float, *, pods: bo
     values[Column.SLEEPING] = _any_zero(samples.column(Quantity.ENGINE_AWAKE)[chosen])
     measured = float(samples.at[chosen].min()) if len(chosen) else at
     if role is not Role.GATEWAY:
-        return QueuePage(values, said, min(measured, at), Waker.NOTHING)
+        return QueuePage(values, said, min(measured, at), Waker.NOTHING, incomplete(gaps), gaps)
     kind = KINDS[samples.kind]
     waker = _waker(kind.at_zero, values, said, repeats=kind.repeats_engines)
     if pods and kind.repeats_engines:
         if kind.at_zero == "in_flight":
             values[Column.IN_FLIGHT] = np.nansum([values[Column.WAITING], values[Column.RUNNING]])
+        else:
+            gaps = tuple(gap for gap in gaps if gap.quantity not in _REPEATED)
         values[[Column.WAITING, Column.RUNNING]] = nan
-    return QueuePage(values, said, min(measured, at), waker)
+    return QueuePage(values, said, min(measured, at), waker, incomplete(gaps), gaps)
+
+
+def incomplete(gaps: Iterable[Gap]) -> Incomplete:
+    """Which groups of quantities these gaps make lower bounds."""
+    found = Incomplete.NOTHING
+    for gap in gaps:
+        found |= _GROUPS.get(gap.quantity, Incomplete.NOTHING)
+    return found
 
 
 def has_served(samples: Samples) -> bool:
@@ -105,12 +141,33 @@ def _chosen(samples: Samples, queue: str | None) -> Rows:
     return np.array(rows, dtype=np.int64)
 
 
-def _sums(samples: Samples, rows: Rows) -> dict[Quantity, float]:
-    """Sums over queues. One that does not say makes its sum NaN: unknown is never zero."""
+def _gaps(samples: Samples, rows: Rows) -> tuple[Gap, ...]:
+    chosen = set(rows.tolist())
+    return tuple(gap for gap in samples.gaps if gap.row in chosen)
+
+
+def _sums(samples: Samples, rows: Rows, gaps: Sequence[Gap]) -> dict[Quantity, float]:
+    """Sums over queues. One that does not say makes its sum NaN: unknown is never zero.
+
+    Requests in hand of which a part is incomplete are what is known of them. An incomplete counter stays NaN, since a
+    smaller sum looks like a restart.
+    """
     if not len(rows):
         return {}
-    sums: list[float] = samples.values[rows].sum(axis=0).tolist()
-    return dict(zip(samples.quantities, sums, strict=True))
+    # A queue that is missing as a whole adds to those quantities alone that it had.
+    missing = {gap.row for gap in gaps if np.isnan(samples.values[gap.row]).all()}
+    there = [row for row in rows.tolist() if row not in missing]
+    sums: list[float] = samples.values[there].sum(axis=0).tolist() if there else [nan] * len(samples.quantities)
+    said = dict(zip(samples.quantities, sums, strict=True))
+    for quantity in {gap.quantity for gap in gaps} & said.keys():
+        said[quantity] = nan
+    for quantity in {gap.quantity for gap in gaps} & IN_HAND & said.keys():
+        known = [
+            *samples.column(quantity)[rows],
+            *{gap.row: gap.at_least for gap in gaps if gap.quantity is quantity}.values(),
+        ]
+        said[quantity] = float(np.nansum(known)) if not np.isnan(known).all() else nan
+    return said
 
 
 def _any_zero(values: Floats) -> float:

@@ -66,7 +66,7 @@ class Slots:
     at: Floats
     values: Floats  # (slots, len(Column)), NaN where the page does not say
     counters: Floats  # (slots, len(ACTIVITY)), the last reading of each, NaN never read
-    partial: Mask  # the page no longer says all that it did: what it says is a lower bound
+    incomplete: NDArray[np.int8]  # which of its quantities are lower bounds: queue_pages.Incomplete
     waker: NDArray[np.int8]  # what of the page would show a request at zero replicas: queue_pages.Waker
     leaving: Mask  # the page of a pod on its way out: activity, no capacity, and it need not answer
     limit: Floats  # seconds for which its reading is fresh
@@ -80,7 +80,7 @@ class Slots:
             at=np.full(size, np.nan),
             values=np.full((size, len(Column)), np.nan),
             counters=np.full((size, len(ACTIVITY)), np.nan),
-            partial=np.zeros(size, dtype=np.bool_),
+            incomplete=np.zeros(size, dtype=np.int8),
             waker=np.zeros(size, dtype=np.int8),
             leaving=np.zeros(size, dtype=np.bool_),
             limit=np.zeros(size),
@@ -92,7 +92,7 @@ class Slots:
         self.at[slot] = np.nan
         self.values[slot] = np.nan
         self.counters[slot] = np.nan
-        self.partial[slot] = False
+        self.incomplete[slot] = 0
         self.waker[slot] = 0
         self.leaving[slot] = False
 

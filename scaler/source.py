@@ -19,6 +19,7 @@ class Source:
     queue: only this queue of a page (a model's name); None is all of them.
     probe_period: seconds; regular requests that are no further apart are probes'. 0 is: every request counts.
     gpu_quiet: engine activity (ratio) above which a GPU works.
+    hold: seconds for which the last known requests of an engine that does not answer count as in hand.
     """
 
     workload: WorkloadKey
@@ -26,3 +27,4 @@ class Source:
     queue: str | None = None
     probe_period: float = 0.0
     gpu_quiet: float = 0.0
+    hold: float = 300.0

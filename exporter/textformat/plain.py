@@ -83,10 +83,10 @@ class PlainScanner:
                 dropped_total += 1
                 if dropped_total <= MAX_DROPPED:
                     dropped.append(Dropped(number, "duplicate series"))
-                first, *rest = numbers[place]
+                first, first_at, first_line = numbers[place]
                 if not (first == value or (isnan(first) and isnan(value))):
                     # Two processes that print the same series have at least the work of the busier one.
-                    numbers[place] = (float(np.fmax(first, value)), rest[0], rest[1])
+                    numbers[place] = (float(np.fmax(first, value)), first_at, int(first_line))
                     conflicts.add(place)
                 continue
             heads.append(head)

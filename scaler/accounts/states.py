@@ -72,7 +72,7 @@ def doing(totals: Totals, known: Circumstances, now: float) -> Codes:
     busy |= now - seen.active_at < known.rise_s
     # A model that is being loaded works on its GPUs: that says nothing of the replicas beside it.
     busy |= (seen.busiest_gpu > known.gpu_quiet) & ~(seen.ready < seen.wanted)
-    idle = known.whole & ~seen.gpus_stale & ~seen.gpus_blind
+    idle = known.whole & ~seen.gpus_stale & ~seen.gpus_blind & ~seen.unproven
     return np.where(busy, SERVING, np.where(idle, IDLE_WARM, UNKNOWN))
 
 

@@ -25,6 +25,7 @@ class Kind(StrEnum):
     ASLEEP = "Asleep"
     WOKEN = "Woken"
     HELD = "Held"
+    INCOMPLETE = "Incomplete"
     UNKNOWN = "Unknown"
     CAPPED = "Capped"
     NO_WAKER = "NoWaker"
@@ -44,12 +45,18 @@ _ACTIONS = {
     Kind.ASLEEP: "Sleep",
     Kind.WOKEN: "Wake",
     Kind.HELD: "Hold",
+    Kind.INCOMPLETE: "Hold",
     Kind.UNKNOWN: "GiveUp",
     Kind.CAPPED: "Cap",
     Kind.NO_WAKER: "StayAwake",
     Kind.BRAKE_ENDED: "ReleaseBrake",
 }
-_REASONS = {Reason.UNKNOWN: Kind.UNKNOWN, Reason.CAPPED: Kind.CAPPED, Reason.NO_WAKER: Kind.NO_WAKER}
+_REASONS = {
+    Reason.UNKNOWN: Kind.UNKNOWN,
+    Reason.CAPPED: Kind.CAPPED,
+    Reason.NO_WAKER: Kind.NO_WAKER,
+    Reason.INCOMPLETE: Kind.INCOMPLETE,
+}
 
 
 def news(before: Decision | None, after: Decision, at: float) -> tuple[Kind, ...]:
@@ -93,6 +100,8 @@ def sentence(kind: Kind, before: Decision, after: Decision) -> str:
         case Kind.HELD:
             at = f"at {_replicas(after)}" if after.replicas else "at zero"
             return f"held {at}, as it was decided last: {_silent(after.evidence)}"
+        case Kind.INCOMPLETE:
+            return f"no replica is taken away: {_lower_bounds(after.evidence)}"
         case Kind.UNKNOWN:
             return f"unknown: {_silent(after.evidence)}; whoever asks is told an error, and changes nothing"
         case Kind.CAPPED:
@@ -130,6 +139,8 @@ def _why_awake(decision: Decision) -> str:
             return "the next request is foreseen"
         case Reason.HELD:
             return _silent(evidence)
+        case Reason.INCOMPLETE:
+            return _lower_bounds(evidence)
         case Reason.NO_WAKER:
             return _blind(evidence)
     return str(decision.reason)
@@ -141,6 +152,12 @@ def _silent(evidence: Evidence) -> str:
         return evidence.notes[0] if evidence.notes else "its readings are missing or too old"
     more = len(evidence.stale) - _STALE_SHOWN
     return f"nothing fresh from {', '.join(evidence.stale[:_STALE_SHOWN])}" + (f" and {more} more" if more > 0 else "")
+
+
+def _lower_bounds(evidence: Evidence) -> str:
+    more = len(evidence.incomplete) - _STALE_SHOWN
+    shown = ", ".join(evidence.incomplete[:_STALE_SHOWN]) or "some of its readings are incomplete"
+    return shown + (f" and {more} more" if more > 0 else "")
 
 
 def _needed(evidence: Evidence) -> str:

@@ -63,7 +63,7 @@ def _busy(case: Case) -> str:
     if case.work > 0.0:
         return f"It is not idle: {count(case.work, 'request')} in hand."
     if not case.whole:
-        return "Whether it is idle is not known: that takes proof from every page."
+        return "Whether it is idle is not known: that takes proof from every source, each complete."
     if seen.busiest_gpu > case.plan.spec.gpu_quiet:
         quiet = number(case.plan.spec.gpu_quiet)
         return f"It is not idle: its busiest GPU is {number(seen.busiest_gpu)} active, and {quiet} counts as quiet."

@@ -82,6 +82,11 @@ def _pods(case: Case) -> list[str]:
         said.append(
             f"So its demand is not wholly known, since {clock(case.after.held_since)}. What is fresh is a lower bound."
         )
+    if not isnan(case.after.incomplete_since):
+        said.append(
+            f"Some series are missing, invalid or repeated since {clock(case.after.incomplete_since)}: the sums below "
+            "are lower bounds. They may raise the answer; they lower none and prove no idleness."
+        )
     if case.aside.sleeping > 0.0:
         said.append(f"{count(case.aside.sleeping, 'engine')} of it are in sleep mode: no capacity until woken.")
     return said
@@ -132,6 +137,8 @@ def _gpus(case: Case) -> list[str]:
         said.append(f"{count(aside.gpus_parts, 'pod')} on shared GPUs are measured by process: idleness alone.")
     if seen.gpus_stale:
         said.append("Some of its GPUs are not seen now, so that idleness cannot be proven.")
+    if seen.unproven:
+        said.append("A counter of requests or tokens is incomplete, so that idleness cannot be proven.")
     if seen.gpus_blind:
         said.append("One of its GPUs no longer says its activity, so that idleness cannot be proven.")
     return said

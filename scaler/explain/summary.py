@@ -89,6 +89,16 @@ def _held(case: Case) -> str:
     return f"readings are incomplete, and {stands}" + ("" if isnan(since) else f", since {clock(since)}")
 
 
+def _incomplete(case: Case) -> str:
+    since = case.after.incomplete_since
+    when = "" if isnan(since) else f" since {clock(since)}"
+    return f"some readings are lower bounds{when}, so replicas may rise and none is taken away; {_known(case)}"
+
+
+def _known(case: Case) -> str:
+    return "no request is known" if isnan(case.work) else f"{count(case.work, 'request')} at least in hand"
+
+
 def _unknown(case: Case) -> str:
     since = case.after.held_since
     if isnan(since):
@@ -126,6 +136,7 @@ _WHY: Mapping[Reason, Callable[[Case], str]] = {
     Reason.WARM: _warm,
     Reason.ASLEEP: _asleep,
     Reason.HELD: _held,
+    Reason.INCOMPLETE: _incomplete,
     Reason.UNKNOWN: _unknown,
     Reason.NO_WAKER: _no_waker,
     Reason.SCHEDULED: _scheduled,

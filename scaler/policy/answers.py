@@ -21,6 +21,7 @@ from .codes import (
     FROZEN,
     GPU_BUSY,
     HELD,
+    INCOMPLETE,
     LOADING,
     NO_WAKER,
     QUEUED,
@@ -43,6 +44,8 @@ from .questions import (
     known_at_zero,
     lease_runs,
     loading,
+    mean_is_partial,
+    partial,
     rest_is_like,
     steps,
     was_asleep,
@@ -58,19 +61,30 @@ def decide(
     demands: shape (signals,): what each objective asks for is written there.
     """
     demand = demanded(spec, seen, demands)
-    whole = answered(spec, seen, was_asleep(mind))
-    if not whole and not np.isnan(demand) and rest_is_like(spec, seen, mind, now):
+    fresh, lower = answered(spec, seen, was_asleep(mind)), partial(spec, seen)
+    incomplete_since = np.nan
+    if lower:
+        incomplete_since = now if np.isnan(mind.incomplete_since) else mind.incomplete_since
+    if (lower or not fresh) and not np.isnan(demand) and rest_is_like(spec, seen, mind, now):
         # What was imputed may size it; it proves no idleness (law 6).
         answer = _fresh(spec, seen, stands, mind, demand, np.nan, now)
-        return _remembered(seen, mind, _obeying(spec, seen, stands, mind, answer), np.nan, mind.held_since, now)
-    if not whole or np.isnan(demand):
+        obeyed, held_since = _obeying(spec, seen, stands, mind, answer), np.nan if fresh else mind.held_since
+        return _remembered(seen, mind, obeyed, np.nan, held_since, incomplete_since, now)
+    if not fresh or (np.isnan(demand) and not lower):
         held_since = _held_since(spec, seen, mind, now)
         answer = _stale(spec, seen, mind, held_since, now)
-        return _remembered(seen, mind, _obeying(spec, seen, stands, mind, answer), np.nan, held_since, now)
+        obeyed = _obeying(spec, seen, stands, mind, answer)
+        return _remembered(seen, mind, obeyed, np.nan, held_since, incomplete_since, now)
+    if lower:
+        answer = _lower_bound(spec, seen, mind, demand, incomplete_since, now)
+        obeyed = _obeying(spec, seen, stands, mind, answer)
+        return _remembered(seen, mind, obeyed, np.nan, np.nan, incomplete_since, now)
     mind = _begun(spec, seen, mind, now)
     idle = idle_since(spec, seen, stands, mind, now)
     answer = _fresh(spec, seen, stands, mind, demand, idle, now)
-    mind = _remembered(seen, mind, _obeying(spec, seen, stands, mind, answer), idle, np.nan, now)
+    if mean_is_partial(spec, seen) and mind.active and answer[1] and answer[0] < mind.replicas:
+        answer = (mind.replicas, True, INCOMPLETE)
+    mind = _remembered(seen, mind, _obeying(spec, seen, stands, mind, answer), idle, np.nan, np.nan, now)
     # The lease is over with the first replica that is ready. Until then it is remembered, run out or not, until nothing
     # of that start is left: what hung and was put to sleep does not wake as long as its pod is still there.
     over = has_served(spec, seen) or (not mind.active and at_zero(seen))
@@ -79,12 +93,20 @@ def decide(
 
 @part
 def _remembered(
-    seen: ReadingsSlot, mind: MemorySlot, answer: tuple[float, bool, int], idle: float, held_since: float, now: float
+    seen: ReadingsSlot,
+    mind: MemorySlot,
+    answer: tuple[float, bool, int],
+    idle: float,
+    held_since: float,
+    incomplete_since: float,
+    now: float,
 ) -> MemorySlot:
     replicas, active, reason = answer
     asleep = was_asleep(mind) or (np.isnan(mind.replicas) and seen.wanted == 0.0)
     woken_at = now if asleep and active and replicas > 0.0 else mind.woken_at
-    return MemorySlot(replicas, active, reason, idle, held_since, woken_at, mind.floor, mind.floor_until)
+    return MemorySlot(
+        replicas, active, reason, idle, held_since, woken_at, mind.floor, mind.floor_until, incomplete_since
+    )
 
 
 @part
@@ -98,6 +120,7 @@ def _at_ease(mind: MemorySlot) -> MemorySlot:
         np.nan,
         mind.floor,
         mind.floor_until,
+        mind.incomplete_since,
     )
 
 
@@ -110,7 +133,15 @@ def _begun(spec: SpecSlot, seen: ReadingsSlot, mind: MemorySlot, now: float) -> 
     if now >= until:
         floor = np.nan
     return MemorySlot(
-        mind.replicas, mind.active, mind.reason, mind.idle_since, mind.held_since, mind.woken_at, floor, until
+        mind.replicas,
+        mind.active,
+        mind.reason,
+        mind.idle_since,
+        mind.held_since,
+        mind.woken_at,
+        floor,
+        until,
+        mind.incomplete_since,
     )
 
 
@@ -166,8 +197,14 @@ def _fresh(
 
 @part
 def _seen_to_do(spec: SpecSlot, seen: ReadingsSlot) -> float:
-    """Replicas for what is fresh alone: a lower bound of the demand, whatever is missing."""
+    """Replicas for the requests that are known to be in hand: a lower bound of the demand, whatever is missing.
+
+    Requests that an engine had when it stopped to answer are added to those that are seen elsewhere: 30 in engines that
+    do not answer and 15 new ones at the gateway are 45. Not so for Jobs, where that would start some twice.
+    """
     work = counted(seen.waiting) + counted(seen.running) + counted(seen.held)
+    if not spec.jobs:
+        work = max(work, seen.in_hand_at_least)
     target = spec.targets[WORK]
     at_least = 0.0 if np.isnan(target) else np.ceil(work / target - DUST)
     if work > 0.0:
@@ -219,6 +256,33 @@ def _stale(
         return np.nan, True, UNKNOWN
     held = max(last, 1.0, spec.minimum)
     return held, True, reason if mind.active and held == mind.replicas else HELD
+
+
+@part
+def _lower_bound(
+    spec: SpecSlot, seen: ReadingsSlot, mind: MemorySlot, demand: float, since: float, now: float
+) -> tuple[float, bool, int]:
+    """All is fresh, and something is incomplete: a floor that what is known may raise, for as long as it takes.
+
+    demand: replicas, a lower bound; NaN unknown. since: POSIX seconds since when readings are incomplete.
+    """
+    at_least, last = _seen_to_do(spec, seen), _last(spec, seen, mind)
+    if spec.jobs:  # what is known to be in hand is the answer; at an error KEDA starts no Job and ends none
+        return (at_least, True, INCOMPLETE) if at_least > 0.0 else (np.nan, True, UNKNOWN)
+    long = now - since > spec.hold
+    if np.isnan(last):
+        if at_least > 0.0 or long:
+            return max(1.0, at_least, spec.minimum), True, INCOMPLETE
+        return np.nan, True, UNKNOWN
+    settling = now - since < spec.settle and can_fall(mind)
+    wakes = long and spec.wakes_blind and spec.sleeps and not seen.wanted > 0.0
+    asleep = last == 0.0 and (at_zero(seen) or known_at_zero(spec, seen, mind) or settling) and spec.sleeps
+    if asleep and at_least == 0.0 and not wakes:
+        return 0.0, False, mind.reason if settling else INCOMPLETE
+    held = max(last, at_least, 1.0, spec.minimum)
+    if last > 0.0 and not np.isnan(demand):
+        held = max(held, min(np.ceil(demand - DUST), spec.maximum))
+    return held, True, mind.reason if settling and mind.active and held == mind.replicas else INCOMPLETE
 
 
 @part

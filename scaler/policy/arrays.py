@@ -47,6 +47,7 @@ class Spec:
     fixed:     its pages are at addresses that are written down, so that they are listed says nothing of pods.
     gateway:   a page that lives at zero replicas is asked: it can see the next request.
     young:     begun without a memory, what the cluster has is the least for so long: until the windows speak.
+    holds_incomplete: while readings are lower bounds no answer falls and nothing is idle; False takes them as they are.
     wakes_blind: asleep and blind for longer than `hold`, it is woken rather than left.
     lease_max: a workload that was woken is kept up for so long at most until its first replica is ready.
     jobs:      its replicas are Jobs: a lower answer ends none, and one that is too high replaces each that has ended.
@@ -69,6 +70,7 @@ class Spec:
     wakes_blind: bool = False
     lease_max: float = 1800.0
     jobs: bool = False
+    holds_incomplete: bool = True
 
 
 class Specs(NamedTuple):
@@ -91,6 +93,7 @@ class Specs(NamedTuple):
     wakes_blind: Bools
     lease_max: Floats
     jobs: Bools
+    holds_incomplete: Bools
 
     @classmethod
     def stack(cls, specs: Sequence[Spec]) -> Specs:
@@ -116,6 +119,7 @@ class Specs(NamedTuple):
             wakes_blind=np.array([s.wakes_blind for s in specs], dtype=np.bool_),
             lease_max=np.array([s.lease_max for s in specs], dtype=float),
             jobs=np.array([s.jobs for s in specs], dtype=np.bool_),
+            holds_incomplete=np.array([s.holds_incomplete for s in specs], dtype=np.bool_),
         )
 
 
@@ -167,7 +171,13 @@ class Readings(NamedTuple):
     active_at:     POSIX seconds when a counter of requests or tokens last rose; NaN never.
     pods_listed:   how many pods must answer, those on their way out apart; NaN while that itself is not known.
     pods_fresh:    how many do.
+    pods_partial:  how many of these with readings that are lower bounds.
     gateway_fresh: the gateway's page is fresh.
+    gateway_partial: … and a lower bound.
+    kv_partial:    some engine's KV-cache use is incomplete.
+    unproven:      some counter of requests or tokens is incomplete: that nothing rose proves nothing.
+    in_hand_at_least: requests, a lower bound: what is fresh and, of engines that do not answer, what they had last; or
+                   what a gateway has passed on, if that is more.
     waker_fresh:   … and something on it would show a request that comes at zero replicas.
     refused_at:    POSIX seconds when that was last seen to be so by a request that was turned away; NaN never.
     gpus_stale:    GPUs known to be its own are no longer seen.
@@ -185,7 +195,12 @@ class Readings(NamedTuple):
     active_at: Floats
     pods_listed: Floats
     pods_fresh: Floats
+    pods_partial: Floats
     gateway_fresh: Bools
+    gateway_partial: Bools
+    kv_partial: Bools
+    unproven: Bools
+    in_hand_at_least: Floats
     waker_fresh: Bools
     refused_at: Floats
     gpus_stale: Bools
@@ -215,7 +230,12 @@ class Readings(NamedTuple):
             active_at=nan(),
             pods_listed=nan(),
             pods_fresh=np.zeros(rows),
+            pods_partial=np.zeros(rows),
             gateway_fresh=no(),
+            gateway_partial=no(),
+            kv_partial=no(),
+            unproven=no(),
+            in_hand_at_least=np.zeros(rows),
             waker_fresh=no(),
             refused_at=nan(),
             gpus_stale=no(),
@@ -235,7 +255,8 @@ class Memory(NamedTuple):
     active:     … and whether it was active.
     reason:     … and its code, NOT_YET before the first.
     idle_since: POSIX seconds; NaN while busy or unknown.
-    held_since: POSIX seconds since when readings are incomplete; NaN while complete.
+    held_since: POSIX seconds since when readings are missing; NaN while all are fresh.
+    incomplete_since: POSIX seconds since when fresh readings are lower bounds; NaN while complete.
     woken_at:   POSIX seconds when it was woken; NaN once its first replica was ready, or nothing of that start is left.
     floor:      what the cluster had when it began without a memory, the least until `floor_until`; NaN is none.
     floor_until: POSIX seconds; NaN is: what the cluster had is not known yet.
@@ -249,6 +270,7 @@ class Memory(NamedTuple):
     woken_at: Floats
     floor: Floats
     floor_until: Floats
+    incomplete_since: Floats
 
     @classmethod
     def blank(cls, rows: int) -> Memory:
@@ -261,6 +283,7 @@ class Memory(NamedTuple):
             woken_at=np.full(rows, np.nan),
             floor=np.full(rows, np.nan),
             floor_until=np.full(rows, np.nan),
+            incomplete_since=np.full(rows, np.nan),
         )
 
 
@@ -304,6 +327,7 @@ class SpecSlot(NamedTuple):
     young: float
     wakes_blind: bool
     jobs: bool
+    holds_incomplete: bool
 
 
 class StandingSlot(NamedTuple):
@@ -329,7 +353,12 @@ class ReadingsSlot(NamedTuple):
     active_at: float
     pods_listed: float
     pods_fresh: float
+    pods_partial: float
     gateway_fresh: bool
+    gateway_partial: bool
+    kv_partial: bool
+    unproven: bool
+    in_hand_at_least: float
     waker_fresh: bool
     refused_at: float
     gpus_stale: bool
@@ -350,3 +379,4 @@ class MemorySlot(NamedTuple):
     woken_at: float
     floor: float
     floor_until: float
+    incomplete_since: float

@@ -22,8 +22,11 @@ REASONS = (
     Reason.SCHEDULED,
     Reason.FROZEN,
     Reason.CAPPED,
+    Reason.INCOMPLETE,
 )
-SERVING, QUEUED, GPU_BUSY, LOADING, WARM, ASLEEP, HELD, UNKNOWN, NO_WAKER, SCHEDULED, FROZEN, CAPPED = range(12)
+SERVING, QUEUED, GPU_BUSY, LOADING, WARM, ASLEEP, HELD, UNKNOWN, NO_WAKER, SCHEDULED, FROZEN, CAPPED, INCOMPLETE = (
+    range(13)
+)
 WORK, KV_CACHE, GPU_ENGINE = 0, 1, 2
 if set(REASONS) != set(Reason) or tuple(Signal) != (WORK, KV_CACHE, GPU_ENGINE):
     raise AssertionError("scaler.policy.codes does not know all reasons and signals")

@@ -159,7 +159,7 @@ def idle_since(spec: SpecSlot, seen: ReadingsSlot, stands: StandingSlot, mind: M
         return np.nan
     if loading(spec, seen, was_asleep(mind)) and not hangs(spec, seen, stands, mind, now):
         return np.nan
-    unseen = seen.gpus_stale or seen.gpus_blind
+    unseen = seen.gpus_stale or seen.gpus_blind or (seen.unproven and spec.holds_incomplete)
     since = now if np.isnan(mind.idle_since) or unseen else mind.idle_since
     # A request may come and go between two scrapes: its counter shows it.
     return since if np.isnan(seen.active_at) else max(since, seen.active_at)
@@ -185,15 +185,34 @@ def answered(spec: SpecSlot, seen: ReadingsSlot, asleep: bool) -> bool:
 
 
 @part
+def partial(spec: SpecSlot, seen: ReadingsSlot) -> bool:
+    """Is what is fresh a lower bound of the demand? It may raise an answer; it lowers none and proves no idleness."""
+    if not spec.holds_incomplete:
+        return False
+    return (seen.pods_partial > 0.0 and seen.wanted != 0.0) or seen.gateway_partial
+
+
+@part
+def mean_is_partial(spec: SpecSlot, seen: ReadingsSlot) -> bool:
+    """Is a mean that it is sized by one of a part of its engines or GPUs? What is left out may be what is busy."""
+    kv_cache = seen.kv_partial and not np.isnan(spec.targets[KV_CACHE])
+    gpus = seen.gpus_blind and not np.isnan(spec.targets[GPU_ENGINE])
+    return spec.holds_incomplete and (kv_cache or gpus)
+
+
+@part
 def rest_is_like(spec: SpecSlot, seen: ReadingsSlot, mind: MemorySlot, now: float) -> bool:
-    """Do only some pods not answer, for so long that they are taken to be like those that do?
+    """Do only some pods not answer completely, for so long that they are taken to be like those that do?
 
     Of fewer than half the rest cannot be told; and before the bound nothing falls on a part of the pods. A fleet on
     spot nodes always misses a few: it would never be scaled down again.
     """
     if not spec.pods or (spec.gateway and not seen.gateway_fresh) or not gpus_answer(spec, seen):
         return False
+    if spec.holds_incomplete and seen.gateway_partial:
+        return False
     if spec.jobs:  # what one Job has in hand says nothing of another's, and what is imputed would start one
         return False
-    some = 0.0 < seen.pods_fresh < seen.pods_listed and 2.0 * seen.pods_fresh >= seen.pods_listed
-    return some and now - mind.held_since >= spec.impute_after
+    whole = seen.pods_fresh - (seen.pods_partial if spec.holds_incomplete else 0.0)
+    some = 0.0 < whole < seen.pods_listed and 2.0 * whole >= seen.pods_listed
+    return some and (now - mind.held_since >= spec.impute_after or now - mind.incomplete_since >= spec.impute_after)

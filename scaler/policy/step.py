@@ -34,7 +34,7 @@ from .arrays import (
 )
 from .codes import GPU_ENGINE, KV_CACHE, WORK
 from .questions import answered as wholly_known
-from .questions import can_fall, rest_is_like, was_asleep
+from .questions import can_fall, partial, rest_is_like, was_asleep
 
 # What the kernels take. Their parts take one workload's slot, as plain numbers: each array that is handed from part to
 # part is counted in and out again, which cost forty times what is decided here.
@@ -61,6 +61,7 @@ def _spec_of(specs: Specs, i: int) -> SpecSlot:
         specs.young[i],
         specs.wakes_blind[i],
         specs.jobs[i],
+        specs.holds_incomplete[i],
     )
 
 
@@ -89,7 +90,12 @@ def _seen_of(readings: Readings, i: int) -> ReadingsSlot:
         readings.active_at[i],
         readings.pods_listed[i],
         readings.pods_fresh[i],
+        readings.pods_partial[i],
         readings.gateway_fresh[i],
+        readings.gateway_partial[i],
+        readings.kv_partial[i],
+        readings.unproven[i],
+        readings.in_hand_at_least[i],
         readings.waker_fresh[i],
         readings.refused_at[i],
         readings.gpus_stale[i],
@@ -111,6 +117,7 @@ def _mind_of(memory: Memory, i: int) -> MemorySlot:
         memory.woken_at[i],
         memory.floor[i],
         memory.floor_until[i],
+        memory.incomplete_since[i],
     )
 
 
@@ -132,14 +139,16 @@ def _compiled(parts: str) -> _Kernels:
         parts  # noqa: B018
         for i in range(out.shape[0]):
             mind = _mind_of(memory, i)
-            out[i] = wholly_known(_spec_of(specs, i), _seen_of(readings, i), was_asleep(mind))
+            spec, seen = _spec_of(specs, i), _seen_of(readings, i)
+            out[i] = wholly_known(spec, seen, was_asleep(mind)) and not partial(spec, seen)
 
     @kernel(types.void(*COLUMNS, types.float64, types.bool_[::1]))
     def all_imputed(specs: Specs, readings: Readings, memory: Memory, now: float, out: Bools) -> None:
         parts  # noqa: B018
         for i in range(out.shape[0]):
             spec, seen, mind = _spec_of(specs, i), _seen_of(readings, i), _mind_of(memory, i)
-            out[i] = not wholly_known(spec, seen, was_asleep(mind)) and rest_is_like(spec, seen, mind, now)
+            known = wholly_known(spec, seen, was_asleep(mind)) and not partial(spec, seen)
+            out[i] = not known and rest_is_like(spec, seen, mind, now)
 
     @kernel(
         types.void(
@@ -166,7 +175,7 @@ def _compiled(parts: str) -> _Kernels:
             seen, stands = _seen_of(readings, i), _stands_of(standing, i)
             new = decide(_spec_of(specs, i), seen, stands, mind, out.demand[i], now)
             memory.idle_since[i], memory.held_since[i] = new.idle_since, new.held_since
-            memory.woken_at[i] = new.woken_at
+            memory.woken_at[i], memory.incomplete_since[i] = new.woken_at, new.incomplete_since
             memory.floor[i], memory.floor_until[i] = new.floor, new.floor_until
             replicas, active, reason = new.replicas, new.active, new.reason
             if raise_only and can_fall(mind) and not replicas >= mind.replicas:
@@ -203,7 +212,7 @@ def step(
 
 
 def answered(specs: Specs, readings: Readings, memory: Memory) -> Bools:
-    """Which workloads' demand is wholly known: only then is a sum a value, else it is a lower bound."""
+    """Which workloads' readings are fresh and complete: only then is a sum a value, else it is a lower bound."""
     out = np.zeros(specs.minimum.shape[0], dtype=np.bool_)
     _KERNELS.answered(specs, readings, memory, out)
     return out

@@ -31,7 +31,7 @@ class Row:
     cluster: replicas the cluster was told to run. ready, pending: of those. told: what KEDA and HPA hear now.
     load:    requests waiting, running or held by the gateway, as far as pages say. demand: replicas, unrounded.
     gpus:    that it holds. gpu: their activity; gpu_activity: by what that is known.
-    stale:   how many of its sources are silent.
+    stale:   how many of its sources are silent. incomplete: how many series make a reading a lower bound.
     hindered, hindered_by: what keeps KEDA and the HPA from doing what they are told, of HINDRANCES, and the sentence.
     """
 
@@ -60,6 +60,7 @@ class Row:
     idle_since: float | None
     observed: bool
     stale: int
+    incomplete: int
     notes: tuple[str, ...]
     hindered: str | None
     hindered_by: str | None
@@ -115,6 +116,7 @@ def row(decision: Decision, now: float, ahead: Ahead | None = None) -> Row:
         idle_since=decision.idle_since,
         observed=decision.observed,
         stale=len(seen.stale),
+        incomplete=len(seen.incomplete),
         notes=seen.notes,
         hindered=None if ahead is None or word is None else ahead.code,
         hindered_by=None if ahead is None or word is None else ahead.says,
@@ -155,6 +157,8 @@ def why(decision: Decision, now: float) -> str:
         case Reason.HELD:
             since = None if decision.held_since is None else now - decision.held_since
             return f"{_silent(seen)}: the last answer stands, for {formats.span(since)} now"
+        case Reason.INCOMPLETE:
+            return f"{_incomplete(seen)}: nothing is taken away"
         case Reason.UNKNOWN:
             return f"{_silent(seen)}: whoever asks gets an error, and keeps what there is"
         case Reason.SCHEDULED:
@@ -184,6 +188,13 @@ def _resting(decision: Decision, now: float) -> str:
     if decision.reason is Reason.ASLEEP:
         return idle if seen.waker is None else f"{idle}; woken by {seen.waker}"
     return idle if seen.keep_warm_s is None else f"{idle}, kept warm for {formats.span(seen.keep_warm_s)}"
+
+
+def _incomplete(seen: Evidence) -> str:
+    if not seen.incomplete:
+        return REASONS[Reason.INCOMPLETE].meaning
+    more = f" and {len(seen.incomplete) - 1} more" if len(seen.incomplete) > 1 else ""
+    return f"{seen.incomplete[0]}{more}"
 
 
 def _silent(seen: Evidence) -> str:

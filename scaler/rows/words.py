@@ -4,7 +4,7 @@ what they are told, and how loudly to say it.
 A state is what its GPUs are doing now, in the same six words as the accounts; a reason is why the answer is what it is.
 The page reads this table as JSON, so it cannot say other words than the terminal.
 
-Worked example: `REASONS[Reason.NO_WAKER]` is "no waker", a notice, third in the order of trouble.
+Worked example: `REASONS[Reason.NO_WAKER]` is "no waker", a notice, fourth in the order of trouble.
 """
 
 from __future__ import annotations
@@ -63,18 +63,25 @@ REASONS: dict[Reason, Word] = {
         "unknown", "nothing is known: an error to whoever asks, never a zero", _TROUBLE, 0, State.UNKNOWN
     ),
     Reason.HELD: Word("held", "readings are stale: the last answer stands for a while", _TROUBLE, 1, State.UNKNOWN),
-    Reason.NO_WAKER: Word(
-        "no waker", "idle, but nothing would see a request at zero replicas", _NOTICE, 2, State.IDLE_WARM
+    Reason.INCOMPLETE: Word(
+        "incomplete",
+        "a response lacks a series that it had, or has it wrong: replicas may rise, none is taken away",
+        _TROUBLE,
+        2,
+        State.UNKNOWN,
     ),
-    Reason.CAPPED: Word("capped", "more is needed than the maximum allows", _NOTICE, 3, State.SERVING),
-    Reason.QUEUED: Word("queued", "requests wait and none is being worked on", _NOTICE, 4, State.LOADING),
-    Reason.FROZEN: Word("frozen", "a person's brake decides", _NOTICE, 5, State.IDLE_WARM),
-    Reason.LOADING: Word("loading", "replicas exist and none is ready", _FINE, 6, State.LOADING),
-    Reason.SERVING: Word("serving", "requests are being worked on", _FINE, 7, State.SERVING),
-    Reason.GPU_BUSY: Word("GPU busy", "no requests, but its GPUs work", _FINE, 8, State.SERVING),
-    Reason.SCHEDULED: Word("scheduled", "a schedule's floor or ceiling decides", _FINE, 9, State.IDLE_WARM),
-    Reason.WARM: Word("warm", "idle, kept for the keep-warm time or by its minimum", _FINE, 10, State.IDLE_WARM),
-    Reason.ASLEEP: Word("asleep", "idle for the keep-warm time: zero replicas", _FINE, 11, State.ASLEEP),
+    Reason.NO_WAKER: Word(
+        "no waker", "idle, but nothing would see a request at zero replicas", _NOTICE, 3, State.IDLE_WARM
+    ),
+    Reason.CAPPED: Word("capped", "more is needed than the maximum allows", _NOTICE, 4, State.SERVING),
+    Reason.QUEUED: Word("queued", "requests wait and none is being worked on", _NOTICE, 5, State.LOADING),
+    Reason.FROZEN: Word("frozen", "a person's brake decides", _NOTICE, 6, State.IDLE_WARM),
+    Reason.LOADING: Word("loading", "replicas exist and none is ready", _FINE, 7, State.LOADING),
+    Reason.SERVING: Word("serving", "requests are being worked on", _FINE, 8, State.SERVING),
+    Reason.GPU_BUSY: Word("GPU busy", "no requests, but its GPUs work", _FINE, 9, State.SERVING),
+    Reason.SCHEDULED: Word("scheduled", "a schedule's floor or ceiling decides", _FINE, 10, State.IDLE_WARM),
+    Reason.WARM: Word("warm", "idle, kept for the keep-warm time or by its minimum", _FINE, 11, State.IDLE_WARM),
+    Reason.ASLEEP: Word("asleep", "idle for the keep-warm time: zero replicas", _FINE, 12, State.ASLEEP),
 }
 
 # By the codes of `scaler.outlook`, of which the others are no news: it is done, it will be, or the state says why not.
@@ -109,6 +116,8 @@ def state(decision: Decision) -> State:
     if decision.replicas == 0 and not seen.replicas_wanted and not seen.gpus_held:
         return State.ASLEEP
     if decision.replicas is None or decision.reason in (Reason.HELD, Reason.UNKNOWN):
+        return State.UNKNOWN
+    if decision.reason is Reason.INCOMPLETE and not (seen.running or seen.waiting):
         return State.UNKNOWN
     none_ready = seen.replicas_ready == 0
     if none_ready and seen.replicas_pending and seen.replicas_pending >= (seen.replicas_wanted or 1):

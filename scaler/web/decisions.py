@@ -96,6 +96,11 @@ FAMILIES: tuple[tuple[str, str, Value], ...] = (
     ("workload_schedule_floor", "Replicas that schedules keep at least.", lambda d, _: d.evidence.schedule_floor),
     ("workload_schedule_ceiling", "Replicas that schedules allow at most.", lambda d, _: d.evidence.schedule_ceiling),
     ("stale_sources", "Sources whose readings are too old to believe.", lambda d, _: float(len(d.evidence.stale))),
+    (
+        "incomplete_series",
+        "Series of its sources that are missing, invalid, unparsable or conflicting. 0: all readings are complete.",
+        lambda d, _: float(len(d.evidence.incomplete)),
+    ),
 )
 
 

@@ -30,11 +30,13 @@ def test_a_gpu_that_loses_its_label_for_a_moment_stays_its_pods():
     assert labels.recall(page(gpu(POD)), anybody, 130.0).subjects == (gpu(POD),)
 
 
-def test_a_label_that_stays_away_is_forgotten():
+def test_a_gpu_that_lost_its_label_is_its_pods_for_as_long_as_the_pod_lives():
     labels = Labels()
     labels.recall(page(gpu(POD)), anybody, 100.0)
-    assert labels.recall(page(gpu()), anybody, 100.0 + LABEL_MEMORY_S).subjects == (gpu(POD),)
-    assert labels.recall(page(gpu()), anybody, 100.1 + LABEL_MEMORY_S).subjects == (gpu(),)
+    assert labels.recall(page(gpu()), anybody, 100.0 + 10 * LABEL_MEMORY_S).subjects == (gpu(POD),)
+    assert labels.lost_at == {("GPU-1", None): 100.0}
+    assert labels.recall(page(gpu()), nobody, 101.0 + 10 * LABEL_MEMORY_S).subjects == (gpu(),)
+    assert labels.lost_at == {}
 
 
 def test_a_series_never_outlives_its_pod():

@@ -113,7 +113,7 @@ def test_a_bad_line_at_the_gateway_does_not_empty_its_queue(scene, plan, pod, ga
     quiet = page.vllm(waiting=0, running=10)
     assert stage.round({engine: quiet, front: page.epp(held=60, ready=1)}) == (5, True, "serving")
     for broken in ("NaN", "sixty"):
-        assert stage.round({engine: quiet, front: page.epp(held=broken, ready=1)}) == (5, True, "held")
+        assert stage.round({engine: quiet, front: page.epp(held=broken, ready=1)}) == (5, True, "incomplete")
     assert stage.round({engine: quiet, front: page.epp(held=0, ready=1)}) == (1, True, "serving")
 
 
@@ -122,10 +122,20 @@ def test_a_gateway_that_restarts_has_no_queue_until_it_had_one(scene, plan, pod,
     stage, engine, front = scene(plan(gateway=True, keep_warm=30.0)), pod(), gateway()
     stage.has(pods=[engine], gateway=front)
     quiet = page.vllm(waiting=0, running=0)
+    started = "process_start_time_seconds {}\n".format
+    stage.round({engine: quiet, front: page.epp(held=0, ready=1) + started(100)})
+    restarted = page.epp(ready=1) + started(900)
+    assert stage.rounds(60, {engine: quiet, front: restarted})[-1] == (1, True, "no_waker")
+    # A line of another family that does not parse takes nothing from it.
+    assert stage.rounds(60, {engine: quiet, front: restarted + "oops\n"}) == [(1, True, "no_waker")]
+
+
+def test_a_gateway_that_loses_its_queue_without_a_restart_is_incomplete(scene, plan, pod, gateway, page):
+    stage, engine, front = scene(plan(gateway=True, keep_warm=30.0)), pod(), gateway()
+    stage.has(pods=[engine], gateway=front)
+    quiet = page.vllm(waiting=0, running=0)
     stage.round({engine: quiet, front: page.epp(held=0, ready=1)})
-    assert stage.rounds(60, {engine: quiet, front: page.epp(ready=1)})[-1] == (1, True, "no_waker")
-    # Nor does some other line make broken what it has already stopped to say.
-    assert stage.rounds(60, {engine: quiet, front: page.epp(ready=1) + "oops\n"}) == [(1, True, "no_waker")]
+    assert stage.rounds(900, {engine: quiet, front: page.epp(ready=1)})[-1] == (1, True, "incomplete")
 
 
 def test_a_gateway_without_an_address_is_said(scene, plan, pod, gateway, page):

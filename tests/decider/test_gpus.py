@@ -87,10 +87,16 @@ def test_gpus_whose_page_stays_away_prove_nothing(stage, node, page):
 def test_gpus_that_its_pods_have_left_are_not_missed(stage, node, page):
     stage.rounds(10, {**stage.idle, node(): page.gpu("GPU-1", ["chat-0"], engine=0.9)})
     unnamed = {**stage.idle, node(): page.gpu("GPU-1", engine=0.9)}
-    # A label may be missing for a minute: until then it is believed to be the same pod's.
-    assert stage.rounds(60, unnamed) == [(1, True, "gpu_busy")]
-    assert stage.rounds(60, unnamed)[-1] == (0, False, "asleep")
+    # No cluster says whether the pod lives: what works on its last GPU may be the pod's.
+    assert stage.rounds(600, unnamed) == [(1, True, "gpu_busy")]
+    assert stage.rounds(60, {**stage.idle, node(): page.gpu("GPU-1", engine=0.0)})[-1] == (0, False, "asleep")
     assert stage.decision().evidence.stale == ()
+
+
+def test_a_gpu_that_another_workloads_pod_holds_keeps_nobody_else_awake(stage, node, page):
+    stage.rounds(10, {**stage.idle, node(): page.gpu("GPU-1", ["chat-0"], engine=0.9)})
+    anothers = {**stage.idle, node(): page.gpu("GPU-1", ["other-0"], engine=0.9)}
+    assert stage.rounds(60, anothers)[-1] == (0, False, "asleep")
 
 
 def test_a_node_that_is_gone_takes_its_gpus_with_it(stage, node, page):

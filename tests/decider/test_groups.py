@@ -93,11 +93,13 @@ class TestPrefillAndDecode:
             ("prefill", 1, True),
         ]
 
-    def test_where_prefill_has_a_waker_decode_has_one(self, stage, pages):
+    def test_where_prefill_has_a_waker_decode_has_one(self, stage, pages, page):
         seen = self.rounds(stage, 3 * IDLE_S, pages())
         assert all("no_waker" not in str(answers) for answers in seen)
-        # The gateway stops to show a queue: nothing would wake either.
-        pages = {**pages(), stage.front: 'inference_pool_ready_pods{name="p"} 1\n'}
+        # The gateway restarts and shows no queue any more: nothing would wake either.
+        started = "process_start_time_seconds {}\n".format
+        self.round(stage, {**pages(), stage.front: page.epp(held=0, ready=1) + started(100)})
+        pages = {**pages(), stage.front: page.epp(ready=1) + started(900)}
         assert self.rounds(stage, 3 * IDLE_S, pages)[-1] in (
             ((0, False, "no_waker"), (0, False, "no_waker")),
             ((1, True, "no_waker"), (1, True, "no_waker")),

@@ -30,7 +30,7 @@ def test_what_does_not_count_says_why(scene, plan, pod, page):
     assert [(told[target.url].fresh, told[target.url].why) for target in targets] == [
         (False, "no: too old"),
         (False, "no: it never answered"),
-        (False, "a part: it says less than before"),
+        (False, 'as a lower bound: vllm:num_requests_running{model_name="m",engine="0"} is missing'),
         (True, "as activity: its pod is on its way out"),
     ]
     assert told[targets[1].url].age_s is None

@@ -105,14 +105,16 @@ class TestSizing:
         assert rows(document, "clamp") == [{"bound": "demand", "replicas": 2}, {"bound": "band", "replicas": 3}]
 
     def test_more_than_the_maximum_is_capped_and_says_by_what(self, serving, page):
-        serving.round({target: page.vllm(waiting=90, running=5) for target in serving.pods})
+        serving.round({target: page.vllm(waiting=90, running=5, kv=0.95) for target in serving.pods})
         document = explained(serving)
         assert document["summary"] == "8 replicas, capped: 11.88 are asked for, and 8 are the most that is allowed"
         assert said(document, "clamp")[0] == "Not more than 8, its maximum."
 
-    def test_an_unknown_kv_cache_asks_for_nothing(self, serving, page):
-        serving.round({target: page.vllm(waiting=15, running=5) for target in serving.pods})
-        assert said(explained(serving), "objectives")[1] == (
+    def test_an_unknown_kv_cache_asks_for_nothing(self, scene, plan, pod, page):
+        stage, target = scene(plan(kv=0.9)), pod(0)
+        stage.has(pods=[target], wanted=1)
+        stage.round({target: page.vllm(waiting=15, running=5)})
+        assert said(explained(stage), "objectives")[1] == (
             "kv_cache: not known. It only ever adds, so the others decide."
         )
 
@@ -130,7 +132,7 @@ class TestHolding:
     def test_a_page_that_fails_is_told_and_the_last_answer_stands(self, serving, page):
         first, second = serving.pods
         for _ in range(5):
-            serving.round({first: page.vllm(waiting=0, running=1), second: None})
+            serving.round({first: page.vllm(waiting=0, running=1, kv=0.95), second: None})
         document = explained(serving)
         assert document["summary"] == (
             "3 replicas, held: readings are incomplete, and the last answer stands, since 1970-01-01 00:17:05Z"
@@ -345,8 +347,8 @@ class TestThePast:
         assert said(document, "raw") == ["Single pages are not kept. Of 1970-01-01 00:16:45Z there are the sums below."]
 
     def test_changes_are_told_newest_last(self, serving, page):
-        serving.round({target: page.vllm(waiting=0, running=40) for target in serving.pods})
-        serving.round({target: page.vllm(waiting=0, running=1) for target in serving.pods})
+        serving.round({target: page.vllm(waiting=0, running=40, kv=0.5) for target in serving.pods})
+        serving.round({target: page.vllm(waiting=0, running=1, kv=0.5) for target in serving.pods})
         seen = [(each["replicas"], each["reason"]) for each in explained(serving)["changes"]]
         # Page by page: 40 + 20 requests, 40 + 40; then 1 + 40, the highest of that interval.
         assert seen[-3:] == [(4, "serving"), (5, "serving"), (3, "serving")]

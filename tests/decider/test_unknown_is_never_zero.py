@@ -68,10 +68,10 @@ def test_a_page_without_queue_gauges_is_as_good_as_absent(busy, page, silent):
 @pytest.mark.parametrize(
     "partial",
     [
-        'vllm:num_requests_running{model_name="m"} 16\n',
-        'vllm:num_requests_waiting{model_name="m"} NaN\nvllm:num_requests_running{model_name="m"} 16\n',
-        'vllm:num_requests_waiting{model_name="m"} -5\nvllm:num_requests_running{model_name="m"} 16\n',
-        'vllm:num_requests_waiting{model_name="m} 84\nvllm:num_requests_running{model_name="m"} 16\n',
+        'vllm:num_requests_running{model_name="m",engine="0"} 16\n',
+        'vllm:num_requests_waiting{model_name="m",engine="0"} NaN\nvllm:num_requests_running{model_name="m",engine="0"} 16\n',
+        'vllm:num_requests_waiting{model_name="m",engine="0"} -5\nvllm:num_requests_running{model_name="m",engine="0"} 16\n',
+        'vllm:num_requests_waiting{model_name="m,engine="0"} 84\nvllm:num_requests_running{model_name="m",engine="0"} 16\n',
     ],
     ids=["not on the page", "NaN", "negative", "a broken line"],
 )
@@ -79,10 +79,10 @@ def test_a_queue_that_was_said_and_no_longer_is_does_not_become_empty(busy, page
     # 84 waited; now only the 16 that run are said. 16/16 would be one replica: six of seven lost to one bad line.
     stage = busy()
     pages = {stage.engine: partial, stage.front: page.epp(held=0, ready=1)}
-    assert stage.round(pages) == (7, True, "held")
-    assert stage.decision().evidence.running == 16.0
-    assert stage.decision().evidence.waiting is None
-    assert stage.decision().evidence.stale == (stage.engine.url,)
+    assert stage.rounds(600, pages) == [(7, True, "incomplete")]
+    evidence = stage.decision().evidence
+    assert (evidence.running, evidence.waiting, evidence.stale) == (16.0, None, ())
+    assert any("vllm:num_requests_waiting" in text and stage.engine.url in text for text in evidence.incomplete)
     assert stage.round({**pages, stage.engine: page.vllm(waiting=0, running=10)}) == (1, True, "serving")
 
 
@@ -90,7 +90,7 @@ def test_an_engine_that_restarts_and_says_half_at_first_is_not_read_as_half_empt
     stage = busy()
     front = {stage.front: page.epp(held=0, ready=1)}
     assert stage.round({**front, stage.engine: page.vllm()}) == (7, True, "held")
-    assert stage.round({**front, stage.engine: page.vllm(running=1)}) == (7, True, "held")
+    assert stage.round({**front, stage.engine: page.vllm(running=1)}) == (7, True, "incomplete")
     assert stage.round({**front, stage.engine: page.vllm(waiting=30, running=10)}) == (3, True, "serving")
 
 

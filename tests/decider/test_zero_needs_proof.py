@@ -84,7 +84,7 @@ def test_a_request_in_a_queue_that_is_not_known_is_not_idleness(stage, idle):
     # The worst of one bad line: a request waits, its line is broken, and nothing else is to be seen.
     text = 'vllm:num_requests_waiting{model_name="m} 9\nvllm:num_requests_running{model_name="m"} 0\n'
     stage.rounds(10, idle)
-    assert stage.rounds(120, {**idle, stage.engine: text}) == [(1, True, "held")]
+    assert stage.rounds(120, {**idle, stage.engine: text}) == [(1, True, "incomplete")]
 
 
 def test_without_a_gateway_one_replica_is_kept_and_the_note_says_why(scene, plan, pod, page):
@@ -177,8 +177,8 @@ class TestQueueWorkers:
         stage = workers
         assert stage.round({stage.redis: page.redis(3)}) == (3, True, "queued")
         gone = {stage.redis: "redis_up 1\n"}
-        assert stage.rounds(300, gone) == [(3, True, "held")]
-        assert stage.rounds(10, gone)[-1] == (None, True, "unknown")
+        assert stage.rounds(900, gone) == [(3, True, "incomplete")]
+        assert stage.round({stage.redis: page.redis(0)}) == (1, True, "warm")
 
     def test_another_key_is_somebody_elses(self, workers, page):
         stage = workers

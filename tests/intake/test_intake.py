@@ -304,8 +304,12 @@ def test_a_gpu_that_loses_its_label_for_a_moment_stays_its_workloads(intake, sam
     intake.land(node(), samples(page.gpu("GPU-1", ["chat-7d9f8b6c5d-x2k9q"], engine=0.7)), 0.0)
     intake.land(node(), samples(page.gpu("GPU-1", engine=0.9)), 5.0)
     assert column(intake, "busiest_gpu", now=5.0, rows=[0]) == [0.9]
+    # No cluster is asked: its pod may have ended. What works on it may still be the pod's, and it sizes nothing.
     intake.land(node(), samples(page.gpu("GPU-1", engine=0.9)), 65.0)
-    assert column(intake, "busiest_gpu", now=65.0, rows=[0]) == [None]
+    assert column(intake, "busiest_gpu", now=65.0, rows=[0]) == [0.9]
+    assert intake.totals(np.array([0]), 65.0).gpu_engine.tolist() != [0.9]
+    intake.land(node(), samples(page.gpu("GPU-1", ["other-7d9f8b6c5d-x2k9q"], engine=0.9)), 70.0)
+    assert column(intake, "busiest_gpu", now=70.0, rows=[0]) == [None]
 
 
 def test_another_list_of_workloads_takes_over_what_was_seen_and_nobody_elses(samples, page):

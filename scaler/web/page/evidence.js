@@ -31,7 +31,7 @@ const GROUPS = [
   }],
 ];
 const ALWAYS = new Set(["waiting", "running", "replicas_wanted", "replicas_ready", "gpu_engine_active", "waker"]);
-const LISTS = new Set(["objectives", "stale", "notes"]);
+const LISTS = new Set(["objectives", "stale", "incomplete", "notes"]);
 const KNOWN = new Set(GROUPS.flatMap(([, fields]) => Object.keys(fields)));
 const UNITS = { work: format.count, kv_cache: format.ratio, gpu_engine: format.ratio };
 
@@ -44,6 +44,7 @@ export function decidedOn(decision, now) {
     h("header", {}, h("h2", {}, "What it rests on")),
     evidence.notes.length ? h("ul", { class: "notes" }, evidence.notes.map((note) => h("li", {}, note))) : null,
     evidence.stale.length ? h("ul", { class: "notes stale" }, evidence.stale.map((source) => h("li", {}, `no answer from ${source}`))) : null,
+    evidence.incomplete?.length ? h("ul", { class: "notes stale" }, evidence.incomplete.map((series) => h("li", {}, `a lower bound: ${series}`))) : null,
     objectives(evidence.objectives),
     h("dl", { class: "facts" }, [
       // An HPA with a tolerance drops a small step up: then it is told a larger number.
