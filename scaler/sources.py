@@ -228,6 +228,7 @@ def _plan(config: Config, workload: Workload, ordered: Ordered, tolerance: float
             gateway=workload.gateway is not None,
             young=_young(config, workload),
             wakes_blind=workload.on_blind == "wake",
+            holds_incomplete=workload.on_incomplete == "hold",
             lease_max=workload.lease_max,
         ),
         smoothing=Smoothing(up_s=workload.smoothing.up, down_s=workload.smoothing.down),

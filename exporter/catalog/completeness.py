@@ -25,7 +25,7 @@ series='vllm:num_requests_waiting{engine="1"}')`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan, nan
 from typing import TypeAlias
@@ -45,6 +45,9 @@ UNLOADED_BUSY_AFTER_S = 300.0
 GPU_FORGOTTEN_AFTER_S = 86_400.0
 # Missing series remembered per target. More are only possible if a target invents labels; the oldest go first.
 MAX_MISSING = 4096
+# Of one response: label sets that are looked for, each in one pass over the names and labels, and series looked at.
+MAX_LABEL_SETS = 64
+MAX_LOOKED_AT = 10_000
 START_TIME = "process_start_time_seconds"
 SAME_START_S = 1.0  # some exporters compute it from uptime, with a jitter of some 10 ms
 TEXT_LENGTH = 160  # characters of a series shown to people
@@ -65,7 +68,9 @@ class _Series:
     labels: as `name="value"`, UTF-8; None if a value holds characters that are escaped in a response.
     value:  the last valid value; NaN if there was none.
     at:     POSIX seconds of the last response that had it.
-    gone_since: POSIX seconds since when no series carries its labels; NaN while some does.
+    had_mates: series of other families had all its labels when it was there last.
+    has_mates: … and in the last response.
+    gone_since: POSIX seconds since when none has; NaN while some do.
     """
 
     subject: Subject
@@ -76,6 +81,7 @@ class _Series:
     value: float
     at: float
     had_mates: bool = False
+    has_mates: bool = True
     gone_since: float = nan
 
 
@@ -141,10 +147,13 @@ class Completeness:
         if old_layout is not None:
             for series in old.values():
                 series.at = self._judged_at
-                series.had_mates = series.had_mates or _carried(series, old_layout)
+            _mark_mates(old.values(), old_layout)
             self._missing.update(old)
         for key in list(self._missing)[: max(0, len(self._missing) - MAX_MISSING)]:
             del self._missing[key]
+        gone = [series for series in self._missing.values() if series.had_mates]
+        for series, carried in zip(gone, _carried(gone, page.layout), strict=True):
+            series.has_mates = carried
 
     def _present_in_order(self) -> list[_Series]:
         return [self._present[key] for key in self._keys]
@@ -168,7 +177,7 @@ class Completeness:
                 if received_at - series.at > GPU_FORGOTTEN_AFTER_S:
                     del self._missing[key]
                 continue
-            if page.dropped_total or not series.had_mates or _carried(series, page.layout):
+            if page.dropped_total or not series.had_mates or series.has_mates:
                 series.gone_since = nan
                 continue
             series.gone_since = received_at if isnan(series.gone_since) else series.gone_since
@@ -291,8 +300,29 @@ def _pairs(labels: Mapping[str, str]) -> tuple[bytes, ...] | None:
     return tuple(f'{label}="{value}"'.encode() for label, value in labels.items())
 
 
-def _carried(series: _Series, layout: Layout) -> bool:
-    """Whether a series of another family has all labels of this one: then what they describe is still there."""
-    if series.labels is None:
-        return True
-    return layout.carries(series.name, series.labels)
+def _mark_mates(missing: Iterable[_Series], layout: Layout) -> None:
+    """Notes which of the series had mates in the last layout that had them."""
+    missing = list(missing)
+    for series, carried in zip(missing, _carried(missing, layout), strict=True):
+        series.had_mates = carried
+
+
+def _carried(missing: Iterable[_Series], layout: Layout) -> Iterator[bool]:
+    """Whether series of other families have all labels of each of these: then what the labels describe is there.
+
+    The work is bounded, because a target may invent labels: what is not looked at counts as there.
+    """
+    known: dict[tuple[str, tuple[bytes, ...]], bool] = {}
+    left = MAX_LOOKED_AT
+    for series in missing:
+        if series.labels is None:
+            yield True
+            continue
+        key = series.name, series.labels
+        if key not in known:
+            if left <= 0 or len(known) >= MAX_LABEL_SETS:
+                yield True
+                continue
+            known[key], looked = layout.carries(*key, left)
+            left -= looked
+        yield known[key]

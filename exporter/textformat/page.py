@@ -78,10 +78,26 @@ class Layout:
             self.parsed[head] = known if known is not None else read_series(head)
         return self.parsed[head]
 
-    def carries(self, family: str, pairs: Sequence[bytes]) -> bool:
-        """Whether a series of another family has all of these labels, each written as `name="value"`."""
-        name = family.encode()
-        return any(all(pair in head for pair in pairs) and self._bare(head) != name for head in self.heads)
+    def carries(self, family: str, pairs: Sequence[bytes], at_most: int) -> tuple[bool, int]:
+        """Whether a series of another family has all of these labels, each written as `name="value"`.
+
+        at_most: series that are looked at; if there are more that may have them, the answer is True.
+        Returns it, and how many series were looked at.
+        """
+        name, rarest, text = family.encode(), max(pairs, key=len), self._text
+        found, looked = text.find(rarest), 0
+        while found >= 0:
+            start, stop = text.rfind(b"\n", 0, found) + 1, text.find(b"\n", found)
+            head = text[start : stop if stop >= 0 else len(text)]
+            looked += 1
+            if looked > at_most or (all(pair in head for pair in pairs) and self._bare(head) != name):
+                return True, looked
+            found = text.find(rarest, stop) if stop >= 0 else -1
+        return False, looked
+
+    @cached_property
+    def _text(self) -> bytes:
+        return b"\n".join(self.heads)
 
     def has(self, heads: list[bytes], types: Mapping[str, str]) -> bool:
         """Whether a page with these heads and types has this layout."""

@@ -33,6 +33,7 @@ from .workload import (
     Mode,
     Objectives,
     OnBlind,
+    OnIncomplete,
     ProbePeriod,
     Quiet,
     Replicas,
@@ -65,7 +66,7 @@ def _as_in(section: type[BaseModel], key: str) -> Any:
 
 # Handed on where they are written: what is not, stays known to be a default.
 _AS_THERE = frozenset({
-    "keep_warm", "keep_warm_min", "keep_warm_max", "on_blind", "lease_max", "objectives", "smoothing",
+    "keep_warm", "keep_warm_min", "keep_warm_max", "on_blind", "on_incomplete", "lease_max", "objectives", "smoothing",
     "scale_down_band", "gpu_quiet", "probe_period", "hpa_tolerance", "group", "role", "weight", "ratio", "mode",
 })  # fmt: skip
 
@@ -98,6 +99,7 @@ class Trigger(Section):
     keep_warm_min: Seconds = _as_in(Workload, "keep_warm_min")
     keep_warm_max: Seconds = _as_in(Workload, "keep_warm_max")
     on_blind: OnBlind = _as_in(Workload, "on_blind")
+    on_incomplete: OnIncomplete = _as_in(Workload, "on_incomplete")
     lease_max: Seconds = _as_in(Workload, "lease_max")
     scale_down_band: Band = _as_in(Workload, "scale_down_band")
     gpu_quiet: Quiet = _as_in(Workload, "gpu_quiet")

@@ -33,6 +33,7 @@ Group: TypeAlias = Annotated[str, kubernetes_name(63, "group")]
 Role: TypeAlias = Annotated[str, kubernetes_name(63, "role")]
 Weight: TypeAlias = Annotated[float, Field(ge=0, le=1_000_000)]
 OnBlind: TypeAlias = Literal["hold", "wake"]
+OnIncomplete: TypeAlias = Literal["hold", "accept"]
 
 # Where nothing is known the usual: KEDA's cooldownPeriod is 300 s by default.
 UNLEARNED_KEEP_WARM_S = 300.0
@@ -139,6 +140,11 @@ class Workload(Section):
     """What becomes of a sleeper when the page that would show its next request is silent for longer than
     `freshness.hold`. `hold` leaves it asleep; `wake` answers one replica (or `min`) until the page speaks again, and
     costs that replica in every outage of the gateway."""
+    on_incomplete: OnIncomplete = "hold"
+    """What becomes of a response that lacks a series which its target exposed before, or has it invalid, unparsable, or
+    twice with different values. `hold` takes what is known as a lower bound: replicas may rise, none is taken away, and
+    nothing counts as idle until the response is complete again. `accept` takes it as it is: for a target that is known
+    to be so, at the risk that a busy workload is put to sleep."""
     lease_max: Seconds = 1800.0
     """A workload that was woken is kept up for as long as it takes until its first replica is ready, and for so long at
     most where nobody waits any more: a start that hangs costs no more. Once starts have been seen, the lease is twice

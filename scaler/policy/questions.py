@@ -159,7 +159,7 @@ def idle_since(spec: SpecSlot, seen: ReadingsSlot, stands: StandingSlot, mind: M
         return np.nan
     if loading(spec, seen, was_asleep(mind)) and not hangs(spec, seen, stands, mind, now):
         return np.nan
-    unseen = seen.gpus_stale or seen.gpus_blind or (seen.unproven and spec.holds_incomplete)
+    unseen = seen.gpus_stale or (spec.holds_incomplete and (seen.gpus_blind or seen.unproven))
     since = now if np.isnan(mind.idle_since) or unseen else mind.idle_since
     # A request may come and go between two scrapes: its counter shows it.
     return since if np.isnan(seen.active_at) else max(since, seen.active_at)

@@ -23,6 +23,10 @@ def anybody(pod, at):
     return (CHAT,)
 
 
+def nobody(pod, at):
+    return ()
+
+
 def test_a_gpu_that_loses_its_label_for_a_moment_stays_its_pods():
     labels = Labels()
     labels.recall(page(gpu(POD)), anybody, 100.0)

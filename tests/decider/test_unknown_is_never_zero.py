@@ -65,13 +65,17 @@ def test_a_page_without_queue_gauges_is_as_good_as_absent(busy, page, silent):
     assert stage.round(pages) == (None, True, "unknown")
 
 
+WAITING = 'vllm:num_requests_waiting{model_name="m",engine="0"}'
+RUNNING = 'vllm:num_requests_running{model_name="m",engine="0"} 16\n'
+
+
 @pytest.mark.parametrize(
     "partial",
     [
-        'vllm:num_requests_running{model_name="m",engine="0"} 16\n',
-        'vllm:num_requests_waiting{model_name="m",engine="0"} NaN\nvllm:num_requests_running{model_name="m",engine="0"} 16\n',
-        'vllm:num_requests_waiting{model_name="m",engine="0"} -5\nvllm:num_requests_running{model_name="m",engine="0"} 16\n',
-        'vllm:num_requests_waiting{model_name="m,engine="0"} 84\nvllm:num_requests_running{model_name="m",engine="0"} 16\n',
+        RUNNING,
+        WAITING + " NaN\n" + RUNNING,
+        WAITING + " -5\n" + RUNNING,
+        WAITING.replace('m"', "m") + " 84\n" + RUNNING,
     ],
     ids=["not on the page", "NaN", "negative", "a broken line"],
 )

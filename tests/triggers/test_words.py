@@ -29,7 +29,8 @@ def test_every_word_is_read_as_the_configuration_reads_it():
         "gateway_scheme": "http", "objectives.work": "16.5", "objectives.kv_cache": "null",
         "objectives.gpu_engine": "0.8", "smoothing.up": "0", "smoothing.down": "1m30s", "keep_warm": "600",
         "keep_warm_min": "2m", "keep_warm_max": "1h",
-        "scale_down_band": "0.5", "gpu_quiet": "0", "on_blind": "wake", "lease_max": "20m",
+        "scale_down_band": "0.5", "gpu_quiet": "0", "on_blind": "wake", "on_incomplete": "accept",
+        "lease_max": "20m",
         "schedules": "0 8 * * 1-5 for 10h floor 2",
         "hpa_tolerance": "0.05",
         "probe_period": "0", "group": "llama", "role": "decode", "weight": "0.1", "ratio.to": "prefill",
@@ -42,7 +43,7 @@ def test_every_word_is_read_as_the_configuration_reads_it():
         "smoothing": Smoothing(up=0.0, down=90.0), "keep_warm": 600.0,
         "keep_warm_min": 120.0, "keep_warm_max": 3600.0, "scale_down_band": 0.5, "gpu_quiet": 0.0,
         "hpa_tolerance": 0.05,
-        "on_blind": "wake", "lease_max": 1200.0, "probe_period": 0.0, "group": "llama", "role": "decode",
+        "on_blind": "wake", "on_incomplete": "accept", "lease_max": 1200.0, "probe_period": 0.0, "group": "llama", "role": "decode",
         "schedules": "0 8 * * 1-5 for 10h floor 2", "weight": 0.1, "ratio": RoleRatio(to="prefill", min=0.5, max=3.0),
     }  # fmt: skip
 
@@ -61,7 +62,7 @@ def test_a_model_that_is_called_like_a_number_keeps_its_name(name):
 def test_words_left_out_are_the_defaults_of_the_configuration():
     mine, theirs = Trigger(), Workload(namespace="ai", name="chat")
     same = ("engine", "model", "objectives", "smoothing", "keep_warm", "scale_down_band", "gpu_quiet")
-    same += ("mode", "on_blind", "lease_max", "keep_warm_min", "keep_warm_max")
+    same += ("mode", "on_blind", "on_incomplete", "lease_max", "keep_warm_min", "keep_warm_max")
     same += ("hpa_tolerance", "probe_period", "group", "role", "weight", "ratio")
 
     assert [getattr(mine, key) for key in same] == [getattr(theirs, key) for key in same]
