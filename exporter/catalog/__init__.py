@@ -24,7 +24,7 @@ from .dcgm import DCGM
 from .engines import LLAMACPP, SGLANG, TRITON, VLLM
 from .engines_more import KSERVE, LMDEPLOY, NIM, TEI, TGI, TORCHSERVE, TRTLLM
 from .gateways import EPP, RAY_SERVE
-from .gpus_other import AMD, INTEL, NVIDIA_SMI
+from .gpus_other import AMD, HAMI, INTEL, INTEL_XPUMD, NVIDIA_SMI
 from .kind import Kind
 from .own import OWN, NotHeard
 from .plan import Plan
@@ -39,12 +39,12 @@ _ALL = (
     *(VLLM, SGLANG, TRITON, LLAMACPP, TGI, TEI, TRTLLM, NIM, LMDEPLOY, TORCHSERVE, KSERVE),
     *(RAY_SERVE, EPP, ENVOY, LITELLM, KNATIVE, HTTP_ADDON),
     *(REDIS_EXPORTER, CELERY, RQ, RABBITMQ, NATS, KAFKA),
-    *(NVIDIA_SMI, AMD, INTEL),
+    *(NVIDIA_SMI, HAMI, AMD, INTEL, INTEL_XPUMD),
     OWN,
 )
 KINDS: Mapping[str, Kind] = MappingProxyType({kind.name: kind for kind in _ALL})
 # Pages of GPUs alone: no workload's queue is on them.
-GPU_KINDS = frozenset(kind.name for kind in (DCGM, NVIDIA_SMI, AMD, INTEL))
+GPU_KINDS = frozenset(kind.name for kind in (DCGM, NVIDIA_SMI, HAMI, AMD, INTEL, INTEL_XPUMD))
 
 
 FEW_NAMES = 3  # of a page nobody knows, for a person to recognise it by

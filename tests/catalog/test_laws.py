@@ -58,6 +58,9 @@ NAMES = [
     "nvidia_smi_utilization_gpu_ratio",
     "gpu_gfx_activity",
     "xpum_engine_ratio",
+    "hami_host_gpu_utilization_ratio",
+    "hami_vgpu_memory_limit_bytes",
+    "hw_gpu_utilization_ratio",
 ]
 LABELS = {
     "UUID": ["g", "h", ""],
@@ -92,6 +95,8 @@ LABELS = {
     "uuid": ["g", ""],
     "gpu_partition_id": ["0", "1"],
     "sub_dev": ["0", "1"],
+    "device_uuid": ["g", "h"],
+    "hw_id": ["g"],
 }
 VALUES = [
     "0",
