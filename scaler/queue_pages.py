@@ -35,19 +35,21 @@ class Waker(IntEnum):
     """What of a page shows a request that comes while no replica is there."""
 
     NOTHING = 0
-    REFUSALS = 1  # only that one was turned away
+    REFUSALS = 1  # only a counter: that one was turned away, or that one came
     QUEUE = 2  # the request itself, which waits
 
 
 class QueuePage(NamedTuple):
     """values: shape (len(Column),), NaN where the page does not say. said: its sums, counters too, NaN where one is not
-    known. at: POSIX seconds of its oldest part.
+    known. at: POSIX seconds of its oldest part. arrivals: where REFUSALS wake, which counter rises with a request that
+    finds no replica: that of finished requests (all are counted as they arrive), else that of failed ones.
     """
 
     values: Floats
     said: Mapping[Quantity, float]
     at: float
     waker: Waker
+    arrivals: bool = False
 
     @property
     def counters(self) -> Floats:
@@ -73,7 +75,7 @@ def read(samples: Samples, role: Role, queue: str | None, at: float, *, pods: bo
         if kind.at_zero == "in_flight":
             values[Column.IN_FLIGHT] = np.nansum([values[Column.WAITING], values[Column.RUNNING]])
         values[[Column.WAITING, Column.RUNNING]] = nan
-    return QueuePage(values, said, min(measured, at), waker)
+    return QueuePage(values, said, min(measured, at), waker, kind.at_zero == "counted")
 
 
 def has_served(samples: Samples) -> bool:
@@ -91,7 +93,8 @@ def _waker(at_zero: str, values: Floats, said: Mapping[Quantity, float], *, repe
         queue = at_zero == "queue" and (not isnan(values[Column.HELD]) or (in_hand and not repeats))
     if queue:
         return Waker.QUEUE
-    refuses = at_zero != "nothing" and not isnan(said.get(Quantity.REQUESTS_FAILED, nan))
+    counter = Quantity.REQUESTS_FINISHED if at_zero == "counted" else Quantity.REQUESTS_FAILED
+    refuses = at_zero != "nothing" and not isnan(said.get(counter, nan))
     return Waker.REFUSALS if refuses else Waker.NOTHING
 
 

@@ -21,11 +21,12 @@ from exporter.textformat import Layout, Page
 
 from .brokers import CELERY, KAFKA, NATS, RABBITMQ, REDIS_EXPORTER, RQ
 from .dcgm import DCGM
-from .engines import LLAMACPP, SGLANG, TRITON, VLLM
+from .engines import LLAMACPP, RAY_VLLM, SGLANG, TRITON, VLLM
 from .engines_more import KSERVE, LMDEPLOY, NIM, TEI, TGI, TORCHSERVE, TRTLLM
 from .gateways import EPP, RAY_SERVE
 from .gpus_other import AMD, HAMI, INTEL, INTEL_XPUMD, NVIDIA_SMI
 from .kind import Kind
+from .model_gateways import DYNAMO, ENVOY_AI_GATEWAY, PRODUCTION_STACK, SMG
 from .own import OWN, NotHeard
 from .plan import Plan
 from .proxies import ENVOY, HTTP_ADDON, KNATIVE, LITELLM
@@ -36,8 +37,9 @@ __all__ = ["AUTO", "GPU_KINDS", "KINDS", "Kind", "NotHeard", "Plan", "Reader", "
 AUTO = "auto"
 _ALL = (
     DCGM,
-    *(VLLM, SGLANG, TRITON, LLAMACPP, TGI, TEI, TRTLLM, NIM, LMDEPLOY, TORCHSERVE, KSERVE),
+    *(VLLM, RAY_VLLM, SGLANG, TRITON, LLAMACPP, TGI, TEI, TRTLLM, NIM, LMDEPLOY, TORCHSERVE, KSERVE),
     *(RAY_SERVE, EPP, ENVOY, LITELLM, KNATIVE, HTTP_ADDON),
+    *(PRODUCTION_STACK, DYNAMO, SMG, ENVOY_AI_GATEWAY),
     *(REDIS_EXPORTER, CELERY, RQ, RABBITMQ, NATS, KAFKA),
     *(NVIDIA_SMI, HAMI, AMD, INTEL, INTEL_XPUMD),
     OWN,

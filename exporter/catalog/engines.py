@@ -1,4 +1,4 @@
-"""Inference engines' words: vLLM, SGLang, Triton (with its vLLM and TensorRT-LLM backends), llama.cpp.
+"""Inference engines' words: vLLM (also through Ray), SGLang, Triton (with vLLM and TensorRT-LLM backends), llama.cpp.
 
 One queue per model. What an engine splits for its own reasons (data-parallel engines, versions of a model, reasons of
 finishing) is added up here; what it prints more than once (tensor-parallel ranks, a priority's share of a total, a
@@ -11,6 +11,7 @@ Worked example: `sglang:num_queue_reqs{model_name="m",dp_rank="0",tp_rank="0"} 2
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -162,6 +163,14 @@ _LLAMACPP_ROWS = (
     Row(Q.KV_CACHE_USED, ("llamacpp:kv_cache_usage_ratio",), _LLAMA_MODEL, Combine.MEAN, RATIO),
 )
 
+# vLLM whose metrics go through Ray (Ray Serve LLM, RayPrometheusStatLogger): vllm/v1/metrics/ray_wrappers.py; the
+# prefix is Ray's. The colon is an underscore since Ray's metrics are OpenTelemetry's. One series per WorkerId and
+# ReplicaId, all of a node in one response, and all are parts. Of counters Ray may print a gauge without `_total` too.
+_RAY_VLLM_ROWS = tuple(
+    replace(row, names=tuple(each for name in row.names for each in (f"ray_{name}", f"ray_{name.replace(':', '_')}")))
+    for row in _VLLM_ROWS
+)
+
 VLLM = Kind(
     name="vllm",
     signs={"vllm:": 2},
@@ -169,6 +178,17 @@ VLLM = Kind(
     path="/metrics",
     work=16.0,
     compile=partial(compile_table, "vllm", Table(_VLLM_ROWS, one_queue_each, as_it_is)),
+)
+RAY_VLLM = Kind(
+    name="ray_vllm",
+    signs={
+        "ray_vllm:": 1,
+        "ray_vllm_": 1,
+    },  # where Ray Serve speaks too, its queue in front of the engines is the whole
+    port=8080,  # --metrics-export-port as KubeRay sets it; Ray alone picks a free one
+    path="/metrics",
+    work=16.0,
+    compile=partial(compile_table, "ray_vllm", Table(_RAY_VLLM_ROWS, one_queue_each, as_it_is)),
 )
 SGLANG = Kind(
     name="sglang",

@@ -17,8 +17,9 @@ from .words import Columns, Combine, Finish, Key, Labels, Row, Table
 
 # What lives at zero replicas. "queue": a broker, or a gateway that keeps the request: what waits is there to be read,
 # and its absence is unknown. "refused": the request is turned away and only a counter of failures rises: enough to
-# wake, too little to size. "nothing": the page dies with its pod, or shows GPUs, which nobody holds at zero.
-AtZero: TypeAlias = Literal["queue", "in_flight", "refused", "nothing"]
+# wake, too little to size. "counted": refused too, but counted among all requests as they arrive, and nowhere apart.
+# "nothing": the page dies with its pod, or shows GPUs, which nobody holds at zero.
+AtZero: TypeAlias = Literal["queue", "in_flight", "refused", "counted", "nothing"]
 
 
 @dataclass(frozen=True, slots=True)

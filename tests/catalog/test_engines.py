@@ -85,6 +85,31 @@ def test_two_models_of_one_server_are_two_queues(read, cell):
     assert cell(samples, "b", Q.REQUESTS_WAITING) == 2.0
 
 
+RAY_VLLM = """
+    ray_vllm:num_requests_waiting{engine="0",model_name="m",ReplicaId="r1",WorkerId="w1",SessionName="s"} 2
+    ray_vllm:num_requests_waiting{engine="0",model_name="m",ReplicaId="r2",WorkerId="w2",SessionName="s"} 3
+    ray_vllm:num_requests_running{engine="0",model_name="m",ReplicaId="r1",WorkerId="w1",SessionName="s"} 4
+    ray_vllm:kv_cache_usage_perc{engine="0",model_name="m",ReplicaId="r1",WorkerId="w1",SessionName="s"} 0.5
+    ray_vllm:request_success_total{engine="0",finished_reason="stop",model_name="m",ReplicaId="r1",WorkerId="w1"} 7
+    ray_vllm:request_success{engine="0",finished_reason="stop",model_name="m",ReplicaId="r1",WorkerId="w1"} 7
+    ray_vllm:generation_tokens_total{engine="0",model_name="m",ReplicaId="r1",WorkerId="w1"} 50
+    ray_vllm:time_to_first_token_seconds_count{engine="0",model_name="m",ReplicaId="r1",WorkerId="w1"} 7
+    ray_node_gpus_utilization{GpuIndex="0",ip="10.0.0.1"} 90
+    """
+
+
+@pytest.mark.parametrize("prefix", ["ray_vllm:", "ray_vllm_"])
+def test_a_vllm_that_speaks_through_ray_is_added_up_over_its_workers(read, cell, prefix):
+    samples = read(RAY_VLLM.replace("ray_vllm:", prefix))
+    assert samples.kind == "ray_vllm"
+    assert samples.subjects == (Queue("m"),)
+    assert cell(samples, "m", Q.REQUESTS_WAITING) == 5.0
+    assert cell(samples, "m", Q.REQUESTS_RUNNING) == 4.0
+    assert cell(samples, "m", Q.KV_CACHE_USED) == 0.5
+    assert cell(samples, "m", Q.REQUESTS_FINISHED) == 7.0
+    assert cell(samples, "m", Q.TOKENS_GENERATED) == 50.0
+
+
 def test_sglang_counts_each_engine_once_and_each_dp_rank_in(read, cell):
     samples = read(
         """
