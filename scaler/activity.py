@@ -81,9 +81,12 @@ class Activity:
             self.probes.worked(row, at)
         finished, failed = rises[Quantity.REQUESTS_FINISHED], rises[Quantity.REQUESTS_FAILED]
         requests = (0.0 if isnan(finished) else finished) + (0.0 if isnan(failed) else failed)
-        if self.probes.count(row, slot, requests, at) or tokens:
+        somebody = self.probes.count(row, slot, requests, at)
+        if somebody or tokens:
             self.active_at[row] = at
-        if page.waker and failed > 0.0:
+        # Where every request is counted as it arrives, a prober's are among them.
+        turned_away = somebody and finished > 0.0 if page.arrivals else failed > 0.0
+        if page.waker and turned_away:
             self.active_at[row] = self.refused_at[row] = at
         if counts and not isnan(finished):
             before = self.finished[row]

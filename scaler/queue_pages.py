@@ -42,7 +42,7 @@ class Waker(IntEnum):
     """What of a page shows a request that comes while no replica is there."""
 
     NOTHING = 0
-    REFUSALS = 1  # only that one was turned away
+    REFUSALS = 1  # only a counter: that one was turned away, or that one came
     QUEUE = 2  # the request itself, which waits
 
 
@@ -64,13 +64,16 @@ _GROUPS = {
 
 class QueuePage(NamedTuple):
     """values: shape (len(Column),), NaN where the page does not say. said: its sums, counters too, NaN where one is not
-    known. at: POSIX seconds of its oldest part. gaps: the incomplete series of the quantities that count here.
+    known. at: POSIX seconds of its oldest part. arrivals: where REFUSALS wake, which counter rises with a request that
+    finds no replica: that of finished requests (all are counted as they arrive), else that of failed ones. gaps: the
+    incomplete series of the quantities that count here.
     """
 
     values: Floats
     said: Mapping[Quantity, float]
     at: float
     waker: Waker
+    arrivals: bool = False
     incomplete: Incomplete = Incomplete.NOTHING
     gaps: tuple[Gap, ...] = ()
 
@@ -92,7 +95,7 @@ def read(samples: Samples, role: Role, queue: str | None, at: float, *, pods: bo
     values[Column.SLEEPING] = _any_zero(samples.column(Quantity.ENGINE_AWAKE)[chosen])
     measured = float(samples.at[chosen].min()) if len(chosen) else at
     if role is not Role.GATEWAY:
-        return QueuePage(values, said, min(measured, at), Waker.NOTHING, incomplete(gaps), gaps)
+        return QueuePage(values, said, min(measured, at), Waker.NOTHING, False, incomplete(gaps), gaps)
     kind = KINDS[samples.kind]
     waker = _waker(kind.at_zero, values, said, repeats=kind.repeats_engines)
     if pods and kind.repeats_engines:
@@ -101,7 +104,8 @@ def read(samples: Samples, role: Role, queue: str | None, at: float, *, pods: bo
         else:
             gaps = tuple(gap for gap in gaps if gap.quantity not in _REPEATED)
         values[[Column.WAITING, Column.RUNNING]] = nan
-    return QueuePage(values, said, min(measured, at), waker, incomplete(gaps), gaps)
+    counted = kind.at_zero == "counted"
+    return QueuePage(values, said, min(measured, at), waker, counted, incomplete(gaps), gaps)
 
 
 def incomplete(gaps: Iterable[Gap]) -> Incomplete:
@@ -127,7 +131,8 @@ def _waker(at_zero: str, values: Floats, said: Mapping[Quantity, float], *, repe
         queue = at_zero == "queue" and (not isnan(values[Column.HELD]) or (in_hand and not repeats))
     if queue:
         return Waker.QUEUE
-    refuses = at_zero != "nothing" and not isnan(said.get(Quantity.REQUESTS_FAILED, nan))
+    counter = Quantity.REQUESTS_FINISHED if at_zero == "counted" else Quantity.REQUESTS_FAILED
+    refuses = at_zero != "nothing" and not isnan(said.get(counter, nan))
     return Waker.REFUSALS if refuses else Waker.NOTHING
 
 

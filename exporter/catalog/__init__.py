@@ -22,11 +22,12 @@ from exporter.textformat import Layout, Page
 from .brokers import CELERY, KAFKA, NATS, RABBITMQ, REDIS_EXPORTER, RQ
 from .completeness import Completeness
 from .dcgm import DCGM
-from .engines import LLAMACPP, SGLANG, TRITON, VLLM
+from .engines import LLAMACPP, RAY_VLLM, SGLANG, TRITON, VLLM
 from .engines_more import KSERVE, LMDEPLOY, NIM, TEI, TGI, TORCHSERVE, TRTLLM
 from .gateways import EPP, RAY_SERVE
-from .gpus_other import AMD, INTEL, NVIDIA_SMI
+from .gpus_other import AMD, HAMI, INTEL, INTEL_XPUMD, NVIDIA_SMI
 from .kind import Kind
+from .model_gateways import DYNAMO, ENVOY_AI_GATEWAY, PRODUCTION_STACK, SMG
 from .own import OWN, NotHeard
 from .plan import Plan
 from .proxies import ENVOY, HTTP_ADDON, KNATIVE, LITELLM
@@ -37,15 +38,16 @@ __all__ = ["AUTO", "GPU_KINDS", "KINDS", "Kind", "NotHeard", "Plan", "Reader", "
 AUTO = "auto"
 _ALL = (
     DCGM,
-    *(VLLM, SGLANG, TRITON, LLAMACPP, TGI, TEI, TRTLLM, NIM, LMDEPLOY, TORCHSERVE, KSERVE),
+    *(VLLM, RAY_VLLM, SGLANG, TRITON, LLAMACPP, TGI, TEI, TRTLLM, NIM, LMDEPLOY, TORCHSERVE, KSERVE),
     *(RAY_SERVE, EPP, ENVOY, LITELLM, KNATIVE, HTTP_ADDON),
+    *(PRODUCTION_STACK, DYNAMO, SMG, ENVOY_AI_GATEWAY),
     *(REDIS_EXPORTER, CELERY, RQ, RABBITMQ, NATS, KAFKA),
-    *(NVIDIA_SMI, AMD, INTEL),
+    *(NVIDIA_SMI, HAMI, AMD, INTEL, INTEL_XPUMD),
     OWN,
 )
 KINDS: Mapping[str, Kind] = MappingProxyType({kind.name: kind for kind in _ALL})
 # Pages of GPUs alone: no workload's queue is on them.
-GPU_KINDS = frozenset(kind.name for kind in (DCGM, NVIDIA_SMI, AMD, INTEL))
+GPU_KINDS = frozenset(kind.name for kind in (DCGM, NVIDIA_SMI, HAMI, AMD, INTEL, INTEL_XPUMD))
 
 
 FEW_NAMES = 3  # of a page nobody knows, for a person to recognise it by

@@ -232,7 +232,7 @@ class Completeness:
             series, row = self._present[self._keys[place]], plan.wanted[place].row
             if isinstance(series.subject, Gpu) and not plan.is_wrong(place, float(values[place])):
                 continue  # "no value": an exporter's way to say that a GPU does not have this field
-            if series.quantity in plan.copied and not np.isnan(samples.column(series.quantity)[row]):
+            if not np.isnan(samples.column(series.quantity)[row]):
                 continue  # another copy of the same measurement is valid
             yield row, series.quantity, GapReason.INVALID, series.text
 

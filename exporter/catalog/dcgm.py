@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -31,7 +30,7 @@ from exporter.textformat import Layout
 from .devices import Device, devices_of
 from .kind import Kind
 from .parts import MEMORY_PART, UTILIZATION_PART, taken_apart
-from .plan import INT32_MARKS, Cell, Mask, Plan, Watched, build
+from .plan import INT32_MARKS, Cell, Plan, Watched, build
 from .words import BYTES, JOULES, RATIO, WATTS, Columns, Combine, Unit
 
 Q = Quantity
@@ -125,12 +124,11 @@ def compile_dcgm(layout: Layout) -> Plan:
         if field.on_instance or instance is None
         for cell in _cells(row, field, device, per_process=per_process)
     ]
-    reserved = {cell.row for cell in cells if cell.column == "memory_reserved"}
     return build(
         "dcgm",
         [_gpu(uuid, instance, device) for (uuid, instance), device in devices.items()],
         cells,
-        partial(_finish, np.array([row in reserved for row in range(len(devices))], dtype=np.bool_)),
+        _finish,
         timed={
             row: [index for members in device.series.values() for index, _ in members]
             for row, device in enumerate(devices.values())
@@ -196,13 +194,14 @@ def _gpu(uuid: str, instance: str | None, device: Device) -> Gpu:
     )
 
 
-def _finish(reserved: Mask, columns: Columns, subjects: tuple[Subject, ...]) -> tuple[Columns, tuple[Subject, ...]]:
-    """The total memory where no series says it, and whether per-pod parts add up. `reserved`: rows that print it."""
+def _finish(columns: Columns, subjects: tuple[Subject, ...]) -> tuple[Columns, tuple[Subject, ...]]:
+    """The total memory where no series says it, and whether per-pod parts add up."""
     unknown = np.full(len(subjects), np.nan)
     used = columns.get(Q.GPU_MEMORY_USED, unknown)
     if "memory_free" in columns:
-        # free + used + reserved: 45459 + 0 + 608 MiB on an L40S. Exporters before 4.4 do not print the last.
-        total = used + columns["memory_free"] + np.where(reserved, columns.get("memory_reserved", unknown), 0.0)
+        # free + used + reserved: 45459 + 0 + 608 MiB on an L40S. Exporters before 4.4 do not print the last: two of
+        # the three are 600 to 1,000 MiB too little, so then the total is unknown.
+        total = used + columns["memory_free"] + columns.get("memory_reserved", unknown)
         printed = columns.get(Q.GPU_MEMORY_TOTAL, unknown)
         columns[Q.GPU_MEMORY_TOTAL] = np.where(np.isnan(printed), total, printed)
     return columns, taken_apart(columns, subjects, used)

@@ -1,8 +1,8 @@
-"""Inference engines' words: vLLM, SGLang, Triton (with its vLLM and TensorRT-LLM backends), llama.cpp.
+"""Inference engines' words: vLLM (also through Ray), SGLang, Triton (with vLLM and TensorRT-LLM backends), llama.cpp.
 
 One queue per model. What an engine splits for its own reasons (data-parallel engines, versions of a model, reasons of
 finishing) is added up here; what it prints more than once (tensor-parallel ranks, a priority's share of a total, a
-family under its old and its new name) is counted once.
+family under its old and its new name) is counted once, and of copies that disagree the largest counts.
 
 Worked example: `sglang:num_queue_reqs{model_name="m",dp_rank="0",tp_rank="0"} 2`, the same of `dp_rank="1"` 3 and of
 `dp_rank="1",tp_rank="1"` 3 (a second rank of the same engine) make 5 requests waiting for `Queue("m")`.
@@ -11,6 +11,7 @@ Worked example: `sglang:num_queue_reqs{model_name="m",dp_rank="0",tp_rank="0"} 2
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -19,7 +20,24 @@ from exporter.model import Gpu, Quantity, Queue, Subject
 
 from .kind import Kind, compile_table
 from .naming import UNNAMED, as_it_is, one_queue_each
-from .words import BYTES, COUNTER, FLAG, JOULES, RATIO, WATTS, Columns, Combine, Key, Labels, Row, Table, label, where
+from .words import (
+    BYTES,
+    COUNT,
+    COUNTER,
+    FLAG,
+    JOULES,
+    RATIO,
+    WATTS,
+    Columns,
+    Combine,
+    Key,
+    Labels,
+    Row,
+    Table,
+    Unit,
+    label,
+    where,
+)
 
 Q = Quantity
 # vLLM: vllm/v1/metrics/loggers.py, docs/design/metrics.md. V0 has no `engine` label; V1 prints one series per
@@ -39,29 +57,25 @@ _VLLM_ROWS = (
 )
 
 
-def _one_rank(members: Sequence[Labels]) -> list[int]:
-    """SGLang: of each data-parallel rank the lowest (pipeline, tensor, expert) rank; of priorities the total.
-
-    The ranks of one engine repeat its scheduler's numbers. The lowest, not "0": with data-parallel attention rank 1
-    speaks as tp_rank 4. With priority scheduling the total is `priority=""` and each priority is one more series.
-    """
-    ranks = {
-        position: tuple(_number(labels.get(name, "")) for name in ("pp_rank", "tp_rank", "moe_ep_rank"))
-        for position, labels in enumerate(members)
-        if not labels.get("priority")
-    }
-    lowest: dict[str, tuple[int, ...]] = {}
-    for position, rank in ranks.items():
-        engine = members[position].get("dp_rank", "")
-        lowest[engine] = min(rank, lowest.get(engine, rank))
-    return [position for position, rank in ranks.items() if rank == lowest[members[position].get("dp_rank", "")]]
+# SGLang: python/sglang/srt/observability/{metrics_collector,scheduler_metrics_mixin}.py. Each rank of an engine has a
+# scheduler of its own. With `--enable-metrics-for-all-schedulers` all of them report, otherwise the first tensor rank
+# of each engine does, and every pipeline and context rank of it. All see the same requests, at moments of their own,
+# so of copies that disagree the largest counts. An engine is a data-parallel rank, and only those add up: with
+# data-parallel attention tp_rank 4 of 8 may be engine 1, and managers/data_parallel_controller.py gives it a dp_rank.
+# So copies are series that differ in nothing but these labels.
+_RANKS = frozenset({"tp_rank", "pp_rank", "moe_ep_rank"})
 
 
-def _number(text: str) -> int:
-    return int(text) if text.isdecimal() else -1
+def _but_for_its_rank(labels: Labels) -> Key:
+    return tuple(sorted(f"{name}={value}" for name, value in labels.items() if name not in _RANKS))
 
 
-# SGLang: srt/observability/metrics_collector.py. A request waits in exactly one of these queues: for its grammar, for
+def _total(members: Sequence[Labels]) -> list[int]:
+    """With priority scheduling the total is `priority=""`, and each priority is one more series."""
+    return [position for position, labels in enumerate(members) if not labels.get("priority")]
+
+
+# A request waits in exactly one of these queues: for its grammar, for
 # the scheduler, and when prefill and decode are apart, on a prefill server for its peer (bootstrap, once `prealloc`) or
 # for the transfer of its KV cache (inflight), on a decode server for memory (prealloc) or for that transfer.
 _SGLANG_QUEUES = (
@@ -73,14 +87,20 @@ _SGLANG_QUEUES = (
     ("sglang:num_decode_transfer_queue_reqs",),
 )
 _SGLANG_MODEL = label("model_name", "model", "name")  # early versions: `name`
+
+
+def _sglang(column: str, *names: str, combine: Combine = Combine.SUM, unit: Unit = COUNT) -> Row:
+    return Row(column, names, _SGLANG_MODEL, combine, unit, keep=_total, part=_but_for_its_rank)
+
+
 _SGLANG_ROWS = (
-    *(Row(Q.REQUESTS_WAITING, names, _SGLANG_MODEL, keep=_one_rank) for names in _SGLANG_QUEUES),
-    Row(Q.REQUESTS_RUNNING, ("sglang:num_running_reqs",), _SGLANG_MODEL, keep=_one_rank),
-    Row(Q.REQUESTS_FINISHED, ("sglang:num_requests_total",), _SGLANG_MODEL, unit=COUNTER, keep=_one_rank),
-    Row(Q.REQUESTS_FAILED, ("sglang:num_aborted_requests_total",), _SGLANG_MODEL, unit=COUNTER, keep=_one_rank),
-    Row(Q.TOKENS_PROMPT, ("sglang:prompt_tokens_total",), _SGLANG_MODEL, unit=COUNTER, keep=_one_rank),
-    Row(Q.TOKENS_GENERATED, ("sglang:generation_tokens_total",), _SGLANG_MODEL, unit=COUNTER, keep=_one_rank),
-    Row(Q.KV_CACHE_USED, ("sglang:token_usage",), _SGLANG_MODEL, Combine.MEAN, RATIO, keep=_one_rank),
+    *(_sglang(Q.REQUESTS_WAITING, *names) for names in _SGLANG_QUEUES),
+    _sglang(Q.REQUESTS_RUNNING, "sglang:num_running_reqs"),
+    _sglang(Q.REQUESTS_FINISHED, "sglang:num_requests_total", unit=COUNTER),
+    _sglang(Q.REQUESTS_FAILED, "sglang:num_aborted_requests_total", unit=COUNTER),
+    _sglang(Q.TOKENS_PROMPT, "sglang:prompt_tokens_total", unit=COUNTER),
+    _sglang(Q.TOKENS_GENERATED, "sglang:generation_tokens_total", unit=COUNTER),
+    _sglang(Q.KV_CACHE_USED, "sglang:token_usage", combine=Combine.MEAN, unit=RATIO),
 )
 
 
@@ -143,6 +163,14 @@ _LLAMACPP_ROWS = (
     Row(Q.KV_CACHE_USED, ("llamacpp:kv_cache_usage_ratio",), _LLAMA_MODEL, Combine.MEAN, RATIO),
 )
 
+# vLLM whose metrics go through Ray (Ray Serve LLM, RayPrometheusStatLogger): vllm/v1/metrics/ray_wrappers.py; the
+# prefix is Ray's. The colon is an underscore since Ray's metrics are OpenTelemetry's. One series per WorkerId and
+# ReplicaId, all of a node in one response, and all are parts. Of counters Ray may print a gauge without `_total` too.
+_RAY_VLLM_ROWS = tuple(
+    replace(row, names=tuple(each for name in row.names for each in (f"ray_{name}", f"ray_{name.replace(':', '_')}")))
+    for row in _VLLM_ROWS
+)
+
 VLLM = Kind(
     name="vllm",
     signs={"vllm:": 2},
@@ -150,6 +178,17 @@ VLLM = Kind(
     path="/metrics",
     work=16.0,
     compile=partial(compile_table, "vllm", Table(_VLLM_ROWS, one_queue_each, as_it_is)),
+)
+RAY_VLLM = Kind(
+    name="ray_vllm",
+    signs={
+        "ray_vllm:": 1,
+        "ray_vllm_": 1,
+    },  # where Ray Serve speaks too, its queue in front of the engines is the whole
+    port=8080,  # --metrics-export-port as KubeRay sets it; Ray alone picks a free one
+    path="/metrics",
+    work=16.0,
+    compile=partial(compile_table, "ray_vllm", Table(_RAY_VLLM_ROWS, one_queue_each, as_it_is)),
 )
 SGLANG = Kind(
     name="sglang",

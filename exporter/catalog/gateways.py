@@ -17,7 +17,7 @@ import numpy as np
 from exporter.model import Quantity, Queue, Subject
 
 from .kind import Kind, compile_table
-from .naming import UNNAMED, as_it_is
+from .naming import UNNAMED
 from .words import COUNTER, RATIO, Columns, Combine, Key, Labels, Row, Table, label
 
 Q = Quantity
@@ -37,18 +37,28 @@ def _deployments(keys: Sequence[Key]) -> list[Subject | None]:
 
 
 # Ray Serve: python/ray/serve/_private. A deployment's queue is spread over its handles, its work over its replicas.
-# Processing and ongoing are the same requests seen at two ends: the replicas' own count, or else the handles'.
+# Processing and ongoing are the same requests seen at two ends, the replicas' own count and the handles', reported at
+# different moments: with 7 requests ongoing a replica may say 1. They are not added, and the larger one counts.
 # Every counter is printed twice, `x_total` and a gauge `x`: only the first is a counter.
 _RAY_WAITING = ("ray_serve_deployment_queued_queries",)
-_RAY_RUNNING = ("ray_serve_replica_processing_queries", "ray_serve_num_ongoing_requests_at_replicas")
+_RAY_PROCESSING, _RAY_ONGOING = "ray_serve_replica_processing_queries", "ray_serve_num_ongoing_requests_at_replicas"
 _RAY_FINISHED = ("ray_serve_deployment_request_counter_total",)
 _RAY_FAILED = ("ray_serve_deployment_error_counter_total",)
 _RAY_ROWS = (
     Row(Q.REQUESTS_WAITING, _RAY_WAITING, _deployment),
-    Row(Q.REQUESTS_RUNNING, _RAY_RUNNING, _deployment),
+    Row(Q.REQUESTS_RUNNING, (_RAY_PROCESSING,), _deployment),
+    Row("ongoing", (_RAY_ONGOING,), _deployment),
     Row(Q.REQUESTS_FINISHED, _RAY_FINISHED, _deployment, unit=COUNTER),
     Row(Q.REQUESTS_FAILED, _RAY_FAILED, _deployment, unit=COUNTER),
 )
+
+
+def _larger_view(columns: Columns, subjects: tuple[Subject, ...]) -> tuple[Columns, tuple[Subject, ...]]:
+    """What runs, by the replicas or by the handles, whichever says more or says anything."""
+    views = [columns[name] for name in (Q.REQUESTS_RUNNING, "ongoing") if name in columns]
+    if views:
+        columns[Q.REQUESTS_RUNNING] = np.fmax.reduce(views)
+    return columns, subjects
 
 
 def _pools(keys: Sequence[Key]) -> list[Subject | None]:
@@ -121,7 +131,7 @@ RAY_SERVE = Kind(
     port=8080,  # --metrics-export-port as KubeRay sets it; Ray alone picks a free one
     path="/metrics",
     work=2.0,
-    compile=partial(compile_table, "ray_serve", Table(_RAY_ROWS, _deployments, as_it_is)),
+    compile=partial(compile_table, "ray_serve", Table(_RAY_ROWS, _deployments, _larger_view)),
     at_zero="queue",  # the handle in the proxy keeps the request
 )
 EPP = Kind(

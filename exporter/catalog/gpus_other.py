@@ -1,6 +1,7 @@
-"""GPUs without dcgm-exporter: nvidia_gpu_exporter (nvidia-smi), AMD's device-metrics-exporter, Intel's XPU Manager.
+"""GPUs without dcgm-exporter: nvidia_gpu_exporter (nvidia-smi), HAMi's vGPU monitor, AMD's device-metrics-exporter,
+Intel's XPU Manager (1.x) and its daemon (2.x).
 
-All three tell how long any kernel ran, which is `gpu_utilization`: good for an idle verdict and never for sizing. None
+All tell how long any kernel ran, which is `gpu_utilization`: good for an idle verdict and never for sizing. None
 takes a shared GPU apart, and a whole-GPU number of a partitioned GPU is no partition's.
 
 Worked example: `gpu_gfx_activity{gpu_uuid="u",gpu_partition_id="0",namespace="ai",pod="chat-0"} 57` makes the row
@@ -10,6 +11,7 @@ Worked example: `gpu_gfx_activity{gpu_uuid="u",gpu_partition_id="0",namespace="a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -17,7 +19,7 @@ from exporter.model import Attribution, Gpu, PodKey, Quantity, Subject
 
 from .kind import Kind, compile_table
 from .naming import as_it_is, labels_of
-from .words import BYTES, JOULES, RATIO, WATTS, Combine, Key, Labels, Row, Table, Unit, every
+from .words import BYTES, JOULES, RATIO, WATTS, Combine, Key, Labels, Row, Table, Unit, every, where
 
 Q = Quantity
 
@@ -76,6 +78,45 @@ _NVIDIA_SMI_ROWS = (
     _smi(Q.GPU_MEMORY_TOTAL, "memory_total_bytes", BYTES),
     _smi(Q.GPU_POWER, "power_draw_watts", WATTS),
     _smi(Q.GPU_TEMPERATURE, "temperature_gpu", CELSIUS),
+)
+
+
+def _hami(column: str, unit: Unit, *names: str) -> Row:
+    return Row(column, names, _HAMI_LABELS, Combine.COPY, unit)
+
+
+_HAMI_LABELS = labels_of(
+    ("device_uuid", "deviceuuid"),
+    ("device_type", "devicetype"),
+    *("exported_namespace", "exported_pod"),
+    ("namespace", "podnamespace"),
+    ("pod", "podname"),
+)
+
+
+def _hami_gpus(keys: Sequence[Key]) -> list[Subject | None]:
+    """Whoever has a vGPU of it, the GPU's numbers are the device's: another container may be on it and not in the
+    response, before its first kernel or after its last.
+    """
+    exported = any(key[3] for key in keys)
+    seen = []
+    for uuid, model, *names in keys:
+        namespace, pod = names[:2] if exported else names[2:]
+        seen.append(_Seen(uuid, "", model.removeprefix("NVIDIA-"), PodKey(namespace, pod) if pod else None))
+    return [
+        replace(each, attribution=Attribution.DEVICE) if isinstance(each, Gpu) and each.pods else each
+        for each in _gpus(seen)
+    ]
+
+
+# HAMi's vGPU monitor: Project-HAMi/HAMi cmd/vGPUmonitor/metrics.go; the names with capitals are of releases before 2.9
+# and of --legacy-metrics. The host's utilization is NVML's percentage, whatever its name says. What containers use is
+# not read: HAMi-core watches it only under a core limit (src/multiprocess/multiprocess_utilization_watcher.c), and it
+# is printed as 0 without one.
+_HAMI_ROWS = (
+    _hami(Q.GPU_UTILIZATION, PERCENT, "hami_host_gpu_utilization_ratio", "HostCoreUtilization"),
+    _hami(Q.GPU_MEMORY_USED, BYTES, "hami_host_gpu_memory_used_bytes", "HostGPUMemoryUsage"),
+    _hami("held", BYTES, "hami_vgpu_memory_limit_bytes", "vGPU_device_memory_limit_in_bytes"),  # names the pods
 )
 
 _AMD_EXPORTER = "metrics-exporter"  # through Prometheus a GPU of nobody carries the exporter's own pod
@@ -156,6 +197,42 @@ _INTEL_ROWS = (
     _xpum(Q.GPU_ENERGY, "energy_joules_total", Combine.SUM, JOULES),
 )
 
+_HW_LABELS = labels_of("hw_id", "hw_model")
+
+
+def _hw_gpus(keys: Sequence[Key]) -> list[Subject | None]:
+    return _gpus([_Seen(uuid, "", model, None) for uuid, model in keys])
+
+
+def _of_the_device(members: Sequence[Labels]) -> list[int]:
+    """The device's own sensors, of its widest domain. Domains are nested: a package is on a card."""
+    own = [place for place, labels in enumerate(members) if not labels.get("com_intel_subdevice_id")]
+    return [place for place in own if members[place].get("hw_sensor_location") in ("card", "package", "gpu")]
+
+
+def _hw(
+    column: str,
+    name: str,
+    unit: Unit,
+    combine: Combine = Combine.COPY,
+    keep: Callable[[Sequence[Labels]], list[int]] = every,
+) -> Row:
+    return Row(column, (f"hw_{name}",), _HW_LABELS, combine, unit, keep=keep)
+
+
+# Intel XPU Manager 2 (xpumd), in OpenTelemetry's names for hardware: intel/xpumanager xpumd/receiver/intelxpu/sysman/
+# documentation.md, engine.go, power.go, memory.go; names as in xpumd/charts/xpumd/json/dashboard.json. One utilization
+# per group of engines. All engines together may be at 0.1 while the compute engines are at 1: the busiest group counts.
+_HW_ROWS = (
+    _hw("present", "gpu_info", PRESENT),  # names the model
+    _hw(Q.GPU_UTILIZATION, "gpu_utilization_ratio", RATIO),
+    _hw(Q.GPU_MEMORY_USED, "memory_usage_bytes", BYTES, Combine.SUM, where(hw_memory_location="device")),
+    _hw(Q.GPU_MEMORY_TOTAL, "memory_size_bytes", BYTES, Combine.SUM, where(hw_memory_location="device")),
+    _hw(Q.GPU_POWER, "power_watts", WATTS, keep=_of_the_device),
+    _hw(Q.GPU_ENERGY, "energy_joules_total", JOULES, keep=_of_the_device),
+    _hw(Q.GPU_TEMPERATURE, "temperature_celsius", CELSIUS, keep=where(hw_sensor_location="gpu", statistic="max")),
+)
+
 NVIDIA_SMI = Kind(
     name="nvidia_gpu_exporter",
     signs={"nvidia_smi_": 2},
@@ -166,7 +243,13 @@ NVIDIA_SMI = Kind(
 )
 AMD = Kind(
     name="amd",
-    signs={"gpu_gfx_activity": 2, "gpu_used_vram": 2, "gpu_total_vram": 2, "gpu_umc_activity": 2, "amd_gpu_": 2},
+    signs={
+        **dict.fromkeys(("gpu_gfx_activity", "gpu_used_vram", "gpu_total_vram", "gpu_umc_activity", "amd_gpu_"), 2),
+        # An operator may choose few fields, power alone for one. These names are plainer: somebody else may have them.
+        **dict.fromkeys(
+            ("gpu_package_power", "gpu_average_package_power", "gpu_power_usage", "gpu_energy_consumed"), 1
+        ),
+    },
     port=5000,
     path="/metrics",
     work=None,
@@ -179,4 +262,20 @@ INTEL = Kind(
     path="/metrics",
     work=None,
     compile=partial(compile_table, "intel", Table(_INTEL_ROWS, _intel_gpus, as_it_is)),
+)
+HAMI = Kind(
+    name="hami",
+    signs={"hami_host_gpu_": 2, "hami_container_": 2, "HostGPUMemoryUsage": 2, "HostCoreUtilization": 2},
+    port=9394,
+    path="/metrics",
+    work=None,
+    compile=partial(compile_table, "hami", Table(_HAMI_ROWS, _hami_gpus, as_it_is)),
+)
+INTEL_XPUMD = Kind(
+    name="intel_xpumd",
+    signs={"hw_gpu_": 2},
+    port=8080,
+    path="/metrics",
+    work=None,
+    compile=partial(compile_table, "intel_xpumd", Table(_HW_ROWS, _hw_gpus, as_it_is)),
 )

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
+import numpy as np
+
+from exporter.model import Subject
 from exporter.textformat import Layout
 
-from .plan import Cell, Plan, build
+from .plan import Cell, Mask, Plan, build
 from .probe_paths import COUNTERS, is_probe
-from .words import Key, Labels, Row, Table
+from .words import Columns, Combine, Finish, Key, Labels, Row, Table
 
 # What lives at zero replicas. "queue": a broker, or a gateway that keeps the request: what waits is there to be read,
 # and its absence is unknown. "refused": the request is turned away and only a counter of failures rises: enough to
-# wake, too little to size. "nothing": the page dies with its pod, or shows GPUs, which nobody holds at zero.
-AtZero: TypeAlias = Literal["queue", "in_flight", "refused", "nothing"]
+# wake, too little to size. "counted": refused too, but counted among all requests as they arrive, and nowhere apart.
+# "nothing": the page dies with its pod, or shows GPUs, which nobody holds at zero.
+AtZero: TypeAlias = Literal["queue", "in_flight", "refused", "counted", "nothing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,11 @@ class Kind:
     at_zero: AtZero = "nothing"
 
 
+# Parts are columns of their own until they are combined. Few engines have more data-parallel ranks or models than this;
+# of a response that has more, each series is a part, which makes too much of copies and never too little.
+MOST_PARTS, MOST_SUBJECTS = 64, 256
+
+
 def compile_table(kind: str, table: Table, layout: Layout) -> Plan:
     """The plan of a page whose kind is written as a table. Once per layout."""
     found = _found(table.rows, layout)
@@ -50,12 +59,13 @@ def compile_table(kind: str, table: Table, layout: Layout) -> Plan:
     subject_of = {key: subject for key, subject in zip(keys, table.subjects(keys), strict=True) if subject is not None}
     subjects = tuple(dict.fromkeys(subject_of.values()))
     place = {subject: row for row, subject in enumerate(subjects)}
-    cells: list[Cell] = []
+    placed = [
+        [(index, place[subject_of[key]]) for key, index in _first_present(row, names, layout) if key in subject_of]
+        for row, names in zip(table.rows, found, strict=True)
+    ]
+    cells, parts = _cells(table.rows, placed, layout, len(subjects))
     timed: dict[int, list[int]] = {}
-    for row, names in zip(table.rows, found, strict=True):
-        for key, index in _first_present(row, names, layout):
-            if key in subject_of:
-                cells.append(Cell(index, place[subject_of[key]], row.column, row.combine, row.unit))
+    for names in found:
         for groups in names.values():
             for key, members in groups.items():
                 if key in subject_of:
@@ -64,11 +74,70 @@ def compile_table(kind: str, table: Table, layout: Layout) -> Plan:
         kind,
         subjects,
         cells,
-        table.finish,
+        _combining(parts, table.finish) if parts else table.finish,
         timed=timed,
         families={name: row.column for row in table.rows for name in row.names},
-        feeds=table.feeds,
+        feeds={**table.feeds, **{part.column: table.feeds.get(part.row.column, part.row.column) for part in parts}},
     )
+
+
+class _Part(NamedTuple):
+    """One part of a row: its own column, and which subjects have it, shape (subjects,)."""
+
+    row: Row
+    column: str
+    there: Mask
+
+
+_Placed = Sequence[Sequence[tuple[int, int]]]  # of each row: (series, the place of its subject)
+
+
+def _cells(rows: Sequence[Row], placed: _Placed, layout: Layout, subjects: int) -> tuple[list[Cell], Sequence[_Part]]:
+    """The cells of all rows. Rows with parts have a column for each part, and these parts are returned beside them."""
+    cells: list[Cell] = []
+    parts: dict[str, _Part] = {}
+    numbered = [_numbered(row, members, layout) for row, members in zip(rows, placed, strict=True)]
+    crowded = {row.column for row, numbers in zip(rows, numbered, strict=True) if max(numbers, default=0) >= MOST_PARTS}
+    for row, members, numbers in zip(rows, placed, numbered, strict=True):
+        if row.part is None or row.column in crowded or subjects > MOST_SUBJECTS:
+            cells += [Cell(index, at, row.column, row.combine, row.unit) for index, at in members]
+            continue
+        for (index, at), number in zip(members, numbers, strict=True):
+            column = f"{row.column} of {row.names[0]}, part {number}"
+            part = parts.setdefault(column, _Part(row, column, np.zeros(subjects, dtype=np.bool_)))
+            part.there[at] = True
+            cells.append(Cell(index, at, column, Combine.COPY, row.unit))
+    return cells, tuple(parts.values())
+
+
+def _numbered(row: Row, members: Sequence[tuple[int, int]], layout: Layout) -> list[int]:
+    """The number of each series' part among its subject's parts; nothing for a row without parts."""
+    if row.part is None:
+        return []
+    known: dict[int, dict[Key, int]] = {}
+    numbers = []
+    for index, at in members:
+        of_subject = known.setdefault(at, {})
+        numbers.append(of_subject.setdefault(row.part(layout.series[index].labels), len(of_subject)))
+    return numbers
+
+
+def _combining(parts: Sequence[_Part], finish: Finish) -> Finish:
+    """`finish`, after the parts are combined. A part that is there and cannot be read makes its column NaN."""
+
+    def combine(columns: Columns, subjects: tuple[Subject, ...]) -> tuple[Columns, tuple[Subject, ...]]:
+        totals = {part.row.column: np.zeros(len(subjects)) for part in parts}
+        counts = {part.row.column: np.zeros(len(subjects)) for part in parts}
+        for part in parts:
+            totals[part.row.column] += np.where(part.there, columns.pop(part.column), 0.0)
+            counts[part.row.column] += part.there
+        for part in parts:
+            name = part.row.column
+            divisor = counts[name] if part.row.combine is Combine.MEAN else 1.0
+            columns[name] = np.where(counts[name] > 0.0, totals[name] / np.maximum(divisor, 1.0), np.nan)
+        return finish(columns, subjects)
+
+    return combine
 
 
 _Groups = dict[str, dict[Key, list[int]]]  # name -> key -> indices of series

@@ -116,7 +116,6 @@ class Plan:
     wanted_series: Indices
     wanted_low: Floats
     wanted_high: Floats
-    copied: frozenset[Quantity]  # quantities whose series are copies of one measurement
     families: Mapping[str, Quantity]  # the families of ESSENTIAL quantities, whether or not the layout has them
 
     def read(self, page: Page, received_at: float) -> Samples:
@@ -238,7 +237,7 @@ def build(
     watched: Sequence[Watched] = (),
     unsure: Sequence[int] = (),
     families: Mapping[str, str] = MappingProxyType({}),
-    feeds: Mapping[str, Quantity] = MappingProxyType({}),
+    feeds: Mapping[str, str] = MappingProxyType({}),
 ) -> Plan:
     """Sort cells into a Plan.
 
@@ -283,14 +282,10 @@ def build(
         wanted_series=np.array([each.series for each in wanted], dtype=np.int64),
         wanted_low=np.array([units[each.series].low for each in wanted]),
         wanted_high=np.array([units[each.series].high for each in wanted]),
-        copied=frozenset(
-            Quantity(cell.column) for cell in cells if cell.column in ESSENTIAL and cell.combine in _COPIES
-        ),
         families={name: Quantity(essential[column]) for name, column in families.items() if column in essential},
     )
 
 
-_COPIES = frozenset({Combine.COPY, Combine.SAME})
 _ANYTHING = Unit(low=-np.inf)
 
 

@@ -22,12 +22,38 @@ from .words import COUNTER, Key, Labels, Row, Table, label
 
 Q = Quantity
 
-# Clusters of Envoy's own: control planes and side services. Their streams stay open for ever and are nobody's requests.
-_CONTROL = frozenset({"xds_cluster", "xds-grpc", "sds-grpc", "ads_cluster", "agent", "prometheus_stats", "zipkin"})
+# Clusters that an Envoy's own bootstrap defines: its control plane (whose streams stay open for ever), its admin port
+# (where its statistics are read), and what it sends statistics, traces, access logs and filters' questions to. No
+# request of an application passes through them. By who writes the bootstrap:
+_BOOTSTRAP = frozenset(
+    {
+        # Istio's is tools/packaging/common/envoy_bootstrap.json.
+        *("xds-grpc", "sds-grpc", "prometheus_stats", "zipkin", "lightstep", "datadog_agent"),
+        *("envoy_metrics_service", "envoy_accesslog_service"),
+        # Envoy Gateway: internal/xds/bootstrap/bootstrap.yaml.tpl, internal/xds/translator
+        *("xds_cluster", "wasm_cluster"),
+        # Consul: agent/xds, command/connect/envoy/bootstrap_config.go; consul-dataplane pkg/consuldp/bootstrap.go
+        *("local_agent", "consul-dataplane", "self_admin", "prometheus_backend"),
+        "ads_cluster",
+    }
+)
+_NUMBERED = "otel_metric_sink_"  # Envoy Gateway, as above: otel_metric_sink_0, _1, ...
+_CONTOUR = ("_contour_", "_envoy-admin_")  # Contour internal/envoy/v3/bootstrap.go: NAMESPACE_contour_PORT
+# Istio's own agent in the pod. Also what somebody may call an application, so only beside Istio's control plane, which
+# Istio's bootstrap always has in its statistics.
+_ISTIO, _ISTIO_AGENT = "xds-grpc", "agent"
+
+
+def _is_bootstrap(name: str, *, istio: bool) -> bool:
+    if name in _BOOTSTRAP or (istio and name == _ISTIO_AGENT):
+        return True
+    before, _, number = name.rpartition("_")
+    return number.isdecimal() and (f"{before}_" == _NUMBERED or f"{before}_".endswith(_CONTOUR))
 
 
 def _clusters(keys: Sequence[Key]) -> list[Subject | None]:
-    return [None if name in _CONTROL else Queue(name or UNNAMED) for (name,) in keys]
+    istio = (_ISTIO,) in keys
+    return [None if _is_bootstrap(name, istio=istio) else Queue(name or UNNAMED) for (name,) in keys]
 
 
 # Envoy: docs "Cluster manager, statistics"; Istio calls the label cluster_name and hides these stats unless its

@@ -88,7 +88,11 @@ def where(**wanted: str) -> Callable[[Sequence[Labels]], list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a table. `column`: a Quantity, or a name of the kind's own that its `finish` uses up."""
+    """One line of a table. `column`: a Quantity, or a name of the kind's own that its `finish` uses up.
+
+    part: series of one part are copies of one measurement, of which the largest counts; the parts are combined. None:
+          each series is a part.
+    """
 
     column: str
     names: tuple[str, ...]
@@ -96,6 +100,7 @@ class Row:
     combine: Combine = Combine.SUM
     unit: Unit = COUNT
     keep: Callable[[Sequence[Labels]], list[int]] = every
+    part: Callable[[Labels], Key] | None = None
 
 
 @dataclass(frozen=True, slots=True)

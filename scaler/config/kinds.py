@@ -20,7 +20,13 @@ GATEWAY = "epp"
 REDIS = "redis_exporter"  # in whose words Redis' own answers are read
 OWN = "tidegate"  # the page of `tidegate export`: of an engine, of GPUs, or of both
 _QUEUES = {name: kind for name, kind in KINDS.items() if name not in GPU_KINDS}
-ENGINES = tuple(sorted(name for name, kind in _QUEUES.items() if kind.at_zero == "nothing" or name == "ray_serve"))
+ENGINES = tuple(
+    sorted(
+        name
+        for name, kind in _QUEUES.items()
+        if (kind.at_zero == "nothing" and not kind.repeats_engines) or name == "ray_serve"
+    )
+)
 GATEWAYS = tuple(sorted(_QUEUES))
 PAGES_OF_GPUS = tuple(sorted({*GPU_KINDS, OWN}))
 

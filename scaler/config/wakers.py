@@ -16,6 +16,7 @@ _SHOWN = {
     "queue": "the queue",
     "in_flight": "the requests in flight",
     "refused": "refused requests",
+    "counted": "the count of requests",
 }
 
 

@@ -84,7 +84,7 @@ def _at_zero(at: Loc, workload: Workload) -> Iterator[Finding]:
         case "nothing":
             bound = f"a page of {kind} shows no request at zero replicas, so one is kept (reason no_waker)"
             yield Finding(key, bound, ((*at, "replicas"),), severity="warning", rule=NO_WAKER)
-        case "refused":
+        case "refused" | "counted":
             bound = f"{kind} turns requests away while no replica is there: the first ones fail, and wake it"
             yield Finding(key, bound, ((*at, "replicas"),), severity="warning", rule=FIRST_REQUESTS_REFUSED)
 

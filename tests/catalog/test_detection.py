@@ -31,8 +31,16 @@ def test_what_every_process_prints_changes_no_kind(page, kind, sign):
 
 
 def test_no_kinds_sign_is_within_anothers():
-    """Else the longer one could never decide, or the shorter one would claim the other's page."""
-    inside = [(a, b) for a, one in SIGNS for b, other in SIGNS if a != b and other.startswith(one)]
+    """Else the longer one could never decide, or the shorter one would claim the other's page. A stronger one decides:
+    production-stack's router has names of its own among those that it has from vLLM.
+    """
+    strength = {sign: kind.signs[sign] for kind in KINDS.values() for sign in kind.signs}
+    inside = [
+        (a, b)
+        for a, one in SIGNS
+        for b, other in SIGNS
+        if a != b and other.startswith(one) and strength[other] <= strength[one]
+    ]
     assert inside == []
 
 
@@ -55,9 +63,45 @@ def test_a_vllm_served_by_kserve_is_vllms(page):
     assert detect(page(steps + VLLM).layout) == "vllm"
 
 
+SGLANG = 'sglang:num_queue_reqs{model_name="m"} 3\n'
+RAY = 'ray_serve_deployment_queued_queries{deployment="d"} 1\n'
+RAY_VLLM = "".join(
+    f'ray_vllm_{name}{{model_name="m"}} 3\n' for name in ("num_requests_waiting", "num_requests_running")
+)
+DCGM = 'DCGM_FI_DEV_GPU_UTIL{UUID="g"} 3\n'
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "kind"),
+    [
+        ('vllm:healthy_pods_total{server="s"} 1\n', VLLM, "production_stack"),
+        ("dynamo_frontend_disconnected_clients 0\n", VLLM, "dynamo"),
+        ('dynamo_frontend_inflight_requests{model="m"} 1\n', SGLANG, "dynamo"),
+        ('dynamo_component_inflight_requests{dynamo_component="backend"} 1\n', VLLM, "vllm"),
+        ('smg_worker_health{worker="w"} 1\n', SGLANG, "smg"),
+        ("router_cpu_usage_percent 1\n", VLLM, "vllm"),
+        ('gen_ai_server_request_duration_seconds_count{gen_ai_request_model="m"} 1\n', VLLM, "vllm"),
+        ('gen_ai_server_request_duration_seconds_count{gen_ai_request_model="m"} 1\n', ENVOY, "envoy"),
+        (RAY_VLLM, RAY, "ray_serve"),
+        (RAY_VLLM, ENVOY, "ray_vllm"),
+        (RAY_VLLM, "ray_node_gpus_utilization 1\nray_node_cpu_utilization 1\nray_tasks 1\n", "ray_vllm"),
+        ('gpu_power_usage{gpu_id="0"} 1\n', DCGM, "dcgm"),
+        ('gpu_power_usage{gpu_id="0"} 1\n', VLLM, "vllm"),
+        ('hw_gpu_info{hw_id="u"} 1\n', "node_load1 1\n", "intel_xpumd"),
+        ('hw_temperature_celsius{hw_id="u"} 1\n', VLLM, "vllm"),
+    ],
+)
+def test_of_two_kinds_in_one_response_the_outer_one_is_read(page, one, other, kind):
+    assert detect(page(one + other).layout) == kind
+    assert detect(page(other + one).layout) == kind
+
+
 @pytest.mark.parametrize(
     "lines",
     [
+        "hami_gpu_memory_limit_bytes 1\nhami_vgpu_memory_allocated_bytes 1\n",  # HAMi's scheduler
+        'gen_ai_client_operation_duration_seconds_count{gen_ai_operation_name="chat"} 3\n',  # whoever asks models
+        "vllm_router_requests_total 3\n",
         "go_goroutines 4\ngo_gc_duration_seconds 1\n",
         "node_load1 0.5\nnode_cpu_seconds_total 9\n",
         'num_requests_running{service="shop"} 3\n',

@@ -2,6 +2,8 @@
 
 from math import isnan
 
+import pytest
+
 from exporter.model import Gpu, Quantity, Queue
 
 Q = Quantity
@@ -83,6 +85,31 @@ def test_two_models_of_one_server_are_two_queues(read, cell):
     assert cell(samples, "b", Q.REQUESTS_WAITING) == 2.0
 
 
+RAY_VLLM = """
+    ray_vllm:num_requests_waiting{engine="0",model_name="m",ReplicaId="r1",WorkerId="w1",SessionName="s"} 2
+    ray_vllm:num_requests_waiting{engine="0",model_name="m",ReplicaId="r2",WorkerId="w2",SessionName="s"} 3
+    ray_vllm:num_requests_running{engine="0",model_name="m",ReplicaId="r1",WorkerId="w1",SessionName="s"} 4
+    ray_vllm:kv_cache_usage_perc{engine="0",model_name="m",ReplicaId="r1",WorkerId="w1",SessionName="s"} 0.5
+    ray_vllm:request_success_total{engine="0",finished_reason="stop",model_name="m",ReplicaId="r1",WorkerId="w1"} 7
+    ray_vllm:request_success{engine="0",finished_reason="stop",model_name="m",ReplicaId="r1",WorkerId="w1"} 7
+    ray_vllm:generation_tokens_total{engine="0",model_name="m",ReplicaId="r1",WorkerId="w1"} 50
+    ray_vllm:time_to_first_token_seconds_count{engine="0",model_name="m",ReplicaId="r1",WorkerId="w1"} 7
+    ray_node_gpus_utilization{GpuIndex="0",ip="10.0.0.1"} 90
+    """
+
+
+@pytest.mark.parametrize("prefix", ["ray_vllm:", "ray_vllm_"])
+def test_a_vllm_that_speaks_through_ray_is_added_up_over_its_workers(read, cell, prefix):
+    samples = read(RAY_VLLM.replace("ray_vllm:", prefix))
+    assert samples.kind == "ray_vllm"
+    assert samples.subjects == (Queue("m"),)
+    assert cell(samples, "m", Q.REQUESTS_WAITING) == 5.0
+    assert cell(samples, "m", Q.REQUESTS_RUNNING) == 4.0
+    assert cell(samples, "m", Q.KV_CACHE_USED) == 0.5
+    assert cell(samples, "m", Q.REQUESTS_FINISHED) == 7.0
+    assert cell(samples, "m", Q.TOKENS_GENERATED) == 50.0
+
+
 def test_sglang_counts_each_engine_once_and_each_dp_rank_in(read, cell):
     samples = read(
         """
@@ -99,7 +126,7 @@ def test_sglang_counts_each_engine_once_and_each_dp_rank_in(read, cell):
     )
     assert samples.kind == "sglang"
     assert cell(samples, "m", Q.REQUESTS_WAITING) == 5.0
-    assert abs(cell(samples, "m", Q.KV_CACHE_USED) - 0.3) < 1e-12
+    assert cell(samples, "m", Q.KV_CACHE_USED) == pytest.approx((0.9 + 0.4) / 2)
     assert cell(samples, "m", Q.REQUESTS_FINISHED) == 40.0
     assert cell(samples, "m", Q.REQUESTS_FAILED) == 4.0
 
@@ -118,6 +145,58 @@ def test_sglangs_data_parallel_attention_speaks_through_other_tensor_ranks(read,
         """
     )
     assert cell(samples, "m", Q.REQUESTS_RUNNING) == 5.0
+
+
+def test_of_sglangs_ranks_that_disagree_the_largest_counts(read, cell):
+    """Each rank has a scheduler of its own and reports at its own moments: a rank that is behind says too little."""
+    samples = read(
+        """
+        sglang:num_running_reqs{model_name="m",tp_rank="0"} 3
+        sglang:num_running_reqs{model_name="m",tp_rank="1"} 11
+        sglang:num_queue_reqs{model_name="m",tp_rank="0",pp_rank="0"} 0
+        sglang:num_queue_reqs{model_name="m",tp_rank="0",pp_rank="1"} 2
+        """
+    )
+    assert cell(samples, "m", Q.REQUESTS_RUNNING) == 11.0
+    assert cell(samples, "m", Q.REQUESTS_WAITING) == 2.0
+
+
+def test_the_largest_of_each_of_sglangs_engines_is_added_to_the_others(read, cell):
+    samples = read(
+        """
+        sglang:num_queue_reqs{model_name="m",tp_rank="0",dp_rank="0"} 2
+        sglang:num_queue_reqs{model_name="m",tp_rank="1",dp_rank="0"} 5
+        sglang:num_queue_reqs{model_name="m",tp_rank="2",dp_rank="1"} 4
+        sglang:num_queue_reqs{model_name="m",tp_rank="3",dp_rank="1"} 1
+        sglang:num_grammar_queue_reqs{model_name="m",tp_rank="0",dp_rank="1"} 10
+        sglang:num_grammar_queue_reqs{model_name="m",tp_rank="1",dp_rank="1"} 0
+        sglang:token_usage{model_name="m",tp_rank="0",dp_rank="0"} 0.2
+        sglang:token_usage{model_name="m",tp_rank="1",dp_rank="0"} 0.4
+        sglang:token_usage{model_name="m",tp_rank="2",dp_rank="1"} 0.6
+        sglang:num_queue_reqs{model_name="n",tp_rank="0",dp_rank="1"} 7
+        """
+    )
+    assert cell(samples, "m", Q.REQUESTS_WAITING) == 5.0 + 4.0 + 10.0
+    assert cell(samples, "m", Q.KV_CACHE_USED) == pytest.approx(0.5)
+    assert cell(samples, "n", Q.REQUESTS_WAITING) == 7.0
+
+
+def test_what_sglang_splits_by_a_label_of_ones_own_is_added_up(read, cell):
+    """`--tokenizer-metrics-allowed-custom-labels`: the counters of two tenants are no copies."""
+    tenants = "".join(f'sglang:num_requests_total{{model_name="m",tenant="t{n}"}} {n}\n' for n in range(100))
+    ranks = (
+        'sglang:num_running_reqs{model_name="m",tp_rank="0"} 3\nsglang:num_running_reqs{model_name="m",tp_rank="1"} 3\n'
+    )
+    samples = read(tenants + ranks)
+    assert cell(samples, "m", Q.REQUESTS_FINISHED) == sum(range(100))
+    assert cell(samples, "m", Q.REQUESTS_RUNNING) == 3.0
+
+
+def test_what_an_engine_of_sglang_waits_for_is_unknown_while_none_of_its_ranks_can_be_read(read, cell):
+    one = 'sglang:num_queue_reqs{model_name="m",tp_rank="0",dp_rank="0"} 2\n'
+    other = 'sglang:num_queue_reqs{{model_name="m",tp_rank="{}",dp_rank="1"}} {}\n'
+    assert isnan(cell(read(one + other.format(1, "NaN")), "m", Q.REQUESTS_WAITING))
+    assert cell(read(one + other.format(1, "NaN") + other.format(2, 3)), "m", Q.REQUESTS_WAITING) == 5.0
 
 
 def test_sglangs_priorities_are_not_added_to_their_total(read, cell):

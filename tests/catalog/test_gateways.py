@@ -26,8 +26,18 @@ def test_rays_handles_and_replicas_are_added_up_and_its_views_of_the_same_reques
     assert samples.kind == "ray_serve"
     assert samples.subjects == (Queue("LLM"),)
     assert cell(samples, "LLM", Q.REQUESTS_WAITING) == 16.0
-    assert cell(samples, "LLM", Q.REQUESTS_RUNNING) == 3.0
+    assert cell(samples, "LLM", Q.REQUESTS_RUNNING) == 7.0
     assert cell(samples, "LLM", Q.REQUESTS_FAILED) == 2.0
+
+
+def test_of_the_two_views_of_rays_running_requests_the_larger_one_counts(read, cell):
+    """Handles count what they have sent, replicas what they work on at the moment of their report."""
+    busier = RAY.replace('replica="r2"} 2', 'replica="r2"} 9')
+    assert cell(read(busier), "LLM", Q.REQUESTS_RUNNING) == 10.0
+    unreadable = RAY.replace('replica="r2"} 2', 'replica="r2"} NaN')
+    assert cell(read(unreadable), "LLM", Q.REQUESTS_RUNNING) == 7.0
+    replicas_only = "\n".join(line for line in RAY.splitlines() if "ongoing_requests_at" not in line)
+    assert cell(read(replicas_only), "LLM", Q.REQUESTS_RUNNING) == 3.0
 
 
 def test_rays_counter_is_not_its_twin_gauge(read, cell):

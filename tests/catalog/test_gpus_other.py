@@ -165,11 +165,118 @@ def test_intels_tiles_are_parts_of_a_device_that_speaks_for_itself(read, cell, g
     assert cell(samples, "u", Q.GPU_ENERGY) == 5.0
 
 
+def test_an_amd_page_of_power_alone_is_known_and_its_utilization_is_not(read, cell, gpu):
+    """The fields of AMD's exporter are chosen by its operator."""
+    for name in ("gpu_package_power", "gpu_average_package_power", "gpu_power_usage"):
+        samples = read(amd(name, 140, namespace="ai", pod="a"))
+        assert samples.kind == "amd"
+        assert cell(samples, "u", Q.GPU_POWER) == 140.0
+        assert isnan(cell(samples, "u", Q.GPU_UTILIZATION))
+        assert gpu(samples, "u").pods == (PodKey("ai", "a"),)
+
+
+HAMI = """
+    hami_host_gpu_memory_used_bytes{node="n",device_index="0",device_uuid="GPU-1",device_type="NVIDIA-Tesla T4",zone="vGPU"} 2147483648
+    hami_host_gpu_utilization_ratio{node="n",device_index="0",device_uuid="GPU-1",device_type="NVIDIA-Tesla T4",zone="vGPU"} 57
+    hami_host_gpu_memory_controller_utilization_ratio{device_index="0",device_uuid="GPU-1",device_type="NVIDIA-Tesla T4",zone="vGPU"} 9
+    hami_host_gpu_utilization_ratio{node="n",device_index="1",device_uuid="GPU-2",device_type="NVIDIA-Tesla T4",zone="vGPU"} 0
+    hami_vgpu_memory_used_bytes{namespace="ai",pod="a",container="c",vdevice_index="0",device_uuid="GPU-1",zone="vGPU"} 1073741824
+    hami_vgpu_memory_limit_bytes{namespace="ai",pod="a",container="c",vdevice_index="0",device_uuid="GPU-1",zone="vGPU"} 4294967296
+    hami_container_device_utilization_ratio{namespace="ai",pod="a",container="c",vdevice_index="0",device_uuid="GPU-1",zone="vGPU"} 0
+    """  # noqa: E501 - as they are
+# As HAMi prints it before 2.9; one pod more.
+OLD_HAMI = """
+    Device_utilization_desc_of_container{ctrname="c",deviceuuid="GPU-1",podname="a",podnamespace="ai",vdeviceid="0",zone="vGPU"} 99
+    HostCoreUtilization{deviceidx="0",deviceuuid="GPU-1",zone="vGPU"} 57
+    HostGPUMemoryUsage{deviceidx="0",deviceuuid="GPU-1",zone="vGPU"} 2.147483648e+09
+    vGPU_device_memory_limit_in_bytes{ctrname="c",deviceuuid="GPU-1",podname="a",podnamespace="ai",vdeviceid="0",zone="vGPU"} 4e+09
+    vGPU_device_memory_limit_in_bytes{ctrname="c",deviceuuid="GPU-1",podname="b",podnamespace="ai",vdeviceid="0",zone="vGPU"} 4e+09
+    """  # noqa: E501 - as they are
+
+
+def test_hamis_ratio_of_the_host_is_a_percentage_and_the_devices(read, cell, gpu):
+    samples = read(HAMI)
+    assert samples.kind == "hami"
+    assert cell(samples, "GPU-1", Q.GPU_UTILIZATION) == 0.57
+    assert cell(samples, "GPU-1", Q.GPU_MEMORY_USED) == 2.0**31
+    assert cell(samples, "GPU-2", Q.GPU_UTILIZATION) == 0.0
+    assert isnan(cell(samples, "GPU-2", Q.GPU_MEMORY_USED))
+    assert gpu(samples, "GPU-1").model == "Tesla T4"
+    assert gpu(samples, "GPU-2").pods == ()
+
+
+def test_a_vgpu_of_hami_is_never_wholly_one_pods(read, gpu):
+    """A container without a core limit is printed with utilization 0, and one that has not begun is not printed."""
+    assert (gpu(read(HAMI), "GPU-1").attribution, gpu(read(HAMI), "GPU-1").pods) == (
+        Attribution.DEVICE,
+        (PodKey("ai", "a"),),
+    )
+    assert gpu(read(HAMI), "GPU-2").attribution is Attribution.NONE
+
+
+def test_old_names_of_hami_say_the_same_and_both_together_are_one_gpu(read, cell, gpu):
+    for text in (OLD_HAMI, OLD_HAMI + HAMI):
+        samples = read(text)
+        assert samples.kind == "hami"
+        assert cell(samples, "GPU-1", Q.GPU_UTILIZATION) == 0.57
+        assert cell(samples, "GPU-1", Q.GPU_MEMORY_USED) == 2.0**31
+        assert gpu(samples, "GPU-1").pods == (PodKey("ai", "a"), PodKey("ai", "b"))
+
+
+def test_through_prometheus_a_vgpu_of_hami_is_not_the_monitors(read, gpu):
+    samples = read(
+        'HostCoreUtilization{deviceuuid="GPU-1",pod="hami-device-plugin-x",namespace="kube-system"} 3\n'
+        'hami_vgpu_memory_limit_bytes{device_uuid="GPU-1",exported_pod="a",exported_namespace="ai",'
+        'pod="hami-device-plugin-x",namespace="kube-system"} 4\n'
+    )
+    assert gpu(samples, "GPU-1").pods == (PodKey("ai", "a"),)
+
+
+XPUMD = """
+    hw_gpu_info{hw_id="u",hw_name="gpu-1",pci_bdf="0000:01:00.0",hw_model="Intel(R) Arc(TM) Pro B60",hw_gpu_type="discrete"} 1
+    hw_gpu_utilization_ratio{hw_id="u",hw_name="engine-1-all",pci_bdf="0000:01:00.0",com_intel_subdevice_id="",hw_gpu_task="all"} 0.125
+    hw_gpu_utilization_ratio{hw_id="u",hw_name="engine-2-compute-all",pci_bdf="0000:01:00.0",com_intel_subdevice_id="0",hw_gpu_task="compute-all"} 1.04
+    hw_gpu_utilization_ratio{hw_id="u",hw_name="engine-3-copy-all",pci_bdf="0000:01:00.0",com_intel_subdevice_id="0",hw_gpu_task="copy-all"} 0
+    hw_gpu_utilization_ratio{hw_id="v",hw_name="engine-1-all",pci_bdf="0000:02:00.0",hw_gpu_task="all"} 0
+    hw_gpu_bandwidth_utilization_ratio{hw_id="u",hw_name="pci",pci_bdf="0000:01:00.0"} 0.5
+    hw_memory_usage_bytes{hw_id="u",hw_name="memory-1",com_intel_subdevice_id="0",hw_memory_location="device"} 100
+    hw_memory_usage_bytes{hw_id="u",hw_name="memory-2",com_intel_subdevice_id="1",hw_memory_location="device"} 200
+    hw_memory_usage_bytes{hw_id="u",hw_name="memory-3",hw_memory_location="system"} 4000
+    hw_memory_size_bytes{hw_id="u",hw_name="memory-1",com_intel_subdevice_id="0",hw_memory_location="device"} 1000
+    hw_memory_size_bytes{hw_id="u",hw_name="memory-2",com_intel_subdevice_id="1",hw_memory_location="device"} 1000
+    hw_power_watts{hw_id="u",hw_name="power-1",com_intel_subdevice_id="",hw_sensor_location="card"} 120
+    hw_power_watts{hw_id="u",hw_name="power-2",com_intel_subdevice_id="",hw_sensor_location="package"} 90
+    hw_power_watts{hw_id="u",hw_name="power-3",com_intel_subdevice_id="0",hw_sensor_location="stack"} 40
+    hw_energy_joules_total{hw_id="u",hw_name="power-1",com_intel_subdevice_id="",hw_sensor_location="card"} 5000
+    hw_temperature_celsius{hw_id="u",hw_name="t-1",hw_sensor_location="gpu",statistic="max"} 61
+    hw_temperature_celsius{hw_id="u",hw_name="t-2",hw_sensor_location="gpu",statistic="min"} 40
+    hw_temperature_celsius{hw_id="u",hw_name="t-3",hw_sensor_location="memory",statistic="max"} 70
+    """  # noqa: E501 - as they are
+
+
+def test_of_an_intel_gpus_groups_of_engines_the_busiest_counts(read, cell, gpu):
+    samples = read(XPUMD)
+    assert samples.kind == "intel_xpumd"
+    assert cell(samples, "u", Q.GPU_UTILIZATION) == 1.0
+    assert cell(samples, "v", Q.GPU_UTILIZATION) == 0.0
+    assert gpu(samples, "u").model == "Intel(R) Arc(TM) Pro B60"
+    assert gpu(samples, "u").attribution is Attribution.NONE
+
+
+def test_an_intel_gpus_memory_is_that_of_the_device_and_its_power_that_of_the_widest_domain(read, cell):
+    samples = read(XPUMD)
+    assert cell(samples, "u", Q.GPU_MEMORY_USED) == 300.0
+    assert cell(samples, "u", Q.GPU_MEMORY_TOTAL) == 2000.0
+    assert cell(samples, "u", Q.GPU_POWER) == 120.0
+    assert cell(samples, "u", Q.GPU_ENERGY) == 5000.0
+    assert cell(samples, "u", Q.GPU_TEMPERATURE) == 61.0
+
+
 def test_no_exporter_but_dcgm_tells_how_much_a_gpu_works(read):
-    pages = (SMI, amd("gpu_gfx_activity", 57), intel("xpum_engine_ratio", 0.5))
+    pages = (SMI, amd("gpu_gfx_activity", 57), intel("xpum_engine_ratio", 0.5), HAMI, XPUMD)
     assert all(Q.GPU_ENGINE_ACTIVE not in read(page).quantities for page in pages)
 
 
 def test_pages_of_gpus_are_told_apart_from_queues():
-    assert {"dcgm", "nvidia_gpu_exporter", "amd", "intel"} == GPU_KINDS
+    assert {"dcgm", "nvidia_gpu_exporter", "hami", "amd", "intel", "intel_xpumd"} == GPU_KINDS
     assert all(KINDS[kind].work is None and KINDS[kind].at_zero == "nothing" for kind in GPU_KINDS)

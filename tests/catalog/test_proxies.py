@@ -42,6 +42,33 @@ def test_envoys_streams_to_its_control_plane_are_nobodys_requests(read):
     assert read(ENVOY).subjects == (Queue("chat"), Queue("mail"))
 
 
+def active(**clusters):
+    return "".join(
+        f'envoy_cluster_upstream_rq_active{{envoy_cluster_name="{name}"}} {value}\n' for name, value in clusters.items()
+    )
+
+
+@pytest.mark.parametrize(
+    "clusters",
+    [
+        {"consul-dataplane": 1, "prometheus_backend": 1, "self_admin": 1},
+        {"local_agent": 1, "prometheus_backend": 1, "self_admin": 1},
+        {"xds-grpc": 1, "sds-grpc": 1, "agent": 1, "prometheus_stats": 1, "datadog_agent": 1},
+        {"xds_cluster": 1, "prometheus_stats": 1, "wasm_cluster": 1, "otel_metric_sink_0": 1, "otel_metric_sink_1": 1},
+        {"projectcontour_contour_8001": 1, "projectcontour_envoy-admin_9001": 1},
+    ],
+    ids=["consul-dataplane", "consul", "istio", "envoy-gateway", "contour"],
+)
+def test_clusters_of_envoys_own_bootstrap_are_not_counted(read, clusters):
+    samples = read(active(**clusters, chat=2))
+    assert samples.subjects == (Queue("chat"),)
+    assert samples.column(Q.REQUESTS_RUNNING).tolist() == [2.0]
+
+
+def test_an_application_that_is_called_like_istios_agent_is_counted_outside_istio(read):
+    assert read(active(agent=2, otel_metric_sink=1)).subjects == (Queue("agent"), Queue("otel_metric_sink"))
+
+
 def test_istio_calls_envoys_label_otherwise(read, cell):
     samples = read('envoy_cluster_upstream_rq_active{cluster_name="outbound|80||chat.ai.svc.cluster.local"} 4\n')
     assert cell(samples, "outbound|80||chat.ai.svc.cluster.local", Q.REQUESTS_RUNNING) == 4.0

@@ -152,5 +152,6 @@ def test_every_kind_says_where_it_is_served():
         "/metrics/per-object",  # RabbitMQ: /metrics names no queue
     }
     assert all(name == kind.name for name, kind in KINDS.items())
-    # TorchServe and KServe's own server print counters only.
-    assert {name for name, kind in KINDS.items() if kind.work is None} == GPU_KINDS | {"torchserve", "kserve"}
+    # TorchServe, KServe's own server and Envoy AI Gateway's processor print counters only.
+    counters_only = {"torchserve", "kserve", "envoy_ai_gateway"}
+    assert {name for name, kind in KINDS.items() if kind.work is None} == GPU_KINDS | counters_only

@@ -66,7 +66,7 @@ def test_a_broken_copy_leaves_the_others_to_speak(read, cell):
 def test_the_device_series_beside_per_pod_series_is_the_gpus_value(read, cell, gpu):
     text = line("DEV_GPU_UTIL", 90) + shared("DEV_GPU_UTIL", 60, 30)
     text += line("DEV_FB_USED", 20000) + shared("DEV_FB_USED", 12000, 7000)
-    text += shared("DEV_FB_FREE", 4000, 4000)
+    text += shared("DEV_FB_FREE", 4000, 4000) + shared("DEV_FB_RESERVED", 0, 0)
     samples = read(text)
     assert cell(samples, "g", Q.GPU_UTILIZATION) == 0.9
     assert cell(samples, "g", Q.GPU_MEMORY_USED) == 20000 * MIB

@@ -45,6 +45,7 @@ def test_what_a_kind_says_is_what_its_table_reads():
 
 
 def test_only_what_lives_at_zero_is_said_to_see_there():
-    assert {name for name in KINDS if KINDS[name].at_zero == "refused"} == {"envoy", "litellm"}
+    assert {name for name in KINDS if KINDS[name].at_zero == "refused"} == {"envoy", "litellm", "dynamo", "smg"}
+    assert {name for name in KINDS if KINDS[name].at_zero == "counted"} == {"production_stack"}
     assert not {name for name in GPU_KINDS if KINDS[name].at_zero != "nothing"}
     assert all(families(name) for name in KINDS)

@@ -61,7 +61,7 @@ def test_an_average_need_not_be_a_whole_number(piped, page):
 def test_a_gpu_shows_gib_percent_and_whose_it_is(piped, page):
     text = page.gpu("GPU-12345678-9abc", ["chat-0"], engine=0.5, util=100)
     text += 'DCGM_FI_DEV_FB_USED{UUID="GPU-12345678-9abc",modelName="H100"} 1536\n'
-    text += 'DCGM_FI_DEV_FB_FREE{UUID="GPU-12345678-9abc",modelName="H100"} 512\n'
+    text += 'DCGM_FI_DEV_FB_TOTAL{UUID="GPU-12345678-9abc",modelName="H100"} 2048\n'
     assert row(piped(text), "GPU-12345678") == ["1.5", "2.0", "50", "%", "100", "%", "100", "exclusive", "ai/chat-0"]
 
 

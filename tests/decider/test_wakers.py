@@ -117,3 +117,48 @@ def test_the_surest_of_several_gateways_is_named(scene, plan, gateway, page):
     stage.round({sure: page.epp(held=0), unsure: envoy(refused=1)})
 
     assert stage.decision().evidence.waker == "the queue on http://gateway:9090/metrics"
+
+
+def router(arrived, running=None):
+    sent = "" if running is None else f'vllm:num_requests_running{{server="s"}} {running}\n'
+    return f'vllm:num_incoming_requests_total{{model="m"}} {arrived}\n{sent}router_cpu_usage_percent 1\n'
+
+
+def test_a_router_that_counts_every_request_as_it_arrives_wakes_by_that_count(asleep):
+    """production-stack's router answers 503 and has no counter of refusals."""
+    stage, front = asleep("production_stack", router(arrived=7))
+    assert stage.answer() == ASLEEP
+    assert stage.decision().evidence.waker == "refused requests on http://gateway:9090/metrics"
+    stage.now += 5
+
+    [decision] = stage.land(front, router(arrived=8))
+    assert (decision.replicas, decision.active, str(decision.reason)) == AWAKE
+
+
+def test_what_a_router_has_in_flight_is_not_added_to_its_engines_requests(scene, plan, pod, gateway, page):
+    stage, engine, front = scene(plan(gateway=True)), pod(), gateway("production_stack")
+    stage.has(pods=[engine], gateway=front, wanted=1)
+    pages = {engine: page.vllm(waiting=10, running=6), front: router(arrived=100, running=16)}
+    assert stage.round(pages) == (1, True, "serving")
+    assert (stage.decision().evidence.waiting, stage.decision().evidence.running) == (10.0, 6.0)
+
+
+def test_a_prober_behind_a_router_keeps_nothing_awake_and_wakes_nothing(scene, plan, pod, gateway, page):
+    """It is counted among the requests that arrive, and known by its regularity."""
+    stage, engine, front = (
+        scene(plan(gateway=True, keep_warm=60.0, about={"probe_period": 60.0})),
+        pod(),
+        gateway("production_stack"),
+    )
+    stage.has(pods=[engine], gateway=front, wanted=1)
+    quiet, asked = page.vllm(waiting=0, running=0), 0
+    while stage.round({engine: quiet, front: router(arrived=asked, running=0)})[1] and asked < 200:
+        stage.now += 5.0
+        asked += 1
+    assert stage.answer() == ASLEEP
+    stage.has(pods=[], wanted=0)
+    for _ in range(20):
+        asked += 1
+        stage.now += 5.0
+        assert stage.round({front: router(arrived=asked)}) == ASLEEP
+    assert stage.round({front: router(arrived=asked + 5)})[1]

@@ -21,7 +21,7 @@ def test_a_gpu_page_is_described_to_the_last_field():
         DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="g",modelName="H100",namespace="ai",pod="chat-0",container="c"} 57
         DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="0",UUID="g",modelName="H100",namespace="ai",pod="chat-0"} 0.25
         DCGM_FI_DEV_FB_USED{gpu="0",UUID="g",modelName="H100",namespace="ai",pod="chat-0"} 1024
-        DCGM_FI_DEV_FB_FREE{gpu="0",UUID="g",modelName="H100",namespace="ai",pod="chat-0"} 3072
+        DCGM_FI_DEV_FB_TOTAL{gpu="0",UUID="g",modelName="H100",namespace="ai",pod="chat-0"} 4096
         DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="g",modelName="H100",namespace="ai",pod="chat-0"} 113.611000
         DCGM_FI_DEV_MEMORY_TEMP{gpu="0",UUID="g",modelName="H100",namespace="ai",pod="chat-0"} 9223372036854775794
         DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="1",UUID="h",GPU_I_ID="3",GPU_I_PROFILE="1g.10gb",modelName="H100"} 1.0
