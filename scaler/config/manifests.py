@@ -32,8 +32,8 @@ LARGEST_BYTES = 4 * 2**20
 
 ANNOTATED = ("Deployment", "StatefulSet", "LeaderWorkerSet", "Rollout")
 _SCALED = ("ScaledObject", "ScaledJob")
-_SAYS_KIND = re.compile(r"^[\s{-]*[\"']?kind[\"']?\s*:", re.MULTILINE)
-_SAYS_VERSION = re.compile(r"^[\s{-]*[\"']?apiVersion[\"']?\s*:", re.MULTILINE)
+_SAYS_KIND = re.compile(r"^[ \t{-]*[\"']?kind[\"']?\s*:", re.MULTILINE)
+_SAYS_VERSION = re.compile(r"^[ \t{-]*[\"']?apiVersion[\"']?\s*:", re.MULTILINE)
 _ANNOTATIONS = ("metadata", "annotations")
 _TEMPLATE = ("spec", "template", "metadata", "annotations")
 
