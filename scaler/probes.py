@@ -83,7 +83,7 @@ class Asked(NamedTuple):
 
 def distrust_s(wrong_sleeps: float) -> float:
     """How long regular requests count after so many wrong sleeps, at least 1, in seconds."""
-    return min(LONGEST_DISTRUST_S, FIRST_DISTRUST_S * DISTRUST_GROWTH ** (wrong_sleeps - 1.0))
+    return float(min(LONGEST_DISTRUST_S, FIRST_DISTRUST_S * DISTRUST_GROWTH ** (wrong_sleeps - 1.0)))
 
 
 class Probes:
