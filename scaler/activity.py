@@ -77,8 +77,10 @@ class Activity:
         """
         rises = {quantity: _rise(counters, place, page) for place, quantity in enumerate(ACTIVITY)}
         tokens = any(rises[quantity] > 0.0 for quantity in TOKENS)
-        if tokens or any(page.said.get(quantity, nan) > 0.0 for quantity in IN_HAND):
+        if tokens:
             self.probes.worked(row, at)
+        elif any(page.said.get(quantity, nan) > 0.0 for quantity in IN_HAND):
+            self.probes.in_hand(row, slot, at, on_replica=not page.waker)
         finished, failed = rises[Quantity.REQUESTS_FINISHED], rises[Quantity.REQUESTS_FAILED]
         requests = (0.0 if isnan(finished) else finished) + (0.0 if isnan(failed) else failed)
         somebody = self.probes.count(row, slot, requests, at)

@@ -87,6 +87,8 @@ class Evidence:
     cold_start_p90_s: float | None = None
     keep_warm_saves_gpu_seconds: float | None = None  # of one replica, per day, against the constant; below 0 is a loss
     keep_warm_saves_money: float | None = None  # likewise, in the money of `prices`
+    probe_period_s: float | None = None  # of regular requests that are taken for probes and keep nothing awake
+    regular_requests_count_until: float | None = None  # POSIX seconds; None: they do not, where they look like probes
     replicas_sleeping: int | None = None  # whose engines are in sleep mode: no capacity; None where no page says
 
     @property

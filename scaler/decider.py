@@ -212,6 +212,7 @@ class Decider:
         for room in (named("memory", self._memory._asdict()), self._intake.columns()):
             copy_into(room, columns, rows, others)
         recollection.make_sound(self._memory, rows, now)
+        self._intake.activity.probes.make_sound(rows, now)
         self._touched[rows] = True  # the next sweep gives every answer again, as old as it is
         self._standing = None  # what was learned stands from now on
 
@@ -357,7 +358,8 @@ class Decider:
         number = self._told.kept(rows, verdicts, number, np.isnan(readings.wanted), raise_only=raise_only)
         news = self._told.differs(rows, verdicts, number)
         if heard is None or news.any():
-            given = Given.of(decided, before, Aside.of(totals, filled, asked), now, raise_only=raise_only)
+            probes = self._intake.activity.probes.verdicts(rows, now)
+            given = Given.of(decided, before, Aside.of(totals, filled, asked, *probes), now, raise_only=raise_only)
             self._log.note(rows, given, news if raise_only else news | self._log.due(rows, now))
             self._swept = given if heard is None else self._swept
         decided_at = np.where(news, now, self._told.at[rows])

@@ -98,6 +98,7 @@ def _evidence(plans: Sequence[Plan], seen: Seen, witnesses: Witnesses, now: floa
     lost_gpus = whole(np.where(any_gpus, gpus.lost, np.nan))
     ceiling, memory = known(gpus.ceiling), known(gpus.memory)
     values, demands = [known(row) for row in seen.smoothed.T], [known(row) for row in seen.verdicts.demand.T]
+    probe_periods, count_until = (known(column) for column in intake.activity.probes.verdicts(seen.rows, now))
     for place, row in enumerate(seen.rows):
         plan = plans[row]
         yield Evidence(
@@ -125,7 +126,7 @@ def _evidence(plans: Sequence[Plan], seen: Seen, witnesses: Witnesses, now: floa
             incomplete=intake.incomplete(plan.workload, now),
             notes=(
                 *_notes(plan.spec, seen, place, has_gateway=intake.has_gateway(plan.workload)),
-                *intake.activity.probes.notes(int(row)),
+                *intake.activity.probes.notes(int(row), now),
             ),
             **stands.said(int(row), now)._asdict(),
             keep_warm_s=keep_warm[place],
@@ -134,6 +135,8 @@ def _evidence(plans: Sequence[Plan], seen: Seen, witnesses: Witnesses, now: floa
             cold_start_p90_s=slow[place],
             keep_warm_saves_gpu_seconds=saving[0][place],
             keep_warm_saves_money=saving[1][place],
+            probe_period_s=probe_periods[place],
+            regular_requests_count_until=count_until[place],
             replicas_sleeping=sleeping[place],
         )
 

@@ -13,8 +13,15 @@ rises (7 fitted 2.5, 73 fitted 3), and none fitted 3 over 45. A stream is asked 
 
 A steady client looks the same, and must not be put to sleep for being steady. So: tokens, a request in flight or a busy
 GPU anywhere on the workload's pages is work, and the 30 rises begin anew after it; a rise that does not fit is a
-request, at once; and what wakes a workload within two periods after it fell asleep was a client, whatever it looked
-like: from then on that workload's regular requests count, and that is remembered.
+request, at once; and what wakes a workload within two periods after it fell asleep may have been the regular stream
+itself: then it was a client, and the workload's regular requests count again.
+
+That verdict is a guess from one request, so it ends. It holds for an hour after the first such wake-up and four times
+as long after each further one, at most seven days; a sleep that lasts longer than two periods takes one step back.
+After 1 + 4 + 16 + 64 h a steady client is put to sleep once in seven days. Nothing is
+concluded from a wake-up beside which tokens or a busy GPU were seen: the stream makes neither. Nor, once until a sleep
+lasts, if the request was worked on by a replica, or came at another time than the clock's next ones. Once, because a
+client whose clock stops while its request hangs comes at another time as well.
 
 Worked example: a load balancer asks every 10 s and nothing else happens. For 5 minutes each question is activity like
 any other; then it is known, and the keep-warm time runs. Somebody's request comes between: two rises where one was due,
@@ -24,10 +31,14 @@ so it is activity, at that scrape; the next probe is none. One request each 7 mi
 
 from __future__ import annotations
 
+from math import ceil, inf, isnan, nan
+from typing import NamedTuple
+
 import numpy as np
 
 from exporter.model import Floats
 
+from .orders import written
 from .slots import Mask, Rows
 from .state import Array, named
 
@@ -37,7 +48,42 @@ KEPT = 48  # rises that are kept: the band is asked of these, so nobody has to b
 CLOCKS = 3
 SLACK = 0.1  # of a request: clocks and scrapes tremble by some tens of milliseconds
 SHORTEST_S = 1.0  # kubelet's shortest period. Who asks more often is working.
+FIRST_DISTRUST_S, LONGEST_DISTRUST_S = 3600.0, 7 * 86400.0
+DISTRUST_GROWTH = 4.0
+MOST_WRONG_SLEEPS = 5  # 1, 4, 16, 64 and 256 h: the last is cut to seven days, and more would change nothing
 SLOPES = 65  # tried at once, twice: the second time to 1/64 of the distance of the first
+
+
+class Schedule(NamedTuple):
+    """When a clock's requests come: the last one after `after` and by `by`, then one each `period_s`. POSIX seconds.
+
+    period_s: 0 where there are several clocks: then any time fits.
+    """
+
+    after: float
+    by: float
+    period_s: float
+
+    def has(self, after: float, by: float) -> bool:
+        """Whether one of the next requests can have come after `after` and by `by`."""
+        if not self.period_s > 0.0 or isnan(after) or isnan(self.after):
+            return True
+        play = SLACK * self.period_s
+        coming = max(1, ceil((after - self.by - play) / self.period_s))
+        return self.after + coming * self.period_s - play <= by
+
+
+class Asked(NamedTuple):
+    """A request that came after `after` and by `by`, POSIX seconds. on_replica: a replica worked on it."""
+
+    after: float = nan
+    by: float = -inf
+    on_replica: bool = False
+
+
+def distrust_s(wrong_sleeps: float) -> float:
+    """How long regular requests count after so many wrong sleeps, at least 1, in seconds."""
+    return float(min(LONGEST_DISTRUST_S, FIRST_DISTRUST_S * DISTRUST_GROWTH ** (wrong_sleeps - 1.0)))
 
 
 class Probes:
@@ -54,18 +100,49 @@ class Probes:
         self._real_at = np.full(rows, np.nan)  # POSIX seconds when tokens, requests in flight or a GPU were seen
         self.period = np.full(rows, np.nan)  # seconds, of the slowest stream that is now taken for probes
         self.asleep_at = np.full(rows, np.nan)  # POSIX seconds since when nothing of it is there
-        self.regular_counts = np.zeros(rows, dtype=np.bool_)  # it was put to sleep for being steady, once
+        self.count_until = np.full(rows, np.nan)  # POSIX seconds: so long its regular requests count
+        self.wrong_sleeps = np.zeros(rows)  # that it was put to sleep for being steady, less the right ones since
+        self.excused = np.zeros(rows, dtype=np.bool_)  # a request at another time has woken it soon, once
+        self._schedules: dict[int, dict[int, Schedule]] = {}  # by row and slot, of the streams taken for probes
+        self._asked: dict[int, Asked] = {}  # by row: the last request that came while it was asleep
 
     def columns(self) -> dict[str, Array]:
         """What survives a restart, as `scaler.state` wants it; live. Which streams are regular is seen anew."""
-        learned = {"regular_counts": self.regular_counts, "period": self.period, "asleep_at": self.asleep_at}
+        learned = {
+            "count_until": self.count_until,
+            "wrong_sleeps": self.wrong_sleeps,
+            "excused": self.excused,
+            "period": self.period,
+            "asleep_at": self.asleep_at,
+        }
         return named("probes", learned)
+
+    def make_sound(self, rows: Rows, now: float) -> None:
+        """Mend what this version cannot have learned, of `rows` that were copied in. now: POSIX seconds, or infinity.
+
+        A verdict ends no later than one of now would; one that is over, or of a workload without `probe_period`, goes.
+        """
+        sleeps = np.nan_to_num(self.wrong_sleeps[rows], nan=0.0, posinf=0.0, neginf=0.0)
+        self.wrong_sleeps[rows] = np.clip(np.floor(sleeps), 0.0, MOST_WRONG_SLEEPS)
+        latest = np.array([now + distrust_s(max(1.0, sleeps)) for sleeps in self.wrong_sleeps[rows]])
+        until, judged = self.count_until[rows], self._periods[rows] > 0.0
+        holds = judged & np.isfinite(until) & ((until > now) | np.isinf(now))
+        self.count_until[rows] = np.where(holds, np.minimum(until, latest), np.nan)
+        period = self.period[rows]
+        possible = judged & (period >= SHORTEST_S) & (period <= CLOCKS * self._periods[rows])
+        self.period[rows] = np.where(possible, period, np.nan)
+        self.asleep_at[rows] = np.where(
+            np.isfinite(self.asleep_at[rows]), np.minimum(self.asleep_at[rows], now), np.nan
+        )
 
     def adopt(self, other: Probes, rows: Rows, others: Rows) -> None:
         """Take over another's slots, because the same targets go on being asked: own `rows` from its `others`."""
         self._rises, self._kept, self._clocks = other._rises, other._kept, other._clocks
         self._heard_at = other._heard_at
         self._real_at[rows] = other._real_at[others]
+        same = list(zip(rows.tolist(), others.tolist(), strict=True))
+        self._schedules = {mine: other._schedules[theirs] for mine, theirs in same if theirs in other._schedules}
+        self._asked = {mine: other._asked[theirs] for mine, theirs in same if theirs in other._asked}
 
     def grow(self, slots: int) -> None:
         more = slots - len(self._kept)
@@ -79,22 +156,38 @@ class Probes:
         self._heard_at[slot] = np.nan
 
     def worked(self, row: int, at: float) -> None:
-        """Tokens, a request in flight, or a busy GPU: whoever asked then was no prober."""
+        """Tokens or a busy GPU: a stream of probes makes neither."""
         self._real_at[row] = at
-        if np.isnan(self.asleep_at[row]):  # else it may be the client that has to be waited for: see `answered`
-            self.period[row] = np.nan
+        self.period[row] = np.nan
+
+    def in_hand(self, row: int, slot: int, at: float, *, on_replica: bool) -> None:
+        """A page shows a request in hand. While a workload is asleep, it may be the stream's, which gets no answer.
+
+        on_replica: it is an engine's page, and not one that would show the request at zero replicas too.
+        """
+        if isnan(self.asleep_at[row]):
+            self.worked(row, at)
+        else:
+            self._real_at[row] = at
+            self._asked[row] = Asked(float(self._heard_at[slot]), at, on_replica)
 
     def count(self, row: int, slot: int, rise: float, at: float) -> bool:
         """A page came in, and its counters of requests rose by so many (0: they did not). Is that activity?"""
         before, self._heard_at[slot] = self._heard_at[slot], at
         if not rise > 0.0:
             return False
-        if not self._periods[row] > 0.0 or self.regular_counts[row]:
+        if not self._periods[row] > 0.0 or at < self.count_until[row]:
             return True
         if self._kept[slot] and self._rises[slot, 0, 1] <= self._real_at[row]:
             self._restart(slot)
         self._append(slot, before, at, rise)
-        return self._is_activity(row, slot, rise)
+        is_activity = self._is_activity(row, slot, rise)
+        if not isnan(self.asleep_at[row]):
+            if not is_activity:
+                self._asked[row] = Asked()  # the stream's own, wherever else it is in hand
+            elif self._asked.get(row, Asked()).by < at:
+                self._asked[row] = Asked(float(before), at)
+        return is_activity
 
     def answered(self, rows: Rows, asleep: Mask, there: Mask, wanted: Mask, now: float, slack_s: float) -> None:
         """What became of these workloads; every argument has shape (len(rows),).
@@ -105,16 +198,50 @@ class Probes:
         known = ~np.isnan(self.period[rows])
         falling = asleep & known & (there | np.isnan(self.asleep_at[rows]))
         self.asleep_at[rows[falling]] = now
-        since = now - self.asleep_at[rows]
-        wrong = wanted & (since <= 2.0 * self.period[rows] + slack_s)
-        self.regular_counts[rows[wrong]] = True
-        self.period[rows[wrong]] = np.nan
+        ended = ~asleep & ~np.isnan(self.asleep_at[rows])
+        soon = now - self.asleep_at[rows] <= 2.0 * self.period[rows] + slack_s
+        for row in rows[ended & soon & wanted].tolist():
+            if self._came_off_schedule(row) and not self.excused[row]:
+                self.excused[row] = True
+            else:
+                self._distrust(row, now)
+        lasted = rows[ended & ~soon & known]
+        self.wrong_sleeps[lasted] = np.maximum(0.0, self.wrong_sleeps[lasted] - 1.0)
+        self.excused[lasted] = False
         self.asleep_at[rows[~asleep]] = np.nan
 
-    def notes(self, row: int) -> tuple[str, ...]:
+    def _distrust(self, row: int, now: float) -> None:
+        self.wrong_sleeps[row] = min(MOST_WRONG_SLEEPS, self.wrong_sleeps[row] + 1.0)
+        self.count_until[row] = now + distrust_s(self.wrong_sleeps[row])
+        self._real_at[row], self.period[row] = now, np.nan
+        self._schedules.pop(row, None)
+
+    def _came_off_schedule(self, row: int) -> bool:
+        """Whether the request that woke it is known to be none of the streams that were taken for probes."""
+        asked = self._asked.get(row, Asked())
+        asleep_at = self.asleep_at[row]
+        # A stream that has ended before, as that of a pod long gone, asks no more.
+        current = [
+            schedule
+            for schedule in self._schedules.get(row, {}).values()
+            if schedule.by >= asleep_at - 3.0 * max(schedule.period_s, SHORTEST_S) or not schedule.period_s > 0.0
+        ]
+        fits = not current or any(schedule.has(asked.after, asked.by) for schedule in current)
+        return bool(asked.by >= asleep_at) and (asked.on_replica or not fits)
+
+    def verdicts(self, rows: Rows, now: float) -> tuple[Floats, Floats]:
+        """What holds at `now` of these workloads, each of shape (len(rows),): the period in seconds of regular requests
+        that are taken for probes, and until when they count instead, POSIX seconds; NaN where neither is so.
+        """
+        until = self.count_until[rows]
+        return self.period[rows], np.where(until > now, until, np.nan)
+
+    def notes(self, row: int, now: float) -> tuple[str, ...]:
         """What a person would ask next of this workload."""
-        if self.regular_counts[row]:
-            return ("its regular requests count: taken for probes once, they woke it right after it fell asleep",)
+        if now < self.count_until[row]:
+            until = written(float(self.count_until[row]))
+            why = "taken for probes, they woke it right after it fell asleep; then they are looked at anew"
+            return (f"its regular requests count until {until}: {why}",)
         if np.isnan(self.period[row]):
             return ()
         every = f"one each {self.period[row]:.0f} s at the rarest"
@@ -160,6 +287,8 @@ class Probes:
             elif extra == rise:
                 self._kept[slot] -= 1  # none of it was a probe
             return True
+        schedule = Schedule(float(rises[-1, 0]), float(rises[-1, 1]), float(period) if clocks == 1 else 0.0)
+        self._schedules.setdefault(row, {})[slot] = schedule
         slowest = clocks * period
         self.period[row] = slowest if np.isnan(self.period[row]) else max(self.period[row], slowest)
         return False

@@ -16,6 +16,8 @@ from ..board import Decision, Evidence, Reason
 from ..config.scalars import write_duration
 
 NORMAL, WARNING = "Normal", "Warning"
+_UNSEEN = "nothing would see the next request"
+_NOTHING_SEES = "nothing would see a request at zero replicas"  # as in the evidence's notes
 _STALE_SHOWN = 3  # who else is silent is on /metrics and in `tidegate explain`
 
 
@@ -29,6 +31,7 @@ class Kind(StrEnum):
     UNKNOWN = "Unknown"
     CAPPED = "Capped"
     NO_WAKER = "NoWaker"
+    WAKE_SOURCE_LOST = "WakeSourceLost"
     BRAKE_ENDED = "BrakeEnded"
 
     @property
@@ -49,14 +52,10 @@ _ACTIONS = {
     Kind.UNKNOWN: "GiveUp",
     Kind.CAPPED: "Cap",
     Kind.NO_WAKER: "StayAwake",
+    Kind.WAKE_SOURCE_LOST: "StayAtZero",
     Kind.BRAKE_ENDED: "ReleaseBrake",
 }
-_REASONS = {
-    Reason.UNKNOWN: Kind.UNKNOWN,
-    Reason.CAPPED: Kind.CAPPED,
-    Reason.NO_WAKER: Kind.NO_WAKER,
-    Reason.INCOMPLETE: Kind.INCOMPLETE,
-}
+_REASONS = {Reason.UNKNOWN: Kind.UNKNOWN, Reason.CAPPED: Kind.CAPPED, Reason.INCOMPLETE: Kind.INCOMPLETE}
 
 
 def news(before: Decision | None, after: Decision, at: float) -> tuple[Kind, ...]:
@@ -80,6 +79,11 @@ def _of_reason(before: Decision, after: Decision) -> Kind | None:
         return None
     if after.reason is Reason.HELD:
         return Kind.HELD if before.known else None  # from unknown it can only have become better
+    if after.reason is Reason.NO_WAKER:
+        # At zero it is not kept awake: it stays at zero, and nothing would take it up again.
+        return Kind.NO_WAKER if after.active else Kind.WAKE_SOURCE_LOST
+    if after.reason is Reason.INCOMPLETE and not after.active and not after.evidence.waker:
+        return Kind.WAKE_SOURCE_LOST
     return _REASONS.get(after.reason)
 
 
@@ -98,16 +102,21 @@ def sentence(kind: Kind, before: Decision, after: Decision) -> str:
         case Kind.WOKEN:
             return f"awake, {_replicas(after)} wanted: {_why_awake(after)}"
         case Kind.HELD:
+            blind = "" if after.replicas or after.evidence.waker else f"; {_UNSEEN}"
             at = f"at {_replicas(after)}" if after.replicas else "at zero"
-            return f"held {at}, as it was decided last: {_silent(after.evidence)}"
+            return f"held {at}, as it was decided last{blind}: {_silent(after.evidence)}"
         case Kind.INCOMPLETE:
-            return f"no replica is taken away: {_lower_bounds(after.evidence)}"
+            keeps = "no replica is taken away" if after.active else "stays at zero"
+            return f"{keeps}: {_lower_bounds(after.evidence)}"
         case Kind.UNKNOWN:
             return f"unknown: {_silent(after.evidence)}; whoever asks is told an error, and changes nothing"
         case Kind.CAPPED:
             return f"capped at {_replicas(after)}, its maximum{_needed(after.evidence)}"
         case Kind.NO_WAKER:
             return f"not put to sleep: {_idle(after)}, and {_blind(after.evidence)}"
+        case Kind.WAKE_SOURCE_LOST:
+            waker = before.evidence.waker
+            return f"stays at zero; {_UNSEEN}: {f'{waker} is gone' if waker else _why_blind(after.evidence)}"
         case Kind.BRAKE_ENDED:
             return f"a brake has ended: {before.evidence.brake}"
 
@@ -170,5 +179,10 @@ def _needed(evidence: Evidence) -> str:
 
 def _blind(evidence: Evidence) -> str:
     """Why the next request would not be seen, as the evidence says it."""
-    nothing = "nothing would see a request at zero replicas"
-    return next((note for note in evidence.notes if nothing in note), nothing)
+    return next((note for note in evidence.notes if _NOTHING_SEES in note), _NOTHING_SEES)
+
+
+def _why_blind(evidence: Evidence) -> str:
+    """The cause alone: "the gateway does not answer"."""
+    cause, so, _ = _blind(evidence).partition(f", so {_NOTHING_SEES}")
+    return cause if so else "nothing that lives at zero replicas is known"

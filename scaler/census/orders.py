@@ -21,7 +21,7 @@ from ..config.kinds import did_you_mean
 from ..config.trigger import ANNOTATION, BRAKE
 from ..orders import BadOrder, Brake, Ordered, read_brake, unreadable
 from .record import Census, Trouble, trouble
-from .words import LONGEST_WORD, MOST_WORDS, plain
+from .words import MOST_WORDS, plain
 
 _KEY = ANNOTATION + BRAKE
 
@@ -44,7 +44,7 @@ def brakes(spoken: Mapping[WorkloadKey, set[Ref]], objects: Iterable[ScaledObjec
             continue
         text, source = each.annotations[BRAKE], plain(str(each.ref))
         try:
-            read[each.ref] = read_brake(text[:LONGEST_WORD], source)
+            read[each.ref] = read_brake(text, source)
         except BadOrder as bad:
             read[each.ref] = unreadable(source)
             troubles.append(trouble(each.ref, BadWord(_KEY, f"{bad}. Until then it counts as never_down", text)))

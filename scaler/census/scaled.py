@@ -16,9 +16,9 @@ from exporter.model import WorkloadKey
 from ..config import Config
 from ..config.bad_words import BadWord
 from ..config.tenant import TriggerWorkload
-from .claims import ObjectName, Refused, Said, observed
+from .claims import ObjectName, Said, observed
 from .record import Trouble, trouble
-from .triggers import MOST_TRIGGERS, Around, Heard, heard, refused
+from .triggers import Around, Heard, heard, refused, too_many
 from .words import plain
 
 
@@ -45,9 +45,8 @@ def gather(scaled: Iterable[ScaledObject], around: Around) -> Gathered:
         name = each.ref.namespace, each.ref.name
         said = tuple(_placed(each, trigger, gathered, around.config) for trigger in heard(each, around))
         gathered.said[name] = gathered.said.get(name, ()) + said
-        if gathered.scaling.get(each.target) == each.ref and len(each.triggers) > MOST_TRIGGERS:
-            bound = f"must be at most {MOST_TRIGGERS}: the rest is not read"
-            gathered.troubles.append(trouble(each.ref, BadWord("spec.triggers", bound, str(len(each.triggers)))))
+        if gathered.scaling.get(each.target) == each.ref and (problem := too_many(each)) is not None:
+            gathered.troubles.append(trouble(each.ref, problem))
     for workload, targets in gathered.naming.items():
         gathered.troubles.extend(_several(workload, targets))
     return gathered
@@ -65,7 +64,7 @@ def _placed(scaled: ScaledObject, trigger: Heard, gathered: Gathered, config: Co
         gathered.places[workload.key] = trigger.place
     if verdict.scales is not None:
         gathered.naming.setdefault(verdict.scales, {}).setdefault(scaled.target, scaled.ref)
-    if trigger.ours or not isinstance(verdict.outcome, Refused):
+    if trigger._replace(verdict=verdict).is_for_us:
         gathered.scaling.setdefault(scaled.target, scaled.ref)
         at = f"spec.triggers.{trigger.place}."
         gathered.troubles.extend(trouble(scaled.ref, problem, at) for problem in verdict.problems)

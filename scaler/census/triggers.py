@@ -1,9 +1,10 @@
 """What the triggers of one ScaledObject or ScaledJob say, and whom a call that says the same speaks for.
 
 A cluster may have other external scalers, and Tidegate does not know its own address. A trigger is taken for ours if
-its words can make a workload and are all ours, or if its scalerAddress begins with `tidegate`; only of ours are
-mistakes told to the log. Every other external trigger is read as well: a call that says the same proves that it is
-meant for us, and must hear what is wrong.
+its words are all ours and not only such as another scaler may have, or if `tidegate` is in the first label of the host
+in its scalerAddress; only of ours are mistakes told to the log and by `tidegate check`, which reads triggers by this
+module too. Every other external trigger is read as well: a call that says the same proves that it is meant for us, and
+must hear what is wrong.
 
 Worked example: ScaledObject `ai/chat` with the triggers `{"engine": "vllm"}`, `{"workload": "llama"}` and, named
 `decode`, `{"engine": "sglang"}` makes `ai/chat` and `ai/chat/decode`; a call that says `workload: llama` speaks for
@@ -30,9 +31,9 @@ from .words import listed, spoken
 
 _EXTERNAL = frozenset({"external", "external-push"})
 _REFERENCE = "workload"
-# Words without which there is no workload. `path` or `mode` alone may be anybody's.
-_TELLING = frozenset({"engine", "gateway", "objectives.gpu_engine", _REFERENCE})
-_OUR_HOST = "tidegate"
+# Other external scalers may well have these words too: alone they prove nothing.
+_COMMON = frozenset({"model", "port", "path", "scheme", "mode", "group", "role", "weight", "ratio"})
+_OUR_NAME = "tidegate"
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")  # fit for a label on /metrics and for a URL
 # An object may be 1.5 MiB of triggers. Each is read, and each call is compared with all.
 MOST_TRIGGERS = 64
@@ -56,6 +57,11 @@ class Heard(NamedTuple):
     words: Mapping[str, str]
     ours: bool
     verdict: Verdict
+
+    @property
+    def is_for_us(self) -> bool:
+        """Its object asks Tidegate: it is ours, or it speaks for a workload. Then its problems are told."""
+        return self.ours or not isinstance(self.verdict.outcome, Refused)
 
 
 class Around(NamedTuple):
@@ -90,11 +96,21 @@ def heard(scaled: ScaledObject, around: Around) -> Iterator[Heard]:
 
 def is_ours(trigger: Trigger) -> bool:
     """Is a mistake in it one that Tidegate should speak of?"""
+    if trigger.type not in _EXTERNAL:
+        return False
     words = {key.removesuffix(FROM_ENV) for key in trigger.metadata} - set(KEDAS)
-    if words & _TELLING and words <= WORDS.keys():
+    if words - _COMMON and words <= WORDS.keys():
         return True
-    host = trigger.metadata.get("scalerAddress", "").rpartition("/")[2]  # without the dns:/// of gRPC
-    return host.startswith(_OUR_HOST)
+    # A target of gRPC: `dns:///my-tidegate.infra.svc:6000`. A scaler beside it in the namespace `tidegate` is another.
+    host = trigger.metadata.get("scalerAddress", "").rpartition("/")[2].partition(":")[0]
+    return _OUR_NAME in host.partition(".")[0].lower()
+
+
+def too_many(scaled: ScaledObject) -> BadWord | None:
+    """Why some of its triggers are not read, if so."""
+    if len(scaled.triggers) <= MOST_TRIGGERS:
+        return None
+    return BadWord("spec.triggers", f"must be at most {MOST_TRIGGERS}: the rest is not read", str(len(scaled.triggers)))
 
 
 def _referring(trigger: Trigger, namespace: str, around: Around) -> Verdict:

@@ -34,9 +34,11 @@ def too_much(words: Mapping[str, str]) -> str | None:
     """Why nobody should try to read these words, if so."""
     if len(words) > MOST_WORDS:
         return f"must have at most {MOST_WORDS} keys, got {len(words)}"
-    longest = max((*words, *words.values()), key=len, default="")
-    if len(longest) > LONGEST_WORD:
-        return f"must have keys and values of at most {LONGEST_WORD} characters, got {shown(longest)}"
+    for key, value in words.items():
+        if len(key) > LONGEST_WORD:
+            return f"must have keys of at most {LONGEST_WORD} characters, got {shown(key)}"
+        if len(value) > LONGEST_WORD:
+            return f"must have values of at most {LONGEST_WORD} characters, got {shown(value)} for {plain(key)}"
     return None
 
 

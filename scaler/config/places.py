@@ -26,8 +26,10 @@ _TARGET = rf"^(?:{'|'.join(TARGET_KINDS)})/{_NAME}$"
 _SERVICE = rf"^{LABEL}(?:\.{LABEL})?$"
 _FULL_SERVICE = rf"^{LABEL}\.{LABEL}$"
 _QUOTED = r"""(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`[^`]*`)"""
+# The same, or what begins so and does not end: else each quote would be tried up to the end of the text.
+_QUOTED_OR_OPEN = r"""(?:"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?|`[^`]*`?)"""
 _MATCHER = rf"\s*(?!__name__)[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*{_QUOTED}\s*"
-_SELECTOR = rf"^{_MATCHER}(?:,{_MATCHER})*,?\s*$"
+_SELECTOR = rf"^{_MATCHER}(?:,{_MATCHER})*(?:,\s*)?$"
 
 
 def read_target(value: Any) -> str:
@@ -90,7 +92,7 @@ def read_selector(value: Any) -> str:
     wanted = """must be label matchers such as namespace="ai",pod=~"chat-.*" """.rstrip()
     if not isinstance(value, str) or not re.fullmatch(_SELECTOR, value):
         known = isinstance(value, str)
-        outside = re.sub(_QUOTED, "", value) if known else ""
+        outside = re.sub(_QUOTED_OR_OPEN, "", value) if known else ""
         if "{" in outside or "}" in outside:
             raise refused(f"{wanted}, without braces")
         if "__name__" in outside:

@@ -195,9 +195,16 @@ def resolve(value: str) -> Scalar:
 
 def _shown(value: str, most: int = 60) -> str:
     """At most `most` characters of a value, on one line, without the user and password of a URL."""
-    value = re.sub(r"://\S*@", "://...@", value[:2000])
+    value = re.sub(r"\S+", _without_user, value[:2000])
     value = value if len(value) <= most else value[: most - 3] + "..."
     return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in value)
+
+
+def _without_user(run: re.Match[str]) -> str:
+    """A run without blanks, without what stands between the first :// and the last @."""
+    text = run[0]
+    start, end = text.find("://"), text.rfind("@")
+    return f"{text[:start]}://...{text[end:]}" if 0 <= start < end else text
 
 
 def no_yaml(error: yaml.MarkedYAMLError | yaml.reader.ReaderError, text: str) -> Trouble:

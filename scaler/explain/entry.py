@@ -34,6 +34,8 @@ class Aside(NamedTuple):
     sleeping: pods whose engines are in sleep mode; NaN unknown.
     gpus_held: GPUs that its running pods asked for; NaN unknown.
     gpus_shown, gpus_utilised, gpus_silent, gpus_lost, gpus_parts: as in `totals.GpusSeen`.
+    probe_period: seconds of the regular requests that are taken for probes; NaN where none are.
+    regular_until: POSIX seconds until which regular requests count, whatever their period; NaN where they do not.
     """
 
     latest: Floats
@@ -46,12 +48,15 @@ class Aside(NamedTuple):
     gpus_silent: Floats
     gpus_lost: Floats
     gpus_parts: Floats
+    probe_period: Floats
+    regular_until: Floats
 
     @classmethod
-    def of(cls, totals: Totals, imputed: Mask, asked: Floats) -> Aside:
+    def of(cls, totals: Totals, imputed: Mask, asked: Floats, probe_period: Floats, regular_until: Floats) -> Aside:
         gpus = totals.gpus
         seen = (gpus.shown, gpus.utilised, gpus.silent, gpus.lost, gpus.parts)
-        return cls(totals.latest, imputed, asked, totals.sleeping, totals.gpus_held, *seen)
+        probes = (probe_period, regular_until)
+        return cls(totals.latest, imputed, asked, totals.sleeping, totals.gpus_held, *seen, *probes)
 
     @classmethod
     def blank(cls, rows: int) -> Aside:
@@ -60,7 +65,7 @@ class Aside(NamedTuple):
             np.full((rows, len(Signal)), np.nan),
             np.zeros(rows, dtype=np.bool_),
             np.zeros(rows),
-            *np.full((7, rows), np.nan),
+            *np.full((9, rows), np.nan),
         )
 
 

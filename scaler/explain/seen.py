@@ -104,7 +104,18 @@ def _requests(case: Case) -> list[str]:
         said.append(f"How many {' or '.join(unknown)} is not known.")
     if not isnan(seen.active_at):
         said.append(f"A counter of requests or tokens last rose {_ago(case.at, seen.active_at)}.")
-    return said
+    return [*said, *_probes(case)]
+
+
+def _probes(case: Case) -> list[str]:
+    """Whether regular requests keep it awake, and until when that holds."""
+    period, until = case.aside.probe_period, case.aside.regular_until
+    if not isnan(until):
+        why = "taken for probes, they woke it right after it fell asleep. Then they are looked at anew"
+        return [f"Regular requests count until {clock(until)}: {why}."]
+    if not isnan(period):
+        return [f"Requests as regular as a clock, one each {lasting(period)}, are taken for probes and do not count."]
+    return []
 
 
 def _replicas(case: Case) -> list[str]:

@@ -11,7 +11,7 @@ did you mean 'workload'? Known: workload`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Self
@@ -75,11 +75,11 @@ class Configured:
 def read(namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:
     """The workload a ScaledObject asks about. Raises BadMetadata."""
     _refuse_unknown_keys(metadata)
-    namespace = _matching(_LABEL, "scaledObjectRef.namespace", "must be a DNS-1123 label", namespace)
+    namespace = _matching(_LABEL.fullmatch, "scaledObjectRef.namespace", "must be a DNS-1123 label", namespace)
     key, name = (f"metadata.{WORKLOAD}", metadata[WORKLOAD]) if WORKLOAD in metadata else ("scaledObjectRef.name", name)
     if "/" in name:
         raise BadMetadata(key, "must be a name in the ScaledObject's own namespace, without a '/'", name)
-    return WorkloadKey(namespace, _matching(_SUBDOMAIN, key, "must be a DNS-1123 name", name))
+    return WorkloadKey(namespace, _matching(_SUBDOMAIN.fullmatch, key, "must be a DNS-1123 name", name))
 
 
 def _refuse_unknown_keys(keys: Iterable[str]) -> None:
@@ -99,7 +99,7 @@ def _refuse_unknown_keys(keys: Iterable[str]) -> None:
     raise BadMetadata(f"metadata.{name}", f"unknown key{hint} Known: {WORKLOAD}")
 
 
-def _matching(pattern: re.Pattern[str], key: str, bound: str, value: str) -> str:
-    if not pattern.fullmatch(value):
+def _matching(match: Callable[[str], object], key: str, bound: str, value: str) -> str:
+    if not match(value):
         raise BadMetadata(key, bound, value)
     return value

@@ -26,7 +26,8 @@ CONFIG_MAP = ("kube-system", "extension-apiserver-authentication")
 Authorities: TypeAlias = frozenset[bytes]  # certificates of CAs, as DER
 Headers: TypeAlias = Iterable[tuple[str, str]]
 
-_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
+# Base64 has no "-", so that a block without an end is not searched up to the end of the text.
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----([^-]*)(-----END CERTIFICATE-----)?")
 
 
 class BadFrontProxy(ValueError):  # noqa: N818 - named for whose fault it is
@@ -95,8 +96,11 @@ def front_proxy(data: Mapping[str, str]) -> FrontProxy | None:
 
 
 def _authorities(pem: str) -> Authorities:
+    blocks = _CERTIFICATE.findall(pem)
+    if not all(end for _, end in blocks):
+        raise BadFrontProxy("requestheader-client-ca-file: must be PEM: a certificate has no end")
     try:
-        found = frozenset(b64decode("".join(block.split()), validate=True) for block in _CERTIFICATE.findall(pem))
+        found = frozenset(b64decode("".join(block.split()), validate=True) for block, _ in blocks)
     except NotBase64 as error:
         raise BadFrontProxy(f"requestheader-client-ca-file: must be PEM: {error}") from error
     if not found:

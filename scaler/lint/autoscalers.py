@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ..config.documents import Value
 from ..config.problem import Loc
-from ..config.scaled_objects import is_ours
+from .scaled_objects import is_ours
 from .things import Thing
 
 OUR_METRIC = "tidegate-replicas"

@@ -18,10 +18,10 @@ import click
 from exporter.cluster.api import ApiFailure, CannotConnect
 from exporter.cluster.client import connect
 
-from ..config.manifests import LARGEST_BYTES
 from ..rules import RULES
 from .files import STDIN, Report, check_files
 from .live import check_cluster
+from .manifests import LARGEST_BYTES
 from .pages import listed, page
 from .silence import UnknownRule, known
 

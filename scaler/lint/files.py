@@ -20,11 +20,11 @@ from ..config.documents import documents
 from ..config.export import is_export, parse_export
 from ..config.load import LARGEST_BYTES as LARGEST_CONFIG
 from ..config.load import body_of, decode
-from ..config.manifests import LARGEST_BYTES, is_manifest
 from ..config.orders_shown import orders_shown
 from ..config.problem import dotted
 from ..config.wakers import woken_by
 from .linted import linted
+from .manifests import LARGEST_BYTES, is_manifest
 from .things import Thing, is_prometheus, things
 
 STDIN = "-"

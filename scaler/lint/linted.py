@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..config.manifests import remarks_on
 from ..config.model import Config
 from ..config.problem import Problem
 from ..config.remark import problem
 from . import finders
+from .manifests import remarks_on
 from .seen import see
 from .silence import silenced
 from .things import Thing

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from ..config.remark import Remark
 from ..config.scalars import write_duration
-from ..config.scaled_objects import is_ours
 from ..rules import controllers as rules
 from .autoscalers import OUR_METRIC, Autoscaler, number
+from .scaled_objects import is_ours
 from .seen import Seen, said
 
 # Half of what Tidegate's own smoothing (half-life 60 s) has seen of a fall after a minute: a longer window is another

@@ -16,11 +16,11 @@ from exporter.catalog import KINDS
 
 from ..config.problem import Loc
 from ..config.remark import Remark
-from ..config.scaled_objects import is_ours
 from ..config.trigger import ANNOTATION
 from ..rules import pods as rules
 from .autoscalers import Autoscaler, number
 from .queries import query
+from .scaled_objects import is_ours
 from .seen import Seen, said
 from .workloads import GENERATIVE, Container, Workload
 

@@ -12,20 +12,22 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_STRING = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|`[^`]*`")
+# A string that does not end reaches up to the end of the query.
+_STRING = re.compile(r"\"(?:[^\"\\]|\\.)*\"?|'(?:[^'\\]|\\.)*'?|`[^`]*`?", re.DOTALL)
 _MATCHERS = re.compile(r"\{[^{}]*\}")
-_WINDOW = re.compile(r"\[\s*((?:[0-9]+(?:ms|[smhdwy]))+)[^\]]*\]")
+_WINDOW = re.compile(r"\[\s*((?:[0-9]+(?:ms|[smhdwy]))+)")
+_RANGE = re.compile(r"\[[^\[\]]*\]")
 _LABELS = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^()]*\)", re.IGNORECASE)
-_NAME = re.compile(r"(?<![\w:.$])([a-zA-Z_:][\w:]*)(?!\s*\()(?![\w:])")
+_NAME = re.compile(r"(?<![\w:.$])([a-zA-Z_:][\w:]*+)(\s*\()?")  # a name; "(" if it is a function's
 _KEYWORDS = frozenset({
     "and", "or", "unless", "by", "without", "on", "ignoring", "bool", "offset", "inf", "nan", "start", "end",
     "group_left", "group_right",
 })  # fmt: skip
-_PART = re.compile(r"([0-9]+)(ms|[smhdwy])")
+_PART = re.compile(r"(?<![0-9])([0-9]++)(ms|[smhdwy])")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0, "y": 31536000.0}
 _VECTOR_ZERO = re.compile(r"\bor\s+(?:on\s*\(\s*\)\s*)?vector\s*\(\s*0(?:\.0*)?\s*\)", re.IGNORECASE)
 _SUMS = re.compile(r"\b(?:sum|count|count_values|sum_over_time|count_over_time)\b", re.IGNORECASE)
-_LABEL = re.compile(r"([a-zA-Z_]\w*)\s*(?:=~|!~|!=|=)")
+_LABEL = re.compile(r"\b([a-zA-Z_]\w*+)\s*(?:=~|!~|!=|=)")
 
 # What engines, gateways and GPU exporters print, by how it begins.
 _OURS = re.compile(
@@ -58,9 +60,11 @@ def query(text: str) -> Query:
     labels = frozenset(label for matchers in _MATCHERS.findall(bare) for label in _LABEL.findall(matchers))
     rest = _LABELS.sub(" ", _MATCHERS.sub(" ", bare))
     windows = tuple(seconds(window) for window in _WINDOW.findall(rest))
-    rest = re.sub(r"\[[^\]]*\]", " ", rest)
+    rest = _RANGE.sub(" ", rest)
     names = frozenset(
-        name for name in _NAME.findall(rest) if name.lower() not in _KEYWORDS and not _PART.fullmatch(name)
+        name
+        for name, called in _NAME.findall(rest)
+        if not called and name.lower() not in _KEYWORDS and not _PART.fullmatch(name)
     )
     return Query(
         names,

@@ -20,14 +20,13 @@ from enum import StrEnum
 
 from .moment import NO_DURATION, BadOrder, is_duration, moment, written
 
-_LINE = re.compile(
-    r"(?P<word>[a-z]+(?:[ _-]down)?)(?:\s+(?P<count>[0-9]{1,9}))?"
-    r"(?:\s+until\s+(?P<until>(?:(?!\bbecause\b).)+?))?(?:\s+because\s+(?P<because>.+))?",
-    re.IGNORECASE | re.DOTALL,
-)
+_ORDER = re.compile(r"(?P<word>[a-z]+(?:[ _-]down)?)(?:\s+(?P<count>[0-9]{1,9}))?", re.IGNORECASE)
+_UNTIL = re.compile(r"\suntil\s", re.IGNORECASE)
+_BECAUSE = re.compile(r"\sbecause\s", re.IGNORECASE)
 EXAMPLE = "freeze until 2026-11-23T08:00Z because of the sale"
 _WANTED = f"must be freeze, never_down or floor N, then `until` and a moment, such as `{EXAMPLE}`"
 LONGEST_REASON = 200
+LONGEST_LINE = 512  # the reason, and four times what an order and its moment take
 MOST_REPLICAS = 10_000  # as of a workload's bounds
 
 
@@ -79,8 +78,12 @@ class Brake:
 
 
 def read_brake(text: str, source: str = "") -> Brake:
-    """Raises BadOrder with what would be right."""
-    match = _LINE.fullmatch(text.strip())
+    """Raises BadOrder with what would be right. Takes linear time, since any tenant can write the text."""
+    if len(text) > LONGEST_LINE:
+        raise BadOrder(f"must be at most {LONGEST_LINE} characters long, and has {len(text)}")
+    rest, because = _cut(text.strip(), _BECAUSE)
+    order, until = _cut(rest, _UNTIL)
+    match = _ORDER.fullmatch(order)
     if match is None:
         raise BadOrder(_explained(text))
     word, count = re.sub(r"[ -]", "_", match["word"].lower()), match["count"]
@@ -89,16 +92,21 @@ def read_brake(text: str, source: str = "") -> Brake:
     floor = int(count or 0)
     if word == BrakeWord.FLOOR and not 1 <= floor <= MOST_REPLICAS:
         raise BadOrder(f"must have a floor from 1 to {MOST_REPLICAS}")
-    because = (match["because"] or "").strip()
-    if len(because) > LONGEST_REASON or not because.isprintable():
+    reason = because or ""
+    if len(reason) > LONGEST_REASON or not reason.isprintable():
         raise BadOrder(f"must have a reason of at most {LONGEST_REASON} characters on one line")
-    until = None if match["until"] is None else moment(match["until"])
-    return Brake(BrakeWord(word), floor, until, because, source)
+    return Brake(BrakeWord(word), floor, None if until is None else moment(until), reason, source)
 
 
 def unreadable(source: str) -> Brake:
     """What stands while a line cannot be read."""
     return Brake(BrakeWord.NEVER_DOWN, source=source, unread=True)
+
+
+def _cut(text: str, word: re.Pattern[str]) -> tuple[str, str | None]:
+    """What is before the first `word` and what is after it, None without that word; both without outer blanks."""
+    found = word.search(text)
+    return (text, None) if found is None else (text[: found.start()].rstrip(), text[found.end() :].lstrip())
 
 
 def _explained(text: str) -> str:

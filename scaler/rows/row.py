@@ -184,7 +184,8 @@ def _resting(decision: Decision, now: float) -> str:
     seen = decision.evidence
     idle = "idle" if decision.idle_since is None else f"idle for {formats.span(now - decision.idle_since)}"
     if decision.reason is Reason.NO_WAKER:
-        return f"{idle}; stays, as nothing would see a request at zero"
+        kept = "stays, as nothing would see a request at zero"
+        return f"{idle}; {kept if decision.active else 'stays at zero, and nothing would see the next request'}"
     if decision.reason is Reason.ASLEEP:
         return idle if seen.waker is None else f"{idle}; woken by {seen.waker}"
     return idle if seen.keep_warm_s is None else f"{idle}, kept warm for {formats.span(seen.keep_warm_s)}"

@@ -39,9 +39,11 @@ def test_a_decision_that_begins_to_be_held_says_on_whom_it_waits(decide):
     words = "held at 3 replicas, as it was decided last: nothing fresh from "
     words += "http://10.0.0.0:8000/metrics, http://10.0.0.1:8000/metrics, http://10.0.0.2:8000/metrics and 2 more"
     assert told(decide(3), decide(3, Reason.HELD, stale=stale)) == [("Held", WARNING, words)]
-    asleep = decide(0, Reason.HELD, notes=("the list of its pods is not known",))
+    asleep = decide(0, Reason.HELD, notes=("the list of its pods is not known",), waker="the queue on http://epp")
     words = "held at zero, as it was decided last: the list of its pods is not known"
     assert told(decide(0), asleep) == [("Held", WARNING, words)]
+    words = "held at zero, as it was decided last; nothing would see the next request: nothing fresh from http://epp"
+    assert told(decide(0), decide(0, Reason.HELD, stale=("http://epp",))) == [("Held", WARNING, words)]
 
 
 def test_from_held_to_unknown_is_news_and_back_is_none(decide):
@@ -64,6 +66,18 @@ def test_who_cannot_sleep_says_why(decide):
     awake = decide(1, Reason.NO_WAKER, idle_since=400.0, notes=("another note", note))
     words = f"not put to sleep: idle for 10m, and {note}"
     assert told(decide(1, Reason.WARM), awake) == [("NoWaker", WARNING, words)]
+
+
+@pytest.mark.parametrize(("waker", "cause"), [
+    ("the queue on http://epp:9090/metrics", "the queue on http://epp:9090/metrics is gone"),
+    (None, "the gateway does not answer"),
+])  # fmt: skip
+def test_a_workload_at_zero_that_nothing_would_wake_stays_there(decide, waker, cause):
+    note = "the gateway does not answer, so nothing would see a request at zero replicas"
+    lost = decide(0, Reason.NO_WAKER, idle_since=400.0, notes=(note,))
+    words = f"stays at zero; nothing would see the next request: {cause}"
+    assert told(decide(0, waker=waker), lost) == [("WakeSourceLost", WARNING, words)]
+    assert told(lost, decide(0, waker="the queue on http://epp")) == []
 
 
 def test_a_brake_that_ends_by_itself_is_told_and_one_that_is_taken_away_is_not(decide):

@@ -143,7 +143,7 @@ def test_a_word_from_the_environment_is_refused_without_its_value(cluster):
         trigger(address="other.team.svc:8080", mode="fast", path="/x"),
         trigger(address="other.team.svc:8080"),
         trigger(type="prometheus", engine="vlm"),
-        trigger(address="not-tidegate.svc:6000", query="x"),
+        trigger(address="scaler.tidegate.svc:6000", query="x"),
     ],
     ids=["foreign word", "one foreign word", "common words", "no words", "another type", "another host"],
 )

@@ -2,6 +2,14 @@
 
 import pytest
 
+from exporter.model import WorkloadKey
+from scaler.board import Board
+from scaler.explain.steps import clock
+from scaler.orders import written
+from scaler.state import pack, unpack
+from scaler.witness import Witness
+
+CHAT = WorkloadKey("ai", "chat")
 IDLE_S = 300.0
 
 
@@ -59,22 +67,85 @@ class TestBehindEnvoy:
         stage.has(pods=[stage.engine], gateway=stage.front, wanted=1)
         assert self.asked_every(stage, page, 10.0, 3600)[0] == (1, True, "warm")
 
-    def test_a_steady_client_that_was_put_to_sleep_wakes_it_and_is_believed_for_good(self, stage, page):
-        assert self.asked_every(stage, page, 10.0, 3600)[0] == (0, False, "asleep")
-        # Its pod takes a minute to go, and answers meanwhile.
-        asked = stage.asked
+    def gone(self, stage, page):
+        """Its pod takes a minute to go, and answers the stream meanwhile; then there is nobody."""
         for _ in range(12):
-            asked += stage.now % 10.0 == 0.0
-            assert stage.round(self.pages(stage, page, asked)) == (0, False, "asleep")
+            stage.asked += stage.now % 10.0 == 0.0
+            assert stage.round(self.pages(stage, page, stage.asked)) == (0, False, "asleep")
         stage.decider.retire(stage.engine)
         stage.has(pods=[], wanted=0)
-        # Then there is nobody: the next question, 10 s later, is turned away.
-        stage.round({stage.front: self.pages(stage, page, asked)[stage.front]})
-        assert stage.round({stage.front: self.pages(stage, page, asked, refused=1)[stage.front]}) == (1, True, "queued")
+
+    def turned_away(self, stage, page):
+        """The next request of the stream, 10 s later, wakes it."""
+        stage.round({stage.front: self.pages(stage, page, stage.asked)[stage.front]})
+        refused = self.pages(stage, page, stage.asked, refused=1)[stage.front]
+        assert stage.round({stage.front: refused}) == (1, True, "queued")
         stage.has(pods=[stage.engine], wanted=1)
-        stage.asked = asked
-        answer, _ = self.asked_every(stage, page, 10.0, 3600)
-        assert answer == (1, True, "warm")
-        assert stage.decision().evidence.notes == (
-            "its regular requests count: taken for probes once, they woke it right after it fell asleep",
+
+    def explained(self, stage):
+        document = Witness(stage.decider).explain(
+            CHAT, Board(1, stage.now, stage.answers), stage.now, None, None, None
+        )()
+        return [sentence for step in document["chain"] for sentence in step["sentences"]]
+
+    def test_a_steady_client_that_was_put_to_sleep_wakes_it_and_counts_for_an_hour(self, stage, page):
+        assert self.asked_every(stage, page, 10.0, 3600)[0] == (0, False, "asleep")
+        self.gone(stage, page)
+        self.turned_away(stage, page)
+        woken = stage.now
+        assert self.asked_every(stage, page, 10.0, 3590)[0] == (1, True, "warm")
+        evidence = stage.decision().evidence
+        assert (evidence.regular_requests_count_until, evidence.probe_period_s) == (woken + 3600.0, None)
+        (note,) = evidence.notes
+        assert note.startswith(f"its regular requests count until {written(woken + 3600.0)}: taken for probes")
+        assert any(f"Regular requests count until {clock(woken + 3600.0)}" in said for said in self.explained(stage))
+
+    def test_probes_let_it_sleep_again_an_hour_after_they_were_taken_for_a_client(self, stage, page):
+        assert self.asked_every(stage, page, 10.0, 3600)[0] == (0, False, "asleep")
+        self.gone(stage, page)
+        self.turned_away(stage, page)
+        answer, took = self.asked_every(stage, page, 10.0, 8 * 3600)
+        assert (answer, took) == ((0, False, "asleep"), pytest.approx(3600 + 300 + IDLE_S, abs=20))
+        assert stage.decision().evidence.regular_requests_count_until is None
+        assert stage.decision().evidence.probe_period_s == pytest.approx(10.0, abs=0.5)
+        assert (
+            "Requests as regular as a clock, one each 10 s, are taken for probes and do not count."
+            in self.explained(stage)
         )
+
+    def test_the_verdict_ends_when_it_would_have_ended_without_the_restart(self, stage, page, scene, plan):
+        assert self.asked_every(stage, page, 10.0, 3600)[0] == (0, False, "asleep")
+        self.gone(stage, page)
+        self.turned_away(stage, page)
+        until = stage.now + 3600.0
+        state = unpack(pack(stage.decider.state(stage.now)))
+        after = scene(stage.decider.plans[0])
+        after.now, after.engine, after.front, after.asked = stage.now, stage.engine, stage.front, stage.asked
+        after.decider.restore(state, after.now)
+        after.has(pods=[after.engine], gateway=after.front, wanted=1)
+        assert self.asked_every(after, page, 10.0, 600)[0][1] is True
+        assert after.decision().evidence.regular_requests_count_until == until
+        answer, took = self.asked_every(after, page, 10.0, 8 * 3600)
+        assert (answer, took) == ((0, False, "asleep"), pytest.approx(3000 + 300 + IDLE_S, abs=20))
+
+    def test_one_request_between_probes_right_after_it_fell_asleep_is_no_reason_to_count_them(
+        self, scene, plan, pod, gateway, page
+    ):
+        """The probes ask each minute, and the request comes 25 s after the last of them."""
+        stage = scene(plan(gateway=True, keep_warm=IDLE_S, about={"probe_period": 60.0}))
+        stage.engine, stage.front, stage.asked = pod(), gateway(kind="envoy"), 0
+        stage.has(pods=[stage.engine], gateway=stage.front, wanted=1)
+        assert self.asked_every(stage, page, 60.0, 2 * 3600)[0] == (0, False, "asleep")
+        stage.decider.retire(stage.engine)
+        stage.has(pods=[], wanted=0)
+        while (stage.now + 5.0 - 1000.0) % 60.0 != 25.0:
+            stage.asked = int((stage.now + 5.0 - 1000.0) // 60.0)
+            stage.round({stage.front: self.pages(stage, page, stage.asked)[stage.front]})
+        refused = self.pages(stage, page, stage.asked, refused=1)[stage.front]
+        assert stage.round({stage.front: refused}) == (1, True, "queued")
+        stage.has(pods=[stage.engine], wanted=1)
+        assert stage.decision().evidence.regular_requests_count_until is None
+        # A prober each minute is known after half an hour, and by the band that it keeps: an hour is far too long.
+        answer, took = self.asked_every(stage, page, 60.0, 3600)
+        assert answer == (0, False, "asleep")
+        assert took < 3600

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from scaler.announcing.words import news, sentence
+
 ASLEEP, AWAKE = (0, False, "asleep"), (1, True, "queued")
 
 
@@ -162,3 +164,23 @@ def test_a_prober_behind_a_router_keeps_nothing_awake_and_wakes_nothing(scene, p
         stage.now += 5.0
         assert stage.round({front: router(arrived=asked)}) == ASLEEP
     assert stage.round({front: router(arrived=asked + 5)})[1]
+
+
+GONE = "stays at zero; nothing would see the next request: the queue on http://gateway:9090/metrics is gone"
+SILENT = (
+    "held at zero, as it was decided last; nothing would see the next request: nothing fresh from "
+    "http://gateway:9090/metrics"
+)
+
+
+@pytest.mark.parametrize(("page", "expected"), [("other 1\n", ("WakeSourceLost", GONE)), (None, ("Held", SILENT))])
+def test_a_workload_at_zero_that_loses_its_wake_source_is_announced_to_stay_at_zero(asleep, page, expected):
+    """It was put to sleep long before: nothing keeps it awake, and nothing would wake it."""
+    stage, front = asleep("http_addon", interceptor(0))
+    told, before = [], stage.decision()
+    for _ in range(6):
+        stage.round({front: page})
+        after = stage.decision()
+        told += [(kind.value, sentence(kind, before, after)) for kind in news(before, after, stage.now)]
+        before = after
+    assert (told, stage.answer()[:2]) == ([expected], (0, False))

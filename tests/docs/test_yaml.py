@@ -11,8 +11,8 @@ import yaml
 
 from scaler.config import parse
 from scaler.config.export import is_export
-from scaler.config.manifests import is_manifest
 from scaler.lint.files import check_files
+from scaler.lint.manifests import is_manifest
 from scaler.orders import moment
 from scaler.replay.servers import parse_profile
 from tests.docs.pages import ROOT, every_block

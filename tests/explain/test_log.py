@@ -76,13 +76,13 @@ class TestHowMuchIsKept:
         ("workloads", "depth", "every_s"),
         [
             (1, MOST, 15.0),
-            (80, MOST, 15.0),  # 64 MiB / (98 x 440 bytes) = 1556
-            (1000, 134, 7200 / 134),  # 64 MiB / (1133 x 440 bytes) = 134.6
+            (80, MOST, 15.0),  # 64 MiB / (98 x 456 bytes) = 1501
+            (1000, 129, 7200 / 129),  # 64 MiB / (1133 x 456 bytes) = 129.9
             (10_000, FEWEST, 450.0),
         ],
     )
     def test_a_budget_is_shared_by_all(self, workloads, depth, every_s):
-        assert ENTRY_BYTES == 440
+        assert ENTRY_BYTES == 456
         log = Log([plan("a")] * workloads, 64 * 2**20)
         assert (log.depth, log.every_s) == (depth, pytest.approx(every_s))
 

@@ -22,6 +22,8 @@ def refusal(text):
     ("floor 4 until 2026-11-23T08:00Z", Brake(BrakeWord.FLOOR, 4, EIGHT)),
     ("freeze until 2026-11-23 08:00:00+00:00 because of the sale until Monday",
      Brake(BrakeWord.FREEZE, until=EIGHT, because="of the sale until Monday")),
+    ("freeze because because of it", Brake(BrakeWord.FREEZE, because="because of it")),
+    ("floor 4\tUNTIL\n2026-11-23T08:00Z  Because  of it ", Brake(BrakeWord.FLOOR, 4, EIGHT, "of it")),
     ("  freeze   until 2026-11-23T09:00 Europe/Berlin  ", Brake(BrakeWord.FREEZE, until=EIGHT)),
 ])  # fmt: skip
 def test_a_brake_is_one_line(text, expected):
@@ -47,6 +49,10 @@ def test_a_duration_is_refused_with_the_command_that_prints_a_moment(text):
     ("freeze until 2026-11-23T08:00+99:00", "that one does not exist"),
     ("freeze until 2026-11-23T08:00 Europe/Berlim", "Europe/Berlim is no time zone"),
     ("freeze until 9026-11-23T08:00Z", "a year from 2000 to 2100"),
+    ("freeze until until 2026-11-23T08:00Z", "must be a moment such as 2026-11-23T08:00Z"),
+    ("freeze until because of the sale", "must be freeze, never_down or floor N"),
+    ("freeze because", "must be freeze, never_down or floor N"),
+    ("freeze" + " " * 507, "must be at most 512 characters long, and has 513"),
     ("freeze because " + "x" * 201, "a reason of at most 200 characters"),
     ("freeze because of\x1b[31m", "on one line"),
 ])  # fmt: skip

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 from scaler.config import parse
-from scaler.config.manifests import is_manifest
 from scaler.config.orders_shown import orders_shown
+from scaler.lint.manifests import is_manifest
 from scaler.orders import moment, read_brake
 
 _TEXT = (Path(__file__).parents[2] / "docs" / "orders.md").read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.probes import KEPT, MANY_RISES, RISES, Probes, band
+from scaler.probes import KEPT, MANY_RISES, RISES, Probes, Schedule, band
 from scaler.state import copy_into
 
 SCRAPE_S = 5.0
@@ -118,34 +118,175 @@ def asleep(probes, now, there=False, woken=False):
     probes.answered(np.array([0]), np.array([still]), np.array([there]), np.array([woken]), now, slack_s=15.0)
 
 
+HOUR_S = 3600.0
+
+
 @pytest.mark.parametrize(("woken_after", "counts"), [(30.0, True), (36.0, False)])
-def test_who_wakes_it_within_two_periods_was_a_client_and_counts_from_then_on(woken_after, counts):
+def test_regular_requests_count_again_after_a_wake_up_within_two_periods(woken_after, counts):
     probes = Probes(np.array([60.0]), 1)
     activity(clock(10.0, count=50), probes=probes)
     asleep(probes, 500.0, there=True)
     asleep(probes, 600.0, there=True)  # its last replica is still there, and answers
     asleep(probes, 605.0)
     asleep(probes, 600.0 + woken_after, woken=True)
-    assert probes.regular_counts.tolist() == [counts]
+    assert np.isfinite(probes.count_until[0]) == counts
     begun = 2000.0
     later = activity(clock(10.0, start=begun, count=50), probes=probes, until=begun + 500)
     assert (len([at for at in later if at > begun]) == 50) is counts
 
 
-def test_whom_nobody_took_for_a_prober_was_not_put_to_sleep_wrongly():
+def put_to_sleep_wrongly(probes, at):
+    """A client that asks every ten seconds wakes it with its next request."""
+    for seen in np.arange(at - 497.5, at, SCRAPE_S):
+        probes.count(0, 0, float(seen % 10.0 < SCRAPE_S), seen)
+    assert np.isfinite(probes.period[0])
+    asleep(probes, at)
+    asleep(probes, at + 10.0, woken=True)
+
+
+def test_the_verdict_ends_and_the_stream_is_tested_again():
+    probes = Probes(np.array([60.0]), 1)
+    put_to_sleep_wrongly(probes, at=500.0)
+    assert probes.count_until[0] == 510.0 + HOUR_S
+    assert "count until 1970-01-01T01:09Z" in probes.notes(0, 3000.0)[0]
+    assert probes.notes(0, 510.0 + HOUR_S) == ()
+    begun = 510.0 + HOUR_S
+    later = activity(clock(10.0, start=begun, count=60), probes=probes, until=begun + 600)
+    assert len([at for at in later if at > begun]) == RISES - 1
+
+
+@pytest.mark.parametrize(("wrong", "hours"), [(1, 1), (2, 4), (3, 16), (4, 64), (5, 168), (6, 168)])
+def test_each_further_wrong_sleep_is_believed_four_times_as_long_up_to_seven_days(wrong, hours):
+    probes, at = Probes(np.array([60.0]), 1), 0.0
+    for _ in range(wrong):
+        at = np.nan_to_num(probes.count_until[0]) + 600.0
+        put_to_sleep_wrongly(probes, at)
+    assert probes.count_until[0] == at + 10.0 + hours * HOUR_S
+
+
+def test_a_steady_client_is_put_to_sleep_five_times_in_ten_days_and_then_once_a_week():
+    probes, at, wrong = Probes(np.array([60.0]), 1), 600.0, []
+    while at < 60 * 86400.0:
+        put_to_sleep_wrongly(probes, at)
+        wrong.append(at)
+        at = probes.count_until[0] + 600.0  # 30 rises and its keep-warm time later
+    assert len([at for at in wrong if at < 10 * 86400.0]) == 5
+    assert len(wrong) == 4 + (60 - 4) // 7 + 1  # the fifth on the fourth day, and one each week from there
+
+
+def test_a_sleep_that_lasts_takes_one_step_back():
+    probes = Probes(np.array([60.0]), 1)
+    put_to_sleep_wrongly(probes, at=600.0)
+    put_to_sleep_wrongly(probes, at=5000.0)
+    assert (probes.wrong_sleeps[0], probes.count_until[0]) == (2.0, 5010.0 + 4 * HOUR_S)
+    probes.period[0] = 10.0
+    asleep(probes, 30_000.0)
+    asleep(probes, 30_000.0 + HOUR_S, woken=True)
+    assert (probes.wrong_sleeps[0], probes.count_until[0]) == (1.0, 5010.0 + 4 * HOUR_S)
+
+
+def asleep_beside_a_minutely_prober():
+    """A prober asks the pod at each whole minute, and not through the gateway, whose page is in slot 1."""
+    probes = Probes(np.array([60.0]), 2)
+    for at in np.arange(2.5, 3300.0, SCRAPE_S):
+        probes.count(0, 0, float(at % 60.0 < SCRAPE_S), at)
+        probes.count(0, 1, 0.0, at)
+    assert probes.period[0] == pytest.approx(60.0, abs=1.0)
+    asleep(probes, 3300.0)
+    probes.clear(0)  # its pod is gone
+    return probes
+
+
+def wake(probes, request, begun=3300.0):
+    """The gateway's page shows the request at 22.5 s past the minute, or at 2.5 s past the next one."""
+    at = begun + (22.5 if "between" in request else 62.5)
+    for quiet in np.arange(begun + 2.5, at, SCRAPE_S):
+        probes.count(0, 1, 0.0, quiet)
+    if "tokens" in request:
+        probes.worked(0, at)
+    elif "held" in request or "replica" in request:
+        probes.in_hand(0, 1, at, on_replica="replica" in request)
+    probes.count(0, 1, float("held" not in request), at)
+    asleep(probes, at, woken=True)
+
+
+@pytest.mark.parametrize(("request_", "counts"), [
+    ("of the clock", True),
+    ("of the clock, held by the gateway", True),
+    ("between", False),
+    ("between, held by the gateway", False),
+    ("of the clock, on a replica", False),
+    ("of the clock, with tokens", False),
+])  # fmt: skip
+def test_only_a_request_that_may_be_the_streams_own_makes_it_count(request_, counts):
+    probes = asleep_beside_a_minutely_prober()
+    wake(probes, request_)
+    assert np.isfinite(probes.count_until[0]) == counts
+
+
+@pytest.mark.parametrize(("lasting", "counts"), [(True, False), (False, True)])
+def test_a_second_request_at_another_time_counts_unless_a_sleep_has_lasted_between(lasting, counts):
+    """A client whose clock stops while its request hangs comes at another time each time."""
+    probes = asleep_beside_a_minutely_prober()
+    wake(probes, "between")
+    assert np.isnan(probes.count_until[0])
+    if lasting:
+        asleep(probes, 10_000.0)
+        asleep(probes, 20_000.0, woken=True)
+    probes._schedules[0] = {0: Schedule(29_995.0, 30_000.0, 60.0)}
+    asleep(probes, 30_000.0)
+    wake(probes, "between", begun=30_000.0)
+    assert np.isfinite(probes.count_until[0]) == counts
+
+
+def test_a_wake_up_is_not_judged_if_the_stream_was_never_taken_for_probes():
     probes = Probes(np.array([60.0]), 1)
     asleep(probes, 500.0)
     asleep(probes, 501.0, woken=True)
-    assert probes.regular_counts.tolist() == [False]
+    assert np.isnan(probes.count_until[0])
 
 
-def test_what_was_learned_is_handed_on_by_name_and_strangers_names_are_ignored():
+@pytest.mark.parametrize(("column", "value", "expected"), [
+    ("count_until", 1500.0, 1500.0),
+    ("count_until", 999.0, np.nan),
+    ("count_until", 1e9, 1000.0 + 4 * HOUR_S),
+    ("count_until", np.inf, np.nan),
+    ("count_until", -np.inf, np.nan),
+    ("wrong_sleeps", 1e300, 5.0),
+    ("wrong_sleeps", -3.0, 0.0),
+    ("wrong_sleeps", np.nan, 0.0),
+    ("wrong_sleeps", 2.5, 2.0),
+    ("period", 0.001, np.nan),
+    ("period", 180.0, 180.0),
+    ("period", 181.0, np.nan),
+    ("period", np.inf, np.nan),
+    ("asleep_at", 2000.0, 1000.0),
+    ("asleep_at", np.inf, np.nan),
+])  # fmt: skip
+def test_what_is_restored_is_something_that_this_version_can_have_learned(column, value, expected):
+    probes = Probes(np.array([60.0]), 1)
+    probes.wrong_sleeps[0] = 2.0
+    probes.columns()[f"probes.{column}"][0] = value
+    probes.make_sound(np.array([0]), 1000.0)
+    np.testing.assert_equal(probes.columns()[f"probes.{column}"][0], expected)
+
+
+def test_a_restored_verdict_of_a_workload_without_a_probe_period_goes():
+    probes = Probes(np.array([0.0]), 1)
+    probes.count_until[0], probes.period[0] = 2000.0, 10.0
+    probes.make_sound(np.array([0]), 1000.0)
+    assert np.isnan([probes.count_until[0], probes.period[0]]).all()
+
+
+def test_what_was_learned_is_handed_on_by_name_and_other_names_are_ignored():
     old, new = Probes(np.array([60.0, 60.0]), 1), Probes(np.array([60.0, 60.0]), 1)
-    old.regular_counts[1] = True
-    copy_into(new.columns(), {**old.columns(), "probes.unheard_of": np.zeros(9)}, np.array([0]), np.array([1]))
-    assert new.regular_counts.tolist() == [True, False]
+    old.count_until[1] = 7.0
+    # The version before this one had a verdict without an end: it is withdrawn.
+    strange = {"probes.unknown": np.zeros(9), "probes.regular_counts": np.ones(2, dtype=np.bool_)}
+    copy_into(new.columns(), {**old.columns(), **strange}, np.array([0]), np.array([1]))
+    np.testing.assert_equal(new.count_until, [7.0, np.nan])
     copy_into(new.columns(), {}, np.array([0]), np.array([1]))
-    assert new.regular_counts.tolist() == [True, False]
+    assert new.count_until[0] == 7.0
 
 
 def test_a_slot_that_is_free_again_has_nothing_of_who_had_it():

@@ -77,6 +77,8 @@ GOLDEN = """\
         "cold_start_p90_s": null,
         "keep_warm_saves_gpu_seconds": null,
         "keep_warm_saves_money": null,
+        "probe_period_s": null,
+        "regular_requests_count_until": null,
         "replicas_sleeping": null
       },
       "observed": false,
@@ -126,6 +128,8 @@ GOLDEN = """\
         "cold_start_p90_s": null,
         "keep_warm_saves_gpu_seconds": null,
         "keep_warm_saves_money": null,
+        "probe_period_s": null,
+        "regular_requests_count_until": null,
         "replicas_sleeping": null
       },
       "observed": false,

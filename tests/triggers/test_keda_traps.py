@@ -2,7 +2,7 @@
 
 import pytest
 
-from scaler.config.manifests import check_manifests
+from scaler.lint.manifests import check_manifests
 
 _TEXT = """\
 apiVersion: keda.sh/v1alpha1

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from scaler.config import parse
 from scaler.config.kinds import ENGINES
-from scaler.config.manifests import check_manifests, is_manifest
+from scaler.lint.manifests import check_manifests, is_manifest
 
 _NO_WAKER = "0 without a gateway: nothing can wake it, so one replica is kept (reason no_waker)"
 _STRING = "must be a string: put it in quotes"
@@ -253,14 +253,18 @@ def test_a_manifest_is_checked_against_the_configuration_it_will_meet():
             workloads: [{namespace: ai, name: chat, gateway: {service: x}}]
             """), "c.yaml"
     )[0]  # fmt: skip
-    shared = _scaled(_ours("engine: vllm, gateway: epp, gateway_port: '9', keep_warm: 3s"))
+    words = _ours("engine: vllm, gateway: epp, gateway_port: '9', keep_warm: 3s")
+    shared = _scaled(words).replace("name: chat", "name: code")
 
     assert [line.split(": ")[1] for line in _said(shared, config)] == [
         "warning TG087", "spec.triggers.0.metadata.gateway_port",
     ]  # fmt: skip
     assert [line.split(": ")[1] for line in _said(shared)] == ["spec.triggers.0.metadata.keep_warm"]
     assert _said(_scaled(_ours("workload: chat")), config) == []
-    assert "it has none of that name in ai, got 'other'" in _said(_scaled(_ours("workload: other")), config)[0]
+    (line,) = _said(_scaled(_ours("workload: other")), config)
+    assert line.endswith("must be a workload of this namespace in Tidegate's configuration, got 'other'")
+    (line,) = _said(_scaled(words), config)
+    assert "must have no word of Tidegate's: the workload ai/chat is in Tidegate's configuration" in line
     # Without a word it is the workload of its own name.
     assert _said(_scaled('scalerAddress: "tidegate:6000"'), config) == []
     assert len(_said(_scaled('scalerAddress: "tidegate:6000"'))) == 1

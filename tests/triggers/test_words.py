@@ -43,7 +43,8 @@ def test_every_word_is_read_as_the_configuration_reads_it():
         "smoothing": Smoothing(up=0.0, down=90.0), "keep_warm": 600.0,
         "keep_warm_min": 120.0, "keep_warm_max": 3600.0, "scale_down_band": 0.5, "gpu_quiet": 0.0,
         "hpa_tolerance": 0.05,
-        "on_blind": "wake", "on_incomplete": "accept", "lease_max": 1200.0, "probe_period": 0.0, "group": "llama", "role": "decode",
+        "on_blind": "wake", "on_incomplete": "accept", "lease_max": 1200.0, "probe_period": 0.0,
+        "group": "llama", "role": "decode",
         "schedules": "0 8 * * 1-5 for 10h floor 2", "weight": 0.1, "ratio": RoleRatio(to="prefill", min=0.5, max=3.0),
     }  # fmt: skip
 

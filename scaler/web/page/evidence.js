@@ -20,7 +20,8 @@ const GROUPS = [
     gpu_memory_held_bytes: ["memory held", format.bytes],
   }],
   ["Zero, and back", {
-    waker: ["woken by", text], keep_warm_s: ["kept warm for", seconds], starts_again_at: ["starts again at", format.moment],
+    waker: ["woken by", text], probe_period_s: ["probes, one each", seconds],
+    regular_requests_count_until: ["regular requests count until", format.moment], keep_warm_s: ["kept warm for", seconds], starts_again_at: ["starts again at", format.moment],
     cold_start_p50_s: ["a start takes", seconds], cold_start_p90_s: ["nine of ten take", seconds],
     keep_warm_saves_gpu_seconds: ["learned keep-warm saves a day", (value) => `${format.count(value / 3600)} GPU-h`],
     keep_warm_saves_money: ["in money a day", format.count],

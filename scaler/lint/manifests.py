@@ -14,26 +14,29 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from exporter.cluster.objects import Ref
 from exporter.model import WorkloadKey
 
+from ..census.make import Asked, make
+from ..config.documents import Value, documents
+from ..config.model import Config
+from ..config.order_checks import brake_findings
+from ..config.problem import Problem, dotted
+from ..config.remark import Remark, of_word, problem
+from ..config.tenant import Trigger
+from ..config.trigger import ANNOTATION, BRAKE, CHECK_IGNORE
+from ..config.workload import Replicas
 from ..orders import BadOrder, read_brake
 from ..rules.words import ANNOTATION_NOT_READ
-from .bad_words import BadWords
-from .documents import Value, documents
-from .model import Config
-from .order_checks import brake_findings
-from .problem import Problem, dotted
-from .remark import Remark, of_word, problem
-from .scaled_objects import assumed, is_ours, made, remarks_on_scaled, remarks_on_strings, shared_page
-from .trigger import ANNOTATION, BRAKE, CHECK_IGNORE, check_workload, read
+from .scaled_objects import assumed, remarks_on_scaled, remarks_on_strings
 
 # Rendered charts of a whole platform are larger than a configuration, and their YAML is read at about 200 kB/s.
 LARGEST_BYTES = 4 * 2**20
 
 ANNOTATED = ("Deployment", "StatefulSet", "LeaderWorkerSet", "Rollout")
 _SCALED = ("ScaledObject", "ScaledJob")
-_SAYS_KIND = re.compile(r"^[\s{-]*[\"']?kind[\"']?\s*:", re.MULTILINE)
-_SAYS_VERSION = re.compile(r"^[\s{-]*[\"']?apiVersion[\"']?\s*:", re.MULTILINE)
+_SAYS_KIND = re.compile(r"^[ \t{-]*[\"']?kind[\"']?\s*:", re.MULTILINE)
+_SAYS_VERSION = re.compile(r"^[ \t{-]*[\"']?apiVersion[\"']?\s*:", re.MULTILINE)
 _ANNOTATIONS = ("metadata", "annotations")
 _TEMPLATE = ("spec", "template", "metadata", "annotations")
 
@@ -82,8 +85,9 @@ def remarks_on(thing: Value, config: Config | None, now: float | None) -> list[R
     own, below = _annotations(thing, _ANNOTATIONS), _annotations(thing, _TEMPLATE)
     brake = own.pop(ANNOTATION + BRAKE, None)
     own.pop(ANNOTATION + CHECK_IGNORE, None)
-    if is_scaled and any(is_ours(trigger) for trigger in thing.items("spec", "triggers")):
-        remarks = list(remarks_on_scaled(thing, config))
+    of_triggers = remarks_on_scaled(thing, config) if is_scaled else None
+    if of_triggers is not None:
+        remarks = of_triggers
     elif own or below or brake is not None:
         remarks = []
     else:
@@ -134,22 +138,19 @@ def _annotated(thing: Value, annotations: dict[str, Value], config: Config | Non
     yield from remarks_on_strings(annotations, _ANNOTATIONS)
     words = {key.removeprefix(ANNOTATION): value.text for key, value in annotations.items() if value.text is not None}
     name, namespace = thing.read("metadata", "name"), thing.read("metadata", "namespace") or "default"
-    try:
-        trigger = read(words, place="annotations")
-        shared = shared_page(config, trigger, namespace)
-        target = f"{thing.read('kind')}/{name}"
-        replicas = trigger.replicas
-        if "min" not in replicas.model_fields_set:
-            replicas = replicas.model_copy(update={"min": 1})  # the HPA's minReplicas will say it
-        workload = made(trigger, WorkloadKey(namespace, name), target, replicas, shared)
-        said = check_workload(trigger, workload, assumed(config), place="annotations")
-    except BadWords as bad:
-        said = bad.problems
-    for word in said:
+    ref = Ref(namespace, thing.read("kind"), name)
+    made = make(Asked(WorkloadKey(namespace, name), ref, "annotations"), words, _bounds, assumed(config))
+    for word in made.problems:
         holder, _, key = word.key.partition(".")
         # What is scaled is the object itself: its name is the target's.
         loc = {"object": ("metadata", key), "spec": ("metadata", "name")}.get(holder, (*_ANNOTATIONS, word.key))
         yield of_word(word, loc)
+
+
+def _bounds(trigger: Trigger | None) -> Replicas:
+    """What is not written, the HPA's minReplicas and maxReplicas will say; and an HPA has 1 at least."""
+    replicas = trigger.replicas if trigger is not None else Replicas()
+    return replicas if "min" in replicas.model_fields_set else replicas.model_copy(update={"min": 1})
 
 
 def _annotations(thing: Value, path: tuple[str, ...]) -> dict[str, Value]:

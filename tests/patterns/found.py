@@ -1,0 +1,106 @@
+"""Finds every regular expression that `exporter` and `scaler` apply, and how each is applied.
+
+Reads the source, since a compiled pattern does not know whether `match` or `search` is called on it. A pattern that is
+built from local names cannot be evaluated here: `_LOCAL` gives what it can be.
+"""
+
+import ast
+import importlib
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from exporter.export import lines_of
+from scaler.config.scalars import kubernetes_name
+
+ROOT = Path(__file__).parents[2]
+METHODS = frozenset({"match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"})
+
+
+class Applied(NamedTuple):
+    """place: file and line. methods: those that are called on it; all of them where that cannot be found."""
+
+    place: str
+    name: str
+    pattern: str | bytes
+    flags: int
+    methods: frozenset[str]
+
+    @property
+    def compiled(self):
+        return re.compile(self.pattern, self.flags)
+
+    def __str__(self):
+        return f"{self.place} {self.name}"
+
+
+def applied():
+    """Every one, ordered by place."""
+    return [one for package in ("exporter", "scaler") for path in sorted((ROOT / package).rglob("*.py"))
+            for one in _of_module(path)]  # fmt: skip
+
+
+def _of_module(path):
+    tree = ast.parse(path.read_text())
+    parents = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
+    called = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in METHODS:
+            called.setdefault(node.value.id, set()).add(node.attr)
+    file = path.relative_to(ROOT)
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+                and isinstance(node.func.value, ast.Name) and node.func.value.id == "re"):  # fmt: skip
+            continue
+        if node.func.attr not in {*METHODS, "compile"}:
+            continue
+        name, methods = ast.unparse(node.args[0]), {node.func.attr}
+        if node.func.attr == "compile":
+            parent = parents[node]
+            if isinstance(parent, ast.Attribute):
+                name, methods = "compile", {parent.attr}
+            elif isinstance(parent, ast.Assign | ast.AnnAssign):
+                target = parent.targets[0] if isinstance(parent, ast.Assign) else parent.target
+                name = ast.unparse(target)
+                methods = called.get(name) or METHODS
+            else:
+                name, methods = "compile", METHODS
+        for pattern, flags in _values(node, file):
+            yield Applied(f"{file}:{node.lineno}", name, pattern, flags, frozenset(methods))
+
+
+def _values(node, file):
+    where = vars(importlib.import_module(".".join(file.with_suffix("").parts).removesuffix(".__init__")))
+    given = [word.value for word in node.keywords if word.arg == "flags"]
+    # compile and the matching functions have it in another place
+    position = (
+        1 if node.func.attr == "compile" else 4 if node.func.attr == "sub" else 3 if node.func.attr == "split" else 2
+    )
+    given += node.args[position : position + 1]
+    flags = _evaluated(given[0], where) if given else 0
+    try:
+        return [(_evaluated(node.args[0], where), int(flags))]
+    except NameError as unknown:
+        return [(each, int(flags)) for each in _LOCAL[str(file), unknown.name]()]
+
+
+def _evaluated(node, where):
+    return eval(compile(ast.Expression(node), "<pattern>", "eval"), where)  # our own source
+
+
+def _attributes(module, *names):
+    return [getattr(importlib.import_module(module), name) for name in names]
+
+
+# The patterns that are built from local names: (file, name) -> patterns.
+_LOCAL = {
+    ("exporter/export.py", "names"): lambda: [lines_of("dcgm").pattern],
+    ("scaler/config/redis.py", "pattern"): lambda: _attributes("scaler.config.redis", "_URL", "_NODE"),
+    ("scaler/config/scalars.py", "pattern"): lambda: [
+        kubernetes_name(63, what).schema["pattern"] for what in ("namespace", "workload")
+    ],
+    ("scaler/lint/workloads.py", "sign"): lambda: [
+        *importlib.import_module("scaler.lint.workloads")._COMMANDS.values(),
+        *importlib.import_module("scaler.lint.workloads")._IMAGES.values(),
+    ],
+}
