@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeAlias
@@ -32,6 +32,8 @@ from .servicer import Context
 Observe: TypeAlias = Callable[[str, str, float], None]
 
 SETTLE_S, LOOK_S = 0.5, 0.001
+# The daemon's own check of its answers, which comes through a Unix socket.
+OWN_PEER, OWN_METHOD = "unix", "Check"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +91,33 @@ class Attendant(grpc.aio.ServerInterceptor):
             return None
         serialisers = handler.request_deserializer, handler.response_serializer
         if handler.request_streaming:  # reflection, which the client ends
-            return grpc.stream_stream_rpc_method_handler(self._reflection(handler.stream_stream), *serialisers)
+            return grpc.stream_stream_rpc_method_handler(self._reflection(method, handler.stream_stream), *serialisers)
         if handler.response_streaming:
             stream = self._called(method, self._streamed(handler.unary_stream))
             return grpc.stream_stream_rpc_method_handler(stream, *serialisers)
         return grpc.stream_unary_rpc_method_handler(self._called(method, handler.unary_unary), *serialisers)
 
+    @asynccontextmanager
+    async def _admitted(self, method: str, context: Context) -> AsyncIterator[None]:
+        """Counts the call while it is open. Aborts it if its peer may not make it."""
+        peer = address(context.peer())
+        refused = self._quota.enter(peer)
+        try:
+            if refused:
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, refused)
+            if peer == OWN_PEER and method != OWN_METHOD:  # this socket has no TLS
+                await context.abort(grpc.StatusCode.PERMISSION_DENIED, f"{method}: not served on this socket")
+            yield
+        finally:
+            self._quota.leave(peer)
+
     def _called(self, method: str, behaviour: Any) -> Any:
         async def call(_requests: Any, context: Context) -> Any:
             started = time.perf_counter()
             code = grpc.StatusCode.UNKNOWN  # what gRPC makes of any other exception
-            peer = address(context.peer())
-            refused = self._quota.enter(peer)
             try:
-                if refused:
-                    await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, refused)
-                response = await behaviour(await self._message(context), context)
+                async with self._admitted(method, context):
+                    response = await behaviour(await self._message(context), context)
                 code = grpc.StatusCode.OK
             except grpc.aio.AbortError:
                 code = context.code()
@@ -113,23 +126,17 @@ class Attendant(grpc.aio.ServerInterceptor):
                 code = grpc.StatusCode.CANCELLED
                 raise
             finally:
-                self._quota.leave(peer)
-                self._observe(method, code.name, time.perf_counter() - started)
+                if address(context.peer()) != OWN_PEER:
+                    self._observe(method, code.name, time.perf_counter() - started)
             return response
 
         return call
 
-    def _reflection(self, behaviour: Any) -> Any:
+    def _reflection(self, method: str, behaviour: Any) -> Any:
         async def call(requests: Any, context: Context) -> None:
-            peer = address(context.peer())
-            refused = self._quota.enter(peer)
-            try:
-                if refused:
-                    await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, refused)
+            async with self._admitted(method, context):
                 async for answer in behaviour(requests, context):
                     await context.write(answer)
-            finally:
-                self._quota.leave(peer)
 
         return call
 

@@ -32,7 +32,7 @@ from grpc_reflection.v1alpha import reflection
 from .attendant import Attendant, Limits, Observe
 from .claims import Claims
 from .externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
-from .health import Health
+from .health import Health, check_answers, own_socket
 from .quota import Quota
 from .refusal import Seldom, Warn
 from .servicer import Decisions, Servicer
@@ -54,7 +54,11 @@ def _options(limits: Limits) -> tuple[tuple[str, int], ...]:
         # KEDA sends no keepalive. Without ours the streams of an operator whose node is gone stay open for good.
         ("grpc.keepalive_time_ms", 60_000),
         ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
+        # The client opens another connection, and then this one takes no new calls. It ends with its last stream, and
+        # a stream has the same age. Without a bound on the wait gRPC would break the streams, and KEDA backs off.
+        ("grpc.max_connection_age_ms", round(limits.age_s * 1000)),
     )
 
 
@@ -65,6 +69,7 @@ class KedaServer:
     _attendant: Attendant
     _health: Health
     _credentials: grpc.ServerCredentials | None
+    _own_socket: str
 
     async def start(self) -> int:
         """Bind and answer, NOT_SERVING at first. Returns the port. Raises OSError naming the address."""
@@ -75,12 +80,17 @@ class KedaServer:
                 port = self._server.add_secure_port(self.address, self._credentials)
         except RuntimeError as error:
             raise OSError(f"cannot listen on {self.address}: {_why_not(self.address) or error}") from error
+        self._server.add_insecure_port(self._own_socket)
         await self._server.start()
         return port
 
     def set_ready(self, ready: bool) -> None:
         """SERVING or NOT_SERVING. Answers are given in both: it is the daemon's word to whoever routes to it."""
         self._health.turn(ready)
+
+    async def check_answers(self, missed: Callable[[int], None]) -> None:
+        """Calls the server until it is cancelled. missed: gets the number of checks in a row without an answer."""
+        await check_answers(self._own_socket, missed)
 
     async def drain(self, grace_s: float) -> None:
         """End it. `grace_s`: seconds for calls under way; 0 leaves streams no time to be ended with OK."""
@@ -122,7 +132,7 @@ def create(
     if tls is not None:
         # gRPC asks for certificates on a thread of its own; `tls_told` is the loop's.
         credentials = Rotation(tls, lambda problem: _in_loop(loop, tls_told, problem)).credentials()
-    return KedaServer(address, server, attendant, health, credentials)
+    return KedaServer(address, server, attendant, health, credentials, own_socket())
 
 
 def _in_loop(loop: asyncio.AbstractEventLoop, told: Callable[[str | None], None], problem: str | None) -> None:
