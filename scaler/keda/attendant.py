@@ -49,12 +49,16 @@ class Limits:
     receive_s:     seconds from the headers of a call to the end of its message. The message follows in the same packet.
     age_s:         seconds after which a connection is replaced, and a stream ended with OK. A new connection goes
                    through the Service again, finds replicas that were added, and uses the present certificate.
+    ping_s:        seconds of silence after which a client is pinged.
+    pong_s:        seconds that it has to answer. Then its connection is closed and its streams end.
     """
 
     calls: int = 12_000
     message_bytes: int = 64 * 1024
     receive_s: float = 10.0
     age_s: float = 600.0
+    ping_s: float = 60.0
+    pong_s: float = 20.0
 
 
 class Attendant(grpc.aio.ServerInterceptor):

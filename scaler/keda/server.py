@@ -52,8 +52,10 @@ def _options(limits: Limits) -> tuple[tuple[str, int], ...]:
         ("grpc.server.max_pending_requests_hard_limit", limits.calls),
         ("grpc.max_receive_message_length", limits.message_bytes),
         # KEDA sends no keepalive. Without ours the streams of an operator whose node is gone stay open for good.
-        ("grpc.keepalive_time_ms", 60_000),
-        ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.keepalive_time_ms", round(limits.ping_s * 1000)),
+        ("grpc.keepalive_timeout_ms", round(limits.pong_s * 1000)),
+        # Without this one gRPC waits 60 s for the answer, whatever the keepalive's own timeout says.
+        ("grpc.http2.ping_timeout_ms", round(limits.pong_s * 1000)),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         # The client opens another connection, and then this one takes no new calls. It ends with its last stream, and

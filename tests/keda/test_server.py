@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import signal
+import sys
 
 import grpc
 import pytest
@@ -175,6 +177,42 @@ async def test_a_stream_ends_with_ok_at_its_age_so_that_keda_opens_it_again_with
         assert await stream.code() is grpc.StatusCode.OK
     await board.until()
     assert board.get(decision.workload) is decision
+
+
+async def test_the_stream_of_a_client_that_stands_still_ends(board):
+    """Its kernel acknowledges, so only the answer to a ping tells. gRPC's own time for that is a minute."""
+    ended = asyncio.Event()
+    limits = Limits(ping_s=1.0, pong_s=1.0)
+    server = create(
+        board,
+        claims=board.claims,
+        address="127.0.0.1:0",
+        tls=None,
+        now=lambda: 0.0,
+        observe=lambda *_call: ended.set(),
+        limits=limits,
+    )
+    port = await server.start()
+    client = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", STANDS_STILL, str(port), stdout=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(40):
+        assert await client.stdout.readline() == b"open\n"
+        client.send_signal(signal.SIGSTOP)
+        await ended.wait()
+    client.kill()
+    await client.wait()
+    await server.drain(20)
+
+
+STANDS_STILL = """
+import sys, grpc
+from scaler.keda.externalscaler_pb2 import ScaledObjectRef
+from scaler.keda.externalscaler_pb2_grpc import ExternalScalerStub
+channel = grpc.insecure_channel(f"127.0.0.1:{sys.argv[1]}")
+for _ in ExternalScalerStub(channel).StreamMetricSpec(ScaledObjectRef(name="chat", namespace="ai")):
+    print("open", flush=True)
+"""
 
 
 async def test_checks_count_what_is_not_answered_in_a_row(board):
