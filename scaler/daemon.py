@@ -175,6 +175,7 @@ class Daemon:
                 work = [
                     tasks.create_task(self._work(keda), name="scrapes and ticks"),
                     tasks.create_task(self._look_at_file(), name="configuration file"),
+                    tasks.create_task(keda.check_answers(self._missed), name="check of the gRPC server"),
                     tasks.create_task(ask_cluster(), name="Kubernetes"),
                     tasks.create_task(self._snapshots.keep(self._in_force.states), name="snapshots"),
                 ]
@@ -285,6 +286,9 @@ class Daemon:
         # Without the cluster's word for triggers, a call may name a configured workload and nothing else.
         watched = self._config.kubernetes is not None and self._config.kubernetes.triggers
         self._claims.take(census if watched else Configured.by(self._config))
+
+    def _missed(self, misses: int) -> None:
+        self._health.misses = misses
 
     async def _look_at_file(self) -> None:
         while True:

@@ -10,6 +10,8 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 
+import structlog
+
 from exporter.clock import Clock
 from exporter.cluster.objects import Ref
 from exporter.cluster.state import Cluster
@@ -47,6 +49,7 @@ def keda(
             now=now,
             observe=observe,
             tls_told=partial(telling.of_files, "grpc_tls"),
+            warn=structlog.get_logger().warning,
         )
 
 

@@ -15,8 +15,8 @@ def calls() -> list[Panel]:
         graph(
             "Calls by method and code",
             "KEDA's calls by gRPC code, and requests to the metrics API by status. UNAVAILABLE is how an unknown is "
-            "said; NOT_FOUND: a ScaledObject that no configuration and no watch knows. None at all: KEDA does not "
-            "reach it (Service, NetworkPolicy, certificate).",
+            "said; PERMISSION_DENIED: a call that matches no watched ScaledObject; RESOURCE_EXHAUSTED: one peer has "
+            "too many calls open. None at all: KEDA does not reach it (Service, NetworkPolicy, certificate).",
             "reqps",
             [Query(rate("tidegate_call_duration_seconds_count", "method", "code"), "{{method}} {{code}}")],
             width=8,

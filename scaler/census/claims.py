@@ -4,9 +4,13 @@ It compares a caller's words with those of the triggers and never reads them: wh
 is wrong with them, was found out when the object was watched. So a pod that reaches the port can neither invent a
 workload nor change another's, and a flood of it costs look-ups.
 
+A caller that does not match learns nothing about the objects of others: whether a ScaledObject exists, has no external
+trigger, or says something else, it gets the same doubt and the same sentence. What differs is in `Refused.detail`, for
+the operator's log.
+
 Worked example: ScaledObject `ai/chat` has one trigger, `{"engine": "vllm"}`. A call for `ai/chat` with `{"engine":
-"vllm", "scalerAddress": …}` is the workload `ai/chat`; with `{"engine": "sglang"}` it is told `metadata.engine: the
-ScaledObject says 'vllm', the call says 'sglang'`; one for `ai/made-up` is told that no such ScaledObject is known.
+"vllm", "scalerAddress": …}` is the workload `ai/chat`. With `{"engine": "sglang"}` it is refused in the same words as a
+call for `ai/made-up`, and the detail is `metadata.engine: the ScaledObject says 'vllm', the call says 'sglang'`.
 """
 
 from __future__ import annotations
@@ -27,8 +31,8 @@ ObjectName: TypeAlias = tuple[str, str]  # namespace, name: what a call names
 class Doubt(Enum):
     """Why a call is not believed."""
 
-    NOBODY = auto()  # no such object, trigger or configured workload
-    OTHERWISE = auto()  # the watched object says something else
+    NOBODY = auto()  # no such configured workload
+    OTHERWISE = auto()  # no watched object has a trigger that says the same
     WORDS = auto()  # it says the same, and that cannot be
     OBSERVED = auto()  # the workload is only observed: nobody acts on it
     UNSEEN = auto()  # what the cluster says is not known yet, or no longer
@@ -36,10 +40,15 @@ class Doubt(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """sentence: for the person who wrote the trigger, with what to do; ASCII and short enough for a gRPC status."""
+    """Why a call is refused.
+
+    sentence: for the caller, with what to do; ASCII and short enough for a gRPC status.
+    detail:   for the operator's log alone: what the watched objects say. ASCII; empty where the sentence says it all.
+    """
 
     doubt: Doubt
     sentence: str
+    detail: str = ""
 
 
 class Unbelieved(Exception):  # noqa: N818 - an answer of its own kind, not a fault of ours
@@ -62,26 +71,21 @@ def whose(
     objects: Mapping[ObjectName, Sequence[Said]], namespace: str, name: str, metadata: Mapping[str, str]
 ) -> WorkloadKey:
     """The workload that a call speaks for. Raises Unbelieved."""
-    called = plain(f"{namespace}/{name}")
     triggers = objects.get((namespace, name))
-    if triggers is None:
-        raise _unbelieved(
-            Doubt.NOBODY,
-            f"{called}: no ScaledObject of that name is known. Made a moment ago? The next call is answered anew. Else "
-            "see whether `kubernetes.namespaces` in Tidegate's configuration leaves its namespace out",
-        )
-    if not triggers:
-        sentence = f"{called}: its ScaledObject has no trigger of type external or external-push. {_ANEW}"
-        raise _unbelieved(Doubt.NOBODY, sentence)
     words = spoken(metadata)
-    outcome = next((said.outcome for said in triggers if said.words == words), None)
+    outcome = next((said.outcome for said in triggers or () if said.words == words), None)
     if isinstance(outcome, Refused):
         raise Unbelieved(outcome)
     if outcome is not None:
         return outcome
+    called = plain(f"{namespace}/{name}")
     if too_long := too_much(words):
-        raise _unbelieved(Doubt.WORDS, f"{called}: metadata: {too_long}")
-    raise _unbelieved(Doubt.OTHERWISE, f"{called}: {_difference(triggers, words)}. {_ANEW}")
+        raise Unbelieved(Refused(Doubt.WORDS, f"{called}: metadata: {too_long}"))
+    sentence = (
+        f"{called}: no watched ScaledObject or ScaledJob has an external trigger with this metadata. Changed a moment "
+        "ago? The next call is answered anew. What differs is in Tidegate's log"
+    )
+    raise Unbelieved(Refused(Doubt.OTHERWISE, sentence, _detail(triggers, words)))
 
 
 def not_configured(workload: WorkloadKey) -> Refused:
@@ -97,15 +101,15 @@ def observed(workload: WorkloadKey) -> Refused:
     return Refused(Doubt.OBSERVED, sentence)
 
 
-_ANEW = "Changed a moment ago? The next call is answered anew"
-
-
-def _unbelieved(doubt: Doubt, sentence: str) -> Unbelieved:
-    return Unbelieved(Refused(doubt, sentence))
-
-
-def _difference(triggers: Sequence[Said], words: Mapping[str, str]) -> str:
+def _detail(triggers: Sequence[Said] | None, words: Mapping[str, str]) -> str:
     """How the call differs from the trigger that is most like it."""
+    if triggers is None:
+        return (
+            "no ScaledObject of that name is known; see whether `kubernetes.namespaces` in Tidegate's configuration "
+            "leaves its namespace out"
+        )
+    if not triggers:
+        return "the ScaledObject has no trigger of type external or external-push"
     nearest = min(triggers, key=lambda said: len(words.items() ^ said.words.items()))
     keys = sorted({key for key, _ in words.items() ^ nearest.words.items()})
     return listed(f"metadata.{plain(key)}: {_both(nearest.words.get(key), words.get(key))}" for key in keys)

@@ -73,6 +73,11 @@ class Census:
         """Whose replicas are Jobs, which end by themselves."""
         return frozenset(key for key, target in self.targets.items() if target.kind == SCALED_JOB)
 
+    @property
+    def triggers(self) -> int:
+        """The number of external triggers."""
+        return sum(len(said) for said in self.objects.values())
+
     def whose(self, namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:
         """The workload that a call of KEDA's speaks for. Raises Unbelieved."""
         return claims.whose(self.objects, namespace, name, metadata)

@@ -19,6 +19,8 @@ from ..config.trigger import FROM_ENV, KEDAS
 # An object may be 1.5 MiB of keys, each of which would be looked up for what it was meant to be (about 0.1 ms).
 MOST_WORDS = 64
 LONGEST_WORD = 1024
+# The gRPC server takes messages of 64 KiB. Half of it is for the keys that KEDA adds.
+MOST_BYTES = 32 * 1024
 
 # Errors travel in an HTTP/2 trailer, where 8 KiB is what a client must be ready to take.
 _SHOWN_PROBLEMS = 8
@@ -39,6 +41,9 @@ def too_much(words: Mapping[str, str]) -> str | None:
             return f"must have keys of at most {LONGEST_WORD} characters, got {shown(key)}"
         if len(value) > LONGEST_WORD:
             return f"must have values of at most {LONGEST_WORD} characters, got {shown(value)} for {plain(key)}"
+    size = sum(len(text.encode(errors="surrogatepass")) for word in words.items() for text in word)
+    if size > MOST_BYTES:
+        return f"must have at most {MOST_BYTES} bytes of keys and values together, got {size}"
     return None
 
 

@@ -23,6 +23,10 @@ from ..census import Doubt, Refused, Unbelieved
 class Believed(Protocol):
     """What is believed at one moment: a Census, or what the configuration alone says."""
 
+    @property
+    def triggers(self) -> int:
+        """The number of external triggers, which bounds how many calls KEDA has open."""
+
     def whose(self, namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:
         """The workload that a call speaks for. Raises Unbelieved."""
 
@@ -62,9 +66,13 @@ class Turn:
 
 
 class Claims:
-    """One writer, the daemon's loop; any number of readers in the same loop."""
+    """One writer, the daemon's loop; any number of readers in the same loop.
+
+    triggers: the number of external triggers that are known; None before the first list.
+    """
 
     def __init__(self) -> None:
+        self.triggers: int | None = None
         self._believed: Believed | None = None
         self._sighted = True
         # Weak: a turn lives as long as a stream that waits in it, whatever names were made up.
@@ -73,6 +81,7 @@ class Claims:
     def take(self, believed: Believed) -> None:
         """Believe this from now on, and wake the streams of objects that it says something else of."""
         old, self._believed, self._sighted = self._believed, believed, True
+        self.triggers = believed.triggers
         for name, turn in list(self._turns.items()):
             if old is None or old.about(*name) != believed.about(*name):
                 del self._turns[name]
@@ -92,7 +101,7 @@ class Claims:
             if self._sighted or doubted.refused.doubt not in {Doubt.NOBODY, Doubt.OTHERWISE}:
                 raise
             sentence = f"the Kubernetes API does not answer Tidegate; when it last did: {doubted.refused.sentence}"
-            raise Unbelieved(Refused(Doubt.UNSEEN, sentence)) from None
+            raise Unbelieved(Refused(Doubt.UNSEEN, sentence, doubted.refused.detail)) from None
 
     def turn(self, namespace: str, name: str) -> Turn:
         """Over once something else is believed of this object. Keep it for as long as that matters."""

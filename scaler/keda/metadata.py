@@ -54,6 +54,11 @@ class Configured:
             acting.setdefault(workload.namespace, {})[workload.name] = not config.observes(workload)
         return cls(acting)
 
+    @property
+    def triggers(self) -> int:
+        """One for each workload: how many ScaledObjects name a workload, the configuration does not know."""
+        return sum(len(names) for names in self.acting.values())
+
     def whose(self, namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:
         """The workload that a call speaks for. Raises Unbelieved."""
         try:

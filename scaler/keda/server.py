@@ -29,36 +29,39 @@ import grpc
 from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from .attendant import Attendant, Observe
+from .attendant import Attendant, Limits, Observe
 from .claims import Claims
 from .externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
-from .health import Health
+from .health import Health, check_answers, own_socket
+from .quota import Quota
+from .refusal import Seldom, Warn
 from .servicer import Decisions, Servicer
 from .tls import Rotation, TlsFiles
 
 SERVICE: Final = "externalscaler.ExternalScaler"
 HEALTH: Final = "grpc.health.v1.Health"
 
-# Open streams count, and a workload may have two of them beside its polls: room for 5,000 workloads and their polls.
-# An open stream costs about 23 KiB, so all of them 270 MiB. Past it calls get RESOURCE_EXHAUSTED at once.
-# grpc.max_concurrent_streams would make them wait in the client instead, and KEDA's polls wait without a deadline; so
-# that one stays open.
-_CALLS_AT_ONCE = 12_000
 
-_OPTIONS: Final = (
-    # By default a second server shares the port in silence, and the kernel deals connections to both.
-    ("grpc.so_reuseport", 0),
-    # Calls that arrived and that Python has not picked up yet. From 1,000 on gRPC cancels some, from 3,000 on all:
-    # of a burst of 4,000 a third came back CANCELLED.
-    ("grpc.server.max_pending_requests", _CALLS_AT_ONCE),
-    ("grpc.server.max_pending_requests_hard_limit", _CALLS_AT_ONCE),
-    # A question carries all metadata of a trigger: etcd takes objects up to 1.5 MiB, so none is refused for its size.
-    ("grpc.max_receive_message_length", 4 * 1024 * 1024),
-    # KEDA sends no keepalive. Without ours the streams of an operator whose node is gone stay open for good.
-    ("grpc.keepalive_time_ms", 60_000),
-    ("grpc.keepalive_timeout_ms", 20_000),
-    ("grpc.http2.max_pings_without_data", 0),
-)
+def _options(limits: Limits) -> tuple[tuple[str, int], ...]:
+    return (
+        # By default a second server shares the port in silence, and the kernel deals connections to both.
+        ("grpc.so_reuseport", 0),
+        # Calls that arrived and that Python has not picked up yet. From 1,000 on gRPC cancels some, from 3,000 on all:
+        # of a burst of 4,000 a third came back CANCELLED.
+        ("grpc.server.max_pending_requests", limits.calls),
+        ("grpc.server.max_pending_requests_hard_limit", limits.calls),
+        ("grpc.max_receive_message_length", limits.message_bytes),
+        # KEDA sends no keepalive. Without ours the streams of an operator whose node is gone stay open for good.
+        ("grpc.keepalive_time_ms", round(limits.ping_s * 1000)),
+        ("grpc.keepalive_timeout_ms", round(limits.pong_s * 1000)),
+        # Without this one gRPC waits 60 s for the answer, whatever the keepalive's own timeout says.
+        ("grpc.http2.ping_timeout_ms", round(limits.pong_s * 1000)),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        # The client opens another connection, and then this one takes no new calls. It ends with its last stream, and
+        # a stream has the same age. Without a bound on the wait gRPC would break the streams, and KEDA backs off.
+        ("grpc.max_connection_age_ms", round(limits.age_s * 1000)),
+    )
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ class KedaServer:
     _attendant: Attendant
     _health: Health
     _credentials: grpc.ServerCredentials | None
+    _own_socket: str
 
     async def start(self) -> int:
         """Bind and answer, NOT_SERVING at first. Returns the port. Raises OSError naming the address."""
@@ -78,12 +82,17 @@ class KedaServer:
                 port = self._server.add_secure_port(self.address, self._credentials)
         except RuntimeError as error:
             raise OSError(f"cannot listen on {self.address}: {_why_not(self.address) or error}") from error
+        self._server.add_insecure_port(self._own_socket)
         await self._server.start()
         return port
 
     def set_ready(self, ready: bool) -> None:
         """SERVING or NOT_SERVING. Answers are given in both: it is the daemon's word to whoever routes to it."""
         self._health.turn(ready)
+
+    async def check_answers(self, missed: Callable[[int], None]) -> None:
+        """Calls the server until it is cancelled. missed: gets the number of checks in a row without an answer."""
+        await check_answers(self._own_socket, missed)
 
     async def drain(self, grace_s: float) -> None:
         """End it. `grace_s`: seconds for calls under way; 0 leaves streams no time to be ended with OK."""
@@ -102,6 +111,8 @@ def create(
     now: Callable[[], float],
     observe: Observe = lambda _method, _code, _seconds: None,
     tls_told: Callable[[str | None], None] = lambda _problem: None,
+    warn: Warn = lambda _event, **_fields: None,
+    limits: Limits = Limits(),  # noqa: B008 - frozen
 ) -> KedaServer:
     """Build the server; call it in the running loop. Raises BadTlsFiles.
 
@@ -109,19 +120,21 @@ def create(
     now:      POSIX seconds.
     observe:  hears of every call that ended.
     tls_told: hears, in the loop, of files that cannot serve after a rotation, and None once they can again.
+    warn:     writes a log line about refused calls: an event and its fields.
     """
     loop = asyncio.get_running_loop()
-    attendant = Attendant(observe)
-    server = grpc.aio.server(interceptors=(attendant,), options=_OPTIONS, maximum_concurrent_rpcs=_CALLS_AT_ONCE)
+    refusals = Seldom(now, warn)
+    attendant = Attendant(observe, Quota(lambda: claims.triggers, refusals), limits)
+    server = grpc.aio.server(interceptors=(attendant,), options=_options(limits), maximum_concurrent_rpcs=limits.calls)
     health = Health(SERVICE)
-    add_ExternalScalerServicer_to_server(Servicer(decisions, claims, now), server)  # type: ignore[no-untyped-call]  # generated
+    add_ExternalScalerServicer_to_server(Servicer(decisions, claims, now, refusals), server)  # type: ignore[no-untyped-call]  # generated
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
     reflection.enable_server_reflection((SERVICE, HEALTH, reflection.SERVICE_NAME), server)
     credentials = None
     if tls is not None:
         # gRPC asks for certificates on a thread of its own; `tls_told` is the loop's.
         credentials = Rotation(tls, lambda problem: _in_loop(loop, tls_told, problem)).credentials()
-    return KedaServer(address, server, attendant, health, credentials)
+    return KedaServer(address, server, attendant, health, credentials, own_socket())
 
 
 def _in_loop(loop: asyncio.AbstractEventLoop, told: Callable[[str | None], None], problem: str | None) -> None:

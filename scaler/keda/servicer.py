@@ -9,8 +9,8 @@ division gives back the number that was decided.
     asleep                            GetMetrics 0      IsActive false
     held on stale readings            as it was decided; never an error
     known, and nothing is known of it UNAVAILABLE, so KEDA changes nothing or falls back
-    no such ScaledObject or workload  NOT_FOUND
-    the ScaledObject says otherwise   PERMISSION_DENIED
+    no ScaledObject says the same     PERMISSION_DENIED, in the same words whether there is one or not
+    no such configured workload       NOT_FOUND
     metadata that cannot be           INVALID_ARGUMENT
     `mode: observe`                   FAILED_PRECONDITION
 
@@ -33,6 +33,7 @@ from exporter.model import WorkloadKey
 
 from ..board import Decision, Reason
 from ..census import Unbelieved
+from ..census.words import plain
 from ..config.bad_words import shown
 from .claims import Claims, Turn
 from .externalscaler_pb2 import (
@@ -45,7 +46,8 @@ from .externalscaler_pb2 import (
     ScaledObjectRef,
 )
 from .externalscaler_pb2_grpc import ExternalScalerServicer
-from .refusal import Refusal, of_doubt
+from .quota import address
+from .refusal import Refusal, Seldom, of_doubt
 
 # A string: grpc's own class takes no parameters at run time.
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -119,10 +121,11 @@ def _refuse_foreign_metric(name: str) -> None:
 class Servicer(ExternalScalerServicer):
     """The five calls. The streams never end by themselves: whoever serves them cancels them while they wait."""
 
-    def __init__(self, decisions: Decisions, claims: Claims, now: Callable[[], float]) -> None:
+    def __init__(self, decisions: Decisions, claims: Claims, now: Callable[[], float], refusals: Seldom) -> None:
         self._decisions = decisions
         self._claims = claims
         self._now = now
+        self._refusals = refusals
 
     async def GetMetricSpec(self, request: ScaledObjectRef, context: Context) -> GetMetricSpecResponse:
         return specs()
@@ -134,7 +137,7 @@ class Servicer(ExternalScalerServicer):
     async def GetMetrics(self, request: GetMetricsRequest, context: Context) -> GetMetricsResponse:
         try:
             _refuse_foreign_metric(request.metricName)
-            given = self._answer(request.scaledObjectRef)
+            given = self._answer(request.scaledObjectRef, context)
         except Refusal as refusal:
             await _abort(context, refusal)
         _tell_reason(context, given.reason)
@@ -144,7 +147,7 @@ class Servicer(ExternalScalerServicer):
 
     async def IsActive(self, request: ScaledObjectRef, context: Context) -> IsActiveResponse:
         try:
-            given = self._answer(request)
+            given = self._answer(request, context)
         except Refusal as refusal:
             await _abort(context, refusal)
         _tell_reason(context, given.reason)
@@ -157,7 +160,7 @@ class Servicer(ExternalScalerServicer):
         said: bool | None = None
         try:
             while True:  # each round is one version of what is believed of this ScaledObject
-                workload = self._whose(request)
+                workload = self._whose(request, context)
                 turn = self._claims.turn(request.namespace, request.name)
                 said = await self._push(workload, said, turn, context)
         except Refusal as refusal:
@@ -175,14 +178,23 @@ class Servicer(ExternalScalerServicer):
             await turn.until(self._decisions.changed(workload, entry))
         return said
 
-    def _whose(self, ref: ScaledObjectRef) -> WorkloadKey:
+    def _whose(self, ref: ScaledObjectRef, context: Context) -> WorkloadKey:
         try:
             return self._claims.whose(ref.namespace, ref.name, ref.scalerMetadata)
         except Unbelieved as doubted:
+            if doubted.refused.detail:
+                called = plain(f"{ref.namespace}/{ref.name}")
+                self._refusals.warn(
+                    called,
+                    "call refused",
+                    scaled_object=called,
+                    peer=address(context.peer()),
+                    detail=doubted.refused.detail,
+                )
             raise of_doubt(doubted.refused) from None
 
-    def _answer(self, ref: ScaledObjectRef) -> Answer:
-        return answer(self._decisions, self._whose(ref), self._now())
+    def _answer(self, ref: ScaledObjectRef, context: Context) -> Answer:
+        return answer(self._decisions, self._whose(ref, context), self._now())
 
 
 def _tell_reason(context: Context, reason: Reason) -> None:

@@ -1,4 +1,4 @@
-"""Health that means something: live is "decisions are being made", ready is "answers can be given".
+"""Health that means something: live is "decisions are made and calls are answered", ready is "answers can be given".
 
 Readiness never drops because data went stale: followers, fallbacks and the metrics API's registration all depend on
 there being somebody who says so. It drops for warm-up and drain only.
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 STUCK_TICKS = 10.0
 # Compiling without a cache took 25 s on two slow cores: a start may take several times that before it is hung.
 START_S = 120.0
+# Checks of the gRPC server without an answer. One alone is what a stall of the event loop leaves behind.
+STUCK_CHECKS = 2
 HEARS_OUT = "listening for the replica that leads"
 
 
@@ -21,6 +23,7 @@ class Health:
 
     hears_out: it waits a moment for what the leader of several replicas says, before it answers for the first time.
     role:      of several replicas, for people; None where there is one.
+    misses:    checks of the gRPC server in a row that got no answer.
     """
 
     tick_s: float
@@ -29,13 +32,19 @@ class Health:
     draining: bool = False
     hears_out: bool = False
     role: str | None = None
+    misses: int = 0
 
     def live(self, now: float) -> dict[str, str | None]:
         """Each check and what is wrong with it (None: nothing)."""
         begun = self.last_tick_at is not None
         since = now - (self.last_tick_at if self.last_tick_at is not None else self.started_at)
         limit = max(10.0, STUCK_TICKS * self.tick_s) if begun else START_S
-        return {"ticks": None if since <= limit else f"no tick for {since:.0f} s (limit {limit:.0f} s)"}
+        return {
+            "ticks": None if since <= limit else f"no tick for {since:.0f} s (limit {limit:.0f} s)",
+            "answers": None
+            if self.misses < STUCK_CHECKS or self.draining
+            else f"the gRPC server did not answer the last {self.misses} checks (limit {STUCK_CHECKS})",
+        }
 
     def ready(self, now: float) -> dict[str, str | None]:
         peers = {} if self.role is None else {"peers": HEARS_OUT if self.hears_out else None}

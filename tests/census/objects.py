@@ -62,3 +62,10 @@ def refusal(census: Census, name="chat", namespace="ai", **metadata: str):
     with pytest.raises(Unbelieved) as caught:
         census.whose(namespace, name, {"scalerAddress": ADDRESS, **metadata})
     return caught.value.refused.doubt, caught.value.refused.sentence
+
+
+def detail(census: Census, name="chat", namespace="ai", **metadata: str) -> str:
+    """What the operator may know of such a call, and the caller may not."""
+    with pytest.raises(Unbelieved) as caught:
+        census.whose(namespace, name, {"scalerAddress": ADDRESS, **metadata})
+    return caught.value.refused.detail

@@ -5,7 +5,7 @@ import pytest
 from exporter.cluster.objects import Ref
 from exporter.model import WorkloadKey
 from scaler.config import Replicas, SharedGateway
-from tests.census.objects import configured, deployment, hpa, names, refusal, said, scaled, trigger
+from tests.census.objects import configured, deployment, detail, hpa, names, said, scaled, trigger
 
 CHAT = WorkloadKey("ai", "chat")
 
@@ -105,7 +105,7 @@ def test_a_scaled_object_of_somebody_elses_scaler_silences_nobody(cluster):
 
 def test_a_call_cannot_speak_for_annotations(cluster):
     census = cluster().take(deployment(engine="vllm"))
-    assert refusal(census, engine="vllm")[1].startswith("ai/chat: no ScaledObject of that name is known")
+    assert detail(census, engine="vllm").startswith("no ScaledObject of that name is known")
 
 
 def test_annotations_that_an_owner_handed_down_make_one_workload(cluster):

@@ -4,9 +4,13 @@ import pytest
 
 from exporter.model import WorkloadKey
 from scaler.census import Doubt
-from tests.census.objects import ADDRESS, refusal, scaled, trigger
+from tests.census.objects import ADDRESS, detail, refusal, scaled, trigger
 
 CHAT = WorkloadKey("ai", "chat")
+NOT_YOURS = (
+    "{}: no watched ScaledObject or ScaledJob has an external trigger with this metadata. Changed a moment ago? The "
+    "next call is answered anew. What differs is in Tidegate's log"
+)
 
 
 @pytest.fixture
@@ -24,47 +28,51 @@ def test_kedas_own_keys_and_what_it_resolves_are_not_compared(census):
     [
         (
             {"engine": "sglang", "keep_warm": "10m"},
-            "ai/chat: metadata.engine: the ScaledObject says 'vllm', the call says 'sglang'",
+            "metadata.engine: the ScaledObject says 'vllm', the call says 'sglang'",
         ),
-        ({"engine": "vllm"}, "ai/chat: metadata.keep_warm: the ScaledObject says '10m', the call does not say it"),
+        ({"engine": "vllm"}, "metadata.keep_warm: the ScaledObject says '10m', the call does not say it"),
         (
             {"engine": "vllm", "keep_warm": "10m", "model": "m"},
-            "ai/chat: metadata.model: the ScaledObject does not say it, the call says 'm'",
+            "metadata.model: the ScaledObject does not say it, the call says 'm'",
         ),
         (
             {"workload": "chat"},
-            "ai/chat: metadata.engine: the ScaledObject says 'vllm', the call does not say it; metadata.keep_warm:",
+            "metadata.engine: the ScaledObject says 'vllm', the call does not say it; metadata.keep_warm:",
         ),
-        ({"engine": "VLLM", "keep_warm": "10m"}, "ai/chat: metadata.engine:"),
-        ({"engine": "vllm", "keep_warm": "600s"}, "ai/chat: metadata.keep_warm:"),
+        ({"engine": "VLLM", "keep_warm": "10m"}, "metadata.engine:"),
+        ({"engine": "vllm", "keep_warm": "600s"}, "metadata.keep_warm:"),
     ],
 )
-def test_a_call_that_says_otherwise_is_told_what_the_object_says(census, metadata, words):
-    doubt, sentence = refusal(census, **metadata)
-    assert doubt is Doubt.OTHERWISE
-    assert sentence.startswith(words)
+def test_a_call_that_differs_from_its_object_is_explained_to_the_operator_alone(census, metadata, words):
+    assert detail(census, **metadata).startswith(words)
+    assert refusal(census, **metadata) == (Doubt.OTHERWISE, NOT_YOURS.format("ai/chat"))
+
+
+@pytest.mark.parametrize("metadata", [{}, {"engine": "sglang"}, {"engine": "v" * 4_000_000}, {"k" * 2000: "v"}])
+def test_a_call_does_not_reveal_whether_its_object_exists(census, metadata):
+    exists = refusal(census, "chat", **metadata)
+    for name in ("cpu", "made-up"):
+        doubt, sentence = refusal(census, name, **metadata)
+        assert (doubt, sentence.replace(name, "chat")) == exists
 
 
 def test_the_difference_is_that_to_the_trigger_that_is_most_alike(cluster):
     census = cluster().take(scaled("chat", trigger(engine="sglang", model="b"), trigger(engine="vllm", model="a")))
-    assert (
-        "metadata.model: the ScaledObject says 'a', the call says 'c'" in refusal(census, engine="vllm", model="c")[1]
-    )
+    assert detail(census, engine="vllm", model="c") == "metadata.model: the ScaledObject says 'a', the call says 'c'"
 
 
 @pytest.mark.parametrize("name", [("made-up", "ai"), ("chat", "other"), ("", ""), ("Ünknown/" * 100_000, "x y")])
-def test_an_object_that_is_not_watched_is_nobody_and_its_name_is_cut(census, name):
+def test_an_object_that_is_not_watched_is_refused_and_its_name_is_cut(census, name):
     doubt, sentence = refusal(census, *name, engine="vllm", keep_warm="10m")
-    assert doubt is Doubt.NOBODY
-    assert "no ScaledObject of that name is known" in sentence
+    assert doubt is Doubt.OTHERWISE
+    assert "no ScaledObject of that name is known" in detail(census, *name, engine="vllm", keep_warm="10m")
     assert sentence.isascii()
     assert len(sentence) < 400
 
 
-def test_an_object_without_external_triggers_is_nobody(census):
-    doubt, sentence = refusal(census, "cpu")
-    assert doubt is Doubt.NOBODY
-    assert "has no trigger of type external or external-push" in sentence
+def test_an_object_without_external_triggers_is_refused(census):
+    assert refusal(census, "cpu") == (Doubt.OTHERWISE, NOT_YOURS.format("ai/cpu"))
+    assert "has no trigger of type external or external-push" in detail(census, "cpu")
 
 
 def test_metadata_of_four_mebibytes_is_refused_in_few_words(census):
@@ -81,8 +89,9 @@ def test_metadata_of_four_mebibytes_is_refused_in_few_words(census):
         {"engine": "x" * 1_000_000},
         {"x" * 1_000_000: "engine"},
         {f"enigne{i}": "\x00🦑" * 50 for i in range(60)},
+        {f"enigne{i}": "ü" * 1000 for i in range(17)},  # 34 kB
     ],
-    ids=["many", "long", "long key", "odd"],
+    ids=["many", "long", "long key", "odd", "long together"],
 )
 def test_an_object_without_measure_is_refused_and_its_calls_hear_it_in_few_words(cluster, words):
     census = cluster().take(scaled("chat", trigger(**words)), scaled("good", trigger(engine="vllm")))

@@ -178,10 +178,13 @@ class Running:
 
 @pytest.fixture
 def daemon(tmp_path):
-    """`async with daemon(workloads_yaml, extra_yaml) as running:`, on free ports and a fast configuration."""
+    """`async with daemon(workloads_yaml, extra_yaml) as running:`, on free ports and a fast configuration.
+
+    program: what Python runs as `tidegate`.
+    """
 
     @asynccontextmanager
-    async def run(workloads, top="", hold="2s"):
+    async def run(workloads, top="", hold="2s", program=("-m", "scaler")):
         config = tmp_path / "config.yaml"
         http, grpc_port = free_ports(2)
         config.write_text(
@@ -191,7 +194,7 @@ def daemon(tmp_path):
             f"freshness: {{intervals: 5, hold: {hold}}}\ntick: 0.1s\n{top}\nworkloads:\n{workloads}"
         )
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "scaler", "run", "-c", str(config), stderr=asyncio.subprocess.PIPE,
+            sys.executable, *program, "run", "-c", str(config), stderr=asyncio.subprocess.PIPE,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )  # fmt: skip
         running = None

@@ -147,7 +147,7 @@ async def test_an_api_server_that_hangs_changes_no_answer(own_cluster, place, pa
         await asked_again(llama.pods[0], 5)
         # A call that nobody can check now is no lie.
         stranger = {**chat, "metadata": {**chat["metadata"], "name": "made-a-moment-ago"}}
-        assert (await keda.refusal(stranger))[0] in {grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNAVAILABLE}
+        assert (await keda.refusal(stranger))[0] in {grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAVAILABLE}
         llama.pod(page.vllm(waiting=0, running=5))
         fake.mend()
         await tidegate.until_evidence(place.name, "chat", running=45.0, replicas_ready=3)

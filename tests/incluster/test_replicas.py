@@ -258,6 +258,36 @@ async def test_a_leader_that_was_frozen_follows_when_it_is_thawed(replicas, pair
     assert replicas.writes() == ["replica-0", "replica-1"]
 
 
+async def test_a_wake_up_on_the_connection_of_a_frozen_replica_arrives_once_it_is_killed(replicas, place, page):
+    """KEDA has one connection. While its replica stands still nothing arrives there, not even an error: the kernel goes
+    on acknowledging. It is the liveness probe that ends it.
+    """
+    frozen, other = [await replicas.start() for _ in range(2)]
+    await replicas.until_led_by(frozen, other)
+    front = place.service("front", page.epp(held=0, ready=1))
+    place.deployment("llama")
+    chat = place.scaled_object("chat", target="llama", minimum=0, maximum=9, engine="vllm", gateway="front", **QUICK)
+    await all_say(replicas.all, (0, False), chat)
+    async with grpc.aio.insecure_channel(f"ipv4:{frozen.grpc},{other.grpc}") as channel:  # pick_first, in this order
+        keda = Keda(channel)
+        async with keda.pushes(chat) as pushed:
+            assert await pushed() is False
+            frozen.process.send_signal(signal.SIGSTOP)
+            poll = asyncio.create_task(keda.answer(chat))
+            push = asyncio.create_task(pushed())
+            front.text = page.epp(held=20, ready=1)
+            await other.keda.until((2, True), chat)  # the other one knows, and KEDA does not ask it
+            assert not poll.done()
+            assert not push.done()
+            frozen.process.kill()
+            with pytest.raises(grpc.aio.AioRpcError) as ended:
+                await push
+            assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
+            assert await poll is grpc.StatusCode.UNAVAILABLE
+        async with keda.pushes(chat) as pushed:
+            assert await pushed() is True
+
+
 async def test_clocks_that_are_five_minutes_apart_change_no_answer_and_no_age(replicas, place, page):
     llama = place.deployment("llama", page.vllm(waiting=30, running=10), pods=1)
     chat = place.scaled_object("chat", target="llama", minimum=1, maximum=9, engine="vllm", **QUICK)

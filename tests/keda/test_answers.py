@@ -41,7 +41,7 @@ async def test_a_held_decision_answers_as_it_was_decided(board, keda, replicas, 
         ScaledObjectRef(name="chat", namespace="team-a"),
         ScaledObjectRef(name="nobody", namespace="nowhere"),
         ScaledObjectRef(name="chat", namespace="team-a", scalerMetadata={"wrokload": "../x"}),
-        ScaledObjectRef(name="Ünknown/", namespace="", scalerMetadata={"k" * 1000: "v" * 100_000}),
+        ScaledObjectRef(name="Ünknown/", namespace="", scalerMetadata={"k" * 1000: "v" * 60_000}),
     ],
     ids=["empty", "undecided", "unknown", "bad metadata", "odd"],
 )
@@ -141,7 +141,7 @@ async def test_one_tenants_bad_metadata_is_its_own_error_and_nobody_elses(board,
 
 async def test_metadata_without_measure_is_an_error_not_a_crash(board, keda):
     board.decide(2)
-    heap = {f"ключ-{i}-\x00\n🦑": "ü" * 5000 for i in range(300)}
+    heap = {f"ключ-{i}-\x00\n🦑": "ü" * 50 for i in range(300)}
     code, words = await keda.refusal(keda.active(keda.ref(**heap)))
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert words.isascii()

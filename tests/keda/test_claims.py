@@ -31,13 +31,16 @@ class Front:
         self.publisher = Publisher(())
         self.claims = Claims()
         self.calls: list[str] = []
+        self.logged: list[dict] = []
+        self.now = 1000.0
         self.server = create(
             self.publisher,
             claims=self.claims,
             address="127.0.0.1:0",
             tls=None,
-            now=lambda: 1000.0,
+            now=lambda: self.now,
             observe=lambda method, _code, _seconds: self.calls.append(method),
+            warn=lambda event, **fields: self.logged.append({"event": event, **fields}),
         )
 
     def says(self, *objects) -> None:
@@ -70,6 +73,7 @@ async def pushed(stream) -> bool:
 
 
 CALL = {"name": "chat", "namespace": "ai"}
+NOT_YOURS = "no watched ScaledObject or ScaledJob has an external trigger with this metadata."
 TWO = scaled("chat", trigger(engine="vllm"), trigger(name="decode", engine="sglang"))
 
 
@@ -113,19 +117,11 @@ async def test_round_robin_over_two_tidegates_hears_the_same_from_both(asking):
 @pytest.mark.parametrize(
     ("called", "code", "words"),
     [
-        ({"name": "made-up", "engine": "vllm"}, grpc.StatusCode.NOT_FOUND, "ai/made-up: no ScaledObject of that name"),
-        (
-            {"namespace": "other", "engine": "vllm"},
-            grpc.StatusCode.NOT_FOUND,
-            "other/chat: no ScaledObject of that name",
-        ),
-        ({"name": "cpu"}, grpc.StatusCode.NOT_FOUND, "ai/cpu: its ScaledObject has no trigger of type external"),
-        (
-            {"engine": "vllm", "keep_warm": "1s"},
-            grpc.StatusCode.PERMISSION_DENIED,
-            "ai/chat: metadata.keep_warm: the ScaledObject does not say it, the call says '1s'",
-        ),
-        ({"workload": "seen"}, grpc.StatusCode.PERMISSION_DENIED, "ai/chat: metadata."),
+        ({"name": "made-up", "engine": "vllm"}, grpc.StatusCode.PERMISSION_DENIED, f"ai/made-up: {NOT_YOURS}"),
+        ({"namespace": "other", "engine": "vllm"}, grpc.StatusCode.PERMISSION_DENIED, f"other/chat: {NOT_YOURS}"),
+        ({"name": "cpu"}, grpc.StatusCode.PERMISSION_DENIED, f"ai/cpu: {NOT_YOURS}"),
+        ({"engine": "vllm", "keep_warm": "1s"}, grpc.StatusCode.PERMISSION_DENIED, f"ai/chat: {NOT_YOURS}"),
+        ({"workload": "seen"}, grpc.StatusCode.PERMISSION_DENIED, f"ai/chat: {NOT_YOURS}"),
         (
             {"name": "bad", "engine": "vllm", "keep_warm": "soon", "kep": "1"},
             grpc.StatusCode.INVALID_ARGUMENT,
@@ -161,6 +157,31 @@ async def test_who_is_not_believed_or_not_answered_hears_why_and_gets_its_metric
         assert await keda.stub.StreamIsActive(ref, timeout=PATIENCE_S).code() is code
 
 
+async def test_what_differs_is_logged_once_in_ten_minutes_and_never_sent(front, keda):
+    front.says(TWO)
+    for _ in range(3):
+        _, sentence = await keda.refusal(keda.active(keda.ref(**CALL, engine="tgi")))
+        assert "tgi" not in sentence
+        assert "vllm" not in sentence
+    [line] = front.logged
+    assert line.pop("peer") == "127.0.0.1"
+    assert line == {
+        "event": "call refused",
+        "scaled_object": "ai/chat",
+        "detail": "metadata.engine: the ScaledObject says 'vllm', the call says 'tgi'",
+        "suppressed": 0,
+    }
+    front.now += 600.0
+    await keda.refusal(keda.active(keda.ref(**CALL, engine="tgi")))
+    assert [each["suppressed"] for each in front.logged] == [0, 2]
+
+
+async def test_made_up_names_do_not_fill_the_log(front, keda):
+    front.says(TWO)
+    await asyncio.gather(*(keda.refusal(keda.active(keda.ref(f"made-up-{i}", "ai"))) for i in range(300)))
+    assert len(front.logged) == 64
+
+
 async def test_before_the_cluster_has_been_listed_every_call_is_unavailable(keda):
     code, words = await keda.refusal(keda.active(keda.ref(**CALL, engine="vllm")))
     assert (code, words) == (grpc.StatusCode.UNAVAILABLE, "the cluster's ScaledObjects have not been listed yet")
@@ -177,13 +198,13 @@ async def test_while_the_cluster_does_not_answer_the_known_are_believed_and_the_
         assert words.startswith("the Kubernetes API does not answer Tidegate; when it last did: ai/")
     front.says(TWO)
     code, _ = await keda.refusal(keda.active(keda.ref("new", "ai", engine="vllm")))
-    assert code is grpc.StatusCode.NOT_FOUND
+    assert code is grpc.StatusCode.PERMISSION_DENIED
 
 
 @pytest.mark.parametrize(
     ("after", "code"),
     [
-        ([], grpc.StatusCode.NOT_FOUND),
+        ([], grpc.StatusCode.PERMISSION_DENIED),
         ([scaled("chat", trigger(engine="sglang"))], grpc.StatusCode.PERMISSION_DENIED),
         ([scaled("chat", trigger(engine="vllm"), maximum=0)], grpc.StatusCode.INVALID_ARGUMENT),
     ],
@@ -267,7 +288,7 @@ async def test_a_flood_of_made_up_names_is_refused_one_by_one_and_keeps_nobody_e
     refused = [keda.refusal(keda.stub.StreamIsActive(ref, timeout=PATIENCE_S).read()) for ref in rogue]
     refused += [keda.refusal(keda.active(ref)) for ref in rogue]
     answers = await asyncio.gather(*refused, *(keda.value(keda.ref(**CALL, engine="vllm")) for _ in range(50)))
-    assert {code for code, _ in answers[:1000]} == {grpc.StatusCode.NOT_FOUND}
+    assert {code for code, _ in answers[:1000]} == {grpc.StatusCode.PERMISSION_DENIED}
     assert {value.metricValue for value in answers[1000:]} == {3}
 
 
@@ -291,14 +312,14 @@ async def test_nothing_is_kept_of_calls_that_are_not_believed(front):
     assert kept < 20_000  # bytes, of 4,000 calls
 
 
-async def test_metadata_of_four_mebibytes_is_refused_and_the_next_call_is_answered(front, keda):
+async def test_metadata_of_64_kibibytes_is_refused_and_the_next_call_is_answered(front, keda):
     front.says(TWO)
     front.decide(3)
-    heap = {f"key-{i}": "v" * 1000 for i in range(4000)}
+    heap = {f"key-{i}": "v" for i in range(4000)}
     code, words = await keda.refusal(keda.active(keda.ref(**CALL, **heap)))
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert words == "ai/chat: metadata: must have at most 64 keys, got 4000"
-    code, _ = await keda.refusal(keda.active(keda.ref(**CALL, engine="v" * 4 * 1024 * 1024)))
+    code, _ = await keda.refusal(keda.active(keda.ref(**CALL, engine="v" * 64 * 1024)))
     assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert await keda.active(keda.ref(**CALL, engine="vllm")) is True
 

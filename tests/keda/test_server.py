@@ -1,6 +1,9 @@
 """The listener itself: its port, its health, its end."""
 
 import asyncio
+import contextlib
+import signal
+import sys
 
 import grpc
 import pytest
@@ -9,8 +12,10 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
+from scaler.keda.attendant import Limits
 from scaler.keda.externalscaler_pb2 import DESCRIPTOR
 from scaler.keda.server import create
+from tests.keda.conftest import Keda
 
 KEDAS = "externalscaler.ExternalScaler"
 SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
@@ -124,3 +129,116 @@ async def test_a_drain_amid_calls_answers_or_refuses_each_of_them(board, keda):
     assert set(answered) == {2}
     # CANCELLED is what gRPC makes of a call that arrived and was not picked up any more (grpc/grpc#41785).
     assert set(refused) <= {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
+
+
+@pytest.fixture
+async def short_lived(board):
+    """A server whose connections and streams have an age of 0.2 s, and the connections that a relay opens to it."""
+    server = create(
+        board, claims=board.claims, address="127.0.0.1:0", tls=None, now=lambda: 0.0, limits=Limits(age_s=0.2)
+    )
+    port = await server.start()
+    connections = []
+
+    async def pump(reader, writer):
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def relay(reader, writer):
+        there = await asyncio.open_connection("127.0.0.1", port)
+        connections.append(there)
+        await asyncio.gather(pump(reader, there[1]), pump(there[0], writer))
+
+    through = await asyncio.start_server(relay, "127.0.0.1", 0)
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{through.sockets[0].getsockname()[1]}") as channel:
+        yield Keda(server, 0, channel), connections
+    through.close()
+    await server.drain(20)
+
+
+async def test_a_connection_is_replaced_at_its_age_and_no_call_fails(board, short_lived):
+    board.decide(1)
+    keda, connections = short_lived
+    async with asyncio.timeout(20):
+        while len(connections) < 4:
+            assert await keda.active(keda.ref()) is True
+
+
+async def test_a_stream_ends_with_ok_at_its_age_so_that_keda_opens_it_again_without_back_off(board, short_lived):
+    decision = board.decide(1)
+    keda, _ = short_lived
+    for _ in range(3):
+        stream = keda.stub.StreamIsActive(keda.ref(), timeout=20)
+        pushes = [message.result async for message in stream]
+        assert pushes in ([True], []), "at once, or the stream was a fifth of a second on its way"
+        assert await stream.code() is grpc.StatusCode.OK
+    await board.until()
+    assert board.get(decision.workload) is decision
+
+
+async def test_the_stream_of_a_client_that_stands_still_ends(board):
+    """Its kernel acknowledges, so only the answer to a ping tells. gRPC's own time for that is a minute."""
+    ended = asyncio.Event()
+    limits = Limits(ping_s=1.0, pong_s=1.0)
+    server = create(
+        board,
+        claims=board.claims,
+        address="127.0.0.1:0",
+        tls=None,
+        now=lambda: 0.0,
+        observe=lambda *_call: ended.set(),
+        limits=limits,
+    )
+    port = await server.start()
+    client = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", STANDS_STILL, str(port), stdout=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(40):
+        assert await client.stdout.readline() == b"open\n"
+        client.send_signal(signal.SIGSTOP)
+        await ended.wait()
+    client.kill()
+    await client.wait()
+    await server.drain(20)
+
+
+STANDS_STILL = """
+import sys, grpc
+from scaler.keda.externalscaler_pb2 import ScaledObjectRef
+from scaler.keda.externalscaler_pb2_grpc import ExternalScalerStub
+channel = grpc.insecure_channel(f"127.0.0.1:{sys.argv[1]}")
+for _ in ExternalScalerStub(channel).StreamMetricSpec(ScaledObjectRef(name="chat", namespace="ai")):
+    print("open", flush=True)
+"""
+
+
+async def test_checks_count_what_is_not_answered_in_a_row(board):
+    server = create(board, claims=board.claims, address="127.0.0.1:0", tls=None, now=lambda: 0.0)
+    await server.start()
+    seen: asyncio.Queue[int] = asyncio.Queue()
+    checks = asyncio.create_task(server.check_answers(seen.put_nowait))
+    async with asyncio.timeout(20):
+        while await seen.get():
+            pass
+        await server.drain(0)
+        while await seen.get() < 3:
+            pass
+    checks.cancel()
+
+
+async def test_the_socket_of_the_checks_answers_nothing_else(board):
+    """It has no TLS, so whoever finds it must find nothing."""
+    board.decide(1)
+    server = create(board, claims=board.claims, address="127.0.0.1:0", tls=None, now=lambda: 0.0)
+    await server.start()
+    async with grpc.aio.insecure_channel(server._own_socket) as channel:
+        keda = Keda(server, 0, channel)
+        assert await health(channel, "") == NOT_SERVING
+        for call in (keda.active(keda.ref()), keda.stub.StreamIsActive(keda.ref()).read()):
+            assert (await keda.refusal(call))[0] is grpc.StatusCode.PERMISSION_DENIED
+        reflected = ServerReflectionStub(channel).ServerReflectionInfo(iter([ServerReflectionRequest()]))
+        assert await reflected.code() is grpc.StatusCode.PERMISSION_DENIED
+    await server.drain(20)

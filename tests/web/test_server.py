@@ -76,7 +76,9 @@ async def test_ready_after_the_first_tick_and_no_sooner(site):
     assert (await site.get("/livez"))[0] == 200, "a start is no reason to be killed"
     site.health.last_tick_at = site.now
     assert (await site.get("/readyz"))[0::2] == (200, "ok\n")
-    assert (await site.get("/readyz?verbose"))[2] == "[+] ticks ok\n[+] first-tick ok\n[+] drain ok\nok\n"
+    assert (await site.get("/readyz?verbose"))[
+        2
+    ] == "[+] ticks ok\n[+] answers ok\n[+] first-tick ok\n[+] drain ok\nok\n"
 
 
 async def test_live_as_long_as_ticks_come(site):
@@ -94,14 +96,25 @@ async def test_live_as_long_as_ticks_come(site):
 
 def test_slow_ticks_are_given_ten_of_themselves():
     health = Health(tick_s=5.0, started_at=0.0, last_tick_at=100.0)
-    assert health.live(150.0) == {"ticks": None}
+    assert health.live(150.0)["ticks"] is None
     assert health.live(150.1)["ticks"] is not None
 
 
 def test_a_start_that_never_ticks_is_not_live_for_ever():
     health = Health(tick_s=1.0, started_at=0.0)
-    assert health.live(60.0) == {"ticks": None}
+    assert health.live(60.0)["ticks"] is None
     assert health.live(10_000.0)["ticks"] is not None
+
+
+async def test_not_live_when_the_grpc_server_does_not_answer_while_ticks_come(site):
+    for misses, status in ((0, 200), (1, 200), (2, 503), (3, 503), (0, 200)):
+        site.health.last_tick_at, site.health.misses = site.now, misses
+        assert [(await site.get(path))[0] for path in ("/livez", "/readyz")] == [status] * 2
+    site.health.misses = 2
+    text = "[-] answers: the gRPC server did not answer the last 2 checks (limit 2)\n"
+    assert (await site.get("/livez"))[2] == text
+    site.health.draining = True
+    assert (await site.get("/livez"))[0] == 200, "a server that drains ends its answers"
 
 
 async def test_draining_is_not_ready_and_still_alive(site):
