@@ -164,7 +164,7 @@ class MetricsServer:
             return found
         asked = question(request.rel_url.raw_path, request.query, self._groups)
         await self._gate.check(user, asked.access)
-        return Answer(JSON, self._document(asked))
+        return Answer(JSON, self._document(asked.read()))
 
     def _document(self, asked: External | Custom) -> documents.Document:
         """From one Board, or from what was read last of pods. Raises Refusal."""
