@@ -24,7 +24,7 @@ import ssl
 import traceback
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import structlog
 from aiohttp import web
@@ -293,7 +293,7 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # type: ignore[assignment] - a stream's
+        self._transport = cast(asyncio.Transport, transport)
         self._handler.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -360,9 +360,9 @@ async def _bound(host: str, port: int, key: str) -> list[socket.socket]:
 async def _readable(sock: socket.socket) -> None:
     """Wait until it can be read without blocking; nothing is read."""
     loop = asyncio.get_running_loop()
-    ready: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(sock, lambda: ready.done() or ready.set_result(None))
+    ready = asyncio.Event()
+    loop.add_reader(sock, ready.set)
     try:
-        await ready
+        await ready.wait()
     finally:
         loop.remove_reader(sock)

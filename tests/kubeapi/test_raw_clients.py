@@ -103,7 +103,7 @@ TARGETS = [
     PATH.replace("ai", "x" * 5000), PODS.replace("*", "%ed%a0%80"), f"{PODS}?labelSelector=%f0%28%8c%28",
 ]  # fmt: skip
 HEADERS = [
-    b"X-Remote-User: \xff\r\n", b"Accept: \xff;\x80=,\r\n", b"Content-Length: 5\r\n", 
+    b"X-Remote-User: \xff\r\n", b"Accept: \xff;\x80=,\r\n", b"Content-Length: 5\r\n",
     b"Upgrade: h2c\r\nConnection: Upgrade\r\n",
     b"Expect: what\r\n", b"Transfer-Encoding: chunked\r\n", b"Content-Encoding: gzip\r\nContent-Length: 1\r\n",
     b"Cookie: \xff=\x80; a\r\n", b"If-None-Match: \xff\r\n", b"Range: bytes=9-1\r\n", b"Host: \xff\r\n", b"X: \x00\r\n",
