@@ -3,6 +3,12 @@
 import asyncio
 import json
 
+import aiohttp
+import pytest
+
+from exporter.clock import WallClock
+from scaler.config import parse
+from scaler.daemon import Daemon
 from scaler.listening import PLAIN_LIMITS
 
 WORKLOADS = (
@@ -31,3 +37,16 @@ async def test_malformed_requests_and_idle_connections_are_counted_in_few_lines_
     assert len(counts["malformed request"]) < 10  # one line per minute
     assert sum(counts["malformed request"]) == MALFORMED
     assert 0 < len(counts["connection limit reached"]) < 10
+
+
+@pytest.mark.parametrize(("host", "status"), [("tidegate.example.com", 200), ("evil.example", 421)])
+async def test_configured_names_of_the_http_port_are_answered(host, status):
+    listen = 'listen: {http: "127.0.0.1:0", http_hosts: [tidegate.example.com]}'
+    config, _ = parse(f"{listen}\nworkloads:\n{WORKLOADS}", "config.yaml")
+    web = Daemon(config, WallClock())._web
+    url = f"http://127.0.0.1:{await web.start()}/api/v1/board"
+    try:
+        async with aiohttp.ClientSession() as session, session.get(url, headers={"Host": host}) as response:
+            assert response.status == status
+    finally:
+        await web.stop()

@@ -8,7 +8,7 @@ from scaler.web.hosts import is_allowed
 
 FOREIGN = [
     "evil.example", "evil.example:8080", "127.0.0.1.nip.io", "tidegate.dev", "localhost.evil.example",
-    "svc.evil.example",
+    "svc.evil.example", "tidegate.notsvc", "tidegate.notlocalhost",
     "tidegate.ai.svc.evil.example", "evilsvc.example", "127.0.0.1@evil.example", "[::1].evil.example", "", ":8080", " ",
     "a b", "a/b", "\xff", "localhost:8080:1", "evil.example.",
 ]  # fmt: skip
