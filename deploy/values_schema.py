@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from scaler.config.scalars import HOST_NAME
 from scaler.config.schema import json_schema
 
 CHART = Path(__file__).parent / "chart"
@@ -65,6 +66,7 @@ VALUES: Schema = _object(
     mode=_one_of("keda", "hpa"),
     config={"$ref": "#/$defs/Config"},
     listenHost={"type": "string", "minLength": 1},
+    httpHosts={"type": "array", "items": {"type": "string", "pattern": HOST_NAME.schema["pattern"]}},
     replicas=COUNT,
     state=_object(
         volume=_one_of("emptyDir", "persistentVolumeClaim", "none"),

@@ -1,4 +1,8 @@
-"""What commands ask for: a page, by its URL or as a file, and a document of a running Tidegate. It blocks.
+"""Fetches what commands read: a metrics page, by its URL or as a file, and a document of a running Tidegate. Blocks.
+
+URLs are fetched with the daemon's own client (`exporter.sources.http`): one deadline for the whole answer, a bound on
+its size, no redirects, and an error where a compressed body is not complete. So a page that `tidegate read` shows is
+one that the daemon would read.
 
 Worked example: `document("http://localhost:8080", "/api/v1/accounts", timeout=10.0)` is that document; where nobody
 listens it raises Unanswered("http://localhost:8080/api/v1/accounts: Connection refused. ...").
@@ -6,18 +10,25 @@ listens it raises Unanswered("http://localhost:8080/api/v1/accounts: Connection 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
-import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
-import requests
+from exporter.model import Access, Failure, FailureKind
+from exporter.sources.http import HttpPages, Limits
 
-# A page of 10,000 series is 2 MiB. What is larger than this is no page, and reading on would only fill the memory.
-LARGEST_PAGE = 64 * 2**20
+from .config.model import Scrape
+
+# Of a file or a document. What is larger is neither, and reading on would only fill the memory.
+LARGEST = 64 * 2**20
 HINT = "Is it Tidegate's HTTP port (8080)? In a cluster: kubectl -n tidegate port-forward svc/tidegate 8080"
+
+Given = TypeVar("Given")
 
 
 class Unanswered(Exception):  # noqa: N818 - named for what happened
@@ -34,19 +45,18 @@ class Unanswered(Exception):  # noqa: N818 - named for what happened
 def document(server: str, path: str, timeout: float) -> dict[str, Any]:
     """server: the URL of its HTTP listener. timeout: seconds, for the whole of it. Raises Unanswered."""
     url = server.rstrip("/") + path
+    answer = _fetched(lambda http: http.get(url, Access()), Limits(timeout, LARGEST))
+    if isinstance(answer, Failure):
+        raise Unanswered(f"{url}: {answer.detail}. {HINT}")
     try:
-        response, body = _asked(url, timeout)
-    except Unanswered as error:
-        raise Unanswered(f"{error}. {HINT}") from None
-    try:
-        said = json.loads(body)
-    except ValueError:
+        said = json.loads(answer.body)
+    except (ValueError, RecursionError):
         said = None
-    if response.status_code == HTTPStatus.OK and isinstance(said, dict):
+    if answer.status == HTTPStatus.OK and isinstance(said, dict):
         return said
     why = said.get("error") if isinstance(said, dict) else None
-    words = why or f"HTTP {response.status_code} {response.reason}, and no document of Tidegate's. {HINT}"
-    raise Unanswered(f"{url}: {words}", response.status_code, why or "")
+    words = why or f"HTTP {answer.status} {answer.reason}, and no document of Tidegate's. {HINT}"
+    raise Unanswered(f"{url}: {words}", answer.status, why or "")
 
 
 def page(source: str, timeout: float) -> bytes:
@@ -54,9 +64,10 @@ def page(source: str, timeout: float) -> bytes:
     if source == "-":
         return _all_of(sys.stdin.buffer, source)
     if source.startswith(("http://", "https://")):
-        response, body = _asked(source, timeout)
-        if not response.ok:
-            raise Unanswered(f"{source}: HTTP {response.status_code} {response.reason}")
+        limits = Limits(timeout, Scrape().body_limit)
+        body = _fetched(lambda http: http.fetch(source, Access()), limits)
+        if isinstance(body, Failure):
+            raise Unanswered(f"{source}: {body.detail}. {_to_the_daemon(body)}")
         return body
     try:
         with Path(source).open("rb") as file:
@@ -66,35 +77,38 @@ def page(source: str, timeout: float) -> bytes:
 
 
 def _all_of(file: BinaryIO, source: str) -> bytes:
-    body = file.read(LARGEST_PAGE + 1)
-    if len(body) > LARGEST_PAGE:
-        raise Unanswered(_too_large(source))
+    body = file.read(LARGEST + 1)
+    if len(body) > LARGEST:
+        raise Unanswered(f"{source}: larger than {LARGEST >> 20} MiB, so no page of metrics")
     return body
 
 
-def _asked(url: str, timeout: float) -> tuple[requests.Response, bytes]:
-    until = time.monotonic() + timeout
+def _fetched(ask: Callable[[HttpPages], Awaitable[Given]], limits: Limits) -> Given:
+    async def fetch() -> Given:
+        http = HttpPages(limits)
+        try:
+            return await ask(http)
+        finally:
+            await http.close()
 
-    def body_of(response: requests.Response) -> bytes:
-        body = bytearray()
-        for part in response.iter_content(2**16):
-            body += part
-            if len(body) > LARGEST_PAGE:
-                raise Unanswered(_too_large(url))
-            if time.monotonic() > until:  # requests' own limit is between two bytes
-                raise requests.Timeout
-        return bytes(body)
-
+    # Not asyncio.run, which waits without a limit for name look-ups that hang.
+    loop = asyncio.new_event_loop()
+    fetching = loop.create_task(fetch())
     try:
-        with requests.get(url, timeout=timeout, stream=True) as response:
-            return response, body_of(response)
-    except requests.RequestException as error:
-        if isinstance(error, requests.Timeout) or time.monotonic() >= until:
-            raise Unanswered(f"{url}: no whole page within {timeout:g} s") from error
-        # The innermost reason stands last: "[Errno 111] Connection refused".
-        reason = getattr(error.args[0], "reason", error) if error.args else error
-        raise Unanswered(f"{url}: {str(reason).rpartition(': ')[2]}") from error
+        return loop.run_until_complete(fetching)
+    finally:
+        if not fetching.done():  # Ctrl-C
+            fetching.cancel()
+            with suppress(asyncio.CancelledError):
+                loop.run_until_complete(fetching)
+        loop.close()
 
 
-def _too_large(source: str) -> str:
-    return f"{source}: larger than {LARGEST_PAGE >> 20} MiB, so no page of metrics"
+def _to_the_daemon(failure: Failure) -> str:
+    """What this failure of a target means to the daemon, as a sentence."""
+    sentence = f'The daemon would count a failed scrape ("{failure.kind}") and learn nothing from this target'
+    if failure.kind is FailureKind.STATUS and failure.detail.startswith("HTTP 3"):
+        return f"{sentence}: it follows no redirect; give the final address"
+    if failure.kind is FailureKind.TIMEOUT:
+        return f"{sentence}: its limit is scrape.timeout"
+    return sentence

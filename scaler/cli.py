@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -141,10 +141,10 @@ def schema() -> None:
 @click.option("--kind", default="auto", show_default=True, help="What kind of page it is; `auto` looks.")
 @click.option(
     "--timeout",
-    default=10.0,
+    default=3.0,
     type=click.FloatRange(min=0, min_open=True),
     show_default=True,
-    help="Seconds to wait for the whole page of a URL.",
+    help="Seconds for the whole page of a URL, name look-up included; the daemon's scrape.timeout has this default.",
 )
 @OUTPUT
 def read(source: str, kind: str, timeout: float, output: str) -> None:
@@ -152,10 +152,12 @@ def read(source: str, kind: str, timeout: float, output: str) -> None:
 
     URL is an http(s) address of a /metrics page; FILE a saved one, or - for standard input. A page with neither a
     queue nor a GPU on it is a problem: exit status 1.
+
+    A URL is fetched as the daemon fetches it: one time limit, scrape.body_limit's default, no redirects, no proxy.
     """
     import time
 
-    from exporter.catalog import KINDS, Reader, UnknownKind
+    from exporter.catalog import KINDS, NotHeard, Reader, UnknownKind
     from exporter.foreign import foreign
     from exporter.textformat import parse
     from exporter.view import describe
@@ -167,14 +169,15 @@ def read(source: str, kind: str, timeout: float, output: str) -> None:
     try:
         body = page(source, timeout)
     except Unanswered as error:
-        raise click.ClickException(str(error)) from None
+        click.echo(f"Error: {error}", err=True)
+        _exit_now(EX_PROBLEMS)
     parsed = parse(body)
     instead = None if len(parsed.values) else foreign(body)
     if instead is not None:
         click.echo(f"Error: {source}: this is {instead}", err=True)
     try:
         samples = Reader(kind).read(parsed, time.time())
-    except UnknownKind as error:
+    except (NotHeard, UnknownKind) as error:
         raise click.ClickException(f"{source}: {error}") from error
     document = describe(samples, parsed)
     if output == "table":
@@ -362,6 +365,15 @@ def version(output: str) -> None:
         click.echo("\n".join(f"{name:<9} {number}" for name, number in document.items()))
     else:
         print_document(document, output)
+
+
+def _exit_now(status: int) -> NoReturn:
+    """Ends the process. Python itself would first wait for threads, and a name look-up that hangs is one."""
+    import os
+
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def _decided_again(document: Document) -> Verdict:

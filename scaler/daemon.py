@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from random import Random
+from socket import gethostname
 from typing import Any
 
 import structlog
@@ -144,6 +145,7 @@ class Daemon:
             registry=registry,
             now=clock.now,
             outlooks=self._outlook.all if self._cluster is not None else nobody_sees,
+            hosts=frozenset({*config.listen.http_hosts, gethostname().lower()}),
             more=(
                 *Explain(
                     lambda: self.publisher.board, self._in_force.witness, clock.now, self._repeats, self._outlook.step

@@ -68,6 +68,10 @@ class HttpPages:
         """The page's bytes, or why there are none."""
         return await self._within_limits(self._get(url, access, self.limits.body_bytes))
 
+    async def get(self, url: str, access: Access) -> Answer | Failure:
+        """The whole answer, whatever its status, or why there is none. It is asked for as JSON."""
+        return await self._within_limits(self._get_answer(url, access, self.limits.body_bytes))
+
     async def post(self, url: str, access: Access, form: Mapping[str, str]) -> Answer | Failure:
         """The whole answer to a form, whatever its status, or why there is none.
 
@@ -92,6 +96,11 @@ class HttpPages:
             if response.status != OK:
                 return Failure(FailureKind.STATUS, f"HTTP {response.status} {response.reason or ''}".rstrip())
             return await _body(response, most)
+
+    async def _get_answer(self, url: str, access: Access, most: int) -> Answer:
+        headers = {"Accept": "application/json", **_authorization(access)}
+        async with self._open().get(url, headers=headers, **self._way(url, access)) as response:
+            return Answer(response.status, response.reason or "", await _body(response, most))
 
     async def _post(self, url: str, access: Access, form: Mapping[str, str], most: int) -> Answer:
         headers = {"Accept": "application/json", **_authorization(access)}

@@ -20,7 +20,7 @@ from .kinds import GPUS
 from .orders import BRAKE
 from .peers import Peers
 from .places import FULL_SERVICE
-from .scalars import ADDRESS, Address, duration, size
+from .scalars import ADDRESS, HOST_NAME, Address, duration, size
 from .workload import Mode, Workload
 
 KiB = 2**10
@@ -66,6 +66,11 @@ class Listen(Section):
     http: Annotated[Address, ADDRESS] = Address("0.0.0.0", 8080)  # noqa: S104  a pod's address is known to nobody yet
     """The live page at `/`, `/metrics`, `/livez`, `/readyz`, `/api/v1/board` and its like. Plain HTTP: bind it to
     127.0.0.1 behind a proxy if the board is nobody's business. IPv6 is written in quotes, `"[::]:8080"`."""
+    http_hosts: Annotated[tuple[Annotated[str, HOST_NAME], ...], Many] = ()
+    """Further names under which a browser reaches the live page and `/api/v1`: those of an Ingress, as
+    `tidegate.example.com`. A request for another host is refused with 421, so that no foreign web page reads them by
+    DNS rebinding. Not needed for IP addresses, `localhost`, names without dots, and names that end in `.svc` or
+    `.cluster.local`. `/metrics`, `/livez` and `/readyz` are answered for any host."""
     grpc: Annotated[Address, ADDRESS] = Address("0.0.0.0", 6000)  # noqa: S104
     """KEDA's external scaler: what a ScaledObject's `scalerAddress` names."""
     grpc_tls: GrpcTls | None = None

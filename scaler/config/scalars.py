@@ -32,6 +32,7 @@ _HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
 _ADDRESS = rf"^({_HOST}):([0-9]{{1,5}})$"
 LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _DNS = rf"^{LABEL}(?:\.{LABEL})*\.?$"
+_HOST_NAME = rf"^{LABEL}(?:\.{LABEL})*$"
 _GLOB = r"^[-a-z0-9.*?\[\]!]+$"
 HIGHEST_PORT = 65535
 
@@ -225,6 +226,12 @@ def read_dns(value: Any) -> str:
     return value
 
 
+def read_host_name(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(_HOST_NAME, value) or len(value) > 253:  # noqa: PLR2004  RFC 1035
+        raise refused("must be a host name in lower case, without scheme and port, such as tidegate.example.com")
+    return value
+
+
 def kubernetes_name(most: int, what: str) -> Scalar:
     """A Kubernetes name: a DNS label (63) or a DNS subdomain (253)."""
     pattern = rf"^{LABEL}$" if what == "namespace" else rf"^{LABEL}(?:\.{LABEL})*$"
@@ -255,5 +262,8 @@ def read_zero(value: Any) -> int:
 ADDRESS = Scalar(read_address, str, {"title": "host:port", "type": "string", "pattern": _ADDRESS})
 URL = Scalar(read_url, str, {"title": "URL", "type": "string", "pattern": r"^https?://[^\s@]+$"})
 DNS = Scalar(read_dns, str, {"title": "DNS name", "type": "string", "pattern": _DNS, "maxLength": 253})
+HOST_NAME = Scalar(
+    read_host_name, str, {"title": "host name", "type": "string", "pattern": _HOST_NAME, "maxLength": 253}
+)
 ZERO = Scalar(read_zero, int, {"title": "`0`", "type": "integer", "const": 0})
 GLOB = Scalar(read_glob, str, {"title": "glob", "type": "string", "pattern": _GLOB})

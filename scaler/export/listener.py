@@ -14,11 +14,14 @@ from exporter.clock import Clock
 from exporter.export import Exporter
 from exporter.normalised import NormalisedCollector
 
-from ..listening import listen
+from ..listening import Limits, listen
+from ..listening import Listener as Listening
 from ..web.health import render
 
 # A page is written in a millisecond; whoever is still being answered after so long does not read.
 DRAIN_S = 2.0
+# The process is to stay under 60 MB: its page is small, and it is asked by the daemon, Prometheus and the kubelet.
+LIMITS = Limits(connections=64, unread_bytes=4 * 2**20)
 
 
 @dataclass(slots=True)
@@ -34,7 +37,7 @@ class Listener:
     exporter: Exporter
     clock: Clock
     draining: bool = False
-    _runner: web.AppRunner | None = None
+    _listening: Listening | None = None
 
     async def start(self) -> int:
         """Listen; returns the port (which matters if 0 was asked for)."""
@@ -42,12 +45,12 @@ class Listener:
         app.add_routes(
             [web.get("/metrics", self._metrics), web.get("/livez", self._livez), web.get("/readyz", self._readyz)]
         )
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=DRAIN_S)
-        return await listen(self._runner, self.host, self.port, "listen")
+        self._listening = await listen(app, self.host, self.port, "listen", limits=LIMITS, grace_s=DRAIN_S)
+        return self._listening.port
 
     async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._listening is not None:
+            await self._listening.stop()
 
     async def _metrics(self, request: web.Request) -> web.Response:
         encoder, content_type = exposition.choose_encoder(request.headers.get("Accept", ""))

@@ -11,6 +11,7 @@ a Refusal 401: without the certificate the header is a stranger's claim.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from http import HTTPStatus
@@ -27,6 +28,7 @@ from .remember import Remembered, TooManyQuestions
 V = TypeVar("V")
 
 MASTERS = "system:masters"
+_TOKEN = re.compile(r"[!-~]+")
 
 
 class Gate:
@@ -93,10 +95,15 @@ async def _answered(answer: Awaitable[V]) -> V:
 
 
 def _bearer(headers: Headers) -> str | None:
-    """The token of the first Authorization header."""
+    """The token of the first Authorization header. Raises Refusal."""
     said = next((value for name, value in headers if name.lower() == "authorization"), "")
     scheme, _, token = said.strip().partition(" ")
-    return token.strip() or None if scheme.lower() == "bearer" else None
+    if scheme.lower() != "bearer" or not token.strip():
+        return None
+    if not _TOKEN.fullmatch(token.strip()):
+        words = "Authorization: a bearer token must be printable ASCII without spaces (RFC 6750)"
+        raise Refusal(HTTPStatus.UNAUTHORIZED, words)
+    return token.strip()
 
 
 def _denied(user: User, access: Access, verdict: Verdict) -> str:

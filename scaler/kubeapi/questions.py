@@ -1,12 +1,13 @@
-"""A path and a query, read: which number somebody asks for, and what RBAC calls that. Pure.
+"""Parses a request for a metric: first what RBAC has to allow, from the path; then, once it does, the query. Pure.
 
 Worked example: `question("/apis/external.metrics.k8s.io/v1beta1/namespaces/ai/tidegate-replicas", {"labelSelector":
-"workload=chat"}, groups)` is an `External` of namespace `ai`, whose `access` is `list tidegate-replicas` there.
+"workload=chat"}, groups)` has the `access` `list tidegate-replicas` in namespace `ai`; its `read()` is
+`External("ai", (Requirement("workload", IN, {"chat"}),))`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -24,20 +25,25 @@ from .selectors import BadSelector, Selector, parse
 
 
 class External(NamedTuple):
-    access: Access
     namespace: str
     selector: Selector
 
 
 class Custom(NamedTuple):
-    access: Access
     version: str
     asked: custom.Asked | pods.AskedPods
     metric: str
     selector: Selector
 
 
-def question(raw_path: str, query: Mapping[str, str], groups: Collection[str]) -> External | Custom:
+class Question(NamedTuple):
+    """access: what RBAC has to allow. read: reads the query; only for a caller that has this access. Raises Refusal."""
+
+    access: Access
+    read: Callable[[], External | Custom]
+
+
+def question(raw_path: str, query: Mapping[str, str], groups: Collection[str]) -> Question:
     """raw_path: still percent-encoded, so that no name can bring a "/". groups: those that are on. Raises Refusal."""
     match [unquote(part) for part in raw_path.split("/")]:
         case ["", "apis", group, version, "namespaces", namespace, *rest] if (
@@ -49,28 +55,34 @@ def question(raw_path: str, query: Mapping[str, str], groups: Collection[str]) -
     raise Refusal(HTTPStatus.NOT_FOUND, f"{shown(raw_path)}: there is no such metric; see /apis for those that are")
 
 
-def _external(version: str, namespace: str, rest: Sequence[str], query: Mapping[str, str]) -> External | None:
+def _external(version: str, namespace: str, rest: Sequence[str], query: Mapping[str, str]) -> Question | None:
     match rest:
         case [metric] if metric == REPLICAS:
             # What stands where a resource does, without a name, is a list to RBAC.
             access = Access("list", EXTERNAL_GROUP, metric, namespace, version)
-            return External(access, namespace, _selector(query, "labelSelector"))
+            return Question(access, lambda: External(namespace, _selector(query, "labelSelector")))
     return None
 
 
-def _custom(version: str, namespace: str, rest: Sequence[str], query: Mapping[str, str]) -> Custom | None:
+def _custom(version: str, namespace: str, rest: Sequence[str], query: Mapping[str, str]) -> Question | None:
     match rest:
         case [resource, name, metric] if metric in SUBRESOURCES.get(resource, ()):
-            asked: custom.Asked | pods.AskedPods
-            if resource == str(PODS):
-                _refuse(query, "fieldSelector")
-                asked = pods.AskedPods(namespace, name, _selector(query, "labelSelector"))
-            else:
-                _refuse(query, "labelSelector", "fieldSelector")
-                asked = custom.Asked(namespace, resource, name)
             access = Access("get", CUSTOM_GROUP, resource, namespace, version, metric, name)
-            return Custom(access, version, asked, metric, _selector(query, "metricLabelSelector"))
+            return Question(access, lambda: _custom_read(version, namespace, resource, name, metric, query))
     return None
+
+
+def _custom_read(
+    version: str, namespace: str, resource: str, name: str, metric: str, query: Mapping[str, str]
+) -> Custom:
+    asked: custom.Asked | pods.AskedPods
+    if resource == str(PODS):
+        _refuse(query, "fieldSelector")
+        asked = pods.AskedPods(namespace, name, _selector(query, "labelSelector"))
+    else:
+        _refuse(query, "labelSelector", "fieldSelector")
+        asked = custom.Asked(namespace, resource, name)
+    return Custom(version, asked, metric, _selector(query, "metricLabelSelector"))
 
 
 def _selector(query: Mapping[str, str], key: str) -> Selector:

@@ -29,7 +29,7 @@ from exporter.cluster.reviews import Reviews
 
 from ..board import Board
 from ..census import Census
-from ..listening import listen
+from ..listening import TLS_LIMITS, Listener, listen
 from . import custom, documents, external, pods, tls
 from .authn import Gate
 from .discovery import JSON, Answer, Discovery
@@ -81,16 +81,23 @@ class MetricsServer:
         self._known: Known = NOTHING
         self._read: FrontProxy | None = None
         self._problem: str | None = None
-        self._runner: web.AppRunner | None = None
+        self._listener: Listener | None = None
 
     async def start(self) -> int:
         """Listen; returns the port (which matters if 0 was asked for). Raises AddressInUseError, OSError."""
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._answer)
-        self._runner = web.AppRunner(
-            app, access_log=None, handle_signals=False, max_field_size=LONGEST_HEADER, shutdown_timeout=GRACE_S
+        self._listener = await listen(
+            app,
+            self._host,
+            self._port,
+            "metrics API",
+            context=self._context,
+            limits=TLS_LIMITS,
+            longest_header=LONGEST_HEADER,
+            grace_s=GRACE_S,
         )
-        return await listen(self._runner, self._host, self._port, "metrics API", self._context)
+        return self._listener.port
 
     def take(self, census: Census | None) -> None:
         """Which workloads there are from now on; None: those of the last census, and maybe others."""
@@ -110,8 +117,8 @@ class MetricsServer:
             self._gate.reviews = None
 
     async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._listener is not None:
+            await self._listener.stop()
         await self._gate.stop()
 
     async def _read_front_proxy(self, reviews: Reviews) -> str | None:
@@ -157,7 +164,7 @@ class MetricsServer:
             return found
         asked = question(request.rel_url.raw_path, request.query, self._groups)
         await self._gate.check(user, asked.access)
-        return Answer(JSON, self._document(asked))
+        return Answer(JSON, self._document(asked.read()))
 
     def _document(self, asked: External | Custom) -> documents.Document:
         """From one Board, or from what was read last of pods. Raises Refusal."""

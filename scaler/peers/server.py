@@ -19,7 +19,7 @@ from aiohttp import web
 from exporter.clock import Clock
 from exporter.model import WorkloadKey
 
-from ..listening import listen
+from ..listening import TLS_LIMITS, Listener, listen
 from ..publisher import Publisher
 from ..tls import Rotating
 from .campaign import Campaign
@@ -53,18 +53,21 @@ class PeerServer:
         self._publisher, self._host, self._port, self._context = publisher, host, port, context
         self._name, self._clock, self._memory = name, clock, memory
         self._epoch, self._journal = "", Journal()
-        self._runner: web.AppRunner | None = None
+        self._listener: Listener | None = None
 
     async def start(self) -> int:
         """Listen; returns the port (which matters if 0 was asked for). Raises AddressInUseError, OSError."""
         app = web.Application()
         app.router.add_get(PATH, self._answer)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.1)
-        return await listen(self._runner, self._host, self._port, "listen.peers.address", self._context)
+        key = "listen.peers.address"
+        self._listener = await listen(
+            app, self._host, self._port, key, context=self._context, limits=TLS_LIMITS, grace_s=0.1
+        )
+        return self._listener.port
 
     async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._listener is not None:
+            await self._listener.stop()
 
     async def _answer(self, request: web.Request) -> web.Response:
         transport = request.transport

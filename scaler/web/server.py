@@ -12,9 +12,10 @@ from prometheus_client import CollectorRegistry, exposition
 from prometheus_client.metrics_core import Metric
 
 from ..board import Board
-from ..listening import listen
+from ..listening import Listener, listen
 from . import front_page
 from .health import Health, render
+from .hosts import known_host
 from .rows import Outlooks, Rows, nobody_sees
 
 INDEX = """Tidegate
@@ -53,7 +54,8 @@ class Collected:
 @dataclass(slots=True)
 class WebServer:
     """`registry` is asked at each GET of /metrics. `more`: what other rooms answer, by path.
-    `outlooks`: what KEDA and the HPAs will do with each number, for the rows.
+    `outlooks`: what KEDA and the HPAs will do with each number, for the rows. `hosts`: further host names of this
+    server, in lower case.
     """
 
     host: str
@@ -64,11 +66,12 @@ class WebServer:
     now: Callable[[], float]
     more: Sequence[web.RouteDef] = ()
     outlooks: Outlooks = nobody_sees
-    _runner: web.AppRunner | None = None
+    hosts: frozenset[str] = frozenset()
+    _listener: Listener | None = None
 
     async def start(self) -> int:
         """Listen; returns the port (which matters if 0 was asked for)."""
-        app = web.Application()
+        app = web.Application(middlewares=[known_host(self.hosts)])
         app.add_routes(
             [
                 *front_page.routes(INDEX),
@@ -81,12 +84,12 @@ class WebServer:
                 *self.more,
             ]
         )
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
-        return await listen(self._runner, self.host, self.port, "listen.http")
+        self._listener = await listen(app, self.host, self.port, "listen.http")
+        return self._listener.port
 
     async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._listener is not None:
+            await self._listener.stop()
 
     async def _livez(self, request: web.Request) -> web.Response:
         return self._health(request, self.health.live(self.now()))

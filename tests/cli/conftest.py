@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 
 import pytest
 from aiohttp import web
@@ -76,4 +78,36 @@ def serve():
     yield start
     for loop, thread in stops:
         loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+
+
+@pytest.fixture
+def raw():
+    """`url = raw(answer)`: a loopback server that sends each client these bytes, and then `more` again and again."""
+    stops = []
+
+    def start(answer, more=b""):
+        listening, stop = socket.create_server(("127.0.0.1", 0)), threading.Event()
+
+        def serve():
+            with listening:
+                while not stop.is_set():
+                    connection, _ = listening.accept()
+                    with connection, suppress(OSError):
+                        connection.recv(1 << 16)
+                        connection.sendall(answer)
+                        while more and not stop.wait(0.02):
+                            connection.sendall(more)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        port = listening.getsockname()[1]
+        stops.append((stop, port, thread))
+        return f"http://127.0.0.1:{port}/metrics"
+
+    yield start
+    for stop, port, thread in stops:
+        stop.set()
+        with suppress(OSError):
+            socket.create_connection(("127.0.0.1", port)).close()
         thread.join()

@@ -3,13 +3,17 @@
 import asyncio
 import gzip
 import json
+import os
 
 import pytest
 import yaml
 from aiohttp import web
 
 from exporter.catalog import KINDS
+from scaler.cli import read
+from scaler.config.model import Scrape
 
+NOTHING = 'The daemon would count a failed scrape ("{}") and learn nothing from this target'
 QUEUE = {"name": "m", "waiting": 3, "running": 1, "kv_cache_used": None, "finished_total": None}
 
 
@@ -111,13 +115,20 @@ def test_an_http_error_is_one_line_with_its_status(tidegate, serve):
 
     url = serve(refuse)
     done = tidegate("read", url)
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"Error: {url}: HTTP 403 Forbidden\n")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        1,
+        "",
+        f"Error: {url}: HTTP 403 Forbidden. {NOTHING.format('status')}\n",
+    )
 
 
 def test_nobody_there_is_one_line_with_the_reason(tidegate):
     done = tidegate("read", "http://127.0.0.1:1/metrics")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "Error: http://127.0.0.1:1/metrics: [Errno 111] Connection refused\n"
+    assert (
+        done.stderr
+        == f"Error: http://127.0.0.1:1/metrics: 127.0.0.1:1: Connection refused. {NOTHING.format('refused')}\n"
+    )
 
 
 @pytest.mark.parametrize("speed", ["silent", "a line now and then"])
@@ -135,7 +146,8 @@ def test_a_page_that_does_not_end_in_time_is_given_up(tidegate, serve, speed):
 
     url = serve(trickle)
     done = tidegate("read", url, "--timeout", "0.3")
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"Error: {url}: no whole page within 0.3 s\n")
+    why = f"no complete answer within 0.3 s. {NOTHING.format('timeout')}: its limit is scrape.timeout"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"Error: {url}: {why}\n")
 
 
 def test_a_page_without_end_is_given_up_before_the_memory_is_full(tidegate, serve):
@@ -151,7 +163,8 @@ def test_a_page_without_end_is_given_up_before_the_memory_is_full(tidegate, serv
     url = serve(flood)
     done = tidegate("read", url, "--timeout", "60")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"Error: {url}: larger than 64 MiB, so no page of metrics\n"
+    why = f"more than {Scrape().body_limit} bytes (scrape.body_limit). {NOTHING.format('too_large')}"
+    assert done.stderr == f"Error: {url}: {why}\n"
 
 
 def test_a_file_without_end_is_given_up_too(tidegate):
@@ -161,3 +174,69 @@ def test_a_file_without_end_is_given_up_too(tidegate):
 
 def test_a_timeout_of_nothing_is_wrong_usage(tidegate):
     assert tidegate("read", "-", "--timeout", "0").returncode == 2
+
+
+def test_default_limits_are_the_daemons():
+    [timeout] = [parameter for parameter in read.params if parameter.name == "timeout"]
+    assert Scrape().timeout == timeout.default
+
+
+def test_a_response_header_that_trickles_is_given_up_at_the_time_limit(tidegate, raw):
+    """Every byte comes in time, and the answer never does."""
+    url = raw(b"HTTP/1.1 200 OK\r\nX: ", more=b"a")
+    done = tidegate("read", url, "--timeout", "0.3")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"Error: {url}: no complete answer within 0.3 s. ")
+
+
+def test_a_redirect_is_not_followed(tidegate, serve, text):
+    visits = []
+
+    async def elsewhere(request):
+        visits.append(request)
+        return web.Response(text=text)
+
+    target = serve(elsewhere)
+
+    async def redirect(_):
+        raise web.HTTPFound(target.replace("127.0.0.1", "localhost"))
+
+    url = serve(redirect)
+    done = tidegate("read", url)
+    assert (done.returncode, done.stdout, visits) == (1, "", [])
+    why = f"HTTP 302 Found. {NOTHING.format('status')}: it follows no redirect; give the final address"
+    assert done.stderr == f"Error: {url}: {why}\n"
+
+
+@pytest.mark.parametrize(
+    ("broken", "kind", "why"),
+    [
+        (lambda packed: packed[:-9], "refused", "the gzip stream of the page does not end where the page ends"),
+        (lambda packed: packed + b"and more", "refused", "the gzip stream of the page does not end"),
+        (lambda packed: packed[:-5] + b"\0" + packed[-4:], "unreadable", "the page is not the gzip it says it is"),
+    ],
+)
+def test_a_broken_gzip_body_is_an_error_that_names_it(tidegate, raw, text, broken, kind, why):
+    body = broken(gzip.compress(text.encode() * 100, mtime=0))
+    url = raw(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+    done = tidegate("read", url)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"Error: {url}: {why}")
+    assert done.stderr.endswith(f"{NOTHING.format(kind)}\n")
+
+
+def test_a_name_look_up_that_hangs_is_given_up_at_the_time_limit(tidegate, tmp_path, monkeypatch):
+    """The look-up is a thread that cannot be cancelled: it waits for a pipe that nobody writes."""
+    hanging = "import os, socket\nsocket.getaddrinfo = lambda *_, **__: os.read(os.pipe()[0], 1)\n"
+    (tmp_path / "sitecustomize.py").write_text(hanging)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    done = tidegate("read", "http://slow.example/metrics", "--timeout", "0.3")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no complete answer within 0.3 s" in done.stderr
+
+
+def test_an_exporter_page_without_a_source_is_a_problem_in_one_line(tidegate):
+    page = 'tidegate_export_source_up{source="http://127.0.0.1:8000/metrics",kind="vllm"} 0\n'
+    done = tidegate("read", "-", stdin=page.encode())
+    assert (done.returncode, done.stdout) == (1, "")
+    assert len(done.stderr.splitlines()) == 1

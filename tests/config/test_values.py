@@ -8,6 +8,7 @@ from scaler.config.kinds import ENGINES
 _DURATION = "must be a duration such as 500ms, 5s, 2m or 1h30m"
 _ENGINES = ", ".join(ENGINES)
 _URL = "must be a URL such as http://chat.ai.svc:8000/metrics"
+_HOST_NAME = "must be a host name in lower case, without scheme and port, such as tidegate.example.com"
 _ADDRESS = 'must be host:port such as 0.0.0.0:8080 or "[::]:8080"'
 _WORKLOAD = "must be the name of a Kubernetes workload"
 _SPELLING = "(lower-case letters, digits and '-', at most 253 characters)"
@@ -47,6 +48,8 @@ _SPELLING = "(lower-case letters, digits and '-', at most 253 characters)"
     ("listen: {http: 0.0.0.0:65536}", "1:16: listen.http: must have a port of at most 65535, got 0.0.0.0:65536"),
     ('listen: {http: "[:::]:80"}',
      '1:16: listen.http: must have an IPv6 address between its brackets, got "[:::]:80"'),
+    ("listen: {http_hosts: [a.example:80]}", f"1:23: listen.http_hosts.0: {_HOST_NAME}, got a.example:80"),
+    ("listen: {http_hosts: [Tidegate]}", f"1:23: listen.http_hosts.0: {_HOST_NAME}, got Tidegate"),
     ("listen: {grpc_tls: {certificate: a}}", "1:20: listen.grpc_tls.key: must be given"),
     ('listen: {grpc_tls: {certificate: a, key: ""}}', '1:42: listen.grpc_tls.key: must not be empty, got ""'),
     # Words.

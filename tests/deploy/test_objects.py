@@ -100,6 +100,7 @@ def test_a_changed_configuration_does_not_restart_the_pod(render):
     "values",
     [
         {"listenHost": "[::]"},
+        {"httpHosts": ["tidegate.example.com"]},
         {"mode": "hpa", "metricsApi": {"external": {"enabled": True}, "custom": {"enabled": True}}},
     ],
 )
@@ -120,6 +121,12 @@ def test_large_numbers_and_nulls_reach_the_configuration_as_they_were_written(re
     assert config.kubernetes is not None
     assert config.kubernetes.dcgm_exporter is None
     assert yaml.safe_load(text)["scrape"] == {"body_limit": 16777216}
+
+
+def test_hosts_of_an_ingress_reach_the_configuration(render):
+    text = the(render({"httpHosts": ["tidegate.example.com"]}), "ConfigMap")["data"]["config.yaml"]
+    config, _ = parse(text, "config.yaml")
+    assert config.listen.http_hosts == ("tidegate.example.com",)
 
 
 def test_a_budget_is_made_where_something_may_be_spared(render):

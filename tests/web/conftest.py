@@ -47,6 +47,9 @@ class Site:
         asleep = Decision(JOBS, 0, False, Reason.ASLEEP, 990.0, measured_at=999.0, idle_since=700.0)
         self.publisher.publish([serving, unknown, asleep], at=self.now)
 
+    def session(self):
+        return aiohttp.ClientSession()
+
     async def get(self, path, **headers):
         """(status, content type, body)"""
         async with aiohttp.ClientSession() as session, session.get(self.url + path, headers=headers) as response:

@@ -1,6 +1,9 @@
 {{/* `listen` of the configuration, as YAML: the one part of it that is the chart's. */}}
 {{- define "tidegate.listen" -}}
 {{- $listen := dict "http" (printf "%s:8080" .Values.listenHost) "grpc" (printf "%s:6000" .Values.listenHost) }}
+{{- with .Values.httpHosts }}
+  {{- $_ := set $listen "http_hosts" . }}
+{{- end }}
 {{- if eq .Values.mode "hpa" }}
   {{- /* Tidegate always listens for gRPC. Where KEDA does not ask, nobody outside of the pod may. */}}
   {{- $_ := set $listen "grpc" "127.0.0.1:6000" }}
