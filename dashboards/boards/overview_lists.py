@@ -121,11 +121,14 @@ def _held() -> Panel:
         "Held, unknown, or with silent sources",
         "Readings are missing. A held answer stands for `freshness.hold` (5 minutes by default, orange from 2) and can "
         "rise meanwhile; then it is an error, and the row has no `replicas`. See which pages fail on the workload's "
-        "board. Runbook: TidegateDecisionHeld, TidegateDecisionUnknown, TidegateSleeperBlind, TidegateSourceStale.",
+        "board. Incomplete: a response lacks a series or has it wrong; nothing is taken away. Runbook: "
+        "TidegateDecisionHeld, TidegateDecisionUnknown, TidegateSleeperBlind, TidegateSourceStale, "
+        "TidegateReadingsIncomplete.",
         [
-            Query(of("tidegate_reason", "reason", reason="~held|unknown")),
+            Query(of("tidegate_reason", "reason", reason="~held|incomplete|unknown")),
             Query(of("tidegate_held_seconds"), "held for"),
             Query(f"{of('tidegate_stale_sources')} > 0", "silent sources"),
+            Query(f"{of('tidegate_incomplete_series')} > 0", "incomplete series"),
             Query(_only("tidegate_replicas", "held"), "replicas"),
         ],
         [
@@ -133,6 +136,7 @@ def _held() -> Panel:
             REASON,
             Column("held for", unit="s", steps=[Step(120, ORANGE), Step(300, RED)]),
             Column("silent sources"),
+            Column("incomplete series"),
             Column("replicas"),
         ],
         sort="held for",
