@@ -160,8 +160,8 @@ class Explain(Section):
 
     memory: Annotated[int, size(0, 4 * GiB)] = 64 * MiB
     """Memory of the decision log: what was decided of each workload and from what, shared among all of them. An entry
-    takes 456 bytes, and a workload has at least 16 and at most 1440, so that with 64 MiB 80 workloads have 1440 and a
-    thousand have 129 each. More reaches further back. 0 keeps none: `tidegate explain` then tells of the present alone,
+    takes 504 bytes, and a workload has at least 16 and at most 1440, so that with 64 MiB 70 workloads have 1440 and a
+    thousand have 117 each. More reaches further back. 0 keeps none: `tidegate explain` then tells of the present alone,
     and charts have no past."""
 
 
