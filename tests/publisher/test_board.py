@@ -65,6 +65,7 @@ GOLDEN = """\
         "stale": [
           "http://10.0.0.7:8000/metrics"
         ],
+        "incomplete": [],
         "notes": [],
         "brake": null,
         "brake_until": null,
@@ -116,6 +117,7 @@ GOLDEN = """\
         "waker": null,
         "objectives": [],
         "stale": [],
+        "incomplete": [],
         "notes": [],
         "brake": null,
         "brake_until": null,
@@ -210,6 +212,6 @@ def test_a_decision_cannot_be_changed_after_it_was_made():
 
 def test_reasons_are_the_closed_list_that_documents_and_labels_use():
     assert [str(reason) for reason in Reason] == [
-        "serving", "queued", "gpu_busy", "loading", "warm", "asleep", "held", "unknown", "no_waker", "scheduled",
-        "frozen", "capped",
+        "serving", "queued", "gpu_busy", "loading", "warm", "asleep", "held", "incomplete", "unknown", "no_waker",
+        "scheduled", "frozen", "capped",
     ]  # fmt: skip
