@@ -23,6 +23,8 @@ from .queue_pages import QueuePage
 from .slots import ACTIVITY, Mask, Rows
 from .state import Array, copy_into, named
 
+# Three clocks, each of the longest `probe_period`.
+LONGEST_PERIOD_S = 3 * 86400.0
 TOKENS = frozenset({Quantity.TOKENS_PROMPT, Quantity.TOKENS_GENERATED})
 BY_REQUESTS = [REASONS.index(reason) for reason in (Reason.QUEUED, Reason.SERVING, Reason.CAPPED)]
 # What is counted for people, in this order: requests once, where they are finished, and not again at a gateway.
@@ -56,6 +58,12 @@ class Activity:
         """What survives a restart, as `scaler.state` wants it; live."""
         counted = {"finished": self.finished, "active_at": self.active_at, "refused_at": self.refused_at}
         return {**named("intake", counted), **self.probes.columns()}
+
+    def make_sound(self, rows: Rows) -> None:
+        """Reset what cannot have been counted."""
+        finished, period = self.finished[rows], self.probes.period[rows]
+        self.finished[rows] = np.where((finished >= 0.0) & (finished <= 2.0**53), finished, nan)
+        self.probes.period[rows] = np.where((period > 0.0) & (period <= LONGEST_PERIOD_S), period, nan)
 
     def answered(
         self, rows: Rows, seen: Readings, *, was_active: Mask, verdicts: Verdicts, now: float, slack_s: float

@@ -11,20 +11,28 @@ unknown.
 
 from __future__ import annotations
 
+from math import inf
+
 import numpy as np
 
 from exporter.model import Floats
 
 from .awaited import Awaited
 from .board import Reason
-from .policy import REASONS, Memory, Readings
+from .orders.brake import MOST_REPLICAS
+from .policy import REASONS, Memory, Readings, Specs
 from .slots import Rows
 
 
-def make_sound(memory: Memory, rows: Rows, now: float) -> None:
-    """Mend what this version cannot have remembered. `now`: POSIX seconds: what is said to begin later began now."""
+def make_sound(memory: Memory, rows: Rows, specs: Specs, now: float) -> None:
+    """Mend what this version cannot have remembered. `now`: POSIX seconds: what is said to begin later began now.
+
+    More replicas than the workload's maximum are unknown: then what the cluster has is held. In one process (`now` is
+    infinite) they stand: they are from before the maximum was lowered, and are taken down by fresh readings.
+    """
     replicas, active, reason = memory.replicas[rows], memory.active[rows], memory.reason[rows]
-    wrong = ~(np.isfinite(replicas) & (replicas >= 0.0) & (replicas == np.floor(replicas)))
+    most = MOST_REPLICAS if now == inf else specs.maximum[rows]
+    wrong = ~((replicas >= 0.0) & (replicas <= most) & (replicas == np.floor(replicas)))
     wrong |= (replicas == 0.0) == active
     memory.replicas[rows] = np.where(wrong, np.nan, replicas)
     memory.active[rows] = active & ~wrong
@@ -32,6 +40,9 @@ def make_sound(memory: Memory, rows: Rows, now: float) -> None:
     memory.reason[rows] = np.where(unknown, REASONS.index(Reason.HELD), reason)
     for since in (memory.idle_since, memory.held_since, memory.woken_at):
         since[rows] = np.minimum(since[rows], now)
+    floor = memory.floor[rows]
+    memory.floor[rows] = np.where(floor >= 0.0, np.minimum(floor, specs.maximum[rows]), np.nan)
+    memory.floor_until[rows] = np.minimum(memory.floor_until[rows], now + specs.young[rows])
 
 
 def forget(memory: Memory, rows: Rows) -> None:
