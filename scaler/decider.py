@@ -282,6 +282,22 @@ class Decider:
         other_orders = [self.plans[mine].ordered != other.plans[theirs].ordered for mine, theirs in same]
         self._touched[rows] = touched | np.array(other_orders, dtype=np.bool_)
 
+    def could_answer(self, decision: Decision) -> bool:
+        """Could this be an answer by the configuration here? Of an unknown workload nothing is refused."""
+        row = self._rows.get(decision.workload)
+        if row is None:
+            return True
+        specs = self._specs
+        sleeps = bool(specs.sleeps[row] or specs.jobs[row])  # Jobs end by themselves: their zero is the next one's
+        bounds = recollection.Bounds(
+            float(specs.minimum[row]),
+            float(specs.maximum[row]),
+            sleeps,
+            float(self._tolerance[row]),
+            bool(self.observed[row]),
+        )
+        return recollection.allows(bounds, decision)
+
     def remember(self, other: Decider) -> None:
         """Take over the windows, and nothing else, of workloads that both know: what they held before is in the
         other's, which knows further back.
