@@ -57,6 +57,12 @@ class Activity:
         counted = {"finished": self.finished, "active_at": self.active_at, "refused_at": self.refused_at}
         return {**named("intake", counted), **self.probes.columns()}
 
+    def make_sound(self, rows: Rows, now: float) -> None:
+        """Reset what cannot have been counted. now: POSIX seconds, or infinity."""
+        finished = self.finished[rows]
+        self.finished[rows] = np.where((finished >= 0.0) & (finished <= 2.0**53), finished, nan)
+        self.probes.make_sound(rows, now)
+
     def answered(
         self, rows: Rows, seen: Readings, *, was_active: Mask, verdicts: Verdicts, now: float, slack_s: float
     ) -> None:

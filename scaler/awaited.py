@@ -73,7 +73,8 @@ class Awaited:
         if said is None or said.dtype.kind != "f" or said.shape[1:] != (counters,):
             return
         place = dict(zip(others.tolist(), rows.tolist(), strict=True))
-        for theirs, name, values in zip(pages[ROW].tolist(), key, said, strict=True):
+        counted = np.where(said >= 0.0, said, np.nan)
+        for theirs, name, values in zip(pages[ROW].tolist(), key, counted, strict=True):
             row = place.get(theirs)
             # A page without a counter proves nothing either way.
             if row is not None and not np.isnan(values).all():

@@ -7,9 +7,10 @@ wants an age subtracts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
+from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -161,29 +162,90 @@ class Decision:
     def from_document(cls, document: Mapping[str, Any]) -> Decision:
         """The reverse, for a document of this version of Tidegate or a neighbouring one: keys that are not known are
         skipped, missing ones are blank. A reason that is not known becomes the plain one for that number of replicas.
-        Raises ValueError for what is no such document.
+        Evidence of another type than this version's is blank. Raises ValueError for what is no such document.
         """
         try:
-            given = _known(cls, document)
-            key = document["workload"]
-            given["workload"] = WorkloadKey(str(key["namespace"]), str(key["name"]), str(key.get("trigger", "")))
-            given |= {name: float(at) for name, at in given.items() if name in _TIMES and at is not None}
-            evidence = _known(Evidence, document.get("evidence") or {})
-            objectives = evidence.get("objectives", ())
-            evidence["objectives"] = tuple(Objective(**_known(Objective, each)) for each in objectives)
+            given = _known(_OF_DECISION, document)
+            for name, _, _ in _OF_DECISION:
+                if name in document and name not in given:
+                    raise ValueError(f"no Decision: {name}: got {document[name]!r:.100}")
+            for name in ("replicas", "told"):
+                if not -1 < (given.get(name) or 0) <= _MOST_REPLICAS:
+                    raise ValueError(f"no Decision: {name}: got {given[name]}")
+            given["workload"] = workload_of(document)
+            given |= {name: float(given[name]) for name in _TIMES if given.get(name) is not None}
+            said = document.get("evidence") or {}
+            evidence = _known(_OF_EVIDENCE, said)
+            objectives = (_known(_OF_OBJECTIVE, each) for each in said.get("objectives", ()))
+            evidence["objectives"] = tuple(Objective(**each) for each in objectives if len(each) == len(_OF_OBJECTIVE))
             given["reason"] = _reason(document["reason"], document["replicas"])
             return cls(**given | {"evidence": Evidence(**evidence)})
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"no Decision: {error!r}") from error
 
 
-_TIMES = {"decided_at", "measured_at", "held_since", "idle_since"}
+def workload_of(document: Mapping[str, Any]) -> WorkloadKey:
+    """The workload of a Decision's document. Raises ValueError."""
+    try:
+        key = document["workload"]
+        found = WorkloadKey(key["namespace"], key["name"], key.get("trigger", ""))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"no workload in a Decision: {error!r}") from error
+    if not all(map(_is_text, found)):
+        raise ValueError(f"no workload in a Decision: {found!r:.100}")
+    return found
 
 
-def _known(cls: type[DataclassInstance], document: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a document is a field of `cls`. JSON has lists where we have tuples."""
-    given = {each.name: document[each.name] for each in fields(cls) if each.name in document}
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+_TIMES = ("decided_at", "measured_at", "held_since", "idle_since")
+# Kubernetes counts replicas in 32 bits, and readers of JSON have whole numbers of 53.
+_MOST_REPLICAS, _MOST_COUNT = 2**31 - 1, 2**53
+
+
+def _is_number(value: Any) -> bool:
+    return (type(value) is float and -inf < value < inf) or _is_count(value)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and -_MOST_COUNT <= value <= _MOST_COUNT
+
+
+def _is_text(value: Any) -> bool:
+    """JSON can hold half of a surrogate pair, which no page of ours can."""
+    return type(value) is str and (value.isascii() or not any("\ud800" <= each <= "\udfff" for each in value))
+
+
+def _are_texts(value: Any) -> bool:
+    return type(value) in {list, tuple} and all(_is_text(each) for each in value)
+
+
+# Values of JSON by the annotations of the fields; a field of another type is not read by them.
+_CHECKS: Mapping[str, Callable[[Any], bool]] = {
+    "float": _is_number,
+    "int": _is_count,
+    "str": _is_text,
+    "bool": lambda value: type(value) is bool,
+    "tuple[str, ...]": _are_texts,
+}
+
+
+def _checks(cls: type[DataclassInstance]) -> tuple[tuple[str, Callable[[Any], bool], bool], ...]:
+    """Name, check, and may it be null, of each field that has one."""
+    typed = ((each.name, *str(each.type).partition(" | ")[::2]) for each in fields(cls))
+    return tuple((name, _CHECKS[kind], maybe == "None") for name, kind, maybe in typed if kind in _CHECKS)
+
+
+_OF_DECISION, _OF_EVIDENCE, _OF_OBJECTIVE = _checks(Decision), _checks(Evidence), _checks(Objective)
+
+
+def _known(checks: tuple[tuple[str, Callable[[Any], bool], bool], ...], document: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a document is a field and of its type. JSON has lists where we have tuples."""
+    given = {}
+    for name, fits, maybe in checks:
+        if name in document:
+            value = document[name]
+            if (maybe and value is None) or fits(value):
+                given[name] = tuple(value) if isinstance(value, list) else value
+    return given
 
 
 def _reason(code: str, replicas: int | None) -> Reason:

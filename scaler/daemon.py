@@ -200,6 +200,7 @@ class Daemon:
                 await replica.stop()
             await keda.drain(0)
             await self._web.stop()
+            self._snapshots.close()
             self._promql.close()
             await self._redis.close()
             await self._pages.close()

@@ -46,7 +46,7 @@ from .signals import Rings, Signals
 from .slots import Mask, Rows
 from .source import Source
 from .standing import PRICES, Prices, Stands
-from .state import Array, Columns, State, copy_into, named, pairs, translated
+from .state import Array, Columns, State, copy_into, named, pairs, plausible, translated
 from .told import Told
 from .totals import Totals
 
@@ -208,11 +208,11 @@ class Decider:
         self._signals.take(columns, rows, others, now)
         self._stands.take(columns, rows, others)
         self.books.take(columns, rows, others)
-        self._told.take(columns, rows, others)
+        self._told.take(columns, rows, others, self._tolerance[rows])
         for room in (named("memory", self._memory._asdict()), self._intake.columns()):
             copy_into(room, columns, rows, others)
-        recollection.make_sound(self._memory, rows, now)
-        self._intake.activity.probes.make_sound(rows, now)
+        self._intake.activity.make_sound(rows, now)
+        recollection.make_sound(self._memory, rows, self._specs, now)
         self._touched[rows] = True  # the next sweep gives every answer again, as old as it is
         self._standing = None  # what was learned stands from now on
 
@@ -232,7 +232,7 @@ class Decider:
     def go_along(self, state: State, now: float) -> None:
         """Remember what a replica that is deciding just now remembers: of it, nothing waits for a proof."""
         rows, others = self._known_to(state)
-        self.take(state.columns, rows, others, now)
+        self.take(plausible(state, now).columns, rows, others, now)
         self._rests.since[rows] = self._rests.until[rows] = np.nan
 
     def restore(self, state: State, now: float) -> None:
@@ -246,7 +246,7 @@ class Decider:
         gap = abs(now - state.at)
         moved = translated(state, now - state.at) if state.at > now else state
         until = now - gap + self._specs.hold
-        rows = self._go_on(moved, now, until)
+        rows = self._go_on(plausible(moved, now), now, until)
         late = rows[until[rows] < now]
         recollection.forget(self._memory, late)
         self._told.tell(late, *Told.nothing(len(self.plans)).of(late))
@@ -281,6 +281,22 @@ class Decider:
         same = zip(rows.tolist(), others.tolist(), strict=True)
         other_orders = [self.plans[mine].ordered != other.plans[theirs].ordered for mine, theirs in same]
         self._touched[rows] = touched | np.array(other_orders, dtype=np.bool_)
+
+    def could_answer(self, decision: Decision) -> bool:
+        """Could this be an answer by the configuration here? Of an unknown workload nothing is refused."""
+        row = self._rows.get(decision.workload)
+        if row is None:
+            return True
+        specs = self._specs
+        sleeps = bool(specs.sleeps[row] or specs.jobs[row])  # Jobs end by themselves: their zero is the next one's
+        bounds = recollection.Bounds(
+            float(specs.minimum[row]),
+            float(specs.maximum[row]),
+            sleeps,
+            float(self._tolerance[row]),
+            bool(self.observed[row]),
+        )
+        return recollection.allows(bounds, decision)
 
     def remember(self, other: Decider) -> None:
         """Take over the windows, and nothing else, of workloads that both know: what they held before is in the

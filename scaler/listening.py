@@ -103,6 +103,7 @@ async def listen(
         keepalive_timeout=limits.idle_s,
         logger=_ServerLog(listener.events),
         max_field_size=longest_header,
+        auto_decompress=False,  # no handler reads a request's body
         shutdown_timeout=grace_s,
     )
     app.middlewares.insert(0, listener.within_limits)

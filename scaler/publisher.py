@@ -4,8 +4,8 @@ Publishing is one assignment; nobody ever waits for a lock. A reader that waits 
 seen with the present one, so a change can be late for nobody and lost for nobody.
 
 Where several replicas tell one story, this one keeps its own Board beside the leader's: answers are the leader's for as
-long as that counts (`follow`), and from `alone` on its own again. Of a workload that the leader does not speak of, the
-own entry stands.
+long as that counts (`follow`), and from `alone` on its own again. Of a workload that the leader does not speak of, or
+for which its entry is refused (`admits`), the own entry stands.
 
 Worked example: `publish([chat at 2], 10.0)` answers 2. After `follow({chat: at 3}, 11.0)` the answer is 3, whatever is
 published; after `alone()` it is the 2 that was published last.
@@ -26,6 +26,8 @@ from .board import EMPTY, Board, Decision, Reason
 class Publisher:
     """Holds the present Board. One writer, the daemon's loop; any number of readers in the same loop.
 
+    admits:    whether an entry of the leader may be an answer here. It is asked once for each entry, and again when the
+               list of workloads changes.
     on_change: told of all answers as they were, of those that are others now, and of the Board's time (POSIX seconds).
                It is called in the middle of a decision, so it must not wait for anything.
     """
@@ -33,6 +35,7 @@ class Publisher:
     def __init__(self, workloads: Iterable[WorkloadKey]) -> None:
         self.on_change: Callable[[Mapping[WorkloadKey, Decision], Mapping[WorkloadKey, Decision], float], None] | None
         self.on_change = None
+        self.admits: Callable[[Decision], bool] = lambda _: True
         self._known = frozenset(workloads)
         self._own = self._board = EMPTY
         self._led: Mapping[WorkloadKey, Decision] | None = None
@@ -73,7 +76,9 @@ class Publisher:
         if self._led is None:
             self._answer(fresh, at)
         else:
-            self._answer(fresh.keys() - self._led.keys(), self._board.at)
+            led, answers = self._led, self._board.decisions
+            own = [key for key in fresh if key not in led or answers.get(key) is not led[key]]
+            self._answer(own, self._board.at)
         self._decided.set()
         self._decided = asyncio.Event()
 
@@ -102,6 +107,7 @@ class Publisher:
         self._own = self._kept(self._own, at)
         self._board = self._kept(self._board, at)
         if self._led is not None:
+            self._led = {key: entry for key, entry in self._led.items() if self.admits(entry)}
             self._answer(self._known, self._board.at)
         for workload in set(self._waiting) - self._known:
             self._wake(workload)
@@ -121,8 +127,8 @@ class Publisher:
 
     def _answer(self, touched: Iterable[WorkloadKey], at: float) -> None:
         """Give the answers to these workloads, of which some may be other than before."""
-        led, own, old = self._led or {}, self._own.decisions, self._board
-        now = {key: decision for key in touched if (decision := led.get(key) or own.get(key)) is not None}
+        own, old = self._own.decisions, self._board
+        now = {key: decision for key in touched if (decision := self._led_entry(key) or own.get(key)) is not None}
         fresh = {key: decision for key, decision in now.items() if old.decisions.get(key) is not decision}
         decisions = MappingProxyType({**old.decisions, **fresh}) if fresh else old.decisions
         self._board = Board(version=old.version + bool(fresh), at=at, decisions=decisions)
@@ -130,6 +136,12 @@ class Publisher:
             self._wake(workload)
         if fresh and self.on_change is not None:
             self.on_change(old.decisions, fresh, at)
+
+    def _led_entry(self, workload: WorkloadKey) -> Decision | None:
+        """The leader's entry, where it may be the answer."""
+        entry = None if self._led is None else self._led.get(workload)
+        known = entry is None or self._board.decisions.get(workload) is entry
+        return entry if entry is None or known or self.admits(entry) else None
 
     def _kept(self, board: Board, at: float) -> Board:
         decisions = {key: decision for key, decision in board.decisions.items() if key in self._known}

@@ -11,33 +11,81 @@ unknown.
 
 from __future__ import annotations
 
+from math import inf
+from typing import NamedTuple
+
 import numpy as np
 
 from exporter.model import Floats
 
 from .awaited import Awaited
-from .board import Reason
-from .policy import REASONS, Memory, Readings
+from .board import Decision, Reason
+from .orders.brake import MOST_REPLICAS
+from .policy import REASONS, Memory, Readings, Specs
 from .slots import Rows
 
 
-def make_sound(memory: Memory, rows: Rows, now: float) -> None:
-    """Mend what this version cannot have remembered. `now`: POSIX seconds: what is said to begin later began now."""
+def make_sound(memory: Memory, rows: Rows, specs: Specs, now: float) -> None:
+    """Mend what this version cannot have remembered. `now`: POSIX seconds: what is said to begin later began now.
+
+    More replicas than the workload's maximum are unknown: then what the cluster has is held. In one process (`now` is
+    infinite) they stand: they are from before the maximum was lowered, and are taken down by fresh readings.
+    """
     replicas, active, reason = memory.replicas[rows], memory.active[rows], memory.reason[rows]
-    wrong = ~(np.isfinite(replicas) & (replicas >= 0.0) & (replicas == np.floor(replicas)))
+    most = MOST_REPLICAS if now == inf else specs.maximum[rows]
+    wrong = ~((replicas >= 0.0) & (replicas <= most) & (replicas == np.floor(replicas)))
     wrong |= (replicas == 0.0) == active
     memory.replicas[rows] = np.where(wrong, np.nan, replicas)
     memory.active[rows] = active & ~wrong
     unknown = (reason < Memory.blank(1).reason) | (reason >= len(REASONS))
     memory.reason[rows] = np.where(unknown, REASONS.index(Reason.HELD), reason)
-    for since in (memory.idle_since, memory.held_since, memory.woken_at):
+    for since in (memory.idle_since, memory.held_since, memory.woken_at, memory.incomplete_since):
         since[rows] = np.minimum(since[rows], now)
+    floor = memory.floor[rows]
+    memory.floor[rows] = np.where(floor >= 0.0, np.minimum(floor, specs.maximum[rows]), np.nan)
+    memory.floor_until[rows] = np.minimum(memory.floor_until[rows], now + specs.young[rows])
 
 
 def forget(memory: Memory, rows: Rows) -> None:
     """Of these workloads nothing is remembered."""
     for column, blank in zip(memory, Memory.blank(len(rows)), strict=True):
         column[rows] = blank
+
+
+class Bounds(NamedTuple):
+    """What the configuration of one workload allows an answer to be.
+
+    minimum, maximum: replicas while active. sleeps: may it go to zero?
+    tolerance: of its HPA, a ratio: how far past the replicas the told number may be rounded.
+    observed:  it is published for people, and nobody may act on it.
+    """
+
+    minimum: float
+    maximum: float
+    sleeps: bool
+    tolerance: float
+    observed: bool
+
+
+def allows(bounds: Bounds, decision: Decision) -> bool:
+    """Could a replica with this configuration have answered so? If not, a follower answers with its own decision.
+
+    Refused and not clamped: a clamped answer would be neither replica's, with evidence that does not lead to it. Every
+    answer of a fresh reading is inside the bounds, whatever the orders. A brake or a hold may keep a number from before
+    the bounds were changed: then the follower's own brake or hold keeps what the cluster has.
+
+    Worked example: with bounds 0 to 8 and a tolerance of 0.1 an answer of 8 that is told as 9 is allowed, one of 9 and
+    one of 8 that is told as 11 are not.
+    """
+    replicas, told = decision.replicas, decision.told
+    if decision.observed != bounds.observed:
+        return False
+    if replicas is None or told is None:
+        return True
+    if replicas == 0:
+        return bounds.sleeps
+    # `past_band` rounds to the first number past the tolerance, and past two errors of rounding.
+    return max(1.0, bounds.minimum) <= replicas <= bounds.maximum and told <= replicas * (1.0 + bounds.tolerance) + 2.0
 
 
 class Rests:

@@ -33,6 +33,8 @@ FINISHED = len(Signal)
 BLOCKS = len(Signal) + 1
 # The names of the blocks, for those who keep them.
 RINGS = (*(signal.name.lower() for signal in Signal), "finished")
+# The highest value of each block that can have been observed: a ratio, or a count that a float has exactly.
+_HIGHEST = tuple(1.0 if name in {"kv_cache", "gpu_engine"} else 2.0**53 for name in RINGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +90,14 @@ class Signals:
         at = times[others]
         if now < inf:
             at[~((at <= now) & (at >= now - LENGTH * self._interval))] = np.nan
+            at[~_ascending(at, head[others])] = np.nan
         for block, name in enumerate(RINGS):
             theirs = columns.get(f"windows.{name}")
             fits = theirs is not None and theirs.shape == times.shape and theirs.dtype.kind == "f"
             # A signal that was not known there has gaps at those moments: the rings of a workload stay in step.
             values = theirs[others] if theirs is not None and fits else np.full(at.shape, np.nan)
+            if now < inf:
+                values[~((values >= 0.0) & (values <= _HIGHEST[block]))] = np.nan
             self._windows.take(block * self._rows + rows, at, values, head[others])
 
     def observe(self, rows: Rows, totals: Totals, complete: Mask, at: float) -> None:
@@ -150,3 +155,17 @@ def _keep_highest(windows: Windows, series: Rows, values: Floats, at: float, int
     if not early.all():
         due = ~early
         windows.push(series[due], np.full(len(early) - early.sum(), at), values[due])
+
+
+def _ascending(times: Floats, head: Rows) -> Mask:
+    """Which rings are in the order of their times, from the slot to be written next on; NaN is an empty slot.
+
+    The kernels take a step back in time for growth. times: shape (rings, slots), POSIX seconds. head: shape (rings,).
+    """
+    slots = times.shape[1]
+    if slots == 0:
+        return np.ones(len(times), dtype=np.bool_)
+    order = (head.astype(np.int64)[:, None] + np.arange(slots)) % slots
+    ordered = np.take_along_axis(times, order, axis=1)
+    before = np.maximum.accumulate(np.where(np.isnan(ordered), -inf, ordered), axis=1)[:, :-1]
+    return np.asarray(~(ordered[:, 1:] <= before).any(axis=1), dtype=np.bool_)

@@ -12,6 +12,7 @@ import numpy as np
 
 from exporter.model import Floats
 
+from .orders.brake import MOST_REPLICAS
 from .policy import Verdicts
 from .slots import Mask, Rows
 from .state import Array, Columns, copy_into, named
@@ -60,15 +61,18 @@ class Told:
     def columns(self) -> dict[str, Array]:
         return named("told", {name: getattr(self, name) for name in self.__slots__})
 
-    def take(self, columns: Columns, rows: Rows, others: Rows) -> None:
+    def take(self, columns: Columns, rows: Rows, others: Rows, tolerance: Floats) -> None:
         """Go on in own `rows` from the slots `others` of what somebody else has told. One that rounds nothing past a
         band says no number: its number is the replicas. What is no number of replicas was not told.
+
+        tolerance: of the HPA of each of `rows`: what is further past the replicas was not told either.
         """
         self.number[rows] = np.nan
         copy_into(self.columns(), columns, rows, others)
         replicas, number = self.replicas[rows], self.number[rows]
-        whole = np.isfinite(replicas) & (replicas >= 0.0) & (replicas == np.floor(replicas))
-        past = np.isfinite(number) & (number >= replicas) & (number == np.floor(number)) & (replicas > 0.0)
+        whole = (replicas >= 0.0) & (replicas <= MOST_REPLICAS) & (replicas == np.floor(replicas))
+        past = (number >= replicas) & (number <= replicas * (1.0 + tolerance) + 2.0)
+        past &= (number == np.floor(number)) & (replicas > 0.0)
         self.replicas[rows] = np.where(whole, replicas, np.nan)
         self.number[rows] = np.where(whole & past, number, self.replicas[rows])
 

@@ -27,6 +27,7 @@ from exporter.targets import Discovery, Listing
 from exporter.textformat import Scanner
 
 from . import sources
+from .board import Decision
 from .census import Census, ordered, take
 from .config import Config
 from .decider import Decider
@@ -60,6 +61,7 @@ class Surroundings:
     leads:       do the other replicas of Tidegate, and those who read /metrics, go by ours?
     discoveries: who knows where pages are; None is what the configuration says.
     kept:        what was remembered before the start of workloads that have not come yet.
+    refused:     workloads of which the leader's decision is not repeated.
     """
 
     clock: Clock
@@ -78,6 +80,7 @@ class Surroundings:
     kept: Kept = field(default_factory=Kept)
     failing: dict[Target, str] = field(default_factory=dict)
     troubles: frozenset[str] = frozenset()
+    refused: set[WorkloadKey] = field(default_factory=set)
 
 
 class Works:
@@ -241,9 +244,22 @@ class Works:
             self._decider.restore(state, around.clock.now())
         for workload in new:
             self._new.put_nowait(workload)
+        around.refused &= {plan.workload for plan in self._decider.plans}
+        around.publisher.admits = self._admits
         around.publisher.keep_only((plan.workload for plan in self._decider.plans), around.publisher.own.at)
         self._believe(around.clock.now())
         self._say_troubles(str(trouble) for trouble in self._census.troubles)
+
+    def _admits(self, decision: Decision) -> bool:
+        """Whether the leader's decision may be repeated here. One line when a workload's is refused first."""
+        admitted, refused = self._decider.could_answer(decision), self._around.refused
+        if admitted:
+            refused.discard(decision.workload)
+        elif decision.workload not in refused:
+            refused.add(decision.workload)
+            workload, replicas = str(decision.workload), decision.replicas
+            self._log.warning("leader decision refused", workload=workload, replicas=replicas, told=decision.told)
+        return admitted
 
     def _believe(self, now: float) -> None:
         """Calls are compared with this census from now on; before the first list of triggers, with none."""

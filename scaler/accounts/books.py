@@ -29,6 +29,8 @@ NOT_YET = -1
 SAME_SINCE_S = 60.0
 # A clock that says 1970 until NTP is heard would enter half a century, for good.
 LONGEST_GAP_S = 30 * 86400.0
+# Of any counter here: GPU-seconds of 30,000 GPUs in a thousand years, and a trillion tokens a second for an hour.
+MOST_SUM = 1e15
 
 
 class Moment(NamedTuple):
@@ -180,7 +182,7 @@ class Books:
         longer = np.isnan(self.since[rows]) | (theirs[others] < self.since[rows] - SAME_SINCE_S)
         longer &= ~np.isnan(theirs[others])
         copy_into(self.columns(), columns, rows[longer], others[longer])
-        _make_sound(self.now, rows[longer])
+        _make_sound(self.now, self.kept, rows[longer])
 
     def go_on(self, other: Books, rows: Rows, others: Rows) -> None:
         """Besides what was taken, in one process: what Prometheus is told goes on."""
@@ -188,7 +190,15 @@ class Books:
             mine[rows] = theirs[others]
 
 
-def _make_sound(moment: Moment, rows: Rows) -> None:
-    """A state that only the next version knows is unknown to this one."""
+def _make_sound(moment: Moment, kept: Sums, rows: Rows) -> None:
+    """A state that only the next version knows is unknown to this one; a number that cannot have been entered is none.
+
+    All are counts or sums of what is not negative, but `apart`, which is a difference of two.
+    """
     known = (moment.state[rows] >= NOT_YET) & (moment.state[rows] < len(STATES))
     moment.state[rows] = np.where(known, moment.state[rows], UNKNOWN)
+    for columns, blanks in ((moment, Moment.blank(len(rows))), (kept, Sums.blank(len(rows)))):
+        for (name, column), blank in zip(columns._asdict().items(), blanks, strict=True):
+            if column.dtype.kind == "f":
+                least = -MOST_SUM if name == "apart" else 0.0
+                column[rows] = np.where((column[rows] >= least) & (column[rows] <= MOST_SUM), column[rows], blank)

@@ -115,6 +115,11 @@ def _snapshots(numbers: Numbers, every_s: float | None) -> list[Check]:
     age, failures = one(numbers, "tidegate_snapshot_age_seconds"), one(numbers, "tidegate_snapshot_failures_total")
     if age is None:
         return []
+    if one(numbers, "tidegate_snapshot_directory_owned") == 0.0:
+        do = (
+            "its log names the owner. Two pods share one volume: give each its own, or wait until the old one has ended"
+        )
+        return [warn("daemon's snapshots", "another process holds the lock of state.directory", do)]
     limit = OLD_SNAPSHOT_S if every_s is None else max(3.0 * every_s, 30.0)
     if age > limit:
         do = "is the volume of state.directory full, or read-only? What is remembered would be lost in a restart"

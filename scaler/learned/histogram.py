@@ -27,6 +27,8 @@ GROWTH = 1.05  # VPA's HistogramBucketSizeGrowth (model/aggregations_config.go):
 # Weights are kept in single precision, whose largest is 2**127: a row whose newest sample would weigh more than this
 # power of two has its reference moved. VPA's maxDecayExponent is 100, in double precision.
 _MOST_HALVINGS = 60.0
+# What is added to it must stay finite.
+_HEAVIEST = 2.0**100
 # A weight below this is nothing: VPA's epsilon is 0.001 of a sample, and this too.
 EPSILON = 1e-3
 
@@ -113,7 +115,8 @@ class Histograms:
         if weights is None or reference is None:
             return
         # Whoever wrote it: a weight that is none would spoil every answer of its row.
-        self.weights[rows] = np.nan_to_num(weights[others], nan=0.0, posinf=0.0, neginf=0.0).clip(0.0)
+        known = np.nan_to_num(weights[others], nan=0.0, posinf=0.0, neginf=0.0)
+        self.weights[rows] = np.where((known >= 0.0) & (known <= _HEAVIEST), known, 0.0)
         self.reference[rows] = np.where(np.isfinite(reference[others]), reference[others], np.nan)
 
     def _of(self, rows: Rows | None) -> tuple[NDArray[np.float32], Floats]:

@@ -34,13 +34,15 @@ from ..slots import Mask, Rows
 from ..state import Array, Columns, copy_into
 from . import stakes as reckon
 from .choice import break_even_within, choose
-from .gaps import HALF_LIFE_S, Ended, Gaps
+from .gaps import HALF_LIFE_S, LONGEST_S, Ended, Gaps
 from .stakes import Schedule, Stakes
 
 CREDIT, MOST_CREDIT, DRIP = 3.0, 10.0, 0.1
 # A choice takes about 0.3 ms. Ten thousand workloads whose prices change are not all chosen for in one tick.
 CHOICES = 64
 DAY_S = 86400.0
+# Of an account, GPU-seconds or money: 30,000 GPUs for a thousand years.
+MOST_ACCOUNT = 1e15
 
 # What an account has: GPU time and money, as it was and as it would have been with the constant.
 _ACCOUNT = 4
@@ -189,8 +191,24 @@ class KeepWarm:
         """Own `rows` from the slots `others` of somebody's columns; who does not learn takes no schedule."""
         rows, others = rows[self._rules.learns[rows]], others[self._rules.learns[rows]]
         copy_into(self.columns(), columns, rows, others)
+        self._make_sound(rows)
         # Under other bounds than these it was chosen: the rule and the credit say what is right from the next rest on.
         lowest, highest = self._rules.lowest[rows], self._rules.highest[rows]
         measured = np.isfinite(self._stakes.start[rows] + self.schedule.keep_warm[rows])
         kept = self.schedule.keep_warm
         kept[rows] = np.where(measured, np.clip(kept[rows], lowest, highest), self._rules.constant[rows])
+
+    def _make_sound(self, rows: Rows) -> None:
+        """Reset what cannot have been learned: a credit is never below 0, and an account has no unknown part."""
+        self._credit[rows] = np.where(self._credit[rows] >= 0.0, self._credit[rows], np.nan)
+        account = self._account[rows]
+        wrong = ~((account >= 0.0) & (account <= MOST_ACCOUNT)).all(axis=1) | ~(self._opened[rows] < self._at[rows])
+        self._account[rows[wrong]] = 0.0
+        self._at[rows[wrong]] = self._opened[rows[wrong]] = np.nan
+        stakes = np.stack([column[rows] for column in self._stakes])
+        unusable = rows[~((stakes >= 0.0) & (stakes <= MOST_ACCOUNT)).all(axis=0)]
+        for column in self._stakes:
+            column[unusable] = np.nan  # as before the first start: chosen anew
+        begins, ends = self.schedule.prewarm_from[rows], self.schedule.prewarm_until[rows]
+        never = rows[~((begins >= 0.0) & (begins <= ends) & (ends <= LONGEST_S))]
+        self.schedule.prewarm_from[never] = self.schedule.prewarm_until[never] = np.nan

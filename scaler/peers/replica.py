@@ -184,9 +184,10 @@ class Replica:
         """What the leader remembers. One that cannot be read costs itself: its Board stands without it."""
         try:
             await self._learned(memory, offset_s)
-        except ValueError as error:  # another version's bytes
+        except Exception as error:  # noqa: BLE001 - another version's bytes, or a bug of ours: neither ends the process
             if not self._failures["memory"]:
-                self._log.warning("the leader's memory cannot be taken; its answers are", problem=str(error))
+                problem = str(error) if isinstance(error, ValueError) else repr(error)
+                self._log.warning("the leader's memory cannot be taken; its answers are", problem=problem)
             self._failures["memory"] += 1
 
     def _lease_told(self, problem: str | None) -> None:

@@ -30,6 +30,8 @@ from .tls import is_peer
 PATH = "/peers/v1/board"
 FRAMES = "application/vnd.tidegate.frame"
 LONGEST_WAIT_S = 60.0
+# Questions in hand at once. Each may hold a whole Board until it is sent.
+MOST_QUESTIONS = 32
 
 # What is remembered of these workloads, or of all (None), as of now; called later, and in a thread, for the bytes.
 Memory = Callable[[Collection[WorkloadKey] | None], Callable[[], bytes]]
@@ -54,6 +56,7 @@ class PeerServer:
         self._name, self._clock, self._memory = name, clock, memory
         self._epoch, self._journal = "", Journal()
         self._listener: Listener | None = None
+        self._questions = 0
 
     async def start(self) -> int:
         """Listen; returns the port (which matters if 0 was asked for). Raises AddressInUseError, OSError."""
@@ -70,6 +73,17 @@ class PeerServer:
             await self._listener.stop()
 
     async def _answer(self, request: web.Request) -> web.Response:
+        if request.can_read_body:
+            return _refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "a question has no body\n")
+        if self._questions >= MOST_QUESTIONS:
+            return _refused(HTTPStatus.SERVICE_UNAVAILABLE, f"more than {MOST_QUESTIONS} questions at once\n")
+        self._questions += 1
+        try:
+            return await self._answer_one(request)
+        finally:
+            self._questions -= 1
+
+    async def _answer_one(self, request: web.Request) -> web.Response:
         transport = request.transport
         if transport is None or not is_peer(transport.get_extra_info("peercert"), self._name):
             return web.Response(status=HTTPStatus.FORBIDDEN, text=f"your certificate is not for {self._name}\n")
@@ -112,3 +126,10 @@ class PeerServer:
             return Frame(self._epoch, board.version, now, board.at, None, everything), self._memory(None)
         memory = self._memory({decision.workload for decision in change.changed}) if change.changed else bytes
         return Frame(self._epoch, board.version, now, board.at, version, *change), memory
+
+
+def _refused(status: HTTPStatus, why: str) -> web.Response:
+    """An answer after which the connection is closed, whatever is still being sent."""
+    response = web.Response(status=status, text=why)
+    response.force_close()
+    return response

@@ -14,6 +14,7 @@ from collections.abc import Collection, Sequence
 from exporter.model import WorkloadKey
 
 from .record import State
+from .wire import LARGEST_BYTES, size_of
 
 # A workload that has not come back in so long has been deleted, and what was learned of it describes nobody.
 FORGOTTEN_AFTER_S = 7 * 86400.0
@@ -31,7 +32,7 @@ class Kept:
         """What is remembered of workloads that somebody else has seen already, in place of what was kept of them."""
         if state.workloads:
             rest = (each.without(state.workloads) for each in self._states)
-            self._states = [state, *(each for each in rest if each.workloads)]
+            self._states = _bounded([state, *(each for each in rest if each.workloads)])
 
     def claim(self, workloads: Collection[WorkloadKey]) -> list[State]:
         """What is kept of these; it is theirs from now on, and not kept any more."""
@@ -50,3 +51,14 @@ class Kept:
     def rest(self, now: float) -> list[State]:
         """What goes into the next snapshot. `now`: POSIX seconds."""
         return [state for state in self._states if abs(now - state.at) <= FORGOTTEN_AFTER_S][:MOST_PARTS]
+
+
+def _bounded(states: Sequence[State]) -> list[State]:
+    """The newest that may be kept: who tells of ever other workloads must not fill the memory."""
+    kept, total = [], 0
+    for state in states[:MOST_PARTS]:
+        total += size_of(state)
+        if total > LARGEST_BYTES:
+            break
+        kept.append(state)
+    return kept

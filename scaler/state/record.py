@@ -31,7 +31,11 @@ Columns: TypeAlias = Mapping[str, Array]
 Rows: TypeAlias = NDArray[np.int64]
 
 ROW = "row"
-_TIMES = frozenset({"at", "since", "until", "times"})
+_UNTIL = "until"
+_TIMES = frozenset({"at", "since", _UNTIL, "times"})
+# No time that is remembered is older, and no end further ahead: 50 years, a week.
+_OLDEST_S = 50 * 365 * 86400.0
+_AHEAD_S = 7 * 86400.0  # the longest verdict of `scaler.probes`
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,5 +127,34 @@ def translated(state: State, by_s: float) -> State:
     return State(state.at + by_s, state.workloads, moved(state.columns), tables)
 
 
+def plausible(state: State, now: float) -> State:
+    """The same without values that no version writes: whoever wrote them, an infinity would answer the maximum.
+
+    An infinity, and a time of more than 50 years ago, become NaN; a time from after `now` becomes `now`, and an end
+    that is more than a week ahead becomes the week. now: POSIX seconds.
+    """
+
+    def checked(columns: Columns) -> Columns:
+        return {name: _plausible(name, column, now) for name, column in columns.items()}
+
+    tables = {name: checked(table) for name, table in state.tables.items()}
+    return replace(state, columns=checked(state.columns), tables=tables)
+
+
+def _plausible(name: str, column: Array, now: float) -> Array:
+    if column.dtype.kind != "f":
+        return column
+    unknown = np.isinf(column)
+    if not _is_time(name, column):
+        return np.where(unknown, np.nan, column) if unknown.any() else column
+    latest = now + _AHEAD_S if _last_word(name) == _UNTIL else now
+    unknown |= column < now - _OLDEST_S
+    return np.where(unknown, np.nan, np.minimum(column, latest))
+
+
 def _is_time(name: str, column: Array) -> bool:
-    return name.replace(".", "_").rpartition("_")[2] in _TIMES and column.dtype.kind == "f"
+    return _last_word(name) in _TIMES and column.dtype.kind == "f"
+
+
+def _last_word(name: str) -> str:
+    return name.replace(".", "_").rpartition("_")[2]

@@ -5,7 +5,8 @@
 
 Numbers are little-endian. The header names the workloads, and each array with its type and shape. A reader skips names
 that it does not know and does without those that are missing, so neighbouring versions read each other's; only another
-format number is refused. Nothing is allocated before the header's sizes have been compared with a limit.
+format number is refused. Nothing is allocated before the sizes have been compared with a limit: what a state may cost
+follows from its header, and all states of one file share one limit.
 
 Worked example: one workload, nothing remembered: 56 bytes, then about a hundred of header and 8 that say "no arrays".
 """
@@ -14,9 +15,9 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
-from math import isfinite, prod
+from math import prod
 from struct import Struct
 from typing import Any
 
@@ -35,9 +36,17 @@ _PREFIX_BYTES = _HEAD.size + _DIGEST_BYTES
 
 # Types that an array may have; booleans are written as bytes, because a byte that is neither 0 nor 1 is no boolean.
 _TYPES = {"<f8", "<f4", "<i8", "<i4", "|i1", "|u1", "|b1"}
-# 10,000 workloads take 60 MB; who sends a gigabyte is no Tidegate.
-LARGEST_BYTES = 2**30
+# Of a file, and of what it is decoded to. 10,000 workloads take 101 MB decoded and 9 MB deflated.
+LARGEST_BYTES = 2**28
+# One workload has 10 KiB of columns, and 56 bytes for each page that counts requests: the base is 300,000 pages.
+_BASE_BYTES, _BYTES_PER_WORKLOAD = 2**24, 2**16
+# Bytes of memory per byte of JSON: `{},` is three bytes, a dict of 64 and a pointer.
+_HEADER_COST = 24
+# A deflated byte stands for 1032 bytes at most (zlib, "Maximum Compression Factor").
+_MOST_DEFLATED, _CHUNK_BYTES = 1032, 2**14
 _MOST_ARRAYS, _MOST_AXES = 4096, 4
+# POSIX seconds: the year 33,658. Sums of two such times are finite.
+_LATEST = 1e12
 # The fastest: rings are mostly small whole numbers and NaN, and it runs every few seconds beside the ticks.
 _DEFLATE_LEVEL = 1
 
@@ -75,26 +84,55 @@ def pack(state: State) -> bytes:
 def unpack(data: bytes, largest: int = LARGEST_BYTES) -> State:
     """The state in these bytes, of which there must be no more. Raises UnreadableError, and nothing else.
 
-    largest: bytes that its arrays may take.
+    largest: bytes of memory that the state may take.
     """
-    state, end = _read(memoryview(data), 0, largest)
+    state, end, _ = _read(memoryview(data), 0, largest)
     if end != len(data):
         raise TornError(f"byte {end}: the state has ended, and {len(data) - end} bytes follow")
     return state
 
 
 def unpack_all(data: bytes, largest: int = LARGEST_BYTES) -> list[State]:
-    """The states in these bytes, at least one, one after the other. Raises UnreadableError if any cannot be read."""
+    """The states in these bytes, at least one, one after the other. Raises UnreadableError if any cannot be read.
+
+    largest: bytes of memory that all of them may take together.
+    """
     states: list[State] = []
     end, view = 0, memoryview(data)
     while end < len(data) or not states:
-        state, end = _read(view, end, largest)
+        state, end, cost = _read(view, end, largest)
         states.append(state)
+        largest -= cost
     return states
 
 
-def _read(data: memoryview, start: int, largest: int) -> tuple[State, int]:
-    """The state that begins at `start`, and where it ends."""
+def size_of(state: State) -> int:
+    """Bytes of memory that the arrays of a state take."""
+    return sum(column.nbytes for columns in (state.columns, *state.tables.values()) for column in columns.values())
+
+
+def moment_of(read: Callable[[int], bytes]) -> float:
+    """Returns `at` of the first state of a file without reading its arrays. The checksum is not verified.
+
+    read: returns the next bytes of the file, at most as many as asked for. Raises UnreadableError.
+    """
+    prefix = read(_PREFIX_BYTES + _LENGTH.size)
+    if len(prefix) != _PREFIX_BYTES + _LENGTH.size or prefix[: len(MAGIC)] != MAGIC:
+        raise TornError("byte 0: no state begins here")
+    if _HEAD.unpack_from(prefix)[1] != FORMAT:
+        raise OtherVersionError("byte 8: another version wrote it")
+    (length,) = _LENGTH.unpack_from(prefix, _PREFIX_BYTES)
+    _check_header(length, LARGEST_BYTES)
+    try:
+        at = float(json.loads(read(length))["at"])
+    except _MALFORMED as error:
+        raise TornError(f"byte {_PREFIX_BYTES}: no header: {error!r}") from error
+    _check_time(at)
+    return at
+
+
+def _read(data: memoryview, start: int, largest: int) -> tuple[State, int, int]:
+    """The state that begins at `start`, where it ends, and the bytes of memory it takes."""
     if len(data) - start < _PREFIX_BYTES:
         raise TornError(f"byte {start}: {_PREFIX_BYTES} bytes must begin a state, got {len(data) - start}")
     magic, number, length = _HEAD.unpack_from(data, start)
@@ -110,29 +148,50 @@ def _read(data: memoryview, start: int, largest: int) -> tuple[State, int]:
     if _digest(head, body) != said:
         raise TornError(f"byte {begin}: the checksum of {length} bytes does not match what is there")
     # From here on it is what its writer meant; but who wrote it may not have meant well.
-    return _state(body, begin, largest), begin + length
+    state, cost = _state(body, begin, largest)
+    return state, begin + length, cost
 
 
-def _state(body: memoryview, begin: int, largest: int) -> State:
+_MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, zlib.error)
+
+
+def _state(body: memoryview, begin: int, largest: int) -> tuple[State, int]:
     if len(body) < _LENGTH.size:
         raise TornError(f"byte {begin}: no header")
     (length,) = _LENGTH.unpack_from(body)
     rest = _LENGTH.size + length
+    cost = _check_header(length, largest)
     try:
         header = json.loads(bytes(body[_LENGTH.size : rest]))
         at = float(header["at"])
         workloads = tuple(_workload(said) for said in header["workloads"])
         columns, tables = _shapes(header["columns"]), {str(n): _shapes(t) for n, t in header["tables"].items()}
         _check(at, len(workloads), columns, tables)
-        arrays = _arrays(body[rest:], [*columns.values(), *(s for t in tables.values() for s in t.values())], largest)
+        shapes = [*columns.values(), *(s for t in tables.values() for s in t.values())]
+        allowed = min(largest - cost, _BASE_BYTES + _BYTES_PER_WORKLOAD * len(workloads))
+        arrays = _arrays(body[rest:], shapes, allowed)
         found = {name: next(arrays) for name in columns}
         more = {name: {each: next(arrays) for each in table} for name, table in tables.items()}
         _check_rows(more, len(workloads))
     except TornError:
         raise
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, zlib.error) as error:
+    except _MALFORMED as error:
         raise TornError(f"byte {begin}: the header or its arrays cannot be read: {error!r}") from error
-    return State(at, workloads, found, more)
+    state = State(at, workloads, found, more)
+    return state, cost + size_of(state)
+
+
+def _check_header(length: int, largest: int) -> int:
+    """Returns the bytes of memory that a header of so many bytes takes at most."""
+    cost = _HEADER_COST * length
+    if cost > largest:
+        raise TornError(f"its header has {length} bytes; more than {max(0, largest) // _HEADER_COST} are not taken")
+    return cost
+
+
+def _check_time(at: float) -> None:
+    if not abs(at) <= _LATEST:  # so that NaN is refused as well
+        raise TornError(f"at: must be POSIX seconds, got {at}")
 
 
 _Shape = tuple[str, tuple[int, ...]]
@@ -155,7 +214,9 @@ def _shapes(said: Mapping[str, Any]) -> dict[str, _Shape]:
     for name, (dtype, shape) in said.items():
         if dtype not in _TYPES or not 1 <= len(shape) <= _MOST_AXES:
             raise TornError(f"{name}: an array of {dtype!r} and {len(shape)} axes is none of this format's")
-        if not all(isinstance(length, int) and 0 <= length <= LARGEST_BYTES for length in shape):
+        # An axis of length 0 must not hide others that no array can have.
+        whole = all(isinstance(length, int) and length >= 0 for length in shape)
+        if not whole or prod(max(1, length) for length in shape) > LARGEST_BYTES:
             raise TornError(f"{name}: no shape: {shape!r}")
         shapes[str(name)] = dtype, tuple(shape)
     return shapes
@@ -169,8 +230,7 @@ def _workload(said: Any) -> WorkloadKey:
 
 
 def _check(at: float, rows: int, columns: Mapping[str, _Shape], tables: Mapping[str, Mapping[str, _Shape]]) -> None:
-    if not isfinite(at):
-        raise TornError(f"at: must be POSIX seconds, got {at}")
+    _check_time(at)
     if len(columns) + sum(len(table) for table in tables.values()) > _MOST_ARRAYS:
         raise TornError(f"more than {_MOST_ARRAYS} arrays")
     for name, (_, shape) in columns.items():
@@ -193,14 +253,24 @@ def _arrays(deflated: memoryview, shapes: list[_Shape], largest: int) -> Iterato
     total = sum(sizes)
     if total > largest:
         raise TornError(f"its arrays take {total} bytes; more than {largest} are not taken")
-    inflate = zlib.decompressobj()
-    raw = inflate.decompress(deflated, total + 1)  # one more than there may be; 0 would be "as many as there are"
-    if len(raw) != total or not inflate.eof or inflate.unused_data:
+    if total > _MOST_DEFLATED * len(deflated):
+        raise TornError(f"its arrays take {total} bytes, which {len(deflated)} deflated bytes cannot hold")
+    return _cut(_inflated(deflated, total), shapes, sizes)
+
+
+def _inflated(deflated: memoryview, total: int) -> bytearray:
+    """Exactly `total` bytes. In chunks: the memory taken besides is that of one chunk, inflated."""
+    raw, inflate, filled, start = bytearray(total), zlib.decompressobj(), 0, 0
+    while start < len(deflated) and not inflate.eof and filled <= total:
+        chunk = inflate.decompress(deflated[start : start + _CHUNK_BYTES], total - filled + 1)
+        raw[filled : filled + len(chunk)] = chunk
+        filled, start = filled + len(chunk), start + _CHUNK_BYTES
+    if filled != total or not inflate.eof or inflate.unused_data or start < len(deflated):
         raise TornError(f"its arrays must take {total} bytes, and do not")
-    return _cut(raw, shapes, sizes)
+    return raw
 
 
-def _cut(raw: bytes, shapes: list[_Shape], sizes: list[int]) -> Iterator[Array]:
+def _cut(raw: bytearray, shapes: list[_Shape], sizes: list[int]) -> Iterator[Array]:
     start = 0
     for (dtype, shape), size in zip(shapes, sizes, strict=True):
         kept = np.dtype(np.uint8 if dtype == "|b1" else dtype)

@@ -29,3 +29,8 @@ class SnapshotCollector:
         yield GaugeMetricFamily(
             "tidegate_snapshot_size_bytes", "Size of the last snapshot, packed.", value=snapshots.size
         )
+        yield GaugeMetricFamily(
+            "tidegate_snapshot_directory_owned",
+            "1 if this process writes to its state directory, 0 while another process holds the directory's lock.",
+            value=float(snapshots.owned),
+        )

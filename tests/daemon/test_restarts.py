@@ -1,6 +1,7 @@
 """Law 5 through the real process: killed at the worst moments, it goes on where it was."""
 
 import asyncio
+import os
 from contextlib import asynccontextmanager
 
 import grpc
@@ -172,3 +173,43 @@ async def test_without_a_directory_nothing_is_remembered(daemon, pages, vllm, ep
     pages["engine"].behaviour = "closed"
     async with daemon(workload(pages), hold=HOLD) as running:
         assert await running.ask.answer() == grpc.StatusCode.UNAVAILABLE
+
+
+async def test_links_and_fifos_in_the_directory_do_not_block_the_start(restartable, pages, vllm, epp):
+    pages["engine"].body, pages["gateway"].body = vllm(running=40), epp()
+    async with restartable() as running:
+        await running.ask.until((3, True))
+        await restartable.written()
+        await running.kill()
+    directory = restartable.directory.path
+    (directory / "900000000001.state").symlink_to("/dev/zero")
+    os.mkfifo(directory / "900000000002.state")
+    pages["engine"].behaviour = "closed"
+    async with restartable(interval="1h") as running:
+        assert await running.ask.answer() == (3, True)
+    assert "got a symbolic link" in running.complaints
+    assert "got a FIFO" in running.complaints
+    assert "snapshot read" in running.complaints
+
+
+async def test_second_process_on_a_directory_serves_and_does_not_write_until_the_first_ends(
+    restartable, pages, vllm, epp
+):
+    pages["engine"].body, pages["gateway"].body = vllm(running=40), epp()
+    async with restartable() as running:
+        await running.ask.until((3, True))
+        await restartable.written()
+    assert restartable.directory.claim().owned, "the first process: it is this one"
+    before = sorted(restartable.directory.path.iterdir())
+    pages["engine"].behaviour = "closed"
+    async with restartable() as running:
+        assert await running.ask.answer() == (3, True), "it remembers what the first one wrote"
+        await running.until_metric("tidegate_snapshot_directory_owned 0.0")
+        await running.until_metric('tidegate_held_seconds{namespace="ai",workload="chat"} ')
+        assert sorted(restartable.directory.path.iterdir()) == before
+        restartable.directory.release()
+        await running.until_metric("tidegate_snapshot_directory_owned 1.0")
+        assert sorted(restartable.directory.path.iterdir()) != before
+    assert f"pid {os.getpid()}" in running.complaints
+    assert running.complaints.count("checkpoint directory locked") == 1
+    assert running.complaints.count("checkpoint directory acquired") == 1

@@ -11,6 +11,7 @@ WELL = """\
 tidegate_build_info{version="0.1.0",python="3.12.3"} 1.0
 tidegate_config_last_reload_successful 1.0
 tidegate_snapshot_age_seconds 4.0
+tidegate_snapshot_directory_owned 1.0
 tidegate_leader 1.0
 tidegate_kubernetes_known{resource="pods"} 1.0
 tidegate_scrape_up{target="http://10.0.0.7:8000/metrics"} 1.0
@@ -48,6 +49,7 @@ async def test_where_all_is_well_that_is_said(ask):
     [
         ("successful 1.0", "successful 0.0", "daemon's configuration", "fail"),
         ("age_seconds 4.0", "age_seconds 400.0", "daemon's snapshots", "fail"),
+        ("directory_owned 1.0", "directory_owned 0.0", "daemon's snapshots", "warn"),
         ("tidegate_leader 1.0", "tidegate_leader 0.0", "daemon's peers", "warn"),
         ("leader 1.0", "leader 0.0\ntidegate_peer_board_age_seconds 60.0", "daemon's peers", "warn"),
         ("leader 1.0", "leader 0.0\ntidegate_peer_board_age_seconds 0.4", "daemon's peers", "ok"),

@@ -4,8 +4,10 @@ import asyncio
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
+import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from itertools import groupby
@@ -14,6 +16,11 @@ from pathlib import Path
 import grpc.aio
 import pytest
 import trustme
+from aiohttp import web
+
+from exporter.model import WorkloadKey
+from scaler.board import Decision, Reason
+from scaler.peers.frame import Frame, encode
 
 from .keda import Keda
 from .place import namespace_of
@@ -395,3 +402,88 @@ async def test_of_several_replicas_only_the_leader_writes_events(replicas, place
     assert await follower.metric("tidegate_events_written_total") == 0.0
     [capped] = [document for (namespace, _), document in place.fake.events.items() if namespace == place.name]
     assert (capped["reason"], capped["metadata"]["namespace"]) == ("Capped", place.name)
+
+
+class ForgedLeader:
+    """Answers as the leader's listener does, with the certificate of the replicas, whatever a test says.
+
+    decisions: replicas by workload. ahead_s: by how much its last sweep is after its present. asked: how often.
+    """
+
+    def __init__(self):
+        self.decisions, self.ahead_s, self.address, self.asked = {}, 0.0, "", 0
+
+    async def answer(self, _request):
+        self.asked += 1
+        now = time.time()
+        changed = [Decision(key, number, number != 0, Reason.SERVING, now) for key, number in self.decisions.items()]
+        return web.Response(
+            body=encode(Frame("forged", self.asked, now, now, None, tuple(changed))).replace(
+                f'"at":{now!r}'.encode(), f'"at":{now + self.ahead_s!r}'.encode()
+            )
+        )
+
+    def shown(self, document):
+        """The Lease, with its address."""
+        annotations = document["metadata"]["annotations"] | {"tidegate.dev/peer-address": self.address}
+        return document | {"metadata": document["metadata"] | {"annotations": annotations}}
+
+
+@pytest.fixture
+async def forged(tmp_path, replicas):
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+    leader, app = ForgedLeader(), web.Application()
+    app.router.add_get("/peers/v1/board", leader.answer)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    leader.address = f"127.0.0.1:{runner.addresses[0][1]}"
+    yield leader
+    replicas.cluster.fake.shown_lease = lambda document: document
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def two_workloads(replicas, place, page):
+    """Two replicas of Tidegate, and chat and code, of which both have 3 replicas' worth of work and a maximum of 9."""
+    leader, follower = [await replicas.start() for _ in range(2)]
+    await replicas.until_led_by(leader, follower)
+    scaled = []
+    for name in ("chat", "code"):
+        place.deployment(name, page.vllm(waiting=30, running=10), pods=1)
+        scaled.append(place.scaled_object(name, target=name, minimum=1, maximum=9, engine="vllm", **QUICK))
+    for each in scaled:
+        await all_say([leader, follower], (3, True), each)
+    return follower, *scaled
+
+
+async def test_follower_refuses_a_decision_outside_its_own_bounds(replicas, forged, two_workloads, place):
+    follower, chat, code = two_workloads
+    forged.decisions = {WorkloadKey(place.name, "chat"): 500, WorkloadKey(place.name, "code"): 4}
+    async with told_to(follower.keda, chat) as said:
+        replicas.cluster.fake.shown_lease = forged.shown
+        await all_say([follower], (4, True), code)
+        forged.decisions = {WorkloadKey(place.name, "chat"): 0, WorkloadKey(place.name, "code"): 5}
+        await all_say([follower], (5, True), code)
+    assert said == [(3, True)]
+    assert follower.logged("leader decision refused")
+
+
+async def test_follower_answers_by_itself_while_the_leaders_board_is_dated_in_the_future(
+    replicas, forged, two_workloads, place
+):
+    follower, chat, _ = two_workloads
+    forged.decisions, forged.ahead_s = {WorkloadKey(place.name, "chat"): 7}, 1e6
+    async with told_to(follower.keda, chat) as said:
+        replicas.cluster.fake.shown_lease = forged.shown
+        before = forged.asked
+        await until(partial(grown, forged, before), bool)
+        await until(partial(replicas.role, follower), lambda role: role == "alone")
+        await follower.sweeps(3)
+    assert said == [(3, True)]
+    assert await follower.metric('tidegate_peer_fetch_failures_total{kind="bad_frame"}') >= 1
+
+
+async def grown(forged, before):
+    return forged.asked > before

@@ -4,7 +4,6 @@ import asyncio
 from contextlib import AsyncExitStack
 from random import Random
 
-import aiohttp
 import pytest
 import trustme
 
@@ -140,7 +139,7 @@ class Peer:
 
     async def ask(self):
         """One question, and what it brought: None, or the kind of failure."""
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=self.follower._context)) as session:
+        async with self.follower.session() as session:
             await self.follower.ask(session)
         return self.failed[-1] if self.failed else None
 

@@ -1,21 +1,26 @@
 """A follower's answers are the leader's: over real TLS, whatever their clocks say, and only while the leader lives."""
 
 import asyncio
+import gzip
 import json
+from contextlib import suppress
 from dataclasses import replace
 
 import aiohttp
 import pytest
 import trustme
+from aiohttp import web
 
 from exporter.cluster.api import ApiFailure
 from exporter.model import WorkloadKey
+from scaler.peers import follower as followers
 from scaler.peers import server as servers
-from scaler.peers.frame import Copy, encode
+from scaler.peers.frame import Copy, Frame, encode
 from scaler.peers.server import PATH
 from scaler.peers.tls import connecting
 
 CHAT = WorkloadKey("ai", "chat")
+SERVER = "tidegate.tidegate.svc"
 
 
 async def test_a_follower_answers_with_the_whole_board_and_then_with_what_changes(pair):
@@ -271,3 +276,107 @@ async def test_a_lease_is_given_back_also_while_its_renewal_is_under_way(pair, l
         await asyncio.sleep(0)
         answers.set()
     assert leases.lease_now.holder == ""
+
+
+async def test_board_that_is_dated_in_the_future_is_not_followed(world, pair):
+    leader, follower = pair
+    leader.publisher.publish([], at=leader.clock.now() + 1e6)
+    assert await follower.ask() == "bad_frame"
+    assert follower.answers == {"chat": 7, "code": 7}
+
+
+async def test_board_becomes_old_also_where_our_clock_is_set_back(world, pair):
+    _, follower = pair
+    await follower.ask()
+    world.now -= 3600.0
+    follower.follower.settle(follower.clock.now())
+    assert follower.answers == {"chat": 7, "code": 7}
+
+
+class Forged:
+    """A leader that answers whatever a test says: chunks of a body without end, and how many were sent."""
+
+    def __init__(self, chunk, *, status=200, headers=()):
+        self.chunk, self.status, self.headers, self.sent = chunk, status, dict(headers), 0
+
+    async def __call__(self, request):
+        response = web.StreamResponse(status=self.status, headers=self.headers)
+        await response.prepare(request)
+        with suppress(ConnectionError):
+            while self.sent < MANY:
+                await response.write(self.chunk)
+                self.sent += 1
+        return response
+
+
+MANY = 10_000
+
+
+@pytest.mark.parametrize(("status", "failure"), [(200, "too_large"), (500, "http_500")])
+async def test_answer_without_end_is_not_read_to_its_end(pair, monkeypatch, status, failure):
+    monkeypatch.setattr(followers, "LARGEST_FRAME_BYTES", 2**20)
+    leader, follower = pair
+    leader.server._answer_one = forged = Forged(bytes(2**16), status=status)
+    assert await follower.ask() == failure
+    assert forged.sent < 1000, "what the sockets on the way hold, of 655 MB"
+    assert follower.answers == {"chat": 7, "code": 7}
+
+
+async def test_answer_that_says_it_is_too_large_is_not_read(pair, monkeypatch):
+    monkeypatch.setattr(followers, "LARGEST_FRAME_BYTES", 1000)
+    _, follower = pair
+    assert await follower.ask() == "too_large"
+
+
+async def test_compressed_answer_is_not_inflated(pair):
+    leader, follower = pair
+    bomb = gzip.compress(bytes(2**24))
+    whole = encode(Frame("e", 1, 1000.0, 1000.0)) + bytes(2**20)
+    for body in (bomb, gzip.compress(whole)):
+
+        async def answer(_request, body=body):
+            return web.Response(body=body, headers={"Content-Encoding": "gzip"})
+
+        leader.server._answer_one = answer
+        assert await follower.ask() == "bad_frame"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_body_of_a_question_is_not_read(pair, method):
+    leader, follower = pair
+    sent = 0
+
+    async def endless():
+        nonlocal sent
+        while sent < MANY:
+            yield bytes(2**16)
+            sent += 1
+
+    async with follower.follower.session() as session:
+        url = f"https://{leader.address}{PATH}"
+        with suppress(aiohttp.ClientError):
+            async with session.request(method, url, data=endless(), server_hostname=SERVER) as response:
+                assert response.status in {405, 413}
+    assert sent < 1000, "what the sockets on the way hold, of 655 MB"
+
+
+async def test_questions_in_hand_are_bounded(pair, monkeypatch):
+    monkeypatch.setattr(servers, "MOST_QUESTIONS", 1)
+    leader, follower = pair
+    begun, release = asyncio.Event(), asyncio.Event()
+    answer_one = leader.server._answer_one
+
+    async def slow(request):
+        begun.set()
+        await release.wait()
+        return await answer_one(request)
+
+    leader.server._answer_one = slow
+    async with asyncio.TaskGroup() as tasks:
+        first = tasks.create_task(follower.ask())
+        await begun.wait()
+        assert await follower.ask() == "http_503"
+        release.set()
+    assert first.result() is None
+    leader.server._answer_one = answer_one
+    assert await follower.ask() is None

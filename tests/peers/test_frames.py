@@ -1,6 +1,7 @@
 """Whatever happens on the leader's Board, a follower that is told of the changes has the same Board."""
 
 import json
+from dataclasses import fields
 from types import MappingProxyType
 
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import WorkloadKey
-from scaler.board import Board, Decision, Reason
+from scaler.board import Board, Decision, Evidence, Reason
+from scaler.peers import frame as frames
 from scaler.peers import journal as journals
 from scaler.peers.frame import FORMAT, BadFrame, Copy, Frame, decode, encode, retold
 from scaler.peers.journal import Journal
@@ -132,3 +134,95 @@ def test_what_is_no_frame_is_said_to_be_none(body):
 def test_another_format_is_said_by_its_number():
     with pytest.raises(BadFrame, match=f"format 99: this Tidegate reads {FORMAT}"):
         decode(b'{"format": 99}\n')
+
+
+def document_of(frame=None, **changes):
+    line, _, _ = encode(frame or Frame("e", 7, 1000.0, 999.0, None, (decided("chat", 1),))).partition(b"\n")
+    return json.loads(line) | changes
+
+
+def as_body(document):
+    return json.dumps(document).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    "times",
+    [{"at": 1000.5}, {"at": 1e9}, {"now": float("nan")}, {"at": float("-inf")}, {"now": 1e300}, {"now": 10**400}],
+)
+def test_frame_with_times_that_cannot_be_is_refused(times):
+    with pytest.raises(BadFrame, match=r"the last sweep must be before|no frame"):
+        decode(as_body(document_of(**times)))
+
+
+def test_entry_that_cannot_be_read_leaves_the_followers_own_decision():
+    before = retold(Copy(), Frame("e", 7, 1000.0, 1000.0, None, (decided("chat", 1), decided("code", 2))), 0.0)
+    document = document_of(Frame("e", 8, 1001.0, 1001.0, 7, (decided("chat", 5),)))
+    document["changed"][0]["replicas"] = "5"
+    after = retold(before, decode(as_body(document)), 0.0)
+    assert [key.name for key in after.decisions] == ["code"], "what it said before is over"
+
+
+def test_entry_without_a_workload_among_changes_asks_for_everything():
+    before = retold(Copy(), Frame("e", 7, 1000.0, 1000.0, None, (decided("chat", 1),)), 0.0)
+    document = document_of(Frame("e", 8, 1001.0, 1001.0, 7, (decided("chat", 5),)))
+    document["changed"][0]["workload"] = 7
+    assert retold(before, decode(as_body(document)), 0.0) is None
+
+
+def test_times_of_a_decision_are_never_after_its_frame():
+    frame = Frame("e", 7, 1000.0, 999.0, None, (decided("chat", 1, at=5000.0),))
+    (decision,) = retold(Copy(), frame, 10.0).decisions.values()
+    assert decision.decided_at == 1010.0
+
+
+@pytest.mark.parametrize(("byte", "most"), [(b",", "commas"), (b" ", "bytes")])
+def test_line_that_would_take_too_much_memory_is_not_parsed(byte, most, monkeypatch):
+    monkeypatch.setattr(frames, "MOST_COMMAS", 1000)
+    monkeypatch.setattr(frames, "LARGEST_LINE_BYTES", 5000)
+    with pytest.raises(BadFrame, match=f"[0-9]+ {most}.*at most"):
+        decode(b"[0" + byte * (1001 if byte == b"," else 5000) + b"0]\n")
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=4)
+    | st.sampled_from([10**400, "\ud800"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+DECISION_FIELDS = sorted(document_of()["changed"][0])
+EVIDENCE_FIELDS = sorted(document_of()["changed"][0]["evidence"])
+
+
+@given(
+    st.dictionaries(st.sampled_from(sorted(document_of())), VALUES, max_size=2),
+    st.dictionaries(st.sampled_from(DECISION_FIELDS), VALUES, max_size=3),
+    st.dictionaries(st.sampled_from(EVIDENCE_FIELDS), VALUES, max_size=3),
+)
+def test_any_json_is_a_frame_of_sound_decisions_or_refused(top, entry, evidence):
+    document = document_of()
+    document["changed"][0] |= entry
+    if isinstance(document["changed"][0]["evidence"], dict):
+        document["changed"][0]["evidence"] |= evidence
+    try:
+        frame = decode(as_body(document | top))
+    except BadFrame:
+        return
+    for decision in frame.changed:
+        shown = decision.to_document()
+        assert json.loads(json.dumps(shown, allow_nan=False)) is not None
+        json.dumps(shown, ensure_ascii=False).encode()
+        assert decision.replicas is None or 0 <= decision.replicas < 2**31
+        for each in fields(Evidence):
+            value = getattr(decision.evidence, each.name)
+            if each.type in {"float | None", "int | None"}:
+                assert value is None or type(value) in {int, float}
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_refused(body):
+    with pytest.raises(BadFrame):
+        decode(body)

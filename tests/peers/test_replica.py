@@ -112,7 +112,7 @@ async def test_nobody_is_asked_before_there_is_anybody_to_remember_what_is_told(
     async with replica("a") as leader, replica("b", learned=take) as new:
         sweep(leader, world, 3, decision)
         await until(lambda: leader.role(world.now) is Role.LEADER)
-        await until(lambda: new._campaign.leader() is not None)
+        await until(lambda: new._campaign is not None and new._campaign.leader() is not None)
         assert (taken, new.settled(world.now)) == ([], False)
         sweep(new, world, 7, decision)
         await until(lambda: new.settled(world.now))
@@ -162,9 +162,17 @@ async def test_a_new_replica_that_remembers_nothing_lets_others_take_what_was_gi
         await until(lambda: new.role(world.now) is Role.LEADER)
 
 
-async def test_a_memory_that_cannot_be_read_costs_itself_and_is_said_once(replica, world, decision):
+@pytest.mark.parametrize(
+    ("error", "problem"),
+    [
+        (ValueError("byte 0: a state must begin with TIDEGATE"), "byte 0: a state must begin with TIDEGATE"),
+        (OverflowError("a bug"), "OverflowError('a bug')"),
+    ],
+    ids=["torn", "bug"],
+)
+async def test_a_memory_that_cannot_be_read_costs_itself_and_is_said_once(replica, world, decision, error, problem):
     async def torn(memory, offset_s):
-        raise ValueError("byte 0: a state must begin with TIDEGATE")
+        raise error
 
     with structlog.testing.capture_logs() as logged:
         async with replica("a") as one, replica("b", learned=torn) as other:
@@ -180,7 +188,7 @@ async def test_a_memory_that_cannot_be_read_costs_itself_and_is_said_once(replic
                     )
                 )
     said = [each for each in logged if "memory" in each["event"]]
-    assert [each["problem"] for each in said] == ["byte 0: a state must begin with TIDEGATE"]
+    assert [each["problem"] for each in said] == [problem]
     assert other.failures["memory"] >= 3
 
 

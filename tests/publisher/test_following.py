@@ -88,3 +88,36 @@ async def test_a_sweep_that_finds_nothing_new_is_a_beat_all_the_same(publisher):
     publisher.publish([], at=11.0)
     async with asyncio.timeout(20):
         await waiting
+
+
+@pytest.fixture
+def at_most(publisher):
+    """`at_most(5)`: entries of more replicas are refused from now on."""
+
+    def refuse(most):
+        publisher.admits = lambda decision: decision.replicas <= most
+
+    return refuse
+
+
+def test_refused_entry_of_the_leader_leaves_the_own_decision(publisher, key, decide, at_most):
+    at_most(5)
+    publisher.follow({key("a"): decide("a", 500), key("b"): decide("b", 5)}, at=11.0)
+    assert replicas(publisher) == {"a": 1, "b": 5}
+    publisher.publish([decide("a", 2), decide("b", 3)], at=12.0)
+    assert replicas(publisher) == {"a": 2, "b": 5}, "the own decision goes on"
+    publisher.follow({key("a"): decide("a", 4), key("b"): decide("b", 6)}, at=13.0)
+    assert replicas(publisher) == {"a": 4, "b": 3}
+
+
+def test_new_bounds_are_applied_to_what_the_leader_has_said(publisher, key, decide, at_most):
+    led = {key("a"): decide("a", 5), key("b"): decide("b", 6)}
+    publisher.follow(led, at=11.0)
+    at_most(5)
+    publisher.keep_only([key("a"), key("b")], at=12.0)
+    assert replicas(publisher) == {"a": 5, "b": 2}
+    publisher.follow(led, at=13.0)
+    assert replicas(publisher) == {"a": 5, "b": 2}
+    at_most(6)
+    publisher.follow(led, at=14.0)
+    assert replicas(publisher) == {"a": 5, "b": 6}

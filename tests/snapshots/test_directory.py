@@ -12,11 +12,15 @@ from scaler.state import FORMAT, pack
 
 @pytest.fixture
 def directory(tmp_path):
-    return Directory(tmp_path / "state")
+    """As the process that holds its lock has it."""
+    made = Directory(tmp_path / "state")
+    made.claim()
+    yield made
+    made.release()
 
 
 def names(directory):
-    return sorted(file.name for file in directory.path.iterdir())
+    return sorted(file.name for file in directory.path.iterdir() if file.name != ".lock")
 
 
 def numbered(number):
@@ -38,9 +42,8 @@ def test_the_last_two_are_kept(directory, state):
 
 
 def test_where_there_is_none_there_is_none(directory):
-    assert directory.read().states == []
-    directory.path.mkdir()
     assert directory.read() == ([], None, [])
+    assert Directory(directory.path / "not there").read() == ([], None, [])
 
 
 def test_a_torn_one_is_set_aside_and_the_one_before_it_is_read(directory, state, replicas):
@@ -116,6 +119,8 @@ def test_killed_or_failing_at_any_step_leaves_the_last_one_whole(directory, stat
 def test_what_a_kill_left_unfinished_is_removed_at_the_next_start(directory, state, replicas):
     directory.write([state(1)])
     (directory.path / ".x7f3.tmp").write_bytes(b"half")
+    directory.release()
+    directory.claim()
     assert replicas(directory.read().states) == [[1.0]]
     assert names(directory) == [numbered(1)]
 
@@ -134,12 +139,14 @@ def test_nobody_else_may_read_it(directory, state):
 
 
 def test_other_peoples_files_are_left_alone(directory, state):
-    directory.path.mkdir()
-    for name in ("lost+found", "notes.state", "1.state", "000000000009.state.bak"):
+    others = ["lost+found", "notes.state", "notes.tmp", "1.state", "000000000009.state.bak"]
+    for name in others:
         (directory.path / name).write_bytes(b"mine")
+    directory.release()
+    directory.claim()
     directory.write([state(1)])
     directory.read()
-    assert names(directory) == sorted(["lost+found", "notes.state", "1.state", "000000000009.state.bak", numbered(1)])
+    assert names(directory) == sorted([*others, numbered(1)])
 
 
 def test_a_file_that_may_not_be_read_costs_that_file(directory, state, replicas, monkeypatch):
@@ -147,4 +154,68 @@ def test_a_file_that_may_not_be_read_costs_that_file(directory, state, replicas,
     (directory.path / numbered(2)).mkdir()
     found = directory.read()
     assert replicas(found.states) == [[1.0]]
-    assert [(refusal.why, refusal.set_aside) for refusal in found.refused] == [("Is a directory", False)]
+    assert [(refusal.why, refusal.set_aside) for refusal in found.refused] == [
+        ("must be a regular file, got a directory", False)
+    ]
+
+
+@pytest.fixture
+def one_written(directory, state):
+    """Number 1 is a whole checkpoint, and what number 2 is a test says."""
+    directory.write([state(1)])
+    return directory.path / numbered(2)
+
+
+# A device has no end, and a FIFO without a writer none to wait for: a fault here would never return.
+def test_symbolic_link_is_refused_and_the_device_behind_it_is_not_read(directory, one_written, replicas, monkeypatch):
+    one_written.symlink_to("/dev/zero")
+    monkeypatch.setattr(snapshots, "LARGEST_BYTES", 10_000)  # what the fault would read
+    found = directory.read()
+    assert replicas(found.states) == [[1.0]]
+    assert [(refusal.why, refusal.set_aside) for refusal in found.refused] == [
+        ("must be a regular file, got a symbolic link", False)
+    ]
+
+
+def test_fifo_does_not_block_the_start(directory, one_written, replicas):
+    os.mkfifo(one_written)
+    opened = os.open(one_written, os.O_RDWR | os.O_NONBLOCK)  # so that the fault reads nothing and returns
+    try:
+        found = directory.read()
+    finally:
+        os.close(opened)
+    assert replicas(found.states) == [[1.0]]
+    assert [(refusal.why, refusal.set_aside) for refusal in found.refused] == [
+        ("must be a regular file, got a FIFO", False)
+    ]
+
+
+def test_number_of_13_digits_is_read_back_and_counted_on(directory, state, replicas):
+    directory.write([state(1)])
+    (directory.path / numbered(1)).rename(directory.path / "999999999999.state")
+    for count in (2, 3):
+        directory.write([state(count)])
+        assert replicas(directory.read().states) == [[float(count)]]
+    assert names(directory) == ["1000000000000.state", "1000000000001.state"]
+
+
+def test_newest_state_by_its_own_time_is_restored(directory, state, replicas):
+    directory.write([state(2, at=1020.0)])
+    directory.write([state(1, at=1010.0)])  # a writer of before that finished last
+    assert replicas(directory.read(now=1030.0).states) == [[2.0]]
+    assert directory.read(now=1030.0).refused == []
+
+
+def test_after_the_clock_was_set_back_the_later_number_is_restored(directory, state, replicas):
+    directory.write([state(1, at=4600.0)])
+    directory.write([state(2, at=1010.0)])
+    assert replicas(directory.read(now=1020.0).states) == [[2.0]]
+
+
+def test_states_that_would_not_be_read_back_are_not_written(directory, state, replicas, monkeypatch):
+    directory.write([state(1)])
+    monkeypatch.setattr(snapshots, "LARGEST_BYTES", 100)
+    with pytest.raises(OSError, match="File too large"):
+        directory.write([state(2)])
+    monkeypatch.undo()
+    assert names(directory) == [numbered(1)]

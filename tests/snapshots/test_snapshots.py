@@ -3,6 +3,8 @@
 import asyncio
 import errno
 import os
+import shutil
+import threading
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -50,7 +52,7 @@ async def test_before_anything_is_remembered_the_last_one_is_not_overwritten(tmp
         return []
 
     await Snapshots(settings(tmp_path), clock()).write(nothing)
-    assert [file.name for file in tmp_path.iterdir()] == ["000000000001.state"]
+    assert [file.name for file in tmp_path.glob("*.state")] == ["000000000001.state"]
     assert replicas(Directory(tmp_path).read().states) == [[7.0]]
 
 
@@ -173,3 +175,121 @@ async def test_without_settings_nothing_is_kept_or_shown(clock, remembered, logg
     await kept.write_last(remembered)
     assert generate_latest(registry) == b""
     assert logged == []
+
+
+class SlowDisk:
+    """Holds the first fsync until `release` is set; `begun` is set when it is reached. `writes`: fsyncs of files."""
+
+    def __init__(self, monkeypatch):
+        self.begun, self.release, self.writes, self._fsync = threading.Event(), threading.Event(), 0, os.fsync
+        monkeypatch.setattr(os, "fsync", self._slow)
+
+    def _slow(self, descriptor):
+        self.writes += 1
+        if self.writes == 1:
+            self.begun.set()
+            assert self.release.wait(60.0)
+        self._fsync(descriptor)
+
+
+async def test_final_write_waits_for_the_periodic_one_and_is_restored(tmp_path, clock, state, replicas, monkeypatch):
+    disk, time, copied, final_copied = SlowDisk(monkeypatch), clock(), [], asyncio.Event()
+    kept = Snapshots(settings(tmp_path), time)
+
+    async def remembered():
+        copied.append(time.now())
+        if len(copied) == 2:
+            final_copied.set()
+        return [state(replicas=time.now(), at=time.now())]
+
+    periodic = asyncio.create_task(kept.write(remembered))
+    assert await asyncio.to_thread(disk.begun.wait, 60.0)
+    time.time = 1002.0
+    final = asyncio.create_task(kept.write_last(remembered))
+    await final_copied.wait()
+    assert disk.writes == 1, "the final one has not begun"
+    disk.release.set()
+    await asyncio.gather(periodic, final)
+    assert replicas(Directory(tmp_path).read().states) == [[1002.0]]
+    assert [file.name for file in sorted(tmp_path.glob("*.state"))] == ["000000000001.state", "000000000002.state"]
+
+
+async def test_periodic_write_that_was_cancelled_does_not_supersede_the_final_one(
+    tmp_path, clock, state, replicas, monkeypatch
+):
+    disk, time, copied, final_copied = SlowDisk(monkeypatch), clock(), [], asyncio.Event()
+    kept = Snapshots(settings(tmp_path), time)
+
+    async def remembered():
+        copied.append(time.now())
+        if len(copied) == 2:
+            final_copied.set()
+        return [state(replicas=time.now(), at=time.now())]
+
+    periodic = asyncio.create_task(kept.write(remembered))
+    assert await asyncio.to_thread(disk.begun.wait, 60.0)
+    periodic.cancel()  # its thread goes on
+    await asyncio.gather(periodic, return_exceptions=True)
+    time.time = 1002.0
+    final = asyncio.create_task(kept.write_last(remembered))
+    await final_copied.wait()
+    disk.release.set()
+    await final
+    assert replicas(Directory(tmp_path).read().states) == [[1002.0]]
+    assert [file.name for file in sorted(tmp_path.glob("*.state"))] == ["000000000001.state", "000000000002.state"]
+
+
+async def test_second_process_on_a_directory_reads_and_does_not_write(tmp_path, clock, remembered, logged, replicas):
+    first, second, registry = *(Snapshots(settings(tmp_path), clock()) for _ in range(2)), CollectorRegistry()
+    registry.register(SnapshotCollector(second, lambda: 1007.0))
+    await first.read()
+    await first.write(remembered)
+    (tmp_path / ".x.tmp").write_bytes(b"the first is writing this")
+    (tmp_path / "000000000009.state").write_bytes(b"torn")
+    logged.clear()
+    assert replicas((await second.read()).rest(1000.0)) == [[3.0]]
+    await second.write(remembered)
+    await second.write(remembered)
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        ".lock", ".x.tmp", "000000000001.state", "000000000009.state",
+    ]  # fmt: skip
+    (locked,) = [line for line in logged if line["event"] == "checkpoint directory locked"]
+    assert (locked["log_level"], locked["directory"]) == ("warning", str(tmp_path))
+    assert str(os.getpid()) in locked["owner"]
+    assert (second.failures, second.size) == (0, None)
+    assert b"tidegate_snapshot_directory_owned 0.0\n" in generate_latest(registry)
+    first.close()
+    first._thread.shutdown(wait=True)
+    await second.write(remembered)
+    assert (tmp_path / "000000000010.state").exists(), "once the first has ended, the second writes"
+    assert events(logged)[-1] == "checkpoint directory acquired"
+    assert b"tidegate_snapshot_directory_owned 1.0\n" in generate_latest(registry)
+
+
+async def test_directory_without_locks_is_written_and_the_log_says_so(tmp_path, clock, remembered, logged, monkeypatch):
+    kept = Snapshots(settings(tmp_path), clock())
+
+    def no_locks(*_args):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("scaler.snapshots.flock", no_locks)
+    await kept.read()
+    for _ in range(2):
+        await kept.write(remembered)
+    assert (tmp_path / "000000000002.state").exists()
+    assert [(line["event"], line["problem"]) for line in logged] == [
+        ("checkpoint directory cannot be locked", "No locks available")
+    ]
+
+
+async def test_directory_that_was_replaced_is_locked_again(tmp_path, clock, remembered, logged):
+    place = tmp_path / "state"
+    first = Snapshots(settings(place), clock())
+    await first.read()
+    await first.write(remembered)
+    shutil.rmtree(place)
+    await first.write(remembered)
+    second = Snapshots(settings(place), clock())
+    await second.write(remembered)
+    assert [file.name for file in place.glob("*.state")] == ["000000000001.state"]
+    assert events(logged)[-1] == "checkpoint directory locked"

@@ -4,6 +4,7 @@ import numpy as np
 
 from exporter.model import WorkloadKey
 from scaler.state import Kept, State
+from scaler.state import kept as kepts
 
 A, B, C = (WorkloadKey("ai", name) for name in "abc")
 DAY_S = 86400.0
@@ -35,3 +36,13 @@ def test_what_nobody_came_for_in_a_week_is_not_kept_on():
 def test_a_thousand_restarts_keep_a_bounded_number_of_parts():
     kept = Kept([state(float(-n), WorkloadKey("ai", str(n))) for n in range(1000)])
     assert [each.at for each in kept.rest(0.0)] == [float(-n) for n in range(256)]
+
+
+def test_peer_that_tells_of_ever_other_workloads_does_not_fill_the_memory(monkeypatch):
+    kept = Kept()
+    for number in range(1000):
+        kept.keep(state(float(number), WorkloadKey("ai", str(number))))
+    assert len(kept._states) == 256
+    monkeypatch.setattr(kepts, "LARGEST_BYTES", 10 * 8)
+    kept.keep(state(1000.0, WorkloadKey("ai", "new")))
+    assert [each.at for each in kept.rest(1000.0)] == [float(number) for number in range(1000, 990, -1)]

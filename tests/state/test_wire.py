@@ -2,6 +2,7 @@
 
 import json
 import struct
+import tracemalloc
 import zlib
 from base64 import b64decode
 from hashlib import blake2b
@@ -126,6 +127,8 @@ def test_what_the_next_version_adds_to_the_header_is_skipped():
         {"columns": {"x": [["<f8"], [1]]}},
         {"columns": {"x": ["<f8", [1]]}},
         {"columns": {"x": ["<f8", [1, 2**30, 2**30]]}},
+        {"columns": {"x": ["<f8", [1, 0, 2**30, 2**30]]}},
+        {"at": 1e13},
         {"columns": {str(n): ["<f8", [1, 0]] for n in range(5000)}},
         {"tables": {"pages": {}}},
         {"tables": {"pages": {"key": ["|u1", [0]]}}},
@@ -166,9 +169,68 @@ def test_what_follows_the_arrays_is_not_read_over():
 
 
 def test_more_than_the_limit_is_not_taken(small):
+    (header,) = struct.unpack_from("<I", pack(small), PREFIX)
     with pytest.raises(TornError, match="its arrays take 102 bytes; more than 101 are not taken"):
-        unpack(pack(small), largest=101)
-    same(unpack(pack(small), largest=102), small)
+        unpack(pack(small), largest=24 * header + 101)
+    same(unpack(pack(small), largest=24 * header + 102), small)
+    with pytest.raises(TornError, match=f"its header has {header} bytes; more than {header - 1} are not taken"):
+        unpack(pack(small), largest=24 * header - 1)
+
+
+def test_all_states_of_a_file_share_one_limit(small):
+    data = pack(small)
+    (header,) = struct.unpack_from("<I", data, PREFIX)
+    cost = 24 * header + 102
+    assert len(unpack_all(data * 3, largest=3 * cost)) == 3
+    with pytest.raises(TornError, match="its arrays take 102 bytes; more than 101 are not taken"):
+        unpack_all(data * 3, largest=3 * cost - 1)
+
+
+def peak_of(work):
+    """Bytes that were allocated at once meanwhile, and the error."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(TornError) as raised:
+            work()
+        return tracemalloc.get_traced_memory()[1], str(raised.value)
+    finally:
+        tracemalloc.stop()
+
+
+def test_arrays_that_few_workloads_cannot_have_are_not_allocated():
+    """A gigabyte of zeros is a megabyte deflated."""
+    columns = {str(n): ["|u1", [1, 2**24]] for n in range(60)}
+    deflate = zlib.compressobj()
+    parts = [deflate.compress(bytes(2**20)) for _ in range(60 * 16)]
+    header = json.dumps(GOOD | {"columns": columns}).encode()
+    body = struct.pack("<I", len(header)) + header + b"".join(parts) + deflate.flush()
+    head = struct.pack("<8sH6xQ", b"TIDEGATE", FORMAT, len(body))
+    data = head + blake2b(head + body, digest_size=32).digest() + body
+    peak, why = peak_of(lambda: unpack(data))
+    assert why == "its arrays take 1006632960 bytes; more than 16842752 are not taken"
+    assert peak < 2**20
+
+
+def test_arrays_that_so_few_bytes_cannot_hold_are_not_allocated():
+    header = GOOD | {"columns": {"x": ["<f8", [1, 2**20]]}}
+    peak, why = peak_of(lambda: unpack(sealed(header)))
+    assert "its arrays take 8388608 bytes, which 8 deflated bytes cannot hold" in why
+    assert peak < 2**20
+
+
+def test_arrays_that_inflate_to_more_than_the_header_says_are_cut_off():
+    data = sealed(GOOD | {"columns": {"x": ["<f8", [1]]}}, bytes(2**26))
+    peak, _ = peak_of(lambda: unpack(data))
+    assert peak < 2**20
+
+
+@pytest.mark.parametrize("item", [b"[]", b"{}", b'""', b"0.5"])
+def test_header_of_empty_values_is_not_parsed(item):
+    """Three bytes of JSON are 72 of memory."""
+    data = sealed(b'{"workloads":[' + b",".join([item] * 4_000_000) + b"]}")
+    peak, why = peak_of(lambda: unpack(data))
+    assert "bytes; more than 11184810 are not taken" in why
+    assert peak < 2**20
 
 
 def test_a_byte_that_is_no_boolean_is_still_true_or_false():
