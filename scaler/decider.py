@@ -46,7 +46,7 @@ from .signals import Rings, Signals
 from .slots import Mask, Rows
 from .source import Source
 from .standing import PRICES, Prices, Stands
-from .state import Array, Columns, State, copy_into, named, pairs, translated
+from .state import Array, Columns, Identity, State, copy_into, named, pairs, translated
 from .told import Told
 from .totals import Totals
 
@@ -109,6 +109,8 @@ class Decider:
         self._touched = np.zeros(len(plans), dtype=np.bool_)  # heard of since the last sweep
         self._rests = recollection.Rests(len(plans))
         self._rows = {plan.workload: row for row, plan in enumerate(plans)}
+        # A scale target that is not known (any more) is the last one that was: what was learned of that is kept here.
+        self._targets = [plan.target for plan in plans]
         self._ended: list[tuple[WorkloadKey | None, Brake]] = []
         self._log = Log(self.plans, log_bytes)
         self._swept: Given | None = None  # what the last sweep took in and gave out
@@ -226,12 +228,14 @@ class Decider:
         chosen = [row for row, plan in enumerate(self.plans) if workloads is None or plan.workload in workloads]
         rows: Rows = np.array(chosen, dtype=np.int64)
         columns = {name: column[rows] for name, column in self.columns().items()}
-        return State(now, tuple(self.plans[row].workload for row in chosen), columns)
+        targets = tuple(self._targets[row] for row in chosen)
+        return State(now, tuple(self.plans[row].workload for row in chosen), columns, targets=targets)
 
     def go_along(self, state: State, now: float) -> None:
         """Remember what a replica that is deciding just now remembers: of it, nothing waits for a proof."""
         rows, others = self._known_to(state)
         self.take(state.columns, rows, others, now)
+        self._keep_targets(state.identities, rows, others)
         self._rests.since[rows] = self._rests.until[rows] = np.nan
 
     def restore(self, state: State, now: float) -> None:
@@ -254,7 +258,7 @@ class Decider:
 
     def adopt(self, other: Decider) -> None:
         """Another list of workloads, or a new configuration: those that stay keep what was remembered of them. Their
-        pages are asked anew.
+        pages are asked anew. A workload with another scale target than before begins without a memory.
         """
         self._go_on(other._live_state(now=0.0), inf, np.full(len(self.plans), -inf))
         rows, others = self._pairs(other)
@@ -266,11 +270,13 @@ class Decider:
 
     def take_over(self, other: Decider) -> None:
         """Another list of workloads while the same targets go on being asked: what they said and what was answered
-        stays too. The other is spent.
+        stays too. The other is spent. A workload with another scale target than before begins without a memory, and
+        its pages are still asked.
         """
         rows, others = self._pairs(other)
         touched = other._touched[others]
         self.take(other.columns(), rows, others)
+        self._keep_targets(other._identities, rows, others)
         self._intake.adopt(other._intake, rows, others)
         self._stands.go_on(other._stands, rows, others)
         self._log.adopt(other._log, rows, others)
@@ -287,18 +293,32 @@ class Decider:
         """
         self._signals.take(other._signals.columns(), *self._pairs(other))
 
+    def without_state_in(self, other: Decider | None) -> list[WorkloadKey]:
+        """The workloads that have no state there: it does not have them, or has them with another scale target."""
+        carried = set() if other is None else set(self._pairs(other)[0].tolist())
+        return [workload for row, workload in enumerate(self.workloads) if row not in carried]
+
+    @property
+    def _identities(self) -> tuple[Identity, ...]:
+        return tuple(zip(self.workloads, self._targets, strict=True))
+
+    def _keep_targets(self, identities: Sequence[Identity], rows: Rows, others: Rows) -> None:
+        """Of own workloads `rows` whose scale target is not known: that of the state that was taken for them."""
+        for row, other in zip(rows.tolist(), others.tolist(), strict=True):
+            self._targets[row] = self._targets[row] or identities[other][1]
+
     def _pairs(self, other: Decider) -> tuple[Rows, Rows]:
-        """Own rows, and the other's, of the workloads that both know."""
-        return pairs([plan.workload for plan in self.plans], [plan.workload for plan in other.plans])
+        """Own rows, and the other's, of the workloads that both know with the same scale target."""
+        return pairs(self._identities, other._identities)
 
     def _known_to(self, state: State) -> tuple[Rows, Rows]:
-        """Own rows, and the state's, of the workloads that both know."""
-        return pairs([plan.workload for plan in self.plans], state.workloads)
+        """Own rows, and the state's, of the workloads that both know with the same scale target."""
+        return pairs(self._identities, state.identities)
 
     def _live_state(self, now: float, rows: slice = slice(None)) -> State:
         workloads = tuple(plan.workload for plan in self.plans[rows])
         columns = {name: column[rows] for name, column in self.columns().items()}
-        return State(now, workloads, columns, self._intake.tables(rows))
+        return State(now, workloads, columns, self._intake.tables(rows), tuple(self._targets[rows]))
 
     def _go_on(self, state: State, now: float, until: Floats) -> Rows:
         """Remember all of a state; what rests on what happened since waits for its proof. Returns whom it is of.
@@ -307,6 +327,7 @@ class Decider:
         """
         rows, others = self._known_to(state)
         self.take(state.columns, rows, others, now)
+        self._keep_targets(state.identities, rows, others)
         self._intake.take(state.tables, rows, others, until)
         self._rests.since[rows], self._rests.until[rows] = self._memory.idle_since[rows], np.nan
         self._memory.idle_since[rows] = np.nan

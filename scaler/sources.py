@@ -189,19 +189,21 @@ def plans(
     orders: Iterable[Ordered] = repeat(Ordered()),
     tolerances: Mapping[WorkloadKey, float] = MappingProxyType({}),
     jobs: Collection[WorkloadKey] = frozenset(),
+    targets: Mapping[WorkloadKey, Ref] = MappingProxyType({}),
 ) -> list[Plan]:
     """What the decider needs to know of each workload.
 
     orders:     what people order of each, in the same order.
     tolerances: of the HPAs that say one, ratios; for all others the configuration's word holds.
     jobs:       those whose replicas are the Jobs of a ScaledJob.
+    targets:    what each scales, where that is known.
     """
-    return [
-        (_plan_of_jobs if workload.key in jobs else _plan)(
-            config, workload, ordered, tolerances.get(workload.key, workload.hpa_tolerance)
-        )
-        for workload, ordered in zip(workloads, orders, strict=False)
-    ]
+    made = []
+    for workload, ordered in zip(workloads, orders, strict=False):
+        tolerance, target = tolerances.get(workload.key, workload.hpa_tolerance), targets.get(workload.key)
+        plan = (_plan_of_jobs if workload.key in jobs else _plan)(config, workload, ordered, tolerance)
+        made.append(plan if target is None else replace(plan, target=f"{target.kind}/{target.name}"))
+    return made
 
 
 def _plan(config: Config, workload: Workload, ordered: Ordered, tolerance: float) -> Plan:

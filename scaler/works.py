@@ -31,7 +31,6 @@ from .census import Census, ordered, take
 from .config import Config
 from .decider import Decider
 from .ownership import cluster_owners
-from .plan import Plan
 from .pod_numbers import Chosen, PodNumbers
 from .publisher import Publisher
 from .recall import Moment, relive
@@ -109,7 +108,7 @@ class Works:
         self._decider = self._new_decider()
         if before is not None:
             self._decider.adopt(before._decider)  # noqa: SLF001 - its own kind
-        self._follow(before._decider.plans if before is not None else ())  # noqa: SLF001
+        self._follow(before._decider if before is not None else None)  # noqa: SLF001
 
     @property
     def counters(self) -> Mapping[Target, Counters]:
@@ -178,7 +177,7 @@ class Works:
                 self._census = census
                 before, self._decider = self._decider, self._new_decider()
                 self._decider.take_over(before)
-                self._follow(before.plans)
+                self._follow(before)
         for place, discovery in self._places.items():
             if changes.census or sources.touches(changes, place):
                 self._loop.look(discovery)
@@ -205,7 +204,9 @@ class Works:
 
     def _new_decider(self) -> Decider:
         census = self._census
-        plans = sources.plans(self.config, census.workloads, ordered(census), census.tolerances, census.jobs)
+        plans = sources.plans(
+            self.config, census.workloads, ordered(census), census.tolerances, census.jobs, census.targets
+        )
         by_name = owners_by_name({plan.workload: plan.pod_pattern for plan in plans})
         cluster, targets = self._around.cluster, census.targets
         return Decider(
@@ -220,8 +221,8 @@ class Works:
             tick_s=self.config.tick,
         )
 
-    def _follow(self, before: Iterable[Plan]) -> None:
-        """Ask where this census says, and tell whoever answers for it. `before`: who was there already."""
+    def _follow(self, before: Decider | None) -> None:
+        """Ask where this census says, and tell whoever answers for it. `before`: which workloads had state already."""
         around = self._around
         if around.discoveries is not None:
             self._loop.follow(around.discoveries(self.config))
@@ -235,13 +236,18 @@ class Works:
         self._scaled = {}
         for workload, ref in self._census.targets.items():
             self._scaled.setdefault(ref, []).append(workload)
-        old = {plan.workload for plan in before}
-        new = [plan.workload for plan in self._decider.plans if plan.workload not in old]
+        new = self._decider.without_state_in(before)
         for state in around.kept.claim(new):
             self._decider.restore(state, around.clock.now())
         for workload in new:
+            # Before anything is decided: without a count the first reading alone would be the answer.
+            self._count(workload)
             self._new.put_nowait(workload)
-        around.publisher.keep_only((plan.workload for plan in self._decider.plans), around.publisher.own.at)
+            if before is not None and workload in before.workloads:
+                self._log.info(
+                    "scale target changed", workload=str(workload), target=str(self._census.targets[workload])
+                )
+        around.publisher.keep_only(self._decider.workloads, around.publisher.own.at, begun=new)
         self._believe(around.clock.now())
         self._say_troubles(str(trouble) for trouble in self._census.troubles)
 
@@ -344,6 +350,13 @@ class Works:
             for plan in self._decider.plans:
                 self._decider.counted(plan.workload, replicas.count(plan.workload, now))
 
+    def _count(self, workload: WorkloadKey) -> None:
+        """One workload's replicas, as they are now."""
+        replicas = self._counts()
+        if replicas is not None:
+            with suppress(Exception):  # the tick asks too, and says what is wrong
+                self._decider.counted(workload, replicas.count(workload, self._around.clock.now()))
+
     def _counts(self) -> ReplicaCounts | None:
         around = self._around
         if around.replicas is None and around.cluster is not None:
@@ -380,10 +393,7 @@ class Works:
             return
         # A list must not meet the last tick's count: "no pods" and "one is ready" would be an outage, of which whoever
         # has just been put to sleep is woken.
-        replicas = self._counts()
-        if replicas is not None:
-            with suppress(Exception):  # the tick asks too, and says what is wrong
-                self._decider.counted(discovery.owner, replicas.count(discovery.owner, self._around.clock.now()))
+        self._count(discovery.owner)
         if listing is None:
             self._decider.listed(discovery.owner, None)
         else:

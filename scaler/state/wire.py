@@ -3,9 +3,10 @@
     magic, 8 bytes | format, u16 | 6 zeros | length of the rest, u64 | BLAKE2b-256 of all but itself, 32 bytes
     length of the header, u32 | header, JSON | the arrays of the header one after the other, deflated together
 
-Numbers are little-endian. The header names the workloads, and each array with its type and shape. A reader skips names
-that it does not know and does without those that are missing, so neighbouring versions read each other's; only another
-format number is refused. Nothing is allocated before the header's sizes have been compared with a limit.
+Numbers are little-endian. The header names the workloads and their scale targets, and each array with its type and
+shape. A reader skips names that it does not know and does without those that are missing, so neighbouring versions
+read each other's; only another format number is refused. Nothing is allocated before the header's sizes have been
+compared with a limit.
 
 Worked example: one workload, nothing remembered: 56 bytes, then about a hundred of header and 8 that say "no arrays".
 """
@@ -60,6 +61,7 @@ def pack(state: State) -> bytes:
     header = {
         "at": state.at,
         "workloads": [list(workload) for workload in state.workloads],
+        "targets": list(state.targets),
         "columns": _described(state.columns, arrays),
         "tables": {name: _described(table, arrays) for name, table in state.tables.items()},
     }
@@ -122,6 +124,7 @@ def _state(body: memoryview, begin: int, largest: int) -> State:
         header = json.loads(bytes(body[_LENGTH.size : rest]))
         at = float(header["at"])
         workloads = tuple(_workload(said) for said in header["workloads"])
+        targets = _targets(header.get("targets") or [], len(workloads))
         columns, tables = _shapes(header["columns"]), {str(n): _shapes(t) for n, t in header["tables"].items()}
         _check(at, len(workloads), columns, tables)
         arrays = _arrays(body[rest:], [*columns.values(), *(s for t in tables.values() for s in t.values())], largest)
@@ -132,7 +135,7 @@ def _state(body: memoryview, begin: int, largest: int) -> State:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, zlib.error) as error:
         raise TornError(f"byte {begin}: the header or its arrays cannot be read: {error!r}") from error
-    return State(at, workloads, found, more)
+    return State(at, workloads, found, more, targets)
 
 
 _Shape = tuple[str, tuple[int, ...]]
@@ -166,6 +169,15 @@ def _workload(said: Any) -> WorkloadKey:
     if not (isinstance(namespace, str) and isinstance(name, str) and isinstance(trigger, str)):
         raise TornError(f"no workload: {said!r}")
     return WorkloadKey(namespace, name, trigger)
+
+
+def _targets(header: Any, workloads: int) -> tuple[str, ...]:
+    """The scale targets, one per workload; none where the version that wrote the state did not record them."""
+    if not isinstance(header, list) or not all(isinstance(target, str) for target in header):
+        raise TornError("targets: must be a list of text")
+    if len(header) not in {0, workloads}:
+        raise TornError(f"targets: must be {workloads}, one per workload, got {len(header)}")
+    return tuple(header)
 
 
 def _check(at: float, rows: int, columns: Mapping[str, _Shape], tables: Mapping[str, Mapping[str, _Shape]]) -> None:

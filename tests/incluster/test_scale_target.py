@@ -1,0 +1,118 @@
+"""A ScaledObject is edited to scale another Deployment: nothing that was learned of the first decides about the second.
+
+The windows never fill here (`freshness.at_start` is an hour), so what the cluster has stays the least all along.
+"""
+
+from contextlib import asynccontextmanager
+
+import grpc.aio
+import pytest
+
+from .keda import Keda
+from .process import running
+from .waiting import meanwhile, until
+
+UNTIL_WINDOWS_S = 3600
+SMALL, LARGE = 3, 20
+
+
+@pytest.fixture
+def config(cluster, tmp_path):
+    """The text of a configuration that keeps its state in `tmp_path`, as a file."""
+    file = tmp_path / "config.yaml"
+    text = cluster.config(f'state: {{directory: "{tmp_path}/state", interval: 1h}}\n')
+    file.write_text(text.replace("at_start: 0s", f"at_start: {UNTIL_WINDOWS_S}s"), encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def deployments(place, page):
+    """Two Deployments under load: `small` needs its 3 replicas, of `large` each of 20 pods has a third of its load."""
+    place.deployment("small", page.vllm(waiting=0, running=16), pods=SMALL)
+    large = place.deployment("large", page.vllm(waiting=0, running=5), pods=LARGE)
+    return place, large
+
+
+@asynccontextmanager
+async def connected(daemon):
+    async with grpc.aio.insecure_channel(daemon.grpc) as channel:
+        yield Keda(channel)
+
+
+@asynccontextmanager
+async def answers_to(keda, scaled):
+    """Every change of the answer while the block runs, in order."""
+    said = []
+
+    async def ask():
+        answer = await keda.answer(scaled)
+        if not said or said[-1] != answer:
+            said.append(answer)
+
+    async with meanwhile(ask):
+        yield said
+    await ask()
+
+
+def numbers(said):
+    return [answer[0] for answer in said if isinstance(answer, tuple)]
+
+
+async def all_pods_are_read(daemon, place, pods):
+    """Every pod of the target answers, so that its demand is known in full."""
+    await daemon.until_evidence(place.name, "chat", replicas_wanted=pods, replicas_ready=pods, running=5.0 * pods)
+    await daemon.sweeps(5)
+
+
+async def test_new_scale_target_starts_from_the_replicas_it_has(config, deployments, tmp_path):
+    place, _ = deployments
+    chat = place.scaled_object("chat", target="small", minimum=1, maximum=40, engine="vllm")
+    with running(config, tmp_path / "log") as daemon:
+        async with connected(daemon) as keda:
+            await keda.until((SMALL, True), chat)
+            async with answers_to(keda, chat) as said:
+                await until(lambda: _ready(said), bool)
+                chat["spec"]["scaleTargetRef"]["name"] = "large"
+                place.put(chat)
+                await all_pods_are_read(daemon, place, LARGE)
+    assert numbers(said) == [SMALL, LARGE]
+
+
+async def test_edit_that_keeps_the_scale_target_keeps_its_state(config, deployments, tmp_path):
+    place, large = deployments
+    chat = place.scaled_object("chat", target="large", minimum=1, maximum=40, engine="vllm")
+    with running(config, tmp_path / "log") as daemon:
+        async with connected(daemon) as keda:
+            await keda.until((LARGE, True), chat)
+            await all_pods_are_read(daemon, place, LARGE)
+            for pod in large.pods:
+                pod.hangs()
+            large.scale(LARGE + 5)  # a workload without state would start from this count
+            await daemon.until_evidence(place.name, "chat", replicas_wanted=LARGE + 5)
+            async with answers_to(keda, chat) as said:
+                await daemon.until(lambda entry: entry["reason"] == "held", place.name, "chat")
+                chat["spec"]["maxReplicaCount"] = 41
+                place.put(chat)
+                await daemon.until(lambda entry: entry["replicas"] == LARGE, place.name, "chat")
+                await daemon.sweeps(5)
+    assert said == [(LARGE, True)]
+
+
+async def test_scale_target_changed_while_the_daemon_was_away_starts_from_the_replicas_it_has(
+    config, deployments, tmp_path
+):
+    place, _ = deployments
+    chat = place.scaled_object("chat", target="small", minimum=1, maximum=40, engine="vllm")
+    with running(config, tmp_path / "log") as daemon:
+        async with connected(daemon) as keda:
+            await keda.until((SMALL, True), chat)
+    chat["spec"]["scaleTargetRef"]["name"] = "large"
+    place.put(chat)
+    with running(config, tmp_path / "log-again") as daemon:
+        async with connected(daemon) as keda, answers_to(keda, chat) as said:
+            await all_pods_are_read(daemon, place, LARGE)
+    assert set(numbers(said)) == {LARGE}
+
+
+async def _ready(said):
+    return len(said) > 0
