@@ -11,7 +11,7 @@ from exporter.model import ReplicaCount, WorkloadKey
 
 
 class ReplicaCounts(Protocol):
-    """Asked once per tick for every workload: answers from memory."""
+    """Answers from memory. The control loop asks a cluster for what has changed, anything else for every workload."""
 
     def count(self, workload: WorkloadKey, now: float) -> ReplicaCount | None:
         """None is: not known. `now`: POSIX seconds."""

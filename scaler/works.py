@@ -88,6 +88,7 @@ class Works:
         self._log = structlog.get_logger()
         self._broken = self._given_up = False
         self._seen = False  # is what the census rests on known?
+        self._all_counted = False  # is the count of every workload as of the last tick?
         self._places: dict[Place, Discovery] = {}
         self._scaled: dict[Ref, list[WorkloadKey]] = {}
         self._loop = Loop(
@@ -174,10 +175,14 @@ class Works:
         if changes.census:
             census = self._counted()
             if census != self._census:
-                self._census = census
+                targets, self._census = self._census.targets, census
                 before, self._decider = self._decider, self._new_decider()
                 self._decider.take_over(before)
                 self._follow(before)
+                # Before anything is decided: without a count the first reading alone would be the answer.
+                for workload in self._decider.workloads:
+                    if workload not in targets or targets[workload] != census.targets.get(workload):
+                        self._count(workload)
         for place, discovery in self._places.items():
             if changes.census or sources.touches(changes, place):
                 self._loop.look(discovery)
@@ -240,8 +245,6 @@ class Works:
         for state in around.kept.claim(new):
             self._decider.restore(state, around.clock.now())
         for workload in new:
-            # Before anything is decided: without a count the first reading alone would be the answer.
-            self._count(workload)
             self._new.put_nowait(workload)
             if before is not None and workload in before.workloads:
                 self._log.info(
@@ -347,8 +350,20 @@ class Works:
     def _count_replicas(self, now: float) -> None:
         replicas = self._counts()
         if replicas is not None:
-            for plan in self._decider.plans:
-                self._decider.counted(plan.workload, replicas.count(plan.workload, now))
+            due, self._all_counted = self._uncounted(now), False
+            for workload in due:
+                self._decider.counted(workload, replicas.count(workload, now))
+            self._all_counted = True
+
+    def _uncounted(self, now: float) -> Collection[WorkloadKey]:
+        """The workloads whose replicas may be others than at the last tick."""
+        cluster = self._around.cluster
+        if cluster is None or self._around.replicas is not None:
+            return self._decider.workloads
+        moved = cluster.take_uncounted(now)
+        if moved is None or not self._all_counted:
+            return self._decider.workloads
+        return [workload for ref in moved & self._scaled.keys() for workload in self._scaled[ref]]
 
     def _count(self, workload: WorkloadKey) -> None:
         """One workload's replicas, as they are now."""

@@ -32,6 +32,7 @@ class News:
 
     def __init__(self) -> None:
         self._clear()
+        self._uncounted: set[Ref] = set()
 
     def _clear(self) -> None:
         self._targets: set[Ref] = set()
@@ -42,7 +43,9 @@ class News:
         return bool(self._targets or self._services or self._census or self._exporters)
 
     def of_targets(self, refs: Iterable[Ref]) -> None:
-        self._targets.update(refs)
+        moved = tuple(refs)
+        self._targets.update(moved)
+        self._uncounted.update(moved)
 
     def of_service(self, namespace: str, service: str) -> None:
         self._services.add((namespace, service))
@@ -58,3 +61,8 @@ class News:
         taken = Changes(frozenset(self._targets), frozenset(self._services), self._census, self._exporters)
         self._clear()
         return taken
+
+    def take_uncounted(self) -> frozenset[Ref]:
+        """The targets that have moved since the last call, whoever has called `take` meanwhile."""
+        uncounted, self._uncounted = frozenset(self._uncounted), set()
+        return uncounted

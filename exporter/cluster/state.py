@@ -81,6 +81,7 @@ class Cluster:
         self.on_change = on_change
         self._namespaces = frozenset(namespaces)
         self._hearing = Hearing(self._namespaces, blind_s)
+        self._known_when_counted: frozenset[Resource] | None = None
         self._records = Records()
 
     # What the reflector says. `now`: POSIX seconds.
@@ -204,6 +205,15 @@ class Cluster:
             existing=tally.existing,
             leaving=tally.leaving,
         )
+
+    def take_uncounted(self, now: float) -> frozenset[Ref] | None:
+        """The targets whose `count` may be another than at the last call; None: any, because what is known has changed.
+
+        So counting costs as much as what has changed. Only `ReplicaCount.at` goes on by itself.
+        """
+        before, known = self._known_when_counted, frozenset(each for each in RESOURCES if self.known(each, now))
+        self._known_when_counted, moved = known, self._records.news.take_uncounted()
+        return moved if known == before else None
 
     def owners_of(self, pod: PodKey) -> tuple[Ref, ...] | None:
         """Its controller, the controller of that, and so on, as far as they are known; None if there is no such pod."""
