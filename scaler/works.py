@@ -27,10 +27,11 @@ from exporter.targets import Discovery, Listing
 from exporter.textformat import Scanner
 
 from . import sources
-from .census import Census, ordered, take
+from .census import Census, ParsedObjects, ordered, take
 from .config import Config
 from .decider import Decider
 from .ownership import cluster_owners
+from .plan import Plan
 from .pod_numbers import Chosen, PodNumbers
 from .publisher import Publisher
 from .recall import Moment, relive
@@ -104,9 +105,10 @@ class Works:
             retired=self._retired,
         )
         self._new: asyncio.Queue[WorkloadKey] = asyncio.Queue()  # whose past has not been looked for
+        self._parsed, self._plans = ParsedObjects(), sources.Plans(config)
         self._census = take(config, (), (), ())
-        self._census = self._counted()
-        self._decider = self._new_decider()
+        self._census = self._new_census()
+        self._decider = self._new_decider(self._planned())
         if before is not None:
             self._decider.adopt(before._decider)  # noqa: SLF001 - its own kind
         self._follow(before._decider if before is not None else None)  # noqa: SLF001
@@ -172,21 +174,34 @@ class Works:
             await asyncio.sleep(LOOK_AGAIN_S)
 
     def _follow_changes(self, changes: Changes) -> None:
+        registered: frozenset[WorkloadKey] = frozenset()
+        places = self._places.keys()
         if changes.census:
-            census = self._counted()
-            if census != self._census:
-                targets, self._census = self._census.targets, census
-                before, self._decider = self._decider, self._new_decider()
-                self._decider.take_over(before)
-                self._follow(before)
-                # Before anything is decided: without a count the first reading alone would be the answer.
-                for workload in self._decider.workloads:
-                    if workload not in targets or targets[workload] != census.targets.get(workload):
-                        self._count(workload)
+            census = self._new_census()
+            registered = self._register(census) if census != self._census else frozenset()
         for place, discovery in self._places.items():
-            if changes.census or sources.touches(changes, place):
+            if changes.known or place not in places or place.owner in registered or sources.touches(changes, place):
                 self._loop.look(discovery)
-        self._look_at_starts(self._scaled.keys() if changes.census else self._scaled.keys() & changes.targets)
+        moved = changes.targets | {self._census.targets[each] for each in registered & self._census.targets.keys()}
+        self._look_at_starts(self._scaled.keys() if changes.known else self._scaled.keys() & moved)
+
+    def _register(self, census: Census) -> frozenset[WorkloadKey]:
+        """Make another census the present one. Returns the workloads that are new or have another scale target.
+
+        The decider is made anew only if what it needs to know has changed.
+        """
+        targets, self._census = self._census.targets, census
+        before, plans = self._decider, self._planned()
+        if tuple(plans) != before.plans or targets != census.targets:
+            self._decider = self._new_decider(plans)
+            self._decider.take_over(before)
+        self._follow(before)
+        moved = (each for each in self._decider.workloads if targets.get(each) != census.targets.get(each))
+        registered = frozenset(moved).union(self._decider.without_state_in(before))
+        # Before anything is decided: without a count the first reading alone would be the answer.
+        for workload in registered:
+            self._count(workload)
+        return registered
 
     def _look_at_starts(self, moved: Collection[Ref]) -> None:
         """How far the pods of what has moved have come."""
@@ -196,24 +211,25 @@ class Works:
             for workload in self._scaled[ref] if pods is not None else ():
                 self._decider.started(workload, pods or (), now)
 
-    def _counted(self) -> Census:
+    def _new_census(self) -> Census:
         """Which workloads there are now. What somebody wrote into an object must not cost everybody else's."""
         cluster = self._around.cluster
         if cluster is None:
             return self._census
         try:
-            return take(self.config, cluster.scaled_objects(), cluster.scalables(), cluster.hpas())
+            return take(self.config, cluster.scaled_objects(), cluster.scalables(), cluster.hpas(), self._parsed)
         except Exception:  # noqa: BLE001 - a bug of ours in reading one object
             self._log.exception("the census failed; the last one stands: please report")
             return self._census
 
-    def _new_decider(self) -> Decider:
+    def _planned(self) -> list[Plan]:
+        """What the decider is to know of the workloads of the present census."""
         census = self._census
-        plans = sources.plans(
-            self.config, census.workloads, ordered(census), census.tolerances, census.jobs, census.targets
-        )
+        return self._plans.take(census.workloads, ordered(census), census.tolerances, census.jobs, census.targets)
+
+    def _new_decider(self, plans: Sequence[Plan]) -> Decider:
         by_name = owners_by_name({plan.workload: plan.pod_pattern for plan in plans})
-        cluster, targets = self._around.cluster, census.targets
+        cluster, targets = self._around.cluster, self._census.targets
         return Decider(
             plans,
             interval_s=self.config.scrape.interval,

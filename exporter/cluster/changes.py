@@ -18,13 +18,15 @@ from .objects import Ref
 class Changes(NamedTuple):
     """targets: those whose pods, or whose replicas, are not what they were. services: (namespace, name) of those whose
     endpoints are not. census: ScaledObjects, ScaledJobs, HPAs or `tidegate.dev/` annotations moved, or a resource has
-    become known: everything is to be looked at. exporters: dcgm-exporter pods moved.
+    become known. exporters: dcgm-exporter pods moved. known: a resource has become known, so that everything is to be
+    looked at.
     """
 
     targets: frozenset[Ref] = frozenset()
     services: frozenset[tuple[str, str]] = frozenset()
     census: bool = False
     exporters: bool = False
+    known: bool = False
 
 
 class News:
@@ -37,10 +39,10 @@ class News:
     def _clear(self) -> None:
         self._targets: set[Ref] = set()
         self._services: set[tuple[str, str]] = set()
-        self._census = self._exporters = False
+        self._census = self._exporters = self._known = False
 
     def __bool__(self) -> bool:
-        return bool(self._targets or self._services or self._census or self._exporters)
+        return bool(self._targets or self._services or self._census or self._exporters or self._known)
 
     def of_targets(self, refs: Iterable[Ref]) -> None:
         moved = tuple(refs)
@@ -53,12 +55,15 @@ class News:
     def of_census(self) -> None:
         self._census = True
 
+    def of_knowledge(self) -> None:
+        self._census = self._known = True
+
     def of_exporters(self) -> None:
         self._exporters = True
 
     def take(self) -> Changes:
         """All so far; from here on it is empty."""
-        taken = Changes(frozenset(self._targets), frozenset(self._services), self._census, self._exporters)
+        taken = Changes(frozenset(self._targets), frozenset(self._services), self._census, self._exporters, self._known)
         self._clear()
         return taken
 

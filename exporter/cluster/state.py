@@ -137,7 +137,7 @@ class Cluster:
 
     def _announce(self, resource: Resource, *, quiet: bool, known: bool, now: float) -> None:
         if not known and self.known(resource, now):
-            self._records.news.of_census()
+            self._records.news.of_knowledge()
         if quiet and self._records.news and self.on_change is not None:
             self.on_change()
 

@@ -1,17 +1,22 @@
 """The event loop's work follows what changed in the cluster, not what is there: bounded by counts, never by time."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from exporter.cluster.resources import PODS, RESOURCES
+from exporter.cluster.resources import PODS, RESOURCES, SCALEDOBJECTS
 from exporter.cluster.state import Cluster
 from exporter.model import WorkloadKey
+from exporter.scrape import Loop
 from exporter.sources.http import HttpPages, Limits
 from exporter.sources.promql import Promql
+from scaler import sources
+from scaler.census import annotations, scaled
 from scaler.config import parse
+from scaler.decider import Decider
 from scaler.publisher import Publisher
 from scaler.web.own import OwnMetrics
 from scaler.works import Surroundings, Works
@@ -93,6 +98,9 @@ class Scene:
         self.works.tick(self.clock.time)
         return sorted(self.cluster.counted)
 
+    def plan(self, name):
+        return next(plan for plan in self.works._decider.plans if plan.workload.name == name)
+
     def replicas(self, number):
         """(wanted, ready), as the decider has them; -1 is not known."""
         decider = self.works._decider
@@ -158,6 +166,97 @@ async def test_edited_scaled_object_costs_one_count_if_its_target_changed_and_no
     scene.put(api.deployment("w4", replicas=5))
     assert scene.tick() == ["w4", "w4"]
     assert (scene.replicas(3), scene.replicas(4)) == ((5, 1), (5, 1))
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """How often each of these was called since `calls.clear()`."""
+    counted = Counter()
+
+    def count(place, name, label):
+        before = getattr(place, name)
+
+        def counting(*given, **more):
+            counted[label] += 1
+            return before(*given, **more)
+
+        monkeypatch.setattr(place, name, counting)
+
+    count(scaled, "heard", "triggers parsed")
+    count(annotations, "_made", "annotations parsed")
+    count(sources, "_plan", "plans made")
+    count(Decider, "__init__", "deciders made")
+    count(Decider, "started", "starts looked at")
+    count(Loop, "look", "pages looked for")
+    return counted
+
+
+ONE_PARSED = {"triggers parsed": 1, "plans made": 1, "deciders made": 1}
+
+
+async def test_edited_scaled_object_is_parsed_and_planned_alone(calls, scene):
+    assert calls["triggers parsed"] == calls["plans made"] == WORKLOADS
+    calls.clear()
+    scene.put(scene.scaled(3, maximum=8))
+    assert calls == ONE_PARSED
+    assert scene.plan("w3").spec.maximum == 8
+    calls.clear()
+    scene.put(scene.scaled(3, maximum=7), scene.scaled(5, maximum=7))
+    assert calls == {"triggers parsed": 2, "plans made": 2, "deciders made": 1}
+
+
+async def test_edited_scale_target_is_looked_at_alone(calls, scene):
+    calls.clear()
+    scene.put(scene.scaled(3, target="w4"))
+    assert calls == {**ONE_PARSED, "pages looked for": 1, "starts looked at": 2}, "of both workloads that scale it"
+
+
+async def test_edit_that_changes_no_plan_keeps_the_decider(calls, scene):
+    decider = scene.works._decider
+    calls.clear()
+    scene.put(scene.scaled(3, scalerAddress="tidegate.other.svc:6000"))
+    assert calls == {"triggers parsed": 1}
+    assert scene.works._decider is decider
+
+
+async def test_status_of_a_scaled_object_is_not_parsed(calls, scene):
+    calls.clear()
+    reported = scene.scaled(3)
+    reported["status"] = {"conditions": [{"type": "Active", "status": "True"}]}
+    scene.put(reported)
+    scene.put(scene.scaled(4, maximum=8))
+    assert calls == ONE_PARSED
+
+
+async def test_deleted_scaled_object_is_forgotten_and_parses_nothing(calls, scene):
+    calls.clear()
+    scene.cluster.apply(SCALEDOBJECTS, "DELETED", scene.scaled(3), scene.clock.time)
+    scene.works._follow_changes(scene.cluster.take_changes())
+    assert calls == {"deciders made": 1}
+    assert len(scene.works._decider.workloads) == len(scene.works._parsed.triggers._kept) == WORKLOADS - 1
+
+
+async def test_annotated_object_is_parsed_again_only_if_it_or_its_bounds_change(calls, scene):
+    annotated = {"tidegate.dev/engine": "vllm"}
+    calls.clear()
+    scene.put(*(api.deployment(f"a{number}", annotations=annotated, replicas=1) for number in range(3)))
+    assert calls["annotations parsed"] == 3
+    calls.clear()
+    scene.put(api.deployment("a1", annotations={**annotated, "tidegate.dev/keep_warm": "7m"}, replicas=1))
+    assert calls == {"annotations parsed": 1, "plans made": 1, "deciders made": 1}
+    calls.clear()
+    scene.put(api.hpa("a2", target="a2", minimum=2, maximum=6))
+    assert calls == {"annotations parsed": 1, "plans made": 1, "deciders made": 1}
+    assert scene.plan("a2").spec.maximum == 6
+
+
+async def test_everything_is_looked_at_when_a_resource_becomes_known(calls, scene):
+    scene.cluster.lost(PODS, scene.clock.time)
+    scene.clock.time += BLIND_S + 1
+    calls.clear()
+    scene.cluster.heard(PODS, scene.clock.time)
+    scene.works._follow_changes(scene.cluster.take_changes())
+    assert calls == {"pages looked for": WORKLOADS + 1, "starts looked at": WORKLOADS}, "and the GPUs' pages"
 
 
 async def test_new_configuration_counts_every_workload(scene):

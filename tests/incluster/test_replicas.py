@@ -187,7 +187,10 @@ async def test_new_scale_target_starts_from_its_replicas_on_every_replica_and_af
 ):
     # The windows never fill: what the cluster has stays the least all along.
     leader, follower = pair = [
-        await replicas.start(edit=lambda text: text.replace("at_start: 0s", "at_start: 1h")) for _ in range(2)
+        await replicas.start(
+            edit=lambda text: text.replace("at_start: 0s", "at_start: 1h").replace("intervals: 5", "intervals: 200")
+        )
+        for _ in range(2)
     ]
     await replicas.until_led_by(leader, follower)
     place.deployment("small", page.vllm(waiting=0, running=16), pods=3)
