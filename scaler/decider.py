@@ -111,6 +111,8 @@ class Decider:
         self._rows = {plan.workload: row for row, plan in enumerate(plans)}
         # A scale target that is not known (any more) is the last one that was: what was learned of that is kept here.
         self._targets = [plan.target for plan in plans]
+        self._counts_awaited = np.zeros(len(plans), dtype=np.bool_)
+        self._count_due_until = np.full(len(plans), np.nan)  # POSIX seconds; NaN before the first decision
         self._ended: list[tuple[WorkloadKey | None, Brake]] = []
         self._log = Log(self.plans, log_bytes)
         self._swept: Given | None = None  # what the last sweep took in and gave out
@@ -132,6 +134,21 @@ class Decider:
 
     def counted(self, workload: WorkloadKey, count: ReplicaCount | None) -> None:
         self._intake.counted(workload, count)
+        self._await_count(workload, awaited=False)
+
+    def await_count(self, workload: WorkloadKey) -> None:
+        """How many replicas it has is not known yet, and will be.
+
+        A workload without state is not decided before: its first readings say nothing of the replicas that they leave
+        out. After `Spec.young` seconds it is: the count may never come, as where rights are missing.
+        """
+        self._intake.counted(workload, None)
+        self._await_count(workload, awaited=True)
+
+    def _await_count(self, workload: WorkloadKey, *, awaited: bool) -> None:
+        row = self._rows.get(workload)
+        if row is not None and self._counts_awaited[row] != awaited:
+            self._counts_awaited[row] = self._touched[row] = awaited
 
     def retire(self, target: Target) -> None:
         self._touched[self._intake.rows_of(target)] = True
@@ -283,6 +300,8 @@ class Decider:
         self.books.go_on(other.books, rows, others)
         self._ended += other._ended
         self._rests.adopt(other._rests, rows, others)
+        self._counts_awaited[rows] = other._counts_awaited[others]
+        self._count_due_until[rows] = other._count_due_until[others]
         same = zip(rows.tolist(), others.tolist(), strict=True)
         other_orders = [self.plans[mine].ordered != other.plans[theirs].ordered for mine, theirs in same]
         self._touched[rows] = touched | np.array(other_orders, dtype=np.bool_)
@@ -342,13 +361,23 @@ class Decider:
         moment = look(totals, known, answers, self.books.now, now)
         self.books.enter(moment, self._intake.activity.take_counted(), now, leads=leads)
 
+    def _undecidable(self, rows: Rows, before: Memory, now: float) -> Mask:
+        """Which of `rows` have no state, and no count of their replicas yet. See `await_count`."""
+        until = np.where(
+            np.isnan(self._count_due_until[rows]), now + self._specs.young[rows], self._count_due_until[rows]
+        )
+        self._count_due_until[rows] = until
+        without = np.isnan(before.replicas) & np.isnan(before.floor_until)
+        return self._counts_awaited[rows] & without & (now < until)
+
     def _decide(self, rows: Rows, now: float, *, heard: Heard | None = None, leads: bool = False) -> list[Decision]:
         """`rows`: whole groups. heard: the page that is the occasion; None is: time has passed, for all of them."""
         if not len(rows):
             return []
         raise_only = heard is not None
         specs, before = choose(rows, self._specs), choose(rows, self._memory)
-        totals = self._intake.totals(rows, now)
+        undecidable = self._undecidable(rows, before, now)
+        totals = self._intake.totals(rows, now).withhold(undecidable)
         filled, whole = imputed(specs, totals.seen, before, now), answered(specs, totals.seen, before)
         totals.impute(filled)
         if heard is not None:
@@ -390,6 +419,7 @@ class Decider:
             rows=rows[shown],
             totals=totals.choose(shown),
             imputed=filled[shown],
+            undecidable=undecidable[shown],
             asked=asked[shown],
             together=groups.together[shown],
             smoothed=smoothed[shown],

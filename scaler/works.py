@@ -368,7 +368,7 @@ class Works:
         if replicas is not None:
             due, self._all_counted = self._uncounted(now), False
             for workload in due:
-                self._decider.counted(workload, replicas.count(workload, now))
+                self._take_count(replicas, workload, now)
             self._all_counted = True
 
     def _uncounted(self, now: float) -> Collection[WorkloadKey]:
@@ -386,7 +386,14 @@ class Works:
         replicas = self._counts()
         if replicas is not None:
             with suppress(Exception):  # the tick asks too, and says what is wrong
-                self._decider.counted(workload, replicas.count(workload, self._around.clock.now()))
+                self._take_count(replicas, workload, self._around.clock.now())
+
+    def _take_count(self, replicas: ReplicaCounts, workload: WorkloadKey, now: float) -> None:
+        count, cluster, target = replicas.count(workload, now), self._around.cluster, self._census.targets.get(workload)
+        if count is None and cluster is not None and target is not None and cluster.will_count(target, now):
+            self._decider.await_count(workload)
+        else:
+            self._decider.counted(workload, count)
 
     def _counts(self) -> ReplicaCounts | None:
         around = self._around

@@ -206,6 +206,12 @@ class Cluster:
             leaving=tally.leaving,
         )
 
+    def will_count(self, target: Ref, now: float) -> bool:
+        """Whether `count` of it is None only until its resources are listed: it has replicas, and may be there."""
+        resource = _SCALABLE.get(target.kind)
+        resources = () if resource is None else (resource, *_ON_THE_WAY[target.kind])
+        return bool(resources) and not all(self.known(each, now) for each in resources)
+
     def take_uncounted(self, now: float) -> frozenset[Ref] | None:
         """The targets whose `count` may be another than at the last call; None: any, because what is known has changed.
 

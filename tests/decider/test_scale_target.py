@@ -169,3 +169,55 @@ def test_only_the_workload_that_was_retargeted_begins_anew(scene, plan, to, pod,
     stage.has(pods=list(other), wanted=9, name="other")
     stage.sweep(after=1)
     assert (stage.answer()[0], stage.answer("other")[0]) == (20, 2)
+
+
+def test_workload_without_state_is_not_decided_before_its_replicas_are_counted(scene, to, pod, gateway, page):
+    stage, engine, front = scene(to("Deployment/large", gateway=True)), pod(0), gateway()
+    busy = {engine: page.vllm(waiting=0, running=40), front: page.epp(held=0, ready=20)}
+    stage.has(pods=[engine], gateway=front)
+    stage.decider.await_count(KEY)
+    # 40 requests at 16 a replica would be 3 of the 20 that are there.
+    assert stage.rounds(30, busy) == [(None, True, "unknown")]
+    assert "how many replicas it has is not known yet" in " ".join(stage.decision().evidence.notes)
+    stage.counted(wanted=20)
+    assert {answer[0] for answer in stage.rounds(60, busy)} == {20}
+    assert stage.round(busy) == (3, True, "serving")
+
+
+def test_workload_whose_replicas_are_never_counted_is_decided_when_its_windows_are_filled(scene, to, pod, page):
+    stage, engine = scene(to("Deployment/large")), pod(0)
+    stage.has(pods=[engine])
+    stage.decider.await_count(KEY)
+    busy = {engine: page.vllm(waiting=0, running=40)}
+    assert stage.rounds(60, busy) == [(None, True, "unknown")]
+    assert stage.round(busy) == (3, True, "serving")
+
+
+def test_workload_whose_replicas_cannot_be_counted_is_decided_at_once(scene, to, pod, page):
+    stage, engine = scene(to("Deployment/large")), pod(0)
+    stage.has(pods=[engine])
+    stage.decider.await_count(KEY)
+    busy = {engine: page.vllm(waiting=0, running=40)}
+    assert stage.round(busy) == (None, True, "unknown")
+    stage.counted(wanted=None)  # all is listed, and it is not there
+    assert stage.round(busy) == (3, True, "serving")
+
+
+def test_workload_with_state_is_decided_while_its_replicas_are_not_counted(scene, to, pod, page, carried):
+    stage = under_load(scene, to("Deployment/small"), pod, page)
+    carried(stage, to("Deployment/small"))
+    engines = [pod(number) for number in range(3)]
+    stage.has(pods=engines)
+    stage.decider.await_count(KEY)
+    assert stage.round({each: page.vllm(waiting=0, running=16) for each in engines}) == (3, True, "serving")
+
+
+def test_time_without_a_count_goes_on_when_other_workloads_come(scene, plan, to, pod, page):
+    stage, engine = scene(to("Deployment/large")), pod(0)
+    stage.has(pods=[engine])
+    stage.decider.await_count(KEY)
+    busy = {engine: page.vllm(waiting=0, running=40)}
+    assert stage.rounds(30, busy) == [(None, True, "unknown")]
+    stage.decider = re_registered(stage, plan("other", **SPEC), to("Deployment/large"))
+    assert stage.rounds(30, busy) == [(None, True, "unknown")]
+    assert stage.round(busy) == (3, True, "serving")

@@ -8,9 +8,11 @@ from contextlib import asynccontextmanager
 import grpc.aio
 import pytest
 
+from exporter.cluster.resources import DEPLOYMENTS
+
 from .keda import Keda
 from .process import running
-from .waiting import meanwhile, until
+from .waiting import asked_again, meanwhile, until
 
 SMALL, LARGE = 3, 20
 
@@ -59,6 +61,10 @@ def numbers(said):
     return [answer[0] for answer in said if isinstance(answer, tuple)]
 
 
+async def answered(said):
+    return bool(said)
+
+
 async def all_pods_are_read(daemon, place, pods):
     """Every pod of the target answers, so that its demand is known in full."""
     await daemon.until_evidence(place.name, "chat", replicas_wanted=pods, replicas_ready=pods, running=5.0 * pods)
@@ -72,7 +78,7 @@ async def test_new_scale_target_starts_from_the_replicas_it_has(config, deployme
         async with connected(daemon) as keda:
             await keda.until((SMALL, True), chat)
             async with answers_to(keda, chat) as said:
-                await until(lambda: _ready(said), bool)
+                await until(lambda: answered(said), bool)
                 chat["spec"]["scaleTargetRef"]["name"] = "large"
                 place.put(chat)
                 await all_pods_are_read(daemon, place, LARGE)
@@ -109,5 +115,20 @@ async def test_scale_target_changed_while_the_daemon_was_away_starts_from_the_re
     assert set(numbers(said)) == {LARGE}
 
 
-async def _ready(said):
-    return len(said) > 0
+async def test_daemon_without_state_answers_no_number_before_it_knows_how_many_replicas_there_are(
+    new_cluster, page, tmp_path
+):
+    with new_cluster() as cluster:
+        place, config = cluster.place("unlisted"), tmp_path / "config.yaml"
+        config.write_text(cluster.config().replace("at_start: 0s", "at_start: 1h"), encoding="utf-8")
+        large = place.deployment("large", page.vllm(waiting=0, running=16), pods=1, wanted=LARGE)
+        chat = place.scaled_object("chat", target="large", minimum=1, maximum=40, engine="vllm")
+        cluster.fake.fail(DEPLOYMENTS, 503)
+        with running(config, tmp_path / "log") as daemon:
+            async with connected(daemon) as keda, answers_to(keda, chat) as said:
+                await asked_again(large.pods[0])
+                await daemon.sweeps(5)
+                assert (await daemon.decision(place.name, "chat"))["reason"] == "unknown"
+                cluster.fake.mend()
+                await keda.until((LARGE, True), chat)
+    assert set(numbers(said)) == {LARGE}
