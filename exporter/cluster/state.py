@@ -1,8 +1,8 @@
 """The cluster as it was last heard of, in memory: what there is, whose it is, and what has changed.
 
-It is told by a reflector (`replace`, `apply`, `heard`, `lost`, `absent`) and answers without waiting: indexes are kept
-up to date with every object, and no answer looks at more than the pods it speaks of. It knows no socket and no clock.
-What is not known is None; what is known to be nothing is empty. Objects may come in any order.
+It is told by a reflector (`trim`, `replace_with`, `apply`, `heard`, `lost`, `absent`) and answers without waiting:
+indexes are kept up to date with every object, and no answer looks at more than the pods it speaks of. It knows no
+socket and no clock. What is not known is None; what is known to be nothing is empty. Objects may come in any order.
 
 Worked example: told of pod `ai/chat-7d9f8b6c5d-x2k9q`, then of ReplicaSet `ai/chat-7d9f8b6c5d` that controls it and is
 controlled by Deployment `ai/chat`, `pods_of(Ref("ai", "Deployment", "chat"), now)` has the pod once pods and
@@ -21,7 +21,7 @@ from .changes import Changes
 from .counting import by_group, by_pod, held_by, leads
 from .events import Subject
 from .hearing import Hearing
-from .objects import Hpa, Node, Pod, Ref, Scalable, ScaledObject
+from .objects import Hpa, Node, Pod, Record, Ref, Scalable, ScaledObject
 from .parse import Malformed, identify, read
 from .records import Records
 from .resources import (
@@ -64,6 +64,13 @@ class Endpoint(NamedTuple):
     ports: Mapping[str, int]
 
 
+class Kept(NamedTuple):
+    """What is kept of a document. ref: None if it does not say what it is. record: None if it cannot be read."""
+
+    ref: Ref | None
+    record: Record | None
+
+
 class Cluster:
     """malformed: documents that could not be read, by resource name.
     on_change: told when something has changed and nothing had since the last `take_changes`.
@@ -86,19 +93,27 @@ class Cluster:
 
     # What the reflector says. `now`: POSIX seconds.
 
+    def trim(self, resource: Resource, documents: Sequence[Mapping[str, Any]]) -> list[Kept]:
+        """What is kept of each of these, for `replace_with`."""
+        return [_trimmed(resource, document) for document in documents]
+
     def replace(
         self, resource: Resource, namespace: str | None, documents: Sequence[Mapping[str, Any]], now: float
     ) -> None:
         """These are all there are in that namespace (None: anywhere). One that cannot be read stays what it was."""
+        self.replace_with(resource, namespace, self.trim(resource, documents), now)
+
+    def replace_with(self, resource: Resource, namespace: str | None, kept: Sequence[Kept], now: float) -> None:
+        """As `replace`, of documents that are trimmed already."""
         quiet, known = not self._records.news, self.known(resource, now)
         gone = self._records.refs(resource.kind, namespace)
-        for document in documents:
-            try:
-                ref = identify(resource, document)
+        for ref, record in kept:
+            if ref is not None:
                 gone.discard(ref)
-                self._records.keep(ref, read(resource, document))
-            except Malformed:
+            if ref is None or record is None:
                 self.malformed[resource.name] += 1
+            else:
+                self._records.keep(ref, record)
         for ref in gone:
             self._records.keep(ref, None)
         self._hearing.listed(resource, namespace, now)
@@ -298,6 +313,13 @@ class Cluster:
         names = {f"{target.name}-predictor", f"{target.name}-predictor-default"}
         refs = sorted(ref for ref in self._records.chains.owned(target) if ref.name in names)
         return [found for ref in refs if (found := self._records.get(ref, Scalable)) is not None]
+
+
+def _trimmed(resource: Resource, document: Mapping[str, Any]) -> Kept:
+    try:
+        return Kept(identify(resource, document), read(resource, document))
+    except Malformed as malformed:
+        return Kept(malformed.ref, None)
 
 
 def _ref(pod: PodKey) -> Ref:
