@@ -225,12 +225,16 @@ class Daemon:
             discoveries=self._discoveries,
             kept=await self._snapshots.read(),
         )
+        prepared = await works.prepare(self._config, around)
         while True:
-            current = self._in_force.works = works.Works(self._config, around, before=self._in_force.works)
+            before = self._in_force.works
+            current = self._in_force.works = works.Works(self._config, around, before, prepared)
             async with asyncio.TaskGroup() as tasks:
                 working = tasks.create_task(current.run(), name="this configuration's scrapes and ticks")
                 while not await self._reloaded():
                     pass
+                # The old configuration's work goes on until the new one's is prepared.
+                prepared = await works.prepare(self._config, around)
                 working.cancel()
 
     @asynccontextmanager

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import structlog
 
@@ -80,10 +81,42 @@ class Surroundings:
     troubles: frozenset[str] = frozenset()
 
 
+class Prepared(NamedTuple):
+    """What the objects of the cluster say under a configuration, and the plans that follow from it."""
+
+    parsed: ParsedObjects
+    plans: sources.Plans
+
+
+async def prepare(config: Config, around: Surroundings) -> Prepared:
+    """Parse and plan everything in a thread, so that no call waits: 10,000 workloads take seconds.
+
+    What changes in the cluster meanwhile is parsed when `Works` is made, and nothing else.
+    """
+    prepared, cluster = Prepared(ParsedObjects(), sources.Plans(config)), around.cluster
+    scaled = cluster.scaled_objects() if cluster is not None else ()
+    scalables, hpas = (cluster.scalables(), cluster.hpas()) if cluster is not None else ((), ())
+
+    def parse_and_plan() -> None:
+        _planned(prepared.plans, take(config, scaled, scalables, hpas, prepared.parsed))
+
+    with suppress(Exception):  # a bug of ours in reading one object: Works meets it too, and says so
+        await asyncio.to_thread(parse_and_plan)
+    return prepared
+
+
+def _planned(plans: sources.Plans, census: Census) -> list[Plan]:
+    """What the decider is to know of the workloads of a census."""
+    return plans.take(census.workloads, ordered(census), census.tolerances, census.jobs, census.targets)
+
+
 class Works:
     """One configuration's scrapes and ticks. `before`: whose memory to take over."""
 
-    def __init__(self, config: Config, around: Surroundings, before: Works | None = None) -> None:
+    def __init__(
+        self, config: Config, around: Surroundings, before: Works | None = None, prepared: Prepared | None = None
+    ) -> None:
+        """prepared: what `prepare` has made for this configuration; None: it is made here."""
         self.config = config
         self._around = around
         self._log = structlog.get_logger()
@@ -105,10 +138,10 @@ class Works:
             retired=self._retired,
         )
         self._new: asyncio.Queue[WorkloadKey] = asyncio.Queue()  # whose past has not been looked for
-        self._parsed, self._plans = ParsedObjects(), sources.Plans(config)
+        self._parsed, self._plans = prepared or Prepared(ParsedObjects(), sources.Plans(config))
         self._census = take(config, (), (), ())
         self._census = self._new_census()
-        self._decider = self._new_decider(self._planned())
+        self._decider = self._new_decider(_planned(self._plans, self._census))
         if before is not None:
             self._decider.adopt(before._decider)  # noqa: SLF001 - its own kind
         self._follow(before._decider if before is not None else None)  # noqa: SLF001
@@ -191,7 +224,7 @@ class Works:
         The decider is made anew only if what it needs to know has changed.
         """
         targets, self._census = self._census.targets, census
-        before, plans = self._decider, self._planned()
+        before, plans = self._decider, _planned(self._plans, census)
         if tuple(plans) != before.plans or targets != census.targets:
             self._decider = self._new_decider(plans)
             self._decider.take_over(before)
@@ -221,11 +254,6 @@ class Works:
         except Exception:  # noqa: BLE001 - a bug of ours in reading one object
             self._log.exception("the census failed; the last one stands: please report")
             return self._census
-
-    def _planned(self) -> list[Plan]:
-        """What the decider is to know of the workloads of the present census."""
-        census = self._census
-        return self._plans.take(census.workloads, ordered(census), census.tolerances, census.jobs, census.targets)
 
     def _new_decider(self, plans: Sequence[Plan]) -> Decider:
         by_name = owners_by_name({plan.workload: plan.pod_pattern for plan in plans})

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from threading import current_thread
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from scaler.config import parse
 from scaler.decider import Decider
 from scaler.publisher import Publisher
 from scaler.web.own import OwnMetrics
-from scaler.works import Surroundings, Works
+from scaler.works import Surroundings, Works, prepare
 from tests.fakes import objects as api
 
 WORKLOADS = 20
@@ -257,6 +258,31 @@ async def test_everything_is_looked_at_when_a_resource_becomes_known(calls, scen
     scene.cluster.heard(PODS, scene.clock.time)
     scene.works._follow_changes(scene.cluster.take_changes())
     assert calls == {"pages looked for": WORKLOADS + 1, "starts looked at": WORKLOADS}, "and the GPUs' pages"
+
+
+async def test_prepared_configuration_parses_and_plans_nothing_on_the_event_loop(calls, scene, monkeypatch):
+    scene.tick()
+    config, threads = parse("kubernetes: {}\ntick: 2s", "config.yaml")[0], set()
+    parse_one = scaled.heard
+    monkeypatch.setattr(scaled, "heard", lambda *given: threads.add(current_thread()) or parse_one(*given))
+    calls.clear()
+    prepared = await prepare(config, scene.around)
+    assert calls == {"triggers parsed": WORKLOADS, "plans made": WORKLOADS}
+    assert current_thread() not in threads
+    calls.clear()
+    works = Works(config, scene.around, scene.works, prepared)
+    assert calls == {"deciders made": 1}
+    assert [plan.workload for plan in works._decider.plans] == [plan.workload for plan in scene.works._decider.plans]
+
+
+async def test_object_that_changes_while_a_configuration_is_prepared_is_parsed_alone(calls, scene):
+    config = parse("kubernetes: {}\ntick: 2s", "config.yaml")[0]
+    prepared = await prepare(config, scene.around)
+    scene.put(scene.scaled(3, maximum=8))
+    calls.clear()
+    scene.works = Works(config, scene.around, scene.works, prepared)
+    assert calls == ONE_PARSED
+    assert scene.plan("w3").spec.maximum == 8
 
 
 async def test_new_configuration_counts_every_workload(scene):
