@@ -10,14 +10,14 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import structlog
 
 from exporter.attribution import owners_by_name
 from exporter.clock import Clock
 from exporter.cluster.changes import Changes
-from exporter.cluster.objects import Ref
+from exporter.cluster.objects import Hpa, Ref, Scalable, ScaledObject
 from exporter.cluster.resources import SCALEDJOBS, SCALEDOBJECTS
 from exporter.cluster.state import Cluster
 from exporter.model import Failure, PodKey, Scrape, Target, WorkloadKey
@@ -29,7 +29,7 @@ from exporter.textformat import Scanner
 
 from . import sources
 from .census import Census, ParsedObjects, ordered, take
-from .config import Config
+from .config import Config, DcgmExporter
 from .decider import Decider
 from .ownership import cluster_owners
 from .plan import Plan
@@ -43,6 +43,8 @@ from .standing import Prices
 from .state import Kept, State
 from .web.own import OwnMetrics
 from .witness import Witness
+
+Objects: TypeAlias = tuple[tuple[ScaledObject, ...], tuple[Scalable, ...], tuple[Hpa, ...]]
 
 # A rollout of a thousand pods is looked at a few times, not a thousand times.
 LOOK_AGAIN_S = 0.2
@@ -82,10 +84,21 @@ class Surroundings:
 
 
 class Prepared(NamedTuple):
-    """What the objects of the cluster say under a configuration, and the plans that follow from it."""
+    """What the objects of the cluster say under a configuration, and what follows from it.
+
+    objects: those that `census` was taken of. places: where pages are looked for.
+    """
 
     parsed: ParsedObjects
     plans: sources.Plans
+    objects: Objects
+    census: Census
+    places: dict[Place, Discovery]
+
+    @classmethod
+    def of(cls, config: Config) -> Prepared:
+        """Nothing is parsed yet but the configuration itself."""
+        return cls(ParsedObjects(), sources.Plans(config), ((), (), ()), take(config, (), (), ()), {})
 
 
 async def prepare(config: Config, around: Surroundings) -> Prepared:
@@ -93,16 +106,33 @@ async def prepare(config: Config, around: Surroundings) -> Prepared:
 
     What changes in the cluster meanwhile is parsed when `Works` is made, and nothing else.
     """
-    prepared, cluster = Prepared(ParsedObjects(), sources.Plans(config)), around.cluster
-    scaled = cluster.scaled_objects() if cluster is not None else ()
-    scalables, hpas = (cluster.scalables(), cluster.hpas()) if cluster is not None else ((), ())
 
-    def parse_and_plan() -> None:
-        _planned(prepared.plans, take(config, scaled, scalables, hpas, prepared.parsed))
+    def parse_and_plan(objects: Objects) -> Prepared:
+        parsed, plans = ParsedObjects(), sources.Plans(config)
+        census = take(config, *objects, parsed)
+        _planned(plans, census)
+        # Of a queue in Redis the servers are known to the loop alone.
+        places = (each for each in sources.places(config, census.workloads) if _is_apart(each))
+        found = {place: sources.discovery(place, config, _lookers(around)) for place in places}
+        return Prepared(parsed, plans, objects, census, found)
 
-    with suppress(Exception):  # a bug of ours in reading one object: Works meets it too, and says so
-        await asyncio.to_thread(parse_and_plan)
-    return prepared
+    try:
+        return await asyncio.to_thread(parse_and_plan, _objects(around.cluster))
+    except Exception:  # noqa: BLE001 - a bug of ours in reading one object: Works meets it too, and says so
+        return Prepared.of(config)
+
+
+def _objects(cluster: Cluster | None) -> Objects:
+    """What a census is taken of."""
+    return ((), (), ()) if cluster is None else (cluster.scaled_objects(), cluster.scalables(), cluster.hpas())
+
+
+def _lookers(around: Surroundings) -> Lookers:
+    return Lookers(around.cluster, around.promql, around.redis)
+
+
+def _is_apart(place: Place) -> bool:
+    return isinstance(place.page, DcgmExporter) or place.page.redis is None
 
 
 def _planned(plans: sources.Plans, census: Census) -> list[Plan]:
@@ -123,7 +153,6 @@ class Works:
         self._broken = self._given_up = False
         self._seen = False  # is what the census rests on known?
         self._all_counted = False  # is the count of every workload as of the last tick?
-        self._places: dict[Place, Discovery] = {}
         self._scaled: dict[Ref, list[WorkloadKey]] = {}
         self._loop = Loop(
             discoveries=(),
@@ -138,8 +167,9 @@ class Works:
             retired=self._retired,
         )
         self._new: asyncio.Queue[WorkloadKey] = asyncio.Queue()  # whose past has not been looked for
-        self._parsed, self._plans = prepared or Prepared(ParsedObjects(), sources.Plans(config))
-        self._census = take(config, (), (), ())
+        prepared = Prepared.of(config) if prepared is None else prepared
+        self._parsed, self._plans, self._places = prepared.parsed, prepared.plans, prepared.places
+        self._objects, self._census = prepared.objects, prepared.census
         self._census = self._new_census()
         self._decider = self._new_decider(_planned(self._plans, self._census))
         if before is not None:
@@ -250,10 +280,14 @@ class Works:
         if cluster is None:
             return self._census
         try:
-            return take(self.config, cluster.scaled_objects(), cluster.scalables(), cluster.hpas(), self._parsed)
+            objects = _objects(cluster)
+            if objects == self._objects:
+                return self._census
+            census, self._objects = take(self.config, *objects, self._parsed), objects
         except Exception:  # noqa: BLE001 - a bug of ours in reading one object
             self._log.exception("the census failed; the last one stands: please report")
             return self._census
+        return census
 
     def _new_decider(self, plans: Sequence[Plan]) -> Decider:
         by_name = owners_by_name({plan.workload: plan.pod_pattern for plan in plans})
@@ -276,7 +310,7 @@ class Works:
         if around.discoveries is not None:
             self._loop.follow(around.discoveries(self.config))
         else:
-            lookers = Lookers(around.cluster, around.promql, around.redis)
+            lookers = _lookers(around)
             self._places = {
                 place: self._places.get(place) or sources.discovery(place, self.config, lookers)
                 for place in sources.places(self.config, self._census.workloads)
