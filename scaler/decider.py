@@ -46,7 +46,7 @@ from .signals import Rings, Signals
 from .slots import Mask, Rows
 from .source import Source
 from .standing import PRICES, Prices, Stands
-from .state import Array, Columns, Identity, State, copy_into, named, pairs, translated
+from .state import Array, Columns, Identities, State, copy_into, named, pairs, translated
 from .told import Told
 from .totals import Totals
 
@@ -109,10 +109,8 @@ class Decider:
         self._touched = np.zeros(len(plans), dtype=np.bool_)  # heard of since the last sweep
         self._rests = recollection.Rests(len(plans))
         self._rows = {plan.workload: row for row, plan in enumerate(plans)}
-        # A scale target that is not known (any more) is the last one that was: what was learned of that is kept here.
-        self._targets = [plan.target for plan in plans]
-        self._counts_awaited = np.zeros(len(plans), dtype=np.bool_)
-        self._count_due_until = np.full(len(plans), np.nan)  # POSIX seconds; NaN before the first decision
+        self._identities = Identities(self.workloads, [plan.target for plan in plans])
+        self._uncounted = recollection.Uncounted(self._specs.young)
         self._ended: list[tuple[WorkloadKey | None, Brake]] = []
         self._log = Log(self.plans, log_bytes)
         self._swept: Given | None = None  # what the last sweep took in and gave out
@@ -134,21 +132,14 @@ class Decider:
 
     def counted(self, workload: WorkloadKey, count: ReplicaCount | None) -> None:
         self._intake.counted(workload, count)
-        self._await_count(workload, awaited=False)
+        if workload in self._rows:
+            self._uncounted.awaited[self._rows[workload]] = False
 
     def await_count(self, workload: WorkloadKey) -> None:
-        """How many replicas it has is not known yet, and will be.
-
-        A workload without state is not decided before: its first readings say nothing of the replicas that they leave
-        out. After `Spec.young` seconds it is: the count may never come, as where rights are missing.
-        """
+        """Its replicas are not counted yet, and will be. Without state it is not decided before: see `Uncounted`."""
         self._intake.counted(workload, None)
-        self._await_count(workload, awaited=True)
-
-    def _await_count(self, workload: WorkloadKey, *, awaited: bool) -> None:
-        row = self._rows.get(workload)
-        if row is not None and self._counts_awaited[row] != awaited:
-            self._counts_awaited[row] = self._touched[row] = awaited
+        if workload in self._rows:
+            self._uncounted.awaited[self._rows[workload]] = True
 
     def retire(self, target: Target) -> None:
         self._touched[self._intake.rows_of(target)] = True
@@ -242,17 +233,14 @@ class Decider:
         """What another replica is to remember of these workloads, or of all of them; a copy. Without what single pages
         have counted: it asks them itself.
         """
-        chosen = [row for row, plan in enumerate(self.plans) if workloads is None or plan.workload in workloads]
-        rows: Rows = np.array(chosen, dtype=np.int64)
-        columns = {name: column[rows] for name, column in self.columns().items()}
-        targets = tuple(self._targets[row] for row in chosen)
-        return State(now, tuple(self.plans[row].workload for row in chosen), columns, targets=targets)
+        everything = State(now, self.workloads, self.columns(), targets=tuple(self._identities.targets))
+        return (everything if workloads is None else everything.only(workloads)).copied()
 
     def go_along(self, state: State, now: float) -> None:
         """Remember what a replica that is deciding just now remembers: of it, nothing waits for a proof."""
-        rows, others = self._known_to(state)
+        rows, others = pairs(self._identities.all, state.identities)
         self.take(state.columns, rows, others, now)
-        self._keep_targets(state.identities, rows, others)
+        self._identities.keep(state.identities, rows, others)
         self._rests.since[rows] = self._rests.until[rows] = np.nan
 
     def restore(self, state: State, now: float) -> None:
@@ -279,11 +267,8 @@ class Decider:
         """
         self._go_on(other._live_state(now=0.0), inf, np.full(len(self.plans), -inf))
         rows, others = self._pairs(other)
-        self._stands.go_on(other._stands, rows, others)
-        self._log.adopt(other._log, rows, others)
-        self.books.go_on(other.books, rows, others)
+        self._go_on_with(other, rows, others)
         self._intake.activity.counted[rows] = other._intake.activity.counted[others]
-        self._ended += other._ended
 
     def take_over(self, other: Decider) -> None:
         """Another list of workloads while the same targets go on being asked: what they said and what was answered
@@ -293,23 +278,23 @@ class Decider:
         rows, others = self._pairs(other)
         touched = other._touched[others]
         self.take(other.columns(), rows, others)
-        self._keep_targets(other._identities, rows, others)
+        self._identities.keep(other._identities.all, rows, others)
         self._intake.adopt(other._intake, rows, others)
-        self._stands.go_on(other._stands, rows, others)
-        self._log.adopt(other._log, rows, others)
-        self.books.go_on(other.books, rows, others)
-        self._ended += other._ended
+        self._go_on_with(other, rows, others)
         self._rests.adopt(other._rests, rows, others)
-        self._counts_awaited[rows] = other._counts_awaited[others]
-        self._count_due_until[rows] = other._count_due_until[others]
+        self._uncounted.adopt(other._uncounted, rows, others)
         same = zip(rows.tolist(), others.tolist(), strict=True)
         other_orders = [self.plans[mine].ordered != other.plans[theirs].ordered for mine, theirs in same]
         self._touched[rows] = touched | np.array(other_orders, dtype=np.bool_)
 
+    def _go_on_with(self, other: Decider, rows: Rows, others: Rows) -> None:
+        self._stands.go_on(other._stands, rows, others)
+        self._log.adopt(other._log, rows, others)
+        self.books.go_on(other.books, rows, others)
+        self._ended += other._ended
+
     def remember(self, other: Decider) -> None:
-        """Take over the windows, and nothing else, of workloads that both know: what they held before is in the
-        other's, which knows further back.
-        """
+        """Take over the windows, and nothing else, of workloads that both know: the other's go further back."""
         self._signals.take(other._signals.columns(), *self._pairs(other))
 
     def without_state_in(self, other: Decider | None) -> list[WorkloadKey]:
@@ -317,36 +302,22 @@ class Decider:
         carried = set() if other is None else set(self._pairs(other)[0].tolist())
         return [workload for row, workload in enumerate(self.workloads) if row not in carried]
 
-    @property
-    def _identities(self) -> tuple[Identity, ...]:
-        return tuple(zip(self.workloads, self._targets, strict=True))
-
-    def _keep_targets(self, identities: Sequence[Identity], rows: Rows, others: Rows) -> None:
-        """Of own workloads `rows` whose scale target is not known: that of the state that was taken for them."""
-        for row, other in zip(rows.tolist(), others.tolist(), strict=True):
-            self._targets[row] = self._targets[row] or identities[other][1]
-
     def _pairs(self, other: Decider) -> tuple[Rows, Rows]:
-        """Own rows, and the other's, of the workloads that both know with the same scale target."""
-        return pairs(self._identities, other._identities)
-
-    def _known_to(self, state: State) -> tuple[Rows, Rows]:
-        """Own rows, and the state's, of the workloads that both know with the same scale target."""
-        return pairs(self._identities, state.identities)
+        return pairs(self._identities.all, other._identities.all)
 
     def _live_state(self, now: float, rows: slice = slice(None)) -> State:
         workloads = tuple(plan.workload for plan in self.plans[rows])
         columns = {name: column[rows] for name, column in self.columns().items()}
-        return State(now, workloads, columns, self._intake.tables(rows), tuple(self._targets[rows]))
+        return State(now, workloads, columns, self._intake.tables(rows), tuple(self._identities.targets[rows]))
 
     def _go_on(self, state: State, now: float, until: Floats) -> Rows:
         """Remember all of a state; what rests on what happened since waits for its proof. Returns whom it is of.
 
         until: POSIX seconds by workload: so long its GPUs are owed an answer.
         """
-        rows, others = self._known_to(state)
+        rows, others = pairs(self._identities.all, state.identities)
         self.take(state.columns, rows, others, now)
-        self._keep_targets(state.identities, rows, others)
+        self._identities.keep(state.identities, rows, others)
         self._intake.take(state.tables, rows, others, until)
         self._rests.since[rows], self._rests.until[rows] = self._memory.idle_since[rows], np.nan
         self._memory.idle_since[rows] = np.nan
@@ -361,22 +332,13 @@ class Decider:
         moment = look(totals, known, answers, self.books.now, now)
         self.books.enter(moment, self._intake.activity.take_counted(), now, leads=leads)
 
-    def _undecidable(self, rows: Rows, before: Memory, now: float) -> Mask:
-        """Which of `rows` have no state, and no count of their replicas yet. See `await_count`."""
-        until = np.where(
-            np.isnan(self._count_due_until[rows]), now + self._specs.young[rows], self._count_due_until[rows]
-        )
-        self._count_due_until[rows] = until
-        without = np.isnan(before.replicas) & np.isnan(before.floor_until)
-        return self._counts_awaited[rows] & without & (now < until)
-
     def _decide(self, rows: Rows, now: float, *, heard: Heard | None = None, leads: bool = False) -> list[Decision]:
         """`rows`: whole groups. heard: the page that is the occasion; None is: time has passed, for all of them."""
         if not len(rows):
             return []
         raise_only = heard is not None
         specs, before = choose(rows, self._specs), choose(rows, self._memory)
-        undecidable = self._undecidable(rows, before, now)
+        undecidable = self._uncounted.undecidable(rows, before, now)
         totals = self._intake.totals(rows, now).withhold(undecidable)
         filled, whole = imputed(specs, totals.seen, before, now), answered(specs, totals.seen, before)
         totals.impute(filled)

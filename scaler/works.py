@@ -10,14 +10,13 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
 
 import structlog
 
 from exporter.attribution import owners_by_name
 from exporter.clock import Clock
 from exporter.cluster.changes import Changes
-from exporter.cluster.objects import Hpa, Ref, Scalable, ScaledObject
+from exporter.cluster.objects import Ref
 from exporter.cluster.resources import SCALEDJOBS, SCALEDOBJECTS
 from exporter.cluster.state import Cluster
 from exporter.model import Failure, PodKey, Scrape, Target, WorkloadKey
@@ -28,23 +27,22 @@ from exporter.targets import Discovery, Listing
 from exporter.textformat import Scanner
 
 from . import sources
-from .census import Census, ParsedObjects, ordered, take
-from .config import Config, DcgmExporter
+from .census import Census
+from .config import Config
 from .decider import Decider
 from .ownership import cluster_owners
 from .plan import Plan
 from .pod_numbers import Chosen, PodNumbers
+from .prepare import Prepared
 from .publisher import Publisher
 from .recall import Moment, relive
-from .replicas import ClusterReplicas, ReplicaCounts
+from .replicas import Counting, ReplicaCounts
 from .signals import LENGTH
-from .sources import Lookers, Place
+from .sources import Lookers
 from .standing import Prices
 from .state import Kept, State
 from .web.own import OwnMetrics
 from .witness import Witness
-
-Objects: TypeAlias = tuple[tuple[ScaledObject, ...], tuple[Scalable, ...], tuple[Hpa, ...]]
 
 # A rollout of a thousand pods is looked at a few times, not a thousand times.
 LOOK_AGAIN_S = 0.2
@@ -83,63 +81,6 @@ class Surroundings:
     troubles: frozenset[str] = frozenset()
 
 
-class Prepared(NamedTuple):
-    """What the objects of the cluster say under a configuration, and what follows from it.
-
-    objects: those that `census` was taken of. places: where pages are looked for.
-    """
-
-    parsed: ParsedObjects
-    plans: sources.Plans
-    objects: Objects
-    census: Census
-    places: dict[Place, Discovery]
-
-    @classmethod
-    def of(cls, config: Config) -> Prepared:
-        """Nothing is parsed yet but the configuration itself."""
-        return cls(ParsedObjects(), sources.Plans(config), ((), (), ()), take(config, (), (), ()), {})
-
-
-async def prepare(config: Config, around: Surroundings) -> Prepared:
-    """Parse and plan everything in a thread, so that no call waits: 10,000 workloads take seconds.
-
-    What changes in the cluster meanwhile is parsed when `Works` is made, and nothing else.
-    """
-
-    def parse_and_plan(objects: Objects) -> Prepared:
-        parsed, plans = ParsedObjects(), sources.Plans(config)
-        census = take(config, *objects, parsed)
-        _planned(plans, census)
-        # Of a queue in Redis the servers are known to the loop alone.
-        places = (each for each in sources.places(config, census.workloads) if _is_apart(each))
-        found = {place: sources.discovery(place, config, _lookers(around)) for place in places}
-        return Prepared(parsed, plans, objects, census, found)
-
-    try:
-        return await asyncio.to_thread(parse_and_plan, _objects(around.cluster))
-    except Exception:  # noqa: BLE001 - a bug of ours in reading one object: Works meets it too, and says so
-        return Prepared.of(config)
-
-
-def _objects(cluster: Cluster | None) -> Objects:
-    """What a census is taken of."""
-    return ((), (), ()) if cluster is None else (cluster.scaled_objects(), cluster.scalables(), cluster.hpas())
-
-
-def _lookers(around: Surroundings) -> Lookers:
-    return Lookers(around.cluster, around.promql, around.redis)
-
-
-def _is_apart(place: Place) -> bool:
-    return isinstance(place.page, DcgmExporter) or place.page.redis is None
-
-
-def _planned(plans: sources.Plans, census: Census) -> list[Plan]:
-    """What the decider is to know of the workloads of a census."""
-    return plans.take(census.workloads, ordered(census), census.tolerances, census.jobs, census.targets)
-
-
 class Works:
     """One configuration's scrapes and ticks. `before`: whose memory to take over."""
 
@@ -152,7 +93,7 @@ class Works:
         self._log = structlog.get_logger()
         self._broken = self._given_up = False
         self._seen = False  # is what the census rests on known?
-        self._all_counted = False  # is the count of every workload as of the last tick?
+        self._counting = Counting(around.replicas, around.cluster)
         self._scaled: dict[Ref, list[WorkloadKey]] = {}
         self._loop = Loop(
             discoveries=(),
@@ -167,11 +108,10 @@ class Works:
             retired=self._retired,
         )
         self._new: asyncio.Queue[WorkloadKey] = asyncio.Queue()  # whose past has not been looked for
-        prepared = Prepared.of(config) if prepared is None else prepared
-        self._parsed, self._plans, self._places = prepared.parsed, prepared.plans, prepared.places
-        self._objects, self._census = prepared.objects, prepared.census
+        self._prepared = Prepared.of(config) if prepared is None else prepared
+        self._places = self._prepared.places
         self._census = self._new_census()
-        self._decider = self._new_decider(_planned(self._plans, self._census))
+        self._decider = self._new_decider(self._prepared.planned(self._census))
         if before is not None:
             self._decider.adopt(before._decider)  # noqa: SLF001 - its own kind
         self._follow(before._decider if before is not None else None)  # noqa: SLF001
@@ -237,34 +177,30 @@ class Works:
             await asyncio.sleep(LOOK_AGAIN_S)
 
     def _follow_changes(self, changes: Changes) -> None:
-        registered: frozenset[WorkloadKey] = frozenset()
         places = self._places.keys()
-        if changes.census:
-            census = self._new_census()
-            registered = self._register(census) if census != self._census else frozenset()
+        registered = self._register() if changes.census else frozenset()
         for place, discovery in self._places.items():
             if changes.known or place not in places or place.owner in registered or sources.touches(changes, place):
                 self._loop.look(discovery)
         moved = changes.targets | {self._census.targets[each] for each in registered & self._census.targets.keys()}
         self._look_at_starts(self._scaled.keys() if changes.known else self._scaled.keys() & moved)
 
-    def _register(self, census: Census) -> frozenset[WorkloadKey]:
-        """Make another census the present one. Returns the workloads that are new or have another scale target.
-
-        The decider is made anew only if what it needs to know has changed.
+    def _register(self) -> frozenset[WorkloadKey]:
+        """Take the census. Returns the workloads that are new or have another scale target. The decider is made anew
+        only if what it needs to know has changed.
         """
+        if (census := self._new_census()) == self._census:
+            return frozenset()
         targets, self._census = self._census.targets, census
-        before, plans = self._decider, _planned(self._plans, census)
+        before, plans = self._decider, self._prepared.planned(census)
         if tuple(plans) != before.plans or targets != census.targets:
             self._decider = self._new_decider(plans)
             self._decider.take_over(before)
         self._follow(before)
-        moved = (each for each in self._decider.workloads if targets.get(each) != census.targets.get(each))
-        registered = frozenset(moved).union(self._decider.without_state_in(before))
-        # Before anything is decided: without a count the first reading alone would be the answer.
-        for workload in registered:
-            self._count(workload)
-        return registered
+        moved = {each for each in self._decider.workloads if targets.get(each) != census.targets.get(each)}
+        registered = moved.union(self._decider.without_state_in(before))
+        self._count(registered)  # before anything is decided
+        return frozenset(registered)
 
     def _look_at_starts(self, moved: Collection[Ref]) -> None:
         """How far the pods of what has moved have come."""
@@ -276,18 +212,11 @@ class Works:
 
     def _new_census(self) -> Census:
         """Which workloads there are now. What somebody wrote into an object must not cost everybody else's."""
-        cluster = self._around.cluster
-        if cluster is None:
-            return self._census
         try:
-            objects = _objects(cluster)
-            if objects == self._objects:
-                return self._census
-            census, self._objects = take(self.config, *objects, self._parsed), objects
+            self._prepared = self._prepared.renewed(self.config, self._around.cluster)
         except Exception:  # noqa: BLE001 - a bug of ours in reading one object
             self._log.exception("the census failed; the last one stands: please report")
-            return self._census
-        return census
+        return self._prepared.census
 
     def _new_decider(self, plans: Sequence[Plan]) -> Decider:
         by_name = owners_by_name({plan.workload: plan.pod_pattern for plan in plans})
@@ -310,11 +239,9 @@ class Works:
         if around.discoveries is not None:
             self._loop.follow(around.discoveries(self.config))
         else:
-            lookers = _lookers(around)
-            self._places = {
-                place: self._places.get(place) or sources.discovery(place, self.config, lookers)
-                for place in sources.places(self.config, self._census.workloads)
-            }
+            known, lookers = self._places, Lookers(around.cluster, around.promql, around.redis)
+            places = sources.places(self.config, self._census.workloads)
+            self._places = {each: known.get(each) or sources.discovery(each, self.config, lookers) for each in places}
             self._loop.follow(self._places.values())
         self._scaled = {}
         for workload, ref in self._census.targets.items():
@@ -324,10 +251,8 @@ class Works:
             self._decider.restore(state, around.clock.now())
         for workload in new:
             self._new.put_nowait(workload)
-            if before is not None and workload in before.workloads:
-                self._log.info(
-                    "scale target changed", workload=str(workload), target=str(self._census.targets[workload])
-                )
+        for workload in set(new).intersection(() if before is None else before.workloads):
+            self._log.info("scale target changed", workload=str(workload), target=str(self._census.targets[workload]))
         around.publisher.keep_only(self._decider.workloads, around.publisher.own.at, begun=new)
         self._believe(around.clock.now())
         self._say_troubles(str(trouble) for trouble in self._census.troubles)
@@ -406,7 +331,7 @@ class Works:
         publisher = self._around.publisher
         try:
             self._look_whether_seen(now)
-            self._count_replicas(now)
+            self._counting.tick(self._decider, self._scaled, self._census.targets, now)
             publisher.publish(self._decider.sweep(now, leads=self._around.leads(now)), now)
             for workload, brake in self._decider.ended_brakes():
                 self._log.info("a brake has ended", workload=str(workload or "all"), brake=str(brake))
@@ -425,43 +350,10 @@ class Works:
         self._broken = self._given_up = False
         self._around.ticked(now)
 
-    def _count_replicas(self, now: float) -> None:
-        replicas = self._counts()
-        if replicas is not None:
-            due, self._all_counted = self._uncounted(now), False
-            for workload in due:
-                self._take_count(replicas, workload, now)
-            self._all_counted = True
-
-    def _uncounted(self, now: float) -> Collection[WorkloadKey]:
-        """The workloads whose replicas may be others than at the last tick."""
-        cluster = self._around.cluster
-        if cluster is None or self._around.replicas is not None:
-            return self._decider.workloads
-        moved = cluster.take_uncounted(now)
-        if moved is None or not self._all_counted:
-            return self._decider.workloads
-        return [workload for ref in moved & self._scaled.keys() for workload in self._scaled[ref]]
-
-    def _count(self, workload: WorkloadKey) -> None:
-        """One workload's replicas, as they are now."""
-        replicas = self._counts()
-        if replicas is not None:
-            with suppress(Exception):  # the tick asks too, and says what is wrong
-                self._take_count(replicas, workload, self._around.clock.now())
-
-    def _take_count(self, replicas: ReplicaCounts, workload: WorkloadKey, now: float) -> None:
-        count, cluster, target = replicas.count(workload, now), self._around.cluster, self._census.targets.get(workload)
-        if count is None and cluster is not None and target is not None and cluster.will_count(target, now):
-            self._decider.await_count(workload)
-        else:
-            self._decider.counted(workload, count)
-
-    def _counts(self) -> ReplicaCounts | None:
-        around = self._around
-        if around.replicas is None and around.cluster is not None:
-            return ClusterReplicas(around.cluster, self._census.targets)
-        return around.replicas
+    def _count(self, workloads: Collection[WorkloadKey]) -> None:
+        """Their replicas, as they are now."""
+        with suppress(Exception):  # the tick asks too, and says what is wrong
+            self._counting.count(workloads, self._decider, self._census.targets, self._around.clock.now())
 
     # What the scrapes say.
 
@@ -493,7 +385,7 @@ class Works:
             return
         # A list must not meet the last tick's count: "no pods" and "one is ready" would be an outage, of which whoever
         # has just been put to sleep is woken.
-        self._count(discovery.owner)
+        self._count((discovery.owner,))
         if listing is None:
             self._decider.listed(discovery.owner, None)
         else:

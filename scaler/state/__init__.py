@@ -6,7 +6,7 @@ Worked example: `unpack(pack(state))` is `state` again; with one bit of the byte
 from __future__ import annotations
 
 from .kept import Kept
-from .record import ROW, Array, Columns, Identity, State, copy_into, fitting, named, pairs, translated
+from .record import ROW, Array, Columns, Identities, Identity, State, copy_into, fitting, named, pairs, translated
 from .wire import FORMAT, OtherVersionError, TornError, UnreadableError, pack, unpack, unpack_all
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "ROW",
     "Array",
     "Columns",
+    "Identities",
     "Identity",
     "Kept",
     "OtherVersionError",

@@ -102,6 +102,25 @@ def named(room: str, columns: Columns) -> dict[str, Array]:
     return {f"{room}.{name}": column for name, column in columns.items()}
 
 
+class Identities:
+    """A fixed list of workloads with the scale targets that their state is of.
+
+    A scale target that is not known (any more) is the last one that was.
+    """
+
+    def __init__(self, workloads: Sequence[WorkloadKey], targets: Sequence[str]) -> None:
+        self._workloads, self.targets = tuple(workloads), list(targets)
+
+    @property
+    def all(self) -> tuple[Identity, ...]:
+        return tuple(zip(self._workloads, self.targets, strict=True))
+
+    def keep(self, others: Sequence[Identity], rows: Rows, other_rows: Rows) -> None:
+        """Of workloads `rows` whose scale target is not known: that of the state that was taken for them."""
+        for row, other in zip(rows.tolist(), other_rows.tolist(), strict=True):
+            self.targets[row] = self.targets[row] or others[other][1]
+
+
 def pairs(own: Sequence[Identity], others: Sequence[Identity]) -> tuple[Rows, Rows]:
     """Own slots, and the others', of the workloads that both know with the same scale target.
 

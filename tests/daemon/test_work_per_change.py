@@ -18,9 +18,10 @@ from scaler import sources
 from scaler.census import annotations, scaled
 from scaler.config import parse
 from scaler.decider import Decider
+from scaler.prepare import prepare
 from scaler.publisher import Publisher
 from scaler.web.own import OwnMetrics
-from scaler.works import Surroundings, Works, prepare
+from scaler.works import Surroundings, Works
 from tests.fakes import objects as api
 
 WORKLOADS = 20
@@ -234,7 +235,7 @@ async def test_deleted_scaled_object_is_forgotten_and_parses_nothing(calls, scen
     scene.cluster.apply(SCALEDOBJECTS, "DELETED", scene.scaled(3), scene.clock.time)
     scene.works._follow_changes(scene.cluster.take_changes())
     assert calls == {"deciders made": 1}
-    assert len(scene.works._decider.workloads) == len(scene.works._parsed.triggers._kept) == WORKLOADS - 1
+    assert len(scene.works._decider.workloads) == len(scene.works._prepared.parsed.triggers._kept) == WORKLOADS - 1
 
 
 async def test_annotated_object_is_parsed_again_only_if_it_or_its_bounds_change(calls, scene):
