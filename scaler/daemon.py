@@ -213,6 +213,7 @@ class Daemon:
     async def _work(self, keda: KedaServer) -> None:
         """Scrapes and ticks of the configuration in force, begun anew whenever it changes."""
         works = await asyncio.to_thread(import_module, "scaler.works")
+        preparing = import_module("scaler.prepare")  # which works has imported
         around = works.Surroundings(
             clock=self._clock,
             pages=self._redis,
@@ -229,12 +230,16 @@ class Daemon:
             discoveries=self._discoveries,
             kept=await self._snapshots.read(),
         )
+        prepared = await preparing.prepare(self._config, around)
         while True:
-            current = self._in_force.works = works.Works(self._config, around, before=self._in_force.works)
+            before = self._in_force.works
+            current = self._in_force.works = works.Works(self._config, around, before, prepared)
             async with asyncio.TaskGroup() as tasks:
                 working = tasks.create_task(current.run(), name="this configuration's scrapes and ticks")
                 while not await self._reloaded():
                     pass
+                # The old configuration's work goes on until the new one's is prepared.
+                prepared = await preparing.prepare(self._config, around)
                 working.cancel()
 
     @asynccontextmanager

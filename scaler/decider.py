@@ -46,7 +46,7 @@ from .signals import Rings, Signals
 from .slots import Mask, Rows
 from .source import Source
 from .standing import PRICES, Prices, Stands
-from .state import Array, Columns, State, copy_into, named, pairs, plausible, translated
+from .state import Array, Columns, Identities, State, copy_into, named, pairs, plausible, translated
 from .told import Told
 from .totals import Totals
 
@@ -109,6 +109,8 @@ class Decider:
         self._touched = np.zeros(len(plans), dtype=np.bool_)  # heard of since the last sweep
         self._rests = recollection.Rests(len(plans))
         self._rows = {plan.workload: row for row, plan in enumerate(plans)}
+        self._identities = Identities(self.workloads, [plan.target for plan in plans])
+        self._uncounted = recollection.Uncounted(self._specs.young)
         self._ended: list[tuple[WorkloadKey | None, Brake]] = []
         self._log = Log(self.plans, log_bytes)
         self._swept: Given | None = None  # what the last sweep took in and gave out
@@ -130,6 +132,14 @@ class Decider:
 
     def counted(self, workload: WorkloadKey, count: ReplicaCount | None) -> None:
         self._intake.counted(workload, count)
+        if workload in self._rows:
+            self._uncounted.awaited[self._rows[workload]] = False
+
+    def await_count(self, workload: WorkloadKey) -> None:
+        """Its replicas are not counted yet, and will be. Without state it is not decided before: see `Uncounted`."""
+        self._intake.counted(workload, None)
+        if workload in self._rows:
+            self._uncounted.awaited[self._rows[workload]] = True
 
     def retire(self, target: Target) -> None:
         self._touched[self._intake.rows_of(target)] = True
@@ -224,15 +234,14 @@ class Decider:
         """What another replica is to remember of these workloads, or of all of them; a copy. Without what single pages
         have counted: it asks them itself.
         """
-        chosen = [row for row, plan in enumerate(self.plans) if workloads is None or plan.workload in workloads]
-        rows: Rows = np.array(chosen, dtype=np.int64)
-        columns = {name: column[rows] for name, column in self.columns().items()}
-        return State(now, tuple(self.plans[row].workload for row in chosen), columns)
+        everything = State(now, self.workloads, self.columns(), targets=tuple(self._identities.targets))
+        return (everything if workloads is None else everything.only(workloads)).copied()
 
     def go_along(self, state: State, now: float) -> None:
         """Remember what a replica that is deciding just now remembers: of it, nothing waits for a proof."""
-        rows, others = self._known_to(state)
+        rows, others = pairs(self._identities.all, state.identities)
         self.take(plausible(state, now).columns, rows, others, now)
+        self._identities.keep(state.identities, rows, others)
         self._rests.since[rows] = self._rests.until[rows] = np.nan
 
     def restore(self, state: State, now: float) -> None:
@@ -255,29 +264,26 @@ class Decider:
 
     def adopt(self, other: Decider) -> None:
         """Another list of workloads, or a new configuration: those that stay keep what was remembered of them. Their
-        pages are asked anew.
+        pages are asked anew. A workload with another scale target than before begins without a memory.
         """
         self._go_on(other._live_state(now=0.0), inf, np.full(len(self.plans), -inf))
         rows, others = self._pairs(other)
-        self._stands.go_on(other._stands, rows, others)
-        self._log.adopt(other._log, rows, others)
-        self.books.go_on(other.books, rows, others)
+        self._go_on_with(other, rows, others)
         self._intake.activity.counted[rows] = other._intake.activity.counted[others]
-        self._ended += other._ended
 
     def take_over(self, other: Decider) -> None:
         """Another list of workloads while the same targets go on being asked: what they said and what was answered
-        stays too. The other is spent.
+        stays too. The other is spent. A workload with another scale target than before begins without a memory, and
+        its pages are still asked.
         """
         rows, others = self._pairs(other)
         touched = other._touched[others]
         self.take(other.columns(), rows, others)
+        self._identities.keep(other._identities.all, rows, others)
         self._intake.adopt(other._intake, rows, others)
-        self._stands.go_on(other._stands, rows, others)
-        self._log.adopt(other._log, rows, others)
-        self.books.go_on(other.books, rows, others)
-        self._ended += other._ended
+        self._go_on_with(other, rows, others)
         self._rests.adopt(other._rests, rows, others)
+        self._uncounted.adopt(other._uncounted, rows, others)
         same = zip(rows.tolist(), others.tolist(), strict=True)
         other_orders = [self.plans[mine].ordered != other.plans[theirs].ordered for mine, theirs in same]
         self._touched[rows] = touched | np.array(other_orders, dtype=np.bool_)
@@ -298,32 +304,37 @@ class Decider:
         )
         return recollection.allows(bounds, decision)
 
+    def _go_on_with(self, other: Decider, rows: Rows, others: Rows) -> None:
+        self._stands.go_on(other._stands, rows, others)
+        self._log.adopt(other._log, rows, others)
+        self.books.go_on(other.books, rows, others)
+        self._ended += other._ended
+
     def remember(self, other: Decider) -> None:
-        """Take over the windows, and nothing else, of workloads that both know: what they held before is in the
-        other's, which knows further back.
-        """
+        """Take over the windows, and nothing else, of workloads that both know: the other's go further back."""
         self._signals.take(other._signals.columns(), *self._pairs(other))
 
-    def _pairs(self, other: Decider) -> tuple[Rows, Rows]:
-        """Own rows, and the other's, of the workloads that both know."""
-        return pairs([plan.workload for plan in self.plans], [plan.workload for plan in other.plans])
+    def without_state_in(self, other: Decider | None) -> list[WorkloadKey]:
+        """The workloads that have no state there: it does not have them, or has them with another scale target."""
+        carried = set() if other is None else set(self._pairs(other)[0].tolist())
+        return [workload for row, workload in enumerate(self.workloads) if row not in carried]
 
-    def _known_to(self, state: State) -> tuple[Rows, Rows]:
-        """Own rows, and the state's, of the workloads that both know."""
-        return pairs([plan.workload for plan in self.plans], state.workloads)
+    def _pairs(self, other: Decider) -> tuple[Rows, Rows]:
+        return pairs(self._identities.all, other._identities.all)
 
     def _live_state(self, now: float, rows: slice = slice(None)) -> State:
         workloads = tuple(plan.workload for plan in self.plans[rows])
         columns = {name: column[rows] for name, column in self.columns().items()}
-        return State(now, workloads, columns, self._intake.tables(rows))
+        return State(now, workloads, columns, self._intake.tables(rows), tuple(self._identities.targets[rows]))
 
     def _go_on(self, state: State, now: float, until: Floats) -> Rows:
         """Remember all of a state; what rests on what happened since waits for its proof. Returns whom it is of.
 
         until: POSIX seconds by workload: so long its GPUs are owed an answer.
         """
-        rows, others = self._known_to(state)
+        rows, others = pairs(self._identities.all, state.identities)
         self.take(state.columns, rows, others, now)
+        self._identities.keep(state.identities, rows, others)
         self._intake.take(state.tables, rows, others, until)
         self._rests.since[rows], self._rests.until[rows] = self._memory.idle_since[rows], np.nan
         self._memory.idle_since[rows] = np.nan
@@ -344,7 +355,8 @@ class Decider:
             return []
         raise_only = heard is not None
         specs, before = choose(rows, self._specs), choose(rows, self._memory)
-        totals = self._intake.totals(rows, now)
+        undecidable = self._uncounted.undecidable(rows, before, now)
+        totals = self._intake.totals(rows, now).withhold(undecidable)
         filled, whole = imputed(specs, totals.seen, before, now), answered(specs, totals.seen, before)
         totals.impute(filled)
         if heard is not None:
@@ -387,6 +399,7 @@ class Decider:
             rows=rows[shown],
             totals=totals.choose(shown),
             imputed=filled[shown],
+            undecidable=undecidable[shown],
             asked=asked[shown],
             together=groups.together[shown],
             smoothed=smoothed[shown],

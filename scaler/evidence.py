@@ -47,6 +47,7 @@ class Seen:
     rows: Rows
     totals: Totals
     imputed: Mask
+    undecidable: Mask  # no state, and its replicas are not counted yet
     asked: Floats  # replicas that its group asks for
     together: Mask  # it sleeps and wakes with its group
     smoothed: Floats
@@ -193,6 +194,8 @@ def _notes(spec: Spec, about: Seen, place: int, *, has_gateway: bool) -> tuple[s
         )
     if reason in (Reason.HELD, Reason.UNKNOWN) and np.isnan(seen.pods_listed[place]) and spec.pods:
         notes.append("the list of its pods is not known")
+    if about.undecidable[place]:
+        notes.append("how many replicas it has is not known yet; without a memory nothing is decided before")
     return tuple(notes)
 
 

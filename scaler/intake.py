@@ -104,7 +104,8 @@ class Intake:
     def adopt(self, other: Intake, rows: Rows, others: Rows) -> None:
         """Take over what another has seen of the workloads that both know: own `rows`, and theirs, pair by pair.
 
-        Its targets are still asked; those of the workloads that are gone are forgotten with them.
+        Its targets are still asked; those of the workloads that are gone are forgotten with them. Those of a workload
+        that both know and that is not among `rows` are expected, as if they had never answered.
         """
         for name in PER_WORKLOAD:
             getattr(self, name)[rows] = getattr(other, name)[others]
@@ -113,6 +114,8 @@ class Intake:
         self.activity.adopt(other.activity, rows, others)
         self._slots, self._gaps, self._free = other._slots, other._gaps, other._free
         place = dict(zip(others.tolist(), rows.tolist(), strict=True))
+        begun = (target for target, slots in other._where.items() if not slots.keys() <= place.keys())
+        expected = [target for target in begun if target.role is not Role.GPUS and target.owner in self._row]
         for old, row in place.items():
             self._leaving[row] = other._leaving[old]
         for target, slots in other._where.items():
@@ -125,6 +128,8 @@ class Intake:
                 self._members[row][slot] = target
                 self._slots.owner[slot] = row
                 self._slots.limit[slot] = max(self._limit, target.max_age_s or 0.0)
+        for target in expected:
+            self.expect(target)
 
     def columns(self) -> dict[str, Array]:
         """What survives, as `scaler.state` wants it; live."""

@@ -22,6 +22,7 @@ class Plan:
     ordered:     what people order of it. teaching: what may be learned of it.
     member:      of which group; None is: it stands by itself.
     probe_period: seconds; regular requests that are no further apart are probes'. 0 is: every request counts.
+    target:      its scale target in its own namespace, as `Deployment/chat`; "" while that is not known.
     tolerance:   of its HPA, a ratio: a step up within it is dropped, and so is told rounded outward. 0 drops nothing.
     """
 
@@ -36,3 +37,4 @@ class Plan:
     teaching: Teaching = field(default=Teaching())
     probe_period: float = 0.0
     tolerance: float = 0.0
+    target: str = ""

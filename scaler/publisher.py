@@ -101,11 +101,15 @@ class Publisher:
         given_up = (_given_up(decision, held_since, at) for decision in self._own.decisions.values() if decision.known)
         self.publish([decision for decision in given_up if decision is not None], held_since)
 
-    def keep_only(self, workloads: Iterable[WorkloadKey], at: float) -> None:
-        """A new configuration: entries of workloads that are gone go with them, and their readers are told."""
+    def keep_only(self, workloads: Iterable[WorkloadKey], at: float, begun: Iterable[WorkloadKey] = ()) -> None:
+        """A new configuration: entries of workloads that are gone go with them, and their readers are told.
+
+        begun: workloads that begin anew; what was published of them was decided for another scale target.
+        """
         self._known = frozenset(workloads)
-        self._own = self._kept(self._own, at)
-        self._board = self._kept(self._board, at)
+        kept = self._known.difference(begun)
+        self._own = _only(kept, self._own, at)
+        self._board = _only(kept, self._board, at)
         if self._led is not None:
             self._led = {key: entry for key, entry in self._led.items() if self.admits(entry)}
             self._answer(self._known, self._board.at)
@@ -143,14 +147,15 @@ class Publisher:
         known = entry is None or self._board.decisions.get(workload) is entry
         return entry if entry is None or known or self.admits(entry) else None
 
-    def _kept(self, board: Board, at: float) -> Board:
-        decisions = {key: decision for key, decision in board.decisions.items() if key in self._known}
-        return Board(version=board.version + 1, at=at, decisions=MappingProxyType(decisions))
-
     def _wake(self, workload: WorkloadKey) -> None:
         event = self._waiting.pop(workload, None)
         if event is not None:
             event.set()
+
+
+def _only(workloads: frozenset[WorkloadKey], board: Board, at: float) -> Board:
+    decisions = {key: decision for key, decision in board.decisions.items() if key in workloads}
+    return Board(version=board.version + 1, at=at, decisions=MappingProxyType(decisions))
 
 
 def _given_up(decision: Decision, held_since: float, at: float) -> Decision | None:

@@ -22,7 +22,7 @@ from .awaited import Awaited
 from .board import Decision, Reason
 from .orders.brake import MOST_REPLICAS
 from .policy import REASONS, Memory, Readings, Specs
-from .slots import Rows
+from .slots import Mask, Rows
 
 
 def make_sound(memory: Memory, rows: Rows, specs: Specs, now: float) -> None:
@@ -120,3 +120,27 @@ class Rests:
         done = waiting[whole | over]
         self.since[done] = np.nan
         awaited.give_up(done)
+
+
+class Uncounted:
+    """Workloads whose replicas are not counted yet, and will be.
+
+    One without state is not decided before: its first readings say nothing of the replicas that they leave out. After
+    `young` seconds it is: the count may never come, as where rights are missing.
+
+    awaited: whether the count is. young: seconds for which it is waited for.
+    """
+
+    def __init__(self, young: Floats) -> None:
+        self.awaited = np.zeros(len(young), dtype=np.bool_)
+        self._young, self._until = young, np.full(len(young), np.nan)  # POSIX seconds; NaN before the first decision
+
+    def adopt(self, other: Uncounted, rows: Rows, others: Rows) -> None:
+        self.awaited[rows], self._until[rows] = other.awaited[others], other._until[others]
+
+    def undecidable(self, rows: Rows, before: Memory, now: float) -> Mask:
+        """Which of `rows` have no state, and no count yet. before: with a slot for each of `rows`."""
+        until = self._until[rows]
+        self._until[rows] = until = np.where(np.isnan(until), now + self._young[rows], until)
+        without: Mask = np.isnan(before.replicas) & np.isnan(before.floor_until)
+        return self.awaited[rows] & without & (now < until)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,25 +11,90 @@ from exporter.model import ReplicaCount, WorkloadKey
 
 
 class ReplicaCounts(Protocol):
-    """Asked once per tick for every workload: answers from memory."""
+    """Answers from memory. The control loop asks a cluster for what has changed, anything else for every workload."""
 
     def count(self, workload: WorkloadKey, now: float) -> ReplicaCount | None:
         """None is: not known. `now`: POSIX seconds."""
 
 
-class Counting(Protocol):
+class Scalables(Protocol):
     """Who counts the replicas of what can be scaled: a cluster in memory."""
 
     def count(self, target: Ref, now: float) -> ReplicaCount | None: ...
+
+    def will_count(self, target: Ref, now: float) -> bool: ...
+
+    def take_uncounted(self, now: float) -> frozenset[Ref] | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterReplicas:
     """The cluster's own counts of what each workload scales."""
 
-    cluster: Counting
+    cluster: Scalables
     targets: Mapping[WorkloadKey, Ref]
 
     def count(self, workload: WorkloadKey, now: float) -> ReplicaCount | None:
         target = self.targets.get(workload)
         return None if target is None else self.cluster.count(target, now)
+
+
+class Counted(Protocol):
+    """Who is told of counts: the decider."""
+
+    @property
+    def workloads(self) -> Sequence[WorkloadKey]: ...
+
+    def counted(self, workload: WorkloadKey, count: ReplicaCount | None) -> None: ...
+
+    def await_count(self, workload: WorkloadKey) -> None: ...
+
+
+class Counting:
+    """Counts the replicas of workloads where they may have changed.
+
+    replicas: counts in place of the cluster, every workload at every tick; None is: the cluster counts.
+    """
+
+    def __init__(self, replicas: ReplicaCounts | None, cluster: Scalables | None) -> None:
+        self._replicas, self._cluster = replicas, cluster
+        self._whole = False  # is the count of every workload as of the last tick?
+
+    def tick(
+        self,
+        counted: Counted,
+        scaled: Mapping[Ref, Collection[WorkloadKey]],
+        targets: Mapping[WorkloadKey, Ref],
+        now: float,
+    ) -> None:
+        """scaled: the workloads of each target. After a tick that failed, every workload is counted."""
+        due, self._whole = self._due(counted, scaled, now), False
+        self.count(due, counted, targets, now)
+        self._whole = True
+
+    def count(
+        self, workloads: Collection[WorkloadKey], counted: Counted, targets: Mapping[WorkloadKey, Ref], now: float
+    ) -> None:
+        """Count these workloads now."""
+        cluster = self._cluster
+        replicas = self._replicas
+        if replicas is None:
+            if cluster is None:
+                return
+            replicas = ClusterReplicas(cluster, targets)
+        for workload in workloads:
+            count, target = replicas.count(workload, now), targets.get(workload)
+            if count is None and cluster is not None and target is not None and cluster.will_count(target, now):
+                counted.await_count(workload)
+            else:
+                counted.counted(workload, count)
+
+    def _due(
+        self, counted: Counted, scaled: Mapping[Ref, Collection[WorkloadKey]], now: float
+    ) -> Collection[WorkloadKey]:
+        if self._cluster is None or self._replicas is not None:
+            return counted.workloads
+        moved = self._cluster.take_uncounted(now)
+        if moved is None or not self._whole:
+            return counted.workloads
+        return [workload for ref in moved & scaled.keys() for workload in scaled[ref]]

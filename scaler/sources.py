@@ -183,6 +183,56 @@ def _exporter_at(page: DcgmExporter) -> Callable[[str, int], Target]:
     return target
 
 
+class _PlanInputs(NamedTuple):
+    """What a plan is made from, apart from the configuration. target: "" where it is not known."""
+
+    workload: Workload
+    ordered: Ordered
+    tolerance: float
+    jobs: bool
+    target: str
+
+
+class Plans:
+    """What the decider needs to know of each workload, made once per version of what it is made from."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._made: dict[WorkloadKey, tuple[_PlanInputs, Plan]] = {}
+
+    def take(
+        self,
+        workloads: Iterable[Workload],
+        orders: Iterable[Ordered] = repeat(Ordered()),
+        tolerances: Mapping[WorkloadKey, float] = MappingProxyType({}),
+        jobs: Collection[WorkloadKey] = frozenset(),
+        targets: Mapping[WorkloadKey, Ref] = MappingProxyType({}),
+    ) -> list[Plan]:
+        """The plans of these workloads, in their order; plans of other workloads are forgotten.
+
+        orders:     what people order of each, in the same order.
+        tolerances: of the HPAs that say one, ratios; for all others the configuration's word holds.
+        jobs:       those whose replicas are the Jobs of a ScaledJob.
+        targets:    what each scales, where that is known.
+        """
+        before, self._made = self._made, {}
+        for workload, ordered in zip(workloads, orders, strict=False):
+            key, target = workload.key, targets.get(workload.key)
+            tolerance, scaled = tolerances.get(key, workload.hpa_tolerance), _target_name(target)
+            inputs = _PlanInputs(workload, ordered, tolerance, key in jobs, scaled)
+            made = before.get(key)
+            self._made[key] = made if made is not None and made[0] == inputs else (inputs, self._plan(inputs))
+        return [plan for _, plan in self._made.values()]
+
+    def _plan(self, inputs: _PlanInputs) -> Plan:
+        make = _plan_of_jobs if inputs.jobs else _plan
+        return replace(make(self._config, inputs.workload, inputs.ordered, inputs.tolerance), target=inputs.target)
+
+
+def _target_name(target: Ref | None) -> str:
+    return "" if target is None else f"{target.kind}/{target.name}"
+
+
 def plans(
     config: Config,
     workloads: Iterable[Workload],
@@ -190,18 +240,8 @@ def plans(
     tolerances: Mapping[WorkloadKey, float] = MappingProxyType({}),
     jobs: Collection[WorkloadKey] = frozenset(),
 ) -> list[Plan]:
-    """What the decider needs to know of each workload.
-
-    orders:     what people order of each, in the same order.
-    tolerances: of the HPAs that say one, ratios; for all others the configuration's word holds.
-    jobs:       those whose replicas are the Jobs of a ScaledJob.
-    """
-    return [
-        (_plan_of_jobs if workload.key in jobs else _plan)(
-            config, workload, ordered, tolerances.get(workload.key, workload.hpa_tolerance)
-        )
-        for workload, ordered in zip(workloads, orders, strict=False)
-    ]
+    """As `Plans.take`, once."""
+    return Plans(config).take(workloads, orders, tolerances, jobs)
 
 
 def _plan(config: Config, workload: Workload, ordered: Ordered, tolerance: float) -> Plan:

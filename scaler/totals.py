@@ -89,6 +89,17 @@ class Totals:
     def gpu_engine(self) -> Floats:
         return self.latest[:, Signal.GPU_ENGINE]
 
+    def withhold(self, rows: Mask) -> Totals:
+        """The same, where nothing is known of these workloads but when they last did something."""
+        if not rows.any():
+            return self
+        unknown = Readings.unknown(len(rows))._replace(active_at=self.seen.active_at, refused_at=self.seen.refused_at)
+        seen = (
+            np.where(rows[:, None] if column.ndim > 1 else rows, blank, column)
+            for blank, column in zip(unknown, self.seen, strict=True)
+        )
+        return replace(self, seen=Readings(*seen), latest=np.where(rows[:, None], np.nan, self.latest))
+
     def choose(self, rows: Rows) -> Totals:
         """The same for some of the workloads only."""
         return Totals(

@@ -28,17 +28,18 @@ from exporter.textformat import Scanner
 
 from . import sources
 from .board import Decision
-from .census import Census, ordered, take
+from .census import Census
 from .config import Config
 from .decider import Decider
 from .ownership import cluster_owners
 from .plan import Plan
 from .pod_numbers import Chosen, PodNumbers
+from .prepare import Prepared
 from .publisher import Publisher
 from .recall import Moment, relive
-from .replicas import ClusterReplicas, ReplicaCounts
+from .replicas import Counting, ReplicaCounts
 from .signals import LENGTH
-from .sources import Lookers, Place
+from .sources import Lookers
 from .standing import Prices
 from .state import Kept, State
 from .web.own import OwnMetrics
@@ -86,13 +87,16 @@ class Surroundings:
 class Works:
     """One configuration's scrapes and ticks. `before`: whose memory to take over."""
 
-    def __init__(self, config: Config, around: Surroundings, before: Works | None = None) -> None:
+    def __init__(
+        self, config: Config, around: Surroundings, before: Works | None = None, prepared: Prepared | None = None
+    ) -> None:
+        """prepared: what `prepare` has made for this configuration; None: it is made here."""
         self.config = config
         self._around = around
         self._log = structlog.get_logger()
         self._broken = self._given_up = False
         self._seen = False  # is what the census rests on known?
-        self._places: dict[Place, Discovery] = {}
+        self._counting = Counting(around.replicas, around.cluster)
         self._scaled: dict[Ref, list[WorkloadKey]] = {}
         self._loop = Loop(
             discoveries=(),
@@ -107,12 +111,13 @@ class Works:
             retired=self._retired,
         )
         self._new: asyncio.Queue[WorkloadKey] = asyncio.Queue()  # whose past has not been looked for
-        self._census = take(config, (), (), ())
-        self._census = self._counted()
-        self._decider = self._new_decider()
+        self._prepared = Prepared.of(config) if prepared is None else prepared
+        self._places = self._prepared.places
+        self._census = self._new_census()
+        self._decider = self._new_decider(self._prepared.planned(self._census))
         if before is not None:
             self._decider.adopt(before._decider)  # noqa: SLF001 - its own kind
-        self._follow(before._decider.plans if before is not None else ())  # noqa: SLF001
+        self._follow(before._decider if before is not None else None)  # noqa: SLF001
 
     @property
     def counters(self) -> Mapping[Target, Counters]:
@@ -175,17 +180,30 @@ class Works:
             await asyncio.sleep(LOOK_AGAIN_S)
 
     def _follow_changes(self, changes: Changes) -> None:
-        if changes.census:
-            census = self._counted()
-            if census != self._census:
-                self._census = census
-                before, self._decider = self._decider, self._new_decider()
-                self._decider.take_over(before)
-                self._follow(before.plans)
+        places = self._places.keys()
+        registered = self._register() if changes.census else frozenset()
         for place, discovery in self._places.items():
-            if changes.census or sources.touches(changes, place):
+            if changes.known or place not in places or place.owner in registered or sources.touches(changes, place):
                 self._loop.look(discovery)
-        self._look_at_starts(self._scaled.keys() if changes.census else self._scaled.keys() & changes.targets)
+        moved = changes.targets | {self._census.targets[each] for each in registered & self._census.targets.keys()}
+        self._look_at_starts(self._scaled.keys() if changes.known else self._scaled.keys() & moved)
+
+    def _register(self) -> frozenset[WorkloadKey]:
+        """Take the census. Returns the workloads that are new or have another scale target. The decider is made anew
+        only if what it needs to know has changed.
+        """
+        if (census := self._new_census()) == self._census:
+            return frozenset()
+        targets, self._census = self._census.targets, census
+        before, plans = self._decider, self._prepared.planned(census)
+        if tuple(plans) != before.plans or targets != census.targets:
+            self._decider = self._new_decider(plans)
+            self._decider.take_over(before)
+        self._follow(before)
+        moved = {each for each in self._decider.workloads if targets.get(each) != census.targets.get(each)}
+        registered = moved.union(self._decider.without_state_in(before))
+        self._count(registered)  # before anything is decided
+        return frozenset(registered)
 
     def _look_at_starts(self, moved: Collection[Ref]) -> None:
         """How far the pods of what has moved have come."""
@@ -195,22 +213,17 @@ class Works:
             for workload in self._scaled[ref] if pods is not None else ():
                 self._decider.started(workload, pods or (), now)
 
-    def _counted(self) -> Census:
+    def _new_census(self) -> Census:
         """Which workloads there are now. What somebody wrote into an object must not cost everybody else's."""
-        cluster = self._around.cluster
-        if cluster is None:
-            return self._census
         try:
-            return take(self.config, cluster.scaled_objects(), cluster.scalables(), cluster.hpas())
+            self._prepared = self._prepared.renewed(self.config, self._around.cluster)
         except Exception:  # noqa: BLE001 - a bug of ours in reading one object
             self._log.exception("the census failed; the last one stands: please report")
-            return self._census
+        return self._prepared.census
 
-    def _new_decider(self) -> Decider:
-        census = self._census
-        plans = sources.plans(self.config, census.workloads, ordered(census), census.tolerances, census.jobs)
+    def _new_decider(self, plans: Sequence[Plan]) -> Decider:
         by_name = owners_by_name({plan.workload: plan.pod_pattern for plan in plans})
-        cluster, targets = self._around.cluster, census.targets
+        cluster, targets = self._around.cluster, self._census.targets
         return Decider(
             plans,
             interval_s=self.config.scrape.interval,
@@ -223,30 +236,29 @@ class Works:
             tick_s=self.config.tick,
         )
 
-    def _follow(self, before: Iterable[Plan]) -> None:
-        """Ask where this census says, and tell whoever answers for it. `before`: who was there already."""
+    def _follow(self, before: Decider | None) -> None:
+        """Ask where this census says, and tell whoever answers for it. `before`: which workloads had state already."""
         around = self._around
         if around.discoveries is not None:
             self._loop.follow(around.discoveries(self.config))
         else:
-            lookers = Lookers(around.cluster, around.promql, around.redis)
-            self._places = {
-                place: self._places.get(place) or sources.discovery(place, self.config, lookers)
-                for place in sources.places(self.config, self._census.workloads)
-            }
+            known, lookers = self._places, Lookers(around.cluster, around.promql, around.redis)
+            places = sources.places(self.config, self._census.workloads)
+            self._places = {each: known.get(each) or sources.discovery(each, self.config, lookers) for each in places}
             self._loop.follow(self._places.values())
         self._scaled = {}
         for workload, ref in self._census.targets.items():
             self._scaled.setdefault(ref, []).append(workload)
-        old = {plan.workload for plan in before}
-        new = [plan.workload for plan in self._decider.plans if plan.workload not in old]
+        new = self._decider.without_state_in(before)
         for state in around.kept.claim(new):
             self._decider.restore(state, around.clock.now())
         for workload in new:
             self._new.put_nowait(workload)
-        around.refused &= {plan.workload for plan in self._decider.plans}
+        for workload in set(new).intersection(() if before is None else before.workloads):
+            self._log.info("scale target changed", workload=str(workload), target=str(self._census.targets[workload]))
+        around.refused &= set(self._decider.workloads)
         around.publisher.admits = self._admits
-        around.publisher.keep_only((plan.workload for plan in self._decider.plans), around.publisher.own.at)
+        around.publisher.keep_only(self._decider.workloads, around.publisher.own.at, begun=new)
         self._believe(around.clock.now())
         self._say_troubles(str(trouble) for trouble in self._census.troubles)
 
@@ -335,7 +347,7 @@ class Works:
         publisher = self._around.publisher
         try:
             self._look_whether_seen(now)
-            self._count_replicas(now)
+            self._counting.tick(self._decider, self._scaled, self._census.targets, now)
             publisher.publish(self._decider.sweep(now, leads=self._around.leads(now)), now)
             for workload, brake in self._decider.ended_brakes():
                 self._log.info("a brake has ended", workload=str(workload or "all"), brake=str(brake))
@@ -354,17 +366,10 @@ class Works:
         self._broken = self._given_up = False
         self._around.ticked(now)
 
-    def _count_replicas(self, now: float) -> None:
-        replicas = self._counts()
-        if replicas is not None:
-            for plan in self._decider.plans:
-                self._decider.counted(plan.workload, replicas.count(plan.workload, now))
-
-    def _counts(self) -> ReplicaCounts | None:
-        around = self._around
-        if around.replicas is None and around.cluster is not None:
-            return ClusterReplicas(around.cluster, self._census.targets)
-        return around.replicas
+    def _count(self, workloads: Collection[WorkloadKey]) -> None:
+        """Their replicas, as they are now."""
+        with suppress(Exception):  # the tick asks too, and says what is wrong
+            self._counting.count(workloads, self._decider, self._census.targets, self._around.clock.now())
 
     # What the scrapes say.
 
@@ -396,10 +401,7 @@ class Works:
             return
         # A list must not meet the last tick's count: "no pods" and "one is ready" would be an outage, of which whoever
         # has just been put to sleep is woken.
-        replicas = self._counts()
-        if replicas is not None:
-            with suppress(Exception):  # the tick asks too, and says what is wrong
-                self._decider.counted(discovery.owner, replicas.count(discovery.owner, self._around.clock.now()))
+        self._count((discovery.owner,))
         if listing is None:
             self._decider.listed(discovery.owner, None)
         else:

@@ -1,8 +1,8 @@
 """The cluster as it was last heard of, in memory: what there is, whose it is, and what has changed.
 
-It is told by a reflector (`replace`, `apply`, `heard`, `lost`, `absent`) and answers without waiting: indexes are kept
-up to date with every object, and no answer looks at more than the pods it speaks of. It knows no socket and no clock.
-What is not known is None; what is known to be nothing is empty. Objects may come in any order.
+It is told by a reflector (`trim`, `replace_with`, `apply`, `heard`, `lost`, `absent`) and answers without waiting:
+indexes are kept up to date with every object, and no answer looks at more than the pods it speaks of. It knows no
+socket and no clock. What is not known is None; what is known to be nothing is empty. Objects may come in any order.
 
 Worked example: told of pod `ai/chat-7d9f8b6c5d-x2k9q`, then of ReplicaSet `ai/chat-7d9f8b6c5d` that controls it and is
 controlled by Deployment `ai/chat`, `pods_of(Ref("ai", "Deployment", "chat"), now)` has the pod once pods and
@@ -21,7 +21,7 @@ from .changes import Changes
 from .counting import by_group, by_pod, held_by, leads
 from .events import Subject
 from .hearing import Hearing
-from .objects import Hpa, Node, Pod, Ref, Scalable, ScaledObject
+from .objects import Hpa, Node, Pod, Record, Ref, Scalable, ScaledObject
 from .parse import Malformed, identify, read
 from .records import Records
 from .resources import (
@@ -64,6 +64,13 @@ class Endpoint(NamedTuple):
     ports: Mapping[str, int]
 
 
+class Kept(NamedTuple):
+    """What is kept of a document. ref: None if it does not say what it is. record: None if it cannot be read."""
+
+    ref: Ref | None
+    record: Record | None
+
+
 class Cluster:
     """malformed: documents that could not be read, by resource name.
     on_change: told when something has changed and nothing had since the last `take_changes`.
@@ -81,23 +88,32 @@ class Cluster:
         self.on_change = on_change
         self._namespaces = frozenset(namespaces)
         self._hearing = Hearing(self._namespaces, blind_s)
+        self._known_when_counted: frozenset[Resource] | None = None
         self._records = Records()
 
     # What the reflector says. `now`: POSIX seconds.
+
+    def trim(self, resource: Resource, documents: Sequence[Mapping[str, Any]]) -> list[Kept]:
+        """What is kept of each of these, for `replace_with`."""
+        return [_trimmed(resource, document) for document in documents]
 
     def replace(
         self, resource: Resource, namespace: str | None, documents: Sequence[Mapping[str, Any]], now: float
     ) -> None:
         """These are all there are in that namespace (None: anywhere). One that cannot be read stays what it was."""
+        self.replace_with(resource, namespace, self.trim(resource, documents), now)
+
+    def replace_with(self, resource: Resource, namespace: str | None, kept: Sequence[Kept], now: float) -> None:
+        """As `replace`, of documents that are trimmed already."""
         quiet, known = not self._records.news, self.known(resource, now)
         gone = self._records.refs(resource.kind, namespace)
-        for document in documents:
-            try:
-                ref = identify(resource, document)
+        for ref, record in kept:
+            if ref is not None:
                 gone.discard(ref)
-                self._records.keep(ref, read(resource, document))
-            except Malformed:
+            if ref is None or record is None:
                 self.malformed[resource.name] += 1
+            else:
+                self._records.keep(ref, record)
         for ref in gone:
             self._records.keep(ref, None)
         self._hearing.listed(resource, namespace, now)
@@ -136,7 +152,7 @@ class Cluster:
 
     def _announce(self, resource: Resource, *, quiet: bool, known: bool, now: float) -> None:
         if not known and self.known(resource, now):
-            self._records.news.of_census()
+            self._records.news.of_knowledge()
         if quiet and self._records.news and self.on_change is not None:
             self.on_change()
 
@@ -204,6 +220,21 @@ class Cluster:
             existing=tally.existing,
             leaving=tally.leaving,
         )
+
+    def will_count(self, target: Ref, now: float) -> bool:
+        """Whether `count` of it is None only until its resources are listed: it has replicas, and may be there."""
+        resource = _SCALABLE.get(target.kind)
+        resources = () if resource is None else (resource, *_ON_THE_WAY[target.kind])
+        return bool(resources) and not all(self.known(each, now) for each in resources)
+
+    def take_uncounted(self, now: float) -> frozenset[Ref] | None:
+        """The targets whose `count` may be another than at the last call; None: any, because what is known has changed.
+
+        So counting costs as much as what has changed. Only `ReplicaCount.at` goes on by itself.
+        """
+        before, known = self._known_when_counted, frozenset(each for each in RESOURCES if self.known(each, now))
+        self._known_when_counted, moved = known, self._records.news.take_uncounted()
+        return moved if known == before else None
 
     def owners_of(self, pod: PodKey) -> tuple[Ref, ...] | None:
         """Its controller, the controller of that, and so on, as far as they are known; None if there is no such pod."""
@@ -282,6 +313,13 @@ class Cluster:
         names = {f"{target.name}-predictor", f"{target.name}-predictor-default"}
         refs = sorted(ref for ref in self._records.chains.owned(target) if ref.name in names)
         return [found for ref in refs if (found := self._records.get(ref, Scalable)) is not None]
+
+
+def _trimmed(resource: Resource, document: Mapping[str, Any]) -> Kept:
+    try:
+        return Kept(identify(resource, document), read(resource, document))
+    except Malformed as malformed:
+        return Kept(malformed.ref, None)
 
 
 def _ref(pod: PodKey) -> Ref:

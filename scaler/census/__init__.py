@@ -5,13 +5,14 @@ much is decided elsewhere, from the census's workloads.
 """
 
 from .claims import Doubt, Refused, Said, Unbelieved, not_configured, observed
-from .count import take
+from .count import ParsedObjects, take
 from .orders import ordered
 from .record import Census, Trouble
 
 __all__ = [
     "Census",
     "Doubt",
+    "ParsedObjects",
     "Refused",
     "Said",
     "Trouble",

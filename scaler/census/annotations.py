@@ -11,6 +11,7 @@ to 8 replicas is the workload `ai/chat` with `Replicas(min=2, max=8)`, and a war
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from exporter.cluster.objects import Hpa, Ref, Scalable
@@ -21,6 +22,7 @@ from ..config.bad_words import BadWord, BadWords
 from ..config.tenant import Trigger, TriggerWorkload, bounds
 from ..config.trigger import ANNOTATION, ASIDES
 from .make import Asked, make
+from .parsed import AnnotationsVersion, Parsed
 from .words import plain
 
 # An InferenceService is not scaled itself: KServe hands its annotations on to the Deployments that it makes.
@@ -43,9 +45,12 @@ class Spoken(NamedTuple):
     keys: Mapping[WorkloadKey, str]
 
 
-def noted(scalables: Iterable[Scalable], hpas: Iterable[Hpa], spoken: Spoken, config: Config) -> Iterator[Noted]:
-    """Ordered by object."""
+def noted(
+    scalables: Iterable[Scalable], hpas: Iterable[Hpa], spoken: Spoken, config: Config, parsed: Parsed[Noted]
+) -> Iterator[Noted]:
+    """Ordered by object. parsed: keeps what each object said, for the next call."""
     annotated = {each.ref: each for each in scalables if _words(each) and each.ref.kind in _KINDS}
+    parsed.keep_only(annotated)
     scalers = _scalers(hpas)
     keys = dict(spoken.keys)
     for ref in sorted(annotated):
@@ -58,7 +63,9 @@ def noted(scalables: Iterable[Scalable], hpas: Iterable[Hpa], spoken: Spoken, co
                 ref, None, (BadWord(ANNOTATION, f"are not listened to: {before} speaks for {plain(str(key))}"),)
             )
             continue
-        made = _made(annotated[ref], key, scalers.get(ref), config)
+        hpa = scalers.get(ref)
+        version = AnnotationsVersion.of(annotated[ref], hpa)
+        made = parsed.get(ref, version, partial(_made, annotated[ref], key, hpa, config))
         if made.workload is not None:
             keys[key] = plain(str(ref))
         yield made

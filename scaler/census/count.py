@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from exporter.cluster.objects import Hpa, Ref, Scalable, ScaledObject
 from exporter.model import WorkloadKey
 
 from ..config import Config, Workload
-from .annotations import Spoken, noted
+from .annotations import Noted, Spoken, noted
 from .grouped import contradictions, without
 from .orders import brakes
+from .parsed import Parsed
 from .record import Census, trouble
-from .scaled import Gathered, gather
+from .scaled import Gathered, ParsedTriggers, gather
 from .tolerances import tolerances
 from .triggers import Around
 from .words import plain
@@ -26,11 +28,30 @@ from .words import plain
 _CONFIGURATION = "Tidegate's configuration"
 
 
-def take(config: Config, scaled: Iterable[ScaledObject], scalables: Iterable[Scalable], hpas: Iterable[Hpa]) -> Census:
-    """The census of a configuration and of what its cluster says now. What `kubernetes` turns off is not looked at."""
+@dataclass(frozen=True, slots=True)
+class ParsedObjects:
+    """What the objects of a cluster said when they were parsed last, under one configuration."""
+
+    triggers: ParsedTriggers = field(default_factory=Parsed)
+    annotations: Parsed[Noted] = field(default_factory=Parsed)
+
+
+def take(
+    config: Config,
+    scaled: Iterable[ScaledObject],
+    scalables: Iterable[Scalable],
+    hpas: Iterable[Hpa],
+    parsed: ParsedObjects | None = None,
+) -> Census:
+    """The census of a configuration and of what its cluster says now. What `kubernetes` turns off is not looked at.
+
+    parsed: what was parsed before under the same configuration, brought up to date; None: everything is parsed.
+    """
     kubernetes = config.kubernetes
+    parsed = ParsedObjects() if parsed is None else parsed
     acting = {workload.key: not config.observes(workload) for workload in config.workloads}
-    gathered = gather(scaled if kubernetes is not None and kubernetes.triggers else (), Around(config, acting))
+    triggered = scaled if kubernetes is not None and kubernetes.triggers else ()
+    gathered = gather(triggered, Around(config, acting), parsed.triggers)
     targets = _targets(config, gathered)
     spoken = Spoken(
         targets={
@@ -42,7 +63,8 @@ def take(config: Config, scaled: Iterable[ScaledObject], scalables: Iterable[Sca
             **dict.fromkeys(acting, _CONFIGURATION),
         },
     )
-    notes = tuple(noted(scalables if kubernetes is not None and kubernetes.annotations else (), hpas, spoken, config))
+    annotated_objects = scalables if kubernetes is not None and kubernetes.annotations else ()
+    notes = tuple(noted(annotated_objects, hpas, spoken, config, parsed.annotations))
     annotated = {note.workload.key: note.workload for note in notes if note.workload is not None}
     targets |= {note.workload.key: note.ref for note in notes if note.workload is not None}
     by_key = [workloads[key] for workloads in (gathered.workloads, annotated) for key in sorted(workloads)]

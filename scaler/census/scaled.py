@@ -8,7 +8,8 @@ calls and in a Trouble.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
 from exporter.cluster.objects import Ref, ScaledObject
 from exporter.model import WorkloadKey
@@ -17,9 +18,12 @@ from ..config import Config
 from ..config.bad_words import BadWord
 from ..config.tenant import TriggerWorkload
 from .claims import ObjectName, Said, observed
+from .parsed import Parsed, TriggersVersion
 from .record import Trouble, trouble
 from .triggers import Around, Heard, heard, refused, too_many
 from .words import plain
+
+ParsedTriggers: TypeAlias = Parsed[tuple[Heard, ...]]
 
 
 class Gathered(NamedTuple):
@@ -39,17 +43,25 @@ class Gathered(NamedTuple):
     troubles: list[Trouble]
 
 
-def gather(scaled: Iterable[ScaledObject], around: Around) -> Gathered:
+def gather(scaled: Iterable[ScaledObject], around: Around, parsed: ParsedTriggers) -> Gathered:
+    """parsed: keeps what each object said, for the next call."""
     gathered = Gathered({}, {}, {}, {}, {}, {}, [])
-    for each in sorted(scaled, key=lambda each: each.ref):
+    every = sorted(scaled, key=lambda each: each.ref)
+    parsed.keep_only({each.ref for each in every})
+    for each in every:
         name = each.ref.namespace, each.ref.name
-        said = tuple(_placed(each, trigger, gathered, around.config) for trigger in heard(each, around))
+        triggers = parsed.get(each.ref, TriggersVersion.of(each), partial(_parse, each, around))
+        said = tuple(_placed(each, trigger, gathered, around.config) for trigger in triggers)
         gathered.said[name] = gathered.said.get(name, ()) + said
         if gathered.scaling.get(each.target) == each.ref and (problem := too_many(each)) is not None:
             gathered.troubles.append(trouble(each.ref, problem))
     for workload, targets in gathered.naming.items():
         gathered.troubles.extend(_several(workload, targets))
     return gathered
+
+
+def _parse(scaled: ScaledObject, around: Around) -> tuple[Heard, ...]:
+    return tuple(heard(scaled, around))
 
 
 def _placed(scaled: ScaledObject, trigger: Heard, gathered: Gathered, config: Config) -> Said:

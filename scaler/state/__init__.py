@@ -6,7 +6,20 @@ Worked example: `unpack(pack(state))` is `state` again; with one bit of the byte
 from __future__ import annotations
 
 from .kept import Kept
-from .record import ROW, Array, Columns, State, copy_into, fitting, named, pairs, plausible, translated
+from .record import (
+    ROW,
+    Array,
+    Columns,
+    Identities,
+    Identity,
+    State,
+    copy_into,
+    fitting,
+    named,
+    pairs,
+    plausible,
+    translated,
+)
 from .wire import FORMAT, OtherVersionError, TornError, UnreadableError, pack, unpack, unpack_all
 
 __all__ = [
@@ -14,6 +27,8 @@ __all__ = [
     "ROW",
     "Array",
     "Columns",
+    "Identities",
+    "Identity",
     "Kept",
     "OtherVersionError",
     "State",

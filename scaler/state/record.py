@@ -11,6 +11,9 @@ What is remembered of something else than a workload (a page's counters) is a ta
 The last word of a column's name says when it holds times: `at`, `since`, `until` and `times` are POSIX seconds, so that
 a state can be moved to another clock without knowing what its columns are for.
 
+State belongs to a workload and its scale target together: what was measured and learned of one Deployment says nothing
+about another, so a workload whose scale target has changed shares no state with the one before.
+
 Worked example: the columns of two workloads, `memory.replicas` [3, 0] and `memory.idle_since` [nan, 100.0], taken by
 another list of them with `rows` [1] and `others` [0]: its second workload had 3 replicas and is not idle.
 """
@@ -29,6 +32,7 @@ from exporter.model import WorkloadKey
 Array: TypeAlias = NDArray[Any]
 Columns: TypeAlias = Mapping[str, Array]
 Rows: TypeAlias = NDArray[np.int64]
+Identity: TypeAlias = tuple[WorkloadKey, str]  # a workload and its scale target; "" is: the target is not known
 
 ROW = "row"
 _UNTIL = "until"
@@ -46,12 +50,20 @@ class State:
     workloads: whose slot is which.
     columns:   names to arrays of shape (len(workloads), …).
     tables:    names to columns of one length per table, of which `row` is the slot of the workload whose it is.
+    targets:   the scale target of each workload, as `Deployment/chat`; "" where it was not known. Empty: not recorded,
+               as by versions that did not write it.
     """
 
     at: float
     workloads: tuple[WorkloadKey, ...]
     columns: Columns
     tables: Mapping[str, Columns] = field(default_factory=dict)
+    targets: tuple[str, ...] = ()
+
+    @property
+    def identities(self) -> tuple[Identity, ...]:
+        """Each workload with its scale target, in the order of `workloads`."""
+        return tuple(zip(self.workloads, self.targets or ("",) * len(self.workloads), strict=True))
 
     def copied(self) -> State:
         """The same, of which nothing changes any more: columns are live until they are copied."""
@@ -76,6 +88,7 @@ class State:
             workloads=tuple(self.workloads[row] for row in chosen),
             columns={name: column[rows] for name, column in self.columns.items()},
             tables={name: _chosen(table, place) for name, table in self.tables.items()},
+            targets=tuple(self.targets[row] for row in chosen) if self.targets else (),
         )
 
 
@@ -93,10 +106,37 @@ def named(room: str, columns: Columns) -> dict[str, Array]:
     return {f"{room}.{name}": column for name, column in columns.items()}
 
 
-def pairs(own: Sequence[WorkloadKey], others: Sequence[WorkloadKey]) -> tuple[Rows, Rows]:
-    """Own slots, and the others', of the workloads that both know."""
-    place = {workload: row for row, workload in enumerate(others)}
-    both = [(row, place[workload]) for row, workload in enumerate(own) if workload in place]
+class Identities:
+    """A fixed list of workloads with the scale targets that their state is of.
+
+    A scale target that is not known (any more) is the last one that was.
+    """
+
+    def __init__(self, workloads: Sequence[WorkloadKey], targets: Sequence[str]) -> None:
+        self._workloads, self.targets = tuple(workloads), list(targets)
+
+    @property
+    def all(self) -> tuple[Identity, ...]:
+        return tuple(zip(self._workloads, self.targets, strict=True))
+
+    def keep(self, others: Sequence[Identity], rows: Rows, other_rows: Rows) -> None:
+        """Of workloads `rows` whose scale target is not known: that of the state that was taken for them."""
+        for row, other in zip(rows.tolist(), other_rows.tolist(), strict=True):
+            self.targets[row] = self.targets[row] or others[other][1]
+
+
+def pairs(own: Sequence[Identity], others: Sequence[Identity]) -> tuple[Rows, Rows]:
+    """Own slots, and the others', of the workloads that both know with the same scale target.
+
+    A target that is not known matches any: a configured workload is known before the ScaledObject that scales it is
+    listed, and an older version wrote no target.
+    """
+    place = {workload: (row, target) for row, (workload, target) in enumerate(others)}
+    both = []
+    for row, (workload, target) in enumerate(own):
+        other_row, other_target = place.get(workload, (-1, ""))
+        if other_row >= 0 and (target == other_target or not target or not other_target):
+            both.append((row, other_row))
     rows, theirs = np.array(both, dtype=np.int64).reshape(-1, 2).T
     return rows, theirs
 
@@ -124,7 +164,7 @@ def translated(state: State, by_s: float) -> State:
         return {name: column + by_s if _is_time(name, column) else column for name, column in columns.items()}
 
     tables = {name: moved(table) for name, table in state.tables.items()}
-    return State(state.at + by_s, state.workloads, moved(state.columns), tables)
+    return State(state.at + by_s, state.workloads, moved(state.columns), tables, state.targets)
 
 
 def plausible(state: State, now: float) -> State:

@@ -3,10 +3,10 @@
     magic, 8 bytes | format, u16 | 6 zeros | length of the rest, u64 | BLAKE2b-256 of all but itself, 32 bytes
     length of the header, u32 | header, JSON | the arrays of the header one after the other, deflated together
 
-Numbers are little-endian. The header names the workloads, and each array with its type and shape. A reader skips names
-that it does not know and does without those that are missing, so neighbouring versions read each other's; only another
-format number is refused. Nothing is allocated before the sizes have been compared with a limit: what a state may cost
-follows from its header, and all states of one file share one limit.
+Numbers are little-endian. The header names the workloads and their scale targets, and each array with its type and
+shape. A reader skips names that it does not know and does without those that are missing, so neighbouring versions
+read each other's; only another format number is refused. Nothing is allocated before the sizes have been compared with
+a limit: what a state may cost follows from its header, and all states of one file share one limit.
 
 Worked example: one workload, nothing remembered: 56 bytes, then about a hundred of header and 8 that say "no arrays".
 """
@@ -69,6 +69,7 @@ def pack(state: State) -> bytes:
     header = {
         "at": state.at,
         "workloads": [list(workload) for workload in state.workloads],
+        "targets": list(state.targets),
         "columns": _described(state.columns, arrays),
         "tables": {name: _described(table, arrays) for name, table in state.tables.items()},
     }
@@ -165,6 +166,7 @@ def _state(body: memoryview, begin: int, largest: int) -> tuple[State, int]:
         header = json.loads(bytes(body[_LENGTH.size : rest]))
         at = float(header["at"])
         workloads = tuple(_workload(said) for said in header["workloads"])
+        targets = _targets(header.get("targets") or [], len(workloads))
         columns, tables = _shapes(header["columns"]), {str(n): _shapes(t) for n, t in header["tables"].items()}
         _check(at, len(workloads), columns, tables)
         shapes = [*columns.values(), *(s for t in tables.values() for s in t.values())]
@@ -177,7 +179,7 @@ def _state(body: memoryview, begin: int, largest: int) -> tuple[State, int]:
         raise
     except _MALFORMED as error:
         raise TornError(f"byte {begin}: the header or its arrays cannot be read: {error!r}") from error
-    state = State(at, workloads, found, more)
+    state = State(at, workloads, found, more, targets)
     return state, cost + size_of(state)
 
 
@@ -227,6 +229,15 @@ def _workload(said: Any) -> WorkloadKey:
     if not (isinstance(namespace, str) and isinstance(name, str) and isinstance(trigger, str)):
         raise TornError(f"no workload: {said!r}")
     return WorkloadKey(namespace, name, trigger)
+
+
+def _targets(header: Any, workloads: int) -> tuple[str, ...]:
+    """The scale targets, one per workload; none where the version that wrote the state did not record them."""
+    if not isinstance(header, list) or not all(isinstance(target, str) for target in header):
+        raise TornError("targets: must be a list of text")
+    if len(header) not in {0, workloads}:
+        raise TornError(f"targets: must be {workloads}, one per workload, got {len(header)}")
+    return tuple(header)
 
 
 def _check(at: float, rows: int, columns: Mapping[str, _Shape], tables: Mapping[str, Mapping[str, _Shape]]) -> None:

@@ -88,9 +88,12 @@ class Remembered:
         self.told = []
         self._turn = turn
 
-    def replace(self, resource, namespace, documents, now):
+    def trim(self, resource, documents):
+        return documents
+
+    def replace_with(self, resource, namespace, kept, now):
         self.held = {key: d for key, d in self.held.items() if namespace not in {None, key[0]}}
-        for document in documents:
+        for document in kept:
             self._put(document)
         self._note("replace", now)
 

@@ -224,10 +224,13 @@ def answers(cluster):
 def test_whoever_looks_only_at_what_has_moved_misses_nothing(happenings):
     cluster = empty()
     before = answers(cluster)
+    cluster.take_uncounted(T0)
     for gone, document in happenings:
         (forget if gone else tell)(cluster, document)
         changes, after = cluster.take_changes(), answers(cluster)
         moved = {key for key in after if after[key] != before[key]}
+        counted = {key for key in moved if isinstance(key, Ref) and after[key][2] != before[key][2]}
+        assert counted <= cluster.take_uncounted(T0)
         told = changes.targets | changes.services | ({"exporters"} if changes.exporters else set())
         assert moved <= told
         before = after

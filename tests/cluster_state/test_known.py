@@ -1,6 +1,6 @@
 """What is known and for how long: nothing before a full list, and nothing after too long a silence."""
 
-from exporter.cluster.resources import NODES, PODS, REPLICASETS, ROLLOUTS, SLICES
+from exporter.cluster.resources import DEPLOYMENTS, NODES, PODS, REPLICASETS, ROLLOUTS, SLICES
 from exporter.cluster.state import Cluster
 from exporter.model import PodKey
 from tests.fakes import objects as api
@@ -25,6 +25,18 @@ def test_pods_are_known_to_belong_only_if_what_stands_between_is_known(ref):
     cluster.replace(REPLICASETS, None, [], T0)
     assert cluster.pods_of(ref("Deployment", "chat"), T0) == ()
     assert cluster.pods_of(ref("StatefulSet", "chat"), T0) is None
+
+
+def test_count_is_expected_until_everything_that_it_rests_on_is_listed(ref):
+    cluster, target = Cluster(blind_s=BLIND_S), ref("Deployment", "chat")
+    for resource in (PODS, REPLICASETS, DEPLOYMENTS):
+        assert cluster.will_count(target, T0)
+        cluster.replace(resource, None, [], T0)
+    assert cluster.count(target, T0) is None
+    assert not cluster.will_count(target, T0), "there is none"
+    assert not cluster.will_count(ref("Fleet", "chat"), T0), "of that kind replicas are never counted"
+    cluster.lost(DEPLOYMENTS, T0)
+    assert cluster.will_count(target, T0 + BLIND_S + 1)
 
 
 def test_a_kind_that_nobody_knows_is_known_if_everything_on_any_way_is(cluster, ref):

@@ -189,6 +189,35 @@ async def test_what_the_leader_has_seen_is_not_lost_with_it(replicas, place, pag
     assert said == [(9, True)]
 
 
+async def test_new_scale_target_starts_from_its_replicas_on_every_replica_and_after_the_leader_is_killed(
+    replicas, place, page
+):
+    # The windows never fill: what the cluster has stays the least all along.
+    leader, follower = pair = [
+        await replicas.start(
+            edit=lambda text: text.replace("at_start: 0s", "at_start: 1h").replace("intervals: 5", "intervals: 200")
+        )
+        for _ in range(2)
+    ]
+    await replicas.until_led_by(leader, follower)
+    place.deployment("small", page.vllm(waiting=0, running=16), pods=3)
+    place.deployment("large", page.vllm(waiting=0, running=5), pods=20)
+    chat = place.scaled_object("chat", target="small", minimum=1, maximum=40, engine="vllm")
+    await all_say(pair, (3, True), chat)
+    async with told_to(leader.keda, chat) as one, told_to(follower.keda, chat) as other:
+        chat["spec"]["scaleTargetRef"]["name"] = "large"
+        place.put(chat)
+        for each in pair:
+            await each.until_evidence(place.name, "chat", replicas_wanted=20, running=100.0)
+        await all_say(pair, (20, True), chat)
+        answered = list(one)
+        leader.process.kill()
+        await replicas.until_led_by(follower)
+        await follower.sweeps(5)
+    assert [answer[0] for answer in answered if isinstance(answer, tuple)] == [3, 20]
+    assert [answer[0] for answer in other if isinstance(answer, tuple)] == [3, 20]
+
+
 async def test_a_wake_up_reaches_the_streams_of_every_replica(replicas, place, page):
     leader, *followers = [await replicas.start() for _ in range(3)]
     await replicas.until_led_by(leader, *followers)

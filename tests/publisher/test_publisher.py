@@ -55,6 +55,16 @@ def test_publishing_replaces_the_board_and_never_changes_one(key, decide):
         publisher.board.decisions[key("a")] = None
 
 
+def test_workload_that_begins_anew_has_no_answer_until_it_is_decided(key, decide):
+    publisher = Publisher([key("a"), key("b")])
+    first = decide("b", 2)
+    publisher.publish([decide("a", 1), first], at=1.0)
+    publisher.keep_only([key("a"), key("b")], at=1.0, begun=[key("a")])
+    assert (publisher.get(key("a")), publisher.get(key("b"))) == (None, first)
+    assert publisher.own.decisions == publisher.board.decisions == {key("b"): first}
+    assert publisher.knows(key("a"))
+
+
 def test_a_sweep_without_news_moves_the_time_and_not_the_version(key, decide):
     publisher = Publisher([key("a")])
     publisher.publish([decide("a", 1)], at=1.0)

@@ -30,12 +30,14 @@ def states(draw):
             "row": draw(arrays.arrays(np.int64, length, elements=st.integers(0, max(0, rows - 1))))
         }
     at = draw(st.floats(-1e12, 1e12))
-    return State(at, tuple(workloads), draw(columns(rows)), tables)
+    targets = tuple(draw(st.sampled_from(["", "Deployment/a", "Deployment/b"])) for _ in workloads)
+    return State(at, tuple(workloads), draw(columns(rows)), tables, draw(st.sampled_from([(), targets])))
 
 
 def same(one, other):
     """Not a bit of them differs."""
     np.testing.assert_equal((one.at, one.workloads), (other.at, other.workloads))
+    assert one.targets == other.targets
     _same_columns(one.columns, other.columns)
     assert list(one.tables) == list(other.tables)
     for name, table in one.tables.items():

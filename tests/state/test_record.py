@@ -26,9 +26,24 @@ def test_a_column_of_another_kind_or_shape_is_as_good_as_missing(other):
 
 @given(st.lists(st.sampled_from("abcdef"), unique=True), st.lists(st.sampled_from("abcdef"), unique=True))
 def test_workloads_are_found_by_name_whatever_their_order(own, others):
-    keys = [[WorkloadKey("ai", name) for name in names] for names in (own, others)]
+    keys = [[(WorkloadKey("ai", name), "Deployment/a") for name in names] for names in (own, others)]
     rows, theirs = pairs(*keys)
     assert [own[row] for row in rows] == [others[row] for row in theirs] == [name for name in own if name in others]
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "is_pair"),
+    [
+        ("Deployment/a", "Deployment/a", True),
+        ("Deployment/a", "Deployment/b", False),
+        ("Deployment/a", "StatefulSet/a", False),
+        ("Deployment/a", "", True),
+        ("", "Deployment/a", True),
+        ("", "", True),
+    ],
+)
+def test_workload_with_another_scale_target_is_no_pair_and_an_unknown_target_matches_any(own, other, is_pair):
+    assert len(pairs([(CHAT, own)], [(CHAT, other)])[0]) == is_pair
 
 
 @given(states(), st.data())
@@ -37,7 +52,8 @@ def test_a_state_cut_in_two_is_all_there(state, data):
     parts = state.only(chosen), state.without(chosen)
     assert sorted(parts[0].workloads + parts[1].workloads) == sorted(state.workloads)
     for part in parts:
-        rows, others = pairs(part.workloads, state.workloads)
+        assert set(part.identities) <= set(state.identities)
+        rows, others = pairs(part.identities, state.identities)
         for name, column in part.columns.items():
             np.testing.assert_array_equal(column[rows], state.columns[name][others])
         for name, table in part.tables.items():

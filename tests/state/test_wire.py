@@ -107,9 +107,17 @@ def test_what_the_next_version_adds_to_the_header_is_skipped():
     assert (state.at, state.workloads) == (1.0, (WorkloadKey("ai", "chat"),))
 
 
+def test_state_of_a_version_that_recorded_no_scale_targets_has_none():
+    state = unpack(sealed(GOOD))
+    assert (state.targets, state.identities) == ((), ((WorkloadKey("ai", "chat"), ""),))
+
+
 @pytest.mark.parametrize(
     "change",
     [
+        {"targets": "Deployment/chat"},
+        {"targets": [7]},
+        {"targets": ["Deployment/chat", "Deployment/code"]},
         {"at": float("nan")},
         {"at": "soon"},
         {"at": 10**400},

@@ -1,0 +1,293 @@
+"""The event loop's work follows what changed in the cluster, not what is there: bounded by counts, never by time."""
+
+from collections import Counter
+from dataclasses import dataclass
+from threading import current_thread
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry
+
+from exporter.cluster.resources import PODS, RESOURCES, SCALEDOBJECTS
+from exporter.cluster.state import Cluster
+from exporter.model import WorkloadKey
+from exporter.scrape import Loop
+from exporter.sources.http import HttpPages, Limits
+from exporter.sources.promql import Promql
+from scaler import sources
+from scaler.census import annotations, scaled
+from scaler.config import parse
+from scaler.decider import Decider
+from scaler.prepare import prepare
+from scaler.publisher import Publisher
+from scaler.web.own import OwnMetrics
+from scaler.works import Surroundings, Works
+from tests.fakes import objects as api
+
+WORKLOADS = 20
+BLIND_S = 60.0
+BY_KIND = {resource.kind: resource for resource in RESOURCES}
+
+
+@dataclass
+class Hand:
+    """A clock that a test moves."""
+
+    time: float = 1000.0
+
+    def now(self):
+        return self.time
+
+
+class CountedCluster(Cluster):
+    """Records which targets were counted."""
+
+    def __init__(self):
+        super().__init__(blind_s=BLIND_S)
+        self.counted = []
+
+    def count(self, target, now):
+        self.counted.append(target.name)
+        return super().count(target, now)
+
+
+class Scene:
+    """A cluster with so many ScaledObjects `w0`, `w1` …, each of a Deployment of that name with one pod."""
+
+    def __init__(self, pages):
+        self.clock, self.cluster = Hand(), CountedCluster()
+        given = [self.scaled(number) for number in range(WORKLOADS)]
+        given += [api.deployment(f"w{number}", replicas=1) for number in range(WORKLOADS)]
+        given += [api.replicaset(f"w{number}-7d", owner=("Deployment", f"w{number}")) for number in range(WORKLOADS)]
+        given += [self.pod(number) for number in range(WORKLOADS)]
+        for resource in RESOURCES:
+            documents = [document for document in given if BY_KIND[document["kind"]] == resource]
+            self.cluster.replace(resource, None, documents, self.clock.time)
+        self.around = Surroundings(
+            clock=self.clock,
+            pages=pages,
+            promql=Promql(pages),
+            publisher=Publisher([]),
+            own=OwnMetrics(CollectorRegistry()),
+            ticked=lambda now: None,
+            believed=lambda census: None,
+            cluster=self.cluster,
+        )
+        self.works = Works(parse("kubernetes: {}", "config.yaml")[0], self.around)
+        self.cluster.take_changes()
+
+    @staticmethod
+    def scaled(number, maximum=9, target=None, **words):
+        trigger = api.trigger(engine="vllm", **words)
+        name = f"w{number}"
+        return api.scaled_object(name, target=target or name, minimum=1, maximum=maximum, triggers=[trigger])
+
+    @staticmethod
+    def pod(number, *, ready=True):
+        owner = ("ReplicaSet", f"w{number}-7d")
+        return api.pod(f"w{number}-7d-a", owner=owner, ready=ready, address=f"10.0.0.{number}")
+
+    def put(self, *documents):
+        """They change, and the control loop looks at what has moved."""
+        for document in documents:
+            self.cluster.apply(BY_KIND[document["kind"]], "MODIFIED", document, self.clock.time)
+        self.works._follow_changes(self.cluster.take_changes())
+
+    def tick(self, after=1.0):
+        """Returns the Deployments that were counted."""
+        self.clock.time += after
+        self.cluster.counted.clear()
+        self.works.tick(self.clock.time)
+        return sorted(self.cluster.counted)
+
+    def plan(self, name):
+        return next(plan for plan in self.works._decider.plans if plan.workload.name == name)
+
+    def replicas(self, number):
+        """(wanted, ready), as the decider has them; -1 is not known."""
+        decider = self.works._decider
+        row = decider.workloads.index(WorkloadKey("ai", f"w{number}"))
+        seen = decider._intake.totals(np.array([row]), self.clock.time).seen
+        return tuple(np.nan_to_num([seen.wanted[0], seen.ready[0]], nan=-1.0).tolist())
+
+
+@pytest.fixture
+async def scene():
+    pages = HttpPages(Limits(1.0, 1024))
+    yield Scene(pages)
+    await pages.close()
+
+
+async def test_tick_counts_only_the_workloads_whose_replicas_may_have_changed(scene):
+    assert len(scene.tick()) == WORKLOADS
+    assert scene.tick() == []
+    scene.put(scene.pod(3, ready=False), api.deployment("w7", replicas=4))
+    assert scene.tick() == ["w3", "w7"]
+    assert (scene.replicas(3), scene.replicas(7), scene.replicas(8)) == ((1, 0), (4, 1), (1, 1))
+    assert scene.tick() == []
+
+
+async def test_replicas_are_counted_even_if_the_control_loop_has_looked_at_the_change_before(scene):
+    scene.tick()
+    scene.cluster.apply(PODS, "DELETED", scene.pod(3), scene.clock.time)
+    scene.cluster.take_changes()
+    assert scene.tick() == ["w3"]
+    assert scene.replicas(3) == (1, 0)
+
+
+async def test_every_workload_is_counted_when_the_cluster_becomes_unknown_and_when_it_is_known_again(scene):
+    scene.tick()
+    scene.cluster.lost(PODS, scene.clock.time)
+    assert scene.tick(after=BLIND_S) == []
+    assert len(scene.tick()) == WORKLOADS
+    assert scene.replicas(3) == (-1, -1)
+    assert scene.tick() == []
+    scene.cluster.heard(PODS, scene.clock.time)
+    assert len(scene.tick()) == WORKLOADS
+    assert scene.replicas(3) == (1, 1)
+
+
+async def test_every_workload_is_counted_after_a_tick_that_failed(scene, monkeypatch):
+    scene.tick()
+    scene.put(scene.pod(3, ready=False), scene.pod(4, ready=False))
+    with monkeypatch.context() as broken:
+        broken.setattr(Cluster, "count", lambda *_: 1 / 0)
+        scene.tick()
+    assert len(scene.tick()) == WORKLOADS
+    assert (scene.replicas(3), scene.replicas(4)) == ((1, 0), (1, 0))
+
+
+async def test_edited_scaled_object_costs_one_count_if_its_target_changed_and_none_otherwise(scene):
+    scene.tick()
+    scene.cluster.counted.clear()
+    scene.put(scene.scaled(3, maximum=8))
+    assert scene.cluster.counted == []
+    scene.put(scene.scaled(3, maximum=8, target="w4"))
+    assert scene.cluster.counted == ["w4"]
+    assert scene.tick() == []
+    scene.put(api.deployment("w4", replicas=5))
+    assert scene.tick() == ["w4", "w4"]
+    assert (scene.replicas(3), scene.replicas(4)) == ((5, 1), (5, 1))
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """How often each of these was called since `calls.clear()`."""
+    counted = Counter()
+
+    def count(place, name, label):
+        before = getattr(place, name)
+
+        def counting(*given, **more):
+            counted[label] += 1
+            return before(*given, **more)
+
+        monkeypatch.setattr(place, name, counting)
+
+    count(scaled, "heard", "triggers parsed")
+    count(annotations, "_made", "annotations parsed")
+    count(sources, "_plan", "plans made")
+    count(Decider, "__init__", "deciders made")
+    count(Decider, "started", "starts looked at")
+    count(Loop, "look", "pages looked for")
+    return counted
+
+
+ONE_PARSED = {"triggers parsed": 1, "plans made": 1, "deciders made": 1}
+
+
+async def test_edited_scaled_object_is_parsed_and_planned_alone(calls, scene):
+    assert calls["triggers parsed"] == calls["plans made"] == WORKLOADS
+    calls.clear()
+    scene.put(scene.scaled(3, maximum=8))
+    assert calls == ONE_PARSED
+    assert scene.plan("w3").spec.maximum == 8
+    calls.clear()
+    scene.put(scene.scaled(3, maximum=7), scene.scaled(5, maximum=7))
+    assert calls == {"triggers parsed": 2, "plans made": 2, "deciders made": 1}
+
+
+async def test_edited_scale_target_is_looked_at_alone(calls, scene):
+    calls.clear()
+    scene.put(scene.scaled(3, target="w4"))
+    assert calls == {**ONE_PARSED, "pages looked for": 1, "starts looked at": 2}, "of both workloads that scale it"
+
+
+async def test_edit_that_changes_no_plan_keeps_the_decider(calls, scene):
+    decider = scene.works._decider
+    calls.clear()
+    scene.put(scene.scaled(3, scalerAddress="tidegate.other.svc:6000"))
+    assert calls == {"triggers parsed": 1}
+    assert scene.works._decider is decider
+
+
+async def test_status_of_a_scaled_object_is_not_parsed(calls, scene):
+    calls.clear()
+    reported = scene.scaled(3)
+    reported["status"] = {"conditions": [{"type": "Active", "status": "True"}]}
+    scene.put(reported)
+    scene.put(scene.scaled(4, maximum=8))
+    assert calls == ONE_PARSED
+
+
+async def test_deleted_scaled_object_is_forgotten_and_parses_nothing(calls, scene):
+    calls.clear()
+    scene.cluster.apply(SCALEDOBJECTS, "DELETED", scene.scaled(3), scene.clock.time)
+    scene.works._follow_changes(scene.cluster.take_changes())
+    assert calls == {"deciders made": 1}
+    assert len(scene.works._decider.workloads) == len(scene.works._prepared.parsed.triggers._kept) == WORKLOADS - 1
+
+
+async def test_annotated_object_is_parsed_again_only_if_it_or_its_bounds_change(calls, scene):
+    annotated = {"tidegate.dev/engine": "vllm"}
+    calls.clear()
+    scene.put(*(api.deployment(f"a{number}", annotations=annotated, replicas=1) for number in range(3)))
+    assert calls["annotations parsed"] == 3
+    calls.clear()
+    scene.put(api.deployment("a1", annotations={**annotated, "tidegate.dev/keep_warm": "7m"}, replicas=1))
+    assert calls == {"annotations parsed": 1, "plans made": 1, "deciders made": 1}
+    calls.clear()
+    scene.put(api.hpa("a2", target="a2", minimum=2, maximum=6))
+    assert calls == {"annotations parsed": 1, "plans made": 1, "deciders made": 1}
+    assert scene.plan("a2").spec.maximum == 6
+
+
+async def test_everything_is_looked_at_when_a_resource_becomes_known(calls, scene):
+    scene.cluster.lost(PODS, scene.clock.time)
+    scene.clock.time += BLIND_S + 1
+    calls.clear()
+    scene.cluster.heard(PODS, scene.clock.time)
+    scene.works._follow_changes(scene.cluster.take_changes())
+    assert calls == {"pages looked for": WORKLOADS + 1, "starts looked at": WORKLOADS}, "and the GPUs' pages"
+
+
+async def test_prepared_configuration_parses_and_plans_nothing_on_the_event_loop(calls, scene, monkeypatch):
+    scene.tick()
+    config, threads = parse("kubernetes: {}\ntick: 2s", "config.yaml")[0], set()
+    parse_one = scaled.heard
+    monkeypatch.setattr(scaled, "heard", lambda *given: threads.add(current_thread()) or parse_one(*given))
+    calls.clear()
+    prepared = await prepare(config, scene.around)
+    assert calls == {"triggers parsed": WORKLOADS, "plans made": WORKLOADS}
+    assert current_thread() not in threads
+    calls.clear()
+    works = Works(config, scene.around, scene.works, prepared)
+    assert calls == {"deciders made": 1}
+    assert [plan.workload for plan in works._decider.plans] == [plan.workload for plan in scene.works._decider.plans]
+
+
+async def test_object_that_changes_while_a_configuration_is_prepared_is_parsed_alone(calls, scene):
+    config = parse("kubernetes: {}\ntick: 2s", "config.yaml")[0]
+    prepared = await prepare(config, scene.around)
+    scene.put(scene.scaled(3, maximum=8))
+    calls.clear()
+    scene.works = Works(config, scene.around, scene.works, prepared)
+    assert calls == ONE_PARSED
+    assert scene.plan("w3").spec.maximum == 8
+
+
+async def test_new_configuration_counts_every_workload(scene):
+    scene.tick()
+    scene.works = Works(parse("kubernetes: {}\ntick: 2s", "config.yaml")[0], scene.around, before=scene.works)
+    assert len(scene.tick()) == WORKLOADS
+    assert scene.tick() == []
