@@ -7,8 +7,8 @@ disk. So the daemon listens first and imports it then, in a thread: KEDA's GetMe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import structlog
@@ -19,14 +19,15 @@ from exporter.cluster.changes import Changes
 from exporter.cluster.objects import Ref
 from exporter.cluster.resources import SCALEDJOBS, SCALEDOBJECTS
 from exporter.cluster.state import Cluster
-from exporter.model import Failure, PodKey, Scrape, Target, WorkloadKey
-from exporter.scrape import Counters, Loop, Pages
+from exporter.model import Failure, FailureKind, PodKey, Scrape, Target, WorkloadKey
+from exporter.scrape import Counters, Loop, Pages, internal
 from exporter.sources.promql import Promql, PromqlTargets
 from exporter.sources.redis import RedisPages
 from exporter.targets import Discovery, Listing
 from exporter.textformat import Scanner
 
 from . import sources
+from .board import Decision
 from .census import Census, ordered, take
 from .config import Config
 from .decider import Decider
@@ -88,6 +89,7 @@ class Works:
         self._around = around
         self._log = structlog.get_logger()
         self._broken = self._given_up = False
+        self._faults: set[tuple[str, str]] = set()  # (place, subject) of exceptions that have been logged
         self._seen = False  # is what the census rests on known?
         self._places: dict[Place, Discovery] = {}
         self._scaled: dict[Ref, list[WorkloadKey]] = {}
@@ -102,6 +104,7 @@ class Works:
             listed=self._listed,
             added=self._added,
             retired=self._retired,
+            faulted=self._faulted,
         )
         self._new: asyncio.Queue[WorkloadKey] = asyncio.Queue()  # whose past has not been looked for
         self._census = take(config, (), (), ())
@@ -168,21 +171,33 @@ class Works:
         while True:
             await self._around.moved.wait()
             self._around.moved.clear()
-            self._follow_changes(cluster.take_changes())
+            with self._costing_only("cluster", "changes"):
+                self._follow_changes(cluster.take_changes())
             await asyncio.sleep(LOOK_AGAIN_S)
 
     def _follow_changes(self, changes: Changes) -> None:
         if changes.census:
             census = self._counted()
             if census != self._census:
-                self._census = census
-                before, self._decider = self._decider, self._new_decider()
-                self._decider.take_over(before)
-                self._follow(before.plans)
+                with self._costing_only("cluster", "workloads"):
+                    self._take(census)
         for place, discovery in self._places.items():
             if changes.census or sources.touches(changes, place):
                 self._loop.look(discovery)
         self._look_at_starts(self._scaled.keys() if changes.census else self._scaled.keys() & changes.targets)
+
+    def _take(self, census: Census) -> None:
+        """Decide for the workloads of another census from now on; if that raises, for those of the last one."""
+        old, before = self._census, self._decider
+        self._census = census
+        try:
+            decider = self._new_decider()
+            decider.take_over(before)
+        except Exception:
+            self._census = old
+            raise
+        self._decider = decider
+        self._follow(before.plans)
 
     def _look_at_starts(self, moved: Collection[Ref]) -> None:
         """How far the pods of what has moved have come."""
@@ -190,7 +205,8 @@ class Works:
         for ref in moved:
             pods = None if cluster is None else cluster.leaders_of(ref, now)
             for workload in self._scaled[ref] if pods is not None else ():
-                self._decider.started(workload, pods or (), now)
+                with self._costing_only("cluster", workload):
+                    self._decider.started(workload, pods or (), now)
 
     def _counted(self) -> Census:
         """Which workloads there are now. What somebody wrote into an object must not cost everybody else's."""
@@ -241,7 +257,8 @@ class Works:
             self._decider.restore(state, around.clock.now())
         for workload in new:
             self._new.put_nowait(workload)
-        around.publisher.keep_only((plan.workload for plan in self._decider.plans), around.publisher.own.at)
+        workloads = {plan.workload for plan in self._decider.plans}
+        around.publisher.keep_only(workloads, around.publisher.own.at)
         self._believe(around.clock.now())
         self._say_troubles(str(trouble) for trouble in self._census.troubles)
 
@@ -277,7 +294,9 @@ class Works:
     async def _recall_forever(self) -> None:
         """One after the other: a thousand workloads are a thousand questions to somebody's Prometheus."""
         while True:
-            await self._recall(await self._new.get())
+            workload = await self._new.get()
+            with self._costing_only("backfill", workload):
+                await self._recall(workload)
 
     async def _recall(self, workload: WorkloadKey) -> None:
         """Fill the windows of a workload, if all its pages are in a Prometheus: a part of a sum would be no sum."""
@@ -352,15 +371,56 @@ class Works:
 
     # What the scrapes say.
 
-    def _landed(self, scrape: Scrape) -> None:
-        self._say_if_changed(scrape)
-        if isinstance(scrape.outcome, Failure):
-            self._decider.missed(scrape.target)
-            return
-        changed = self._decider.land(scrape.target, scrape.outcome, scrape.at, self._around.clock.now())
+    def _landed(self, scrapes: Sequence[Scrape]) -> None:
+        for scrape in scrapes:
+            self._say_if_changed(scrape)
+            if isinstance(scrape.outcome, Failure):
+                if scrape.outcome.kind is FailureKind.INTERNAL:
+                    self._decider.distrust(scrape.target)
+                self._decider.missed(scrape.target)
+        landings = [(s.target, s.outcome, s.at) for s in scrapes if not isinstance(s.outcome, Failure)]
+        now = self._around.clock.now()
+        try:
+            changed = self._decider.land_together(landings, now) if landings else []
+            for target, *_ in landings:
+                self._faults.discard(("response", str(target)))
+        except Exception:  # noqa: BLE001 - one by one shows which of them it is
+            changed = [decision for scrape in scrapes for decision in self._land_alone(scrape, now)]
         # What no tick could take down again is no answer: after giving up, the next one that works gives them all.
         if changed and not self._given_up:
             self._around.publisher.publish(changed, self._around.publisher.own.at)
+
+    def _land_alone(self, scrape: Scrape, now: float) -> list[Decision]:
+        """A response that raises costs itself: its target counts as stale, so its workload is held."""
+        target, samples = scrape.target, scrape.outcome
+        if isinstance(samples, Failure):
+            return []
+        try:
+            changed = self._decider.land(target, samples, scrape.at, now)
+        except Exception as error:  # noqa: BLE001 - see above
+            self._faulted("response", target, error)
+            self._loop.reject(scrape, internal(error))
+            self._decider.distrust(target)
+            return []
+        self._faults.discard(("response", str(target)))
+        return changed
+
+    def _faulted(self, place: str, subject: object, error: Exception) -> None:
+        """An exception of Tidegate's own code: counted, and logged once until the same subject works again."""
+        self._around.own.internal_errors.labels(place).inc()
+        if (place, str(subject)) not in self._faults:
+            self._faults.add((place, str(subject)))
+            self._log.error("internal error", place=place, subject=str(subject), exc_info=error)
+
+    @contextmanager
+    def _costing_only(self, place: str, subject: object) -> Iterator[None]:
+        """An exception in here ends this and nothing else."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001
+            self._faulted(place, subject, error)
+        else:
+            self._faults.discard((place, str(subject)))
 
     def _say_if_changed(self, scrape: Scrape) -> None:
         """One line when a target begins to fail, fails otherwise, or comes back."""
@@ -394,4 +454,5 @@ class Works:
 
     def _retired(self, target: Target) -> None:
         self._around.failing.pop(target, None)
+        self._faults.discard(("response", str(target)))
         self._decider.retire(target)
