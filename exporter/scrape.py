@@ -5,6 +5,9 @@ request twice that moved from one pod to another in between. The phase of a roun
 a target without a workload, from its URL), so a restart or a new pod does not change it and workloads are spread over
 the whole interval. When a target appears, its workload has one more round at once.
 
+While a workload is at zero, its gateway targets are scraped every `wake_interval_s` as well, because they show the
+next request; each HTTP endpoint once, however many workloads share it.
+
 A target that fails is scraped again in the next round: there is no other retry. Responses are parsed here, large ones
 in a thread, so that none delays a tick. An exception costs the response that raised it. This module does not know what
 a sample is good for, nor a socket: `Pages` has those.
@@ -17,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -29,7 +32,7 @@ from zlib import crc32
 from .catalog import NotHeard, Reader, UnknownKind
 from .clock import Clock
 from .foreign import foreign
-from .model import Access, Failure, FailureKind, Samples, Scrape, Target, WorkloadKey
+from .model import Access, Failure, FailureKind, Role, Samples, Scrape, Target, WorkloadKey
 from .targets import Discovery, Listing
 from .textformat import Page
 
@@ -113,6 +116,14 @@ class _Round:
     deadline: asyncio.TimerHandle | None = None
 
 
+@dataclass(eq=False, slots=True)
+class _Wake:
+    """The gateway targets behind one endpoint that belong to workloads at zero."""
+
+    targets: dict[Target, None] = field(default_factory=dict)
+    task: asyncio.Task[None] | None = None
+
+
 @dataclass(slots=True)
 class Loop:
     """Scrapes the targets that the followed discoveries list, until cancelled.
@@ -123,6 +134,8 @@ class Loop:
     added, retired: get a target when it begins and ceases to be listed.
     faulted: gets an exception that was raised while a response was processed ("response") or a discovery was looked
              up ("discovery"), and the target or discovery.
+    wake_interval_s: seconds between scrapes of a gateway target while its workload is at zero.
+    wake_rate: the most such scrapes per second, of all workloads together; beyond it all are further apart.
     """
 
     discoveries: Iterable[Discovery]
@@ -136,6 +149,8 @@ class Loop:
     added: Callable[[Target], None]
     retired: Callable[[Target], None]
     faulted: Callable[[str, Target | Discovery, Exception], None]
+    wake_interval_s: float = float("inf")
+    wake_rate: float = float("inf")
     jitter: Random = field(default_factory=Random)
     counters: dict[Target, Counters] = field(default_factory=dict)
     _turns: asyncio.Semaphore = field(init=False)
@@ -146,6 +161,8 @@ class Loop:
     _listings: dict[Discovery, Listing] = field(default_factory=dict)
     _on_lists: Counter[Target] = field(default_factory=Counter)  # on how many listings a target is
     _groups: dict[WorkloadKey | Target, _Group] = field(default_factory=dict)
+    _at_zero: set[WorkloadKey] = field(default_factory=set)
+    _wakes: dict[Endpoint, _Wake] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._turns = asyncio.Semaphore(self.concurrency)
@@ -237,6 +254,8 @@ class Loop:
             wait_s = max(0.0, group.began + NEW_TARGETS_S - now) if at_once else early_s
             group.extra = tasks.create_task(self._round_after(group, wait_s), name=name)
         self._call(self.added, target)
+        if target.owner in self._at_zero:
+            self._add_wake(target)
 
     def _strike(self, target: Target) -> None:
         """Off one list; if that was the last one it is on, it is scraped no more."""
@@ -244,6 +263,7 @@ class Loop:
         if self._on_lists[target] > 0:
             return
         del self._on_lists[target]
+        self._remove_wake(target)
         key = target.owner or target
         group = self._groups[key]
         requests = group.targets.pop(target)
@@ -278,11 +298,15 @@ class Loop:
         self._begin_round(group)
 
     def _begin_round(self, group: _Group) -> None:
-        """Request every target that has no request under way."""
+        """Request every target that has no request under way and is not scraped to wake its workload."""
         if self._tasks is None:
             return
         group.began = self.clock.now()
-        due = [(target, requests) for target, requests in group.targets.items() if requests.task is None]
+        due = [
+            (target, requests)
+            for target, requests in group.targets.items()
+            if requests.task is None and not self._wakes_by(target)
+        ]
         each = _Round({target for target, requests in due if not requests.slow})
         for target, requests in due:
             scraping = self._scrape(target, requests, each)
@@ -351,6 +375,65 @@ class Loop:
             at = self.clock.now()
             return at, at - began, internal(error)
         return at, at - began, outcome
+
+    # Wake sources of workloads at zero.
+
+    def set_at_zero(self, owner: WorkloadKey, *, at_zero: bool) -> None:
+        """Whether a workload is at zero: while it is, its gateway targets are scraped every `wake_interval_s`."""
+        if at_zero == (owner in self._at_zero):
+            return
+        (self._at_zero.add if at_zero else self._at_zero.remove)(owner)
+        group = self._groups.get(owner)
+        for target in group.targets if group is not None else ():
+            (self._add_wake if at_zero else self._remove_wake)(target)
+
+    def keep_at_zero(self, owners: Collection[WorkloadKey]) -> None:
+        """Forget workloads at zero that are not among these."""
+        for owner in self._at_zero.difference(owners):
+            self.set_at_zero(owner, at_zero=False)
+
+    def _add_wake(self, target: Target) -> None:
+        # A database's numbers are as old as its own scrapes: to read them more often brings nothing.
+        if target.role is not Role.GATEWAY or target.max_age_s is not None or self._tasks is None:
+            return
+        endpoint = Endpoint(target.url, target.kind, target.access)
+        wake = self._wakes.setdefault(endpoint, _Wake())
+        wake.targets[target] = None
+        if wake.task is None:
+            wake.task = self._tasks.create_task(self._wake_scrapes(endpoint, wake), name=f"wake source {target.owner}")
+
+    def _remove_wake(self, target: Target) -> None:
+        endpoint = Endpoint(target.url, target.kind, target.access)
+        wake = self._wakes.get(endpoint)
+        if wake is None or target not in wake.targets:
+            return
+        del wake.targets[target]
+        if not wake.targets:
+            del self._wakes[endpoint]
+            if wake.task is not None:
+                wake.task.cancel()
+
+    def _wakes_by(self, target: Target) -> bool:
+        """Whether a target is scraped to wake its workload, more often than in rounds."""
+        wake = self._wakes.get(Endpoint(target.url, target.kind, target.access))
+        return wake is not None and target in wake.targets and self._wake_s() < self.interval_s
+
+    def _wake_s(self) -> float:
+        """Seconds between two such scrapes of one endpoint: 300 endpoints at a rate of 100 per second: 3 s."""
+        return max(self.wake_interval_s, len(self._wakes) / self.wake_rate)
+
+    async def _wake_scrapes(self, endpoint: Endpoint, wake: _Wake) -> None:
+        """Not in rounds: what wakes a workload waits for no other response."""
+        reader, scanner, phase, slow = Reader(endpoint.kind), self.new_scanner(), _phase(endpoint.url), False
+        while True:
+            every_s = min(self._wake_s(), self.interval_s)
+            await self.clock.sleep(_until(self.clock.now(), phase, every_s))
+            if self._wake_s() >= self.interval_s:
+                continue
+            async with self._slow_turns if slow else nullcontext(), self._turns:
+                at, took_s, outcome = await self._request(endpoint, next(iter(wake.targets)), reader, scanner)
+            slow = isinstance(outcome, Failure) and outcome.kind is FailureKind.TIMEOUT
+            self._deliver([Scrape(target, at, took_s, outcome) for target in wake.targets])
 
 
 def _phase(name: str) -> float:

@@ -105,7 +105,11 @@ class Works:
             added=self._added,
             retired=self._retired,
             faulted=self._faulted,
+            wake_interval_s=config.scrape.wake_interval,
+            wake_rate=config.scrape.wake_rate,
         )
+        for decision in around.publisher.own.decisions.values():
+            self._loop.set_at_zero(decision.workload, at_zero=_is_at_zero(decision))
         self._new: asyncio.Queue[WorkloadKey] = asyncio.Queue()  # whose past has not been looked for
         self._census = take(config, (), (), ())
         self._census = self._counted()
@@ -259,6 +263,7 @@ class Works:
             self._new.put_nowait(workload)
         workloads = {plan.workload for plan in self._decider.plans}
         around.publisher.keep_only(workloads, around.publisher.own.at)
+        self._loop.keep_at_zero(workloads)
         self._believe(around.clock.now())
         self._say_troubles(str(trouble) for trouble in self._census.troubles)
 
@@ -339,7 +344,7 @@ class Works:
         try:
             self._look_whether_seen(now)
             self._count_replicas(now)
-            publisher.publish(self._decider.sweep(now, leads=self._around.leads(now)), now)
+            self._publish(self._decider.sweep(now, leads=self._around.leads(now)), now)
             for workload, brake in self._decider.ended_brakes():
                 self._log.info("a brake has ended", workload=str(workload or "all"), brake=str(brake))
         except Exception:  # noqa: BLE001 - a bug that costs every tick shows in liveness, not in a silent zero
@@ -388,7 +393,7 @@ class Works:
             changed = [decision for scrape in scrapes for decision in self._land_alone(scrape, now)]
         # What no tick could take down again is no answer: after giving up, the next one that works gives them all.
         if changed and not self._given_up:
-            self._around.publisher.publish(changed, self._around.publisher.own.at)
+            self._publish(changed, self._around.publisher.own.at)
 
     def _land_alone(self, scrape: Scrape, now: float) -> list[Decision]:
         """A response that raises costs itself: its target counts as stale, so its workload is held."""
@@ -404,6 +409,11 @@ class Works:
             return []
         self._faults.discard(("response", str(target)))
         return changed
+
+    def _publish(self, changed: Sequence[Decision], at: float) -> None:
+        self._around.publisher.publish(changed, at)
+        for decision in changed:
+            self._loop.set_at_zero(decision.workload, at_zero=_is_at_zero(decision))
 
     def _faulted(self, place: str, subject: object, error: Exception) -> None:
         """An exception of Tidegate's own code: counted, and logged once until the same subject works again."""
@@ -456,3 +466,8 @@ class Works:
         self._around.failing.pop(target, None)
         self._faults.discard(("response", str(target)))
         self._decider.retire(target)
+
+
+def _is_at_zero(decision: Decision) -> bool:
+    """Whether a workload has no replica and is to have none. While one still runs, its gateway is scraped with it."""
+    return decision.known and not decision.active and not decision.evidence.replicas_wanted

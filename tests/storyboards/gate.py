@@ -58,6 +58,7 @@ class Gate:
         self.clock, self.models, self.nodes = clock, {key_of(model): model for model in models}, tuple(nodes)
         self.config, _ = parse(config, "config.yaml")
         self.interval_s, self.tick_s = self.config.scrape.interval, tick_s or self.config.tick
+        self._wake_s = min(self.interval_s, self.config.scrape.wake_interval)
         self.answered = lambda model, decision: None
         self.alive = False
         self.silent = {}  # role: (from, until): pages that do not answer
@@ -85,7 +86,7 @@ class Gate:
         if self.kept is not None:
             self._decider.restore(unpack(self.kept), self.clock.now)
         self._pages, self._asked, self._readers = {}, {}, {}
-        self._rounds = {}
+        self._rounds, self._wakes = {}, []
         self.alive = True
         for number, node in enumerate(self.nodes):
             self._ask(Target(f"http://node-{number}:9400/metrics", "dcgm", Role.GPUS), node.page)
@@ -108,9 +109,9 @@ class Gate:
         self._ticks.stop()
         if self._snapshots:
             self._keeps.stop()
-        for beat in self._rounds.values():
+        for beat in (*self._rounds.values(), *self._wakes):
             beat.stop()
-        self._asked, self._rounds = {}, {}
+        self._asked, self._rounds, self._wakes = {}, {}, []
 
     def answer(self, model):
         return self.board.get(key_of(model))
@@ -202,10 +203,22 @@ class Gate:
         elif target.role is Role.PODS:
             self.clock.after(0.0, partial(self._scrape_round, key))
         self._asked[target] = self._rounds[key]
+        if target.role is Role.GATEWAY:
+            first_s = self._chance.uniform(0.0, self._wake_s)
+            self._wakes.append(self.clock.every(self._wake_s, partial(self._scrape_wake_source, target), first_s))
+
+    def _at_zero(self, key):
+        decision = self.board.get(key)
+        known = decision is not None and decision.known
+        return known and not decision.active and not decision.evidence.replicas_wanted
 
     def _scrape_round(self, key):
         targets = [target for target in self._asked if key in (target, target.owner)]
-        self._scrape(targets)
+        self._scrape([t for t in targets if t.role is not Role.GATEWAY or not self._at_zero(key)])
+
+    def _scrape_wake_source(self, target):
+        if self._at_zero(target.owner):
+            self._scrape([target])
 
     def _scrape(self, targets):
         now, landings = self.clock.now, []
