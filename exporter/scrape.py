@@ -46,8 +46,8 @@ LOOK_SPREAD_S = 0.2
 # The first round of a workload begins at its phase, but so many seconds after the start at the latest: an interval of
 # minutes does not leave it without a reading that long. Workloads keep their order, so they are spread all the same.
 START_SPREAD_S = 5.0
-# A round is handed over when every target has answered that answered the last time, or after so many seconds of the
-# wall: one response that takes longer delays the others by a tick, and only once.
+# A round is handed over when every target has answered that answered the last time, or after so many seconds: one
+# response that takes longer delays the others by a tick.
 ROUND_WAIT_S = 1.0
 # Rounds because of new targets are so many seconds apart: 40 pods that become ready one by one in a minute cause 40
 # rounds at most, and those that become ready together one.
@@ -84,11 +84,15 @@ class Endpoint(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class _Requests:
-    """The requests to one target. slow: the last one timed out. task: the one that is under way."""
+    """The requests to one target.
+
+    slow: the last one timed out. task: the one that is under way. missed: it was under way when a round began.
+    """
 
     reader: Reader
     scanner: PageScanner
     slow: bool = False
+    missed: bool = False
     task: asyncio.Task[None] | None = None
 
 
@@ -111,9 +115,10 @@ class _Group:
 class _Round:
     """expected: targets whose responses it waits for. landed: responses that have not been handed over."""
 
+    group: _Group
     expected: set[Target]
     landed: list[Scrape] = field(default_factory=list)
-    deadline: asyncio.TimerHandle | None = None
+    deadline: asyncio.Task[None] | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -298,21 +303,23 @@ class Loop:
         self._begin_round(group)
 
     def _begin_round(self, group: _Group) -> None:
-        """Request every target that has no request under way and is not scraped to wake its workload."""
+        """Request every target that is not scraped to wake its workload."""
+        group.began = self.clock.now()
+        for requests in group.targets.values():
+            requests.missed = requests.task is not None
+        self._request_all(
+            group, [each for each in group.targets.items() if not each[1].missed and not self._wakes_by(each[0])]
+        )
+
+    def _request_all(self, group: _Group, due: Sequence[tuple[Target, _Requests]]) -> None:
         if self._tasks is None:
             return
-        group.began = self.clock.now()
-        due = [
-            (target, requests)
-            for target, requests in group.targets.items()
-            if requests.task is None and not self._wakes_by(target)
-        ]
-        each = _Round({target for target, requests in due if not requests.slow})
+        each = _Round(group, {target for target, requests in due if not requests.slow})
         for target, requests in due:
             scraping = self._scrape(target, requests, each)
             requests.task = self._tasks.create_task(scraping, name=f"scrape {target.role} {target.owner}")
-        if len(due) > 1:
-            each.deadline = asyncio.get_running_loop().call_later(ROUND_WAIT_S, self._hand_over, each)
+        if len(each.expected) > 1:
+            each.deadline = self._tasks.create_task(self._hand_over_late(each), name="deadline of a round")
 
     async def _scrape(self, target: Target, requests: _Requests, each: _Round) -> None:
         try:
@@ -327,15 +334,28 @@ class Loop:
             if not each.expected:
                 self._hand_over(each)
 
+    async def _hand_over_late(self, each: _Round) -> None:
+        await self.clock.sleep(ROUND_WAIT_S)
+        each.deadline = None
+        self._hand_over(each)
+
     def _hand_over(self, each: _Round) -> None:
         """At the end of a round, or at its deadline; what lands after that is handed over by itself."""
         if each.deadline is not None:
             each.deadline.cancel()
+            each.deadline = None
         each.expected.clear()
         # A target that has left its list meanwhile is nobody's any more.
         scrapes = [scrape for scrape in each.landed if scrape.target in self.counters]
         each.landed.clear()
         self._deliver(scrapes)
+        # Targets that were late for the last round are requested at once, however many rounds they missed.
+        missed = [(target, requests) for target, requests in each.group.targets.items() if requests.missed]
+        late = [(target, requests) for target, requests in missed if requests.task is None]
+        for _, requests in late:
+            requests.missed = False
+        if late:
+            self._request_all(each.group, late)
 
     def _deliver(self, scrapes: Sequence[Scrape]) -> None:
         if not scrapes or self._tasks is None:

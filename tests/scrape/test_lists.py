@@ -4,7 +4,7 @@ import pytest
 from aiohttp import web
 
 from exporter.model import Role, Target, WorkloadKey
-from exporter.scrape import NEW_TARGETS_S
+from exporter.scrape import NEW_TARGETS_S, ROUND_WAIT_S
 from exporter.targets.dns import DnsTargets
 
 from .conftest import FIRST
@@ -78,7 +78,10 @@ async def test_nothing_lands_of_a_target_that_vanished_while_it_was_asked(
     pods = listing([a, b])
     async with running(pods):
         await start(1)
-        await heard.turn.until(lambda: heard.of(b))  # at the deadline of the round
+        await served.turn.until(lambda: "a" in served.asked)
+        await clock.asleep(3)
+        clock.advance(ROUND_WAIT_S)
+        await heard.turn.until(lambda: heard.of(b))
         pods.targets = (b,)
         await clock.asleep(2)
         clock.advance(INTERVAL_S)

@@ -7,7 +7,7 @@ import pytest
 
 from exporter.catalog import Reader
 from exporter.model import Failure, FailureKind, Quantity, Queue, Samples
-from exporter.scrape import THREAD_BYTES, read
+from exporter.scrape import ROUND_WAIT_S, THREAD_BYTES, read
 from exporter.textformat import PlainScanner
 
 INTERVAL_S = 5.0
@@ -114,6 +114,8 @@ async def test_a_large_page_is_read_aside_and_holds_up_nobody(running, clock, he
     try:
         async with running(large, small, new_scanner=lambda: Watched(gate, told)):
             await start(2)
+            await clock.asleep(4)  # two looks, the workload, the deadline of its round
+            clock.advance(ROUND_WAIT_S)
             for turn in (1, 2, 3):
                 await heard.turn.until(lambda turn=turn: len(heard.of(small)) == turn)
                 await clock.asleep(3)

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from exporter.model import Failure, FailureKind, Role, Samples, WorkloadKey
-from exporter.scrape import START_SPREAD_S
+from exporter.scrape import ROUND_WAIT_S, START_SPREAD_S
 from exporter.sources.http import HttpPages, Limits
 
 from .conftest import BEGIN, FIRST
@@ -80,24 +80,6 @@ async def test_at_a_long_interval_the_first_round_is_within_seconds(running, clo
         await heard.turn.until(lambda: len(heard.landed) == 100)
 
 
-async def test_a_round_is_handed_over_once_and_one_that_is_late_by_itself(
-    running, clock, heard, served, listing, target, start
-):
-    served.hold("slow")
-    fleet = [target(path) for path in ("a", "b", "slow")]
-    async with running(listing(fleet)):
-        await start(1)
-        await heard.turn.until(lambda: len(heard.rounds) == 1)  # at the deadline of the round
-        assert {scrape.target for scrape in heard.rounds[0]} == {target("a"), target("b")}
-        served.release()
-        await heard.turn.until(lambda: len(heard.rounds) == 2)
-        assert {scrape.target for scrape in heard.rounds[1]} == {target("slow")}
-        await clock.asleep(2)
-        clock.advance(INTERVAL_S)
-        await heard.turn.until(lambda: len(heard.rounds) == 3)
-        assert {scrape.target for scrape in heard.rounds[2]} == set(fleet)
-
-
 async def test_a_target_that_leaves_during_a_round_does_not_delay_the_others(
     running, clock, heard, served, listing, target, start
 ):
@@ -128,6 +110,8 @@ async def test_a_target_that_does_not_answer_delays_nobody(running, clock, heard
     served.hold("slow")
     async with running(target("slow"), target("quick")):
         await start(2)
+        await clock.asleep(4)  # two looks, the workload, the deadline of its round
+        clock.advance(ROUND_WAIT_S)
         for turn in range(1, 5):
             await heard.turn.until(lambda turn=turn: len(heard.of(target("quick"))) == turn)
             await clock.asleep(3)  # two looks, one workload
@@ -154,6 +138,30 @@ class Scripted:
             self.waiting.remove(url)
             self.turn.changed()
         return Failure(FailureKind.TIMEOUT, "no complete page")
+
+
+async def test_a_round_is_handed_over_once_and_one_that_is_late_by_itself(running, clock, heard, listing, target, turn):
+    fleet, pages = [target(path) for path in ("a", "b", "slow")], Scripted(turn)
+    gate = pages.slow[fleet[2].url] = asyncio.Event()
+    async with running(listing(fleet), pages=pages):
+        await clock.asleep(1)
+        clock.advance(0.0)
+        await clock.asleep(2)
+        clock.advance(INTERVAL_S / 2)
+        await turn.until(lambda: pages.waiting)
+        assert heard.rounds == []
+        await clock.asleep(3)
+        clock.advance(ROUND_WAIT_S)
+        await turn.until(lambda: len(heard.rounds) == 1)
+        assert [scrape.target for scrape in heard.rounds[0]] == fleet[:2]
+        gate.set()
+        await turn.until(lambda: len(heard.rounds) == 2)
+        assert [scrape.target for scrape in heard.rounds[1]] == fleet[2:]
+        await clock.asleep(2)
+        clock.advance(INTERVAL_S)
+        await turn.until(lambda: len(heard.landed) == 6)
+        # It timed out: the next round does not wait for it.
+        assert [scrape.target for scrape in heard.rounds[2]] == fleet[:2]
 
 
 async def test_who_timed_out_last_time_leaves_half_of_the_turns_to_the_others(running, clock, heard, target, turn):
@@ -209,7 +217,7 @@ async def test_one_that_timed_out_and_answers_again_is_like_any_other(running, c
     assert heard.failures(flaky) == [timeout, None, timeout, timeout, None]
 
 
-async def test_rounds_that_a_slow_target_missed_are_not_made_up_for(running, clock, heard, served, target, start):
+async def test_of_the_rounds_that_a_late_target_missed_one_is_made_up_for(running, clock, heard, served, target, start):
     served.hold("late")
     async with running(target("late")):
         await start(1)
@@ -219,11 +227,12 @@ async def test_rounds_that_a_slow_target_missed_are_not_made_up_for(running, clo
             clock.advance(INTERVAL_S)
         await clock.asleep(2)
         served.release()
-        await heard.turn.until(lambda: len(heard.landed) == 1)
-        assert served.asked == ["late"]
-        clock.advance(INTERVAL_S)
         await heard.turn.until(lambda: len(heard.landed) == 2)
-    assert [scrape.at for scrape in heard.landed] == [FIRST + 3 * INTERVAL_S, FIRST + 4 * INTERVAL_S]
+        await clock.asleep(2)
+        assert served.asked == ["late"] * 2
+        clock.advance(INTERVAL_S)
+        await heard.turn.until(lambda: len(heard.landed) == 3)
+    assert [scrape.at - FIRST for scrape in heard.landed] == [3 * INTERVAL_S, 3 * INTERVAL_S, 4 * INTERVAL_S]
 
 
 async def test_how_long_it_took_and_when_it_came_are_the_clocks(running, clock, heard, served, target, start):
@@ -256,7 +265,7 @@ async def test_a_loop_that_is_cancelled_leaves_no_task_and_no_connection(running
     async with running(target("held"), target("asleep")):
         await start(2)
         await served.turn.until(lambda: served.asked.count("held") == 1 and "asleep" in served.ended)
-        await clock.asleep(3)
+        await clock.asleep(4)
     assert clock.sleepers == []
     await served.turn.until(lambda: served.in_flight == 0)  # the server saw its client go
     await http.close()

@@ -70,12 +70,12 @@ async def test_what_wakes_a_workload_waits_for_no_other_target(running, clock, h
     async with running(gateway("epp"), target("pod"), **WAKE) as loop:
         await start(2)
         await served.turn.until(lambda: "pod" in served.asked)
+        await clock.asleep(4)  # two looks, the workload, the deadline of its round
         loop.set_at_zero(CHAT, at_zero=True)
-        await heard.turn.until(lambda: heard.landed)  # of the round, at its deadline
-        await clock.asleep(4)
+        await clock.asleep(5)
         clock.advance(1.0)
-        await heard.turn.until(lambda: len(heard.rounds) == 2)
-    assert [scrape.target for scrape in heard.rounds[1]] == [gateway("epp")]
+        await heard.turn.until(lambda: len(heard.rounds) == 2)  # the round at its deadline, and the wake source
+    assert [[scrape.target for scrape in scrapes] for scrapes in heard.rounds] == [[gateway("epp")]] * 2
 
 
 async def test_a_gateway_that_many_workloads_share_is_scraped_once_a_second(
