@@ -21,7 +21,7 @@ from .catalog import Reader
 from .clock import Clock
 from .model import Access, Failure, FailureKind, Gpu, PodKey, Samples
 from .normalised import Heard
-from .scrape import ASK_SPREAD_S, THREAD_BYTES, Pages, read
+from .scrape import THREAD_BYTES, Pages, read
 from .sources.promql.query import families
 from .textformat import PlainScanner
 
@@ -29,6 +29,8 @@ from .textformat import PlainScanner
 # that does not end.
 STUCK_TURNS = 6.0
 STUCK_S = 30.0
+# The first turn begins within so many seconds, and within a quarter of the interval.
+START_SPREAD_S = 0.25
 
 
 class Source(Protocol):
@@ -149,7 +151,7 @@ class Exporter:
 
     async def _ask_again_and_again(self, source: Source, heard: Heard) -> None:
         # The page is wanted at once, and a rollout's pods do not begin at one moment on every node.
-        await self.clock.sleep(self.jitter.uniform(0.0, min(ASK_SPREAD_S, self.interval_s)) / 4)
+        await self.clock.sleep(self.jitter.uniform(0.0, min(START_SPREAD_S, self.interval_s / 4)))
         due = self.clock.now()
         while True:
             outcome = await source.samples(self.clock.now())

@@ -48,6 +48,7 @@ def run(file: str) -> None:
 
     from exporter.clock import WallClock
     from exporter.cluster.api import CannotConnect
+    from exporter.event_loop import run as run_loop
 
     from .config import ConfigErrors, load, parse
     from .config import read as text_of
@@ -72,7 +73,7 @@ def run(file: str) -> None:
         await daemon.run(stop)
 
     try:
-        asyncio.run(serve())
+        run_loop(serve())
     except BadTlsFiles as error:
         click.echo(f"{file}: {error}", err=True)
         sys.exit(EX_CONFIG)
@@ -104,6 +105,7 @@ def export(file: str) -> None:
         click.echo("\n".join(refused.lines), err=True)
         sys.exit(EX_CONFIG)
     from exporter.clock import WallClock
+    from exporter.event_loop import run as run_loop
 
     from .export.serve import export as serve_page
     from .logs import configure, say_warnings
@@ -118,7 +120,7 @@ def export(file: str) -> None:
         await serve_page(settings, WallClock(), stop)
 
     try:
-        asyncio.run(serve())
+        run_loop(serve())
     except OSError as error:
         raise click.ClickException(str(error)) from error
 

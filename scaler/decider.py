@@ -147,11 +147,29 @@ class Decider:
 
     def land(self, target: Target, samples: Samples, at: float, now: float) -> list[Decision]:
         """Take in one page and decide whom it speaks of; answers may rise or activate, never fall."""
-        rows = np.array(sorted(self._intake.land(target, samples, at)), dtype=np.int64)
+        return self.land_together([(target, samples, at)], now)
+
+    def land_together(self, landings: Sequence[tuple[Target, Samples, float]], now: float) -> list[Decision]:
+        """Take in responses of one moment, each with its receipt in POSIX seconds, then decide their workloads once.
+
+        A request that has moved between two targets is in the old reading of the one and the new reading of the other:
+        a decision after each response would count it twice. Answers may rise or activate, never fall.
+        """
+        touched: set[int] = set()
+        for target, samples, at in landings:
+            touched.update(self._intake.land(target, samples, at))
+            if target.pod is not None and self._stands.starts.awaits(target.pod) and has_served(samples):
+                self._stands.starts.served(target.pod, at)
+        rows = np.array(sorted(touched), dtype=np.int64)
         self._touched[rows] = True
-        if target.pod is not None and self._stands.starts.awaits(target.pod) and has_served(samples):
-            self._stands.starts.served(target.pod, at)
-        return self._decide(closure(self._groups, rows), now, heard=Heard(rows, at))
+        return self._decide(
+            closure(self._groups, rows), now, heard=Heard(rows, max((at for *_, at in landings), default=now))
+        )
+
+    def distrust(self, target: Target) -> None:
+        """A response of a target could not be processed: what is known of it counts as stale."""
+        self._touched[self._intake.rows_of(target)] = True
+        self._intake.distrust(target)
 
     def sweep(self, now: float, *, leads: bool = True) -> list[Decision]:
         """Decide everything, because time has passed. leads: the books that others are told are ours."""

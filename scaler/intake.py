@@ -224,6 +224,12 @@ class Intake:
             for row in list(self._where.get(each, ())):
                 self._forget(each, row)
 
+    def distrust(self, target: Target) -> None:
+        """What is known of a target counts as stale until it lands again: its last response may be taken in by half."""
+        for each in (target, on_page(target)):
+            for slot in self._where.get(each, {}).values():
+                self._slots.at[slot] = np.nan
+
     def leaving(self, workload: WorkloadKey, targets: Collection[Target]) -> None:
         """Which of a workload's targets are on their way out; the others are not, or not any more."""
         row = self._row.get(workload)

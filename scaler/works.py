@@ -7,8 +7,8 @@ disk. So the daemon listens first and imports it then, in a thread: KEDA's GetMe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import structlog
@@ -19,8 +19,8 @@ from exporter.cluster.changes import Changes
 from exporter.cluster.objects import Ref
 from exporter.cluster.resources import SCALEDJOBS, SCALEDOBJECTS
 from exporter.cluster.state import Cluster
-from exporter.model import Failure, PodKey, Scrape, Target, WorkloadKey
-from exporter.scrape import Counters, Loop, Pages
+from exporter.model import Failure, FailureKind, PodKey, Scrape, Target, WorkloadKey
+from exporter.scrape import Counters, Loop, Pages, internal
 from exporter.sources.promql import Promql, PromqlTargets
 from exporter.sources.redis import RedisPages
 from exporter.targets import Discovery, Listing
@@ -95,6 +95,7 @@ class Works:
         self._around = around
         self._log = structlog.get_logger()
         self._broken = self._given_up = False
+        self._faults: set[tuple[str, str]] = set()  # (place, subject) of exceptions that have been logged
         self._seen = False  # is what the census rests on known?
         self._counting = Counting(around.replicas, around.cluster)
         self._scaled: dict[Ref, list[WorkloadKey]] = {}
@@ -109,7 +110,12 @@ class Works:
             listed=self._listed,
             added=self._added,
             retired=self._retired,
+            faulted=self._faulted,
+            wake_interval_s=config.scrape.wake_interval,
+            wake_rate=config.scrape.wake_rate,
         )
+        for decision in around.publisher.own.decisions.values():
+            self._loop.set_at_zero(decision.workload, at_zero=_is_at_zero(decision))
         self._new: asyncio.Queue[WorkloadKey] = asyncio.Queue()  # whose past has not been looked for
         self._prepared = Prepared.of(config) if prepared is None else prepared
         self._places = self._prepared.places
@@ -176,12 +182,15 @@ class Works:
         while True:
             await self._around.moved.wait()
             self._around.moved.clear()
-            self._follow_changes(cluster.take_changes())
+            with self._costing_only("cluster", "changes"):
+                self._follow_changes(cluster.take_changes())
             await asyncio.sleep(LOOK_AGAIN_S)
 
     def _follow_changes(self, changes: Changes) -> None:
-        places = self._places.keys()
-        registered = self._register() if changes.census else frozenset()
+        places, registered = self._places.keys(), frozenset[WorkloadKey]()
+        if changes.census:
+            with self._costing_only("cluster", "workloads"):
+                registered = self._register()
         for place, discovery in self._places.items():
             if changes.known or place not in places or place.owner in registered or sources.touches(changes, place):
                 self._loop.look(discovery)
@@ -194,11 +203,16 @@ class Works:
         """
         if (census := self._new_census()) == self._census:
             return frozenset()
-        targets, self._census = self._census.targets, census
-        before, plans = self._decider, self._prepared.planned(census)
-        if tuple(plans) != before.plans or targets != census.targets:
-            self._decider = self._new_decider(plans)
-            self._decider.take_over(before)
+        last, before, plans = self._census, self._decider, self._prepared.planned(census)
+        targets, self._census = last.targets, census
+        try:
+            if tuple(plans) != before.plans or targets != census.targets:
+                decider = self._new_decider(plans)
+                decider.take_over(before)
+                self._decider = decider
+        except Exception:
+            self._census = last  # the workloads of the last census stay
+            raise
         self._follow(before)
         moved = {each for each in self._decider.workloads if targets.get(each) != census.targets.get(each)}
         registered = moved.union(self._decider.without_state_in(before))
@@ -211,7 +225,8 @@ class Works:
         for ref in moved:
             pods = None if cluster is None else cluster.leaders_of(ref, now)
             for workload in self._scaled[ref] if pods is not None else ():
-                self._decider.started(workload, pods or (), now)
+                with self._costing_only("cluster", workload):
+                    self._decider.started(workload, pods or (), now)
 
     def _new_census(self) -> Census:
         """Which workloads there are now. What somebody wrote into an object must not cost everybody else's."""
@@ -259,6 +274,7 @@ class Works:
         around.refused &= set(self._decider.workloads)
         around.publisher.admits = self._admits
         around.publisher.keep_only(self._decider.workloads, around.publisher.own.at, begun=new)
+        self._loop.keep_at_zero(self._decider.workloads)
         self._believe(around.clock.now())
         self._say_troubles(str(trouble) for trouble in self._census.troubles)
 
@@ -305,7 +321,9 @@ class Works:
     async def _recall_forever(self) -> None:
         """One after the other: a thousand workloads are a thousand questions to somebody's Prometheus."""
         while True:
-            await self._recall(await self._new.get())
+            workload = await self._new.get()
+            with self._costing_only("backfill", workload):
+                await self._recall(workload)
 
     async def _recall(self, workload: WorkloadKey) -> None:
         """Fill the windows of a workload, if all its pages are in a Prometheus: a part of a sum would be no sum."""
@@ -348,7 +366,7 @@ class Works:
         try:
             self._look_whether_seen(now)
             self._counting.tick(self._decider, self._scaled, self._census.targets, now)
-            publisher.publish(self._decider.sweep(now, leads=self._around.leads(now)), now)
+            self._publish(self._decider.sweep(now, leads=self._around.leads(now)), now)
             for workload, brake in self._decider.ended_brakes():
                 self._log.info("a brake has ended", workload=str(workload or "all"), brake=str(brake))
         except Exception:  # noqa: BLE001 - a bug that costs every tick shows in liveness, not in a silent zero
@@ -373,15 +391,61 @@ class Works:
 
     # What the scrapes say.
 
-    def _landed(self, scrape: Scrape) -> None:
-        self._say_if_changed(scrape)
-        if isinstance(scrape.outcome, Failure):
-            self._decider.missed(scrape.target)
-            return
-        changed = self._decider.land(scrape.target, scrape.outcome, scrape.at, self._around.clock.now())
+    def _landed(self, scrapes: Sequence[Scrape]) -> None:
+        for scrape in scrapes:
+            self._say_if_changed(scrape)
+            if isinstance(scrape.outcome, Failure):
+                if scrape.outcome.kind is FailureKind.INTERNAL:
+                    self._decider.distrust(scrape.target)
+                self._decider.missed(scrape.target)
+        landings = [(s.target, s.outcome, s.at) for s in scrapes if not isinstance(s.outcome, Failure)]
+        now = self._around.clock.now()
+        try:
+            changed = self._decider.land_together(landings, now) if landings else []
+            for target, *_ in landings:
+                self._faults.discard(("response", str(target)))
+        except Exception:  # noqa: BLE001 - one by one shows which of them it is
+            changed = [decision for scrape in scrapes for decision in self._land_alone(scrape, now)]
         # What no tick could take down again is no answer: after giving up, the next one that works gives them all.
         if changed and not self._given_up:
-            self._around.publisher.publish(changed, self._around.publisher.own.at)
+            self._publish(changed, self._around.publisher.own.at)
+
+    def _land_alone(self, scrape: Scrape, now: float) -> list[Decision]:
+        """A response that raises costs itself: its target counts as stale, so its workload is held."""
+        target, samples = scrape.target, scrape.outcome
+        if isinstance(samples, Failure):
+            return []
+        try:
+            changed = self._decider.land(target, samples, scrape.at, now)
+        except Exception as error:  # noqa: BLE001 - see above
+            self._faulted("response", target, error)
+            self._loop.reject(scrape, internal(error))
+            self._decider.distrust(target)
+            return []
+        self._faults.discard(("response", str(target)))
+        return changed
+
+    def _publish(self, changed: Sequence[Decision], at: float) -> None:
+        self._around.publisher.publish(changed, at)
+        for decision in changed:
+            self._loop.set_at_zero(decision.workload, at_zero=_is_at_zero(decision))
+
+    def _faulted(self, place: str, subject: object, error: Exception) -> None:
+        """An exception of Tidegate's own code: counted, and logged once until the same subject works again."""
+        self._around.own.internal_errors.labels(place).inc()
+        if (place, str(subject)) not in self._faults:
+            self._faults.add((place, str(subject)))
+            self._log.error("internal error", place=place, subject=str(subject), exc_info=error)
+
+    @contextmanager
+    def _costing_only(self, place: str, subject: object) -> Iterator[None]:
+        """An exception in here ends this and nothing else."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001
+            self._faulted(place, subject, error)
+        else:
+            self._faults.discard((place, str(subject)))
 
     def _say_if_changed(self, scrape: Scrape) -> None:
         """One line when a target begins to fail, fails otherwise, or comes back."""
@@ -412,4 +476,10 @@ class Works:
 
     def _retired(self, target: Target) -> None:
         self._around.failing.pop(target, None)
+        self._faults.discard(("response", str(target)))
         self._decider.retire(target)
+
+
+def _is_at_zero(decision: Decision) -> bool:
+    """Whether a workload has no replica and is to have none. While one still runs, its gateway is scraped with it."""
+    return decision.known and not decision.active and not decision.evidence.replicas_wanted

@@ -100,6 +100,13 @@ class Scrape(Section):
     concurrency: Annotated[int, Field(ge=1, le=1024)] = 64
     """So many pages are asked at once. Fewer is gentler on the network; too few and a round outlasts the
     interval."""
+    wake_interval: Interval = 1.0
+    """Between two scrapes of a gateway while its workload is at zero: what a request waits for Tidegate to see it.
+    Longer costs the gateway less. At the `interval` or above, there are no scrapes but the usual ones."""
+    wake_rate: Annotated[int, Field(ge=1, le=10_000)] = 100
+    """At most so many of these scrapes a second, all workloads together; 100 take about a tenth of a core. Where more
+    gateways wait, all of them are scraped at equal, longer distances: 300 at 100 a second, each every 3 s. A gateway
+    that many workloads share counts once."""
 
 
 def _impute_after(given: dict[str, Any]) -> float:

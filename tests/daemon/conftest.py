@@ -7,6 +7,7 @@ import signal
 import sys
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import aiohttp
 import grpc
@@ -14,6 +15,9 @@ import grpc.aio
 import pytest
 from aiohttp import web
 
+from exporter.clock import WallClock
+from scaler.config import parse
+from scaler.daemon import Daemon
 from scaler.keda import externalscaler_pb2 as pb
 from scaler.keda import externalscaler_pb2_grpc as rpc
 from tests.fakes.ports import free_ports
@@ -214,6 +218,39 @@ def daemon(tmp_path):
         assert b"Traceback" not in complaints, complaints.decode()
 
     return run
+
+
+@pytest.fixture
+def in_process():
+    """`async with in_process(configuration, **more_of_Daemon) as ask:` a daemon in this process, to be broken by hand.
+
+    ask: an Asker; ask.metrics(): the lines of /metrics.
+    """
+
+    @asynccontextmanager
+    async def run(config, **more):
+        stop, listening = asyncio.Event(), asyncio.get_running_loop().create_future()
+        listen = 'listen: {http: "127.0.0.1:0", grpc: "127.0.0.1:0"}\n'
+        daemon = Daemon(parse(listen + config, "config.yaml")[0], WallClock(), **more)
+        running = asyncio.create_task(daemon.run(stop, listening.set_result))
+        try:
+            async with asyncio.timeout(START_S):
+                await asyncio.wait([running, listening], return_when=asyncio.FIRST_COMPLETED)
+            ports = listening.result()
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{ports.grpc}") as channel:
+                ask = Asker(channel)
+                ask.metrics = partial(_lines, f"http://127.0.0.1:{ports.http}/metrics")
+                yield ask
+        finally:
+            stop.set()
+            await running
+
+    return run
+
+
+async def _lines(url):
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        return (await response.text()).splitlines()
 
 
 async def _ready(running):

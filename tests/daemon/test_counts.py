@@ -70,7 +70,7 @@ class Scene:
             self.works._retired(ENGINE)
 
     def hear(self, target, text):
-        self.works._landed(Scrape(target, self.time, 0.1, Reader(target.kind).read(parse(text.encode()), self.time)))
+        self.works._landed([Scrape(target, self.time, 0.1, Reader(target.kind).read(parse(text.encode()), self.time))])
 
     def hear_gateway(self):
         self.hear(GATEWAY, 'inference_extension_flow_control_queue_size{inference_pool="p"} 0\n')

@@ -1,5 +1,6 @@
 """Law 12 for ticks: one that fails leaves the last Board standing, says so once, and is an error when it lasts."""
 
+import asyncio
 import json
 from dataclasses import dataclass
 
@@ -79,7 +80,7 @@ class Scene:
 
     def land(self, running):
         text = f'vllm:num_requests_waiting{{model_name="m"}} 0\nvllm:num_requests_running{{model_name="m"}} {running}\n'
-        self.works._landed(Scrape(ENGINE, self.now, 0.1, Reader("vllm").read(parse(text.encode()), self.now)))
+        self.works._landed([Scrape(ENGINE, self.now, 0.1, Reader("vllm").read(parse(text.encode()), self.now))])
 
     def tick(self, after=1.0):
         self.clock.time += after
@@ -174,7 +175,7 @@ async def test_an_answer_that_is_the_same_as_before_the_ticks_failed_is_given_ag
 
 async def test_a_target_that_fails_is_said_once_per_kind_of_failure(scene, said):
     def fail(kind):
-        scene.works._landed(Scrape(ENGINE, scene.now, 0.1, Failure(kind, "why")))
+        scene.works._landed([Scrape(ENGINE, scene.now, 0.1, Failure(kind, "why"))])
 
     fail(FailureKind.REFUSED)
     fail(FailureKind.REFUSED)
@@ -205,3 +206,22 @@ async def test_a_census_that_fails_leaves_the_last_one_standing(said):
     assert [workload.key for workload in scene.works._census.workloads] == [CHAT]
     assert ("error", "the census failed; the last one stands: please report") in said()
     await pages.close()
+
+
+async def test_changes_of_the_cluster_that_raise_cost_those_changes(scene, said, monkeypatch):
+    calls = asyncio.Queue()
+
+    def follow_changes(changes):
+        calls.put_nowait(changes)
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(scene.works, "_follow_changes", follow_changes)
+    watching = asyncio.create_task(scene.works._watch(Cluster((), blind_s=300.0)))
+    async with asyncio.timeout(20.0):
+        for _ in range(3):
+            scene.works._around.moved.set()
+            await calls.get()
+    assert not watching.done()
+    watching.cancel()
+    assert said() == [("error", "internal error")]
+    assert scene.registry.get_sample_value("tidegate_internal_errors_total", {"place": "cluster"}) == 3.0

@@ -64,6 +64,14 @@ class Scene:
             return []
         return self._told(self.decider.land(target, outcome, at, self.now))
 
+    def land_together(self, pages):
+        """The responses of one round arrive, in this order."""
+        landings = []
+        for target, text in pages.items():
+            reader, scanner = self._readers.setdefault(target, (Reader(target.kind), Scanner()))
+            landings.append((target, read(text.encode(), reader, scanner, self.now), self.now))
+        return self._told(self.decider.land_together(landings, self.now))
+
     def sweep(self, after=0.0):
         self.now += after
         return self._told(self.decider.sweep(self.now))

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from exporter.model import PodKey, WorkloadKey
 from scaler.decider import Decider
 
@@ -26,6 +28,25 @@ def test_a_rollout_with_max_surge_changes_nothing_in_demand(scene, plan, pod, pa
         stage.has(pods=[stays, fresh], wanted=2)
         answers.append(stage.round({stays: works[14], fresh: works[14]}))
     assert set(answers) == {(2, True, "serving")}
+
+
+@pytest.mark.parametrize("gains", [0, 1])
+def test_requests_that_moved_between_two_rounds_are_counted_once(scene, plan, pod, page, gains):
+    """Whichever of the two pods responds first: nothing rises, and no ring keeps a sum of two moments."""
+    stage, pods = scene(plan(down=60.0)), [pod(0), pod(1)]
+    busy, idle = page.vllm(waiting=0, running=32), page.vllm(waiting=0, running=0)
+    stage.has(pods=pods, wanted=2)
+    for _ in range(3):
+        stage.land_together({pods[1 - gains]: busy, pods[gains]: idle})
+        stage.sweep(after=5.0)
+    assert stage.answer() == (2, True, "serving")  # 32/16
+
+    for first in (gains, 1 - gains):
+        responses = {pods[gains]: busy, pods[1 - gains]: idle}
+        changed = stage.land_together({pods[first]: responses[pods[first]], **responses})
+        assert changed == []
+        stage.sweep(after=5.0)
+        assert stage.answer() == (2, True, "serving")
 
 
 def test_three_of_four_pods_answer_and_the_fourth_is_imputed_and_said(scene, plan, pod, page):

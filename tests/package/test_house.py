@@ -7,4 +7,4 @@ SOURCES = [path for room in ("exporter", "scaler") for path in (ROOT / room).rgl
 
 
 def test_no_module_is_longer_than_a_reader_can_hold():
-    assert [str(path.relative_to(ROOT)) for path in SOURCES if path.read_text().count("\n") > 400] == []
+    assert [str(path.relative_to(ROOT)) for path in SOURCES if path.read_text().count("\n") > 600] == []

@@ -5,6 +5,7 @@ import socket
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
+from zlib import crc32
 
 import pytest
 from aiohttp import web
@@ -19,6 +20,9 @@ from exporter.textformat import PlainScanner
 PATIENCE_S = 20.0  # never waited for: only says which await hung
 INTERVAL_S = 5.0
 CHAT = WorkloadKey("ai", "chat")
+# The first round of CHAT begins half an interval after the beginning, so between two looks. POSIX seconds.
+FIRST = 1000.0 + crc32(b"ai/chat") / 2**32 * INTERVAL_S
+BEGIN = FIRST - INTERVAL_S / 2
 PAGE = b'vllm:num_requests_waiting{model_name="m"} 3\n'
 
 
@@ -42,7 +46,7 @@ class HandClock:
     """Speaks `exporter.clock.Clock`; time passes when the test says so."""
 
     def __init__(self, turn):
-        self.time = 1000.0
+        self.time = BEGIN
         self.sleepers = []  # (when to wake, the future that does)
         self._turn = turn
 
@@ -146,10 +150,17 @@ class Heard:
     listed: list = field(default_factory=list)
     added: list = field(default_factory=list)
     retired: list = field(default_factory=list)
+    faulted: list = field(default_factory=list)
+    rounds: list = field(default_factory=list)  # the scrapes that were handed over together
 
     def tell(self, what, *said):
         getattr(self, what).append(said[0] if len(said) == 1 else said)
         self.turn.changed()
+
+    def tell_each(self, what, scrapes):
+        self.rounds.append(list(scrapes))
+        for scrape in scrapes:
+            self.tell(what, scrape)
 
     def of(self, target):
         return [scrape for scrape in self.landed if scrape.target == target]
@@ -220,13 +231,13 @@ def running(clock, heard, http):
         loop = Loop(
             discoveries=[d if hasattr(d, "refresh") else StaticTargets((d,), CHAT) for d in discoveries],
             clock=clock,
-            interval_s=INTERVAL_S,
-            landed=lambda scrape: heard.tell("landed", scrape),
+            landed=lambda scrapes: heard.tell_each("landed", scrapes),
             listed=lambda who, said: heard.tell("listed", who, None if said is None else said.targets),
             added=lambda target: heard.tell("added", target),
             retired=lambda target: heard.tell("retired", target),
+            faulted=lambda place, subject, error: heard.tell("faulted", place, subject, error),
             jitter=jitter or Unhurried(),
-            **{"pages": http, "concurrency": 64, "new_scanner": PlainScanner, **more},
+            **{"pages": http, "interval_s": INTERVAL_S, "concurrency": 64, "new_scanner": PlainScanner, **more},
         )
         task = asyncio.create_task(loop.run())
         try:
@@ -249,13 +260,13 @@ def listing():
 
 @pytest.fixture
 def start(clock, heard):
-    """`await start(looks, targets)`: let so many discoveries look and the targets they list begin."""
+    """`await start(looks)`: let so many discoveries look, and the first round of their targets begin."""
 
-    async def begin(looks, targets):
+    async def begin(looks):
         await clock.asleep(looks)  # each discovery before its first look
         clock.advance(0.0)
-        await clock.asleep(looks + targets)  # each target before its first scrape
-        clock.advance(0.0)
+        await clock.asleep(looks + 1)  # and the workload before its first round
+        clock.advance(INTERVAL_S / 2)
 
     return begin
 

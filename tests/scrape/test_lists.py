@@ -4,7 +4,10 @@ import pytest
 from aiohttp import web
 
 from exporter.model import Role, Target, WorkloadKey
+from exporter.scrape import NEW_TARGETS_S, ROUND_WAIT_S
 from exporter.targets.dns import DnsTargets
+
+from .conftest import FIRST
 
 INTERVAL_S = 5.0
 CHAT = WorkloadKey("ai", "chat")
@@ -13,25 +16,49 @@ CHAT = WorkloadKey("ai", "chat")
 async def test_a_target_that_appears_is_asked_at_once(running, clock, heard, listing, target, start):
     pods = listing([target("a")])
     async with running(pods):
-        await start(1, 1)
+        await start(1)
         await heard.turn.until(lambda: len(heard.landed) == 1)
         pods.targets = (target("a"), target("new"))
         await clock.asleep(2)
-        clock.advance(INTERVAL_S)
+        clock.advance(INTERVAL_S / 2)  # the look, and no round
         await heard.turn.until(lambda: heard.of(target("new")))
+        # Not by itself: a sum of its response and the last one of the other would be of two moments.
+        assert {scrape.target for scrape in heard.rounds[-1]} == {target("a"), target("new")}
+        await clock.asleep(2)
+        clock.advance(INTERVAL_S / 2)
+        await heard.turn.until(lambda: len(heard.of(target("new"))) == 2)
     assert heard.added == [target("a"), target("new")]
-    assert heard.of(target("new"))[0].at == 1005.0
+    assert [scrape.at for scrape in heard.of(target("new"))] == [FIRST + INTERVAL_S / 2, FIRST + INTERVAL_S]
+    assert len(heard.rounds) == 3
+
+
+async def test_pods_that_appear_one_after_the_other_cause_a_round_a_second(
+    running, clock, heard, listing, target, start
+):
+    pods = listing([target("0")])
+    async with running(pods) as loop:
+        await start(1)
+        await heard.turn.until(lambda: len(heard.rounds) == 1)
+        for number in range(1, 11):  # ten within a second
+            pods.targets = tuple(target(str(n)) for n in range(number + 1))
+            loop.look(pods)
+            await heard.turn.until(lambda number=number: len(heard.added) == number + 1)
+            await clock.asleep(3)  # the extra round has not begun: the last one was a moment ago
+            clock.advance(0.05)
+        clock.advance(NEW_TARGETS_S)
+        await heard.turn.until(lambda: len(heard.rounds) == 2)
+    assert {scrape.target for scrape in heard.rounds[1]} == {target(str(n)) for n in range(11)}
 
 
 async def test_a_target_that_vanishes_is_retired_and_forgotten(running, clock, heard, listing, target, start):
     a, b = target("a"), target("b")
     pods = listing([a, b])
     async with running(pods) as loop:
-        await start(1, 2)
+        await start(1)
         await heard.turn.until(lambda: len(heard.landed) == 2)
         assert set(loop.counters) == {a, b}
         pods.targets = (b,)
-        await clock.asleep(3)
+        await clock.asleep(2)
         clock.advance(INTERVAL_S)
         await heard.turn.until(lambda: heard.retired and len(heard.of(b)) == 2)
         assert heard.retired == [a]
@@ -50,8 +77,11 @@ async def test_nothing_lands_of_a_target_that_vanished_while_it_was_asked(
     served.hold("a")
     pods = listing([a, b])
     async with running(pods):
-        await start(1, 2)
+        await start(1)
         await served.turn.until(lambda: "a" in served.asked)
+        await clock.asleep(3)
+        clock.advance(ROUND_WAIT_S)
+        await heard.turn.until(lambda: heard.of(b))
         pods.targets = (b,)
         await clock.asleep(2)
         clock.advance(INTERVAL_S)
@@ -65,12 +95,12 @@ async def test_a_target_that_comes_back_begins_anew(running, clock, heard, listi
     a = target("a")
     pods = listing([a])
     async with running(pods) as loop:
-        await start(1, 1)
+        await start(1)
         await heard.turn.until(lambda: len(heard.landed) == 1)
         for targets in ((), (a,)):
             pods.targets = targets
             await clock.asleep(2 if targets == () else 1)
-            clock.advance(INTERVAL_S)
+            clock.advance(INTERVAL_S / 2 if targets == () else INTERVAL_S)  # the look
             await heard.turn.until(lambda targets=targets: tuple(loop.counters) == targets)
         await heard.turn.until(lambda: len(heard.landed) == 2)
         assert loop.counters[a].scrapes == 1
@@ -83,7 +113,7 @@ async def test_while_a_list_is_not_known_whoever_was_on_it_is_still_asked(
     a = target("a")
     pods = listing([a])
     async with running(pods):
-        await start(1, 1)
+        await start(1)
         await heard.turn.until(lambda: len(heard.landed) == 1)
         pods.targets = None
         for turn in (2, 3, 4):
@@ -115,7 +145,7 @@ async def test_a_target_on_two_lists_is_asked_once_and_lives_as_long_as_either(
     a = target("a")
     one, two = listing([a]), listing([a])
     async with running(one, two):
-        await start(2, 1)
+        await start(2)
         await heard.turn.until(lambda: len(heard.landed) == 1)
         one.targets = ()
         await clock.asleep(3)
@@ -136,7 +166,7 @@ async def test_who_looks_slowly_holds_up_nobody_else(running, clock, heard, list
         await clock.asleep(2)
         clock.advance(0.0)
         await clock.asleep(2)  # the quick look, its target
-        clock.advance(0.0)
+        clock.advance(INTERVAL_S / 2)
         for turn in (1, 2, 3):
             await heard.turn.until(lambda turn=turn: len(heard.of(target("quick"))) == turn)
             await clock.asleep(2)
@@ -148,7 +178,7 @@ async def test_who_looks_slowly_holds_up_nobody_else(running, clock, heard, list
 async def test_the_same_list_again_disturbs_nobody(running, clock, heard, listing, target, start):
     pods = listing([target("a")])
     async with running(pods):
-        await start(1, 1)
+        await start(1)
         for turn in range(1, 6):
             await heard.turn.until(lambda turn=turn: len(heard.landed) == turn)
             pods.targets = (target("a"),)  # equal, and another object, as DNS makes it
@@ -207,11 +237,11 @@ def pods_heard(heard):
 async def test_every_pod_behind_a_service_is_asked_at_its_own_address(running, clock, heard, start, pods_at):
     addresses = {"127.0.0.2", "127.0.0.3"}
     async with running(behind(addresses, await pods_at("127.0.0.2", "127.0.0.3"))):
-        await start(1, 2)
+        await start(1)
         await heard.turn.until(lambda: len(heard.landed) == 2)
         assert sorted(pods_heard(heard)) == ["127.0.0.2", "127.0.0.3"]
         addresses.remove("127.0.0.2")
-        await clock.asleep(3)
+        await clock.asleep(2)
         clock.advance(INTERVAL_S)
         await heard.turn.until(lambda: heard.retired)
         await clock.asleep(2)
@@ -223,7 +253,7 @@ async def test_every_pod_behind_a_service_is_asked_at_its_own_address(running, c
 
 async def test_a_pod_with_an_ipv6_address_is_asked(running, heard, start, pods_at):
     async with running(behind({"::1"}, await pods_at("::1"))):
-        await start(1, 1)
+        await start(1)
         await heard.turn.until(lambda: heard.landed)
     assert pods_heard(heard) == ["::1"]
 
@@ -231,10 +261,10 @@ async def test_a_pod_with_an_ipv6_address_is_asked(running, heard, start, pods_a
 async def test_whom_is_followed_may_change_while_it_runs(running, clock, heard, listing, target, start):
     first, second = listing([target("a"), target("both")]), listing([target("b"), target("both")])
     async with running(first) as loop:
-        await start(1, 2)
+        await start(1)
         await heard.turn.until(lambda: len(heard.landed) == 2)
         loop.follow([first, second])
-        await clock.asleep(4)  # the first's look and its two targets, the second before its look
+        await clock.asleep(3)  # the first's look and the workload's rounds, the second before its look
         clock.advance(0.0)
         await heard.turn.until(lambda: target("b") in heard.added)
         assert heard.added.count(target("both")) == 1
@@ -246,7 +276,7 @@ async def test_whom_is_followed_may_change_while_it_runs(running, clock, heard, 
 async def test_whoever_is_no_longer_followed_is_not_looked_at_again(running, clock, heard, listing, target, start):
     pods = listing([target("a")])
     async with running(pods) as loop:
-        await start(1, 1)
+        await start(1)
         await heard.turn.until(lambda: heard.landed)
         loop.follow([])
         await clock.asleep(0)
@@ -260,18 +290,18 @@ async def test_whoever_is_no_longer_followed_is_not_looked_at_again(running, clo
 async def test_what_changed_is_looked_at_before_its_turn(running, clock, heard, listing, target, start):
     pods = listing([target("a")])
     async with running(pods) as loop:
-        await start(1, 1)
+        await start(1)
         await heard.turn.until(lambda: heard.landed)
         pods.targets = (target("a"), target("new"))
         loop.look(pods)
-        await heard.turn.until(lambda: heard.of(target("new")))
-        assert clock.now() == 1000.0
+        await heard.turn.until(lambda: target("new") in heard.added)
+        assert clock.now() == FIRST
 
 
 async def test_a_target_that_begins_to_leave_goes_on_being_asked(running, clock, heard, listing, target, start):
     pods = listing([target("a")])
     async with running(pods) as loop:
-        await start(1, 1)
+        await start(1)
         await heard.turn.until(lambda: heard.landed)
         pods.leaving = (target("a"),)
         loop.look(pods)

@@ -7,7 +7,7 @@ import pytest
 
 from exporter.catalog import Reader
 from exporter.model import Failure, FailureKind, Quantity, Queue, Samples
-from exporter.scrape import THREAD_BYTES, read
+from exporter.scrape import ROUND_WAIT_S, THREAD_BYTES, read
 from exporter.textformat import PlainScanner
 
 INTERVAL_S = 5.0
@@ -62,15 +62,16 @@ class Broken:
 async def test_a_bug_of_ours_costs_the_scrape_that_tripped_it(running, clock, heard, served, target, start):
     served.body["a"] = b"bad 1\n"
     async with running(target("a"), target("b"), new_scanner=Broken):
-        await start(2, 2)
+        await start(2)
         await heard.turn.until(lambda: len(heard.landed) == 2)
         del served.body["a"]
-        await clock.asleep(4)
+        await clock.asleep(3)
         clock.advance(INTERVAL_S)
         await heard.turn.until(lambda: len(heard.landed) == 4)
     assert heard.failures(target("a")) == [FailureKind.INTERNAL, None]
     assert heard.failures(target("b")) == [None, None]
     assert heard.of(target("a"))[0].outcome.detail == "please report: IndexError: off by one"
+    assert [(place, subject) for place, subject, _ in heard.faulted] == [("response", target("a"))]
 
 
 async def test_every_scrape_is_counted_and_every_failed_one_by_its_reason(running, clock, heard, served, target, start):
@@ -80,7 +81,7 @@ async def test_every_scrape_is_counted_and_every_failed_one_by_its_reason(runnin
     async with running(a) as loop:
         for turn, (served.status["a"], served.body["a"]) in enumerate(rounds, start=1):
             if turn == 1:
-                await start(1, 1)
+                await start(1)
             else:
                 clock.advance(INTERVAL_S)
             await heard.turn.until(lambda turn=turn: len(heard.landed) == turn)
@@ -112,7 +113,9 @@ async def test_a_large_page_is_read_aside_and_holds_up_nobody(running, clock, he
     large, small = target("large"), target("small")
     try:
         async with running(large, small, new_scanner=lambda: Watched(gate, told)):
-            await start(2, 2)
+            await start(2)
+            await clock.asleep(4)  # two looks, the workload, the deadline of its round
+            clock.advance(ROUND_WAIT_S)
             for turn in (1, 2, 3):
                 await heard.turn.until(lambda turn=turn: len(heard.of(small)) == turn)
                 await clock.asleep(3)
@@ -133,7 +136,7 @@ async def test_large_pages_wait_for_no_thread_that_others_hold(running, heard, s
     served.body["large"] = LARGE
     try:
         async with running(target("large")):
-            await start(1, 1)
+            await start(1)
             await heard.turn.until(lambda: heard.landed)
             assert not any(future.done() for future in hung)
     finally:
@@ -146,7 +149,7 @@ async def test_nobody_listening_is_one_failure_a_scrape(running, clock, heard, s
     served.port = silent_port
     gone = target("a")
     async with running(gone) as loop:
-        await start(1, 1)
+        await start(1)
         await heard.turn.until(lambda: len(heard.landed) == 1)
         await clock.asleep(2)
         clock.advance(INTERVAL_S)

@@ -30,7 +30,6 @@ from .world import SCHEDULED_S
 SNAPSHOT_S = 10.0
 WATCH_S = 0.5  # until what changes in the cluster is known here
 SETTLED_S = 30.0  # nothing has moved for so long: every page and every tick has seen it
-ASK_SPREAD_S = 1.0  # as in exporter.scrape
 
 CHAT = """
 workloads:
@@ -59,6 +58,7 @@ class Gate:
         self.clock, self.models, self.nodes = clock, {key_of(model): model for model in models}, tuple(nodes)
         self.config, _ = parse(config, "config.yaml")
         self.interval_s, self.tick_s = self.config.scrape.interval, tick_s or self.config.tick
+        self._wake_s = min(self.interval_s, self.config.scrape.wake_interval)
         self.answered = lambda model, decision: None
         self.alive = False
         self.silent = {}  # role: (from, until): pages that do not answer
@@ -86,6 +86,7 @@ class Gate:
         if self.kept is not None:
             self._decider.restore(unpack(self.kept), self.clock.now)
         self._pages, self._asked, self._readers = {}, {}, {}
+        self._rounds, self._wakes = {}, []
         self.alive = True
         for number, node in enumerate(self.nodes):
             self._ask(Target(f"http://node-{number}:9400/metrics", "dcgm", Role.GPUS), node.page)
@@ -108,9 +109,9 @@ class Gate:
         self._ticks.stop()
         if self._snapshots:
             self._keeps.stop()
-        for beat in self._asked.values():
+        for beat in (*self._rounds.values(), *self._wakes):
             beat.stop()
-        self._asked = {}
+        self._asked, self._rounds, self._wakes = {}, {}, []
 
     def answer(self, model):
         return self.board.get(key_of(model))
@@ -128,8 +129,8 @@ class Gate:
 
     def catch_up(self):
         """After a rest: every page is asked, then it is decided."""
-        for target in list(self._asked):
-            self._scrape(target)
+        for key in list(self._rounds):
+            self._scrape([target for target in self._asked if key in (target, target.owner)])
         self._tick()
 
     # The cluster.
@@ -178,7 +179,7 @@ class Gate:
                 self._ask(target, partial(self.models[key].engine_page, pod))
         for target in [each for each in self._asked if each.role is Role.PODS and each.owner == key]:
             if target not in listed:
-                self._asked.pop(target).stop()
+                del self._asked[target]
                 self._readers.pop(target, None)
                 self._decider.retire(target)
         leaving = frozenset(target for target, (_, goes) in listed.items() if goes)
@@ -192,24 +193,47 @@ class Gate:
     # The pages.
 
     def _ask(self, target, page):
+        """As `exporter.scrape`: in rounds, which all targets of a workload share; a new pod causes one more."""
         self._decider.expect(target)
         self._pages[target] = page
-        first_s = self._chance.uniform(0.0, min(ASK_SPREAD_S, self.interval_s))
-        self._asked[target] = self.clock.every(self.interval_s, partial(self._scrape, target), first_s)
+        key = target.owner or target
+        if key not in self._rounds:
+            first_s = self._chance.uniform(0.0, self.interval_s)
+            self._rounds[key] = self.clock.every(self.interval_s, partial(self._scrape_round, key), first_s)
+        elif target.role is Role.PODS:
+            self.clock.after(0.0, partial(self._scrape_round, key))
+        self._asked[target] = self._rounds[key]
+        if target.role is Role.GATEWAY:
+            first_s = self._chance.uniform(0.0, self._wake_s)
+            self._wakes.append(self.clock.every(self._wake_s, partial(self._scrape_wake_source, target), first_s))
 
-    def _scrape(self, target):
-        now = self.clock.now
-        since, until = self.silent.get(target.role, (now, now))
-        if since <= now < until:
-            self._decider.missed(target)
-            return
-        reader, scanner = self._readers.setdefault(target, (Reader(target.kind), Scanner()))
-        outcome = read(self._pages[target]().encode(), reader, scanner, now)
-        if isinstance(outcome, Failure):
-            self._decider.missed(target)
-            return
-        self.heard_at[target] = now
-        self._publish(self._decider.land(target, outcome, now, now))
+    def _at_zero(self, key):
+        decision = self.board.get(key)
+        known = decision is not None and decision.known
+        return known and not decision.active and not decision.evidence.replicas_wanted
+
+    def _scrape_round(self, key):
+        targets = [target for target in self._asked if key in (target, target.owner)]
+        self._scrape([t for t in targets if t.role is not Role.GATEWAY or not self._at_zero(key)])
+
+    def _scrape_wake_source(self, target):
+        if self._at_zero(target.owner):
+            self._scrape([target])
+
+    def _scrape(self, targets):
+        now, landings = self.clock.now, []
+        for target in self._chance.sample(targets, len(targets)):  # responses come in any order
+            since, until = self.silent.get(target.role, (now, now))
+            reader, scanner = self._readers.setdefault(target, (Reader(target.kind), Scanner()))
+            silent = since <= now < until
+            outcome = None if silent else read(self._pages[target]().encode(), reader, scanner, now)
+            if outcome is None or isinstance(outcome, Failure):
+                self._decider.missed(target)
+            else:
+                self.heard_at[target] = now
+                landings.append((target, outcome, now))
+        if landings:
+            self._publish(self._decider.land_together(landings, now))
 
     def _tick(self):
         for key, view in self._views.items():

@@ -1,0 +1,146 @@
+"""Gateway targets of workloads at zero: scraped every second, each endpoint once, within a rate."""
+
+from collections import Counter
+
+import pytest
+
+from exporter.model import Role, WorkloadKey
+
+from .conftest import CHAT, INTERVAL_S
+
+EPP = b'inference_extension_flow_control_queue_size{fairness_id="",priority="0",inference_pool="p"} 0\n'
+WAKE = {"wake_interval_s": 1.0, "wake_rate": 100.0}
+
+
+class Counted:
+    """Speaks `Pages`: answers every request at once, and counts them by URL."""
+
+    def __init__(self):
+        self.asked = Counter()
+
+    async def fetch(self, url, access):
+        self.asked[url] += 1
+        return EPP
+
+
+@pytest.fixture
+def pages():
+    return Counted()
+
+
+@pytest.fixture
+def gateway(target):
+    def make(path, owner=CHAT):
+        return target(path, "epp", Role.GATEWAY, owner)
+
+    return make
+
+
+async def passed(clock, seconds, sleepers):
+    """Let time pass in steps of at most 0.1 s, each until everything sleeps again."""
+    end = clock.time + seconds
+    while clock.time < end - 1e-9:
+        clock.advance(min(0.1, end - clock.time))
+        await clock.asleep(sleepers)
+
+
+async def begun(clock, looks, sleepers):
+    await clock.asleep(looks)
+    clock.advance(0.0)
+    await clock.asleep(sleepers)
+
+
+async def test_a_gateway_is_scraped_every_second_while_its_workload_is_at_zero(running, clock, heard, gateway, pages):
+    async with running(gateway("epp"), pages=pages, **WAKE) as loop:
+        await begun(clock, 1, 2)
+        loop.set_at_zero(CHAT, at_zero=True)
+        await clock.asleep(3)
+        await passed(clock, 60.0, 3)
+        at_zero = len(heard.landed)
+        loop.set_at_zero(CHAT, at_zero=False)
+        await clock.asleep(2)
+        await passed(clock, 60.0, 2)
+    assert at_zero == 60
+    assert len(heard.landed) - at_zero == 60 / INTERVAL_S
+
+
+async def test_what_wakes_a_workload_waits_for_no_other_target(running, clock, heard, served, gateway, target, start):
+    served.hold("pod")
+    served.body["epp"] = EPP
+    async with running(gateway("epp"), target("pod"), **WAKE) as loop:
+        await start(2)
+        await served.turn.until(lambda: "pod" in served.asked)
+        await clock.asleep(4)  # two looks, the workload, the deadline of its round
+        loop.set_at_zero(CHAT, at_zero=True)
+        await clock.asleep(5)
+        clock.advance(1.0)
+        await heard.turn.until(lambda: len(heard.rounds) == 2)  # the round at its deadline, and the wake source
+    assert [[scrape.target for scrape in scrapes] for scrapes in heard.rounds] == [[gateway("epp")]] * 2
+
+
+async def test_a_gateway_that_many_workloads_share_is_scraped_once_a_second(
+    running, clock, heard, listing, gateway, pages
+):
+    sharing = [gateway("epp", WorkloadKey("ai", f"model-{n}")) for n in range(20)]
+    async with running(listing(sharing), pages=pages, **WAKE) as loop:
+        await begun(clock, 1, 21)
+        for each in sharing:
+            loop.set_at_zero(each.owner, at_zero=True)
+        await clock.asleep(22)
+        await passed(clock, 30.0, 22)
+        assert pages.asked[sharing[0].url] == 30
+        assert all(len(heard.of(each)) == 30 for each in sharing)
+        # All of them in one hand-over: one decision for all 20.
+        assert {len(scrapes) for scrapes in heard.rounds} == {20}
+        loop.set_at_zero(sharing[0].owner, at_zero=False)
+        before = pages.asked[sharing[0].url]
+        await passed(clock, 30.0, 22)
+    assert pages.asked[sharing[0].url] - before == 30 + 30 / INTERVAL_S
+    assert len(heard.of(sharing[0])) == 30 + 30 / INTERVAL_S
+
+
+async def test_beyond_the_rate_all_gateways_are_scraped_at_the_same_longer_distance(
+    running, clock, heard, listing, gateway, pages
+):
+    fleet = [gateway(f"epp-{n}", WorkloadKey("ai", f"model-{n}")) for n in range(30)]
+    async with running(listing(fleet), pages=pages, wake_interval_s=1.0, wake_rate=10.0) as loop:
+        await begun(clock, 1, 31)
+        for each in fleet:
+            loop.set_at_zero(each.owner, at_zero=True)
+        await clock.asleep(61)
+        await passed(clock, 30.0, 61)
+    assert set(pages.asked.values()) == {10}  # each every 3 s
+
+
+async def test_where_the_rate_allows_no_more_than_the_interval_gateways_are_scraped_in_rounds(
+    running, clock, heard, listing, gateway, pages
+):
+    fleet = [gateway(f"epp-{n}", WorkloadKey("ai", f"model-{n}")) for n in range(12)]
+    async with running(listing(fleet), pages=pages, wake_interval_s=1.0, wake_rate=2.0) as loop:
+        await begun(clock, 1, 13)
+        for each in fleet:
+            loop.set_at_zero(each.owner, at_zero=True)
+        await clock.asleep(25)
+        await passed(clock, 30.0, 25)
+    assert set(pages.asked.values()) == {30 / INTERVAL_S}
+
+
+async def test_a_workload_that_leaves_takes_its_wake_source_with_it(running, clock, heard, listing, gateway, pages):
+    epp = gateway("epp")
+    found = listing([epp])
+    async with running(found, pages=pages, **WAKE) as loop:
+        await begun(clock, 1, 2)
+        loop.set_at_zero(CHAT, at_zero=True)
+        await clock.asleep(3)
+        found.targets = ()
+        loop.look(found)
+        await heard.turn.until(lambda: heard.retired)
+        await clock.asleep(1)
+        loop.keep_at_zero(())
+        found.targets = (epp,)
+        loop.look(found)
+        await heard.turn.until(lambda: heard.of(epp))  # a target that appears
+        await clock.asleep(2)
+        pages.asked.clear()
+        await passed(clock, 30.0, 2)
+    assert pages.asked[epp.url] == 30 / INTERVAL_S
