@@ -117,6 +117,15 @@ def bounds(case: Case) -> list[Bound]:
                 f"{clock(after.floor_until)} its windows do not say enough.",
             )
         )
+    if not isnan(after.incomplete_since) and not case.aside.imputed and case.before.replicas > found[-1].replicas:
+        found.append(
+            Bound(
+                "last answer",
+                case.before.replicas,
+                f"Not fewer than the {number(case.before.replicas)} of the last answer: readings are lower bounds "
+                f"since {clock(after.incomplete_since)}.",
+            )
+        )
     if spec.maximum < found[-1].replicas:
         found.append(Bound("maximum", spec.maximum, f"Not more than {spec.maximum}, its maximum."))
     return found
@@ -154,15 +163,15 @@ def _held(case: Case) -> list[str]:
         return ["Nothing of its demand is known, and there is no answer to hold."]
     if spec.jobs and case.alone.replicas != 0.0:
         return [
-            f"Readings are incomplete since {clock(since)}. No number of Jobs is held: each that ends is replaced.",
+            f"Readings are missing since {clock(since)}. No number of Jobs is held: each that ends is replaced.",
             "Only what is seen to do is asked for; where that is nothing, nothing is known.",
         ]
     if isnan(case.alone.replicas) and case.at - since <= spec.hold:
-        return [f"Readings are incomplete since {clock(since)}, and there is no answer to hold."]
+        return [f"Readings are missing since {clock(since)}, and there is no answer to hold."]
     if isnan(case.alone.replicas):
         long = f"for longer than {lasting(spec.hold)}, which is how long an answer is held"
-        return [f"Readings are incomplete since {clock(since)}, {long}: from then on nothing is known."]
-    said = [f"Readings are incomplete since {clock(since)}, so its answer is held."]
+        return [f"Readings are missing since {clock(since)}, {long}: from then on nothing is known."]
+    said = [f"Readings are missing since {clock(since)}, so its answer is held."]
     if not isnan(last):
         said.append(f"The last was {count(last, 'replica')}. What is fresh may raise it and lower nothing.")
     else:

@@ -86,7 +86,7 @@ def _held(case: Case) -> str:
         if case.plan.spec.jobs and case.after.replicas > 0
         else "the last answer stands"
     )
-    return f"readings are incomplete, and {stands}" + ("" if isnan(since) else f", since {clock(since)}")
+    return f"readings are missing, and {stands}" + ("" if isnan(since) else f", since {clock(since)}")
 
 
 def _incomplete(case: Case) -> str:
@@ -104,7 +104,7 @@ def _unknown(case: Case) -> str:
     if isnan(since):
         return "what is there, and whether it has anything to do, nobody says: an error to whoever asks"
     held = "and no number of Jobs is held" if case.plan.spec.jobs else "with no answer to hold any more"
-    return f"readings are incomplete since {clock(since)}, {held}: an error to whoever asks"
+    return f"readings are missing since {clock(since)}, {held}: an error to whoever asks"
 
 
 def _no_waker(_: Case) -> str:

@@ -135,7 +135,7 @@ class TestHolding:
             serving.round({first: page.vllm(waiting=0, running=1, kv=0.95), second: None})
         document = explained(serving)
         assert document["summary"] == (
-            "3 replicas, held: readings are incomplete, and the last answer stands, since 1970-01-01 00:17:05Z"
+            "3 replicas, held: readings are missing, and the last answer stands, since 1970-01-01 00:17:05Z"
         )
         assert said(document, "cleaned")[:2] == [
             "1 of the 2 pods that must answer do.",
@@ -144,7 +144,7 @@ class TestHolding:
         assert said(document, "raw") == ["1 page of 2 can be believed."]
         assert rows(document, "raw")[1]["counts"] == "no: too old"
         assert said(document, "clamp") == [
-            "Readings are incomplete since 1970-01-01 00:17:05Z, so its answer is held.",
+            "Readings are missing since 1970-01-01 00:17:05Z, so its answer is held.",
             "The last was 3 replicas. What is fresh may raise it and lower nothing.",
             "Until 1970-01-01 00:22:05Z: then it is an error to whoever asks.",
         ]
@@ -166,14 +166,14 @@ class TestHolding:
         stage.has(pods=[pod(0)])
         stage.sweep()
         assert said(explained(stage), "clamp") == [
-            "Readings are incomplete since 1970-01-01 00:16:40Z, and there is no answer to hold."
+            "Readings are missing since 1970-01-01 00:16:40Z, and there is no answer to hold."
         ]
 
     def test_after_the_hold_it_is_an_error_and_says_since_when(self, serving):
         for _ in range(70):
             serving.round(dict.fromkeys(serving.pods))
         document = explained(serving)
-        assert document["summary"].startswith("no answer, unknown: readings are incomplete since ")
+        assert document["summary"].startswith("no answer, unknown: readings are missing since ")
         assert said(document, "told") == [
             "An error, so that KEDA and the HPA keep what there is: never a number that is not known."
         ]
