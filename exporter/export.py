@@ -17,12 +17,11 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Protocol
 
-from .catalog import Reader
+from .catalog import Reader, families
 from .clock import Clock
 from .model import Access, Failure, FailureKind, Gpu, PodKey, Samples
 from .normalised import Heard
 from .scrape import ASK_SPREAD_S, THREAD_BYTES, Pages, read
-from .sources.promql.query import families
 from .textformat import PlainScanner
 
 # The worst turn takes the interval and the time-out, at most twice the interval; one that takes three times as long as

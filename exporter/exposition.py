@@ -65,7 +65,7 @@ def _targets(counters: Iterable[tuple[Target, Counters]]) -> Iterable[Metric]:
     )
     dropped = CounterMetricFamily(
         "tidegate_scrape_dropped_lines",
-        "Lines of pages that were not believed; `tidegate read` says which and why.",
+        "Lines of the metrics it reads that are not valid; `tidegate read` shows which and why.",
         labels=TARGET_LABELS,
     )
     took = GaugeMetricFamily("tidegate_scrape_duration_seconds", "How long the last scrape took.", labels=TARGET_LABELS)

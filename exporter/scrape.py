@@ -20,18 +20,21 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
+from .budget import Budget
 from .catalog import NotHeard, Reader, UnknownKind
 from .clock import Clock
 from .foreign import foreign
 from .model import Access, Failure, FailureKind, Samples, Scrape, Target
 from .targets import Discovery, Listing
-from .textformat import Page
+from .textformat import Page, TooManySeries
 
 # A page of 256 KiB takes about 4 ms the first time and 0.2 ms from then on, twice what handing it to a thread takes;
 # one of 1 MiB would hold up the event loop for 14 ms at first.
 THREAD_BYTES = 1 << 18
 # A page is read in milliseconds, so few threads are enough; asyncio's own are shared with lookups that may hang.
 THREADS = 2
+# As many bytes of large pages may wait for them, and be read: eight of the usual `scrape.body_limit`.
+BODIES_BYTES = 1 << 26
 # What is there at the start begins within so many seconds: a thousand names are not looked up, and a thousand pages
 # not asked, at one moment; and then never are, because each keeps the phase it was born with.
 LOOK_SPREAD_S = 0.2
@@ -66,6 +69,7 @@ class Loop:
     landed:  told of every scrape, good or failed, in the event loop.
     listed:  told after each look at a discovery what it lists (None: not known).
     added, retired: told when a target begins and ceases to be listed.
+    bodies:  bytes of the large pages that may wait for a thread or be read there.
     """
 
     discoveries: Iterable[Discovery]
@@ -78,6 +82,7 @@ class Loop:
     listed: Callable[[Discovery, Listing | None], None]
     added: Callable[[Target], None]
     retired: Callable[[Target], None]
+    bodies: Budget = field(default_factory=lambda: Budget(BODIES_BYTES))
     jitter: Random = field(default_factory=Random)
     counters: dict[Target, Counters] = field(default_factory=dict)
     _turns: asyncio.Semaphore = field(init=False)
@@ -188,8 +193,12 @@ class Loop:
         if isinstance(body, Failure):
             return Scrape(target, at, at - asked, body)
         if len(body) > THREAD_BYTES:
-            loop = asyncio.get_running_loop()
-            outcome = await loop.run_in_executor(self._threads, read, body, reader, scanner, at)
+            with self.bodies.share() as share:
+                if not share.resize(len(body)):
+                    waiting = Failure(FailureKind.TOO_LARGE, f"{len(body)} bytes, and other large pages wait before it")
+                    return Scrape(target, at, at - asked, waiting)
+                loop = asyncio.get_running_loop()
+                outcome = await loop.run_in_executor(self._threads, read, body, reader, scanner, at)
         else:
             outcome = read(body, reader, scanner, at)
         return Scrape(target, at, at - asked, outcome)
@@ -216,8 +225,12 @@ def read(body: bytes, reader: Reader, scanner: PageScanner, at: float) -> Sample
 
 
 def _read(body: bytes, reader: Reader, scanner: PageScanner, at: float) -> Samples | Failure:
-    page = scanner.scan(body)
-    if not len(page.values):
+    try:
+        page = scanner.scan(body)
+    except TooManySeries as error:
+        return Failure(FailureKind.TOO_LARGE, str(error))
+    rest = page.layout.rest
+    if not len(page.values) and not (rest is not None and (rest.signs or rest.names)):
         return Failure(FailureKind.UNREADABLE, foreign(body) or "no line of the page is a sample")
     try:
         return reader.read(page, at)

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import aiohttp
 
+from exporter.budget import Budget, Share
 from exporter.model import Access, Failure, FailureKind
 
 from .admission import Refused, os_words, secret, tls_context, tls_words, unusable
@@ -35,6 +36,9 @@ HEADERS = {
     "User-Agent": "tidegate",
 }
 GZIP_WBITS = 16 + zlib.MAX_WBITS
+# All bodies on their way in may take this many times the limit of one. They are shared out by `Budget`: of eight
+# endless ones the first takes its whole limit, the last half of it, and small ones always pass.
+BODIES = 8
 OK = 200
 
 Given = TypeVar("Given")
@@ -61,6 +65,7 @@ class HttpPages:
     """A keep-alive session and the TLS contexts made so far. Close it when done."""
 
     limits: Limits
+    _bodies: Budget = field(default_factory=lambda: Budget(0))
     _session: aiohttp.ClientSession | None = None
     _contexts: dict[Access, tuple[object, ssl.SSLContext]] = field(default_factory=dict)
 
@@ -91,12 +96,17 @@ class HttpPages:
         async with self._open().get(url, headers=_authorization(access), **self._way(url, access)) as response:
             if response.status != OK:
                 return Failure(FailureKind.STATUS, f"HTTP {response.status} {response.reason or ''}".rstrip())
-            return await _body(response, most)
+            return await self._body(response, most)
 
     async def _post(self, url: str, access: Access, form: Mapping[str, str], most: int) -> Answer:
         headers = {"Accept": "application/json", **_authorization(access)}
         async with self._open().post(url, data=form, headers=headers, **self._way(url, access)) as response:
-            return Answer(response.status, response.reason or "", await _body(response, most))
+            return Answer(response.status, response.reason or "", await self._body(response, most))
+
+    async def _body(self, response: aiohttp.ClientResponse, most: int) -> bytes:
+        self._bodies.total = BODIES * self.limits.body_bytes
+        with self._bodies.share() as share:
+            return await _body(response, most, share)
 
     def _way(self, url: str, access: Access) -> dict[str, Any]:
         return {
@@ -137,8 +147,8 @@ class HttpPages:
             self._session = None
 
 
-async def _body(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """The whole body, decompressed and at most `most` bytes, or a refusal."""
+async def _body(response: aiohttp.ClientResponse, most: int, share: Share) -> bytes:
+    """The whole body, decompressed and at most `most` bytes and what `share` may grow to, or a refusal."""
     encoding = response.headers.get("Content-Encoding", "identity").lower()
     if encoding not in {"identity", "gzip", "x-gzip"}:
         raise Refused(FailureKind.UNREADABLE, f"Content-Encoding {encoding!r}, though only gzip was asked for")
@@ -149,6 +159,8 @@ async def _body(response: aiohttp.ClientResponse, most: int) -> bytes:
         body += chunk if gzip is None else _unpacked(gzip, chunk, most + 1 - len(body))
         if len(body) > most:
             raise Refused(FailureKind.TOO_LARGE, f"more than {most} bytes (scrape.body_limit)")
+        if not share.resize(len(body)):
+            raise Refused(FailureKind.TOO_LARGE, f"{len(body)} bytes so far, and other large responses take the rest")
     if gzip is not None and not empty and (not gzip.eof or gzip.unused_data):
         raise Refused(FailureKind.REFUSED, "the gzip stream of the page does not end where the page ends")
     if gzip is None and not _framed(response) and not body.endswith(b"\n") and not empty:

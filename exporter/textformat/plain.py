@@ -10,7 +10,7 @@ Worked example: `parse(b'up{job="a"} 1\\noops\n')` is a page with one series, an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -18,7 +18,8 @@ import numpy as np
 from exporter.model import Dropped
 
 from .line import LineError, is_openmetrics, read_line, read_series, read_tail, read_type
-from .page import MAX_DROPPED, Layout, Page, Parsed
+from .page import MAX_DROPPED, Layout, Page, Parsed, Rest
+from .selection import Selection, names_shown
 
 Identity = tuple[str, frozenset[tuple[str, str]]]
 
@@ -34,14 +35,19 @@ def parse(body: bytes) -> Page:
 
 
 class PlainScanner:
-    """Reads the pages of one target, one after the other."""
+    """Reads the pages of one target, one after the other. `selection`: which metrics; None is all."""
 
-    def __init__(self) -> None:
+    def __init__(self, selection: Selection | None = None) -> None:
+        self._selection = selection
         self._layout = Layout([], np.empty(0, np.int32), MappingProxyType({}), {})
         self._known: dict[bytes, tuple[Parsed, Identity]] = {}
 
     def scan(self, body: bytes) -> Page:
         openmetrics = is_openmetrics(body)
+        selected = self._selection.lines(body) if self._selection is not None else None
+        lines: Iterable[tuple[int, bytes]] = enumerate(body.split(b"\n"), 1)
+        if selected is not None:
+            lines = zip(selected.numbers.tolist(), selected.body.split(b"\n"), strict=False)
         types: dict[str, str] = {}
         heads: list[bytes] = []
         numbers: list[tuple[float, float, int]] = []
@@ -49,7 +55,7 @@ class PlainScanner:
         dropped_total = 0
         known: dict[bytes, tuple[Parsed, Identity]] = {}
         seen: set[Identity] = set()
-        for number, ended in enumerate(body.split(b"\n"), 1):
+        for number, ended in lines:
             line = ended.removesuffix(b"\r")
             text = line.lstrip(b" \t")
             if not text or text.startswith(b"#"):
@@ -69,7 +75,8 @@ class PlainScanner:
             heads.append(head)
             numbers.append((value, at, number))
         self._known = known
-        return self._page(heads, numbers, types, dropped, dropped_total)
+        rest = None if selected is None else Rest(selected.signs, () if heads else names_shown(body))
+        return self._page(heads, numbers, types, dropped, dropped_total, rest)
 
     def _read(self, line: bytes, *, openmetrics: bool) -> tuple[bytes, float, float]:
         # A head read before is a head wherever a line begins with it, because the grammar reads from left to right.
@@ -87,12 +94,13 @@ class PlainScanner:
         types: Mapping[str, str],
         dropped: list[Dropped],
         dropped_total: int,
+        rest: Rest | None,
     ) -> Page:
         columns = np.array(numbers, np.float64).reshape(-1, 3).T.copy()
         lines = columns[2].astype(np.int32)
-        if not self._layout.has(heads, types):
+        if not self._layout.has(heads, types, rest):
             known = {head: parsed for head, (parsed, _) in self._known.items()}
-            self._layout = Layout(heads, lines, MappingProxyType(types), known)
+            self._layout = Layout(heads, lines, MappingProxyType(types), known, rest)
         return Page(self._layout, columns[0], columns[1], lines, tuple(dropped), dropped_total)
 
 

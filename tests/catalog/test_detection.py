@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.catalog import KINDS, UnknownKind, detect
+from exporter.catalog import KINDS, Reader, UnknownKind, detect, selection
 from exporter.foreign import foreign
 from exporter.model import Quantity
-from exporter.textformat import parse
+from exporter.textformat import PlainScanner, parse
 
 Q = Quantity
 
@@ -107,6 +107,19 @@ def test_what_cannot_be_told_is_not_guessed(body):
 def test_whatever_a_body_is_it_is_looked_at_without_an_accident(body):
     said = foreign(body)
     assert said is None or said
+
+
+def test_kind_of_many_series_is_detected_by_their_distinct_names():
+    body = b"".join(b"envoy_x_%d 1\n" % i for i in range(5000)) + VLLM.encode()
+    for page in (parse(body), PlainScanner(selection()).scan(body)):
+        assert detect(page.layout) == "vllm"
+
+
+def test_response_without_any_known_family_is_nobodys_with_the_names_it_has():
+    scanner = PlainScanner(selection())
+    with pytest.raises(UnknownKind, match=r"no family on this page \(node_load1, node_load5\)"):
+        Reader("auto").read(scanner.scan(b"node_load1 3\nnode_load5 3\n"), 0.0)
+    assert Reader("vllm").read(scanner.scan(b"node_load1 3\n"), 0.0).subjects == ()
 
 
 def test_a_page_that_begins_with_a_quoted_name_is_no_json():

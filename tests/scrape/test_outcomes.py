@@ -5,10 +5,11 @@ import threading
 
 import pytest
 
-from exporter.catalog import Reader
+from exporter.budget import Budget
+from exporter.catalog import Reader, selection
 from exporter.model import Failure, FailureKind, Quantity, Queue, Samples
 from exporter.scrape import THREAD_BYTES, read
-from exporter.textformat import PlainScanner
+from exporter.textformat import PlainScanner, Scanner
 
 INTERVAL_S = 5.0
 LARGE = b'vllm:num_requests_waiting{model_name="m"} 3\n' + b"# filler\n" * (THREAD_BYTES // 9 + 1)
@@ -124,6 +125,34 @@ async def test_a_large_page_is_read_aside_and_holds_up_nobody(running, clock, he
         gate.set()
     assert set(told) == {(True, False), (False, True)}  # large: not in the main thread; small: there
     assert heard.failures(large) == [None]
+
+
+async def test_large_pages_that_wait_to_be_read_share_a_budget(running, heard, served, target, start):
+    gate, told = threading.Event(), []
+    names = ("a", "b", "c")
+    for name in names:
+        served.body[name] = LARGE
+    # The first leaves two thirds free, the second one third, and the third would leave nothing.
+    bodies = Budget(3 * len(LARGE))
+    try:
+        async with running(*map(target, names), bodies=bodies, new_scanner=lambda: Watched(gate, told)):
+            await start(3, 3)
+            await heard.turn.until(lambda: len(heard.landed) == 1)
+            refused = heard.landed[0].outcome
+            gate.set()
+            await heard.turn.until(lambda: len(heard.landed) == 3)
+    finally:
+        gate.set()
+    assert refused.kind is FailureKind.TOO_LARGE
+    assert [isinstance(scrape.outcome, Samples) for scrape in heard.landed] == [False, True, True]
+    assert bodies.used == 0
+
+
+def test_response_with_too_many_selected_series_is_too_large():
+    scanner = Scanner(selection(), Budget(4))
+    body = b'vllm:num_requests_waiting{model_name="m",engine="%d"} 3\n'
+    assert read(b"".join(body % i for i in range(3)), Reader("vllm"), scanner, at=1000.0).kind is FailureKind.TOO_LARGE
+    assert isinstance(read(body % 1, Reader("vllm"), scanner, at=1000.0), Samples)
 
 
 async def test_large_pages_wait_for_no_thread_that_others_hold(running, heard, served, target, start):

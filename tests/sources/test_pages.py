@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.model import Access, Failure, FailureKind
-from exporter.sources.http import HttpPages, Limits
+from exporter.sources.http import BODIES, HttpPages, Limits
 
 ANY = Access()
 GZIP = "Content-Encoding: gzip"
@@ -54,6 +54,38 @@ async def test_a_page_in_chunks_comes_whole_compressed_or_not(http, raw, answer,
         halves = chunk(body[:50]) + chunk(body[50:]) + b"0\r\n\r\n"
         raw.says(answer(halves, "Transfer-Encoding: chunked", *headers))
         assert await http.fetch(raw.url, ANY) == page
+
+
+async def test_large_responses_at_one_time_share_a_budget_and_small_ones_pass(serve):
+    """Eight times the limit in all: nine responses that are nearly as large are more."""
+    limit, release = 1 << 16, asyncio.Event()
+    http = HttpPages(Limits(timeout_s=20.0, body_bytes=limit))
+
+    async def handler(request):
+        if request.path == "/small":
+            return web.Response(body=b"up 1\n")
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"x" * (limit - 100))
+        await release.wait()
+        await response.write(b"\n")
+        return response
+
+    url = await serve(handler)
+    try:
+        fetches = [asyncio.create_task(http.fetch(url, ANY)) for _ in range(BODIES + 1)]
+        done, _ = await asyncio.wait(fetches, return_when=asyncio.FIRST_COMPLETED)
+        refused = [task.result() for task in done]
+        small = await http.fetch(url.rsplit("/", 1)[0] + "/small", ANY)
+        release.set()
+        outcomes = await asyncio.gather(*fetches)
+    finally:
+        release.set()
+        await http.close()
+    assert {kind_of(each) for each in refused} == {FailureKind.TOO_LARGE}
+    assert small == b"up 1\n"
+    assert sum(isinstance(each, bytes) for each in outcomes) >= BODIES // 2
+    assert http._bodies.used == 0
 
 
 async def test_prometheus_text_is_asked_for_first(http, raw, answer):

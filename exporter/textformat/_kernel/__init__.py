@@ -14,7 +14,7 @@ called into a third file could keep yesterday's callee after an upgrade. The few
 
 from .heads import survey
 from .kinds import ASK, BAD, DEVIATED, DUPLICATE, NOT_UTF8, SAMPLE, SKIP, SLOW, TYPE
-from .numbers import follow, measure
+from .numbers import follow, measure, select
 
 __all__ = [
     "ASK",
@@ -28,5 +28,6 @@ __all__ = [
     "TYPE",
     "follow",
     "measure",
+    "select",
     "survey",
 ]
