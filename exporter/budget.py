@@ -13,6 +13,12 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Self
 
+# All responses being received may take so many times `scrape.body_limit`, and those that wait to be read as much: of
+# eight endless ones the first takes its whole limit, the last half of it, and small ones always pass.
+BODIES = 8
+# Selected lines remembered for all targets. Measured with 120,000: 2 KB each, with what is built on them.
+SERIES, SERIES_BYTES = 100_000, 2048
+
 
 @dataclass(slots=True, eq=False)
 class Budget:

@@ -10,12 +10,13 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 
 from exporter import catalog
 from exporter.attribution import owners_by_name
-from exporter.budget import Budget
+from exporter.budget import BODIES, SERIES, Budget
 from exporter.clock import Clock
 from exporter.cluster.changes import Changes
 from exporter.cluster.objects import Ref
@@ -23,7 +24,6 @@ from exporter.cluster.resources import SCALEDJOBS, SCALEDOBJECTS
 from exporter.cluster.state import Cluster
 from exporter.model import Failure, PodKey, Scrape, Target, WorkloadKey
 from exporter.scrape import Counters, Loop, Pages
-from exporter.sources.http import BODIES
 from exporter.sources.promql import Promql, PromqlTargets
 from exporter.sources.redis import RedisPages
 from exporter.targets import Discovery, Listing
@@ -46,9 +46,6 @@ from .state import Kept, State
 from .web.own import OwnMetrics
 from .witness import Witness
 
-# Selected lines that are remembered for all targets together; a target may have as many as it leaves free, so the first
-# at most half. Measured with 120,000: 2 KB for one, with its labels, what is built on it and the generation before.
-SERIES, SERIES_BYTES = 100_000, 2048
 # A rollout of a thousand pods is looked at a few times, not a thousand times.
 LOOK_AGAIN_S = 0.2
 # Workloads whose memory is copied in one go: 5 MB, a few milliseconds.
@@ -97,14 +94,13 @@ class Works:
         self._seen = False  # is what the census rests on known?
         self._places: dict[Place, Discovery] = {}
         self._scaled: dict[Ref, list[WorkloadKey]] = {}
-        series = Budget(SERIES)
         self._loop = Loop(
             discoveries=(),
             pages=around.pages,
             clock=around.clock,
             interval_s=config.scrape.interval,
             concurrency=config.scrape.concurrency,
-            new_scanner=lambda: Scanner(catalog.selection(), series),
+            new_scanner=partial(Scanner, catalog.selection(), Budget(SERIES)),
             bodies=Budget(BODIES * config.scrape.body_limit),
             landed=self._landed,
             listed=self._listed,
@@ -386,8 +382,7 @@ class Works:
     def _listed(self, discovery: Discovery, listing: Listing | None) -> None:
         if discovery.owner is None:
             return
-        # A list must not meet the last tick's count: "no pods" and "one is ready" would be an outage, of which whoever
-        # has just been put to sleep is woken.
+        # A list of no pods with the last tick's count, one ready, would be an outage, and wake a sleeping workload.
         replicas = self._counts()
         if replicas is not None:
             with suppress(Exception):  # the tick asks too, and says what is wrong

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import aiohttp
 
-from exporter.budget import Budget, Share
+from exporter.budget import BODIES, Budget, Share
 from exporter.model import Access, Failure, FailureKind
 
 from .admission import Refused, os_words, secret, tls_context, tls_words, unusable
@@ -36,9 +36,6 @@ HEADERS = {
     "User-Agent": "tidegate",
 }
 GZIP_WBITS = 16 + zlib.MAX_WBITS
-# All bodies on their way in may take this many times the limit of one. They are shared out by `Budget`: of eight
-# endless ones the first takes its whole limit, the last half of it, and small ones always pass.
-BODIES = 8
 OK = 200
 
 Given = TypeVar("Given")

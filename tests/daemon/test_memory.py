@@ -6,9 +6,8 @@ from pathlib import Path
 
 import yaml
 
-from exporter.sources.http import BODIES
+from exporter.budget import BODIES, SERIES, SERIES_BYTES
 from scaler.config.model import Scrape
-from scaler.works import SERIES, SERIES_BYTES
 
 CHART = Path(__file__).parents[2] / "deploy" / "chart" / "values.yaml"
 BASE = Path(__file__).parents[2] / "deploy" / "kustomize" / "base" / "deployment.yaml"

@@ -10,8 +10,9 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exporter.budget import BODIES
 from exporter.model import Access, Failure, FailureKind
-from exporter.sources.http import BODIES, HttpPages, Limits
+from exporter.sources.http import HttpPages, Limits
 
 ANY = Access()
 GZIP = "Content-Encoding: gzip"
