@@ -22,7 +22,7 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from numba import config, njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
@@ -100,7 +100,7 @@ class _GivenDirectory(_CacheLocator):  # type: ignore[misc] # numba has no types
 
 
 class _Impl(CompileResultCacheImpl):  # type: ignore[misc]
-    _locator_classes: ClassVar[list[type]] = [_GivenDirectory, *CompileResultCacheImpl._locator_classes]  # noqa: SLF001
+    _locator_classes = [_GivenDirectory, *CompileResultCacheImpl._locator_classes]  # type: ignore[assignment] # noqa: RUF012, SLF001
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]
