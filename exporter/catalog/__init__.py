@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from exporter.model import Samples
+from exporter.model import Samples, printable
 from exporter.textformat import Layout, Page, Selection
 
 from .brokers import CELERY, KAFKA, NATS, RABBITMQ, REDIS_EXPORTER, RQ
@@ -162,5 +162,5 @@ class Reader:
 def _seen(layout: Layout) -> str:
     """What to say of a page of no known kind: a few names of its families."""
     names = list(dict.fromkeys(layout.names)) or (layout.rest.names if layout.rest is not None else ())
-    some = ", ".join(names[:FEW_NAMES]) + (", ..." if len(names) > FEW_NAMES else "")
+    some = ", ".join(map(printable, names[:FEW_NAMES])) + (", ..." if len(names) > FEW_NAMES else "")
     return f"no family on this page ({some})"

@@ -126,3 +126,9 @@ def test_a_page_that_begins_with_a_quoted_name_is_no_json():
     body = b'{"vllm:num_requests_waiting",model_name="m"} 3\n'
     assert len(parse(body).values) == 1
     assert foreign(body) is None
+
+
+def test_names_that_an_error_shows_have_no_control_characters(read):
+    with pytest.raises(UnknownKind) as error:
+        read('{"a\x1b[2J"} 1\n')
+    assert str(error.value).isprintable()

@@ -7,7 +7,7 @@ import pytest
 
 from exporter.budget import Budget
 from exporter.catalog import Reader, selection
-from exporter.model import Failure, FailureKind, Quantity, Queue, Samples
+from exporter.model import Failure, FailureKind, Quantity, Queue, Role, Samples, Target, without_user
 from exporter.scrape import THREAD_BYTES, read
 from exporter.textformat import PlainScanner, Scanner
 
@@ -182,3 +182,24 @@ async def test_nobody_listening_is_one_failure_a_scrape(running, clock, heard, s
         await heard.turn.until(lambda: len(heard.landed) == 2)
         assert loop.counters[gone].failures == {FailureKind.REFUSED: 2}
     assert all(isinstance(scrape.outcome, Failure) for scrape in heard.landed)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://p:9/metrics", "http://p:9/metrics"),
+        ("http://user:secret@p:9/metrics", "http://p:9/metrics"),
+        ("http://p/metrics?apikey=secret", "http://p/metrics?apikey=~"),
+        ("https://p/metrics?apikey=secret#secret", "https://p/metrics?apikey=~"),
+        ("HTTP://u:secret@p/?a=secret&b=secret&secret", "http://p/?a=~"),
+        ("promql+http://p?kind=vllm&pod=chat-0", "promql+http://p?kind=vllm&pod=chat-0"),
+    ],
+)
+def test_url_is_shown_without_user_and_without_the_values_of_its_query(url, shown):
+    assert without_user(url).startswith(shown)
+    assert "secret" not in without_user(url)
+    assert "secret" not in str(Target(url, "vllm", Role.PODS))
+
+
+def test_targets_that_differ_by_a_value_of_their_query_are_shown_apart():
+    assert without_user("http://p/probe?target=a") != without_user("http://p/probe?target=b")
