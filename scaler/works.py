@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -29,7 +28,7 @@ from exporter.sources.redis import RedisPages
 from exporter.targets import Discovery, Listing
 from exporter.textformat import Scanner
 
-from . import sources
+from . import sources, telling
 from .census import Census, ordered, take
 from .config import Config
 from .decider import Decider
@@ -79,7 +78,6 @@ class Surroundings:
     replicas: ReplicaCounts | None = None
     discoveries: Callable[[Config], Sequence[Discovery]] | None = None
     kept: Kept = field(default_factory=Kept)
-    failing: dict[Target, str] = field(default_factory=dict)
     troubles: frozenset[str] = frozenset()
 
 
@@ -107,6 +105,8 @@ class Works:
             added=self._added,
             retired=self._retired,
         )
+        self._failing: dict[Target, str] = {}
+        self._failed_before = {} if before is None else before._failing  # noqa: SLF001 - its own kind
         self._new: asyncio.Queue[WorkloadKey] = asyncio.Queue()  # whose past has not been looked for
         self._census = take(config, (), (), ())
         self._census = self._counted()
@@ -204,6 +204,7 @@ class Works:
         try:
             return take(self.config, cluster.scaled_objects(), cluster.scalables(), cluster.hpas())
         except Exception:  # noqa: BLE001 - a bug of ours in reading one object
+            self._around.own.internal_errors.labels("cluster").inc()
             self._log.exception("the census failed; the last one stands: please report")
             return self._census
 
@@ -357,7 +358,7 @@ class Works:
     # What the scrapes say.
 
     def _landed(self, scrape: Scrape) -> None:
-        self._say_if_changed(scrape)
+        telling.of_scrape(self._failing, scrape)
         if isinstance(scrape.outcome, Failure):
             self._decider.missed(scrape.target)
             return
@@ -366,27 +367,16 @@ class Works:
         if changed and not self._given_up:
             self._around.publisher.publish(changed, self._around.publisher.own.at)
 
-    def _say_if_changed(self, scrape: Scrape) -> None:
-        """One line when a target begins to fail, fails otherwise, or comes back."""
-        failed = scrape.outcome if isinstance(scrape.outcome, Failure) else None
-        before = self._around.failing.get(scrape.target)
-        if failed is None:
-            if before is not None:
-                del self._around.failing[scrape.target]
-                self._log.info("scrape works again", target=str(scrape.target))
-        elif before != failed.kind:
-            self._around.failing[scrape.target] = failed.kind
-            why = {"error": str(failed.kind), "detail": failed.detail, "took_s": round(scrape.took_s, 3)}
-            self._log.warning("scrape failed", target=str(scrape.target), **why)
-
     def _listed(self, discovery: Discovery, listing: Listing | None) -> None:
         if discovery.owner is None:
             return
         # A list of no pods with the last tick's count, one ready, would be an outage, and wake a sleeping workload.
         replicas = self._counts()
         if replicas is not None:
-            with suppress(Exception):  # the tick asks too, and says what is wrong
+            try:
                 self._decider.counted(discovery.owner, replicas.count(discovery.owner, self._around.clock.now()))
+            except Exception:  # noqa: BLE001 - the tick asks too, and logs what is wrong
+                self._around.own.internal_errors.labels("discovery").inc()
         if listing is None:
             self._decider.listed(discovery.owner, None)
         else:
@@ -394,7 +384,9 @@ class Works:
 
     def _added(self, target: Target) -> None:
         self._decider.expect(target)
+        if target in self._failed_before:
+            self._failing[target] = self._failed_before.pop(target)
 
     def _retired(self, target: Target) -> None:
-        self._around.failing.pop(target, None)
+        self._failing.pop(target, None)
         self._decider.retire(target)

@@ -18,9 +18,10 @@ import base64
 import os
 import ssl
 import zlib
+from collections import OrderedDict
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import aiohttp
 
@@ -35,6 +36,9 @@ HEADERS = {
     "Accept-Encoding": "gzip",
     "User-Agent": "tidegate",
 }
+# TLS contexts kept, the last used ones: a reload may name other files each time.
+MAX_CONTEXTS = 64
+Files: TypeAlias = tuple[str | None, str | None, str | None, bool]
 GZIP_WBITS = 16 + zlib.MAX_WBITS
 OK = 200
 
@@ -64,7 +68,7 @@ class HttpPages:
     limits: Limits
     _bodies: Budget = field(default_factory=lambda: Budget(0))
     _session: aiohttp.ClientSession | None = None
-    _contexts: dict[Access, tuple[object, ssl.SSLContext]] = field(default_factory=dict)
+    _contexts: OrderedDict[Files, tuple[object, ssl.SSLContext]] = field(default_factory=OrderedDict)
 
     async def fetch(self, url: str, access: Access) -> bytes | Failure:
         """The page's bytes, or why there are none."""
@@ -133,9 +137,14 @@ class HttpPages:
             stamp = [(s.st_mtime_ns, s.st_ino, s.st_size) for s in map(os.stat, files)]
         except OSError as error:
             raise unusable(error.filename, error) from error
-        made = self._contexts.get(access)
+        # Not by `access`: a context does not depend on tokens, and each with the system's certificates takes 1 MB.
+        of = (access.ca_file, access.certificate_file, access.key_file, access.insecure_skip_verify)
+        made = self._contexts.get(of)
         if made is None or made[0] != stamp:
-            made = self._contexts[access] = (stamp, tls_context(access))
+            made = self._contexts[of] = (stamp, tls_context(access))
+        self._contexts.move_to_end(of)
+        while len(self._contexts) > MAX_CONTEXTS:
+            self._contexts.popitem(last=False)
         return made[1]
 
     async def close(self) -> None:

@@ -28,6 +28,16 @@ class OwnMetrics:
         self.ticks_failed = Counter(
             "tidegate_ticks_failed", "Sweeps that failed and left the last Board standing.", registry=registry
         )
+        self.internal_errors = Counter(
+            "tidegate_internal_errors",
+            "Exceptions of Tidegate's own code that cost one update, by where they were raised: while a response was "
+            "processed (response), a list of targets looked up (discovery), changes of the cluster followed (cluster) "
+            "or a window filled from the past (backfill). 0: none.",
+            ("place",),
+            registry=registry,
+        )
+        for place in ("response", "discovery", "cluster", "backfill"):
+            self.internal_errors.labels(place)
         self.calls = Histogram(
             "tidegate_call_duration_seconds",
             "Calls of KEDA by method and gRPC code, and requests to the metrics API by group and status.",

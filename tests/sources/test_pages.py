@@ -4,7 +4,9 @@ import asyncio
 import gzip
 import tracemalloc
 import zlib
+from pathlib import Path
 
+import certifi
 import pytest
 from aiohttp import web
 from hypothesis import given, settings
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from exporter.budget import BODIES
 from exporter.model import Access, Failure, FailureKind
-from exporter.sources.http import HttpPages, Limits
+from exporter.sources.http import MAX_CONTEXTS, HttpPages, Limits
 
 ANY = Access()
 GZIP = "Content-Encoding: gzip"
@@ -87,6 +89,18 @@ async def test_large_responses_at_one_time_share_a_budget_and_small_ones_pass(se
     assert small == b"up 1\n"
     assert sum(isinstance(each, bytes) for each in outcomes) >= BODIES // 2
     assert http._bodies.used == 0
+
+
+def test_tls_contexts_of_earlier_configurations_are_let_go(tmp_path):
+    http = HttpPages(Limits(timeout_s=1.0, body_bytes=1))
+    first = http._tls(Access(bearer_file="a"))
+    assert http._tls(Access(bearer_file="b")) is first  # a token is no part of a context
+    authority = Path(certifi.where()).read_text()
+    for number in range(MAX_CONTEXTS + 5):
+        file = tmp_path / f"{number}.pem"
+        file.write_text(authority.partition("-----END CERTIFICATE-----\n")[0] + "-----END CERTIFICATE-----\n")
+        http._tls(Access(ca_file=str(file)))
+    assert len(http._contexts) == MAX_CONTEXTS
 
 
 async def test_prometheus_text_is_asked_for_first(http, raw, answer):
