@@ -1,5 +1,6 @@
 # Two stages: one with pip that fills a virtual environment, one with that environment and nothing that can install.
-# No compiled kernels are baked in: numba keys them to the processor that they were compiled on.
+# The kernels are compiled in the first one, for the CPU "generic" of the image's architecture: numba looks them up by the
+# name of the CPU, and a node with another one would compile them again at each start.
 # The digest is the one that public Dockerfiles name for this tag; compare it with the registry before a release.
 FROM python:3.13.14-slim-trixie@sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91 AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -10,6 +11,9 @@ COPY exporter exporter
 COPY scaler scaler
 COPY docs/rules docs/rules
 RUN ["python", "-m", "pip", "--python", "/opt/tidegate/bin/python", "install", ".[nvml]"]
+WORKDIR /
+ENV NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES="" NUMBA_CACHE_DIR=/opt/tidegate/kernels
+RUN ["/opt/tidegate/bin/python", "-m", "scaler.compilation"]
 
 FROM python:3.13.14-slim-trixie@sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91
 ARG REVISION=unknown
@@ -19,9 +23,11 @@ LABEL org.opencontainers.image.title="Tidegate" \
       org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.revision="${REVISION}"
 COPY --from=build /opt/tidegate /opt/tidegate
-# /tmp is the only place that is written to: mount it writable where the root is read-only.
+# /tmp is the only place that may be written to: mount it writable where the root is read-only.
 # On the path, so that `kubectl exec deploy/tidegate -- tidegate doctor` finds it.
-ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 HOME=/tmp NUMBA_CACHE_DIR=/tmp/numba PATH=/opt/tidegate/bin:$PATH
+ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 HOME=/tmp PATH=/opt/tidegate/bin:$PATH
+# As in the first stage, or the compiled kernels are not found.
+ENV NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES="" NUMBA_CACHE_DIR=/opt/tidegate/kernels
 USER 65532:65532
 WORKDIR /
 EXPOSE 6000 8080 8443

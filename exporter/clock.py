@@ -1,7 +1,7 @@
 """Time, handed to those who wait. The pure rooms get `now` as an argument and never see this.
 
-`WallClock` is POSIX time that never jumps: it is read once from the system and then advances with the monotonic
-clock, so a stepped system clock cannot make every reading stale at once. `FastClock` runs a demo's day in a minute.
+`WallClock` is POSIX time that never runs backwards: it follows the system's clock forward at once, as after a suspended
+machine or a step of NTP, and waits for it at half speed after a step back. `FastClock` runs a demo's day in a minute.
 Timeouts on real sockets stay in seconds of the wall: a network does not get faster because the demo does.
 """
 
@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Protocol
+
+SLOW = 0.5  # speed of a clock that is ahead of the system's
 
 
 class Clock(Protocol):
@@ -35,6 +38,24 @@ class FastClock:
         await asyncio.sleep(max(0.0, seconds) / self._speed)
 
 
-class WallClock(FastClock):
-    def __init__(self) -> None:
-        super().__init__(speed=1.0)
+class WallClock:
+    """The system's time. Readings from before a step forward are as old as they look: stale, and so held.
+
+    The monotonic clock stands still while a machine is suspended, so it cannot be the only source. After a step back of
+    an hour the clock is right again two hours later, and every duration until then is at most twice as long.
+    """
+
+    def __init__(
+        self, system: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._system, self._monotonic = system, monotonic
+        self._now, self._read_at = system(), monotonic()
+
+    def now(self) -> float:
+        read_at, system = self._monotonic(), self._system()
+        passed = max(0.0, read_at - self._read_at)
+        self._now, self._read_at = max(system, self._now + passed * SLOW), read_at
+        return self._now
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(max(0.0, seconds))

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Protocol
 
-from .catalog import Reader
+from .catalog import Reader, families
+from .catalog.completeness import START_TIME
 from .clock import Clock
 from .model import Access, Failure, FailureKind, Gpu, PodKey, Samples
 from .normalised import Heard
 from .scrape import THREAD_BYTES, Pages, read
-from .sources.promql.query import families
 from .textformat import PlainScanner
 
 # The worst turn takes the interval and the time-out, at most twice the interval; one that takes three times as long as
@@ -69,7 +69,7 @@ class PageSource:
 
 def lines_of(kind: str) -> re.Pattern[bytes]:
     """The lines that a kind of page is read by: its families, their types, and names in quotes, which are rare."""
-    names = b"|".join(re.escape(name.encode()) for name in sorted(families(kind), reverse=True))
+    names = b"|".join(re.escape(name.encode()) for name in sorted(families(kind) | {START_TIME}, reverse=True))
     return re.compile(rb"^[ \t]*(?:#[ \t]*(?:TYPE|EOF)\b|\{|(?:" + names + rb")[ \t{]).*\n?", re.MULTILINE)
 
 

@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from .catalog.mig import ceiling
-from .model import Attribution, Failure, Gpu, Part, Quantity, Samples, Target, without_user
+from .model import Attribution, Failure, Gpu, Part, Quantity, Samples, Target, printable, without_user
 from .scrape import Counters
 
 TARGET_LABELS = ("role", "owner", "target")
@@ -55,7 +55,7 @@ class SeenCollector:
 
 
 def _labels(target: Target) -> tuple[str, str, str]:
-    return str(target.role), str(target.owner or ""), without_user(target.url)
+    return str(target.role), printable(str(target.owner or "")), printable(without_user(target.url))
 
 
 def _targets(counters: Iterable[tuple[Target, Counters]]) -> Iterable[Metric]:
@@ -65,7 +65,7 @@ def _targets(counters: Iterable[tuple[Target, Counters]]) -> Iterable[Metric]:
     )
     dropped = CounterMetricFamily(
         "tidegate_scrape_dropped_lines",
-        "Lines of pages that were not believed; `tidegate read` says which and why.",
+        "Lines of the metrics it reads that are not valid; `tidegate read` shows which and why.",
         labels=TARGET_LABELS,
     )
     took = GaugeMetricFamily("tidegate_scrape_duration_seconds", "How long the last scrape took.", labels=TARGET_LABELS)
@@ -138,12 +138,13 @@ def _gpus(counters: Iterable[tuple[Target, Counters]]) -> Iterable[Metric]:
 def _by_process(families: Sequence[GaugeMetricFamily], gpu: Gpu, part: Part) -> None:
     for family, value in zip(families, (part.utilization, part.memory), strict=True):
         if not np.isnan(value):
-            family.add_metric((gpu.uuid, gpu.instance or "", gpu.node or "", *part.pod), value)
+            labels = (gpu.uuid, gpu.instance or "", gpu.node or "", *part.pod)
+            family.add_metric(tuple(map(printable, labels)), value)
 
 
 def _gpu_labels(gpu: Gpu) -> tuple[str, ...]:
     # A shared GPU's pods stand in one label, so that its value is one series and is never added up per pod.
-    return (
+    labels = (
         gpu.uuid,
         gpu.instance or "",
         gpu.profile or "",
@@ -153,3 +154,5 @@ def _gpu_labels(gpu: Gpu) -> tuple[str, ...]:
         ",".join(sorted({pod.namespace for pod in gpu.pods})),
         ",".join(pod.pod for pod in gpu.pods),
     )
+    # The format escapes line feeds and nothing else: `curl` would hand the rest to a terminal.
+    return tuple(map(printable, labels))

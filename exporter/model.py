@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
@@ -231,11 +232,12 @@ class Target:
     max_age_s: float | None = None
 
     def __str__(self) -> str:
-        return f"{self.role}:{self.owner}:{self.url}" if self.owner else f"{self.role}:{self.url}"
+        url = without_user(self.url)
+        return f"{self.role}:{self.owner}:{url}" if self.owner else f"{self.role}:{url}"
 
 
-def without_user(url: str) -> str:
-    """A URL as it may be shown: a user and password in it are for whoever asks."""
+def without_user_info(url: str) -> str:
+    """A URL without the user and password in it: to identify a target by."""
     if "@" not in url:
         return url
     try:
@@ -243,6 +245,33 @@ def without_user(url: str) -> str:
     except ValueError:
         return "not a URL"
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def without_user(url: str) -> str:
+    """A URL as it may be shown: without user, password, and the values in its query, which may be an API key.
+
+    A value is replaced by 16 bits of its digest, so that two targets that differ by a value are still shown apart:
+    `http://p/metrics?apikey=secret` is `http://p/metrics?apikey=~8f3b` or alike. The queries of Tidegate's own schemes
+    (promql+http, redis) say what is asked and hold no credentials: they stay.
+    """
+    shown = without_user_info(url)
+    address, mark, query = shown.partition("?")
+    if not mark or not shown.lower().startswith(("http:", "https:", "//")):
+        return shown
+    return f"{address}?{'&'.join(_redacted(pair) for pair in query.partition('#')[0].split('&'))}"
+
+
+def _redacted(pair: str) -> str:
+    name, mark, value = pair.partition("=")
+    digest = blake2b((value if mark else name).encode(errors="replace"), digest_size=2).hexdigest()
+    return f"{name}=~{digest}" if mark else f"~{digest}"
+
+
+def printable(text: str) -> str:
+    """Text of others as it may be shown: nothing in it moves a cursor or ends a line."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 class FailureKind(StrEnum):

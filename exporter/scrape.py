@@ -29,18 +29,21 @@ from random import Random
 from typing import NamedTuple, Protocol
 from zlib import crc32
 
+from .budget import Budget
 from .catalog import NotHeard, Reader, UnknownKind
 from .clock import Clock
 from .foreign import foreign
 from .model import Access, Failure, FailureKind, Role, Samples, Scrape, Target, WorkloadKey
 from .targets import Discovery, Listing
-from .textformat import Page
+from .textformat import Page, TooManySeries
 
 # A page of 256 KiB takes about 4 ms the first time and 0.2 ms from then on, twice what handing it to a thread takes;
 # one of 1 MiB would hold up the event loop for 14 ms at first.
 THREAD_BYTES = 1 << 18
 # A page is read in milliseconds, so few threads are enough; asyncio's own have other work.
 THREADS = 2
+# As many bytes of large pages may wait for them, and be read: eight of the usual `scrape.body_limit`.
+BODIES_BYTES = 1 << 26
 # The first look-ups begin within so many seconds: a thousand names are not looked up at one moment.
 LOOK_SPREAD_S = 0.2
 # The first round of a workload begins at its phase, but so many seconds after the start at the latest: an interval of
@@ -141,6 +144,7 @@ class Loop:
              up ("discovery"), and the target or discovery.
     wake_interval_s: seconds between scrapes of a gateway target while its workload is at zero.
     wake_rate: the most such scrapes per second, of all workloads together; beyond it all are further apart.
+    bodies:  bytes of the large responses that may wait for a thread or be parsed there.
     """
 
     discoveries: Iterable[Discovery]
@@ -156,6 +160,7 @@ class Loop:
     faulted: Callable[[str, Target | Discovery, Exception], None]
     wake_interval_s: float = float("inf")
     wake_rate: float = float("inf")
+    bodies: Budget = field(default_factory=lambda: Budget(BODIES_BYTES))
     jitter: Random = field(default_factory=Random)
     counters: dict[Target, Counters] = field(default_factory=dict)
     _turns: asyncio.Semaphore = field(init=False)
@@ -386,8 +391,7 @@ class Loop:
             if isinstance(body, Failure):
                 return at, at - began, body
             if len(body) > THREAD_BYTES:
-                loop = asyncio.get_running_loop()
-                outcome = await loop.run_in_executor(self._threads, parse, body, reader, scanner, at)
+                outcome = await self._parse_in_thread(body, reader, scanner, at)
             else:
                 outcome = parse(body, reader, scanner, at)
         except Exception as error:  # noqa: BLE001 - a response that trips a bug costs itself
@@ -395,6 +399,13 @@ class Loop:
             at = self.clock.now()
             return at, at - began, internal(error)
         return at, at - began, outcome
+
+    async def _parse_in_thread(self, body: bytes, reader: Reader, scanner: PageScanner, at: float) -> Samples | Failure:
+        with self.bodies.share() as share:
+            if not share.resize(len(body)):
+                return Failure(FailureKind.TOO_LARGE, f"{len(body)} bytes, and other large responses wait before it")
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._threads, parse, body, reader, scanner, at)
 
     # Wake sources of workloads at zero.
 
@@ -499,8 +510,12 @@ def parse(body: bytes, reader: Reader, scanner: PageScanner, at: float) -> Sampl
     """One page's bytes to samples. `at`: POSIX seconds of receipt."""
     if not body or body.isspace():
         return Failure(FailureKind.EMPTY, "HTTP 200 and an empty page, as exporters answer while they reload")
-    page = scanner.scan(body)
-    if not len(page.values):
+    try:
+        page = scanner.scan(body)
+    except TooManySeries as error:
+        return Failure(FailureKind.TOO_LARGE, str(error))
+    rest = page.layout.rest
+    if not len(page.values) and not (rest is not None and (rest.signs or rest.names)):
         return Failure(FailureKind.UNREADABLE, foreign(body) or "no line of the page is a sample")
     try:
         return reader.read(page, at)

@@ -16,7 +16,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from exporter.model import Floats, Target, WorkloadKey, without_user
+from exporter.model import Floats, Target, WorkloadKey, without_user_info
 
 from .slots import Mask, Rows, Slots
 from .state import ROW, Array, Columns
@@ -26,7 +26,7 @@ KEY_BYTES = 16
 
 def page_key(target: Target, workload: WorkloadKey) -> Array:
     """A page as a snapshot names it, shape (16,): its URL may hold a password, and may be long."""
-    words = (*workload, target.role, *(target.pod or ("", "")), without_user(target.url))
+    words = (*workload, target.role, *(target.pod or ("", "")), without_user_info(target.url))
     digest = blake2b("\0".join(words).encode(), digest_size=KEY_BYTES).digest()
     return np.frombuffer(digest, dtype=np.uint8)
 

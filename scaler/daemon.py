@@ -33,7 +33,7 @@ from exporter.sources.promql import Promql
 from exporter.sources.redis import RedisPages
 from exporter.targets import Discovery
 
-from . import fronts, telling
+from . import compilation, fronts, telling
 from .census import Census
 from .config import Config, ConfigErrors, MetricsApi
 from .election import TERMS, Terms
@@ -212,7 +212,12 @@ class Daemon:
 
     async def _work(self, keda: KedaServer) -> None:
         """Scrapes and ticks of the configuration in force, begun anew whenever it changes."""
-        works = await asyncio.to_thread(import_module, "scaler.works")
+        # Compiling may take minutes on a busy machine: a terminal must not be silent until then.
+        self._log.info("loading kernels", **compilation.settings())
+        kernels = await asyncio.to_thread(compilation.load)
+        words = {"compiled": kernels.compiled, "cached": kernels.cached, "seconds": round(kernels.seconds, 1)}
+        self._log.info("kernels loaded", **words)
+        works = import_module("scaler.works")
         preparing = import_module("scaler.prepare")  # which works has imported
         around = works.Surroundings(
             clock=self._clock,

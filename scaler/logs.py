@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from typing import Any
 
 import structlog
+
+from exporter.model import printable
 
 
 def configure(style: str, level: str) -> None:
@@ -21,12 +23,19 @@ def configure(style: str, level: str) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            *([_make_printable] if console else []),  # JSON escapes what is not
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def _make_printable(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """No value of others may move the cursor of a terminal; tracebacks keep their lines."""
+    shown = {key: printable(value) for key, value in event.items() if isinstance(value, str) and key != "exception"}
+    return {**event, **shown}
 
 
 def say_warnings(problems: Iterable[object]) -> None:

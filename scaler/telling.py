@@ -8,6 +8,7 @@ from __future__ import annotations
 import structlog
 
 from exporter.cluster.resources import Resource
+from exporter.model import Failure, Scrape, Target
 
 
 def of_kubernetes(resource: Resource, namespace: str | None, problem: str | None) -> None:
@@ -16,6 +17,20 @@ def of_kubernetes(resource: Resource, namespace: str | None, problem: str | None
         structlog.get_logger().info("Kubernetes is heard again", **where)
     else:
         structlog.get_logger().warning("Kubernetes is not heard", **where, problem=problem)
+
+
+def of_scrape(failing: dict[Target, str], scrape: Scrape) -> None:
+    """One line when a target begins to fail, fails otherwise, or works again. `failing` is kept up to date."""
+    failed = scrape.outcome if isinstance(scrape.outcome, Failure) else None
+    before = failing.get(scrape.target)
+    if failed is None:
+        if before is not None:
+            del failing[scrape.target]
+            structlog.get_logger().info("scrape works again", target=str(scrape.target))
+    elif before != failed.kind:
+        failing[scrape.target] = failed.kind
+        why = {"error": str(failed.kind), "detail": failed.detail, "took_s": round(scrape.took_s, 3)}
+        structlog.get_logger().warning("scrape failed", target=str(scrape.target), **why)
 
 
 def of_front_proxy(problem: str | None) -> None:

@@ -10,6 +10,8 @@ from rich.box import Box
 from rich.console import Console
 from rich.table import Table
 
+from exporter.model import printable
+
 from .rows import Severity, State
 
 HEAD, DIM, GOOD, WARN, BAD = "bold #9bd8d3", "grey50", "#57c785", "#e6c88c", "#e6806c"
@@ -41,4 +43,4 @@ def bare_table() -> Table:
 
 def plain(text: str) -> str:
     """A stranger's words, with nothing in them that a terminal would obey."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    return printable(text)

@@ -10,10 +10,13 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 
+from exporter import catalog
 from exporter.attribution import owners_by_name
+from exporter.budget import BODIES, SERIES, Budget
 from exporter.clock import Clock
 from exporter.cluster.changes import Changes
 from exporter.cluster.objects import Ref
@@ -26,7 +29,7 @@ from exporter.sources.redis import RedisPages
 from exporter.targets import Discovery, Listing
 from exporter.textformat import Scanner
 
-from . import sources
+from . import sources, telling
 from .board import Decision
 from .census import Census
 from .config import Config
@@ -79,7 +82,6 @@ class Surroundings:
     replicas: ReplicaCounts | None = None
     discoveries: Callable[[Config], Sequence[Discovery]] | None = None
     kept: Kept = field(default_factory=Kept)
-    failing: dict[Target, str] = field(default_factory=dict)
     troubles: frozenset[str] = frozenset()
     refused: set[WorkloadKey] = field(default_factory=set)
 
@@ -105,7 +107,8 @@ class Works:
             clock=around.clock,
             interval_s=config.scrape.interval,
             concurrency=config.scrape.concurrency,
-            new_scanner=Scanner,
+            new_scanner=partial(Scanner, catalog.selection(), Budget(SERIES)),
+            bodies=Budget(BODIES * config.scrape.body_limit),
             landed=self._landed,
             listed=self._listed,
             added=self._added,
@@ -116,6 +119,8 @@ class Works:
         )
         for decision in around.publisher.own.decisions.values():
             self._loop.set_at_zero(decision.workload, at_zero=_is_at_zero(decision))
+        self._failing: dict[Target, str] = {}
+        self._failed_before = {} if before is None else before._failing  # noqa: SLF001 - its own kind
         self._new: asyncio.Queue[WorkloadKey] = asyncio.Queue()  # whose past has not been looked for
         self._prepared = Prepared.of(config) if prepared is None else prepared
         self._places = self._prepared.places
@@ -233,6 +238,7 @@ class Works:
         try:
             self._prepared = self._prepared.renewed(self.config, self._around.cluster)
         except Exception:  # noqa: BLE001 - a bug of ours in reading one object
+            self._around.own.internal_errors.labels("cluster").inc()
             self._log.exception("the census failed; the last one stands: please report")
         return self._prepared.census
 
@@ -393,7 +399,7 @@ class Works:
 
     def _landed(self, scrapes: Sequence[Scrape]) -> None:
         for scrape in scrapes:
-            self._say_if_changed(scrape)
+            telling.of_scrape(self._failing, scrape)
             if isinstance(scrape.outcome, Failure):
                 if scrape.outcome.kind is FailureKind.INTERNAL:
                     self._decider.distrust(scrape.target)
@@ -447,19 +453,6 @@ class Works:
         else:
             self._faults.discard((place, str(subject)))
 
-    def _say_if_changed(self, scrape: Scrape) -> None:
-        """One line when a target begins to fail, fails otherwise, or comes back."""
-        failed = scrape.outcome if isinstance(scrape.outcome, Failure) else None
-        before = self._around.failing.get(scrape.target)
-        if failed is None:
-            if before is not None:
-                del self._around.failing[scrape.target]
-                self._log.info("scrape works again", target=str(scrape.target))
-        elif before != failed.kind:
-            self._around.failing[scrape.target] = failed.kind
-            why = {"error": str(failed.kind), "detail": failed.detail, "took_s": round(scrape.took_s, 3)}
-            self._log.warning("scrape failed", target=str(scrape.target), **why)
-
     def _listed(self, discovery: Discovery, listing: Listing | None) -> None:
         if discovery.owner is None:
             return
@@ -473,9 +466,11 @@ class Works:
 
     def _added(self, target: Target) -> None:
         self._decider.expect(target)
+        if target in self._failed_before:
+            self._failing[target] = self._failed_before.pop(target)
 
     def _retired(self, target: Target) -> None:
-        self._around.failing.pop(target, None)
+        self._failing.pop(target, None)
         self._faults.discard(("response", str(target)))
         self._decider.retire(target)
 

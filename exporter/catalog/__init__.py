@@ -11,17 +11,20 @@ Worked example: `Reader("auto").read(parse(b'vllm:num_requests_waiting{model_nam
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import cache, partial
 from types import MappingProxyType
 
 import numpy as np
 
-from exporter.model import Samples
-from exporter.textformat import Layout, Page
+from exporter.model import Samples, printable
+from exporter.textformat import Layout, Page, Selection
 
 from .brokers import CELERY, KAFKA, NATS, RABBITMQ, REDIS_EXPORTER, RQ
-from .completeness import Completeness
-from .dcgm import DCGM
+from .completeness import START_TIME, Completeness
+from .dcgm import DCGM, UNITS
 from .engines import LLAMACPP, RAY_VLLM, SGLANG, TRITON, VLLM
 from .engines_more import KSERVE, LMDEPLOY, NIM, TEI, TGI, TORCHSERVE, TRTLLM
 from .gateways import EPP, RAY_SERVE
@@ -31,9 +34,23 @@ from .model_gateways import DYNAMO, ENVOY_AI_GATEWAY, PRODUCTION_STACK, SMG
 from .own import OWN, NotHeard
 from .plan import Plan
 from .proxies import ENVOY, HTTP_ADDON, KNATIVE, LITELLM
+from .words import Table
 from .xid import Faults
 
-__all__ = ["AUTO", "GPU_KINDS", "KINDS", "Kind", "NotHeard", "Plan", "Reader", "UnknownKind", "compile_plan", "detect"]
+__all__ = [
+    "AUTO",
+    "GPU_KINDS",
+    "KINDS",
+    "Kind",
+    "NotHeard",
+    "Plan",
+    "Reader",
+    "UnknownKind",
+    "compile_plan",
+    "detect",
+    "families",
+    "selection",
+]
 
 AUTO = "auto"
 _ALL = (
@@ -63,14 +80,53 @@ def detect(layout: Layout) -> str | None:
     The strongest sign decides, then how many families carry it: vLLM's names on a Triton page are its backend's,
     `nv_gpu_*` on an engine's page makes no Triton, and an engine's names on Envoy's page are the engine's.
     """
-    names = set(layout.names)
+    carried = _signs_of(layout)
     best, kind_of_best = (0, 0), None
     for kind in KINDS.values():
         for prefix, strength in kind.signs.items():
-            carriers = sum(name.startswith(prefix) for name in names)
+            carriers = carried.get(prefix, 0)
             if carriers and (strength, carriers) > best:
                 best, kind_of_best = (strength, carriers), kind.name
     return kind_of_best
+
+
+# A name counts for the longest sign that it begins with, which the first alternative that matches is.
+_SIGNS = tuple(sign for kind in KINDS.values() for sign in kind.signs)
+_SIGN = re.compile("|".join(map(re.escape, sorted(_SIGNS, key=len, reverse=True))))
+
+
+def _signs_of(layout: Layout) -> Mapping[str, int]:
+    """The number of distinct names that begin with each sign. One step per name, however many signs there are."""
+    if layout.rest is not None:
+        return layout.rest.signs
+    return Counter(match[0] for name in set(layout.names) if (match := _SIGN.match(name)) is not None)
+
+
+@cache
+def families(kind: str) -> frozenset[str]:
+    """The names of the families that the catalog reads of a kind; "auto" is of every kind. KeyError for no kind."""
+    if kind == AUTO:
+        return frozenset(name for each in KINDS for name in families(each))
+    return frozenset(_families(KINDS[kind]))
+
+
+def _families(kind: Kind) -> Iterable[str]:
+    match kind.compile:
+        case partial(args=(_, Table(rows=rows))):
+            return (name for row in rows for name in row.names)
+        case DCGM.compile:
+            return UNITS
+    raise TypeError(f"{kind.name}: its families are written down neither in a table nor as fields")
+
+
+@cache
+def selection() -> Selection:
+    """What a scanner must select so that a target of any kind, or of a kind to be detected, is read as a whole.
+
+    All of DCGM's series: those of fields that are not read are looked through for marks, and their times count.
+    """
+    names = families(AUTO) - families(DCGM.name) | {START_TIME}
+    return Selection(names, prefixes=tuple(DCGM.signs), signs=_SIGNS)
 
 
 def compile_plan(kind: str, layout: Layout) -> Plan:
@@ -95,7 +151,8 @@ class Reader:
 
     def read(self, page: Page, received_at: float) -> Samples:
         """What the page says; a page without series has no rows and the last kind. `received_at`: POSIX seconds."""
-        if not len(page.values):
+        rest = page.layout.rest
+        if not len(page.values) and not (rest and (rest.signs or rest.names)):
             last = self._plan.kind if self._plan is not None else self._kind
             return Samples(last, (), (), np.empty((0, 0)), np.empty(0), page.dropped)
         if self._plan is None or page.layout is not self._layout:
@@ -109,7 +166,7 @@ class Reader:
 
 
 def _seen(layout: Layout) -> str:
-    """What to say of a page of no known kind: how many families it has, and a few of their names."""
-    names = list(dict.fromkeys(layout.names))
-    some = ", ".join(names[:FEW_NAMES]) + (", ..." if len(names) > FEW_NAMES else "")
-    return f"none of the {len(names)} families on this page ({some})"
+    """What to say of a page of no known kind: a few names of its families."""
+    names = list(dict.fromkeys(layout.names)) or (layout.rest.names if layout.rest is not None else ())
+    some = ", ".join(map(printable, names[:FEW_NAMES])) + (", ..." if len(names) > FEW_NAMES else "")
+    return f"no family on this page ({some})"

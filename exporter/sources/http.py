@@ -18,12 +18,14 @@ import base64
 import os
 import ssl
 import zlib
+from collections import OrderedDict
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import aiohttp
 
+from exporter.budget import BODIES, Budget, Share
 from exporter.model import Access, Failure, FailureKind
 
 from .admission import Refused, os_words, secret, tls_context, tls_words, unusable
@@ -34,6 +36,9 @@ HEADERS = {
     "Accept-Encoding": "gzip",
     "User-Agent": "tidegate",
 }
+# TLS contexts kept, the last used ones: a reload may name other files each time.
+MAX_CONTEXTS = 64
+Files: TypeAlias = tuple[str | None, str | None, str | None, bool]
 GZIP_WBITS = 16 + zlib.MAX_WBITS
 OK = 200
 
@@ -61,8 +66,9 @@ class HttpPages:
     """A keep-alive session and the TLS contexts made so far. Close it when done."""
 
     limits: Limits
+    _bodies: Budget = field(default_factory=lambda: Budget(0))
     _session: aiohttp.ClientSession | None = None
-    _contexts: dict[Access, tuple[object, ssl.SSLContext]] = field(default_factory=dict)
+    _contexts: OrderedDict[Files, tuple[object, ssl.SSLContext]] = field(default_factory=OrderedDict)
 
     async def fetch(self, url: str, access: Access) -> bytes | Failure:
         """The page's bytes, or why there are none."""
@@ -95,17 +101,22 @@ class HttpPages:
         async with self._open().get(url, headers=_authorization(access), **self._way(url, access)) as response:
             if response.status != OK:
                 return Failure(FailureKind.STATUS, f"HTTP {response.status} {response.reason or ''}".rstrip())
-            return await _body(response, most)
+            return await self._body(response, most)
 
     async def _get_answer(self, url: str, access: Access, most: int) -> Answer:
         headers = {"Accept": "application/json", **_authorization(access)}
         async with self._open().get(url, headers=headers, **self._way(url, access)) as response:
-            return Answer(response.status, response.reason or "", await _body(response, most))
+            return Answer(response.status, response.reason or "", await self._body(response, most))
 
     async def _post(self, url: str, access: Access, form: Mapping[str, str], most: int) -> Answer:
         headers = {"Accept": "application/json", **_authorization(access)}
         async with self._open().post(url, data=form, headers=headers, **self._way(url, access)) as response:
-            return Answer(response.status, response.reason or "", await _body(response, most))
+            return Answer(response.status, response.reason or "", await self._body(response, most))
+
+    async def _body(self, response: aiohttp.ClientResponse, most: int) -> bytes:
+        self._bodies.total = BODIES * self.limits.body_bytes
+        with self._bodies.share() as share:
+            return await _body(response, most, share)
 
     def _way(self, url: str, access: Access) -> dict[str, Any]:
         return {
@@ -135,9 +146,14 @@ class HttpPages:
             stamp = [(s.st_mtime_ns, s.st_ino, s.st_size) for s in map(os.stat, files)]
         except OSError as error:
             raise unusable(error.filename, error) from error
-        made = self._contexts.get(access)
+        # Not by `access`: a context does not depend on tokens, and each with the system's certificates takes 1 MB.
+        of = (access.ca_file, access.certificate_file, access.key_file, access.insecure_skip_verify)
+        made = self._contexts.get(of)
         if made is None or made[0] != stamp:
-            made = self._contexts[access] = (stamp, tls_context(access))
+            made = self._contexts[of] = (stamp, tls_context(access))
+        self._contexts.move_to_end(of)
+        while len(self._contexts) > MAX_CONTEXTS:
+            self._contexts.popitem(last=False)
         return made[1]
 
     async def close(self) -> None:
@@ -146,8 +162,8 @@ class HttpPages:
             self._session = None
 
 
-async def _body(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """The whole body, decompressed and at most `most` bytes, or a refusal."""
+async def _body(response: aiohttp.ClientResponse, most: int, share: Share) -> bytes:
+    """The whole body, decompressed and at most `most` bytes and what `share` may grow to, or a refusal."""
     encoding = response.headers.get("Content-Encoding", "identity").lower()
     if encoding not in {"identity", "gzip", "x-gzip"}:
         raise Refused(FailureKind.UNREADABLE, f"Content-Encoding {encoding!r}, though only gzip was asked for")
@@ -158,6 +174,8 @@ async def _body(response: aiohttp.ClientResponse, most: int) -> bytes:
         body += chunk if gzip is None else _unpacked(gzip, chunk, most + 1 - len(body))
         if len(body) > most:
             raise Refused(FailureKind.TOO_LARGE, f"more than {most} bytes (scrape.body_limit)")
+        if not share.resize(len(body)):
+            raise Refused(FailureKind.TOO_LARGE, f"{len(body)} bytes so far, and other large responses take the rest")
     if gzip is not None and not empty and (not gzip.eof or gzip.unused_data):
         raise Refused(FailureKind.REFUSED, "the gzip stream of the page does not end where the page ends")
     if gzip is None and not _framed(response) and not body.endswith(b"\n") and not empty:

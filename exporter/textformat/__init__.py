@@ -11,13 +11,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .page import MAX_DROPPED, Layout, Page, Series
+from .page import MAX_DROPPED, Layout, Page, Rest, Series, TooManySeries
 from .plain import PlainScanner, parse
+from .selection import Selection
 
 if TYPE_CHECKING:
     from .scanner import Scanner
 
-__all__ = ["MAX_DROPPED", "Layout", "Page", "PlainScanner", "Scanner", "Series", "parse"]
+__all__ = [
+    "MAX_DROPPED",
+    "Layout",
+    "Page",
+    "PlainScanner",
+    "Rest",
+    "Scanner",
+    "Selection",
+    "Series",
+    "TooManySeries",
+    "parse",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ is `"a"`, `page.values[0]` is 1.0, `page.lines[0]` is 1, and `page.at[0]` is NaN
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias, overload
@@ -41,22 +42,47 @@ class Series:
     line: int
 
 
+class TooManySeries(ValueError):  # noqa: N818 - it names the reason
+    """The response has more lines of selected metrics than its target may have in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What is known of a page beyond its selected series.
+
+    signs: sign -> number of distinct names that begin with it, selected or not.
+    names: if no series is selected, a few names of series that the page has; else empty.
+    """
+
+    signs: Mapping[str, int]
+    names: tuple[str, ...]
+
+
 class Layout:
     """The series of a page in their order; the same object comes back as long as a target's series stay the same.
 
     series: one per value; each is parsed when it is first looked at.
     types:  family -> "gauge", "counter" … as far as the page has `# TYPE` lines; the first one counts.
+    rest:   what is known of the lines that the scanner's selection leaves out; None if it selects all.
     """
 
     def __init__(
-        self, heads: list[bytes], lines: Ints, types: Mapping[str, str], known: Mapping[bytes, Parsed]
+        self,
+        heads: list[bytes],
+        lines: Ints,
+        types: Mapping[str, str],
+        known: Mapping[bytes, Parsed],
+        rest: Rest | None = None,
     ) -> None:
         """`known`: heads parsed for an earlier layout of the same target, so that one new pod costs one parse."""
         self.types = types
         self.heads = heads
+        self.rest = rest
         self.parsed: dict[bytes, Parsed] = {}
         self.series: Sequence[Series] = _LazySeries(self, lines)
-        self._known: Mapping[bytes, Parsed] = known
+        # Only what this layout has too: else the labels of two generations would stay in memory.
+        here: AbstractSet[bytes] = frozenset(heads) if known else frozenset()
+        self._known: Mapping[bytes, Parsed] = {head: parsed for head, parsed in known.items() if head in here}
 
     def __len__(self) -> int:
         return len(self.heads)
@@ -99,9 +125,9 @@ class Layout:
     def _text(self) -> bytes:
         return b"\n".join(self.heads)
 
-    def has(self, heads: list[bytes], types: Mapping[str, str]) -> bool:
-        """Whether a page with these heads and types has this layout."""
-        return self.heads == heads and self.types == types
+    def has(self, heads: list[bytes], types: Mapping[str, str], rest: Rest | None = None) -> bool:
+        """Whether a page with these heads and types, and this rest, has this layout."""
+        return self.heads == heads and self.types == types and self.rest == rest
 
     @staticmethod
     def _bare(head: bytes) -> bytes:

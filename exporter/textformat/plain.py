@@ -10,7 +10,7 @@ Worked example: `parse(b'up{job="a"} 1\\noops\n')` is a page with one series, an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import isnan
 from types import MappingProxyType
 from typing import NamedTuple
@@ -20,7 +20,8 @@ import numpy as np
 from exporter.model import Dropped
 
 from .line import LineError, family_of, is_openmetrics, read_line, read_series, read_tail, read_type
-from .page import MAX_DROPPED, Layout, Page, Parsed
+from .page import MAX_DROPPED, Layout, Page, Parsed, Rest
+from .selection import Selection, names_shown
 
 Identity = tuple[str, frozenset[tuple[str, str]]]
 
@@ -45,14 +46,19 @@ def parse(body: bytes) -> Page:
 
 
 class PlainScanner:
-    """Reads the pages of one target, one after the other."""
+    """Reads the pages of one target, one after the other. `selection`: which metrics; None is all."""
 
-    def __init__(self) -> None:
+    def __init__(self, selection: Selection | None = None) -> None:
+        self._selection = selection
         self._layout = Layout([], np.empty(0, np.int32), MappingProxyType({}), {})
         self._known: dict[bytes, tuple[Parsed, Identity]] = {}
 
     def scan(self, body: bytes) -> Page:
         openmetrics = is_openmetrics(body)
+        selected = self._selection.lines(body) if self._selection is not None else None
+        lines: Iterable[tuple[int, bytes]] = enumerate(body.split(b"\n"), 1)
+        if selected is not None:
+            lines = zip(selected.numbers.tolist(), selected.body.split(b"\n"), strict=False)
         types: dict[str, str] = {}
         heads: list[bytes] = []
         numbers: list[tuple[float, float, int]] = []
@@ -62,7 +68,7 @@ class PlainScanner:
         conflicts: set[int] = set()
         known: dict[bytes, tuple[Parsed, Identity]] = {}
         places: dict[Identity, int] = {}
-        for number, ended in enumerate(body.split(b"\n"), 1):
+        for number, ended in lines:
             line = ended.removesuffix(b"\r")
             text = line.lstrip(b" \t")
             if not text or text.startswith(b"#"):
@@ -93,7 +99,9 @@ class PlainScanner:
             numbers.append((value, at, number))
         self._known = known
         broken = broken - {""} | ({""} if bad_total > MAX_DROPPED else set())
-        return self._page(heads, numbers, types, _Faults(dropped, dropped_total, frozenset(broken), sorted(conflicts)))
+        faults = _Faults(dropped, dropped_total, frozenset(broken), sorted(conflicts))
+        rest = None if selected is None else Rest(selected.signs, () if heads else names_shown(body))
+        return self._page(heads, numbers, types, faults, rest)
 
     def _read(self, line: bytes, *, openmetrics: bool) -> tuple[bytes, float, float]:
         # A head read before is a head wherever a line begins with it, because the grammar reads from left to right.
@@ -110,12 +118,13 @@ class PlainScanner:
         numbers: list[tuple[float, float, int]],
         types: Mapping[str, str],
         faults: _Faults,
+        rest: Rest | None,
     ) -> Page:
         columns = np.array(numbers, np.float64).reshape(-1, 3).T.copy()
         lines = columns[2].astype(np.int32)
-        if not self._layout.has(heads, types):
+        if not self._layout.has(heads, types, rest):
             known = {head: parsed for head, (parsed, _) in self._known.items()}
-            self._layout = Layout(heads, lines, MappingProxyType(types), known)
+            self._layout = Layout(heads, lines, MappingProxyType(types), known, rest)
         dropped, dropped_total, broken, conflicts = faults
         return Page(
             self._layout, columns[0], columns[1], lines, tuple(dropped), dropped_total, broken, tuple(conflicts)

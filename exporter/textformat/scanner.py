@@ -19,12 +19,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from exporter.budget import Budget
 from exporter.model import Dropped, Floats
 
 from . import _kernel as kernel
 from .line import LineError, family_of, is_openmetrics, is_utf8, read_line, read_series, read_tail, read_type
-from .page import MAX_DROPPED, Ints, Layout, Page
+from .page import MAX_DROPPED, Ints, Layout, Page, Rest, TooManySeries
 from .plain import Identity, identity
+from .selection import EVERYTHING, MAX_SIGN_NAMES, Selected, Selection, names_shown
 
 
 class _Lines(NamedTuple):
@@ -40,11 +42,18 @@ class _Lines(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Memory:
-    """The last page that was surveyed, and what every page that follows it shares with it."""
+    """The last page that was surveyed, and what every page that follows it shares with it.
+
+    body:    its selected lines; `lines` is of these.
+    numbers: of each line its number on the page, from 1.
+    signs:   whether the page has a name with each sign.
+    """
 
     body: bytes
     openmetrics: bool
     lines: _Lines
+    numbers: Ints
+    signs: NDArray[np.uint8]
     page: Page
 
 
@@ -62,37 +71,92 @@ def _lines(count: int) -> _Lines:
 def _nothing() -> _Memory:
     layout = Layout([], np.empty(0, np.int32), MappingProxyType({}), {})
     page = Page(layout, np.empty(0), np.empty(0), np.empty(0, np.int32), (), 0)
-    return _Memory(b"", False, _lines(0), page)
+    return _Memory(b"", False, _lines(0), np.empty(0, np.int32), np.empty(0, np.uint8), page)
 
 
 class Scanner:
     """Reads the pages of one target, one after the other. Not for two threads at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, selection: Selection | None = None, budget: Budget | None = None) -> None:
+        """selection: the metrics that are read; None is all. budget: the selected lines that may be remembered,
+        together with those of other scanners.
+        """
+        self._selection = selection
+        self._tables = EVERYTHING if selection is None else selection.tables
+        self._share = None if budget is None else budget.share()
         self._memory = _nothing()
 
     def scan(self, body: bytes) -> Page:
+        """Raises TooManySeries."""
         openmetrics = is_openmetrics(body)
         # Across a change of format no line is recognised: the same timestamp means another time.
         known = self._memory if self._memory.openmetrics == openmetrics else None
         # Whether repeated series agree is only seen by a survey, because `follow` does not keep their numbers.
         repeats = known is not None and bool((known.lines.kind == kernel.DUPLICATE).any())
-        page = _follow(body, known) if known is not None and not repeats else None
+        page = self._follow(body, known) if known is not None and not repeats else None
         return page or self._survey(body, known or _nothing(), openmetrics=openmetrics)
 
-    def _survey(self, body: bytes, known: _Memory, *, openmetrics: bool) -> Page:
+    def _follow(self, body: bytes, memory: _Memory) -> Page | None:
+        """The page, if its selected lines are the remembered ones but for their numbers."""
+        lines, page = memory.lines, memory.page
+        count = len(page.layout)
+        if self._selection is not None and not count:
+            return None  # a page without a selected series is looked at each time: it may be no page of metrics
+        value, at, slow = np.empty(count), np.empty(count), np.empty((count, 3), np.int32)
+        numbers = np.empty(count, np.int32)
+        hard = kernel.follow(
+            *(_array(body), memory.openmetrics),
+            *(_array(memory.body), lines.start, lines.stop, lines.kind, memory.numbers),
+            *(*self._tables, memory.signs),
+            *(value, at, numbers, slow),
+        )
+        if hard == kernel.DEVIATED:
+            return None
+        for series, start, stop in slow[:hard].tolist():
+            try:
+                value[series], at[series] = read_tail(_text(body, start, stop), openmetrics=memory.openmetrics)
+            except LineError:
+                return None
+        return Page(page.layout, value, at, numbers, page.dropped, page.dropped_total, page.broken)
+
+    def _select(self, body: bytes, selection: Selection) -> Selected:
+        """The selected lines. Raises TooManySeries."""
+        counts = np.zeros(len(selection.signs), np.int64)
+        names = np.zeros(1 << (2 * MAX_SIGN_NAMES * len(counts)).bit_length(), np.uint64)
+        into, numbers = np.empty(0, np.uint8), np.empty(0, np.int32)
+        kept, size = kernel.select(_array(body), *self._tables, counts, names, MAX_SIGN_NAMES, into, numbers)
+        if self._share is not None and not self._share.resize(kept):
+            raise TooManySeries(f"{kept} lines of metrics that are read: more than one target may have in memory now")
+        if kept:
+            into, numbers = np.empty(size, np.uint8), np.empty(kept, np.int32)
+            kernel.select(_array(body), *self._tables, counts, names, MAX_SIGN_NAMES, into, numbers)
+        signs = {sign: count for sign, count in zip(selection.signs, counts.tolist(), strict=True) if count}
+        return Selected(into.tobytes(), numbers, MappingProxyType(signs))
+
+    def _survey(self, page: bytes, known: _Memory, *, openmetrics: bool) -> Page:
+        selection = self._selection
+        selected = None if selection is None else self._select(page, selection)
+        body = page if selected is None else selected.body
         lines = _survey(body, known, openmetrics=openmetrics)
         _ask_the_plain_reader(body, lines, openmetrics=openmetrics)
         heads, conflicts = _settle(body, lines)
         rows = np.flatnonzero(lines.kind == kernel.SAMPLE)
-        numbers = (rows + 1).astype(np.int32)
+        every_number = np.arange(1, len(lines.kind) + 1, dtype=np.int32) if selected is None else selected.numbers
+        numbers = every_number[rows]
         types = _types(body, lines)
+        signs, rest = np.empty(0, np.uint8), None
+        if selected is not None and selection is not None:
+            signs = np.array([sign in selected.signs for sign in selection.signs], np.uint8)
+            rest = Rest(selected.signs, () if heads else names_shown(page))
         layout = self._memory.page.layout
-        if not layout.has(heads, types):
-            layout = Layout(heads, numbers, types, layout.parsed)
+        if not layout.has(heads, types, rest):
+            layout = Layout(heads, numbers, types, layout.parsed, rest)
         refused = np.flatnonzero(_refused(lines.kind))
-        dropped = tuple(_dropped(body, lines, refused[:MAX_DROPPED], openmetrics=openmetrics))
-        page = Page(
+        dropped = tuple(
+            drop._replace(line=int(every_number[drop.line - 1]))
+            for drop in _dropped(body, lines, refused[:MAX_DROPPED], openmetrics=openmetrics)
+        )
+        found = Page(
             layout,
             lines.value[rows],
             lines.at[rows],
@@ -102,30 +166,12 @@ class Scanner:
             _broken(body, lines),
             tuple(np.searchsorted(rows, conflicts).tolist()),
         )
-        self._memory = _Memory(body, openmetrics, lines, page)
-        return page
+        self._memory = _Memory(body, openmetrics, lines, every_number, signs, found)
+        return found
 
 
 def _array(body: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(body, np.uint8)
-
-
-def _follow(body: bytes, memory: _Memory) -> Page | None:
-    """The page, if its lines are the remembered ones but for their numbers."""
-    lines, page = memory.lines, memory.page
-    count = len(page.layout)
-    value, at, slow = np.empty(count), np.empty(count), np.empty((count, 3), np.int32)
-    hard = kernel.follow(
-        _array(body), memory.openmetrics, _array(memory.body), lines.start, lines.stop, lines.kind, value, at, slow
-    )
-    if hard == kernel.DEVIATED:
-        return None
-    for series, start, stop in slow[:hard].tolist():
-        try:
-            value[series], at[series] = read_tail(_text(body, start, stop), openmetrics=memory.openmetrics)
-        except LineError:
-            return None
-    return Page(page.layout, value, at, page.lines, page.dropped, page.dropped_total, page.broken)
 
 
 def _survey(body: bytes, known: _Memory, *, openmetrics: bool) -> _Lines:

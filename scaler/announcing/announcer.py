@@ -20,7 +20,7 @@ import structlog
 from exporter.clock import Clock
 from exporter.cluster.api import ApiFailure, Ending, Refused
 from exporter.cluster.events import Events, Happening
-from exporter.model import WorkloadKey
+from exporter.model import WorkloadKey, printable
 
 from ..board import Decision
 from .budget import Again, Budget
@@ -124,7 +124,7 @@ class Announcer:
                     told.kind.type,
                     told.kind.value,
                     told.kind.action,
-                    sentence(told.kind, told.before, told.after),
+                    printable(sentence(told.kind, told.before, told.after)),
                     told.at,
                 )
                 name = await events.write_event(happening, self._instance)

@@ -96,7 +96,8 @@ class Scrape(Section):
     """After so long without the whole page the scrape has failed. At most the interval. Default 3s, or the interval
     where that is shorter."""
     body_limit: Annotated[int, size(KiB, GiB)] = 8 * MiB
-    """A larger page fails its scrape, so that one page cannot fill the memory. A page of 100 GPUs is about 1 MiB."""
+    """A larger page fails its scrape, so that one page cannot fill the memory. A page of 100 GPUs is about 1 MiB. All
+    pages together may take 16 times as much while they are received and read: raise the limit of memory with it."""
     concurrency: Annotated[int, Field(ge=1, le=1024)] = 64
     """So many pages are asked at once. Fewer is gentler on the network; too few and a round outlasts the
     interval."""

@@ -18,7 +18,7 @@ import numpy as np
 from exporter.catalog import Reader
 from exporter.clock import Clock
 from exporter.cluster.state import Cluster
-from exporter.model import Failure, FailureKind, Queue, Role, Samples, Target, without_user
+from exporter.model import Failure, FailureKind, Queue, Role, Samples, Target, without_user, without_user_info
 from exporter.scrape import Pages, read
 from exporter.sources.http import HttpPages, Limits
 from exporter.sources.promql import Promql
@@ -178,7 +178,7 @@ async def _clock(host: str, url: str, session: aiohttp.ClientSession, clock: Clo
     asked_at = clock.now()
     try:
         # Nothing is sent and nothing but the date is read, so whose certificate it is does not matter.
-        async with session.get(without_user(url), allow_redirects=False, ssl=False) as response:
+        async with session.get(without_user_info(url), allow_redirects=False, ssl=False) as response:
             return clocks.check(host, response.headers.get("Date"), asked_at, clock.now())
     except (aiohttp.ClientError, OSError, ValueError):
         return None

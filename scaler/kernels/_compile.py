@@ -1,7 +1,4 @@
-"""How a kernel is compiled: at import, for one signature, and kept on disk only if the disk wants it.
-
-This module knows numba's decorator and no mathematics. Importing a module of kernels is the compile step: whoever
-imports `scaler.kernels` before saying "ready" is never surprised by a compiler in the middle of a tick.
+"""The types of the kernels' arguments, and how they are compiled: at import, for one signature (`exporter.jit`).
 
 Worked example:
 
@@ -25,6 +22,8 @@ import numpy as np
 from numba import njit, types
 from numpy.typing import NDArray
 
+from exporter import jit
+
 Indices: TypeAlias = NDArray[np.int64]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -40,24 +39,11 @@ PAIR = types.UniTuple(RESULT, 2)  # type: ignore[no-untyped-call]
 
 
 def kernel(signature: Any) -> Callable[[Function], Function]:
-    """Compile a function for `signature`, from numba's cache if it can be used at all.
-
-    With nowhere to write (a read-only root and no NUMBA_CACHE_DIR) numba raises RuntimeError while decorating; with
-    a full disk OSError; with a damaged file whatever pickle makes of it. None of them is about the kernel, and what
-    is about the kernel is raised again by the second attempt.
+    """Compile a function for `signature`, from the cache if it can be used at all (`exporter.jit`).
 
     `error_model="numpy"`: a division by zero is inf or NaN, as in the twins, and not an exception.
     """
-
-    def compiled(function: Function) -> Function:
-        options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-        try:
-            result: Function = njit(signature, cache=True, **options)(function)
-        except Exception:  # noqa: BLE001 - see above: a cache is a convenience
-            result = njit(signature, **options)(function)
-        return result
-
-    return compiled
+    return jit.kernel(signature, error_model="numpy")
 
 
 def part(function: Function) -> Function:

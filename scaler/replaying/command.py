@@ -16,7 +16,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from exporter.model import Access, WorkloadKey, without_user
+from exporter.model import Access, WorkloadKey, without_user_info
 
 from ..config.scalars import read_duration
 from ..replay.loads import FORMATS, BadLoad, Recorded, load
@@ -132,7 +132,7 @@ def _past(history: History, seed: int, told: Callable[[float], None]) -> Recorde
         since_s = read_duration(history.since)
     except ValueError as bad:
         raise BadWish(f"--since: {bad}") from bad
-    if history.bearer_file is not None and without_user(history.url) != history.url:
+    if history.bearer_file is not None and without_user_info(history.url) != history.url:
         raise BadWish("--bearer-file: there is a user in the URL of --prometheus already; only one can be let in")
     now, workload, access = time.time(), WorkloadKey(namespace, name), Access(bearer_file=history.bearer_file)
     past = Past(history.url, workload, now - since_s, now, selector=history.selector, access=access)

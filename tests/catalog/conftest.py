@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import textwrap
 
+import numpy as np
 import pytest
 
-from exporter.catalog import Reader
+from exporter.catalog import Reader, selection
 from exporter.model import Gpu, Queue
-from exporter.textformat import parse
+from exporter.textformat import PlainScanner, parse
 
 RECEIVED_AT = 1000.0
 
@@ -25,10 +26,18 @@ def page():
 
 @pytest.fixture
 def read():
-    """Text to Samples, received at 1000.0."""
+    """Text to Samples, received at 1000.0. Without the lines that a daemon leaves out, they are the same."""
 
     def read(text, kind="auto"):
-        return Reader(kind).read(_page(text), RECEIVED_AT)
+        samples = Reader(kind).read(_page(text), RECEIVED_AT)
+        body = textwrap.dedent(text).lstrip("\n").encode()
+        selected = Reader(kind).read(PlainScanner(selection()).scan(body), RECEIVED_AT)
+        assert (samples.kind, samples.quantities) == (selected.kind, selected.quantities)
+        assert repr(samples.subjects) == repr(selected.subjects)  # parts may be NaN
+        assert np.array_equal(samples.values, selected.values, equal_nan=True)
+        assert np.array_equal(samples.at, selected.at)
+        assert set(selected.dropped) <= set(samples.dropped)
+        return samples
 
     return read
 

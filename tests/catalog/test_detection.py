@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.catalog import KINDS, UnknownKind, detect
+from exporter.catalog import KINDS, Reader, UnknownKind, detect, selection
 from exporter.foreign import foreign
 from exporter.model import Quantity
-from exporter.textformat import parse
+from exporter.textformat import PlainScanner, parse
 
 Q = Quantity
 
@@ -153,7 +153,26 @@ def test_whatever_a_body_is_it_is_looked_at_without_an_accident(body):
     assert said is None or said
 
 
+def test_kind_of_many_series_is_detected_by_their_distinct_names():
+    body = b"".join(b"envoy_x_%d 1\n" % i for i in range(5000)) + VLLM.encode()
+    for page in (parse(body), PlainScanner(selection()).scan(body)):
+        assert detect(page.layout) == "vllm"
+
+
+def test_response_without_any_known_family_is_nobodys_with_the_names_it_has():
+    scanner = PlainScanner(selection())
+    with pytest.raises(UnknownKind, match=r"no family on this page \(node_load1, node_load5\)"):
+        Reader("auto").read(scanner.scan(b"node_load1 3\nnode_load5 3\n"), 0.0)
+    assert Reader("vllm").read(scanner.scan(b"node_load1 3\n"), 0.0).subjects == ()
+
+
 def test_a_page_that_begins_with_a_quoted_name_is_no_json():
     body = b'{"vllm:num_requests_waiting",model_name="m"} 3\n'
     assert len(parse(body).values) == 1
     assert foreign(body) is None
+
+
+def test_names_that_an_error_shows_have_no_control_characters(read):
+    with pytest.raises(UnknownKind) as error:
+        read('{"a\x1b[2J"} 1\n')
+    assert str(error.value).isprintable()

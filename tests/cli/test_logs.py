@@ -61,3 +61,12 @@ def test_warnings_of_a_configuration_are_events_of_one_name(capsys):
     entries = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [entry["event"] for entry in entries] == ["configuration", "configuration"]
     assert [entry["problem"][-3:] for entry in entries] == ["one", "two"]
+
+
+def test_console_shows_no_control_character_of_others(capsys):
+    logs.configure("console", "info")
+    structlog.get_logger().info("scrape failed", detail="a\x1b]0;title\x07b", took_s=0.5)
+    err = capsys.readouterr().err
+    assert "\x1b]" not in err
+    assert "\x07" not in err
+    assert "0;title" in err

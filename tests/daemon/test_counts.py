@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from exporter.catalog import Reader
-from exporter.model import ReplicaCount, Role, Scrape, Target, WorkloadKey
+from exporter.model import Failure, FailureKind, ReplicaCount, Role, Scrape, Target, WorkloadKey
 from exporter.sources.http import HttpPages, Limits
 from exporter.sources.promql import Promql
 from exporter.targets import Listing
@@ -111,3 +111,27 @@ def test_a_page_that_lands_before_the_first_tick_wakes_nobody_who_is_at_zero(sce
     scene.hear_gateway()
 
     assert scene.answer() == (0, "asleep")
+
+
+def test_failing_targets_of_earlier_configurations_are_forgotten(scene):
+    """And one that still fails after a reload is not logged as a new failure."""
+    scene.becomes(1)
+    refused = Failure(FailureKind.REFUSED, "10.0.0.1:8000: Connection refused")
+    for target in (ENGINE, GATEWAY):
+        scene.works._landed(Scrape(target, scene.time, 0.1, refused))
+    second = Works(scene.works.config, scene.works._around, before=scene.works)
+    second._added(ENGINE)
+    assert second._failing == {ENGINE: FailureKind.REFUSED}
+    third = Works(scene.works.config, scene.works._around, before=second)
+    third._added(GATEWAY)
+    assert third._failing == {}
+
+
+def test_exception_while_a_list_is_taken_over_is_counted(scene):
+    def fail(*_):
+        raise ZeroDivisionError
+
+    scene.count = fail
+    scene.becomes(1)
+    counter = scene.works._around.own.internal_errors.labels("discovery")
+    assert counter._value.get() == 1.0

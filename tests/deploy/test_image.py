@@ -1,6 +1,10 @@
 """The image: small in what it holds, and the same user and places as the chart's pod. Built where an engine answers."""
 
+import asyncio
+import json
+import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,6 +16,7 @@ import pytest
 import yaml
 
 from tests.deploy.shared import CHART, ROOT, module, the
+from tests.fakes.ports import free_ports
 
 DOCKERFILE = ROOT / "Dockerfile"
 
@@ -63,8 +68,73 @@ def test_the_pod_is_the_same_user_and_writes_to_the_same_place_as_the_image(rend
     user = f"{pod['securityContext']['runAsUser']}:{pod['securityContext']['runAsGroup']}"
     assert f"USER {user}" in lines()
     (container,) = pod["containers"]
-    assert f"NUMBA_CACHE_DIR={container['env'][0]['value']}" in " ".join(lines())
+    assert "env" not in container  # the image's own say where its compiled kernels are
     assert " ".join(f'"{argument}"' for argument in container["args"]).replace(" ", ", ") in lines()[-1]
+
+
+def environment(stage):
+    """The variables that ENV sets in a stage, 0 or 1."""
+    words = []
+    for line in lines():
+        if line.startswith("FROM"):
+            stage -= 1
+        elif stage == -1 and line.startswith("ENV"):
+            words += shlex.split(line.removeprefix("ENV "))
+    return dict(word.split("=", 1) for word in words)
+
+
+async def test_daemon_starts_from_the_kernels_of_the_image_and_compiles_nothing(tmp_path):
+    """The packages where they are, the cache made by the command of the Dockerfile with its environment, and a start
+    with that of the second stage, in which nothing of the cache is written."""
+    for package in ("exporter", "scaler"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    keep = {key: value for key, value in os.environ.items() if not key.startswith(("NUMBA_", "PYTHON"))}
+
+    def environ(stage):
+        words = {key: value for key, value in environment(stage).items() if key.startswith(("NUMBA_", "PYTHON"))}
+        assert words["NUMBA_CACHE_DIR"].startswith("/opt/tidegate/")
+        return keep | words | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels"), "PYTHONPATH": str(tmp_path)}
+
+    (command,) = [
+        json.loads(line.removeprefix("RUN ")) for line in lines() if line.startswith("RUN") and "compilation" in line
+    ]
+    assert command[0] == "/opt/tidegate/bin/python"
+    command[0] = sys.executable
+    options = {"cwd": tmp_path, "env": environ(0), "capture_output": True, "text": True, "check": True}
+    built = await asyncio.to_thread(subprocess.run, command, **options)
+    assert re.search(r"compiled [1-9][0-9]*, cached 0.*\n.*compiled 0, cached [1-9]", built.stdout), built.stdout
+    cache = {path: path.stat().st_mtime_ns for path in (tmp_path / "kernels").rglob("*")}
+
+    config = tmp_path / "config.yaml"
+    http, grpc = free_ports(2)
+    config.write_text(f'listen: {{http: "127.0.0.1:{http}", grpc: "127.0.0.1:{grpc}"}}\nworkloads: []\n')
+    for path in tmp_path.rglob("*.py"):  # a layer of an image has whole seconds
+        os.utime(path, (0, 0))
+    daemon = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "scaler", "run", "-c", str(config)),
+        cwd=tmp_path, env=environ(1), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    said = []
+    try:
+        async with asyncio.timeout(300.0):
+            while "kernels loaded" not in (said or [""])[-1]:
+                said.append((await daemon.stdout.readline()).decode())
+                assert said[-1], said
+    finally:
+        daemon.terminate()
+        await daemon.wait()
+    before, after = (json.loads(line) for line in said if "kernels" in line)
+    assert (before["event"], before["cpu"]) == ("loading kernels", "generic")
+    assert (after["event"], after["compiled"]) == ("kernels loaded", 0)
+    assert after["cached"] > 10
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "kernels").rglob("*")} == cache
+
+
+def test_both_stages_have_the_kernels_of_one_cpu_in_one_place():
+    words = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_CACHE_DIR")
+    build, final = environment(0), environment(1)
+    assert {word: build[word] for word in words} == {word: final[word] for word in words}
+    assert (final["NUMBA_CPU_NAME"], final["NUMBA_CPU_FEATURES"]) == ("generic", "")
 
 
 def test_the_build_sees_what_it_copies_and_nothing_else():

@@ -56,8 +56,8 @@ def test_whatever_is_written_goes_to_a_volume_and_but_for_what_is_kept_it_ends_w
     assert kinds["tmp"]["emptyDir"]["sizeLimit"]
     claimed = values.get("state", {}).get("volume") == "persistentVolumeClaim"
     assert claimed or kinds["state"]["emptyDir"]["sizeLimit"]
-    env = {one["name"]: one.get("value") for one in container["env"]}
-    assert env["NUMBA_CACHE_DIR"].startswith("/tmp/")
+    env = {one["name"] for one in container.get("env", ())}
+    assert "NUMBA_CACHE_DIR" not in env  # the image's own, which has the compiled kernels
 
 
 @pytest.mark.parametrize("values", ci_values())

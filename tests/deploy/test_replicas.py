@@ -73,7 +73,7 @@ def test_one_replica_asks_for_no_lease(render):
     things = render()
     assert listen(things).peers is None
     assert [each for each in things if each["kind"] in {"Role", "RoleBinding"}] == []
-    assert "POD_IP" not in {each["name"] for each in pod(things)["containers"][0]["env"]}
+    assert "POD_IP" not in {each["name"] for each in pod(things)["containers"][0].get("env", ())}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ Only tests want either, so neither is an option of the command.
 import asyncio
 import signal
 import sys
+import time
 
 from exporter.clock import WallClock
 from scaler.config import load
@@ -21,8 +22,7 @@ TERMS = Terms(lease_s=3.0, renew_s=2.0, retry_s=0.3)
 
 class OffsetClock(WallClock):
     def __init__(self, offset_s):
-        super().__init__()
-        self._start += offset_s
+        super().__init__(system=lambda: time.time() + offset_s)
 
 
 async def serve(config, offset_s):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import importlib.util
 import os
 import shutil
@@ -11,10 +12,13 @@ import sys
 from pathlib import Path
 
 import numba
+import numba.core.caching
+import numba.core.codegen
 import pytest
 
 import exporter
 import scaler
+from exporter import jit
 
 KERNELS = Path(scaler.__file__).parent / "kernels"
 
@@ -81,7 +85,8 @@ def test_kernels_work_where_nothing_can_be_written(tmp_path):
     shutil.copy(scaler.__file__, tmp_path / "scaler")
     (tmp_path / "exporter").mkdir()
     shutil.copy(exporter.__file__, tmp_path / "exporter")
-    shutil.copy(Path(exporter.__file__).with_name("model.py"), tmp_path / "exporter")
+    for name in ("model.py", "jit.py"):
+        shutil.copy(Path(exporter.__file__).with_name(name), tmp_path / "exporter")
     (tmp_path / "plain.py").write_text("def double(x):\n    return 2.0 * x\n")
     for folder in (tmp_path, tmp_path / "scaler" / "kernels"):
         (folder / "__pycache__").write_text("in the way")
@@ -95,6 +100,9 @@ def test_a_full_disk_costs_the_cache_and_not_the_kernel(tmp_path):
     (tmp_path / "plain.py").write_text("def double(x):\n    return 2.0 * x\n")
     # Without the package, whose import compiles every kernel.
     shutil.copy(KERNELS / "_compile.py", tmp_path)
+    (tmp_path / "exporter").mkdir()
+    for name in ("__init__.py", "jit.py"):
+        shutil.copy(Path(exporter.__file__).with_name(name), tmp_path / "exporter")
     (tmp_path / "a_kernel.py").write_text(A_KERNEL.replace("scaler.kernels._compile", "_compile"))
     assert run(ON_A_FULL_DISK, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache")) == "5.0"
 
@@ -118,6 +126,44 @@ def load(tmp_path, monkeypatch):
 def test_a_second_start_compiles_nothing(load):
     assert load().double.stats.cache_hits == {}
     assert sum(load().double.stats.cache_hits.values()) == 1
+
+
+def contents(folder):
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_cache_is_valid_whatever_the_times_of_the_sources_are(load, tmp_path):
+    load()
+    os.utime(tmp_path / "a_kernel.py", (0, 0))
+    assert sum(load().double.stats.cache_hits.values()) == 1
+
+
+def test_cache_that_cannot_be_written_to_is_read(load, tmp_path, monkeypatch):
+    load()
+    before = contents(tmp_path / "cache")
+
+    def refuse(*_, **__):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    # Permissions do not stop root.
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    monkeypatch.setattr(numba.core.caching.IndexDataCacheFile, "_open_for_write", refuse)
+    assert sum(load().double.stats.cache_hits.values()) == 1
+    monkeypatch.setattr(numba.config, "CPU_NAME", "nobody-else")  # of another CPU: it is compiled, and not kept
+    monkeypatch.setattr(numba.core.codegen.CPUCodegen, "_get_host_cpu_name", lambda _: "nobody-else")
+    other = load().double
+    assert other(2.5) == 5.0
+    assert other.stats.cache_hits == {}
+    assert contents(tmp_path / "cache") == before
+
+
+def test_what_was_compiled_and_what_was_cached_is_reported(load):
+    count = len(jit.loaded())
+    load()
+    load()
+    compiled, cached = jit.loaded()[count:]
+    assert (compiled.name, compiled.cached, cached.cached) == ("double", False, True)
+    assert compiled.seconds > 0.0
 
 
 @pytest.mark.parametrize("suffix", ["nbi", "nbc"])

@@ -219,3 +219,15 @@ async def test_a_past_of_too_many_steps_or_none_is_refused(ask, fake, since, unt
     with pytest.raises(ValueError, match=f"must be 0..{MOST_STEPS} steps, got"):
         await ask(fake.url).history(float(since), float(until), float(step))
     assert fake.asked == []
+
+
+async def test_pages_of_a_list_that_is_not_asked_for_any_more_leave_the_shelf(ask, client, fake):
+    fake.data(*of("chat-0"))
+    before, after = ask(fake.url), ask(fake.url)
+    await before.refresh(0.0)
+    await after.refresh(1.0)
+    del before  # a reload: the new list has laid the same page meanwhile
+    assert len(client.shelf) == 1
+    del after
+    assert client.shelf == {}
+    assert len(client._turns) == 0

@@ -5,7 +5,7 @@ import time
 from math import isnan
 
 from exporter.model import Access, Failure, FailureKind
-from exporter.sources.redis import Due, Stream
+from exporter.sources.redis import Due, Query, Servers, Stream, Way
 from exporter.sources.redis.query import Size
 
 WORKERS = Stream("events", "workers")
@@ -189,3 +189,12 @@ async def test_a_server_that_loads_its_data_is_no_empty_queue(launch, ask, until
 async def test_what_is_not_in_redis_is_fetched_by_whoever_fetches_it(asking):
     failure = await asking.pages.fetch("http://127.0.0.1:1/metrics", Access())
     assert failure.detail == "not of Redis: http://127.0.0.1:1/metrics"
+
+
+async def test_queries_of_earlier_configurations_are_let_go(asking, monkeypatch):
+    monkeypatch.setattr("exporter.sources.redis.client.MAX_QUERIES", 3)
+    servers = Servers(Way.SERVER, (("127.0.0.1", 1),))
+    targets = [asking.pages.target(Query(servers, lists=(f"q{number}",)), None) for number in range(5)]
+    assert [(target.url, target.access) for target in targets[2:]] == list(asking.pages._queries)
+    refused = await asking.pages.fetch(targets[0].url, targets[0].access)
+    assert refused.detail.startswith("not of Redis")

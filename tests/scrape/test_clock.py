@@ -30,3 +30,39 @@ async def test_who_slept_finds_that_the_time_has_passed():
 async def test_a_sleep_that_is_over_already_does_not_wait():
     async with asyncio.timeout(20.0):
         await WallClock().sleep(-1e9)
+
+
+class Machine:
+    """The clocks of a machine that a test suspends and steps."""
+
+    def __init__(self):
+        self.system, self.monotonic = 1000.0, 50.0
+        self.clock = WallClock(lambda: self.system, lambda: self.monotonic)
+
+    def pass_(self, seconds):
+        self.system += seconds
+        self.monotonic += seconds
+        return self.clock.now()
+
+
+def test_clock_follows_a_suspended_machine():
+    machine = Machine()
+    assert machine.pass_(5.0) == 1005.0
+    machine.system += 3600.0  # the monotonic clock stands still meanwhile
+    assert machine.clock.now() == 4605.0
+    assert machine.pass_(5.0) == 4610.0
+
+
+def test_clock_waits_at_half_speed_for_a_system_clock_that_was_set_back():
+    machine = Machine()
+    machine.system -= 60.0
+    readings = [machine.pass_(10.0) for _ in range(14)]
+    assert readings == sorted(readings)
+    assert readings[:2] == [1005.0, 1010.0]
+    assert readings[11:] == [1060.0, 1070.0, 1080.0]  # 120 s later the two are one again
+
+
+def test_clock_stands_still_for_no_step_however_large():
+    machine = Machine()
+    machine.system = 0.0
+    assert [machine.pass_(2.0) for _ in range(3)] == [1001.0, 1002.0, 1003.0]

@@ -5,10 +5,11 @@ import threading
 
 import pytest
 
-from exporter.catalog import Reader
-from exporter.model import Failure, FailureKind, Quantity, Queue, Samples
+from exporter.budget import Budget
+from exporter.catalog import Reader, selection
+from exporter.model import Failure, FailureKind, Quantity, Queue, Role, Samples, Target, without_user
 from exporter.scrape import ROUND_WAIT_S, THREAD_BYTES, read
-from exporter.textformat import PlainScanner
+from exporter.textformat import PlainScanner, Scanner
 
 INTERVAL_S = 5.0
 LARGE = b'vllm:num_requests_waiting{model_name="m"} 3\n' + b"# filler\n" * (THREAD_BYTES // 9 + 1)
@@ -129,6 +130,36 @@ async def test_a_large_page_is_read_aside_and_holds_up_nobody(running, clock, he
     assert heard.failures(large) == [None]
 
 
+async def test_large_pages_that_wait_to_be_read_share_a_budget(running, clock, heard, served, target, start):
+    gate, told = threading.Event(), []
+    names = ("a", "b", "c")
+    for name in names:
+        served.body[name] = LARGE
+    # The first leaves two thirds free, the second one third, and the third would leave nothing.
+    bodies = Budget(3 * len(LARGE))
+    try:
+        async with running(*map(target, names), bodies=bodies, new_scanner=lambda: Watched(gate, told)):
+            await start(3)
+            await clock.asleep(5)  # three looks, the workload, the deadline of its round
+            clock.advance(ROUND_WAIT_S)
+            await heard.turn.until(lambda: len(heard.landed) == 1)
+            refused = heard.landed[0].outcome
+            gate.set()
+            await heard.turn.until(lambda: len(heard.landed) == 3)
+    finally:
+        gate.set()
+    assert refused.kind is FailureKind.TOO_LARGE
+    assert [isinstance(scrape.outcome, Samples) for scrape in heard.landed] == [False, True, True]
+    assert bodies.used == 0
+
+
+def test_response_with_too_many_selected_series_is_too_large():
+    scanner = Scanner(selection(), Budget(4))
+    body = b'vllm:num_requests_waiting{model_name="m",engine="%d"} 3\n'
+    assert read(b"".join(body % i for i in range(3)), Reader("vllm"), scanner, at=1000.0).kind is FailureKind.TOO_LARGE
+    assert isinstance(read(body % 1, Reader("vllm"), scanner, at=1000.0), Samples)
+
+
 async def test_large_pages_wait_for_no_thread_that_others_hold(running, heard, served, target, start):
     """Lookups and whatever else uses asyncio's own threads may hang there."""
     gate = threading.Event()
@@ -156,3 +187,24 @@ async def test_nobody_listening_is_one_failure_a_scrape(running, clock, heard, s
         await heard.turn.until(lambda: len(heard.landed) == 2)
         assert loop.counters[gone].failures == {FailureKind.REFUSED: 2}
     assert all(isinstance(scrape.outcome, Failure) for scrape in heard.landed)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://p:9/metrics", "http://p:9/metrics"),
+        ("http://user:secret@p:9/metrics", "http://p:9/metrics"),
+        ("http://p/metrics?apikey=secret", "http://p/metrics?apikey=~"),
+        ("https://p/metrics?apikey=secret#secret", "https://p/metrics?apikey=~"),
+        ("HTTP://u:secret@p/?a=secret&b=secret&secret", "http://p/?a=~"),
+        ("promql+http://p?kind=vllm&pod=chat-0", "promql+http://p?kind=vllm&pod=chat-0"),
+    ],
+)
+def test_url_is_shown_without_user_and_without_the_values_of_its_query(url, shown):
+    assert without_user(url).startswith(shown)
+    assert "secret" not in without_user(url)
+    assert "secret" not in str(Target(url, "vllm", Role.PODS))
+
+
+def test_targets_that_differ_by_a_value_of_their_query_are_shown_apart():
+    assert without_user("http://p/probe?target=a") != without_user("http://p/probe?target=b")

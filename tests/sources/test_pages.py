@@ -4,14 +4,17 @@ import asyncio
 import gzip
 import tracemalloc
 import zlib
+from pathlib import Path
 
+import certifi
 import pytest
 from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exporter.budget import BODIES
 from exporter.model import Access, Failure, FailureKind
-from exporter.sources.http import HttpPages, Limits
+from exporter.sources.http import MAX_CONTEXTS, HttpPages, Limits
 
 ANY = Access()
 GZIP = "Content-Encoding: gzip"
@@ -54,6 +57,50 @@ async def test_a_page_in_chunks_comes_whole_compressed_or_not(http, raw, answer,
         halves = chunk(body[:50]) + chunk(body[50:]) + b"0\r\n\r\n"
         raw.says(answer(halves, "Transfer-Encoding: chunked", *headers))
         assert await http.fetch(raw.url, ANY) == page
+
+
+async def test_large_responses_at_one_time_share_a_budget_and_small_ones_pass(serve):
+    """Eight times the limit in all: nine responses that are nearly as large are more."""
+    limit, release = 1 << 16, asyncio.Event()
+    http = HttpPages(Limits(timeout_s=20.0, body_bytes=limit))
+
+    async def handler(request):
+        if request.path == "/small":
+            return web.Response(body=b"up 1\n")
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"x" * (limit - 100))
+        await release.wait()
+        await response.write(b"\n")
+        return response
+
+    url = await serve(handler)
+    try:
+        fetches = [asyncio.create_task(http.fetch(url, ANY)) for _ in range(BODIES + 1)]
+        done, _ = await asyncio.wait(fetches, return_when=asyncio.FIRST_COMPLETED)
+        refused = [task.result() for task in done]
+        small = await http.fetch(url.rsplit("/", 1)[0] + "/small", ANY)
+        release.set()
+        outcomes = await asyncio.gather(*fetches)
+    finally:
+        release.set()
+        await http.close()
+    assert {kind_of(each) for each in refused} == {FailureKind.TOO_LARGE}
+    assert small == b"up 1\n"
+    assert sum(isinstance(each, bytes) for each in outcomes) >= BODIES // 2
+    assert http._bodies.used == 0
+
+
+def test_tls_contexts_of_earlier_configurations_are_let_go(tmp_path):
+    http = HttpPages(Limits(timeout_s=1.0, body_bytes=1))
+    first = http._tls(Access(bearer_file="a"))
+    assert http._tls(Access(bearer_file="b")) is first  # a token is no part of a context
+    authority = Path(certifi.where()).read_text()
+    for number in range(MAX_CONTEXTS + 5):
+        file = tmp_path / f"{number}.pem"
+        file.write_text(authority.partition("-----END CERTIFICATE-----\n")[0] + "-----END CERTIFICATE-----\n")
+        http._tls(Access(ca_file=str(file)))
+    assert len(http._contexts) == MAX_CONTEXTS
 
 
 async def test_prometheus_text_is_asked_for_first(http, raw, answer):

@@ -9,7 +9,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
-from exporter.textformat import PlainScanner, Scanner, parse
+from exporter.textformat import PlainScanner, Scanner, Selection, parse
 
 # Few names and values, so that lines meet themselves again: twice on a page, moved, or in another spelling.
 HEADS = [
@@ -126,6 +126,25 @@ def test_whatever_came_before_a_page_is_read_as_if_it_were_the_first(same_page, 
         expected = parse(body)
         same_page(expected, numba.scan(body))
         same_page(expected, plain.scan(body))
+
+
+SELECTED = Selection(frozenset({"a", "a:b"}), prefixes=("ab",), signs=("a:", "ab"))
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(page_sequences())
+def test_selected_series_are_read_as_they_are_on_the_whole_page(same_page, pages):
+    numba, plain = Scanner(SELECTED), PlainScanner(SELECTED)
+    for body in pages:
+        expected = PlainScanner(SELECTED).scan(body)
+        same_page(expected, numba.scan(body))
+        same_page(expected, plain.scan(body))
+        whole = parse(body)
+        kept = [i for i, name in enumerate(whole.layout.names) if name in SELECTED.names or name.startswith("ab")]
+        assert [whole.layout.heads[i] for i in kept] == expected.layout.heads
+        assert whole.lines[kept].tolist() == expected.lines.tolist()
+        assert repr(whole.values[kept].tolist()) == repr(expected.values.tolist())
+        assert set(expected.dropped) <= set(whole.dropped)
 
 
 @settings(max_examples=200, deadline=None)

@@ -7,10 +7,10 @@ import threading
 import numpy as np
 import pytest
 
+from exporter.jit import kernel as compiled
 from exporter.textformat import PlainScanner, Scanner, parse
 from exporter.textformat import _kernel as kernel
 from exporter.textformat._kernel.compiled import COUNT
-from exporter.textformat._kernel.compiled import kernel as compiled
 
 POD = 'engine_active{{gpu="{gpu}",pod="chat-{pod}"}} {value}\n'
 HELP = b"# HELP engine_active How busy.\n# TYPE engine_active gauge\n"

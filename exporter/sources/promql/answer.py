@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from math import inf, nan
 from typing import Any, NamedTuple
 
-from exporter.model import Failure, FailureKind
+from exporter.model import Failure, FailureKind, printable
 
 NAME = "__name__"
 LONGEST_TIME = 1e14  # seconds; in milliseconds it is still an int64, as textformat wants it
@@ -64,7 +64,7 @@ def error_words(said: object) -> str | None:
 def words(text: object) -> str:
     """A server's words as a person may see them: one line, not too long, nothing that a terminal would obey."""
     line = " ".join(str(text).split())
-    shown = "".join(character if character.isprintable() else "\ufffd" for character in line)
+    shown = printable(line)
     return shown if len(shown) <= SHOWN else shown[: SHOWN - 1] + "…"
 
 

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from exporter.model import Access, Failure, FailureKind
 
@@ -36,7 +37,8 @@ class Promql:
     def __init__(self, http: HttpPages) -> None:
         self.shelf: dict[str, bytes | Failure] = {}
         self._http = http
-        self._turns: dict[str, asyncio.Semaphore] = {}
+        # While somebody asks a server. A reload may name other servers each time.
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         # Not asyncio's own threads: they are shared with lookups of names, which may hang.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="promql")
 

@@ -9,14 +9,10 @@ Worked example: `promql(query, 45.0)` for kind "llamacpp" and the selector `name
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cache, partial
 from urllib.parse import urlencode
 
-from exporter.catalog import AUTO, KINDS, Kind
-from exporter.catalog.dcgm import DCGM, UNITS
-from exporter.catalog.words import Table
+from exporter.catalog import families
 from exporter.model import Access, Role, Target, WorkloadKey
 
 from .origin import UP, Source
@@ -62,20 +58,3 @@ def target_of(query: Query, source: Source) -> Target:
     words = {"kind": query.kind, "selector": query.selector, **source.words()}
     url = f"{SCHEME}{query.base}?{urlencode({name: word for name, word in words.items() if word})}"
     return Target(url, query.kind, query.role, query.owner, query.access, source.pod, query.max_age_s)
-
-
-@cache
-def families(kind: str) -> frozenset[str]:
-    """The names of the families that the catalog reads of a kind; "auto" is of every kind. KeyError for no kind."""
-    if kind == AUTO:
-        return frozenset(name for each in KINDS for name in families(each))
-    return frozenset(_families(KINDS[kind]))
-
-
-def _families(kind: Kind) -> Iterable[str]:
-    match kind.compile:
-        case partial(args=(_, Table(rows=rows))):
-            return (name for row in rows for name in row.names)
-        case DCGM.compile:
-            return UNITS
-    raise TypeError(f"{kind.name}: its families are written down neither in a table nor as fields")

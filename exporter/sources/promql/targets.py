@@ -56,7 +56,7 @@ class PromqlTargets:
         self.failure: str | None = None
         self._client, self._query, self._keep = client, query, keep_s
         self._listing: Listing | None = None
-        self._laid: tuple[str, ...] = ()
+        self._laid: Mapping[str, bytes | Failure] = {}
         # A job whose every target fails has no series by which to know it.
         self._jobs: frozenset[str] = frozenset()
         self._answered_at = -inf
@@ -82,10 +82,15 @@ class PromqlTargets:
 
     def _lay(self, pages: Mapping[str, bytes | Failure]) -> None:
         shelf = self._client.shelf
-        for url in self._laid:
-            shelf.pop(url, None)
+        for url, page in self._laid.items():
+            if shelf.get(url) is page:  # else it is of the discovery that has replaced this one
+                del shelf[url]
         shelf.update(pages)
-        self._laid = tuple(pages)
+        self._laid = pages
+
+    def __del__(self) -> None:
+        """What a configuration does not ask for any more must not stay on the shelf."""
+        self._lay({})
 
     async def history(self, since: float, until: float, step: float) -> tuple[Frame, ...] | Failure:
         """What the pages said at `since`, `since + step` … up to `until` (POSIX seconds), oldest first.

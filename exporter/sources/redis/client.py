@@ -10,6 +10,7 @@ Worked example: `pages.fetch(pages.target(query, owner).url, access)` is the pag
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 KIND = "redis_exporter"
 # A connection that nobody has used for so long is closed. Whoever asks more seldom connects anew each time.
 IDLE_S = 300.0
+# Queries kept, the last used ones: a reload may bring others each time. More than any configuration has at once.
+MAX_QUERIES = 10_000
 
 
 class Others(Protocol):
@@ -49,7 +52,7 @@ class RedisPages:
         told: Callable[[str, tuple[str, ...]], None] = lambda _url, _troubles: None,
     ) -> None:
         self._others, self._clock, self._timeout_s, self._told = others, clock, timeout_s, told
-        self._queries: dict[tuple[str, Access], Query] = {}
+        self._queries: OrderedDict[tuple[str, Access], Query] = OrderedDict()
         self._ways: dict[Servers, Asked] = {}
         self._asked_at: dict[Servers, float] = {}
         self._troubles: dict[str, tuple[str, ...]] = {}
@@ -57,6 +60,10 @@ class RedisPages:
     def target(self, query: Query, owner: WorkloadKey | None) -> Target:
         """The target that stands for this query, which `fetch` knows from now on."""
         self._queries[query.url, query.servers.access] = query
+        self._queries.move_to_end((query.url, query.servers.access))
+        while len(self._queries) > MAX_QUERIES:
+            (url, _), _ = self._queries.popitem(last=False)
+            self._troubles.pop(url, None)
         return Target(query.url, KIND, Role.GATEWAY, owner, query.servers.access)
 
     async def fetch(self, url: str, access: Access) -> bytes | Failure:
@@ -64,6 +71,7 @@ class RedisPages:
         query = self._queries.get((url, access))
         if query is None:
             return await self._others.fetch(url, access)
+        self._queries.move_to_end((url, access))
         await self._let_go()
         limit = self._timeout_s()
         try:

@@ -8,13 +8,13 @@ to, and `measure` reads the numbers behind them. All repeat the grammar of `line
 Worked example: after the page `a 1`, `follow` on `a 2` compares one byte, reads `2` and is done; on `b 2` it returns
 DEVIATED, and `survey` finds a new line of kind SAMPLE.
 
-Two modules, because numba's cache on disk stamps a kernel with the hash of its own file and of no other: a kernel that
-called into a third file could keep yesterday's callee after an upgrade. The few helpers both need stand in both.
+The few helpers that `heads` and `lines` both need stand in both.
 """
 
 from .heads import survey
 from .kinds import ASK, BAD, DEVIATED, DUPLICATE, NOT_UTF8, SAMPLE, SKIP, SLOW, TYPE
-from .numbers import follow, measure
+from .lines import follow, select
+from .numbers import measure
 
 __all__ = [
     "ASK",
@@ -28,5 +28,6 @@ __all__ = [
     "TYPE",
     "follow",
     "measure",
+    "select",
     "survey",
 ]

@@ -15,7 +15,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .compiled import BYTES, COUNT, HASHES, KINDS, OFFSETS, kernel, memcmp
+from exporter.jit import kernel
+
+from .compiled import BYTES, COUNT, HASHES, KINDS, OFFSETS, memcmp
 from .kinds import ASK, BAD, DUPLICATE, SAMPLE, SKIP, TYPE
 
 _LF, _CR, _TAB, _SPACE = 10, 13, 9, 32

@@ -1,6 +1,6 @@
 """Reading values and timestamps: what follows the head of a line.
 
-It knows digits and blanks, and where the heads of a remembered page end. It refuses to know labels.
+It knows digits and blanks. It refuses to know labels.
 
 Exactness: a decimal number is an integer of up to 19 digits times a power of ten. If both are exact as float64, so is
 one rounding of their product or quotient (Clinger 1990). Else the product with a 128-bit power of ten is known to two
@@ -20,16 +20,18 @@ from math import inf, ldexp, nan
 import numpy as np
 from numba import njit
 
-from .compiled import BYTES, COUNT, FLAG, KINDS, NUMBERS, OFFSETS, TRIPLES, kernel, memcmp
-from .kinds import BAD, DEVIATED, DUPLICATE, SAMPLE, SLOW
+from exporter.jit import kernel
+
+from .compiled import BYTES, COUNT, FLAG, KINDS, NUMBERS, OFFSETS
+from .kinds import BAD, SAMPLE, SLOW
 from .powers import HIGH, LOW, MAX_POWER, SHIFT, TEN
 
-_READ, _HARD, _WRONG = 0, 1, 2  # how reading went; the worse is the larger
+READ, HARD, WRONG = 0, 1, 2  # how reading went; the worse is the larger
 _NOT_SIMPLE = -1
 _MAX_EXPONENT = 100_000  # digits of an exponent beyond it are for the plain reader
 
 _LF, _CR, _TAB, _SPACE = 10, 13, 9, 32
-_HASH, _PLUS, _MINUS, _DOT, _ZERO, _NINE, _OPEN, _CLOSE = 35, 43, 45, 46, 48, 57, 123, 125
+_HASH, _PLUS, _MINUS, _DOT, _ZERO, _NINE = 35, 43, 45, 46, 48, 57
 
 # All 64-bit arithmetic is between uint64: numba makes float64 of a uint64 and a signed integer.
 _U0, _U1, _U2, _U10, _U11, _U32 = (np.uint64(n) for n in (0, 1, 2, 10, 11, 32))
@@ -39,13 +41,13 @@ _EXACT = np.uint64(2**53)
 
 
 @njit
-def _blank(byte):
+def blank(byte):
     return byte in (_SPACE, _TAB)
 
 
 @njit
-def _skip(body, i, end):
-    while i < end and _blank(body[i]):
+def skip(body, i, end):
+    while i < end and blank(body[i]):
         i += 1
     return i
 
@@ -71,29 +73,9 @@ def _trimmed(body, start, end):
 
 @njit
 def _word_end(body, i, end):
-    while i < end and not _blank(body[i]):
+    while i < end and not blank(body[i]):
         i += 1
     return i
-
-
-@njit
-def _same(a, i, b, j, length):
-    """Whether two stretches are equal. The caller has checked that both lie inside their arrays."""
-    return memcmp(a.ctypes.data + np.uint64(i), b.ctypes.data + np.uint64(j), np.uint64(length)) == 0
-
-
-@njit
-def _begins(body, p, old, start, stop, kind):
-    """Whether the line at p begins as a remembered line does: with its head, or, if it is no sample, with all of it."""
-    end = p + stop - start
-    if end > len(body) or not _same(body, p, old, start, stop - start):
-        return False
-    if kind not in (SAMPLE, DUPLICATE):
-        return end == len(body) or body[end] == _LF
-    if old[stop - 1] == _CLOSE:  # a brace ends a head by itself, a bare name if a blank follows and no brace
-        return True
-    behind = _skip(body, end, len(body))
-    return end < behind < len(body) and body[behind] != _OPEN
 
 
 @njit
@@ -106,14 +88,14 @@ def _multiply(a, b):
 
 @njit
 def _scaled(mantissa, power):
-    """The mantissa times 10**power, correctly rounded; _HARD where this cannot be told."""
+    """The mantissa times 10**power, correctly rounded; HARD where this cannot be told."""
     if mantissa <= _EXACT and -22 <= power <= 22:
         exact = float(mantissa)
-        return _READ, exact * TEN[power] if power >= 0 else exact / TEN[-power]
+        return READ, exact * TEN[power] if power >= 0 else exact / TEN[-power]
     if mantissa == _U0:
-        return _READ, 0.0
+        return READ, 0.0
     if not -MAX_POWER <= power <= MAX_POWER:
-        return _HARD, nan
+        return HARD, nan
     shift = 0
     while mantissa < _TOP:
         mantissa <<= _U1
@@ -129,22 +111,22 @@ def _scaled(mantissa, power):
     rest = high & ((_U1 << cut) - _U1)
     half = _U1 << (cut - _U1)
     if (rest == half and low == _U0) or (rest == half - _U1 and low >= _U0 - _U2):
-        return _HARD, nan
+        return HARD, nan
     kept = (high >> cut) + (_U1 if rest >= half else _U0)
     # The product is 192 bits long and `high` begins at its bit 128.
-    return _READ, ldexp(float(kept), 128 + np.int64(cut) + SHIFT[power + MAX_POWER] - shift)
+    return READ, ldexp(float(kept), 128 + np.int64(cut) + SHIFT[power + MAX_POWER] - shift)
 
 
 @njit
 def _special(body, i, end):
     """`NaN`, `+Inf` and `-Inf` as they are usually spelt; the plain reader knows the other spellings."""
     if end - i == 3 and body[i] == 78 and body[i + 1] == 97 and body[i + 2] == 78:
-        return _READ, nan
+        return READ, nan
     signed = end - i == 4 and body[i] in (_PLUS, _MINUS)
     if signed and body[i + 1] == 73 and body[i + 2] == 110 and body[i + 3] == 102:
-        return _READ, -inf if body[i] == _MINUS else inf
+        return READ, -inf if body[i] == _MINUS else inf
     last = body[end - 1] | 32
-    return (_HARD if last in (110, 102, 121) else _WRONG), nan  # nan, inf, infinity in some case
+    return (HARD if last in (110, 102, 121) else WRONG), nan  # nan, inf, infinity in some case
 
 
 @njit
@@ -187,12 +169,12 @@ def _number(body, i, end):
     i, exponent = _exponent(body, i, end)
     power += exponent
     if i < end:
-        return _WRONG, nan
+        return WRONG, nan
     if digits > 19 or abs(exponent) == _MAX_EXPONENT:
-        return _HARD, nan
+        return HARD, nan
     # The number lies in [10**(power + digits - 1), 10**(power + digits)); float64 ends at 1.8e308 and 4.9e-324.
     if digits > 0 and power + digits > 310:
-        return _WRONG, nan
+        return WRONG, nan
     if power + digits < -330:
         mantissa = _U0
     status, value = _scaled(mantissa, power)
@@ -210,35 +192,35 @@ def _time(body, i, end, openmetrics):
     if openmetrics or (point and plain):
         return _number(body, i, end)
     if not plain:
-        return _WRONG, nan
+        return WRONG, nan
     k = i + 1 if body[i] in (_PLUS, _MINUS) else i
     if not 0 < end - k <= 15:  # 10**15 < 2**53: exact as float64; no digit, or many, are the plain reader's
-        return _HARD, nan
+        return HARD, nan
     milliseconds = 0
     while k < end:
         milliseconds = milliseconds * 10 + np.int64(body[k] - _ZERO)
         k += 1
-    return _READ, (-milliseconds if body[i] == _MINUS else milliseconds) / 1000.0
+    return READ, (-milliseconds if body[i] == _MINUS else milliseconds) / 1000.0
 
 
 @njit
 def _tail(body, i, end, openmetrics):
     """Value and own time of the sample whose head ends at i and whose line ends at `end`."""
-    i = _skip(body, i, end)
+    i = skip(body, i, end)
     if i == end or body[i] == _HASH:
-        return _WRONG, nan, nan
+        return WRONG, nan, nan
     stop = _word_end(body, i, end)
     status, value = _number(body, i, stop)
-    i = _skip(body, stop, end)
-    if status == _WRONG or i == end or body[i] == _HASH:
+    i = skip(body, stop, end)
+    if status == WRONG or i == end or body[i] == _HASH:
         return status, value, nan
     stop = _word_end(body, i, end)
     timed, at = _time(body, i, stop, openmetrics)
-    if timed == _READ and not np.isfinite(at):
-        timed = _WRONG
-    i = _skip(body, stop, end)
+    if timed == READ and not np.isfinite(at):
+        timed = WRONG
+    i = skip(body, stop, end)
     if i < end and body[i] != _HASH:
-        timed = _WRONG
+        timed = WRONG
     return max(status, timed), value, at
 
 
@@ -270,11 +252,11 @@ def _simple_tail(body, i):
 
 
 @njit
-def _measured(body, i, openmetrics):
+def measured(body, i, openmetrics):
     """(where the line ends, how it went, value, own time) of a sample whose head ends at i."""
     end, value = _simple_tail(body, i)
     if end != _NOT_SIMPLE:
-        return end, _READ, value, nan
+        return end, READ, value, nan
     end = _line_end(body, i)
     status, value, at = _tail(body, i, _trimmed(body, i, end), openmetrics)
     return end, status, value, at
@@ -290,38 +272,10 @@ def measure(body, openmetrics, stop, kind, value, at):
     for line in range(len(stop)):
         value[line], at[line] = nan, nan
         if kind[line] == SAMPLE:
-            end, status, value[line], at[line] = _measured(body, np.int64(stop[line]), openmetrics)
-            if status == _WRONG:
+            end, status, value[line], at[line] = measured(body, np.int64(stop[line]), openmetrics)
+            if status == WRONG:
                 kind[line], stop[line] = BAD, end
-            elif status == _HARD:
+            elif status == HARD:
                 kind[line] = SLOW
-            open_ += status != _READ
+            open_ += status != READ
     return open_
-
-
-@kernel(COUNT(BYTES, FLAG, BYTES, OFFSETS, OFFSETS, KINDS, NUMBERS, NUMBERS, TRIPLES))
-def follow(body, openmetrics, old, start, stop, kind, value, at, slow):
-    """Read the numbers of a page whose lines begin as the remembered ones of `old` do.
-
-    value, at: one per SAMPLE.
-    slow:      gets (series, from, to) of each tail that is for the plain reader.
-    Returns the number of those, or DEVIATED.
-    """
-    p, series, hard = np.int64(0), 0, 0
-    for line in range(len(start)):
-        if p >= len(body) or not _begins(body, p, old, start[line], stop[line], kind[line]):
-            return DEVIATED
-        p += stop[line] - start[line]
-        if kind[line] in (SAMPLE, DUPLICATE):
-            end, status, v, t = _measured(body, p, openmetrics)
-            if status == _WRONG or (status == _HARD and kind[line] == DUPLICATE):
-                return DEVIATED
-            if kind[line] == SAMPLE:
-                value[series], at[series] = v, t
-                if status == _HARD:
-                    slow[hard, 0], slow[hard, 1], slow[hard, 2] = series, p, end
-                    hard += 1
-                series += 1
-            p = end
-        p += 1
-    return hard if p >= len(body) else DEVIATED

@@ -1,0 +1,160 @@
+r"""Selects the lines of a response that a scanner reads; all other lines cost no memory.
+
+A scanner with a `Selection` reads, judges and counts only the lines of the selected metrics. All others are skipped
+where they stand: no array has an entry for them, and nothing about them is remembered. A response of 700,000 series of
+which ten are selected costs its bytes while it is read, and ten series afterwards.
+
+`Selection.lines` is the plain form. The kernels apply the same rule with `Tables`, one look-up per byte of a name.
+
+Worked example: `Selection(names=frozenset({"up"}), signs=("go_",)).lines(b"# HELP up x\nup 1\ngo_threads 4\n")` has the
+body `b"up 1\n"`, which is line 2, and one name that begins with `go_`.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .line import LineError, read_line, read_series
+
+# Distinct names counted for one sign. The counts rank kinds of equal signs; what is many is many.
+MAX_SIGN_NAMES = 256
+# Where a response without a selected line is searched for names to show, and how many are shown.
+SHOWN_BYTES, SHOWN_NAMES = 1 << 14, 3
+MAX_STATES = 2**16 - 1  # a state is a uint16
+
+# What begins a line: `name`, `{"name`, `# TYPE name` or `# TYPE "name`.
+_BEGIN = re.compile(rb"[ \t]*+(?:(?P<type>#[ \t]*+TYPE[ \t]++)\"?+|\{[ \t]*+\"|)(?P<name>[a-zA-Z0-9_:]*+)(?P<end>\"?+)")
+_NAME_BYTES = (string.ascii_letters + string.digits + "_:").encode()
+
+NOWHERE, START = 0, 1  # states: no selected name or sign begins so; nothing is read yet
+EXACT, PREFIX = 1, 2  # flag of a state: a selected name ends here; every name that gets here is selected
+
+
+class Selected(NamedTuple):
+    """The selected lines of one response.
+
+    body:    these lines, each with a line feed.
+    numbers: of each its number in the response, from 1.
+    signs:   sign -> number of distinct names that begin with it, at most MAX_SIGN_NAMES.
+    """
+
+    body: bytes
+    numbers: NDArray[np.int32]
+    signs: Mapping[str, int]
+
+
+class Tables(NamedTuple):
+    """A selection for the kernels: `step[state, column[byte]]` is the next state.
+
+    flags: per state, EXACT, PREFIX or 0. No step leads on from a PREFIX.
+    sign:  per state, the index of the longest sign that ends there or before, else -1.
+    """
+
+    column: NDArray[np.uint8]
+    step: NDArray[np.uint16]
+    flags: NDArray[np.uint8]
+    sign: NDArray[np.int16]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The metrics that a scanner reads.
+
+    names:    selected as a whole.
+    prefixes: every metric that begins with one of them is selected.
+    signs:    metrics that begin with one of them are counted, by distinct names, for the longest of them.
+    """
+
+    names: frozenset[str] = frozenset()
+    prefixes: tuple[str, ...] = ()
+    signs: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for word in (*self.names, *self.prefixes, *self.signs):
+            if not word or set(word.encode()) - set(_NAME_BYTES):
+                raise ValueError(f"selection: must be part of a metric name, got {word!r}")
+        for sign in self.signs:
+            inside = [word for word in self.prefixes if sign != word and sign.startswith(word)]
+            if inside:  # a pass over a name ends at a prefix
+                raise ValueError(f"selection: the sign {sign!r} must not begin with {inside[0]!r}")
+
+    def lines(self, body: bytes) -> Selected:
+        """The selected lines of a response, without a kernel."""
+        kept: list[bytes] = []
+        numbers: list[int] = []
+        counted: dict[str, set[bytes]] = {}
+        for number, line in enumerate(body.split(b"\n"), 1):
+            begin = _BEGIN.match(line)
+            name = begin["name"] if begin is not None else b""
+            if begin is None or not name:
+                continue
+            text, is_quoted = name.decode(), line[begin.start("name") - 1 : begin.start("name")] == b'"'
+            sign = max((sign for sign in self.signs if text.startswith(sign)), key=len, default=None)
+            if begin["type"] is None and sign is not None and len(counted.setdefault(sign, set())) < MAX_SIGN_NAMES:
+                counted[sign].add(name)
+            is_whole = begin["end"] == b'"' if is_quoted else True
+            if text.startswith(self.prefixes) or (is_whole and text in self.names):
+                kept.append(line + b"\n")
+                numbers.append(number)
+        return Selected(
+            b"".join(kept),
+            np.array(numbers, np.int32),
+            MappingProxyType({sign: len(names) for sign, names in counted.items()}),
+        )
+
+    @cached_property
+    def tables(self) -> Tables:
+        words = (*self.names, *self.prefixes, *self.signs)
+        used = sorted(set("".join(words).encode()))
+        column = np.zeros(256, np.uint8)
+        column[used] = np.arange(1, len(used) + 1)
+        states = {"": START}
+        for word in words:
+            if not word.startswith(self.prefixes) or word in self.prefixes:
+                for length in range(1, len(word) + 1):
+                    states.setdefault(word[:length], len(states) + 1)
+        if len(states) > MAX_STATES:
+            raise ValueError(f"selection: must have at most {MAX_STATES} states, got {len(states)}")
+        step = np.zeros((len(states) + 1, len(used) + 1), np.uint16)
+        flags, sign = np.zeros(len(states) + 1, np.uint8), np.full(len(states) + 1, -1, np.int16)
+        for text, state in states.items():
+            if text:
+                step[states[text[:-1]], column[ord(text[-1])]] = state
+            flags[state] = PREFIX if text in self.prefixes else EXACT if text in self.names else 0
+            ended = [place for place, each in enumerate(self.signs) if text.startswith(each)]
+            sign[state] = max(ended, key=lambda place: len(self.signs[place]), default=-1)
+        return Tables(column, step, flags, sign)
+
+
+EVERYTHING = Tables(
+    np.zeros(256, np.uint8), np.zeros((2, 1), np.uint16), np.array([0, PREFIX], np.uint8), np.full(2, -1, np.int16)
+)
+
+
+def names_shown(body: bytes) -> tuple[str, ...]:
+    """The first names of valid series in the first `SHOWN_BYTES` of a response, at most `SHOWN_NAMES` of them."""
+    lines = body[:SHOWN_BYTES].split(b"\n")
+    if len(body) > SHOWN_BYTES:
+        lines.pop()  # it is cut
+    names: dict[str, None] = {}
+    for ended in lines:
+        line = ended.removesuffix(b"\r")
+        if line.lstrip(b" \t")[:1] in (b"", b"#"):
+            continue
+        try:
+            end, _, _ = read_line(line, openmetrics=False)
+        except LineError:
+            continue
+        names[read_series(line[:end])[0]] = None
+        if len(names) == SHOWN_NAMES:
+            break
+    return tuple(names)

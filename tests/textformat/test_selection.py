@@ -1,0 +1,227 @@
+"""A scanner reads the selected metrics only, and the lines of all others cost no memory."""
+
+import gc
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exporter.budget import Budget
+from exporter.textformat import PlainScanner, Scanner, Selection, TooManySeries, parse
+from exporter.textformat.selection import MAX_SIGN_NAMES, SHOWN_BYTES
+
+SELECTION = Selection(frozenset({"up", "vllm:waiting"}), ("DCGM_FI_",), ("vllm:", "DCGM_FI_", "go_"))
+LINES = 20_000
+
+
+@pytest.fixture(params=[Scanner, PlainScanner])
+def new_scanner(request):
+    return request.param
+
+
+def new_series(turn, name="other_%d"):
+    """A response with two selected series and `LINES` series that no response before it had."""
+    others = "".join(f"{name % (turn * LINES + i)} 1\n" for i in range(LINES))
+    return f"up 1\n{others}vllm:waiting 3\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("line", "is_selected"),
+    [
+        (b"up 1", True),
+        (b"  up 1", True),
+        (b'up{a="b"} 1', True),
+        (b'up {a="b"} 1', True),
+        (b'{"up"} 1', True),
+        (b'{ "up" , a="b" } 1', True),
+        (b"up", True),  # without a value: it is read, and dropped
+        (b"up_total 1", False),
+        (b"u 1", False),
+        (b'{"up.x"} 1', False),
+        (b'{"up', False),
+        (b'{a="up"} 1', False),
+        (b"DCGM_FI_DEV_X 1", True),
+        (b'{"DCGM_FI_DEV.X"} 1', True),
+        (b"DCGM_FI 1", False),
+        (b"# TYPE up gauge", True),
+        (b'#TYPE "up" gauge', True),
+        (b"# TYPE up_total counter", False),
+        (b"# TYPEup gauge", False),
+        (b"# HELP up Is up.", False),
+        (b"#", False),
+        (b"", False),
+        (b"\xff", False),
+        (b"<html>", False),
+    ],
+)
+def test_line_is_selected_by_the_name_that_it_begins_with(new_scanner, line, is_selected):
+    for body in (line, line + b"\n", b"x 1\n" + line + b"\ny 1"):
+        assert bool(SELECTION.lines(body).numbers.size) is is_selected
+        page = new_scanner(SELECTION).scan(body)
+        assert bool(len(page.layout) or page.dropped or page.layout.types) is is_selected
+
+
+def test_lines_of_metrics_that_are_not_selected_are_neither_read_nor_judged(new_scanner):
+    scanner = new_scanner(SELECTION)
+    for _ in range(2):
+        page = scanner.scan(b"oops\nup 1\nother ERROR\nother{ 1\nother 1\nother 1\n")
+        assert (page.layout.names, page.dropped_total, page.lines.tolist()) == (("up",), 0, [2])
+
+
+def test_line_numbers_are_those_of_the_response(new_scanner):
+    scanner = new_scanner(SELECTION)
+    first = scanner.scan(b"other 1\nup 1\nvllm:waiting ERROR\n")
+    later = scanner.scan(b"new 1\nother 1\nup 2\nvllm:waiting ERROR\n")
+    moved = scanner.scan(b"up 2\nnew 1\nnew 1\nvllm:waiting ERROR\n")
+    assert [page.lines.tolist() for page in (first, later, moved)] == [[2], [3], [1]]
+    assert [page.dropped[0].line for page in (first, later, moved)] == [3, 4, 4]
+    assert first.layout is later.layout is moved.layout
+
+
+def test_selected_series_that_comes_or_goes_among_others_is_noticed(new_scanner):
+    scanner = new_scanner(SELECTION)
+    bodies = [b"up 1\nother 2\n", b"up 1\nvllm:waiting 2\n", b"vllm:waiting 2\nother 1\n", b"other 1\nother_2 1\n"]
+    names = [scanner.scan(body).layout.names for body in bodies]
+    assert names == [("up",), ("up", "vllm:waiting"), ("vllm:waiting",), ()]
+
+
+def test_signs_are_counted_by_distinct_names_whether_selected_or_not(new_scanner):
+    body = b'vllm:waiting{a="1"} 1\nvllm:waiting{a="2"} 1\nvllm:other 1\ngo_x 1\n# TYPE go_y gauge\nDCGM_FI_A 1\n'
+    assert new_scanner(SELECTION).scan(body).layout.rest.signs == {"vllm:": 2, "go_": 1, "DCGM_FI_": 1}
+
+
+def test_sign_that_appears_makes_a_new_layout(new_scanner):
+    scanner = new_scanner(SELECTION)
+    before, after = scanner.scan(b"up 1\n"), scanner.scan(b"up 1\ngo_x 1\n")
+    assert before.layout is not after.layout
+    assert after.layout.rest.signs == {"go_": 1}
+    assert scanner.scan(b"up 2\ngo_x 1\n").layout is after.layout
+
+
+def test_number_of_names_counted_for_a_sign_is_bounded(new_scanner):
+    body = b"".join(b"go_%d 1\n" % i for i in range(MAX_SIGN_NAMES + 100)) + b"vllm:x 1\n"
+    assert new_scanner(SELECTION).scan(body).layout.rest.signs == {"go_": MAX_SIGN_NAMES, "vllm:": 1}
+
+
+def test_response_without_a_selected_series_shows_a_few_names(new_scanner):
+    scanner = new_scanner(SELECTION)
+    assert scanner.scan(b"# HELP a A.\noops\na 1\na 2\nb{} 1\nc 1\nd 1\n").layout.rest.names == ("a", "b", "c")
+    assert scanner.scan(b"a 1\nup 1\n").layout.rest.names == ()
+    assert scanner.scan(b"<html>\n").layout.rest.names == ()
+    assert scanner.scan(b"x" * SHOWN_BYTES + b" 1\n").layout.rest.names == ()
+
+
+def test_memory_does_not_grow_with_series_that_are_not_selected():
+    scanner = Scanner(SELECTION)
+    scanner.scan(new_series(0))  # whatever is made once
+    bodies = [new_series(turn) for turn in range(1, 4)]
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for body in bodies:
+            scanner.scan(body)
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # An entry for each line would be 33 bytes in arrays alone: 660 kB a response, and 15 MB with names and labels.
+    assert kept < 20_000
+    assert peak < 200_000
+
+
+def test_labels_of_an_earlier_layout_are_not_kept(new_scanner):
+    scanner = new_scanner(SELECTION)
+    for turn in range(3):
+        page = scanner.scan(b'up{a="%d"} 1\nvllm:waiting 1\n' % turn)
+        assert len(list(page.layout.series)) == 2
+    assert set(page.layout._known) <= {b'up{a="2"}', b"vllm:waiting"}
+
+
+def test_response_with_more_selected_lines_than_the_budget_allows_is_refused():
+    scanner = Scanner(SELECTION, Budget(20))
+    body = b"".join(b'up{i="%d"} 1\n' % i for i in range(11))
+    with pytest.raises(TooManySeries, match="11 lines of metrics that are read"):
+        scanner.scan(body)
+    small = b"".join(body.splitlines(keepends=True)[:10])
+    assert len(scanner.scan(small).layout) == 10
+    with pytest.raises(TooManySeries):
+        scanner.scan(body)
+    assert len(scanner.scan(small).layout) == 10
+
+
+def test_one_target_with_many_series_leaves_room_for_others():
+    budget = Budget(20)
+    scanners = [Scanner(SELECTION, budget) for _ in range(10)]
+    body = b"".join(b'up{i="%d"} 1\n' % i for i in range(10))
+    scanners[0].scan(body)
+    with pytest.raises(TooManySeries):
+        scanners[1].scan(body)
+    for scanner in scanners[2:]:
+        assert len(scanner.scan(b"up 1\n").layout) == 1
+    del scanner
+    scanners.clear()
+    assert budget.used == 0
+
+
+def test_layout_tells_generations_apart_by_selected_series_only():
+    scanner = Scanner(SELECTION)
+    layouts = {id(scanner.scan(new_series(turn)).layout) for turn in range(3)}
+    assert len(layouts) == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "prefixes", "signs"),
+    [
+        ({"a b"}, (), ()),
+        ({""}, (), ()),
+        ((), ("a.",), ()),
+        ((), ("a_",), ("a_b_",)),
+    ],
+)
+def test_selection_that_one_pass_over_a_name_cannot_decide_is_refused(names, prefixes, signs):
+    with pytest.raises(ValueError, match="selection"):
+        Selection(frozenset(names), prefixes, signs)
+
+
+def test_name_counts_for_the_longest_sign_that_it_begins_with():
+    selection = Selection(frozenset({"a_b_c"}), signs=("a_", "a_b_"))
+    body = b"a_b_c 1\na_b_d 1\na_x 1\na_ 1\na_b 1\n"
+    assert dict(selection.lines(body).signs) == {"a_b_": 2, "a_": 3}
+    assert dict(Scanner(selection).scan(body).layout.rest.signs) == {"a_b_": 2, "a_": 3}
+
+
+NAMES = st.text("ab_", min_size=1, max_size=4)
+PART = st.sampled_from(
+    [b"a", b"ab", b"a_b", b"_", b" ", b"{", b'"', b"}", b"1", b"#", b"TYPE", b"\t", b"\\", b"\xff", b"=", b"\r"]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.frozensets(NAMES, max_size=4),
+    st.lists(NAMES, max_size=2),
+    st.lists(st.lists(st.lists(PART, max_size=8).map(b"".join), max_size=8).map(b"\n".join), min_size=1, max_size=3),
+)
+def test_kernel_selects_what_the_plain_form_selects(same_page, names, prefixes, bodies):
+    selection = Selection(names, tuple(prefixes), ("b",) if not any("b".startswith(each) for each in prefixes) else ())
+    numba, plain = Scanner(selection), PlainScanner(selection)
+    for body in bodies:
+        expected = selection.lines(body)
+        actual = numba._select(body, selection)
+        assert expected.body == actual.body
+        assert expected.numbers.tolist() == actual.numbers.tolist()
+        assert expected.signs == actual.signs
+        same_page(plain.scan(body), numba.scan(body))
+
+
+def test_everything_selected_is_what_no_selection_reads(same_page):
+    body = b'up{b="1"} 1\nup{b="1"} 2\nup ERROR\nup 3 4\n'
+    same_page(parse(body), Scanner(SELECTION).scan(body))
+
+
+def test_response_of_many_series_is_read_by_offsets_that_stay_exact():
+    body = new_series(1)
+    page = Scanner(SELECTION).scan(body)
+    assert page.lines.tolist() == [1, LINES + 2]
+    assert np.array_equal(page.values, [1.0, 3.0])
