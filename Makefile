@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-others lint format bench generate proto clean
+.PHONY: help demo test test-others fuzz lint format bench generate proto clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ test-others:  ## most of the tests on every other supported Python that this mac
 	    continue 2; \
 	  done; echo "== Python $$version: not on this machine, not run"; \
 	done
+
+fuzz: $(STAMP)  ## search for a history of responses that ends at zero with work in hand (MINUTES=60)
+	TIDEGATE_FUZZ_MINUTES=$(or $(MINUTES),60) $(BIN)/python -m pytest tests/decider/test_histories.py
 
 lint: $(STAMP)  ## ruff, mypy --strict, import contracts
 	$(BIN)/ruff check .

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from exporter.catalog import Reader
+from exporter.catalog import Reader, selection
 from exporter.model import Failure, PodKey, ReplicaCount, Role, Target, WorkloadKey
 from exporter.scrape import read
 from exporter.textformat import Scanner
@@ -220,7 +220,7 @@ class Fleet:
         self.decider.listed(CHAT, len(self.pods))
         self.decider.counted(CHAT, ReplicaCount(len(self.pods), len(self.pods), self.now, existing=len(self.pods)))
         for target, text in self.pages():
-            reader, scanner = self.readers.setdefault(target, (Reader(target.kind), Scanner()))
+            reader, scanner = self.readers.setdefault(target, (Reader(target.kind), Scanner(selection())))
             outcome = Failure("refused", "") if text is None else read(
                 text.encode(errors="surrogateescape"), reader, scanner, self.now
             )  # fmt: skip
