@@ -15,8 +15,9 @@ What a response does to a series that the target has exposed before:
 | not at all, nor any series with its labels, for long enough         | forgotten: adapter or engine unloaded |
 
 A restart is seen by `process_start_time_seconds`, or by a counter that falls where that series is not exposed. A series
-is unloaded only if series of other families shared its labels before and none does now, and no line was dropped. A
-GPU is not forgotten by these rules: it is its pod's for as long as the pod lives, which the caller knows.
+is unloaded only if series of other families shared its labels before and none does now, and no line was dropped. If none
+ever did, it must also have been 0 at last: exporters delete the series of a queue that is gone, never that of an engine
+alone. A GPU is not forgotten by these rules: it is its pod's for as long as the pod lives, which the caller knows.
 
 Worked example: `vllm:num_requests_waiting` is 0 for engine 0 and 30 for engine 1, then the line of engine 1 is not
 there. The quantity is NaN in the samples, with `Gap(row=0, quantity=requests_waiting, at_least=0.0, reason=missing,
@@ -38,7 +39,8 @@ from exporter.textformat import Layout, Page
 from .plan import Mask, Plan, Wanted
 
 # A series whose labels are on no other series any more is taken to be unloaded after so long: a minute is twelve
-# scrapes at the default interval if nothing of it was in hand, five minutes (the default hold) if something was.
+# scrapes at the default interval if nothing of it was in hand, five minutes (the default hold) if something was, or if
+# no other series ever shared its labels, as of a gateway's flow or a broker's queue that is deleted.
 UNLOADED_AFTER_S = 60.0
 UNLOADED_BUSY_AFTER_S = 300.0
 # A GPU that was not in the responses for a day is forgotten, so that memory stays bounded.
@@ -177,12 +179,13 @@ class Completeness:
                 if received_at - series.at > GPU_FORGOTTEN_AFTER_S:
                     del self._missing[key]
                 continue
-            if page.dropped_total or not series.had_mates or series.has_mates:
+            idle = series.value == 0.0 or series.quantity in COUNTERS
+            if page.dropped_total or (series.has_mates if series.had_mates else not idle):
                 series.gone_since = nan
                 continue
             series.gone_since = received_at if isnan(series.gone_since) else series.gone_since
-            idle = series.value == 0.0 or series.quantity in COUNTERS
-            if received_at - series.gone_since >= (UNLOADED_AFTER_S if idle else UNLOADED_BUSY_AFTER_S):
+            known = series.had_mates and idle
+            if received_at - series.gone_since >= (UNLOADED_AFTER_S if known else UNLOADED_BUSY_AFTER_S):
                 del self._missing[key]
 
     def _with_gaps(self, plan: Plan, page: Page, samples: Samples, values: Floats, valid: Mask) -> Samples:

@@ -142,6 +142,20 @@ class TestBecomesCompleteAgain:
         assert engine.read(*whole(0)).gaps != ()
         assert engine.read(*whole(0), after=UNLOADED_AFTER_S).gaps == ()
 
+    def test_when_a_queue_without_other_series_was_empty_and_is_deleted(self):
+        broker = Engine("redis_exporter")
+        jobs, mail = 'redis_key_size{db="0",key="jobs"} 3', 'redis_key_size{db="0",key="mail"} '
+        broker.read(jobs, mail + "0", "redis_up 1")
+        broker.read(jobs, "redis_up 1")
+        assert broker.read(jobs, "redis_up 1", after=UNLOADED_BUSY_AFTER_S - 1.0).gaps != ()
+        assert broker.read(jobs, "redis_up 1", after=1.0).gaps == ()
+
+    def test_not_when_a_queue_without_other_series_had_entries(self):
+        broker = Engine("redis_exporter")
+        broker.read('redis_key_size{db="0",key="jobs"} 3', "redis_up 1")
+        broker.read("redis_up 1", 'redis_key_size{db="0",key="mail"} 0')
+        assert broker.read("redis_up 1", 'redis_key_size{db="0",key="mail"} 0', after=36_000.0).gaps != ()
+
     def test_not_while_some_line_of_the_response_is_dropped(self, engine):
         engine.read(*whole(0), *whole(1))
         engine.read(*whole(0))

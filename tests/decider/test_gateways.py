@@ -135,7 +135,18 @@ def test_a_gateway_that_loses_its_queue_without_a_restart_is_incomplete(scene, p
     stage.has(pods=[engine], gateway=front)
     quiet = page.vllm(waiting=0, running=0)
     stage.round({engine: quiet, front: page.epp(held=0, ready=1)})
-    assert stage.rounds(900, {engine: quiet, front: page.epp(ready=1)})[-1] == (1, True, "incomplete")
+    lost = {engine: quiet, front: page.epp(ready=1)}
+    assert stage.rounds(300, lost)[-1] == (1, True, "incomplete")
+    # It was empty, and nothing else speaks of it: it was deleted. Nothing would see a request, so one replica stays.
+    assert stage.rounds(60, lost)[-1] == (1, True, "no_waker")
+
+
+def test_a_gateway_that_loses_a_queue_with_requests_in_it_stays_incomplete(scene, plan, pod, gateway, page):
+    stage, engine, front = scene(plan(gateway=True, keep_warm=30.0)), pod(), gateway()
+    stage.has(pods=[engine], gateway=front)
+    quiet = page.vllm(waiting=0, running=0)
+    stage.round({engine: quiet, front: page.epp(held=3, ready=1)})
+    assert stage.rounds(3600, {engine: quiet, front: page.epp(ready=1)})[-1] == (1, True, "incomplete")
 
 
 def test_a_gateway_without_an_address_is_said(scene, plan, pod, gateway, page):
