@@ -15,9 +15,10 @@ What a response does to a series that the target has exposed before:
 | not at all, nor any series with its labels, for long enough         | forgotten: adapter or engine unloaded |
 
 A restart is seen by `process_start_time_seconds`, or by a counter that falls where that series is not exposed. A series
-is unloaded only if series of other families shared its labels before and none does now, and no line was dropped. If none
-ever did, it must also have been 0 at last: exporters delete the series of a queue that is gone, never that of an engine
-alone. A GPU is not forgotten by these rules: it is its pod's for as long as the pod lives, which the caller knows.
+is unloaded only if series of other families shared its labels before and none does now, and no line was dropped. If
+none ever did, it must also have been 0 at last: exporters delete the series of a queue that is gone, never that of an
+engine alone. A GPU is not forgotten by these rules: it is its pod's for as long as the pod lives, which the caller
+knows.
 
 Worked example: `vllm:num_requests_waiting` is 0 for engine 0 and 30 for engine 1, then the line of engine 1 is not
 there. The quantity is NaN in the samples, with `Gap(row=0, quantity=requests_waiting, at_least=0.0, reason=missing,
