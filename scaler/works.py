@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -392,8 +392,10 @@ class Works:
 
     def _count(self, workloads: Collection[WorkloadKey]) -> None:
         """Their replicas, as they are now."""
-        with suppress(Exception):  # the tick asks too, and says what is wrong
+        try:
             self._counting.count(workloads, self._decider, self._census.targets, self._around.clock.now())
+        except Exception:  # noqa: BLE001 - the tick counts too, and logs what is wrong
+            self._around.own.internal_errors.labels("discovery").inc()
 
     # What the scrapes say.
 

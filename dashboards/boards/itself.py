@@ -233,7 +233,7 @@ def _staleness() -> list[Panel]:
             "short",
             [
                 Query(
-                    f'count by (reason) (group by ({by}, reason) (tidegate_reason{{{OWN},reason=~"held|unknown"}}))',
+                    f'count by (reason) (group by ({by}, reason) (tidegate_reason{{{OWN},reason=~"held|incomplete|unknown"}}))',
                     "{{reason}}",
                 )
             ],

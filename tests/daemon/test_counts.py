@@ -118,7 +118,7 @@ def test_failing_targets_of_earlier_configurations_are_forgotten(scene):
     scene.becomes(1)
     refused = Failure(FailureKind.REFUSED, "10.0.0.1:8000: Connection refused")
     for target in (ENGINE, GATEWAY):
-        scene.works._landed(Scrape(target, scene.time, 0.1, refused))
+        scene.works._landed([Scrape(target, scene.time, 0.1, refused)])
     second = Works(scene.works.config, scene.works._around, before=scene.works)
     second._added(ENGINE)
     assert second._failing == {ENGINE: FailureKind.REFUSED}

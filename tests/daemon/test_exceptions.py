@@ -97,12 +97,15 @@ async def test_a_reader_that_raises_costs_its_target(in_process, pages, vllm, mo
     reads = Reader.read
 
     def read(self, page, received_at):
-        if any("bad" in str(series) for series in page.layout.names):
+        if any(b"bad" in head for head in page.layout.heads):
             raise RuntimeError("a bug")
         return reads(self, page, received_at)
 
     monkeypatch.setattr(Reader, "read", read)
-    pages["bad"].body, pages["good"].body = vllm(running=40) + b"bad 1\n", vllm(running=40)
+    pages["bad"].body, pages["good"].body = (
+        vllm(running=40) + b'vllm:prompt_tokens_total{model_name="bad"} 1\n',
+        vllm(running=40),
+    )
     async with in_process(config(pages, "bad", "good")) as ask:
         await ask.until((3, True), "good")
         await counted(ask, "response", 2)

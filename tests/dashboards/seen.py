@@ -40,8 +40,8 @@ QUIET, FATAL = 0.01, 79
 def gpu(uuid, labels="", *, engine=None, util=None, used=40_000, free=40_000, xid=0):
     said = {
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE": engine, "DCGM_FI_DEV_GPU_UTIL": util, "DCGM_FI_DEV_FB_USED": used,
-        "DCGM_FI_DEV_FB_FREE": free, "DCGM_FI_DEV_XID_ERRORS": xid, "DCGM_FI_DEV_POWER_USAGE": 300,
-        "DCGM_FI_DEV_GPU_TEMP": 60,
+        "DCGM_FI_DEV_FB_FREE": free, "DCGM_FI_DEV_FB_RESERVED": 0, "DCGM_FI_DEV_XID_ERRORS": xid,
+        "DCGM_FI_DEV_POWER_USAGE": 300, "DCGM_FI_DEV_GPU_TEMP": 60,
     }  # fmt: skip
     return "".join(f'{name}{{UUID="{uuid}",{NODE}{labels}}} {n}\n' for name, n in said.items() if n is not None)
 
@@ -96,6 +96,7 @@ def decisions(now):
             kv_cache_used=0.6, requests_per_second=4.0,
         ),
         decision("held", 2, Reason.HELD, now, held_since=now - 150, stale=("http://10.0.0.9/",), measured_at=now - 200),
+        decision("part", 2, Reason.INCOMPLETE, now, incomplete=("vllm:num_requests_waiting is missing",)),
         decision("dark", None, Reason.UNKNOWN, now, stale=("http://10.0.0.8/",)),
         decision("lone", 1, Reason.NO_WAKER, now, idle_since=now - 900.0, gpus_held=4, replicas_wanted=1),
         decision("seen", 4, Reason.SERVING, now, observed=True, replicas_wanted=6, objectives=work[:1]),
@@ -146,7 +147,7 @@ def page():
         Trouble(Ref("ai", "ScaledObject", "odd"), "c", "d"),
     ]
     standing = SimpleNamespace(failures={}, role=lambda now: "leader", board_age_s=lambda now: 0.5)
-    snapshots = SimpleNamespace(on=True, written_at=began, failures=0, size=2.0**20)
+    snapshots = SimpleNamespace(on=True, written_at=began, failures=0, size=2.0**20, owned=True)
 
     names = [each.workload.name for each in decisions(began)]
     books = Books(len(names), gap_s=60.0)

@@ -34,8 +34,10 @@ APART = {
 
 # What it has or has not, as the machine is fast or slow: it is asked of the page.
 SELDOM = (
-    r'^(?![\s\S]*"serving")[\s\S]*reason="held"', r'reason=~"held\|unknown"', r"tidegate_held_seconds", r"ALERTS",
+    r'^(?![\s\S]*"serving")[\s\S]*reason="held"', r'reason=~"held\|incomplete\|unknown"',
+    r"tidegate_held_seconds", r"ALERTS",
     r"avg_over_time\(tidegate_gpu_engine_active", r"tidegate_stale_sources\S* > 0", r"tidegate_scrape_failures",
+    r"tidegate_incomplete_series\S* > 0",
     r"tidegate_scrape_up\S* == 0", r"tidegate_streams_ended",
 )  # fmt: skip
 

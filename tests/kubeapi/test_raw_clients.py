@@ -126,7 +126,7 @@ async def test_a_connection_that_sends_nothing_has_no_tls_state(api):
     opened = [await asyncio.open_connection("127.0.0.1", api.port) for _ in range(20)]
     await until(lambda: api.server._listener.connections == 20)
     gc.collect()
-    assert [each for each in gc.get_objects() if isinstance(each, SSLProtocol) and each._server_side] == []
+    assert [each for each in gc.get_objects() if type(each) is SSLProtocol and each._server_side] == []
     for _, writer in opened:
         writer.close()
 
@@ -143,7 +143,7 @@ async def test_a_handshake_that_ends_early_leaves_nothing_behind(api):
             writer.close()
             await until(lambda: api.server._listener.connections == 0)
             await asyncio.sleep(0)
-        assert [each for each in gc.get_objects() if isinstance(each, SSLProtocol)] == []
+        assert [each for each in gc.get_objects() if type(each) is SSLProtocol] == []
     finally:
         gc.enable()
 

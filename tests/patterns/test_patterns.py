@@ -17,7 +17,6 @@ APPLIED = applied()
 # What cannot be shown from the pattern alone, and why it is linear all the same.
 EXCEPT = {
     ("exporter/textformat/line.py", "_PAIRS"): "it is applied only to what _COMMON has matched as a row of such pairs",
-    ("scaler/kubeapi/selectors.py", "_COMMA_OUTSIDE"): "the selector's length is bounded; to be replaced by a parser",
 }
 
 

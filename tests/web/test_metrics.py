@@ -91,7 +91,7 @@ async def test_what_is_not_known_has_no_sample(site):
     site.publish()
     found = values((await site.get("/metrics"))[2])
     of_code = {key[0] for key in found if ("workload", "code") in key}
-    assert of_code == {"tidegate_observed", "tidegate_reason", "tidegate_stale_sources"}
+    assert of_code == {"tidegate_observed", "tidegate_reason", "tidegate_stale_sources", "tidegate_incomplete_series"}
     assert of("tidegate_requests_held", "chat") not in found
     assert of("tidegate_held_seconds", "chat") not in found
     assert of("tidegate_signal", "chat", objective="gpu_engine") not in found
