@@ -233,7 +233,8 @@ def _staleness() -> list[Panel]:
             "short",
             [
                 Query(
-                    f'count by (reason) (group by ({by}, reason) (tidegate_reason{{{OWN},reason=~"held|incomplete|unknown"}}))',
+                    f"count by (reason) (group by ({by}, reason) "
+                    f'(tidegate_reason{{{OWN},reason=~"held|incomplete|unknown"}}))',
                     "{{reason}}",
                 )
             ],
