@@ -1,4 +1,4 @@
-"""Divides one amount of memory between holders of which nobody knows the number.
+"""Divides one amount of memory between an unknown number of holders.
 
 A holder may hold at most as much as stays free for the others (the dynamic threshold of Choudhury and Hahne 1998, with
 a factor of one). So a single holder gets half, n greedy holders get 1/(n + 1) each, the same amount stays free, and a
@@ -22,7 +22,7 @@ SERIES, SERIES_BYTES = 100_000, 2048
 
 @dataclass(slots=True, eq=False)
 class Budget:
-    """total: in the unit of whoever uses it. Its shares may be resized in any thread."""
+    """total: in the unit of the caller. Its shares may be resized in any thread."""
 
     total: int
     used: int = 0
@@ -34,7 +34,7 @@ class Budget:
 
 
 class Share:
-    """What one holder holds of a budget. It is given back when the share is closed or is not referenced any more."""
+    """The part of a budget that one holder has. It is free again when the share is closed or no longer referenced."""
 
     __slots__ = ("_budget", "held")
 

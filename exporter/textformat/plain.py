@@ -27,7 +27,7 @@ Identity = tuple[str, frozenset[tuple[str, str]]]
 
 
 class _Faults(NamedTuple):
-    """What of a page is dropped or doubtful, as the fields of the same names of `Page` have it."""
+    """Counts what is dropped or doubtful in a response, with the names and meanings that `Page` has."""
 
     dropped: list[Dropped]
     dropped_total: int
