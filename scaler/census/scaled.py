@@ -68,8 +68,7 @@ def _placed(scaled: ScaledObject, trigger: Heard, gathered: Gathered, config: Co
     verdict = trigger.verdict
     workload = verdict.outcome if isinstance(verdict.outcome, TriggerWorkload) else None
     if workload is not None and workload.key in gathered.makers:
-        bound = f"must be another: {plain(str(gathered.makers[workload.key].ref))} has the workload {workload.key}"
-        verdict, workload = refused(BadWord("name", bound, workload.trigger)), None
+        verdict, workload = refused(name_in_use(workload, gathered.makers[workload.key])), None
     if workload is not None:
         gathered.workloads[workload.key] = workload
         gathered.makers[workload.key] = scaled
@@ -84,6 +83,12 @@ def _placed(scaled: ScaledObject, trigger: Heard, gathered: Gathered, config: Co
     if isinstance(outcome, TriggerWorkload):
         return Said(trigger.words, observed(outcome.key) if config.observes(outcome) else outcome.key)
     return Said(trigger.words, outcome)
+
+
+def name_in_use(workload: TriggerWorkload, maker: ScaledObject) -> BadWord:
+    """The problem of a trigger whose workload another trigger already has. maker: the object of that one."""
+    bound = f"must be another: {plain(str(maker.ref))} has the workload {workload.key}"
+    return BadWord("name", bound, workload.trigger)
 
 
 def _several(workload: WorkloadKey, targets: dict[Ref, Ref]) -> list[Trouble]:

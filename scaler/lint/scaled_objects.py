@@ -16,6 +16,7 @@ from exporter.cluster.objects import Ref, ScaledObject, Trigger
 from exporter.model import WorkloadKey
 
 from ..census import triggers
+from ..census.scaled import name_in_use
 from ..census.triggers import Around, Heard, heard, too_many
 from ..config.bad_words import BadWord, BadWords
 from ..config.documents import Value
@@ -62,10 +63,15 @@ def remarks_on_scaled(thing: Value, config: Config | None) -> list[Remark] | Non
     if not said:
         return None
     remarks: list[Remark] = []
+    workloads: set[WorkloadKey] = set()
     for trigger in said:
         at: Loc = ("spec", "triggers", trigger.place)
         remarks += _plumbing(thing.items("spec", "triggers")[trigger.place], at)
-        remarks += (_with_default(of_word(word, _loc(word, at)), thing) for word in trigger.verdict.problems)
+        problems, outcome = trigger.verdict.problems, trigger.verdict.outcome
+        if isinstance(outcome, TriggerWorkload):
+            problems = (name_in_use(outcome, scaled),) if outcome.key in workloads else problems
+            workloads.add(outcome.key)
+        remarks += (_with_default(of_word(word, _loc(word, at)), thing) for word in problems)
         remarks += _polling(trigger, at, scaled)
     if (problem := too_many(scaled)) is not None:
         remarks.append(of_word(problem, ("spec", "triggers")))

@@ -187,6 +187,7 @@ DOCUMENTS = st.builds(
 @settings(max_examples=150, deadline=None)
 @given(DOCUMENTS)
 @example(scaled(trigger(engine="vllm")))
+@example(scaled(trigger(name="decode", engine="vllm"), trigger(name="decode", engine="vllm")))
 def test_both_find_the_same_problems_in_any_object(document):
     assert of_check(document) == of_daemon(document)
     assert bool(ours(document)) or not of_check(document)
