@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isnan, nan
+from math import inf, isnan, nan
 from typing import TypeAlias
 
 import numpy as np
@@ -114,8 +114,8 @@ class Completeness:
         self._note_start(page)
         if page.layout is not self._layout:
             self._follow(plan, page)
-        fell = bool((values < self._values).any())
-        if self._restarted or (fell and isnan(self._started_at) and self._counter_fell(values)):
+        fell = valid & (values < self._values)
+        if self._restarted or (isnan(self._started_at) and bool(fell.any()) and self._is_counter(fell)):
             self._forget_queues()
         self._restarted, self._judged_at = False, received_at
         self._values = np.where(valid, values, self._values)
@@ -129,7 +129,7 @@ class Completeness:
         if page.layout is not self._layout:
             self._starts = page.layout.select({START_TIME})
         started_at = float(np.fmax.reduce(page.values[self._starts], initial=-np.inf)) if self._starts else nan
-        if isnan(started_at) or started_at <= 0.0:
+        if not 0.0 < started_at < inf:
             return
         self._restarted = started_at - self._started_at > SAME_START_S
         self._started_at = started_at
@@ -161,13 +161,9 @@ class Completeness:
     def _present_in_order(self) -> list[_Series]:
         return [self._present[key] for key in self._keys]
 
-    def _counter_fell(self, values: Floats) -> bool:
-        before = self._values
-        return any(
-            values[place] < before[place]
-            for place, series in enumerate(self._present_in_order())
-            if series.quantity in COUNTERS
-        )
+    def _is_counter(self, chosen: Mask) -> bool:
+        """Whether one of the chosen series is a counter. chosen: shape (wanted series of the layout,)."""
+        return any(self._present[self._keys[place]].quantity in COUNTERS for place in np.flatnonzero(chosen).tolist())
 
     def _forget_queues(self) -> None:
         """The process has restarted: what its predecessor exposed is no part of it. A GPU is still its pod's."""

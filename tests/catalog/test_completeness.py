@@ -124,6 +124,17 @@ class TestBecomesCompleteAgain:
         engine.read(*whole(0, tokens=100), *whole(1, 30), start)
         assert engine.read(*whole(0, tokens=7), *whole(1, tokens=7)[1:], start).gaps != ()
 
+    @pytest.mark.parametrize("value", ["-1", "NaN", "-Inf"])
+    def test_not_when_a_counter_has_no_valid_value(self, engine, value):
+        engine.read(*whole(0, tokens=100), *whole(1, 30))
+        assert WAITING in {gap.quantity for gap in engine.read(*whole(0, tokens=value), *whole(1)[1:]).gaps}
+
+    @pytest.mark.parametrize("value", ["+Inf", "NaN", "-1"])
+    def test_not_when_the_start_time_has_no_valid_value(self, engine, value):
+        engine.read(*whole(0), *whole(1, 30), "process_start_time_seconds 100")
+        samples = engine.read(*whole(0), *whole(1)[1:], f"process_start_time_seconds {value}")
+        assert WAITING in {gap.quantity for gap in samples.gaps}
+
     def test_not_when_a_queue_gets_shorter(self, engine):
         engine.read(*whole(0, 30), *whole(1, 30))
         assert engine.read(*whole(0, 0), *whole(1)[1:]).gaps != ()
