@@ -45,6 +45,7 @@ class Pod:
 
     name: str
     started_at: float
+    exposes_start: bool = True
     engines: list = field(default_factory=lambda: [Engine(), Engine()])
 
     @property
@@ -53,7 +54,7 @@ class Pod:
 
     def lines(self):
         """(line, the engine it is of)."""
-        found = [(f"process_start_time_seconds {self.started_at}", None)]
+        found = [(f"process_start_time_seconds {self.started_at}" if self.exposes_start else "# no start time", None)]
         for number, engine in enumerate(self.engines):
             labels = f'{{model_name="m",engine="{number}"}}'
             values = {
@@ -96,8 +97,8 @@ def spoilt(line, fault):
 class Fleet:
     """The truth, and what Tidegate is shown of it."""
 
-    def __init__(self):
-        self.now, self.number = 1000.0, 0
+    def __init__(self, *, exposes_start=True):
+        self.now, self.number, self.exposes_start = 1000.0, 0, exposes_start
         self.pods, self.held = [], 0
         self.gate_started_at = 1.0
         self.readers = {}
@@ -126,7 +127,7 @@ class Fleet:
 
     def start_pod(self):
         self.number += 1
-        self.pods.append(Pod(f"chat-{self.number}", self.now))
+        self.pods.append(Pod(f"chat-{self.number}", self.now, self.exposes_start))
         self.decider.expect(self.pods[-1].target)
 
     def stop_pods(self):
@@ -266,8 +267,9 @@ HISTORIES = st.lists(st.tuples(OPS, st.sampled_from([1, 1, 2, 4, 10])), min_size
 LONG_HISTORIES = st.lists(st.tuples(OPS, st.sampled_from([1, 1, 2, 4, 10, 70])), min_size=1, max_size=30)
 
 
-def play(history):
-    fleet = Fleet()
+def play(history, *, exposes_start=True):
+    """exposes_start: the engines' processes expose their start time; else only a counter that falls shows a restart."""
+    fleet = Fleet(exposes_start=exposes_start)
     fleet.step()
     for (name, *how), steps in history:
         match name:
@@ -291,9 +293,9 @@ QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=QUIET)
-@given(HISTORIES)
-def test_no_history_of_good_and_bad_responses_ends_at_zero_while_work_is_in_hand(history):
-    play(history)
+@given(HISTORIES, st.booleans())
+def test_no_history_of_good_and_bad_responses_ends_at_zero_while_work_is_in_hand(history, exposes_start):
+    play(history, exposes_start=exposes_start)
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=QUIET)
@@ -319,9 +321,9 @@ def test_no_history_ends_at_zero_for_as_long_as_is_asked():
         rounds += 1
 
         @settings(max_examples=500, deadline=None, suppress_health_check=QUIET, database=None)
-        @given(LONG_HISTORIES)
-        def search(history):
-            play(history)
+        @given(LONG_HISTORIES, st.booleans())
+        def search(history, exposes_start):
+            play(history, exposes_start=exposes_start)
 
         search()
     assert rounds
