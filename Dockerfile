@@ -9,7 +9,7 @@ WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY exporter exporter
 COPY scaler scaler
-COPY docs/rules docs/rules
+COPY docs/reference/rules docs/reference/rules
 RUN ["python", "-m", "pip", "--python", "/opt/tidegate/bin/python", "install", ".[nvml]"]
 WORKDIR /
 ENV NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES="" NUMBA_CACHE_DIR=/opt/tidegate/kernels

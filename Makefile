@@ -52,10 +52,10 @@ bench: $(STAMP)  ## measure, and write benchmarks/RESULTS.md
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
 generate: $(STAMP)  ## rewrite what is made of other files: docs, the chart's schema and alerts
-	$(BIN)/python -m scaler.config.reference > docs/configuration.md
-	$(BIN)/python -m scaler.config.words_reference > docs/triggers.md
-	$(BIN)/python -m scaler.metrics_reference > docs/metrics.md
-	$(BIN)/python -m scaler.lint.pages > docs/rules/README.md
+	$(BIN)/python -m scaler.config.reference > docs/reference/configuration.md
+	$(BIN)/python -m scaler.config.words_reference > docs/reference/triggers.md
+	$(BIN)/python -m scaler.metrics_reference > docs/reference/metrics.md
+	$(BIN)/python -m scaler.lint.pages > docs/reference/rules/README.md
 	$(BIN)/python deploy/values_schema.py
 	$(BIN)/python -W ignore::DeprecationWarning -m dashboards.build
 

@@ -23,7 +23,8 @@ CHART, COMPONENT = DEPLOY / "chart/files", DEPLOY / "kustomize/components/monito
 MADE = "# Made of dashboards/alerts.yaml by dashboards/build.py: change it there.\n"
 COMPONENT_SAYS = """\
 # Made by dashboards/build.py: change it there. prometheus-operator finds the pods and scrapes them, and has Prometheus
-# watch for what docs/runbooks.md is about; Grafana's sidecar finds the boards. Add the labels that yours select by.
+# watch for what docs/how-to/runbooks.md is about; Grafana's sidecar finds the boards. Add the labels that yours
+# select by.
 """
 BOARDS = (overview, workload, gpu, itself)
 

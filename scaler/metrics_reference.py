@@ -57,13 +57,14 @@ With several replicas all of them show the same decisions, so aggregate with `ma
 `sum`. Accounts are the exception: the replica that leads has them and no other, so `sum by (namespace, workload)` of
 their increase is right also where another took the lead.
 
-Which alerts are made of these, and what to do about each, is in the [runbooks](runbooks.md).
+Which alerts are made of these, and what to do about each, is in the [runbooks](../how-to/runbooks.md).
 """
 
 _EXPORT_HEAD = """\
 ## The page of `tidegate export`
 
-One small page beside an engine or on a node ([export](export.md)). A family that nobody speaks of is left out.
+One small page beside an engine or on a node ([export](../how-to/collect-only.md)). A family that nobody speaks of is
+left out.
 """
 
 

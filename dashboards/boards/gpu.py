@@ -90,7 +90,7 @@ def _now() -> list[Panel]:
         stat_of(
             "Shared",
             "GPUs that several pods share. Only where it is measured by process does their activity mean something for "
-            "one of them (docs/gpus.md).",
+            "one of them (docs/explanation/gpus.md).",
             "short",
             Query(_count('attribution=~"device|process"')),
         ),
@@ -278,7 +278,7 @@ def _shared() -> list[Panel]:
         graph(
             "Kernels by pod, where it is measured",
             "Share of time that any kernel of the pod ran on a GPU that it shares. It proves that a pod is idle, and "
-            "sizes nothing. Empty beside sharers: have the exporter measure by process (docs/gpus.md).",
+            "sizes nothing. Empty beside sharers: have the exporter measure by process (docs/explanation/gpus.md).",
             "percentunit",
             [Query(process % "utilization_ratio", "{{namespace}}/{{pod}}")],
             width=8,

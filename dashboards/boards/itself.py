@@ -55,7 +55,7 @@ def _now() -> list[Panel]:
     return [
         stat_of(
             "Replicas seen",
-            "Pods of Tidegate that this Prometheus scrapes. `unknown`: none, see docs/runbooks.md. Runbook: "
+            "Pods of Tidegate that this Prometheus scrapes. `unknown`: none, see docs/how-to/runbooks.md. Runbook: "
             "TidegateDown.",
             "short",
             Query(f"count(tidegate_board_version{{{OWN}}})"),

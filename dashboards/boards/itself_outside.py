@@ -140,7 +140,7 @@ def peers() -> list[Panel]:
         graph(
             "Questions to the leader that failed",
             "By kind. Some at a change of the leader; else the network between the pods, or their certificates "
-            "(docs/high-availability.md).",
+            "(docs/explanation/high-availability.md).",
             "ops",
             [Query(rate("tidegate_peer_fetch_failures_total", "kind", "instance"), "{{instance}} {{kind}}")],
             width=8,
@@ -184,7 +184,7 @@ def process() -> list[Panel]:
         graph(
             "Processor",
             "Processor time per second of each replica. Near 1 (dashed) sweeps and answers wait for each other: it "
-            "decides on one core. See docs/operations.md for sizes.",
+            "decides on one core. See docs/how-to/operate.md for sizes.",
             "short",
             [Query(rate("process_cpu_seconds_total", "instance"), "{{instance}}")],
             width=8,

@@ -27,7 +27,7 @@ def made() -> model.Dashboard:
                 "Namespace",
                 "label_values(tidegate_reason, namespace)",
                 several=True,
-                says="Of workloads, not of Tidegate. Tidegate's own alone? See docs/dashboards.md, honor_labels.",
+                says="Of workloads, not of Tidegate. For its own alone see docs/how-to/dashboards.md, honor_labels.",
             ),
         ],
         [
@@ -57,7 +57,8 @@ def _now() -> list[Panel]:
         stat_of(
             "GPUs idle, kept warm",
             "GPUs of workloads that have nothing to do and are kept for the next request. Much of it for long: let the "
-            "keep-warm time be learned (docs/learned.md), or look which workloads have a minimum above 0.",
+            "keep-warm time be learned (docs/explanation/estimators.md), or look which workloads have a minimum above "
+            "0.",
             "short",
             Query(_gpus("idle_warm")),
             below=AMBER,
@@ -179,7 +180,8 @@ def _zero() -> list[Panel]:
             "What learning the keep-warm time saves a day",
             "Hours of one replica that the learned keep-warm time saves a day against the constant of the "
             "configuration, and the same in money with what waiting costs. Below 0 it holds GPUs longer, to spare "
-            "people the wait. Not what you want: say what a wait is worth in `prices` (docs/learned.md).",
+            "people the wait. Not what you want: say what a wait is worth in `prices` "
+            "(docs/explanation/estimators.md).",
             [
                 Query(f"{of('tidegate_keep_warm_saved_gpu_seconds_per_day')}{HOURS}", "replica-hours a day"),
                 Query(of("tidegate_keep_warm_saved_money_per_day"), "money a day"),
@@ -214,7 +216,7 @@ def _observed() -> list[Panel]:
         stat_of(
             "GPU-hours it would have saved",
             "What observed workloads ran beyond what Tidegate would have run, over the time that the board shows. Let "
-            "it act (`mode: act`, docs/shadow.md) where much is saved and little waits.",
+            "it act (`mode: act`, docs/how-to/observe-first.md) where much is saved and little waits.",
             "h",
             Query(_saved("tidegate_shadow_gpu_seconds_saved_total")),
             below=GREEN,

@@ -24,7 +24,8 @@ def needs_somebody() -> list[Panel]:
         graph(
             "What becomes of the answers",
             "How many workloads' answers are followed, wait for a stabilisation window or a cooldown, stay where "
-            "somebody's limits hold them, or are not heard. docs/outlook.md says what each code is.",
+            "somebody's limits hold them, or are not heard. docs/explanation/controller-outcome.md says what each "
+            "code is.",
             "short",
             [Query(f"count by (code) ({of('tidegate_outlook', 'code')})", "{{code}}")],
             stacked=True,
@@ -65,7 +66,8 @@ def needs_somebody() -> list[Panel]:
 def _firing() -> Panel:
     return rows(
         "Alerts that fire",
-        "Tidegate's own alerts, where Prometheus has the rules of dashboards/alerts.yaml. docs/runbooks.md says what "
+        "Tidegate's own alerts, where Prometheus has the rules of dashboards/alerts.yaml. docs/how-to/runbooks.md "
+        "says what "
         "to do about each, beginning with what holds meanwhile. Runbook: TidegateDown, TidegateStuck, "
         "TidegateNobodyLeads.",
         [
@@ -148,7 +150,8 @@ def _no_waker() -> Panel:
     return rows(
         "Idle, and nothing would wake it",
         "They have nothing to do and keep a replica, because nothing that lives at zero would show the next request. "
-        "Each row is GPUs held for nothing: give it a gateway (docs/sources.md). With `replicas` 0 requests may be "
+        "Each row is GPUs held for nothing: give it a gateway (docs/reference/sources.md). With `replicas` 0 requests "
+        "may be "
         "lost now: scale it to one by hand. Runbook: TidegateCannotWake.",
         [
             Query(_only("tidegate_idle_seconds", "no_waker"), "idle for"),

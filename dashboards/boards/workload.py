@@ -83,7 +83,8 @@ def _now() -> list[Panel]:
     return [
         stat_of(
             "Reason",
-            "Why the answer is what it is, in one word; docs/concepts.md says what each means. `tidegate explain` says "
+            "Why the answer is what it is, in one word; docs/explanation/concepts.md says what each means. `tidegate "
+            "explain` says "
             "it in sentences, with every number on the way.",
             "none",
             Query(_reason()),
@@ -199,7 +200,7 @@ def _answer() -> list[Panel]:
         timeline(
             "Brakes",
             "The brake that decides, while one does. Still on when it is not wanted any more: take it off, or give it "
-            "an end (docs/orders.md). Runbook: TidegateBrakeLeftOn.",
+            "an end (docs/how-to/overrides.md). Runbook: TidegateBrakeLeftOn.",
             [Query(of_one("tidegate_workload_brake", "brake"), "{{brake}}")],
             BRAKES,
             width=8,

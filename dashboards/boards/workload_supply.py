@@ -41,7 +41,7 @@ def gpus() -> list[Panel]:
             "GPU activity, by how it is known",
             "Mean engine activity of its own GPUs, beside the most that MIG instances can reach. Known by `engine` it "
             "may size; by `utilisation` or `process` it only proves idleness; a shared device's number is nobody's "
-            "share (docs/gpus.md).",
+            "share (docs/explanation/gpus.md).",
             "percentunit",
             [
                 Query(activity, "{{provenance}}"),

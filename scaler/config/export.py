@@ -37,7 +37,7 @@ POD_UID = "TIDEGATE_POD_UID"
 # Nothing needs it: it is said beside the GPUs that NVML shows, so that a board can tell nodes apart.
 NODE_NAME = "TIDEGATE_NODE_NAME"
 _FIELDS = {NODE_IP: "status.hostIP", NAMESPACE: "metadata.namespace", POD: "metadata.name", POD_UID: "metadata.uid"}
-GUIDE = "docs/export.md"
+GUIDE = "docs/how-to/collect-only.md"
 
 
 class ExportScrape(Section):

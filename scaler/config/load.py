@@ -40,7 +40,7 @@ class Language(Generic[AnySection]):
     guide: str
 
 
-CONFIG = Language(Config, findings, "docs/configuration.md")
+CONFIG = Language(Config, findings, "docs/reference/configuration.md")
 
 
 def load(path: str | Path) -> Config:

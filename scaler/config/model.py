@@ -212,7 +212,7 @@ class Config(Section):
     """What to ask the Kubernetes API for; `{}` asks for all of it. Left out: no API server is asked."""
     mode: Mode = "act"
     """What holds for each workload that does not say it itself, those of triggers and annotations among them: `observe`
-    looks on, and nobody is told a number. See docs/shadow.md."""
+    looks on, and nobody is told a number. See docs/how-to/observe-first.md."""
     brake: Annotated[Brake, BRAKE] | None = None
     """A brake for all workloads at once, as `freeze until 2026-11-23T08:00Z because of the sale`. It is honoured within
     a tick of the file being read again."""

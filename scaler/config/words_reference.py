@@ -143,7 +143,7 @@ name. With `tidegate.dev/mode: observe` a workload is decided and published, and
 gets an error: a way to look on first.
 
 A brake (`tidegate.dev/brake`) stands on a ScaledObject or on what is scaled, whoever else speaks for it; it and
-`schedules` have [a page of their own](orders.md).
+`schedules` have [a page of their own](../how-to/overrides.md).
 
 ## The words
 

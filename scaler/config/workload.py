@@ -129,7 +129,7 @@ class Workload(Section):
     the workload's own rests, its starts and `prices`, and starts it in advance of a return that can be foretold; until
     a start has been measured it is 5m. A duration stays what it is: shorter saves GPU time and pays in cold starts. At
     least 3 scrape intervals: fewer readings prove nothing. For a ScaledJob, where it is not written: none, since zero
-    ends no Job. See docs/learned.md."""
+    ends no Job. See docs/explanation/estimators.md."""
     keep_warm_min: Seconds = 60.0
     """`keep_warm: auto` never sleeps sooner. Lower trusts what was learned with sleeping almost at once; 3 scrape
     intervals are the least, whatever this says."""
@@ -163,7 +163,7 @@ class Workload(Section):
     """Hours with a floor or a ceiling of replicas."""
     brake: Annotated[Brake, BRAKE] | None = None
     """`freeze`, `never_down` or `floor N`, then `until` and a moment, and `because` and a reason. It holds beside the
-    brake for all and those of annotations, the most careful first. See docs/orders.md."""
+    brake for all and those of annotations, the most careful first. See docs/how-to/overrides.md."""
     probe_period: ProbePeriod = 60.0
     """Requests that come as regularly as a clock, no further apart than this, with no tokens, no request in flight and
     no GPU activity beside them, are taken for health probes, which keep nothing awake. Longer lets rarer probes go
@@ -189,7 +189,7 @@ class Workload(Section):
     mode: Mode | None = None
     """`observe` decides, publishes, and counts what would have been saved, but whoever asks for the number gets an
     error: a way to watch Tidegate before it is given the wheel. `act` gives it the wheel. null: what `mode` of the
-    whole configuration says. See docs/shadow.md."""
+    whole configuration says. See docs/how-to/observe-first.md."""
 
     @property
     def key(self) -> WorkloadKey:

@@ -13,7 +13,7 @@ from .check import Check, ok, warn
 
 NAME = "KEDA"
 OPERATOR = "keda-operator"
-# Tidegate is tested with 2.19 and 2.20 (facts of what each does as a client are in docs/outages.md).
+# Tidegate is tested with 2.19 and 2.20 (facts of what each does as a client are in docs/explanation/outages.md).
 TESTED = (2, 19)
 _VERSION_LABEL = "app.kubernetes.io/version"
 _NUMBERS = re.compile(r"v?(\d+)\.(\d+)(?:\.\d+)?")

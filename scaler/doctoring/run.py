@@ -76,7 +76,7 @@ def _configuration(file: str | None, now: float) -> tuple[Config | None, list[Ch
 
 
 def _remedy(problem: Problem) -> str:
-    return f"tidegate check --explain {problem.rule}" if problem.rule else "see docs/configuration.md"
+    return f"tidegate check --explain {problem.rule}" if problem.rule else "see docs/reference/configuration.md"
 
 
 async def _local(config: Config) -> str | None:

@@ -1,6 +1,7 @@
-"""The rules for people to read: a list for the terminal, a rule's page, and the table of docs/rules/README.md.
+"""The rules for people to read: a list for the terminal, a rule's page, and the table of
+docs/reference/rules/README.md.
 
-The pages are those of docs/rules; the wheel carries them beside this module.
+The pages are those of docs/reference/rules; the wheel carries them beside this module.
 
 Worked example: `page(RULES["TG001"])` begins with "# TG001 no-waker". `python -m scaler.lint.pages` prints the README.
 """
@@ -15,7 +16,7 @@ from exporter.cluster.resources import CHECKED
 from ..rules import RULES, Rule
 
 _BESIDE = Path(__file__).parent / "pages"
-_DOCS = Path(__file__).parents[2] / "docs" / "rules"
+_DOCS = Path(__file__).parents[2] / "docs/reference/rules"
 
 _HEAD = """\
 # Rules of `tidegate check`
@@ -61,7 +62,7 @@ def listed() -> str:
 
 
 def readme() -> str:
-    """docs/rules/README.md."""
+    """docs/reference/rules/README.md."""
     rows = [f"| [{rule.id}]({rule.page}) | {rule.name} | {rule.severity} | {rule.why} |" for rule in RULES.values()]
     names = sorted({f"`{resource}`" for resource in CHECKED})
     listed = fill(", ".join(names), 120, break_on_hyphens=False)

@@ -34,7 +34,7 @@ Seconds = Annotated[float, duration(0.0, 3600.0)]
 SomeSeconds = Annotated[float, duration(1e-6, 3600.0)]
 Tokens = Annotated[int, Field(ge=1, le=10**9)]
 MOST_TOKENS = 1e12
-GUIDE = "docs/replay-loads.md"
+GUIDE = "docs/reference/traces.md"
 
 
 class Engine(Section):

@@ -18,7 +18,7 @@ from exporter.sources.http import OK, HttpPages
 
 from ..replay.loads.history import COUNTERS, OUTPUT, PROMPT, REQUESTS
 
-# By name and `kind`, as docs/metrics.md has them.
+# By name and `kind`, as docs/reference/metrics.md has them.
 _COLUMNS = {
     ("tidegate_requests_finished_total", ""): REQUESTS,
     ("tidegate_tokens_total", "prompt"): PROMPT,

@@ -1,7 +1,7 @@
 """Every rule of `tidegate check`: ids, severities and sentences, and nothing that finds anything. Pure data.
 
-`scaler.config` finds some of them while it reads words, `scaler.lint` the others; each has a page below docs/rules. An
-id is given once: a rule that is withdrawn leaves a gap.
+`scaler.config` finds some of them while it reads words, `scaler.lint` the others; each has a page below
+docs/reference/rules. An id is given once: a rule that is withdrawn leaves a gap.
 
 Worked example: `RULES["TG001"].name` is "no-waker".
 """

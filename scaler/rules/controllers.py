@@ -56,7 +56,7 @@ CRON_BESIDE = Rule(
     "warning",
     "A cron trigger holds its replicas beside Tidegate's, cold at the beginning and without Tidegate's knowing.",
     "Use the word schedules of Tidegate's trigger, which has a pre-warm.",
-    "docs/orders.md",
+    "docs/how-to/overrides.md",
 )
 FORMULA_REPLACES = Rule(
     "TG026",

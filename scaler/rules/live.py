@@ -16,7 +16,7 @@ METRIC_UNREAD = Rule(
     "error",
     "The HPA cannot read a metric (ScalingActive is False): it takes nothing down, and without any metric it stands "
     "still.",
-    "Read the condition's message; for Tidegate's metric see docs/runbooks.md.",
+    "Read the condition's message; for Tidegate's metric see docs/how-to/runbooks.md.",
     _CONDITIONS,
 )
 TARGET_MISSING = Rule(

@@ -67,7 +67,7 @@ METRICS_OFF = Rule(
     "error",
     "The engine was started without its metrics page: its queue is never known, and nothing is decided from it.",
     "Add the engine's switch: --enable-metrics (SGLang), --metrics (llama.cpp); take --disable-log-stats out (vLLM).",
-    "docs/sources.md",
+    "docs/reference/sources.md",
 )
 
 RULES = (

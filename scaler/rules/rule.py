@@ -29,5 +29,5 @@ class Rule(NamedTuple):
 
     @property
     def page(self) -> str:
-        """Its page below docs/rules."""
+        """Its page below docs/reference/rules."""
         return f"{self.id}.md"

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from .rule import Rule
 
-_ORDERS = "docs/orders.md"
-_GROUPS = "docs/groups.md"
-_CONFIGURATION = "docs/configuration.md"
+_ORDERS = "docs/how-to/overrides.md"
+_GROUPS = "docs/how-to/groups.md"
+_CONFIGURATION = "docs/reference/configuration.md"
 
 ANNOTATION_NOT_READ = Rule(
     "TG080",
@@ -17,7 +17,7 @@ ANNOTATION_NOT_READ = Rule(
     "warning",
     "tidegate.dev/ annotations are read on what is scaled; on this object nobody reads them.",
     "Move them to the Deployment (or StatefulSet, LeaderWorkerSet, Rollout) itself, or into the trigger's metadata.",
-    "docs/triggers.md",
+    "docs/reference/triggers.md",
 )
 BRAKE_WITHOUT_END = Rule(
     "TG081",
@@ -65,7 +65,7 @@ BOUNDS_UNUSED = Rule(
     "warning",
     "keep_warm_min and keep_warm_max bound what keep_warm: auto learns; beside a fixed time they do nothing.",
     "Set keep_warm to auto, or take the bounds away.",
-    "docs/learned.md",
+    "docs/explanation/estimators.md",
 )
 EVERYBODYS_QUEUE = Rule(
     "TG087",
@@ -105,7 +105,7 @@ SNAPSHOTS_TOO_OLD = Rule(
     "warning",
     "The state is kept less often than answers are believed: after a restart the kept ones are too old to hold.",
     "Make state.interval at most freshness.hold.",
-    "docs/state.md",
+    "docs/explanation/state.md",
 )
 IGNORED_WITHOUT_REASON = Rule(
     "TG092",
@@ -113,7 +113,7 @@ IGNORED_WITHOUT_REASON = Rule(
     "error",
     "tidegate.dev/check-ignore must name rules that exist, and say why each is silenced: nobody will remember.",
     'Write "TG012 because REASON", several separated by `;`.',
-    "docs/rules/README.md",
+    "docs/reference/rules/README.md",
 )
 IDLE_JOBS = Rule(
     "TG093",
@@ -121,7 +121,7 @@ IDLE_JOBS = Rule(
     "warning",
     "On a ScaledJob, what keeps the number above the work in hand starts Jobs with nothing to do.",
     "Leave the word out: by default the number is the work in hand, and 0 ends no Job.",
-    "docs/cookbook/queues.md",
+    "docs/how-to/engines/queues.md",
 )
 
 RULES = (

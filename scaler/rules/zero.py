@@ -13,7 +13,7 @@ NO_WAKER = Rule(
     "warning",
     "Nothing that lives at zero replicas would see the next request, so the workload never sleeps.",
     "Name a gateway that holds or counts requests at zero, or set the minimum to 1.",
-    "docs/zero.md",
+    "docs/explanation/scale-to-zero.md",
 )
 FIRST_REQUESTS_REFUSED = Rule(
     "TG002",
@@ -21,7 +21,7 @@ FIRST_REQUESTS_REFUSED = Rule(
     "warning",
     "This gateway turns requests away while no replica is there: the first ones fail, and wake the workload.",
     "Put something that holds requests in front (an endpoint picker, KEDA's HTTP add-on), or have callers try again.",
-    "docs/zero.md",
+    "docs/explanation/scale-to-zero.md",
 )
 WAKES_BY_POLLING = Rule(
     "TG003",

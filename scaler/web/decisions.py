@@ -150,7 +150,7 @@ def families(board: Board, now: float) -> Iterator[Metric]:
     yield _cold_starts(decisions)
     reasons = GaugeMetricFamily(
         "tidegate_reason",
-        "1 for the reason that holds, of the list in docs/concepts.md.",
+        "1 for the reason that holds, of the list in docs/explanation/concepts.md.",
         labels=(*LABELS, "reason"),
     )
     for decision in decisions:

@@ -37,7 +37,8 @@ class OutlookCollector:
         )
         codes = GaugeMetricFamily(
             CODE,
-            "1 for what KEDA and the HPA will do with the workload's number; docs/outlook.md has the codes.",
+            "1 for what KEDA and the HPA will do with the workload's number; docs/explanation/controller-outcome.md "
+            "has the codes.",
             labels=(*LABELS, "code"),
         )
         for family, samples in ((desired, _desired), (conditions, _conditions), (codes, _codes)):

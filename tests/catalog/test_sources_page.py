@@ -1,4 +1,4 @@
-"""docs/sources.md says of every kind what the catalog does."""
+"""docs/reference/sources.md says of every kind what the catalog does."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from exporter.sources.promql.query import families
 
 Q = Quantity
 
-PAGE = Path(__file__).parents[2] / "docs" / "sources.md"
+PAGE = Path(__file__).parents[2] / "docs/reference/sources.md"
 ROW = re.compile(r"^\| `(\w+)` \| (\d+) `([^`]+)` \| (\w+) \| (.*?) \| ?(.*?) ?\|$", re.MULTILINE)
 ROWS = {name: (int(port), path, at_zero, says) for name, port, path, at_zero, says, _ in ROW.findall(PAGE.read_text())}
 

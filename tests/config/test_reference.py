@@ -7,7 +7,7 @@ from pathlib import Path
 from scaler.config.reference import reference
 from scaler.config.schema import sections
 
-_DOCUMENT = Path(__file__).parents[2] / "docs" / "configuration.md"
+_DOCUMENT = Path(__file__).parents[2] / "docs/reference/configuration.md"
 
 
 def test_the_committed_reference_is_what_the_model_says():

@@ -11,8 +11,8 @@ _KEYS = (
 
 
 @pytest.mark.parametrize(("text", "expected"), [
-    ("", ["1:1: must not be empty: see docs/configuration.md for what it may say"]),
-    ("# nothing\n---\n", ["1:1: must not be empty: see docs/configuration.md for what it may say"]),
+    ("", ["1:1: must not be empty: see docs/reference/configuration.md for what it may say"]),
+    ("# nothing\n---\n", ["1:1: must not be empty: see docs/reference/configuration.md for what it may say"]),
     ("- tick", ["1:1: must be a mapping of keys to values, got a list"]),
     ("tick", ["1:1: must be a mapping of keys to values, got tick"]),
     ("tick: 1s: 2s", ["1:9: not valid YAML: mapping values are not allowed here"]),

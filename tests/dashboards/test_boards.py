@@ -267,7 +267,7 @@ def test_every_alert_is_named_by_a_panel_that_shows_what_it_is_about():
 
 
 def test_every_runbook_names_the_board_to_look_at():
-    text = (ROOT / "docs/runbooks.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/how-to/runbooks.md").read_text(encoding="utf-8")
     for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
         found = re.findall(r"\*\*Look at:\*\* ((?:\[[^\]]+\]\(dashboards\.md#[\w-]+\)(?:,\s)?)+)", section)
         assert len(found) == 1, section.splitlines()[0]
@@ -275,7 +275,7 @@ def test_every_runbook_names_the_board_to_look_at():
 
 
 def test_every_question_of_the_docs_leads_to_a_panel():
-    text = (ROOT / "docs/dashboards.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/how-to/dashboards.md").read_text(encoding="utf-8")
     asked = re.findall(r"^\| [^|]+\? \| ([^|]+) \|$", text, re.MULTILINE)
     assert len(asked) > 10
     assert set(asked) - TITLES == set()

@@ -8,9 +8,11 @@ import yaml
 from exporter.catalog import GPU_KINDS, KINDS
 from tests.docs.pages import ROOT, blocks, prose, text_of
 
-PAGES = sorted(path.relative_to(ROOT) for path in (ROOT / "docs/cookbook").glob("*.md") if path.name != "README.md")
+PAGES = sorted(
+    path.relative_to(ROOT) for path in (ROOT / "docs/how-to/engines").glob("*.md") if path.name != "README.md"
+)
 ROW = re.compile(r"\| \[[\w-]+\.md\]\(([\w-]+\.md)\) \|(.*)\|$", re.MULTILINE)
-ROWS = dict(ROW.findall(text_of("docs/cookbook/README.md")))
+ROWS = dict(ROW.findall(text_of("docs/how-to/engines/README.md")))
 READ_FROM = re.compile(r"`:(\d+)(/[\w/.-]*)`")
 
 

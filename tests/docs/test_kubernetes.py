@@ -1,4 +1,4 @@
-"""The Role in docs/kubernetes.md is what the code asks for."""
+"""The Role in docs/reference/kubernetes.md is what the code asks for."""
 
 import yaml
 
@@ -7,7 +7,7 @@ from tests.docs.pages import blocks
 
 
 def test_the_role_in_the_docs_allows_what_is_watched_and_events_and_nothing_else():
-    shown = [yaml.safe_load(block.text) for block in blocks("docs/kubernetes.md") if block.language == "yaml"]
+    shown = [yaml.safe_load(block.text) for block in blocks("docs/reference/kubernetes.md") if block.language == "yaml"]
     (role,) = [each for each in shown if each.get("kind") == "ClusterRole"]
     allowed = {(group, name): set(rule["verbs"]) for rule in role["rules"]
                for group in rule["apiGroups"] for name in rule["resources"]}  # fmt: skip

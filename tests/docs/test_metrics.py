@@ -1,4 +1,4 @@
-"""docs/metrics.md is what the collectors say, and no page speaks of a metric that there is not."""
+"""docs/reference/metrics.md is what the collectors say, and no page speaks of a metric that there is not."""
 
 import re
 import subprocess
@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from scaler.metrics_reference import export_families, families_of
 from tests.docs.pages import PAGES, ROOT, text_of
 
-PAGE = ROOT / "docs/metrics.md"
+PAGE = ROOT / "docs/reference/metrics.md"
 ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| ([^|]*) \| (.*) \| (.*) \|$", re.MULTILINE)
 ROWS = {name: (kind, text) for name, kind, _, text, _ in ROW.findall(PAGE.read_text(encoding="utf-8"))}
 SPOKEN = re.compile(r"\btidegate_[a-z0-9_]+[a-z0-9]\b")

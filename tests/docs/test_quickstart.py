@@ -1,4 +1,4 @@
-"""The files of docs/quickstart.md are taken by the chart, by Kubernetes, and by Tidegate."""
+"""The files of docs/tutorials/quickstart.md are taken by the chart, by Kubernetes, and by Tidegate."""
 
 import yaml
 
@@ -43,7 +43,7 @@ def test_the_trigger_names_the_workload_that_the_values_describe():
 
 
 def test_the_arithmetic_of_the_page_is_the_files():
-    page = text_of("docs/quickstart.md")
+    page = text_of("docs/tutorials/quickstart.md")
     jobs = page.partition("RPUSH jobs ")[2].partition("\n")[0].split()
 
     assert f"{len(jobs)} jobs at `objectives.work: {WORKLOAD.work:g}` are {len(jobs) / WORKLOAD.work:g}" in page

@@ -5,7 +5,7 @@ import re
 from scaler.board import Decision, Reason
 from tests.docs.pages import text_of
 
-TABLE = text_of("docs/concepts.md").partition("## The reasons")[2].partition("\n## ")[0]
+TABLE = text_of("docs/explanation/concepts.md").partition("## The reasons")[2].partition("\n## ")[0]
 ROWS = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in TABLE.splitlines() if row.startswith("| `")]
 
 
@@ -28,7 +28,7 @@ def test_what_is_said_of_active_can_be():
 
 
 def test_the_words_for_people_to_look_for_are_reasons():
-    text = text_of("docs/troubleshooting.md") + text_of("docs/runbooks.md")
+    text = text_of("docs/how-to/troubleshoot.md") + text_of("docs/how-to/runbooks.md")
     named = re.findall(r"[Rr]eason(?:\{reason=\")? `(\w+)`", text)
 
     assert named

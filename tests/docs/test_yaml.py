@@ -20,7 +20,7 @@ from tests.docs.values import unknown_in
 
 NOW = moment("2026-11-22T12:00Z")
 # Pages of rules show what is wrong, and the linter's own tests play them.
-BLOCKS = [block for block in every_block("yaml") if not block.page.startswith("docs/rules/")]
+BLOCKS = [block for block in every_block("yaml") if not block.page.startswith("docs/reference/rules/")]
 PART, WARNED = "a part: ", "warned of: "
 SERVER = "a server of `tidegate replay`"
 SERVERS = [block for block in BLOCKS if block.note == SERVER]
@@ -82,10 +82,10 @@ def test_a_part_is_one_and_says_of_what():
 
 
 def test_every_engine_and_every_gateway_that_wakes_has_a_recipe():
-    pages = {block.page for block in WHOLE if block.page.startswith("docs/cookbook/")}
+    pages = {block.page for block in WHOLE if block.page.startswith("docs/how-to/engines/")}
 
-    assert {f"docs/cookbook/{path.name}" for path in (ROOT / "docs/cookbook").glob("*.md")} - pages == {
-        "docs/cookbook/README.md"
+    assert {f"docs/how-to/engines/{path.name}" for path in (ROOT / "docs/how-to/engines").glob("*.md")} - pages == {
+        "docs/how-to/engines/README.md"
     }
 
 
@@ -93,7 +93,7 @@ def test_a_recipe_that_may_sleep_names_what_wakes_it():
     scaled = [
         each
         for block in WHOLE
-        if block.page.startswith("docs/cookbook/") and is_manifest(block.text)
+        if block.page.startswith("docs/how-to/engines/") and is_manifest(block.text)
         for each in yaml.safe_load_all(block.text)
         if each["spec"].get("minReplicaCount") == 0
     ]

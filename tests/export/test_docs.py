@@ -1,4 +1,4 @@
-"""What docs/export.md shows is what the code does."""
+"""What docs/how-to/collect-only.md shows is what the code does."""
 
 import re
 from pathlib import Path
@@ -10,8 +10,8 @@ from scaler.config.export import ExportConfig
 from scaler.config.schema import defaults_of
 from scaler.config.words import sections_in
 
-DOCS = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
-# Described in docs/configuration.md, to which the row links.
+DOCS = (Path(__file__).parents[2] / "docs/how-to/collect-only.md").read_text(encoding="utf-8")
+# Described in docs/reference/configuration.md, to which the row links.
 ELSEWHERE = ("access.", "log.")
 
 

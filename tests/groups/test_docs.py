@@ -1,4 +1,4 @@
-"""docs/groups.md and docs/probes.md say nothing that is not so."""
+"""docs/how-to/groups.md and docs/how-to/health-checks.md say nothing that is not so."""
 
 import re
 from pathlib import Path
@@ -12,19 +12,19 @@ from scaler.probes import MANY_RISES, RISES
 from scaler.sources import plans
 
 _DOCS = Path(__file__).parents[2] / "docs"
-GROUPS, PROBES = ((_DOCS / name).read_text() for name in ("groups.md", "probes.md"))
+GROUPS, PROBES = ((_DOCS / name).read_text() for name in ("how-to/groups.md", "how-to/health-checks.md"))
 BLOCKS = re.findall(r"```yaml\n(.*?)```", GROUPS, re.DOTALL)
 
 
 @pytest.mark.parametrize("text", BLOCKS)
 def test_its_examples_have_no_problem_and_are_groups(text):
-    config, problems = parse(text, "docs/groups.md")
+    config, problems = parse(text, "docs/how-to/groups.md")
     assert problems == []
     assert len({(plan.member.namespace, plan.member.name) for plan in plans(config, config.workloads)}) == 1
 
 
 def test_without_the_group_the_first_example_is_told_that_it_counts_twice():
-    _, problems = parse(re.sub(r" group: chat, weight: \d,", "", BLOCKS[0]), "docs/groups.md")
+    _, problems = parse(re.sub(r" group: chat, weight: \d,", "", BLOCKS[0]), "docs/how-to/groups.md")
     assert ["in no common group" in str(problem) for problem in problems] == [True]
 
 

@@ -1,4 +1,5 @@
-"""docs/quickstart.md, played: its ScaledObject and its values, a real Redis, the real daemon, and KEDA asking.
+"""docs/tutorials/quickstart.md, played: its ScaledObject and its values, a real Redis, the real daemon, and KEDA
+asking.
 
 Times are shorter than the page's, and nothing else is different.
 """

@@ -1,4 +1,4 @@
-"""What docs/metrics-api.md shows is what is asked for and answered."""
+"""What docs/reference/metrics-api.md shows is what is asked for and answered."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from scaler.kubeapi.metrics import METRICS, REPLICAS
 from scaler.kubeapi.pods import PER_POD
 from scaler.kubeapi.questions import question
 
-TEXT = (Path(__file__).parents[2] / "docs" / "metrics-api.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "docs/reference/metrics-api.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
 OBJECTS = [each for block in BLOCKS for each in yaml.safe_load_all(block)]
 

@@ -16,7 +16,7 @@ from scaler.lint.things import things
 from scaler.lint.workloads import Container
 
 NOW = 1795420800.0
-PAGES = (Path(__file__).parents[2] / "docs" / "rules").glob("TG*.md")
+PAGES = (Path(__file__).parents[2] / "docs/reference/rules").glob("TG*.md")
 BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXAMPLES = [
     [document for document in yaml.safe_load_all(block) if "apiVersion" in document]

@@ -8,7 +8,7 @@ import pytest
 from scaler.lint.pages import listed, page, readme
 from scaler.rules import RULES
 
-DOCS = Path(__file__).parents[2] / "docs" / "rules"
+DOCS = Path(__file__).parents[2] / "docs/reference/rules"
 BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ALL = pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.id)
 

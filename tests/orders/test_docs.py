@@ -1,4 +1,4 @@
-"""docs/orders.md says nothing that is not so."""
+"""docs/how-to/overrides.md says nothing that is not so."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ from scaler.config.orders_shown import orders_shown
 from scaler.lint.manifests import is_manifest
 from scaler.orders import moment, read_brake
 
-_TEXT = (Path(__file__).parents[2] / "docs" / "orders.md").read_text(encoding="utf-8")
+_TEXT = (Path(__file__).parents[2] / "docs/how-to/overrides.md").read_text(encoding="utf-8")
 _YAML = re.findall(r"```yaml\n(.*?)```", _TEXT, flags=re.DOTALL)
 _NOW = moment("2026-11-22T12:00Z")
 

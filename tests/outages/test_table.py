@@ -1,10 +1,11 @@
-"""The table of docs/outages.md: each row is a test that there is, and each test of this folder has its row."""
+"""The table of docs/explanation/outages.md: each row is a test that there is, and each test of this folder has its
+row."""
 
 import re
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-TABLE = (TESTS.parent / "docs" / "outages.md").read_text(encoding="utf-8")
+TABLE = (TESTS.parent / "docs/explanation/outages.md").read_text(encoding="utf-8")
 NAMES = re.compile(r"`(test_\w+)`")
 DEFINED = re.compile(r"^\s*(?:async )?def (test_\w+)\(", re.MULTILINE)
 

@@ -111,6 +111,6 @@ def test_a_step_of_explain_has_sentences_and_a_table_of_what_follows():
 
 
 def test_every_code_has_its_row_in_the_docs():
-    text = (ROOT / "docs" / "outlook.md").read_text(encoding="utf-8").partition("## The codes")[2]
+    text = (ROOT / "docs/explanation/controller-outcome.md").read_text(encoding="utf-8").partition("## The codes")[2]
     rows = [line.split("`")[1] for line in text.splitlines() if line.startswith("| `")]
     assert rows == [str(code) for code in Code]

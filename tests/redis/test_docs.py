@@ -1,4 +1,4 @@
-"""What docs/redis.md shows is what Tidegate and Redis take."""
+"""What docs/how-to/redis.md shows is what Tidegate and Redis take."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from exporter.model import Access
 from exporter.sources.redis import Size, Stream
 
-TEXT = (Path(__file__).parents[2] / "docs" / "redis.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "docs/how-to/redis.md").read_text(encoding="utf-8")
 (ACL,) = re.findall(r"`ACL SETUSER tidegate on >… ([^`]*)`", TEXT)
 
 

@@ -1,4 +1,4 @@
-"""The list of policies in docs/replay.md is the one in the code."""
+"""The list of policies in docs/how-to/replay.md is the one in the code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from scaler.replay.policies import FAMILIES
 
-GUIDE = Path(__file__).parents[2] / "docs" / "replay.md"
+GUIDE = Path(__file__).parents[2] / "docs/how-to/replay.md"
 BEGIN, END = "<!-- policies: tests/replay/test_guide.py -->\n", "<!-- end of policies -->\n"
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from scaler.outlook import Code
 from scaler.rows import HINDRANCES, REASONS, STATES
 
-PAGE = (Path(__file__).parents[2] / "docs" / "page.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/how-to/live-page.md").read_text()
 
 
 def test_every_state_is_documented_in_its_words():

@@ -1,4 +1,5 @@
-"""How a story is told: played once, its numbers printed, and held against its row in docs/zero.md."""
+"""How a story is told: played once, its numbers printed, and held against its row in
+docs/explanation/scale-to-zero.md."""
 
 import pytest
 
@@ -17,7 +18,9 @@ def told():
         assert stage.judge.wrong_sleeps == []
         assert stage.judge.wrong_wakes == []
         assert stage.score().harm == (0, 0, 0)
-        assert row(name) in rows(), "docs/zero.md shows other numbers: python -m tests.storyboards.table writes it anew"
+        assert row(name) in rows(), (
+            "docs/explanation/scale-to-zero.md shows other numbers: python -m tests.storyboards.table writes it anew"
+        )
         return stage
 
     return play

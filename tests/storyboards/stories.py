@@ -1,6 +1,7 @@
 """The stories: what befalls a workload that may go to zero, each played once on a clock wound by hand.
 
-A story is a function that returns its `Stage` when it is over; `STORIES` has them by the name that docs/zero.md shows.
+A story is a function that returns its `Stage` when it is over; `STORIES` has them by the name that
+docs/explanation/scale-to-zero.md shows.
 Seconds are counted from its beginning, Monday at midnight. Where a story is played at a coarser pace (`PACE`) than the
 shipped one, it says so: a scrape and a tick then see less, and nothing else is different.
 

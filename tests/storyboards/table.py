@@ -1,4 +1,5 @@
-"""The table of docs/zero.md: every story's numbers, played anew by `python -m tests.storyboards.table`.
+"""The table of docs/explanation/scale-to-zero.md: every story's numbers, played anew by `python -m
+tests.storyboards.table`.
 
 Worked example: a story in which somebody waited 602 s and nothing went wrong has the row
 `| a model that loads for ten minutes | 1 h | 3 | 0 | 0 | 0 | 1 | 602 s | 0.3 | 0.1 | |`.
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from .stories import COSTED, STORIES
 
-GUIDE = Path(__file__).parents[2] / "docs" / "zero.md"
+GUIDE = Path(__file__).parents[2] / "docs/explanation/scale-to-zero.md"
 HEAD = (
     "| story | time | requests | lost | wrong sleeps | wrong wakes | starts | longest wait | GPU-hours | of them idle "
     "| regret |\n|---|---|---|---|---|---|---|---|---|---|---|"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from scaler.config.trigger import WORDS
 
-_DOCUMENT = Path(__file__).parents[2] / "docs" / "triggers.md"
+_DOCUMENT = Path(__file__).parents[2] / "docs/reference/triggers.md"
 
 
 def test_the_committed_reference_is_what_the_model_says():
