@@ -19,10 +19,10 @@ from .output import EX_PROBLEMS, OUTPUT, print_document
 @click.option("--all-namespaces", "-A", "everywhere", is_flag=True, help="Check the whole cluster.")
 @click.option("--kubeconfig", type=click.Path(), help="Which cluster; as kubectl's, without it.")
 @click.option("--context", help="Which context of the kubeconfig.")
-@click.option("--ignore", "ignored", multiple=True, metavar="ID", help="A rule not to speak of; may be repeated.")
+@click.option("--ignore", "ignored", multiple=True, metavar="ID", help="A rule to ignore; may be repeated.")
 @click.option("--strict", is_flag=True, help="Warnings fail too.")
 @click.option("--rules", "listing", is_flag=True, help="List the rules.")
-@click.option("--explain", "explained", metavar="ID", help="Print a rule's page: why, an example, the same made right.")
+@click.option("--explain", "explained", metavar="ID", help="Print a rule's page: what it finds, why, the fix, an example.")
 @OUTPUT
 def check(
     files: Sequence[str],

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ..rules.rule import Rule
+from ..rules import Rule
 from .problem import Severity
 
 _PLAIN_KEY = re.compile(r"[\w./-]{1,80}", re.ASCII)

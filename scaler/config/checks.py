@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from exporter.catalog import GPU_KINDS
 from exporter.model import WorkloadKey
 
-from ..rules.words import SNAPSHOTS_TOO_OLD, WITHOUT_EFFECT
+from ..rules import SNAPSHOTS_TOO_OLD, WITHOUT_EFFECT
 from .cluster import Kubernetes
 from .endpoint_checks import access_findings, endpoint_findings
 from .finding import Finding

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..rules.rule import Rule
+from ..rules import Rule
 from .problem import Loc, Severity
 
 

@@ -13,9 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ..rules.rule import Rule
-from ..rules.words import EVERYBODYS_QUEUE, GROUP_INCOMPLETE, WEIGHTS_ALL_ZERO
-from ..rules.zero import NO_WAKER
+from ..rules import EVERYBODYS_QUEUE, GROUP_INCOMPLETE, NO_WAKER, WEIGHTS_ALL_ZERO, Rule
 from .problem import Loc, Severity
 from .workload import RoleRatio, Workload
 

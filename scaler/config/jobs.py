@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from ..rules.words import IDLE_JOBS, RISES_SLOWLY
-from ..rules.zero import NO_WAKER
+from ..rules import IDLE_JOBS, NO_WAKER, RISES_SLOWLY
 from .bad_words import BadWord
 from .endpoint import Section
 from .scalars import write_duration

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..rules.controllers import CRON_BESIDE
-from ..rules.zero import FALLBACK, PAUSED
+from ..rules import CRON_BESIDE, FALLBACK, PAUSED
 from .documents import Value
 from .remark import Remark
 from .workload import Replicas

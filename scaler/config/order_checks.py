@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..orders import Brake, BrakeWord, written
-from ..rules.words import BRAKE_OVER, BRAKE_WITHOUT_END, FROZEN_ASLEEP, ORDER_BEYOND_BOUNDS
+from ..rules import BRAKE_OVER, BRAKE_WITHOUT_END, FROZEN_ASLEEP, ORDER_BEYOND_BOUNDS
 from .finding import Finding
 from .orders import Schedule
 from .problem import Loc

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..rules.rule import Rule
+from ..rules import Rule
 from .bad_words import BadWord, shown
 from .documents import Value
 from .problem import Loc, Problem, Severity, dotted

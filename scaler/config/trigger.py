@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from pydantic.fields import FieldInfo
 
-from ..rules.words import EVERYBODYS_QUEUE
+from ..rules import EVERYBODYS_QUEUE
 from .bad_words import BadWord, BadWords, is_plain
 from .endpoint import Section
 from .finding import Finding

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 
 from exporter.catalog import GPU_KINDS
 
-from ..rules.words import BOUNDS_UNUSED, RISES_SLOWLY
-from ..rules.zero import FIRST_REQUESTS_REFUSED, NO_WAKER
+from ..rules import BOUNDS_UNUSED, FIRST_REQUESTS_REFUSED, NO_WAKER, RISES_SLOWLY
 from .endpoint import Endpoint
 from .endpoint_checks import endpoint_findings
 from .finding import Finding

@@ -27,7 +27,7 @@ from ..config.tenant import Trigger
 from ..config.trigger import ANNOTATION, BRAKE, CHECK_IGNORE
 from ..config.workload import Replicas
 from ..orders import BadOrder, read_brake
-from ..rules.words import ANNOTATION_NOT_READ
+from ..rules import ANNOTATION_NOT_READ
 from .scaled_objects import assumed, remarks_on_scaled, remarks_on_strings
 
 # Rendered charts of a whole platform are larger than a configuration, and their YAML is read at about 200 kB/s.

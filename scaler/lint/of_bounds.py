@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from .. import rules
 from ..config.remark import Remark
-from ..rules import controllers as rules
 from .autoscalers import OUR_METRIC, Autoscaler
 from .seen import Seen, said, shown_count
 from .things import Thing

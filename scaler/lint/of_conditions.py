@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from .. import rules
 from ..config.documents import Value
 from ..config.remark import Remark
-from ..rules import live as rules
 from .autoscalers import Autoscaler
 from .seen import Seen, said
 from .workloads import SCALED

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from .. import rules
 from ..config.remark import Remark
 from ..config.scalars import write_duration
-from ..rules import controllers as rules
 from .autoscalers import OUR_METRIC, Autoscaler, number
 from .scaled_objects import is_ours
 from .seen import Seen, said

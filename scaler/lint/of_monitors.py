@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from .. import rules
 from ..config.problem import Loc
 from ..config.remark import Remark
-from ..rules import signals as rules
 from .autoscalers import Autoscaler
 from .queries import query, seconds
 from .seen import Seen, said

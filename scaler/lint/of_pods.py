@@ -14,10 +14,10 @@ from collections.abc import Iterator
 
 from exporter.catalog import KINDS
 
+from .. import rules
 from ..config.problem import Loc
 from ..config.remark import Remark
 from ..config.trigger import ANNOTATION
-from ..rules import pods as rules
 from .autoscalers import Autoscaler, number
 from .queries import query
 from .scaled_objects import is_ours

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from .. import rules
 from ..config.remark import Remark
 from ..config.scalars import write_duration
-from ..rules import signals as rules
 from .autoscalers import Asked, Autoscaler
 from .of_hpa import LONGEST_DOWN_S, down_window
 from .queries import Query, query

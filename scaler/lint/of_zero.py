@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from .. import rules
 from ..config.remark import Remark
 from ..config.trigger import ANNOTATION
-from ..rules import zero as rules
 from .autoscalers import Autoscaler
 from .queries import query
 from .seen import Seen, said

@@ -28,8 +28,7 @@ from ..config.remark import Remark, of_word
 from ..config.scalars import write_duration
 from ..config.tenant import TriggerWorkload, bounds
 from ..config.workload import Replicas
-from ..rules.controllers import METRIC_TYPE
-from ..rules.zero import COOLDOWN_ADDS_UP, WAKES_BY_POLLING
+from ..rules import COOLDOWN_ADDS_UP, METRIC_TYPE, WAKES_BY_POLLING
 
 # KEDA's own defaults.
 _MINIMUM, _MAXIMUM = 0, 100

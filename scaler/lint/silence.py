@@ -15,8 +15,7 @@ from collections.abc import Iterator, Sequence
 from ..config.problem import Loc
 from ..config.remark import Remark
 from ..config.trigger import ANNOTATION, CHECK_IGNORE
-from ..rules import RULES
-from ..rules.words import IGNORED_WITHOUT_REASON
+from ..rules import IGNORED_WITHOUT_REASON, RULES
 from .seen import said
 from .things import Thing
 

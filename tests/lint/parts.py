@@ -1,5 +1,18 @@
 """Manifests for tests of the linter, right in everything that the rules look at, and made wrong in one place each."""
 
+import re
+
+_EXAMPLE = re.compile(r"^```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def sides(page):
+    """The example of a rule's page: the wrong text and the right one."""
+    (example,) = _EXAMPLE.findall(page)
+    lines = example.splitlines(keepends=True)
+    assert all(line[:2] in {"  ", "- ", "+ "} for line in lines)
+    return tuple("".join(line[2:] for line in lines if line[0] in f" {mark}") for mark in "-+")
+
+
 WINDOW = "advanced: {horizontalPodAutoscalerConfig: {behavior: {scaleDown: {stabilizationWindowSeconds: 30}}}}"
 
 

@@ -14,14 +14,14 @@ from scaler.lint.nodes import value_of
 from scaler.lint.queries import query, seconds
 from scaler.lint.things import things
 from scaler.lint.workloads import Container
+from tests.lint.parts import sides
 
 NOW = 1795420800.0
 PAGES = (Path(__file__).parents[2] / "docs/reference/rules").glob("TG*.md")
-BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXAMPLES = [
     [document for document in yaml.safe_load_all(block) if "apiVersion" in document]
     for page in sorted(PAGES)
-    for block in BLOCK.findall(page.read_text(encoding="utf-8"))
+    for block in sides(page.read_text(encoding="utf-8"))
 ]
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 500) | st.floats() | st.text(max_size=8),

@@ -12,8 +12,7 @@ from scaler.census import take
 from scaler.census.triggers import Around, heard
 from scaler.config import Config, Endpoint, Kubernetes, SharedGateway, Workload
 from scaler.lint.manifests import check_manifests
-from scaler.rules.controllers import CRON_BESIDE
-from scaler.rules.zero import COOLDOWN_ADDS_UP, WAKES_BY_POLLING
+from scaler.rules import COOLDOWN_ADDS_UP, CRON_BESIDE, WAKES_BY_POLLING
 
 CONFIG = Config(
     kubernetes=Kubernetes(),

@@ -5,8 +5,7 @@ import pytest
 from exporter.model import WorkloadKey
 from scaler.config import Config, DcgmExporter, Endpoint, Kubernetes, Objectives, Replicas, Scrape, Smoothing
 from scaler.config.trigger import BadWord, BadWords, Trigger, bounds, check_workload, read
-from scaler.rules.words import RISES_SLOWLY
-from scaler.rules.zero import NO_WAKER
+from scaler.rules import NO_WAKER, RISES_SLOWLY
 
 _KEY = WorkloadKey("ai", "chat", "decode")
 _CONFIG = Config(kubernetes=Kubernetes())
