@@ -22,7 +22,7 @@ from .output import EX_PROBLEMS, OUTPUT, print_document
 @click.option("--ignore", "ignored", multiple=True, metavar="ID", help="A rule to ignore; may be repeated.")
 @click.option("--strict", is_flag=True, help="Warnings fail too.")
 @click.option("--rules", "listing", is_flag=True, help="List the rules.")
-@click.option("--explain", "explained", metavar="ID", help="Print a rule's page: what it finds, why, the fix, an example.")
+@click.option("--explain", "explained", metavar="ID", help="Print a rule's page: what it finds, why, fix, example.")
 @OUTPUT
 def check(
     files: Sequence[str],

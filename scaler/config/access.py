@@ -29,40 +29,39 @@ class Section(BaseModel):
 
 
 class Basic(Section):
-    """A user and a password, as exporter-toolkit's web configuration asks for them."""
+    """User and password."""
 
     username: Text
-    """The user's name."""
+    """User name."""
     password_file: File
-    """File with the password. It is read again at each use, so a rotated Secret needs no restart."""
+    """File with the password."""
 
 
 class Tls(Section):
-    """How an HTTPS page proves who it is, and how Tidegate does."""
+    """TLS of a target."""
 
     ca_file: File | None = None
-    """PEM file of the authorities to trust. Without it those of the system are trusted, which do not know a
-    cluster's own authority."""
+    """PEM file: trusted CAs. null: those of the system, which lack the cluster's own CA."""
     certificate_file: File | None = None
-    """PEM file of the certificate to show, for pages that ask for one. Goes with `key_file`."""
+    """PEM file: client certificate. Goes with `key_file`."""
     key_file: File | None = None
-    """PEM file of that certificate's private key."""
+    """PEM file: its private key."""
     server_name: Text | None = None
-    """The name the page's certificate must carry. Without it: the host of the URL, the name in `dns`, or
-    `NAME.NAMESPACE.svc` of `service`."""
+    """Name that the certificate must have. null: the host of the URL, the name in `dns`, or `NAME.NAMESPACE.svc` of
+    `service`."""
     insecure_skip_verify: bool = False
-    """Believe any certificate. Whoever sits between can then tell Tidegate what to scale."""
+    """Accepts any certificate. An attacker in between can then control the replicas."""
 
 
 class Access(Section):
-    """How to be let in. Files are read again at each use, because kubelet rotates them."""
+    """Credentials and TLS. Files are read at each use, because the kubelet rotates them."""
 
     bearer_file: File | None = None
-    """File with a token, sent as `Authorization: Bearer`. Not together with `basic`."""
+    """File with a token for `Authorization: Bearer`. Excludes `basic`."""
     basic: Basic | None = None
-    """User and password. Not together with `bearer_file`."""
+    """User and password. Excludes `bearer_file`."""
     tls: Tls | None = None
-    """TLS settings of https pages. Without them the system's authorities are trusted."""
+    """TLS of https targets. null: the system's CAs."""
 
 
 def admission(access: Access, usual_name: str | None = None) -> model.Access:

@@ -24,21 +24,21 @@ Namespaces: TypeAlias = Annotated[tuple[Annotated[str, kubernetes_name(63, "name
 
 
 class DcgmExporter(Section):
-    """How the pods of dcgm-exporter are asked. They are found by the labels of its own chart and of the GPU Operator,
-    one per node. A `gpus` list, even of one page, turns the search off, so that no GPU is counted twice.
+    """Discovery of dcgm-exporter pods, by the labels of its chart and of the GPU Operator. A `gpus` list disables it,
+    so that no GPU counts twice.
     """
 
     namespaces: Namespaces = ()
-    """Only pods in these namespaces are believed. Empty: in any, and whoever may label a pod may then speak for a
-    node's GPUs. Needed with a token or password in `access`, which each of these pods is sent."""
+    """Trusted namespaces. Empty: all; then a tenant that can label a pod can report GPU values. Required with a token
+    or password in `access`, which each pod receives."""
     port: Port | None = None
-    """Port of the pages. Without it the port that the pod names for its metrics, else the kind's usual one."""
+    """Port. null: the metrics port that the pod names, else the kind's default."""
     path: Path | None = None
-    """Path of the pages. Without it the kind's usual one."""
+    """Path. null: the kind's default."""
     scheme: Scheme = "http"
-    """Scheme of the pages."""
+    """Scheme."""
     access: Access | None = None
-    """How to be let in. Without it the pages are asked without credentials."""
+    """Credentials and TLS. null: none."""
 
     def page_at(self, host: str, named_port: int) -> str:
         """The URL of one pod. named_port: what the pod itself says."""
@@ -51,40 +51,36 @@ class DcgmExporter(Section):
 
 
 class Kubernetes(Section):
-    """What is asked of the Kubernetes API. Credentials for engines' pods are not to be had here: a token would be sent
-    to whatever pod says that it is an engine.
-    """
+    """Kubernetes API access. Engine pods get no credentials, because any pod can claim to be an engine."""
 
     kubeconfig: File | None = None
-    """Kubeconfig file, for running outside of the cluster. Without it: the ServiceAccount of Tidegate's own pod."""
+    """Kubeconfig file, outside the cluster. null: the pod's ServiceAccount."""
     context: Text | None = None
-    """Context of that file. Without it the file's current one."""
+    """Context of the kubeconfig. null: the current one."""
     namespaces: Namespaces = ()
-    """Namespaces to watch, each by itself, for a Tidegate that may not see all. Empty: all, with one watch."""
+    """Namespaces to watch, one watch each, for a Tidegate with limited rights. Empty: all, with one watch."""
     blind_after: Annotated[float, duration(at_least_s=1)] = 60.0
-    """When the API server has not answered for so long, what it said is not known any more, and decisions that rest on
-    it are held. Shorter makes a restart of the API server an outage; longer believes in pods that may be gone."""
+    """Time without an answer of the API server after which its data is unknown and dependent decisions are held.
+    Shorter turns a restart of the API server into an outage; longer trusts pods that may be gone."""
     triggers: bool = True
-    """Triggers of ScaledObjects and ScaledJobs make workloads. false: only workloads of this file."""
+    """Triggers of ScaledObjects and ScaledJobs define workloads."""
     annotations: bool = True
-    """`tidegate.dev/` annotations on Deployments, StatefulSets, LeaderWorkerSets and Rollouts make workloads. false:
-    only those of triggers and of this file."""
+    """`tidegate.dev/` annotations on Deployments, StatefulSets, LeaderWorkerSets and Rollouts define workloads."""
     events: bool = True
-    """What happens to a workload (asleep, woken, held, capped ...) is also written as Events on what it scales, where
-    `kubectl describe` shows it. false: nothing is written. It takes the right to create and patch Events."""
+    """Writes Events (asleep, woken, held, capped ...) on scale targets. Needs the right to create and patch Events."""
     dcgm_exporter: DcgmExporter | None = DcgmExporter()
-    """How the pods of dcgm-exporter are asked. null: they are not looked for. Nor are they beside `gpus`."""
+    """Discovery of dcgm-exporter. null: none."""
 
 
 class SharedGateway(Section):
-    """A gateway that triggers and annotations may name, in the namespaces that it is for."""
+    """Gateway for triggers and annotations of the listed namespaces."""
 
     name: Annotated[str, GATEWAY_NAME]
-    """What they call it. In its namespaces it stands before a Service of the same name."""
+    """Its name in triggers. It takes precedence over a Service of the same name."""
     namespaces: Annotated[tuple[Annotated[str, NAMESPACE_OR_ALL], ...], Many, Field(min_length=1)]
-    """The namespaces that may name it; `["*"]` is every one. Its queues are then no secret there."""
+    """Namespaces that may use it and can then read its queues; `["*"]` is all."""
     page: Endpoint
-    """Where its page is. It must live while the workloads are at zero."""
+    """Its metrics endpoint, which must run while workloads are at zero."""
 
     def is_for(self, namespace: str) -> bool:
         """Workloads of that namespace may name it."""

@@ -47,55 +47,51 @@ Kind: TypeAlias = Annotated[str, KIND]
 
 
 class PrometheusQuery(Section):
-    """A Prometheus-compatible server (Prometheus, Thanos, Mimir, VictoriaMetrics) that has scraped the pages."""
+    """Prometheus-compatible server (Prometheus, Thanos, Mimir, VictoriaMetrics)."""
 
     url: Annotated[str, API]
-    """Where its API begins, as `https://prometheus.monitoring.svc:9090`; a path before `/api/v1` belongs to it."""
+    """Base of its API, such as `https://prometheus.monitoring.svc:9090`, with any path before `/api/v1`."""
     selector: Annotated[str, SELECTOR] | None = None
-    """Label matchers without braces, as `namespace="ai",pod=~"chat-.*"`: whose pages are meant. One that is too wide
-    counts a neighbour's queue. Needed but for `gpus`; which metrics are asked for, the kind says."""
+    """Label matchers without braces, such as `namespace="ai",pod=~"chat-.*"`. Too wide counts another workload's queue.
+    Required except for `gpus`."""
     max_age: Annotated[float, duration(at_least_s=1)] = 60.0
-    """Older samples are not believed. At least twice that server's own scrape interval, better three times: 1m goes
-    with 15s to 30s. Shorter never knows who is there; longer believes what is no longer so."""
+    """Older samples are ignored. Use two to three times that server's scrape interval: 1m fits 15s to 30s."""
 
 
 class Endpoint(Section):
-    """One page, or one per pod or address, found in exactly one of seven ways: `url`, `urls`, `dns`, `target`,
-    `service`, `prometheus`, `redis`. `port`, `path` and `scheme` go with `dns`, `target` and `service`.
+    """One or more targets, located by exactly one of `url`, `urls`, `dns`, `target`, `service`, `prometheus`, `redis`.
+    `port`, `path` and `scheme` go with `dns`, `target` and `service`.
     """
 
     url: Annotated[str, URL] | None = None
-    """One page. Without a path the kind's usual one is taken. A ClusterIP Service here reaches one pod by chance:
-    for several pods use `target`, `service` or `dns`."""
+    """One target. Default path: the kind's. A ClusterIP Service reaches a random pod: for several pods use `target`,
+    `service` or `dns`."""
     urls: Annotated[tuple[Annotated[str, URL], ...], Many, Field(min_length=1)] | None = None
-    """Several pages, each asked every interval, for pods that no Service names."""
+    """Several targets, for pods without a Service."""
     dns: Annotated[str, DNS] | None = None
-    """A headless Service: it is resolved again and again and every address is asked, so pods come and go by
-    themselves."""
+    """Headless Service. It is resolved repeatedly, and every address is scraped."""
     target: Annotated[str, TARGET] | None = None
-    """What is scaled, as `Deployment/chat`, in the workload's own namespace: each of its pods is asked, found through
-    the Kubernetes API. Deployment, StatefulSet, LeaderWorkerSet, Rollout, InferenceService or ScaledJob. Only for
-    `pods`; needs `kubernetes`."""
+    """Scale target in the workload's namespace, such as `Deployment/chat`: all its pods are scraped. Deployment,
+    StatefulSet, LeaderWorkerSet, Rollout, InferenceService or ScaledJob. Only for `pods`; needs `kubernetes`."""
     service: Annotated[str, SERVICE] | None = None
-    """A Service, as `NAME` in the workload's namespace or `NAME.NAMESPACE`: each of its ready addresses is asked, found
-    through the Kubernetes API. For gateways, and with a namespace for `gpus`; needs `kubernetes`."""
+    """Service whose ready addresses are scraped; without a namespace, in the workload's. For `gateway`, and with a
+    namespace for `gpus`; needs `kubernetes`."""
     prometheus: PrometheusQuery | None = None
-    """The same pages as a Prometheus has scraped them, for pods that Tidegate cannot reach. Later by that server's
-    scrape interval. `access` is then how that server is asked."""
+    """The same metrics from a Prometheus, for pods that Tidegate cannot reach. Its scrape interval adds delay. `access`
+    then applies to that server."""
     redis: Redis | None = None
-    """Queues in Redis, counted there without an exporter between. Only for gateways; `access` is then how Redis lets
-    one in: `basic` and `tls`."""
+    """Queues counted in Redis, without an exporter. Only for gateways; of `access`, `basic` and `tls` apply."""
     port: Port | None = None
-    """Port of the pages. Without it the kind's usual one."""
+    """Port. null: the kind's default."""
     path: Path | None = None
-    """Path of the pages. Without it the kind's usual one."""
+    """Path. null: the kind's default."""
     scheme: Scheme | None = None
-    """Scheme of the pages. Without it http."""
+    """Scheme. null: http."""
     kind: Kind | None = None
-    """What kind of page it is, which decides how its numbers are read and its usual port and path. Without it: the
-    workload's engine for `pods`, epp for `gateway`, dcgm for `gpus`."""
+    """Kind of target: how its metrics are read, and its default port and path. null: the engine for `pods`, epp for
+    `gateway`, dcgm for `gpus`."""
     access: Access | None = None
-    """How to be let in. Without it the pages are asked without credentials."""
+    """Credentials and TLS. null: none."""
 
     def pages(self, kind: str) -> tuple[str, ...]:
         """The URLs that are known without asking anybody; none but for `url` and `urls`."""

@@ -41,26 +41,26 @@ GUIDE = "docs/how-to/collect-only.md"
 
 
 class ExportScrape(Section):
-    """How sources are asked."""
+    """How sources are scraped."""
 
     interval: Interval = 5.0
-    """Between two questions to a source. Shorter sees a burst sooner and costs the engine a page."""
+    """Time between scrapes of a source. Shorter detects bursts sooner and loads the engine more."""
     timeout: Interval = Field(default_factory=usual_timeout)
-    """After so long without the whole answer the source is down until the next. At most the interval. Default 3s, or
-    the interval where that is shorter."""
+    """Time limit of a scrape, at most `interval`; then the source is down until the next. Default: 3s, or `interval` if
+    shorter."""
     body_limit: Annotated[int, size(KiB, GiB)] = 8 * MiB
-    """A larger page is not read, so that it cannot fill the memory, of which this command has little."""
+    """Larger responses fail."""
 
 
 class EnginePage(Section):
-    """One engine's page, usually on this pod's own loopback."""
+    """One engine's metrics endpoint, usually on the pod's loopback."""
 
     kind: Engine
-    """What kind of page it is."""
+    """Kind of the engine."""
     url: Annotated[str, URL] | None = None
-    """The page. Without it: the kind's usual port and path on 127.0.0.1."""
+    """Metrics endpoint. null: the kind's default port and path on 127.0.0.1."""
     access: Access | None = None
-    """How to be let in. Without it the page is asked without credentials."""
+    """Credentials and TLS. null: none."""
 
     @property
     def address(self) -> str:
@@ -70,21 +70,21 @@ class EnginePage(Section):
 
 
 class NodeGpus(Section):
-    """Where this node's GPUs are seen: one of `url`, `node_port`, `nvml`."""
+    """Source of this node's GPUs: one of `url`, `node_port`, `nvml`."""
 
     url: Annotated[str, URL] | None = None
-    """dcgm-exporter's page. A Service must have `internalTrafficPolicy: Local`: else it is any node's."""
+    """dcgm-exporter's metrics endpoint. A Service needs `internalTrafficPolicy: Local`; else it reaches any node."""
     node_port: Port | None = None
-    """Port of dcgm-exporter on the address of this node, which is in TIDEGATE_NODE_IP: 9400 where it runs in the host's
-    network or has a hostPort."""
+    """Port of dcgm-exporter at this node's address (TIDEGATE_NODE_IP): 9400 if it uses the host network or a
+    hostPort."""
     nvml: bool = False
-    """Ask the driver itself, on nodes without dcgm-exporter. The container needs the GPUs' devices and the host's
-    processes. With `of: node` no GPU is said to be anybody's: here nobody knows which pod a process is of."""
+    """Reads the driver, on nodes without dcgm-exporter. The container needs the GPU devices and the host's processes.
+    With `of: node` no GPU is attributed: the pod of a process is unknown."""
     access: Access | None = None
-    """How to be let in to dcgm-exporter's page. Without it the page is asked without credentials."""
+    """Credentials and TLS of dcgm-exporter. null: none."""
     of: Literal["node", "pod"] = "node"
-    """`pod`: only the GPUs of this pod, which TIDEGATE_POD_NAMESPACE and TIDEGATE_POD_NAME name. Whoever reads the page
-    of each pod would otherwise count a node's GPUs once per pod."""
+    """`pod`: only the GPUs of this pod (TIDEGATE_POD_NAMESPACE, TIDEGATE_POD_NAME). Without it, scraping every pod
+    counts a node's GPUs once per pod."""
 
     def address(self, environment: Mapping[str, str]) -> str | None:
         """The URL that is asked; None for NVML."""
@@ -97,15 +97,15 @@ class ExportConfig(Section):
     """Configuration of `tidegate export`."""
 
     listen: Annotated[Address, ADDRESS] = Address("0.0.0.0", PORT)  # noqa: S104  a pod's address is not known yet
-    """`/metrics`, `/livez`, `/readyz`. Plain HTTP. A port that is already taken is an error."""
+    """`/metrics`, `/livez`, `/readyz`. Plain HTTP. A port in use is an error."""
     scrape: ExportScrape = ExportScrape()
-    """How sources are asked."""
+    """How sources are scraped."""
     log: Log = Log()
-    """What is said on standard error."""
+    """Log."""
     engines: Annotated[tuple[EnginePage, ...], Many] = ()
     """Engines beside this container."""
     gpus: NodeGpus | None = None
-    """Where GPUs are seen. Left out: none are shown."""
+    """Source of GPUs. null: none."""
 
 
 def parse_export(text: str, file: str, environment: Mapping[str, str] | None) -> tuple[ExportConfig, list[Problem]]:

@@ -69,26 +69,26 @@ SCHEDULES = Scalar(_read_lines, str, {"title": "schedules", "type": "string", "e
 
 
 class Schedule(Section):
-    """Hours at which a workload has a floor, a ceiling, or both. Where several hold, the highest floor and the lowest
-    ceiling do; a floor wins over a ceiling.
+    """Times with a floor, a ceiling or both. The highest active floor and the lowest ceiling apply; a floor wins over a
+    ceiling.
     """
 
     start: Annotated[str, CRON]
-    """When its window begins: minute, hour, day, month, weekday, as in `0 8 * * 1-5`."""
+    """Start of the window: minute, hour, day, month, weekday, such as `0 8 * * 1-5`."""
     end: Annotated[str, CRON] | None = None
-    """When it ends, likewise. This or `duration`."""
+    """End of the window. Either this or `duration`."""
     duration: Annotated[float, _LASTING] | None = None
-    """How long it lasts; hours are hours, also on the day on which the clocks change."""
+    """Length of the window in elapsed time, also across clock changes."""
     zone: Annotated[str, ZONE] = "UTC"
-    """By whose clock: a name of the IANA time zone database, as `Europe/Berlin`. What is due in the hour that is
-    skipped in spring comes as soon as it is over; what is due in the hour that comes twice in autumn, at the first."""
+    """IANA time zone, such as `Europe/Berlin`. A time in the hour that spring skips comes right after it; one in the
+    hour that autumn repeats, at its first."""
     floor: Count | None = None
-    """At least so many replicas, idle or not. More than `replicas.max` are never asked for."""
+    """Minimum replicas, idle or not; limited by `replicas.max`."""
     ceiling: Count | None = None
-    """At most so many, whatever the demand. What is asked for beyond it waits. Zero is no ceiling: it takes proof."""
+    """Maximum replicas, whatever the demand. 0 is not allowed: scaling to zero needs proof."""
     prewarm: Annotated[Prewarm, PREWARM] = AUTO
-    """The floor holds so long before the window. `auto` is as long as nine of ten of its cold starts took, 5m until one
-    was seen, 1h at the most; shorter serves the first requests of the window cold."""
+    """How long before the window the floor starts. `auto`: the 90th percentile of its cold starts, 5m until one is
+    measured, at most 1h. Shorter serves the first requests cold."""
 
     @property
     def order(self) -> orders.Schedule:

@@ -13,21 +13,20 @@ from .scalars import ADDRESS, Address
 
 
 class Peers(Section):
-    """Two or more replicas that answer as one: a Lease says which one leads, and the others repeat its decisions. Each
-    replica's own name and address come from its pod: `POD_NAME` and `POD_IP` in its environment. It needs `kubernetes`.
+    """Replicas of Tidegate with leader election: a Lease names the leader, the others repeat its decisions. Needs
+    `kubernetes`, and `POD_NAME` and `POD_IP` in the environment.
     """
 
     address: Annotated[Address, ADDRESS] = Address("0.0.0.0", 8444)  # noqa: S104
-    """Where the other replicas ask. They call this very address if it is no wildcard, else `POD_IP`."""
+    """Where other replicas connect: at this address, or at `POD_IP` if it is a wildcard."""
     certificate: File
-    """PEM file of the certificate chain, for `server_name`. It is shown to the others in both directions, so it must be
-    good for servers and for clients. It is read again when it changes, as are the other two."""
+    """PEM file: certificate chain for `server_name`, valid for servers and clients. Reloaded when changed, like `key`
+    and `ca`."""
     key: File
-    """PEM file of its private key."""
+    """PEM file: its private key."""
     ca: File
-    """PEM file of the authority of all replicas' certificates. It may sign for others: the name is checked as well."""
+    """PEM file: CA of all replicas' certificates. It may sign others too: the name is verified."""
     server_name: Text
-    """The name in every replica's certificate, as `tidegate.tidegate.svc`. It is compared, never looked up."""
+    """Name in every replica's certificate, such as `tidegate.tidegate.svc`. Compared, never resolved."""
     lease: Annotated[str, FULL_LEASE]
-    """The Lease, as `NAME.NAMESPACE`. It is made if it is not there. All replicas of one Tidegate name the same one,
-    and no other Tidegate does."""
+    """Lease, created if missing; the same for all replicas of one Tidegate and used by no other."""

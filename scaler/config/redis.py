@@ -53,69 +53,68 @@ Keys = Annotated[tuple[Text, ...], Many]
 
 
 class StreamGroup(Section):
-    """What one consumer group has to do: what it has not read waits, what it has read and not acknowledged runs."""
+    """One consumer group: unread entries are waiting; read and unacknowledged ones are running."""
 
     key: Text
     """The stream."""
     group: Text
-    """Its consumer group. A stream without it is unknown, unless it is empty: whoever starts the workers makes it
-    before the first job."""
+    """The consumer group. If it is missing, a non-empty stream is unknown: create it before the first job."""
 
 
 class Delayed(Section):
-    """A sorted set of jobs that are due at a time, which is their score. What is due waits; what is not, does not."""
+    """Sorted set whose scores are due times. Due jobs are waiting; later ones do not count."""
 
     key: Text
     """The sorted set."""
     scores: Literal["seconds", "milliseconds"] = "seconds"
-    """In what the scores count since 1970. The wrong one makes every job due, or none."""
+    """Unit of the scores since 1970. With the wrong unit all jobs are due, or none."""
 
 
 class Running(Section):
-    """Keys of what workers have taken and not finished. Without them Redis forgets a job when a worker takes it, and
-    only GPUs can show that it is worked on.
+    """Keys of jobs that workers have taken and not finished. Without them Redis forgets a job when a worker takes it,
+    and only GPUs show the work.
     """
 
     lists: Keys = ()
-    """Lists, as `LMOVE` fills them and BullMQ's `active`."""
+    """Lists, as filled by `LMOVE` or BullMQ's `active`."""
     sets: Keys = ()
     """Sets."""
     hashes: Keys = ()
-    """Hashes, as Celery's `unacked`."""
+    """Hashes, such as Celery's `unacked`."""
     sorted_sets: Keys = ()
-    """Sorted sets, as RQ's started jobs. What crashed workers leave there keeps the workload awake."""
+    """Sorted sets, such as RQ's started jobs. Entries of crashed workers keep the workload active."""
 
 
 class Redis(Section):
-    """Queues in one Redis, found in exactly one of three ways: `url`, `sentinels`, `cluster`. All of them are asked in
-    one round trip. Valkey, KeyDB and the like speak the same.
+    """Queues in one Redis or compatible server, located by exactly one of `url`, `sentinels`, `cluster`, and counted in
+    one round trip.
     """
 
     url: Annotated[str, REDIS_URL] | None = None
-    """The server, with its database: `redis://HOST:6379/0`, or `rediss://` for TLS. A replica is believed while it
-    follows its master."""
+    """Server and database: `redis://HOST:6379/0`, or `rediss://` for TLS. A replica is trusted while it follows its
+    master."""
     sentinels: Nodes | None = None
-    """Sentinels, as `redis://HOST:26379` each; the master that most of them name is asked. Goes with `master`."""
+    """Sentinels, such as `redis://HOST:26379`; the master that most of them name is used. Goes with `master`."""
     master: Text | None = None
-    """The name by which the sentinels know the master."""
+    """Name of the master in the sentinels."""
     db: Annotated[int, Field(ge=0, le=HIGHEST_DB)] | None = None
-    """The database, behind `sentinels`. Without it 0."""
+    """Database behind `sentinels`. null: 0."""
     sentinel_access: Access | None = None
-    """How the sentinels let one in. Without it: as the servers do, by `access`. `{}` shows them no password."""
+    """Credentials and TLS of the sentinels. null: those of `access`. `{}`: none."""
     cluster: Nodes | None = None
-    """Some nodes of a Redis Cluster, as `redis://HOST:6379` each: the others are found through them."""
+    """Some nodes of a Redis Cluster, such as `redis://HOST:6379`; the others are discovered."""
     lists: Keys = ()
-    """Lists: each entry waits. A key that is not there is an empty list."""
+    """Lists: each entry is waiting. A missing key is an empty list."""
     celery: Keys = ()
-    """Queues of Celery: the list of this name and those of its priorities 3, 6 and 9."""
+    """Celery queues: the list of this name and those of priorities 3, 6 and 9."""
     sorted_sets: Keys = ()
-    """Sorted sets, as priority queues: each member waits."""
+    """Sorted sets as priority queues: each member is waiting."""
     delayed: Annotated[tuple[Delayed, ...], Many] = ()
     """Sorted sets of jobs that are due at a time."""
     streams: Annotated[tuple[StreamGroup, ...], Many] = ()
-    """Streams, by their consumer groups. `model` names one as `KEY/GROUP`."""
+    """Streams by consumer group. `model` names one as `KEY/GROUP`."""
     running: Running = Running()
-    """Keys of what is being worked on. With `model`, which names one queue, they are not counted."""
+    """Keys of jobs in progress. Ignored if `model` names one queue."""
 
     @property
     def nodes(self) -> tuple[str, ...]:

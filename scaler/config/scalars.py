@@ -79,7 +79,7 @@ def duration(at_least_s: float = 0.0, at_most_s: float = LONGEST_S) -> Scalar:
 
     bounds = {"minimum": at_least_s, "maximum": at_most_s}
     written = {"type": "string", "pattern": _DURATION.replace("(" + _NUMBER + ")", _NUMBER)}
-    span = f"from {write_duration(at_least_s)} to {write_duration(at_most_s)}"
+    span = f"{write_duration(at_least_s)} to {write_duration(at_most_s)}"
     title = f"duration, {span}" if at_most_s < LONGEST_S or at_least_s else "duration"
     examples = ["500ms", "5s", "1h30m", 2.5]
     return Scalar(
@@ -150,7 +150,7 @@ def size(at_least_bytes: int, at_most_bytes: int) -> Scalar:
 
     bounds = {"minimum": at_least_bytes, "maximum": at_most_bytes}
     written = {"type": "string", "pattern": _SIZE}
-    title = f"size, from {write_size(at_least_bytes)} to {write_size(at_most_bytes)}"
+    title = f"size, {write_size(at_least_bytes)} to {write_size(at_most_bytes)}"
     return Scalar(
         read,
         write_size,

@@ -72,27 +72,27 @@ _AS_THERE = frozenset({
 
 
 class Trigger(Section):
-    """What a tenant says of a workload."""
+    """Keys of a trigger or of annotations."""
 
     engine: Engine | None = _as_in(Workload, "engine")
     model: Text | None = _as_in(Workload, "model")
     port: Port | None = None
-    """Port of the pods' pages. Without it the engine's usual one."""
+    """Port of the pods' metrics. null: the engine's default."""
     path: Path | None = None
-    """Path of the pods' pages. Without it the engine's usual one."""
+    """Path of the pods' metrics. null: the engine's default."""
     scheme: Scheme | None = None
-    """Scheme of the pods' pages. Without it http."""
+    """Scheme of the pods' metrics. null: http."""
     gateway: Annotated[str, GATEWAY_NAME] | None = None
-    """A page that lives at zero replicas and sees the next request: the name of a Service in the same namespace, or of
-    one of `gateways` in Tidegate's configuration. Without it nothing can wake the workload, so one replica is kept."""
+    """Wake source: the name of a Service in the same namespace, or of one of `gateways` in Tidegate's configuration.
+    Without it one replica is kept."""
     gateway_kind: Annotated[str, GATEWAY_KIND] | None = None
-    """What kind of page the gateway's is. Without it epp, an endpoint picker of the Gateway API inference extension."""
+    """Kind of the gateway. null: epp, an endpoint picker of the Gateway API inference extension."""
     gateway_port: Port | None = None
-    """Port of the gateway's page. Without it the kind's usual one."""
+    """Port of the gateway's metrics. null: the kind's default."""
     gateway_path: Path | None = None
-    """Path of the gateway's page. Without it the kind's usual one."""
+    """Path of the gateway's metrics. null: the kind's default."""
     gateway_scheme: Scheme | None = None
-    """Scheme of the gateway's page. Without it http."""
+    """Scheme of the gateway's metrics. null: http."""
     objectives: Objectives = _as_in(Workload, "objectives")
     smoothing: Smoothing = _as_in(Workload, "smoothing")
     keep_warm: KeepWarm = _as_in(Workload, "keep_warm")
@@ -104,8 +104,8 @@ class Trigger(Section):
     scale_down_band: Band = _as_in(Workload, "scale_down_band")
     gpu_quiet: Quiet = _as_in(Workload, "gpu_quiet")
     schedules: Annotated[str, SCHEDULES] | None = None
-    """Hours with a floor or a ceiling of replicas, as `0 8 * * 1-5 for 10h in Europe/Berlin floor 2 prewarm auto`.
-    `until` and five cron fields may stand in place of `for` and a duration; `;` stands between several."""
+    """Times with a floor or a ceiling, such as `0 8 * * 1-5 for 10h in Europe/Berlin floor 2 prewarm auto`. `until` and
+    five cron fields can replace `for` and a duration; `;` separates several."""
     probe_period: ProbePeriod = _as_in(Workload, "probe_period")
     hpa_tolerance: Tolerance = _as_in(Workload, "hpa_tolerance")
     group: Group | None = _as_in(Workload, "group")
@@ -113,8 +113,7 @@ class Trigger(Section):
     weight: Weight = _as_in(Workload, "weight")
     ratio: RoleRatio | None = _as_in(Workload, "ratio")
     configured: Annotated[str, kubernetes_name(253, "workload")] | None = Field(default=None, alias="workload")
-    """The workload of this name and of the same namespace in Tidegate's configuration. No other key stands beside it:
-    what that workload is, the configuration says."""
+    """Workload of this name and namespace in Tidegate's configuration, which defines it. No other key is allowed."""
     mode: Mode | None = _as_in(Workload, "mode")
     replicas: Replicas = _as_in(Workload, "replicas")
 

@@ -42,16 +42,15 @@ MOST_REPLICAS = 10_000
 
 
 class Replicas(Section):
-    """Between how many replicas Tidegate may choose. KEDA's or the HPA's own bounds apply after it."""
+    """Bounds. KEDA's or the HPA's own bounds apply after them."""
 
     min: Annotated[int, Field(ge=0, le=MOST_REPLICAS)] = 0
-    """At least so many, idle or not. 0 lets an idle workload sleep; it needs a `gateway` that can see the next
-    request, else one replica is kept."""
+    """Minimum, idle or not. 0 allows scaling to zero and needs a `gateway` as wake source; else one replica is kept."""
     max: Annotated[int, Field(ge=1, le=MOST_REPLICAS)] = 10
-    """At most so many, whatever the demand. What is asked for beyond it shows as reason `capped`."""
+    """Maximum. Demand above it has reason `capped`."""
     idle: Annotated[int, ZERO] | None = None
-    """0 lets it sleep though `min` is above 0, as KEDA's idleReplicaCount does: it is either asleep or has at least
-    `min` replicas. It needs a `gateway`, as with `min: 0`."""
+    """0 allows zero although `min` is above 0, like KEDA's `idleReplicaCount`: zero or at least `min` replicas. Needs a
+    `gateway`."""
 
     @property
     def sleeps(self) -> bool:
@@ -60,136 +59,121 @@ class Replicas(Section):
 
 
 class Objectives(Section):
-    """What one replica should carry. Each objective asks for replicas by itself; the largest wins."""
+    """What one replica should carry. The objective that requests the most replicas wins."""
 
     work: Annotated[float, Field(gt=0)] | None = None
-    """Requests, waiting or running, that a replica should hold. Higher is cheaper and slower. Without it a place to
-    start, by the engine; measure your own model."""
+    """Waiting and running requests per replica. Higher is cheaper and slower. null: a starting value of the engine;
+    measure your model."""
     kv_cache: Ratio | None = 0.9
-    """Guard: mean use of the KV cache (ratio) above which replicas are added, whatever `work` says. Lower adds them
-    sooner; at 1 engines throw requests out of the cache and begin them again. null: no guard. For a ScaledJob, where
-    it is not written: null."""
+    """Guard: mean KV-cache usage (ratio) above which replicas are added. At 1 engines preempt requests. null: no guard.
+    ScaledJob default: null."""
     gpu_engine: Ratio | None = None
-    """Mean GPU engine activity (ratio) that a replica should show. Off, because one request can peg it; it is for
-    batch work that has no queue. Needs `gpus`, or dcgm-exporter found through `kubernetes`."""
+    """Mean GPU engine activity (ratio) per replica, for batch work without a queue. Off, because one request can
+    saturate it. Needs `gpus`, or dcgm-exporter found through `kubernetes`."""
 
 
 class Smoothing(Section):
-    """Half-lives with which demand is smoothed, once: the HPA should not smooth again."""
+    """Half-lives of demand. The HPA should not smooth again."""
 
     up: Seconds = 5.0
-    """After so long half of a rise is believed. Longer rides out bursts and makes the first requests of a real rise
-    wait; 0 believes every reading. Shorter than the scrape interval is nothing that could be measured. For a ScaledJob,
-    where it is not written: 0."""
+    """Half-life of a rise: 0, or at least the scrape interval. Longer rides out bursts and delays real rises. ScaledJob
+    default: 0."""
     down: Seconds = 60.0
-    """After so long half of a fall is believed. Longer keeps replicas through pauses; shorter saves GPU time and
-    pays in cold starts. For a ScaledJob, where it is not written: 0, since KEDA starts a Job for each that has ended
-    while the number is still high."""
+    """Half-life of a fall. Longer keeps replicas through pauses; shorter saves GPU time and costs cold starts.
+    ScaledJob default: 0."""
 
 
 class RoleRatio(Section):
-    """How many replicas this workload's role has for each replica of another role of its group. The role that has too
-    few is raised, none is lowered, and `replicas.max` wins. Whole replicas are rounded up.
+    """Replicas of this workload's role per replica of another role of its group, rounded up. A role with too few is
+    raised; none is lowered. `replicas.max` wins.
     """
 
     to: Annotated[str, kubernetes_name(63, "role")]
-    """The other role: `prefill` on a member of role `decode`."""
+    """Other role, such as `prefill` for a member of role `decode`."""
     min: Annotated[float, Field(ge=0, le=1000)] = 0.0
-    """At least so many replicas of this role for one of the other: 0.5 is one for two. Higher keeps more of this role
-    for the work of the other; 0 is no bound."""
+    """Minimum replicas of this role per replica of the other; 0.5 is one for two. 0: none."""
     max: Annotated[float, Field(ge=0.001, le=1000)] | None = None
-    """At most so many: beyond it the other role is raised. Lower keeps more of the other; null is no bound."""
+    """Maximum; beyond it the other role is raised. null: none."""
 
 
 class Workload(Section):
     """One scale target: a Deployment, StatefulSet or LeaderWorkerSet, as KEDA or the HPA names it."""
 
     namespace: Annotated[str, kubernetes_name(63, "namespace")]
-    """Its namespace. KEDA's calls are believed only for this one."""
+    """Its namespace. KEDA's calls are accepted only for it."""
     name: Annotated[str, kubernetes_name(253, "workload")]
-    """Its name, which its pods' names begin with."""
+    """Its name, the prefix of its pods' names."""
     engine: Engine | None = None
-    """What serves the requests: decides how the pods' pages are read, their usual port and path, and the default of
-    `objectives.work`. Needed with `pods`."""
+    """Inference engine: how the pods' metrics are read, their default port and path, and the default of
+    `objectives.work`. Required with `pods`."""
     model: Text | None = None
-    """Only this queue of the pages counts: `model_name` of an engine, the name of a pool or key. null counts all of
-    them, which is wrong where one gateway's page serves several workloads."""
+    """Queue to count: `model_name` of an engine, or the name of a pool or key. null counts all, which is wrong if one
+    gateway serves several workloads."""
     pods: Endpoint | None = None
-    """The engines' own pages, one per pod. Without them only a gateway's queue or GPU activity is known."""
+    """The engines' metrics endpoints, one per pod. Without them only the gateway's queue or GPU activity is known."""
     gateway: Endpoint | None = None
-    """A page that lives at zero replicas and sees the next request. Without it nothing can wake the workload, so
-    one replica is kept."""
+    """Wake source: runs at zero replicas and shows the next request. Without it one replica is kept."""
     pod_pattern: Annotated[str, GLOB] | None = None
-    """Glob of its pods' names, as dcgm-exporter labels them. null: the names that a Deployment or StatefulSet of
-    this name makes. A pattern that is too wide counts a neighbour's GPUs as this workload's."""
+    """Glob of its pods' names in dcgm-exporter's labels. null: the names that a Deployment or StatefulSet creates. Too
+    wide counts another workload's GPUs."""
     replicas: Replicas = Replicas()
-    """Between how many replicas to choose."""
+    """Bounds."""
     keep_warm: KeepWarm = AUTO
-    """Idle for so long before zero: nothing waiting, nothing running, counters flat, GPUs quiet. `auto` learns it from
-    the workload's own rests, its starts and `prices`, and starts it in advance of a return that can be foretold; until
-    a start has been measured it is 5m. A duration stays what it is: shorter saves GPU time and pays in cold starts. At
-    least 3 scrape intervals: fewer readings prove nothing. For a ScaledJob, where it is not written: none, since zero
-    ends no Job. See docs/explanation/estimators.md."""
+    """Idle time before scaling to zero: no waiting or running requests, flat counters, quiet GPUs. `auto` learns it
+    from idle times, starts and `prices`, and starts ahead of a predictable return; 5m until a start is measured. At
+    least 3 scrape intervals. ScaledJob default: 0. See docs/explanation/estimators.md."""
     keep_warm_min: Seconds = 60.0
-    """`keep_warm: auto` never sleeps sooner. Lower trusts what was learned with sleeping almost at once; 3 scrape
-    intervals are the least, whatever this says."""
+    """Lower bound of `keep_warm: auto`; at least 3 scrape intervals."""
     keep_warm_max: Seconds = 14400.0
-    """`keep_warm: auto` never keeps a workload warm for longer, nor up in advance. Lower bounds what one idle replica
-    can cost, and cuts short what a dear start would be worth."""
+    """Upper bound of `keep_warm: auto`, also of an early start: the most that one idle replica costs."""
     on_blind: OnBlind = "hold"
-    """What becomes of a sleeper when the page that would show its next request is silent for longer than
-    `freshness.hold`. `hold` leaves it asleep; `wake` answers one replica (or `min`) until the page speaks again, and
-    costs that replica in every outage of the gateway."""
+    """Reaction at zero if the wake source is silent for longer than `freshness.hold`. `hold`: stay at zero. `wake`: one
+    replica (or `min`) until it responds, in every outage of the gateway."""
     on_incomplete: OnIncomplete = "hold"
-    """What becomes of a response that lacks a series which its target exposed before, or has it invalid, unparsable, or
-    twice with different values. `hold` takes what is known as a lower bound: replicas may rise, none is taken away, and
-    nothing counts as idle until the response is complete again. `accept` takes it as it is: for a target that is known
-    to be so, at the risk that a busy workload is put to sleep."""
+    """Reaction to a response with series that are missing, invalid, unparsable or conflicting. `hold`: its values are a
+    lower bound; replicas may rise, and nothing is idle. `accept`: its values count as complete, at the risk of scaling
+    a busy workload to zero."""
     lease_max: Seconds = 1800.0
-    """A workload that was woken is kept up for as long as it takes until its first replica is ready, and for so long at
-    most where nobody waits any more: a start that hangs costs no more. Once starts have been seen, the lease is twice
-    what nine of ten took, and a minute; until then it is this. For a ScaledJob, where it is not written: none."""
+    """Start-up grace: a workload that was scaled up from zero is kept until its first replica is ready, but at most
+    this long if no request waits any more. Once starts are measured: twice their 90th percentile plus a minute.
+    ScaledJob default: 0."""
     objectives: Objectives = Objectives()
     """What one replica should carry."""
     smoothing: Smoothing = Smoothing()
-    """How fast demand is believed."""
+    """Half-lives of demand."""
     scale_down_band: Band = 0.2
-    """Replicas by which demand must fall below a step before the step is taken down. 0 follows demand exactly and
-    flaps at each edge; 1 holds nearly a replica too many. For a ScaledJob, where it is not written: 0."""
+    """Replicas by which demand must fall below a step before scale-down. 0 follows demand and flaps; 1 keeps almost one
+    replica too many. ScaledJob default: 0."""
     gpu_quiet: Quiet = 0.02
-    """Engine activity (ratio) at or below which a GPU counts as quiet. Higher lets a workload sleep while something
-    still runs on its GPUs; 0 keeps it awake for a stray kernel."""
+    """Engine activity (ratio) up to which a GPU is quiet. Higher allows scaling to zero while something still runs; 0
+    lets a stray kernel keep the workload up."""
     schedules: Annotated[tuple[Schedule, ...], Many] = ()
-    """Hours with a floor or a ceiling of replicas."""
+    """Times with a floor or a ceiling."""
     brake: Annotated[Brake, BRAKE] | None = None
-    """`freeze`, `never_down` or `floor N`, then `until` and a moment, and `because` and a reason. It holds beside the
-    brake for all and those of annotations, the most careful first. See docs/how-to/overrides.md."""
+    """Brake: `freeze`, `never_down` or `floor N`, then `until TIME` and `because REASON`. Of several brakes the most
+    restrictive wins. See docs/how-to/overrides.md."""
     probe_period: ProbePeriod = 60.0
-    """Requests that come as regularly as a clock, no further apart than this, with no tokens, no request in flight and
-    no GPU activity beside them, are taken for health probes, which keep nothing awake. Longer lets rarer probes go
-    unheeded and takes longer to tell; 0 counts every request."""
+    """Requests at regular intervals up to this long, without tokens, requests in flight or GPU activity, are health
+    probes and keep nothing warm. Longer detects rarer probes, later; 0 counts every request."""
     hpa_tolerance: Tolerance = 0.1
-    """Change of the replicas (ratio) that the HorizontalPodAutoscaler drops as too small, where neither it nor the
-    ScaledObject says `behavior.scaleUp.tolerance`: the cluster's `--horizontal-pod-autoscaler-tolerance`. A step up
-    within it is told rounded outward, to the next number that is not dropped. Higher than the cluster's overshoots by
-    replicas that nobody asked for; lower, or 0, loses steps: with 10 % every single one from 10 replicas up."""
+    """The cluster's `--horizontal-pod-autoscaler-tolerance` (ratio), used if neither HPA nor ScaledObject sets
+    `behavior.scaleUp.tolerance`. A step up within it is rounded up to the next value that the HPA accepts. Too high
+    overshoots; too low loses steps: with 10 % every single step from 10 replicas on."""
     group: Group | None = None
-    """Workloads of one namespace that name the same group belong together. Those of one `role`, or of none, stand
-    behind one queue: what a gateway holds is shared by `weight` and not counted by each. Those of different roles sleep
-    and wake together. null: it stands by itself, and counts the whole of its gateway's queue."""
+    """Workloads of a namespace with the same group. Members of one `role`, or of none, share the gateway's queue by
+    `weight`; members of different roles go to zero and come back together. null: it counts the whole queue of its
+    gateway."""
     role: Role | None = None
-    """What it does for each request of its group: `prefill`, `decode`, or a name of your own. Each role gets the whole
-    of the demand. A group of several roles is awake while any member is. Needs `group`."""
+    """Its part in each request of the group: `prefill`, `decode` or another name. Each role gets the whole demand.
+    While one member is active, all roles are. Needs `group`."""
     weight: Weight = 1.0
-    """Its part of the queue that it shares with its group's members of the same role: its weight divided by the sum of
-    theirs. As the gateway's own weights are. 0 gets nothing, and is neither woken nor kept awake by the others."""
+    """Share of the queue among members of one role: its weight divided by their sum. 0: no share, and neither woken nor
+    kept warm by the others."""
     ratio: RoleRatio | None = None
-    """Bounds on the replicas of its role, in replicas for each replica of another role. null: each role is sized by its
-    own objectives alone. Needs `role`."""
+    """Bounds on the replicas of its role relative to another role. null: none. Needs `role`."""
     mode: Mode | None = None
-    """`observe` decides, publishes, and counts what would have been saved, but whoever asks for the number gets an
-    error: a way to watch Tidegate before it is given the wheel. `act` gives it the wheel. null: what `mode` of the
-    whole configuration says. See docs/how-to/observe-first.md."""
+    """`act`: callers get the value. `observe`: Tidegate decides, publishes and counts savings, but callers get an
+    error. null: `mode` of the file. See docs/how-to/observe-first.md."""
 
     @property
     def key(self) -> WorkloadKey:

@@ -1,11 +1,12 @@
-"""The reference in docs/ is the model's own words."""
+"""docs/reference/configuration.md is what the model generates."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 from scaler.config.reference import reference
-from scaler.config.schema import sections
+from scaler.config.schema import is_section, sections
 
 _DOCUMENT = Path(__file__).parents[2] / "docs/reference/configuration.md"
 
@@ -18,11 +19,20 @@ def test_the_committed_reference_is_what_the_model_says():
     assert made.stdout.decode() == _DOCUMENT.read_text(encoding="utf-8")
 
 
-def test_every_key_has_a_row():
-    rows = [line for line in reference().splitlines() if line.startswith("| `")]
+def test_every_key_has_one_item_with_its_type_its_default_and_its_text():
+    items = [line for line in reference().replace("\n  ", " ").splitlines() if line.startswith("- `")]
+    forms = [
+        rf"- `{key}` \([^)]+\(#\w+\)" if is_section(field) else rf"- `{key}` \(.+; {_default(field)}"
+        for section in sections()
+        for key, field in section.model_fields.items()
+    ]
 
-    assert len(rows) == sum(len(section.model_fields) for section in sections())
-    assert [row for row in rows if row.count(" | ") != 3] == []
+    assert len(items) == len(forms)
+    assert [item for item, form in zip(items, forms, strict=True) if not re.match(rf"{form}\): \S.*\.$", item)] == []
+
+
+def _default(field):
+    return "required" if field.is_required() else "default `.+`"
 
 
 def test_every_link_leads_to_a_section():

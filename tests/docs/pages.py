@@ -1,7 +1,7 @@
 """The pages of the repository, and what stands on them: links, headings, blocks, words in backticks.
 
-It knows Markdown as GitHub shows it and nothing of Tidegate. Worked example: `anchors("## The words\n")` is
-`{"the-words"}`, which is what `[…](triggers.md#the-words)` leads to.
+It knows Markdown as GitHub shows it and nothing of Tidegate. Worked example: `anchors("## The keys\n")` is
+`{"the-keys"}`, which is what `[…](triggers.md#the-keys)` leads to.
 """
 
 import re

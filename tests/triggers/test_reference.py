@@ -1,5 +1,6 @@
-"""The reference of the words in docs/ is the model's own."""
+"""docs/reference/triggers.md is what the model generates."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,8 +19,16 @@ def test_the_committed_reference_is_what_the_model_says():
     assert made.stdout.decode() == _DOCUMENT.read_text(encoding="utf-8")
 
 
-def test_every_word_has_one_row():
-    rows = [line for line in _DOCUMENT.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+def test_every_key_has_one_item_with_its_type_and_its_default():
+    text = _DOCUMENT.read_text(encoding="utf-8").replace("\n  ", " ")
+    items = [line for line in text.splitlines() if line.startswith("- `")]
 
-    assert [row.split("`")[1] for row in rows] == list(WORDS)
-    assert [row for row in rows if row.count(" | ") != 4] == []
+    assert [item.split("`")[1] for item in items] == list(WORDS)
+    assert [item for item in items if not re.match(r"- `[a-z_.]+` \(.+; default `.+`.*\): \S.*\.$", item)] == []
+
+
+def test_a_key_of_one_place_names_it():
+    text = _DOCUMENT.read_text(encoding="utf-8").replace("\n  ", " ")
+    single = {name: word.places[0] for name, word in WORDS.items() if len(word.places) == 1}
+
+    assert dict(re.findall(r"^- `([a-z_.]+)` \([^:]*; only in (\w+)\):", text, re.MULTILINE)) == single
