@@ -1,4 +1,4 @@
-"""What was seen, as Prometheus metrics: every target's scrapes, and every GPU with how its numbers came to be.
+"""Exposes the scrapes of every target, and the values of every GPU with their attribution.
 
 A `Collector` in prometheus-client's sense: it builds families when asked, from what the scrape loop last saw. A GPU
 whose page did not come is not shown: a series that stands still would look like a GPU that does. A value that no page
@@ -24,14 +24,18 @@ GPU_LABELS = ("uuid", "mig_instance", "profile", "model", "node", "attribution",
 PROCESS_LABELS = ("uuid", "mig_instance", "node", "namespace", "pod")
 
 GPU_FAMILIES = (
-    (Quantity.GPU_ENGINE_ACTIVE, "engine_active_ratio", "Share of time the compute engine was active, 0..1."),
-    (Quantity.GPU_UTILIZATION, "utilization_ratio", "Share of time any kernel ran, 0..1. Not a measure of load."),
-    (Quantity.GPU_MEMORY_USED, "memory_used_bytes", "Memory held on it: residency, not activity."),
-    (Quantity.GPU_MEMORY_TOTAL, "memory_total_bytes", "Memory of the GPU or instance."),
-    (Quantity.GPU_POWER, "power_watts", "Power that the GPU draws; instances share their parent's."),
-    (Quantity.GPU_TEMPERATURE, "temperature_celsius", "Temperature of the GPU, in degrees Celsius."),
-    (Quantity.GPU_XID, "last_xid", "Code of the last Xid error, 0 for none. It stands until the GPU is reset."),
-    (Quantity.GPU_LOST, "lost", "1 if a fatal Xid error came and the GPU fell silent; of any other GPU not said."),
+    (Quantity.GPU_ENGINE_ACTIVE, "engine_active_ratio", "Share of time with an active compute engine, 0 to 1."),
+    (
+        Quantity.GPU_UTILIZATION,
+        "utilization_ratio",
+        "Share of time with any running kernel, 0 to 1; not a measure of load.",
+    ),
+    (Quantity.GPU_MEMORY_USED, "memory_used_bytes", "Used memory, idle or not."),
+    (Quantity.GPU_MEMORY_TOTAL, "memory_total_bytes", "Total memory."),
+    (Quantity.GPU_POWER, "power_watts", "Power draw; MIG instances have their parent's value."),
+    (Quantity.GPU_TEMPERATURE, "temperature_celsius", "Temperature in degrees Celsius."),
+    (Quantity.GPU_XID, "last_xid", "Code of the last Xid error until the GPU is reset. 0: none."),
+    (Quantity.GPU_LOST, "lost", "1: no metrics after a fatal Xid error. Other GPUs have no sample."),
 )
 # What a MIG instance has of its own. Beside its instances, a parent's would count the same work and memory twice.
 ON_INSTANCES = {
@@ -59,17 +63,17 @@ def _labels(target: Target) -> tuple[str, str, str]:
 
 
 def _targets(counters: Iterable[tuple[Target, Counters]]) -> Iterable[Metric]:
-    scrapes = CounterMetricFamily("tidegate_scrapes", "Scrapes of a target, good or failed.", labels=TARGET_LABELS)
+    scrapes = CounterMetricFamily("tidegate_scrapes", "Scrapes, successful and failed.", labels=TARGET_LABELS)
     failures = CounterMetricFamily(
-        "tidegate_scrape_failures", "Scrapes that brought nothing, by why.", labels=(*TARGET_LABELS, "reason")
+        "tidegate_scrape_failures", "Failed scrapes by reason.", labels=(*TARGET_LABELS, "reason")
     )
     dropped = CounterMetricFamily(
         "tidegate_scrape_dropped_lines",
-        "Lines of the metrics it reads that are not valid; `tidegate read` shows which and why.",
+        "Invalid lines of wanted metrics; `tidegate read` shows them.",
         labels=TARGET_LABELS,
     )
-    took = GaugeMetricFamily("tidegate_scrape_duration_seconds", "How long the last scrape took.", labels=TARGET_LABELS)
-    up = GaugeMetricFamily("tidegate_scrape_up", "1 if the last scrape brought a page, else 0.", labels=TARGET_LABELS)
+    took = GaugeMetricFamily("tidegate_scrape_duration_seconds", "Duration of the last scrape.", labels=TARGET_LABELS)
+    up = GaugeMetricFamily("tidegate_scrape_up", "1: the last scrape succeeded. 0: it failed.", labels=TARGET_LABELS)
     shown: set[tuple[str, str, str]] = set()
     for target, seen in counters:
         labels = _labels(target)
@@ -94,19 +98,19 @@ def _gpus(counters: Iterable[tuple[Target, Counters]]) -> Iterable[Metric]:
     }
     ceilings = GaugeMetricFamily(
         "tidegate_gpu_engine_ceiling_ratio",
-        "Engine activity at which a MIG instance may top: one busy compute instance of one slice.",
+        "Highest engine activity of a MIG instance: one busy compute instance of one slice.",
         labels=GPU_LABELS,
     )
     sharers = GaugeMetricFamily(
         "tidegate_gpu_sharers",
-        "Pods that share the GPU; its other numbers are all of theirs together.",
+        "Pods that share the GPU; its other values are their total.",
         labels=GPU_LABELS,
     )
     processes = [
         GaugeMetricFamily(f"tidegate_gpu_process_{name}", text, labels=PROCESS_LABELS)
         for name, text in (
-            ("utilization_ratio", "Share of time any kernel of the pod ran on a shared GPU, 0..1."),
-            ("memory_used_bytes", "Memory that the pod's processes hold on a shared GPU. Residency, not activity."),
+            ("utilization_ratio", "Share of time with a running kernel of this pod on a shared GPU, 0 to 1."),
+            ("memory_used_bytes", "Memory of this pod on a shared GPU, idle or not."),
         )
     ]
     # Two exporters on one node (the Helm chart's and the GPU Operator's) show the same GPU: it is exposed once.

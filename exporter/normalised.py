@@ -62,16 +62,10 @@ class NormalisedCollector:
 
 
 def _sources(heard: Sequence[Heard]) -> Iterable[Metric]:
-    up = GaugeMetricFamily(
-        SOURCE_UP, "1 if the source answered when it was last asked, else 0, and then it has no values.", labels=_SOURCE
-    )
-    asked = CounterMetricFamily(f"{PREFIX}source_scrapes", "How often the source was asked.", labels=_SOURCE)
-    failures = CounterMetricFamily(
-        f"{PREFIX}source_failures", "How often it was asked in vain, by why.", labels=(*_SOURCE, "reason")
-    )
-    dropped = CounterMetricFamily(
-        f"{PREFIX}source_dropped_lines", "Lines of its pages that were not believed.", labels=_SOURCE
-    )
+    up = GaugeMetricFamily(SOURCE_UP, "1: the last scrape succeeded. 0: it failed; no values.", labels=_SOURCE)
+    asked = CounterMetricFamily(f"{PREFIX}source_scrapes", "Scrapes of the source.", labels=_SOURCE)
+    failures = CounterMetricFamily(f"{PREFIX}source_failures", "Failed scrapes by reason.", labels=(*_SOURCE, "reason"))
+    dropped = CounterMetricFamily(f"{PREFIX}source_dropped_lines", "Invalid lines of wanted metrics.", labels=_SOURCE)
     for each in heard:
         up.add_metric((each.source,), float(each.up))
         asked.add_metric((each.source,), each.asked)
@@ -86,7 +80,7 @@ _SOURCE = ("source",)
 
 def _queues(heard: Sequence[Heard], now: float) -> Iterable[Metric]:
     families = _families(QUEUE_FAMILIES)
-    age = GaugeMetricFamily(QUEUE_AGE, "How long ago the queue's numbers were measured.")
+    age = GaugeMetricFamily(QUEUE_AGE, "Age of the queue's values.")
     for each in heard:
         for row, subject, samples in _rows(each):
             if isinstance(subject, Queue):
@@ -99,11 +93,11 @@ def _queues(heard: Sequence[Heard], now: float) -> Iterable[Metric]:
 
 def _gpus(heard: Sequence[Heard], now: float) -> Iterable[Metric]:
     families = _families(GPU_FAMILIES)
-    age = GaugeMetricFamily(GPU_AGE, "How long ago the GPU's numbers were measured.")
+    age = GaugeMetricFamily(GPU_AGE, "Age of the GPU's values.")
     info = GaugeMetricFamily(
-        GPU_INFO, "A GPU or MIG instance, how its numbers came to be its pods', and how many these are."
+        GPU_INFO, "GPU or MIG instance, the attribution of its values, and the number of its pods."
     )
-    pods = GaugeMetricFamily(GPU_POD_INFO, "A pod that a GPU is allocated to.")
+    pods = GaugeMetricFamily(GPU_POD_INFO, "Pod that a GPU is allocated to.")
     shown: set[tuple[str, str | None]] = set()
     for each in sorted(heard, key=lambda each: not each.up):  # who answers first, else in the order given
         for row, gpu, samples in _rows(each):

@@ -72,34 +72,34 @@ class Family(NamedTuple):
 
 _MEAN, _MIN = Combine.MEAN, Combine.MIN
 QUEUE_FAMILIES: Mapping[Quantity, Family] = {
-    Q.REQUESTS_WAITING: Family("requests_waiting", COUNT, "Requests accepted and not yet being worked on."),
-    Q.REQUESTS_RUNNING: Family("requests_running", COUNT, "Requests being worked on."),
-    Q.REQUESTS_HELD: Family("requests_held", COUNT, "Requests that a gateway keeps in front of its engines."),
-    Q.REQUESTS_FINISHED: Family("requests_finished_total", COUNTER, "Requests finished."),
-    Q.REQUESTS_FAILED: Family("requests_failed_total", COUNTER, "Requests refused, aborted or broken."),
-    Q.TOKENS_PROMPT: Family("prompt_tokens_total", COUNTER, "Tokens of prompts that were read."),
-    Q.TOKENS_GENERATED: Family("generated_tokens_total", COUNTER, "Tokens that were generated."),
-    Q.KV_CACHE_USED: Family("kv_cache_used_ratio", RATIO, "Share of the KV cache in use, 0..1.", _MEAN),
-    Q.ENGINE_AWAKE: Family("engine_awake", FLAG, "1 if the engine is awake, 0 if it sleeps.", _MIN),
-    Q.REPLICAS_READY: Family("replicas_ready", COUNT, "Ready backends that a gateway says it has."),
+    Q.REQUESTS_WAITING: Family("requests_waiting", COUNT, "Waiting requests."),
+    Q.REQUESTS_RUNNING: Family("requests_running", COUNT, "Requests in progress."),
+    Q.REQUESTS_HELD: Family("requests_held", COUNT, "Requests that a gateway holds."),
+    Q.REQUESTS_FINISHED: Family("requests_finished_total", COUNTER, "Finished requests."),
+    Q.REQUESTS_FAILED: Family("requests_failed_total", COUNTER, "Rejected, aborted or failed requests."),
+    Q.TOKENS_PROMPT: Family("prompt_tokens_total", COUNTER, "Prompt tokens."),
+    Q.TOKENS_GENERATED: Family("generated_tokens_total", COUNTER, "Generated tokens."),
+    Q.KV_CACHE_USED: Family("kv_cache_used_ratio", RATIO, "KV-cache usage, 0 to 1.", _MEAN),
+    Q.ENGINE_AWAKE: Family("engine_awake", FLAG, "1: the engine is awake. 0: it is in sleep mode.", _MIN),
+    Q.REPLICAS_READY: Family("replicas_ready", COUNT, "Ready backends of a gateway."),
 }
 _COPY = Combine.COPY
-_ACTIVE = "Share of time that the {} was active, 0..1."
+_ACTIVE = "Share of time with an active {}, 0 to 1."
 GPU_FAMILIES: Mapping[Quantity, Family] = {
     Q.GPU_ENGINE_ACTIVE: Family("gpu_engine_active_ratio", RATIO, _ACTIVE.format("compute engine"), _COPY),
-    Q.GPU_UTILIZATION: Family("gpu_utilization_ratio", RATIO, "Share of time any kernel ran, 0..1. Not a load.", _COPY),
-    Q.GPU_SM_ACTIVE: Family("gpu_sm_active_ratio", RATIO, _ACTIVE.format("average multiprocessor"), _COPY),
+    Q.GPU_UTILIZATION: Family(
+        "gpu_utilization_ratio", RATIO, "Share of time with any running kernel, 0 to 1; not a measure of load.", _COPY
+    ),
+    Q.GPU_SM_ACTIVE: Family("gpu_sm_active_ratio", RATIO, _ACTIVE.format("multiprocessor, mean over all"), _COPY),
     Q.GPU_TENSOR_ACTIVE: Family("gpu_tensor_active_ratio", RATIO, _ACTIVE.format("tensor pipe"), _COPY),
     Q.GPU_DRAM_ACTIVE: Family("gpu_dram_active_ratio", RATIO, _ACTIVE.format("memory interface"), _COPY),
-    Q.GPU_MEMORY_USED: Family("gpu_memory_used_bytes", BYTES, "Memory held. Residency, not activity.", _COPY),
-    Q.GPU_MEMORY_TOTAL: Family("gpu_memory_total_bytes", BYTES, "Memory of the GPU or instance.", _COPY),
-    Q.GPU_POWER: Family("gpu_power_watts", WATTS, "Power that the GPU draws.", _COPY),
-    Q.GPU_ENERGY: Family("gpu_energy_joules_total", JOULES, "Energy that the GPU has used.", _COPY),
-    Q.GPU_TEMPERATURE: Family(
-        "gpu_temperature_celsius", Unit(high=200.0), "Temperature of the GPU, in degrees Celsius.", _COPY
-    ),
-    Q.GPU_XID: Family("gpu_xid", Unit(high=10_000.0), "The last Xid code. It does not clear.", _COPY),
-    Q.GPU_LOST: Family("gpu_lost", FLAG, "1 if a fatal Xid came and the GPU fell silent.", _COPY),
+    Q.GPU_MEMORY_USED: Family("gpu_memory_used_bytes", BYTES, "Used memory, idle or not.", _COPY),
+    Q.GPU_MEMORY_TOTAL: Family("gpu_memory_total_bytes", BYTES, "Total memory.", _COPY),
+    Q.GPU_POWER: Family("gpu_power_watts", WATTS, "Power draw.", _COPY),
+    Q.GPU_ENERGY: Family("gpu_energy_joules_total", JOULES, "Used energy.", _COPY),
+    Q.GPU_TEMPERATURE: Family("gpu_temperature_celsius", Unit(high=200.0), "Temperature in degrees Celsius.", _COPY),
+    Q.GPU_XID: Family("gpu_xid", Unit(high=10_000.0), "Code of the last Xid error until the GPU is reset.", _COPY),
+    Q.GPU_LOST: Family("gpu_lost", FLAG, "1: no metrics after a fatal Xid error. Other GPUs have no sample.", _COPY),
 }
 
 

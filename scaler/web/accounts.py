@@ -1,4 +1,4 @@
-"""The books as Prometheus metrics and as a document: where GPU-seconds went, and what an observed workload would save.
+"""Exposes GPU-seconds by state, and shadow scores: what Tidegate would do for an observed workload.
 
 It knows names and labels; what is counted, `scaler.accounts` says. A follower shows no samples: of several replicas of
 Tidegate one has them, so a sum over all is right. A number that is not known has no sample, and is null.
@@ -56,31 +56,30 @@ class Family(NamedTuple):
     sums: Mapping[str, str] = MappingProxyType({})
 
 
-GPUS = Family("workload_gpus", "GPUs by what they do now; asleep: those that it would hold if it were awake.", "state")
-WOULD = Family("shadow_replicas", "Replicas that Tidegate would have of an observed workload.", None)
+GPUS = Family("workload_gpus", "GPUs by state; asleep: those that it would hold if it ran.", "state")
+WOULD = Family("shadow_replicas", "Replicas that Tidegate would set.", None)
 GAUGES = (GPUS, WOULD)
-GPU_SECONDS = Family("workload_gpu_seconds", "GPU-seconds by what the GPUs did, since this process leads.", "state")
-STATE_SECONDS = Family("workload_state_seconds", "Time that the workload spent in each state.", "state")
+GPU_SECONDS = Family("workload_gpu_seconds", "GPU-seconds by state, since this process became the leader.", "state")
+STATE_SECONDS = Family("workload_state_seconds", "Time of the workload by state.", "state")
 COUNTERS = (
-    Family("wakes", "How often some replica was to run after none, by what the cluster was told.", None, {"": "wakes"}),
-    Family("sleeps", "How often none was to run after some.", None, {"": "sleeps"}),
-    Family("requests_finished", "Requests that engines have finished, pods come and go.", None, {"": "requests"}),
-    Family("tokens", "Tokens that engines counted.", "kind", {"prompt": "prompt", "generation": "generated"}),
+    Family("wakes", "Scale-ups from zero, counted from spec.replicas.", None, {"": "wakes"}),
+    Family("sleeps", "Scale-downs to zero, counted from spec.replicas.", None, {"": "sleeps"}),
+    Family("requests_finished", "Finished requests.", None, {"": "requests"}),
+    Family("tokens", "Tokens that the engines counted.", "kind", {"prompt": "prompt", "generation": "generated"}),
 )
 SHADOW = (
+    Family("shadow_seconds", "Time with known replicas and a known decision.", None, {"": "shadow"}),
+    Family("shadow_gpu_seconds_saved", "GPU-seconds that Tidegate would have saved.", None, {"": "saved"}),
+    Family("shadow_gpu_seconds_added", "GPU-seconds that Tidegate would have added.", None, {"": "added"}),
     Family(
-        "shadow_seconds", "Time in which an observed workload's replicas and ours were known.", None, {"": "shadow"}
+        "shadow_queue_seconds",
+        "Request-seconds of waiting while Tidegate would have set more replicas.",
+        None,
+        {"": "queued"},
     ),
-    Family(
-        "shadow_gpu_seconds_saved", "GPU-seconds that an observed workload would have held less.", None, {"": "saved"}
-    ),
-    Family(
-        "shadow_gpu_seconds_added", "GPU-seconds that an observed workload would have held more.", None, {"": "added"}
-    ),
-    Family("shadow_queue_seconds", "Request-seconds waited while Tidegate would have had more.", None, {"": "queued"}),
     Family(
         "shadow_disagreement_seconds",
-        "Time in which Tidegate would have had more replicas of an observed workload, or fewer.",
+        "Time in which Tidegate would have set more or fewer replicas.",
         "direction",
         {"more": "more", "fewer": "fewer"},
     ),

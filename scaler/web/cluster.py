@@ -1,4 +1,4 @@
-"""What is known of the cluster as Prometheus metrics: whether it is heard, its GPUs, and whose objects are wrong."""
+"""Exposes the state of the Kubernetes API data, GPUs of nodes, and invalid objects."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class ClusterCollector:
     def collect(self) -> Iterable[Metric]:
         known = GaugeMetricFamily(
             "tidegate_kubernetes_known",
-            "1 if what is kept of a resource is complete and up to date, 0 if decisions that rest on it are held.",
+            "1: its data is complete and current. 0: dependent decisions are held.",
             labels=("resource",),
         )
         malformed = CounterMetricFamily(
-            "tidegate_kubernetes_malformed_objects", "Objects that could not be read.", labels=("resource",)
+            "tidegate_kubernetes_malformed_objects", "Objects that could not be parsed.", labels=("resource",)
         )
         for resource in RESOURCES:
             known.add_metric((resource.name,), float(self._cluster.known(resource, self._now())))
@@ -37,7 +37,7 @@ class ClusterCollector:
     def _allocatable(self) -> Metric:
         family = GaugeMetricFamily(
             "tidegate_node_gpus_allocatable",
-            "GPUs, or MIG instances, that a node has for pods, by resource name.",
+            "Allocatable GPUs or MIG instances of a node, by resource name.",
             labels=("node", "resource", "ready"),
         )
         for node in self._cluster.nodes():
@@ -49,7 +49,7 @@ class ClusterCollector:
     def _wrong(self) -> Metric:
         family = GaugeMetricFamily(
             "tidegate_object_troubles",
-            "What somebody should change in an object of the cluster; the log says what. An error costs its workload.",
+            "Problems of an object; the log has the details. With severity error it defines no workload.",
             labels=("namespace", "kind", "name", "severity"),
         )
         troubles = Counter((*trouble.ref, trouble.severity) for trouble in self._troubles())

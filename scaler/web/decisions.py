@@ -1,4 +1,4 @@
-"""The Board as Prometheus metrics. An unknown value has no sample: absence is what Prometheus has for unknown."""
+"""Exposes the decisions of the Board and the readings behind them."""
 
 from __future__ import annotations
 
@@ -18,87 +18,95 @@ Value = Callable[[Decision, float], float | None]
 
 # name, help, what of a Decision it shows. `now` is for ages.
 FAMILIES: tuple[tuple[str, str, Value], ...] = (
-    ("replicas", "Replicas wanted: the decision.", lambda d, _: d.replicas),
+    ("replicas", "Decided replicas.", lambda d, _: d.replicas),
     (
         "replicas_told",
-        "What KEDA and HPA are told: the decision, rounded outward where the HPA would drop a step up as too small.",
+        "Published replicas: the decision, rounded up where the HPA would ignore the step.",
         lambda d, _: d.told,
     ),
     (
         "active",
-        "1 if the workload is active, 0 if it may be at zero.",
+        "1: active. 0: may be scaled to zero.",
         lambda d, _: float(d.active) if d.known else None,
     ),
-    ("reading_age_seconds", "Age of the oldest reading behind the decision.", lambda d, now: _age(d.measured_at, now)),
+    ("reading_age_seconds", "Age of the oldest reading of the decision.", lambda d, now: _age(d.measured_at, now)),
     (
         "held_seconds",
-        "How long the decision has been held on stale readings; no sample while they are fresh.",
+        "Time on hold with stale readings; no sample while they are fresh.",
         lambda d, now: _age(d.held_since, now),
     ),
     (
         "idle_seconds",
-        "How long nothing has been to be done; no sample while busy or unknown.",
+        "Time without work; no sample while busy or unknown.",
         lambda d, now: _age(d.idle_since, now),
     ),
-    ("requests_waiting", "Requests waiting in the engines.", lambda d, _: d.evidence.waiting),
-    ("requests_running", "Requests being worked on.", lambda d, _: d.evidence.running),
-    ("requests_held", "Requests held by the gateway.", lambda d, _: d.evidence.held_by_gateway),
-    ("requests_per_second", "Requests finished per second over a minute.", lambda d, _: d.evidence.requests_per_second),
-    ("kv_cache_used_ratio", "KV-cache use, mean over replicas, 0..1.", lambda d, _: d.evidence.kv_cache_used),
+    ("requests_waiting", "Requests that wait in the engines.", lambda d, _: d.evidence.waiting),
+    ("requests_running", "Requests in progress.", lambda d, _: d.evidence.running),
+    ("requests_held", "Requests that the gateway holds.", lambda d, _: d.evidence.held_by_gateway),
+    ("requests_per_second", "Rate of finished requests over a minute.", lambda d, _: d.evidence.requests_per_second),
+    ("kv_cache_used_ratio", "Mean KV-cache usage of the replicas, 0 to 1.", lambda d, _: d.evidence.kv_cache_used),
     (
         "workload_gpu_engine_active_ratio",
-        "GPU engine activity, mean over GPUs that are wholly the workload's, 0..1.",
+        "Mean engine activity of its unshared GPUs, 0 to 1.",
         lambda d, _: d.evidence.gpu_engine_active,
     ),
     (
         "workload_gpu_engine_ceiling_ratio",
-        "What the engine activity may top at, where MIG instances are among its GPUs.",
+        "Highest possible engine activity, 0 to 1; only with MIG instances.",
         lambda d, _: d.evidence.gpu_engine_ceiling,
     ),
     (
         "workload_gpu_memory_held_bytes",
-        "GPU memory that its pods hold. Residency, never activity.",
+        "GPU memory that its pods hold, idle or not.",
         lambda d, _: d.evidence.gpu_memory_held_bytes,
     ),
-    ("workload_gpus_lost", "GPUs of its own that fell silent after a fatal Xid.", lambda d, _: d.evidence.gpus_lost),
-    ("replicas_wanted_by_cluster", "Replicas the cluster was told to run.", lambda d, _: d.evidence.replicas_wanted),
-    ("replicas_ready", "Replicas that serve.", lambda d, _: d.evidence.replicas_ready),
-    ("replicas_pending", "Replicas that no node has begun to run.", lambda d, _: d.evidence.replicas_pending),
-    ("replicas_sleeping", "Replicas whose engines are in sleep mode.", lambda d, _: d.evidence.replicas_sleeping),
+    ("workload_gpus_lost", "GPUs without metrics after a fatal Xid error.", lambda d, _: d.evidence.gpus_lost),
+    (
+        "replicas_wanted_by_cluster",
+        "Replicas that the cluster should run (spec.replicas).",
+        lambda d, _: d.evidence.replicas_wanted,
+    ),
+    ("replicas_ready", "Ready replicas.", lambda d, _: d.evidence.replicas_ready),
+    ("replicas_pending", "Replicas that no node has started.", lambda d, _: d.evidence.replicas_pending),
+    ("replicas_sleeping", "Replicas with an engine in sleep mode.", lambda d, _: d.evidence.replicas_sleeping),
     (
         "keep_warm_seconds",
-        "How long the workload is kept warm when idle: learned, or the constant of the configuration.",
+        "Keep-warm time: learned, or the value of `keep_warm`.",
         lambda d, _: d.evidence.keep_warm_s,
     ),
     (
         "starts_again_timestamp_seconds",
-        "When a start in advance of the next request begins; no sample where none is foreseen.",
+        "Time of the next predicted start; no sample if none is predicted.",
         lambda d, _: d.evidence.starts_again_at,
     ),
     (
         "keep_warm_saved_gpu_seconds_per_day",
-        "Seconds of a replica that the learned keep-warm time saves a day against the constant; below 0 is a loss.",
+        "Replica-seconds per day that the learned keep-warm time saves over the constant; negative: a loss.",
         lambda d, _: d.evidence.keep_warm_saves_gpu_seconds,
     ),
     (
         "keep_warm_saved_money_per_day",
-        "The same with what waiting for starts costs, in the money of `prices`.",
+        "The same with the cost of waiting for starts, in the currency of `prices`.",
         lambda d, _: d.evidence.keep_warm_saves_money,
     ),
-    ("gpus_held", "GPUs that the workload's running pods asked for.", lambda d, _: d.evidence.gpus_held),
-    ("gpus_seen", "Of those, the ones that a page shows as wholly its own.", lambda d, _: d.evidence.gpus_seen),
-    ("observed", "1 if it is observed only: who asks for its number gets an error.", lambda d, _: float(d.observed)),
+    ("gpus_held", "GPUs that its running pods request.", lambda d, _: d.evidence.gpus_held),
+    ("gpus_seen", "GPUs of these that a target attributes to this workload alone.", lambda d, _: d.evidence.gpus_seen),
+    ("observed", "1: `mode: observe`; callers get an error. 0: `mode: act`.", lambda d, _: float(d.observed)),
     (
         "workload_brake_until_timestamp_seconds",
-        "When the brake that decides ends; no sample for one without an end.",
+        "End of the effective brake; no sample without an end.",
         lambda d, _: d.evidence.brake_until,
     ),
-    ("workload_schedule_floor", "Replicas that schedules keep at least.", lambda d, _: d.evidence.schedule_floor),
-    ("workload_schedule_ceiling", "Replicas that schedules allow at most.", lambda d, _: d.evidence.schedule_ceiling),
-    ("stale_sources", "Sources whose readings are too old to believe.", lambda d, _: float(len(d.evidence.stale))),
+    ("workload_schedule_floor", "Floor of the active schedules, in replicas.", lambda d, _: d.evidence.schedule_floor),
+    (
+        "workload_schedule_ceiling",
+        "Ceiling of the active schedules, in replicas.",
+        lambda d, _: d.evidence.schedule_ceiling,
+    ),
+    ("stale_sources", "Targets with stale readings. 0: all are fresh.", lambda d, _: float(len(d.evidence.stale))),
     (
         "incomplete_series",
-        "Series of its sources that are missing, invalid, unparsable or conflicting. 0: all readings are complete.",
+        "Series that are missing, invalid, unparsable or conflicting. 0: all readings are complete.",
         lambda d, _: float(len(d.evidence.incomplete)),
     ),
 )
@@ -150,7 +158,7 @@ def families(board: Board, now: float) -> Iterator[Metric]:
     yield _cold_starts(decisions)
     reasons = GaugeMetricFamily(
         "tidegate_reason",
-        "1 for the reason that holds, of the list in docs/explanation/concepts.md.",
+        "1 for the current reason (docs/explanation/concepts.md).",
         labels=(*LABELS, "reason"),
     )
     for decision in decisions:
@@ -158,10 +166,10 @@ def families(board: Board, now: float) -> Iterator[Metric]:
     yield reasons
     yield _brakes(decisions)
     yield _provenance(decisions)
-    yield GaugeMetricFamily("tidegate_board_version", "Rises with every change of the Board, by one.", board.version)
+    yield GaugeMetricFamily("tidegate_board_version", "Version of the Board; each change adds one.", board.version)
     yield GaugeMetricFamily(
         "tidegate_board_age_seconds",
-        "Time since the last sweep over all workloads: a tick at the most, as a rule.",
+        "Time since the last sweep, normally at most one `tick`.",
         max(0.0, now - board.at),
     )
 
@@ -169,7 +177,7 @@ def families(board: Board, now: float) -> Iterator[Metric]:
 def _brakes(decisions: Iterable[Decision]) -> Metric:
     family = GaugeMetricFamily(
         "tidegate_workload_brake",
-        "1 for the brake that decides: freeze, never_down or floor.",
+        "1 for the effective brake: freeze, never_down or floor.",
         labels=(*LABELS, "brake"),
     )
     for decision in decisions:
@@ -181,7 +189,7 @@ def _brakes(decisions: Iterable[Decision]) -> Metric:
 def _provenance(decisions: Iterable[Decision]) -> Metric:
     family = GaugeMetricFamily(
         "tidegate_workload_gpu_provenance",
-        "1 for how the activity of its GPUs is known: engine, utilisation, process, mixed or none.",
+        "1 for the source of its GPU activity: engine, utilisation, process, mixed or none.",
         labels=(*LABELS, "provenance"),
     )
     for decision in decisions:
@@ -193,7 +201,7 @@ def _provenance(decisions: Iterable[Decision]) -> Metric:
 def _cold_starts(decisions: Iterable[Decision]) -> Metric:
     family = GaugeMetricFamily(
         "tidegate_cold_start_seconds",
-        "How long a start takes, from its pod's creation to its first token, less the time without a node for it.",
+        "Start time from pod creation to first token, without the wait for a node.",
         labels=(*LABELS, "quantile"),
     )
     for decision in decisions:
@@ -207,13 +215,13 @@ def _cold_starts(decisions: Iterable[Decision]) -> Metric:
 def _objectives(decisions: Iterable[Decision]) -> Iterable[Metric]:
     labels = (*LABELS, "objective")
     signal = GaugeMetricFamily(
-        "tidegate_signal", "An objective's smoothed signal: requests, or a ratio 0..1.", labels=labels
+        "tidegate_signal", "Smoothed signal of an objective: requests, or a ratio 0 to 1.", labels=labels
     )
     target = GaugeMetricFamily(
-        "tidegate_signal_target", "What one replica should carry of the signal, in its unit.", labels=labels
+        "tidegate_signal_target", "Target of the signal per replica, in its unit.", labels=labels
     )
     demand = GaugeMetricFamily(
-        "tidegate_demand_replicas", "Replicas that an objective alone asks for, unrounded.", labels=labels
+        "tidegate_demand_replicas", "Unrounded replicas that this objective requests.", labels=labels
     )
     for decision in decisions:
         for objective in decision.evidence.objectives:

@@ -1,4 +1,4 @@
-"""What KEDA and the HPAs will do with each workload's number, as Prometheus metrics.
+"""Exposes the controller outcome: what KEDA and the HPA do with the published replicas.
 
 The cluster is copied when these are collected. What will become of ten thousand numbers takes a second to work out, in
 which nobody else would be answered: that is done when the samples are written, in a thread.
@@ -29,16 +29,15 @@ class OutlookCollector:
 
     def collect(self) -> Iterable[Metric]:
         seen = cache(self._seen())
-        desired = GaugeMetricFamily(DESIRED, "Replicas that the workload's HPA says it wants.", labels=LABELS)
+        desired = GaugeMetricFamily(DESIRED, "Desired replicas of the workload's HPA.", labels=LABELS)
         conditions = GaugeMetricFamily(
             CONDITION,
-            "1 for each condition of the workload's HPA, as it stands.",
+            "1 for each condition of the workload's HPA.",
             labels=(*LABELS, "type", "status", "reason"),
         )
         codes = GaugeMetricFamily(
             CODE,
-            "1 for what KEDA and the HPA will do with the workload's number; docs/explanation/controller-outcome.md "
-            "has the codes.",
+            "1 for the current controller outcome (docs/explanation/controller-outcome.md).",
             labels=(*LABELS, "code"),
         )
         for family, samples in ((desired, _desired), (conditions, _conditions), (codes, _codes)):

@@ -1,4 +1,4 @@
-"""Tidegate's metrics about itself: ticks, calls, configuration, build."""
+"""Exposes ticks, calls, configuration and build."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ class OwnMetrics:
         GCCollector(registry=registry)
         self.tick_seconds = Histogram(
             "tidegate_tick_duration_seconds",
-            "How long a sweep over all workloads took, once per `tick`.",
+            "Duration of a sweep over all workloads.",
             buckets=SECONDS,
             registry=registry,
         )
         self.ticks_failed = Counter(
-            "tidegate_ticks_failed", "Sweeps that failed and left the last Board standing.", registry=registry
+            "tidegate_ticks_failed", "Failed sweeps, which keep the last Board.", registry=registry
         )
         self.internal_errors = Counter(
             "tidegate_internal_errors",
-            "Exceptions of Tidegate's own code that cost one update, by where they were raised: while a response was "
-            "processed (response), a list of targets looked up (discovery), changes of the cluster followed (cluster) "
-            "or a window filled from the past (backfill). 0: none.",
+            "Exceptions in Tidegate that lost one update, by place: processing of a response (response), target "
+            "discovery (discovery), changes of the cluster (cluster), backfill of a window (backfill). 0: none.",
             ("place",),
             registry=registry,
         )
@@ -40,44 +39,44 @@ class OwnMetrics:
             self.internal_errors.labels(place)
         self.calls = Histogram(
             "tidegate_call_duration_seconds",
-            "Calls of KEDA by method and gRPC code, and requests to the metrics API by group and status.",
+            "Calls of KEDA by method and gRPC code; requests to the metrics API by group and status.",
             labelnames=("method", "code"),
             buckets=SECONDS,
             registry=registry,
         )
         self.streams = Counter(
             "tidegate_streams_ended",
-            "Streams that ended, by method and gRPC code.",
+            "Ended streams by method and gRPC code.",
             ("method", "code"),
             registry=registry,
         )
         self.reload_ok = Gauge(
             "tidegate_config_last_reload_successful",
-            "1 if the last configuration read was taken, 0 if it was refused and the one before it stands.",
+            "1: the last reload succeeded. 0: the previous configuration is in use.",
             registry=registry,
         )
         self.reloaded_at = Gauge(
             "tidegate_config_last_reload_success_timestamp_seconds",
-            "POSIX time of the configuration in force.",
+            "Load time of the current configuration.",
             registry=registry,
         )
         self.registered = Gauge(
             "tidegate_metrics_api_registered",
-            "1 if the API server forwards this API group to us, 0 if to nobody or somebody else.",
+            "1: the API server forwards this API group to Tidegate. 0: to another server, or to none.",
             ("group", "version"),
             registry=registry,
         )
         self.events_written = Counter(
-            "tidegate_events_written", "Kubernetes Events that were written, or counted on.", registry=registry
+            "tidegate_events_written", "Kubernetes Events created or counted up.", registry=registry
         )
         self.events_dropped = Counter(
             "tidegate_events_dropped",
-            "Kubernetes Events that were not written: too many at once (queue, budget), no object of the cluster to "
-            "write them on (no_object), no right to (refused), or the API server did not take them (failed).",
+            "Kubernetes Events not written: rate limit (queue, budget), no object in the cluster (no_object), missing "
+            "rights (refused), error of the API server (failed).",
             ("why",),
             registry=registry,
         )
-        build = Info("tidegate_build", "Version of Tidegate and Python.", registry=registry)
+        build = Info("tidegate_build", "Versions of Tidegate and Python.", registry=registry)
         build.info({"version": version("tidegate"), "python": platform.python_version()})
 
     def observe_registration(self, group: str, version: str, ours: bool | None) -> None:

@@ -1,4 +1,4 @@
-"""What there is to see of several replicas: who leads, how old the leader's word is, and what went wrong on the way."""
+"""Exposes leader election and replication of the leader's Board."""
 
 from __future__ import annotations
 
@@ -32,16 +32,12 @@ class PeersCollector:
     def collect(self) -> Iterable[Metric]:
         standing, now = self._standing(), self._now()
         leads = standing is not None and standing.role(now) == "leader"
-        yield GaugeMetricFamily("tidegate_leader", "1 if the other replicas answer with our Board.", float(leads))
-        age = GaugeMetricFamily(
-            "tidegate_peer_board_age_seconds", "Time since the sweep of the leader's Board that we have.", labels=()
-        )
+        yield GaugeMetricFamily("tidegate_leader", "1: this replica is the leader. 0: it is not.", float(leads))
+        age = GaugeMetricFamily("tidegate_peer_board_age_seconds", "Age of the last Board from the leader.", labels=())
         if standing is not None and (seconds := standing.board_age_s(now)) is not None:
             age.add_metric((), seconds)
         yield age
-        failed = CounterMetricFamily(
-            "tidegate_peer_fetch_failures", "Questions to the leader that brought nothing.", labels=("kind",)
-        )
+        failed = CounterMetricFamily("tidegate_peer_fetch_failures", "Failed requests to the leader.", labels=("kind",))
         for kind, count in standing.failures.items() if standing is not None else ():
             failed.add_metric((kind,), count)
         yield failed

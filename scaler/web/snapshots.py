@@ -1,4 +1,4 @@
-"""Snapshots as Prometheus metrics: how old the last one is, how large, and how many failed."""
+"""Exposes age, size and failures of checkpoints."""
 
 from __future__ import annotations
 
@@ -20,17 +20,15 @@ class SnapshotCollector:
             return
         yield GaugeMetricFamily(
             "tidegate_snapshot_age_seconds",
-            "Since the last snapshot of what is remembered was written, or since the start.",
+            "Time since the last checkpoint, or since the start.",
             value=max(0.0, self._now() - snapshots.written_at),
         )
-        yield CounterMetricFamily(
-            "tidegate_snapshot_failures", "Snapshots that could not be written.", value=snapshots.failures
-        )
+        yield CounterMetricFamily("tidegate_snapshot_failures", "Failed checkpoints.", value=snapshots.failures)
         yield GaugeMetricFamily(
-            "tidegate_snapshot_size_bytes", "Size of the last snapshot, packed.", value=snapshots.size
+            "tidegate_snapshot_size_bytes", "Compressed size of the last checkpoint.", value=snapshots.size
         )
         yield GaugeMetricFamily(
             "tidegate_snapshot_directory_owned",
-            "1 if this process writes to its state directory, 0 while another process holds the directory's lock.",
+            "1: this process holds the lock of its state directory. 0: another process does.",
             value=float(snapshots.owned),
         )

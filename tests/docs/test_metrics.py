@@ -11,8 +11,8 @@ from scaler.metrics_reference import export_families, families_of
 from tests.docs.pages import PAGES, ROOT, text_of
 
 PAGE = ROOT / "docs/reference/metrics.md"
-ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| ([^|]*) \| (.*) \| (.*) \|$", re.MULTILINE)
-ROWS = {name: (kind, text) for name, kind, _, text, _ in ROW.findall(PAGE.read_text(encoding="utf-8"))}
+ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| ([^|]*) \| (.*) \|$", re.MULTILINE)
+ROWS = {name: (kind, text) for name, kind, _, text in ROW.findall(PAGE.read_text(encoding="utf-8"))}
 SPOKEN = re.compile(r"\btidegate_[a-z0-9_]+[a-z0-9]\b")
 # The beginning of a page's own names; and series by which the daemon tells itself what Redis said.
 NOT_METRICS = {"tidegate_export", "tidegate_redis_waiting", "tidegate_redis_running"}
@@ -26,10 +26,23 @@ def test_the_committed_reference_is_what_the_collectors_say():
 
 def test_a_metric_without_a_sample_has_its_row_and_its_labels():
     registry = CollectorRegistry()
-    Gauge("tidegate_test", "Something that nobody has seen yet.", ("namespace",), registry=registry)
+    Gauge("tidegate_test", "A gauge without a sample.", ("namespace",), registry=registry)
     [section] = families_of(registry)
 
     assert [(family.name, family.labels) for family in section.families] == [("tidegate_test", ("namespace",))]
+
+
+def test_a_section_names_the_part_of_the_configuration_that_it_needs_and_its_usual_labels():
+    text = PAGE.read_text(encoding="utf-8")
+    sections = {section.partition("\n")[0]: section for section in text.split("\n## ")[1:]}
+
+    assert "Only with [`state`](configuration.md#snapshots)." in sections["Checkpoints"]
+    assert "Only with [`kubernetes`](configuration.md#kubernetes)." in sections["The cluster"]
+    assert "Only with" not in sections["Workloads"]
+    assert "Labels, unless listed: `namespace`, `workload`." in sections["Workloads"]
+    assert "| `tidegate_replicas` | gauge |  | " in sections["Workloads"]
+    assert "| `tidegate_signal` | gauge | and `objective` | " in sections["Workloads"]
+    assert "| `tidegate_board_version` | gauge | none | " in sections["Workloads"]
 
 
 def test_every_name_in_the_code_is_on_the_page():
