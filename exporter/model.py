@@ -168,7 +168,10 @@ class Gap(NamedTuple):
 class MissingSeries(NamedTuple):
     """A series that a process has exposed and that its last response did not contain: what a checkpoint holds of it.
 
-    identity:   the series, its quantity and its subject, as `exporter.catalog.missing_series` writes and reads them.
+    A GPU that has lost its pod label is stored likewise, with `at` of the last response that had the label.
+
+    identity:   the series, its quantity and its subject, or the labelled GPU, as `catalog.missing_series` writes
+                and reads them.
     pods:       of a GPU, the pods that it is allocated to; empty for a queue.
     value:      the last valid value, in the unit of the response; NaN if there was none.
     at:         POSIX seconds of the last response that had it.

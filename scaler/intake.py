@@ -172,9 +172,12 @@ class Intake:
 
     def land(self, target: Target, samples: Samples, at: float) -> list[int]:
         """Take in one page; returns the rows of the workloads it speaks of. `at`: receipt, POSIX seconds."""
-        self.open_gaps.land(target, samples.missing)
         if target.role is Role.GPUS:
-            return self._land_gpus(target, samples, at)
+            self._gpus.restore(target, self.open_gaps.pending(target))
+            touched = self._land_gpus(target, samples, at)
+            self.open_gaps.land(target, samples.missing + self._gpus.unlabelled(target))
+            return touched
+        self.open_gaps.land(target, samples.missing)
         row = self._row.get(target.owner) if target.owner else None
         if row is None:
             return []

@@ -5,6 +5,8 @@ another replica, its first response would look complete. So a checkpoint holds w
 per series, and the reader of that target gets it before its first response. Until the target has answered, the series
 is *pending* and goes into every new checkpoint as it was.
 
+A GPU that has lost its pod label is stored likewise: it is still its last pod's.
+
 A target is named by a digest, because its URL may hold a password. A row belongs to the workload of its target, or to
 the workload whose pods have the GPU.
 
@@ -72,6 +74,10 @@ class OpenGaps:
         """Returns series that have become pending of targets that had a reader already."""
         due, self._due = self._due, {}
         return [(self._targets[key], self._series(key)) for key in due if key in self._targets]
+
+    def pending(self, target: Target) -> list[MissingSeries]:
+        """The series of a target that are pending."""
+        return self._series(_key(target)) if self._pending else []
 
     def land(self, target: Target, missing: tuple[MissingSeries, ...]) -> None:
         """A response of a target: these are missing now, and what was pending is in them or is not missing."""

@@ -1,7 +1,7 @@
-"""Writes what identifies a missing series as bytes for a checkpoint, and reads it back. Pure.
+"""Writes what identifies a missing series, or a GPU without its pod label, as bytes for a checkpoint. Pure.
 
-A record is one JSON object without NUL bytes. `read` returns None for anything that `write` does not return, because
-the bytes may come from a damaged file or another version.
+A record is one JSON object without NUL bytes. `read` and `read_label` return None for anything else than such a record,
+because the bytes may come from a damaged file or another version.
 
 Worked example: `vllm:num_requests_waiting{model_name="m",engine="1"}` is written as
 `{"quantity":"requests_waiting","queue":"m","series":["vllm:num_requests_waiting","engine","1","model_name","m"]}`.
@@ -41,21 +41,26 @@ def write(identity: Identity) -> bytes | None:
     subject = identity.subject
     fields: dict[str, Any] = {"quantity": identity.quantity}
     if isinstance(subject, Gpu):
-        fields |= {
-            "uuid": subject.uuid,
-            "instance": subject.instance,
-            "profile": subject.profile,
-            "model": subject.model,
-            "node": subject.node,
-            "attribution": subject.attribution,
-            "pods": subject.pods,
-            "implied": subject.implied,
-            "text": identity.text,
-        }
+        fields |= _fields(subject) | {"text": identity.text}
     else:
         fields |= {"queue": subject.name, "series": identity.key}
-    record = json.dumps(fields, separators=(",", ":")).encode()
-    return record if len(record) <= MAX_IDENTITY_BYTES else None
+    return _packed(fields)
+
+
+def write_label(gpu: Gpu) -> bytes | None:
+    """Returns the record of a GPU that has lost its pod label, as it was last labelled. None as `write`."""
+    return _packed(_fields(gpu))
+
+
+def read_label(record: bytes) -> Gpu | None:
+    """Returns the GPU that `write_label` has written. Returns None if these bytes are anything else."""
+    if len(record) > MAX_IDENTITY_BYTES:
+        return None
+    try:
+        fields = json.loads(record)
+        return None if "quantity" in fields else _gpu(fields)
+    except _MALFORMED:
+        return None
 
 
 def read(record: bytes) -> Identity | None:
@@ -67,9 +72,30 @@ def read(record: bytes) -> Identity | None:
         quantity = Quantity(fields["quantity"])
         if quantity not in ESSENTIAL:
             return None
-        return _gpu(fields, quantity) if "uuid" in fields else _queue(fields, quantity)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return _series_of_gpu(fields, quantity) if "uuid" in fields else _queue(fields, quantity)
+    except _MALFORMED:
         return None
+
+
+_MALFORMED = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
+
+
+def _packed(fields: Mapping[str, Any]) -> bytes | None:
+    record = json.dumps(fields, separators=(",", ":")).encode()
+    return record if len(record) <= MAX_IDENTITY_BYTES else None
+
+
+def _fields(gpu: Gpu) -> dict[str, Any]:
+    return {
+        "uuid": gpu.uuid,
+        "instance": gpu.instance,
+        "profile": gpu.profile,
+        "model": gpu.model,
+        "node": gpu.node,
+        "attribution": gpu.attribution,
+        "pods": gpu.pods,
+        "implied": gpu.implied,
+    }
 
 
 def _queue(fields: Mapping[str, Any], quantity: Quantity) -> Identity:
@@ -79,9 +105,15 @@ def _queue(fields: Mapping[str, Any], quantity: Quantity) -> Identity:
     return Identity(key, Queue(_text(fields["queue"])), quantity, "")
 
 
-def _gpu(fields: Mapping[str, Any], quantity: Quantity) -> Identity:
+def _series_of_gpu(fields: Mapping[str, Any], quantity: Quantity) -> Identity:
+    gpu = _gpu(fields)
+    text = printable(_text(fields["text"])[:_TEXT_LENGTH])
+    return Identity((gpu.uuid, gpu.instance or "", quantity), gpu, quantity, text)
+
+
+def _gpu(fields: Mapping[str, Any]) -> Gpu:
     pods = (_texts(pod) for pod in fields["pods"])
-    gpu = Gpu(
+    return Gpu(
         uuid=_text(fields["uuid"]),
         instance=_optional(fields["instance"]),
         profile=_optional(fields["profile"]),
@@ -91,8 +123,6 @@ def _gpu(fields: Mapping[str, Any], quantity: Quantity) -> Identity:
         implied=fields["implied"] is True,
         node=_optional(fields["node"]),
     )
-    text = printable(_text(fields["text"])[:_TEXT_LENGTH])
-    return Identity((gpu.uuid, gpu.instance or "", quantity), gpu, quantity, text)
 
 
 def _text(value: object) -> str:

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.catalog.completeness import GPU_FORGOTTEN_AFTER_S, UNLOADED_AFTER_S, UNLOADED_BUSY_AFTER_S
-from exporter.catalog.missing_series import MAX_IDENTITY_BYTES, MAX_STORED, Identity, read, write
+from exporter.catalog.missing_series import (
+    MAX_IDENTITY_BYTES,
+    MAX_STORED,
+    Identity,
+    read,
+    read_label,
+    write,
+    write_label,
+)
 from exporter.catalog.plan import ESSENTIAL
 from exporter.model import Attribution, GapReason, Gpu, PodKey, Quantity, Queue
 from tests.catalog.test_completeness import Engine, gaps, line, whole
@@ -175,6 +183,12 @@ def test_identity_of_a_gpu_comes_back(gpu, quantity):
     assert record is None or read(record) == identity
 
 
+@given(GPUS)
+def test_label_of_a_gpu_comes_back_and_is_no_series(gpu):
+    record = write_label(gpu)
+    assert record is None or (read_label(record), read(record)) == (gpu, None)
+
+
 FIELDS = ["quantity", "queue", "series", "uuid", "instance", "pods", "attribution", "text", "node", "implied"]
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(max_size=5) | st.sampled_from(["requests_waiting", "none"]),
@@ -190,6 +204,7 @@ def test_damaged_record_is_dropped(record, number, had_mates):
     after = Engine()
     numbers = {"value": number, "gone_since": number, "process_start": number, "had_mates": had_mates}
     after.reader.restore([stored._replace(identity=record), stored._replace(**numbers)])
+    assert read_label(record) is None or read(record) is None
     identity = read(record)
     found = {gap.quantity for gap in after.read(*whole(0)).gaps}
     assert found <= {Quantity(json.loads(stored.identity)["quantity"]), identity and identity.quantity}

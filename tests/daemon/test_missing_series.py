@@ -3,6 +3,8 @@
 import asyncio
 import signal
 
+import pytest
+
 from scaler.snapshots import Directory
 from tests.daemon.test_incomplete import GPU_FAULTS, engines, gpu, incomplete, scraped, started, workload
 
@@ -68,19 +70,20 @@ async def test_missing_series_with_work_never_ends_at_zero_after_a_reload(daemon
     assert running.complaints.count("configuration reloaded") >= 2  # the file is watched as well
 
 
-async def test_missing_gpu_that_works_never_ends_at_zero_after_a_restart(daemon, pages, epp, tmp_path):
+@pytest.mark.parametrize("fault", ["not in the response", "without its pod"])
+async def test_missing_gpu_that_works_never_ends_at_zero_after_a_restart(daemon, pages, epp, tmp_path, fault):
     directory = Directory(tmp_path / "state")
     pages["batch"].body, pages["batch-gate"].body = engines(0, 0), epp()
     pages["node"].body = (gpu(1, 0) + gpu(2, 0.9)).encode()
     top = f'state: {{directory: "{directory.path}", interval: 1s}}\ngpus:\n  - {{url: "{pages.url("node")}"}}\n'
     async with daemon(workload(pages, "batch"), top) as running:
         await running.until_metric('tidegate_reason{namespace="ai",reason="gpu_busy",workload="batch"} 1')
-        pages["node"].body = GPU_FAULTS["not in the response"].encode()
+        pages["node"].body = GPU_FAULTS[fault].encode()
         await scraped(pages["node"])
         await written(directory)
         await running.kill()
     async with daemon(workload(pages, "batch"), top) as running:
-        await scraped(pages["node"], 15)
+        await scraped(pages["node"], 20)  # 6 s: the hold of 2 s, and the keep-warm time
         assert await running.ask.answer("batch") == (1, True)
         pages["node"].body = (gpu(1, 0) + gpu(2, 0)).encode()
         await running.ask.until((0, False), "batch")
