@@ -54,7 +54,7 @@ async def test_missing_series_with_work_never_ends_at_zero_after_a_restart(daemo
 async def test_missing_series_with_work_never_ends_at_zero_after_a_reload(daemon, pages, epp):
     engine, pages["chat-gate"].body = pages["chat"], epp()
     engine.body = engines(0, 30)
-    async with daemon(workload(pages, "chat")) as running:
+    async with daemon(workload(pages, "chat"), hold="60s") as running:  # a busy machine may scrape late
         await running.ask.until((2, True), "chat")
         engine.body = engines(0, None)
         await scraped(engine)
