@@ -164,6 +164,14 @@ class Labels:
         self._named: dict[tuple[str, str | None], _Named] = {}
         self._sharers: dict[tuple[str, str | None], tuple[tuple[PodKey, ...], float]] = {}
 
+    def lost(self) -> list[tuple[Gpu, float]]:
+        """The GPUs of `lost_at` as they were last labelled, and POSIX seconds of that."""
+        return [(self._named[identity].gpu, at) for identity, at in self.lost_at.items()]
+
+    def restore(self, gpu: Gpu, at: float) -> None:
+        """A GPU that had this label at `at` (POSIX seconds), when another process read it; unless it is known here."""
+        self._named.setdefault((gpu.uuid, gpu.instance), _Named(gpu, at))
+
     def recall(self, samples: Samples, owners: Owners, at: float) -> Samples:
         """The samples, with each GPU as its page means it. `at`: POSIX seconds of receipt.
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
+from math import nan
 from typing import NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
@@ -153,6 +154,7 @@ class Gap(NamedTuple):
     row:      of `Samples.subjects`.
     at_least: the quantity without that series, in its unit; NaN if nothing of it is known.
     series:   name and labels, or the family's name, as people know them.
+    since:    POSIX seconds of the last response that had a missing series; NaN for the other reasons.
     """
 
     row: int
@@ -160,6 +162,31 @@ class Gap(NamedTuple):
     at_least: float
     reason: GapReason
     series: str
+    since: float = nan
+
+
+class MissingSeries(NamedTuple):
+    """A series that a process has exposed and that its last response did not contain: what a checkpoint holds of it.
+
+    A GPU that has lost its pod label is stored likewise, with `at` of the last response that had the label.
+
+    identity:   the series, its quantity and its subject, or the labelled GPU, as `catalog.missing_series` writes
+                and reads them.
+    pods:       of a GPU, the pods that it is allocated to; empty for a queue.
+    value:      the last valid value, in the unit of the response; NaN if there was none.
+    at:         POSIX seconds of the last response that had it.
+    gone_since: POSIX seconds since when no series has its labels; NaN while some do.
+    had_mates:  series of other families had all its labels when it was there last.
+    process_start: `process_start_time_seconds` of the process, by the target's clock; NaN if it is not exposed.
+    """
+
+    identity: bytes
+    pods: tuple[PodKey, ...]
+    value: float
+    at: float
+    gone_since: float
+    had_mates: bool
+    process_start: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +199,7 @@ class Samples:
             of the row) if it has one, else receipt.
     gaps:   what is incomplete. A queue's incomplete quantity is NaN in `values`. A GPU that is missing has a row of its
             own, with `at` of its last reading.
+    missing: what a later process must know of the missing series, at most `missing_series.MAX_STORED`.
     """
 
     kind: str
@@ -181,6 +209,7 @@ class Samples:
     at: Floats
     dropped: tuple[Dropped, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    missing: tuple[MissingSeries, ...] = ()
 
     def column(self, quantity: Quantity) -> Floats:
         """The values of one quantity, shape (len(subjects),); all NaN if no series of the page has it."""

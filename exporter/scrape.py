@@ -33,7 +33,7 @@ from .budget import Budget
 from .catalog import NotHeard, Reader, UnknownKind
 from .clock import Clock
 from .foreign import foreign
-from .model import Access, Failure, FailureKind, Role, Samples, Scrape, Target, WorkloadKey
+from .model import Access, Failure, FailureKind, MissingSeries, Role, Samples, Scrape, Target, WorkloadKey
 from .targets import Discovery, Listing
 from .textformat import Page, TooManySeries
 
@@ -144,6 +144,7 @@ class Loop:
              up ("discovery"), and the target or discovery.
     wake_interval_s: seconds between scrapes of a gateway target while its workload is at zero.
     wake_rate: the most such scrapes per second, of all workloads together; beyond it all are further apart.
+    new_reader: makes the reader of a target when it begins to be listed.
     bodies:  bytes of the large responses that may wait for a thread or be parsed there.
     """
 
@@ -160,6 +161,7 @@ class Loop:
     faulted: Callable[[str, Target | Discovery, Exception], None]
     wake_interval_s: float = float("inf")
     wake_rate: float = float("inf")
+    new_reader: Callable[[Target], Reader] = lambda target: Reader(target.kind)
     bodies: Budget = field(default_factory=lambda: Budget(BODIES_BYTES))
     jitter: Random = field(default_factory=Random)
     counters: dict[Target, Counters] = field(default_factory=dict)
@@ -250,7 +252,7 @@ class Loop:
 
     def _add(self, target: Target, tasks: asyncio.TaskGroup, *, at_once: bool) -> None:
         """`at_once`: it appeared on a list that was known before, so few others are likely to appear with it."""
-        requests = _Requests(Reader(target.kind), self.new_scanner())
+        requests = _Requests(self.new_reader(target), self.new_scanner())
         self.counters[target] = Counters()
         key, now = target.owner or target, self.clock.now()
         name = f"scrape {target.role} {target.owner or target.url}"
@@ -292,6 +294,20 @@ class Loop:
             callback(target)
         except Exception as error:  # noqa: BLE001 - the list goes on with the next target
             self.faulted("discovery", target, error)
+
+    # What readers know of their targets.
+
+    def readers(self) -> dict[Target, Reader]:
+        """The reader of each target, for a loop that takes this one's place."""
+        groups = self._groups.values()
+        return {target: requests.reader for group in groups for target, requests in group.targets.items()}
+
+    def restore(self, target: Target, missing: Collection[MissingSeries]) -> None:
+        """Tells a target's reader which series were missing before; nothing if the target is not listed."""
+        group = self._groups.get(target.owner or target)
+        requests = None if group is None else group.targets.get(target)
+        if requests is not None:
+            requests.reader.restore(missing)
 
     # Rounds.
 
@@ -456,6 +472,8 @@ class Loop:
     async def _wake_scrapes(self, endpoint: Endpoint, wake: _Wake) -> None:
         """Not in rounds: what wakes a workload waits for no other response."""
         reader, scanner, phase, slow = Reader(endpoint.kind), self.new_scanner(), _phase(endpoint.url), False
+        first = next(iter(wake.targets))
+        reader.restore(self._groups[first.owner or first].targets[first].reader.missing)
         while True:
             every_s = min(self._wake_s(), self.interval_s)
             await self.clock.sleep(_until(self.clock.now(), phase, every_s))

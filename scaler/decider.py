@@ -25,6 +25,7 @@ from .evidence import Seen, Witnesses, decisions
 from .explain.entry import Aside, Given, flat
 from .explain.log import Charts, Log, Past
 from .intake import Intake
+from .open_gaps import OpenGaps
 from .orders import Brake
 from .page_reads import PageRead
 from .plan import Plan
@@ -198,6 +199,11 @@ class Decider:
         """What is known of a namespace's chosen pods themselves: readings, made when asked. Nothing rests on them."""
         return self._intake.pods(namespace, chosen, now)
 
+    @property
+    def open_gaps(self) -> OpenGaps:
+        """The missing series of all targets."""
+        return self._intake.open_gaps
+
     def past(self, workload: WorkloadKey) -> Past | None:
         """What was decided of a workload, as far back as is kept; None: it is not known here."""
         row = self._rows.get(workload)
@@ -250,15 +256,18 @@ class Decider:
 
     def share(self, workloads: Collection[WorkloadKey] | None, now: float) -> State:
         """What another replica is to remember of these workloads, or of all of them; a copy. Without what single pages
-        have counted: it asks them itself.
+        have counted: it asks them itself. With their missing series: it may have begun to ask after they were gone.
         """
-        everything = State(now, self.workloads, self.columns(), targets=tuple(self._identities.targets))
+        targets = tuple(self._identities.targets)
+        everything = State(now, self.workloads, self.columns(), self._intake.missing(), targets)
         return (everything if workloads is None else everything.only(workloads)).copied()
 
     def go_along(self, state: State, now: float) -> None:
         """Remember what a replica that is deciding just now remembers: of it, nothing waits for a proof."""
         rows, others = pairs(self._identities.all, state.identities)
-        self.take(plausible(state, now).columns, rows, others, now)
+        sound = plausible(state, now)
+        self.take(sound.columns, rows, others, now)
+        self._intake.take_missing(sound.tables, rows, others, now)
         self._identities.keep(state.identities, rows, others)
         self._rests.since[rows] = self._rests.until[rows] = np.nan
 
@@ -354,6 +363,7 @@ class Decider:
         self.take(state.columns, rows, others, now)
         self._identities.keep(state.identities, rows, others)
         self._intake.take(state.tables, rows, others, until)
+        self._intake.take_missing(state.tables, rows, others, now)
         self._rests.since[rows], self._rests.until[rows] = self._memory.idle_since[rows], np.nan
         self._memory.idle_since[rows] = np.nan
         return rows

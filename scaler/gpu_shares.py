@@ -23,8 +23,9 @@ import numpy as np
 
 from exporter.attribution import LABEL_MEMORY_S, Labels, Names, Owners, assign, named
 from exporter.catalog.mig import ceiling, share
+from exporter.catalog.missing_series import read_label, write_label
 from exporter.intervals import Beats
-from exporter.model import Floats, Gap, Gpu, Part, Quantity, Role, Samples, Target, WorkloadKey
+from exporter.model import Floats, Gap, Gpu, MissingSeries, Part, Quantity, Role, Samples, Target, WorkloadKey
 
 from .slots import Column
 
@@ -100,6 +101,20 @@ class GpuShares:
         for page in self._pages.values():
             for workload, gpus in page.own.items():
                 yield from ((workload, gpu_key(*gpu)) for gpu in gpus if gpu in page.spoke)
+
+    def unlabelled(self, target: Target) -> tuple[MissingSeries, ...]:
+        """The GPUs of a target that have lost their pod label, as a checkpoint holds them."""
+        page = self._pages.get(target)
+        lost = () if page is None or not page.labels.lost_at else page.labels.lost()
+        written = ((write_label(gpu), gpu.pods, at) for gpu, at in lost)
+        return tuple(MissingSeries(each, pods, nan, at, nan, False, nan) for each, pods, at in written if each)
+
+    def restore(self, target: Target, missing: Iterable[MissingSeries]) -> None:
+        """Take labels that were lost when another process watched this target."""
+        for each in missing:
+            gpu = read_label(each.identity)
+            if gpu is not None:
+                self._pages.setdefault(target, _Page()).labels.restore(gpu, each.at)
 
     def believe(self, spoken: Iterable[bytes]) -> None:
         """These have spoken before anybody looked here: silent now, they are not quiet."""

@@ -12,6 +12,7 @@ there is: what it says is a lower bound.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from math import isnan
 
 import numpy as np
 
@@ -33,6 +34,7 @@ from . import queue_pages
 from .activity import Activity
 from .awaited import Awaited, key_table, keys_of, page_key, page_table
 from .gpu_shares import GpuShares, beside, on_page
+from .open_gaps import OpenGaps
 from .page_reads import PageRead, read_pages
 from .pod_numbers import Chosen, EnginePage, GpuPage, PodNumbers, numbers
 from .policy import Readings, Sharing, Signal
@@ -97,6 +99,7 @@ class Intake:
         self._listed, self._wanted, self._ready = np.full((3, rows), np.nan)
         self._pending, self._gpus_held, self._existing, self._going = np.full((4, rows), np.nan)
         self.awaited = Awaited(rows)
+        self.open_gaps = OpenGaps()
         self._in_pods, self._gpus_owed_until = np.full((2, rows), np.nan)  # the first as last added up
         self._leaving: list[frozenset[Target]] = [frozenset()] * rows
         self._members: list[dict[int, Target]] = [{} for _ in range(rows)]  # row -> its slots, and whose page each is
@@ -113,6 +116,7 @@ class Intake:
         self._gpus.adopt(other._gpus)
         self.activity.adopt(other.activity, rows, others)
         self._slots, self._gaps, self._free = other._slots, other._gaps, other._free
+        self.open_gaps = other.open_gaps
         place = dict(zip(others.tolist(), rows.tolist(), strict=True))
         begun = (target for target, slots in other._where.items() if not slots.keys() <= place.keys())
         expected = [target for target in begun if target.role is not Role.GPUS and target.owner in self._row]
@@ -136,11 +140,25 @@ class Intake:
         return self.activity.columns()
 
     def tables(self, rows: slice = slice(None)) -> dict[str, dict[str, Array]]:
-        """What survives of the pages of a run of workloads: their counters, and which GPUs ever said their activity."""
+        """What survives of the pages of a run of workloads: their counters, their missing series, and which GPUs ever
+        said their activity.
+        """
         first, last, _ = rows.indices(len(self.sources))
         spoken = ((self._row.get(workload, -1), key) for workload, key in self._gpus.spoken())
         gpus = key_table([(row - first, key) for row, key in spoken if first <= row < last])
-        return {"pages": page_table(self._slots, first, last), "gpus": gpus}
+        return {"pages": page_table(self._slots, first, last), "gpus": gpus, **self.missing(rows)}
+
+    def missing(self, rows: slice = slice(None)) -> dict[str, dict[str, Array]]:
+        """The table of the missing series of a run of workloads; empty if none is missing."""
+        first, last, _ = rows.indices(len(self.sources))
+        table = self.open_gaps.table(first, last, self._row, self._owners)
+        return {"missing": table} if table else {}
+
+    def take_missing(self, tables: Mapping[str, Columns], rows: Rows, others: Rows, now: float) -> None:
+        """Make pending what was missing of somebody else's workloads `others`, in own `rows`."""
+        if "missing" in tables:
+            workloads = [self.sources[row].workload for row in rows.tolist()]
+            self.open_gaps.take(tables["missing"], workloads, others, now)
 
     def take(self, tables: Mapping[str, Columns], rows: Rows, others: Rows, until: Floats) -> None:
         """Go on from what somebody else's workloads `others` had on their pages, in own `rows`.
@@ -155,7 +173,11 @@ class Intake:
     def land(self, target: Target, samples: Samples, at: float) -> list[int]:
         """Take in one page; returns the rows of the workloads it speaks of. `at`: receipt, POSIX seconds."""
         if target.role is Role.GPUS:
-            return self._land_gpus(target, samples, at)
+            self._gpus.restore(target, self.open_gaps.pending(target))
+            touched = self._land_gpus(target, samples, at)
+            self.open_gaps.land(target, samples.missing + self._gpus.unlabelled(target))
+            return touched
+        self.open_gaps.land(target, samples.missing)
         row = self._row.get(target.owner) if target.owner else None
         if row is None:
             return []
@@ -181,7 +203,9 @@ class Intake:
             self._gaps.pop(slot, None)
             return
         before = self._gaps.get(slot, {})
-        self._gaps[slot] = {(gap.series, gap.reason): before.get((gap.series, gap.reason), at) for gap in gaps}
+        since = [at if isnan(gap.since) else gap.since for gap in gaps]
+        keys = [(gap.series, gap.reason) for gap in gaps]
+        self._gaps[slot] = {key: before.get(key, begun) for key, begun in zip(keys, since, strict=True)}
 
     def _land_gpus(self, target: Target, samples: Samples, at: float) -> list[int]:
         touched = []
@@ -219,6 +243,7 @@ class Intake:
 
     def retire(self, target: Target) -> None:
         """A target is no longer there to be asked: a series never outlives its pod."""
+        self.open_gaps.retire(target)
         for each in (target, on_page(target)):
             self._gpus.forget(each)
             for row in list(self._where.get(each, ())):

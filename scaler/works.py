@@ -17,6 +17,7 @@ import structlog
 from exporter import catalog
 from exporter.attribution import owners_by_name
 from exporter.budget import BODIES, SERIES, Budget
+from exporter.catalog import Reader
 from exporter.clock import Clock
 from exporter.cluster.changes import Changes
 from exporter.cluster.objects import Ref
@@ -108,6 +109,7 @@ class Works:
             interval_s=config.scrape.interval,
             concurrency=config.scrape.concurrency,
             new_scanner=partial(Scanner, catalog.selection(), Budget(SERIES)),
+            new_reader=self._new_reader,
             bodies=Budget(BODIES * config.scrape.body_limit),
             landed=self._landed,
             listed=self._listed,
@@ -119,6 +121,7 @@ class Works:
         )
         for decision in around.publisher.own.decisions.values():
             self._loop.set_at_zero(decision.workload, at_zero=_is_at_zero(decision))
+        self._readers_before = {} if before is None else before._loop.readers()  # noqa: SLF001 - its own kind
         self._failing: dict[Target, str] = {}
         self._failed_before = {} if before is None else before._failing  # noqa: SLF001 - its own kind
         self._new: asyncio.Queue[WorkloadKey] = asyncio.Queue()  # whose past has not been looked for
@@ -154,6 +157,7 @@ class Works:
     def go_along(self, state: State) -> None:
         """Remember what the replica that leads remembers; of those who have not come here yet, for when they do."""
         self._decider.go_along(state, self._around.clock.now())
+        self._restore_missing()
         self._around.kept.keep(state.without({plan.workload for plan in self._decider.plans}))
 
     async def states(self) -> list[State]:
@@ -273,6 +277,7 @@ class Works:
         new = self._decider.without_state_in(before)
         for state in around.kept.claim(new):
             self._decider.restore(state, around.clock.now())
+        self._restore_missing()
         for workload in new:
             self._new.put_nowait(workload)
         for workload in set(new).intersection(() if before is None else before.workloads):
@@ -470,6 +475,16 @@ class Works:
         self._decider.expect(target)
         if target in self._failed_before:
             self._failing[target] = self._failed_before.pop(target)
+
+    def _new_reader(self, target: Target) -> Reader:
+        """Of a target that stays across a reload, the reader it had: it knows which series the target has exposed."""
+        reader = self._readers_before.pop(target, None) or Reader(target.kind)
+        reader.restore(self._decider.open_gaps.begin(target))
+        return reader
+
+    def _restore_missing(self) -> None:
+        for target, missing in self._decider.open_gaps.take_due():
+            self._loop.restore(target, missing)
 
     def _retired(self, target: Target) -> None:
         self._failing.pop(target, None)

@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from exporter.model import Samples, printable
+from exporter.model import MissingSeries, Samples, printable
 from exporter.textformat import Layout, Page, Selection
 
 from .brokers import CELERY, KAFKA, NATS, RABBITMQ, REDIS_EXPORTER, RQ
@@ -148,6 +148,15 @@ class Reader:
         self._plan: Plan | None = None
         self._faults = Faults()
         self._completeness = Completeness()
+
+    def restore(self, missing: Iterable[MissingSeries]) -> None:
+        """Takes series for missing that another process has found missing, until they return; see `completeness`."""
+        self._completeness.restore(missing)
+
+    @property
+    def missing(self) -> tuple[MissingSeries, ...]:
+        """The missing series, for `restore`."""
+        return self._completeness.missing()
 
     def read(self, page: Page, received_at: float) -> Samples:
         """What the page says; a page without series has no rows and the last kind. `received_at`: POSIX seconds."""

@@ -20,6 +20,9 @@ none ever did, it must also have been 0 at last: exporters delete the series of 
 engine alone. A GPU is not forgotten by these rules: it is its pod's for as long as the pod lives, which the caller
 knows.
 
+What is missing outlives this process: `judge` returns records of the missing series in `Samples.missing`, and `restore`
+takes them in another process. Such a series is one that the target has exposed before, until the table closes its gap.
+
 Worked example: `vllm:num_requests_waiting` is 0 for engine 0 and 30 for engine 1, then the line of engine 1 is not
 there. The quantity is NaN in the samples, with `Gap(row=0, quantity=requests_waiting, at_least=0.0, reason=missing,
 series='vllm:num_requests_waiting{engine="1"}')`.
@@ -29,14 +32,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import inf, isnan, nan
 from typing import TypeAlias
 
 import numpy as np
 
-from exporter.model import Floats, Gap, GapReason, Gpu, Quantity, Samples, Subject
+from exporter.model import Floats, Gap, GapReason, Gpu, MissingSeries, Quantity, Samples, Subject
 from exporter.textformat import Layout, Page
 
+from .missing_series import MAX_STORED, Identity, Key
+from .missing_series import read as read_identity
+from .missing_series import write as write_identity
 from .plan import Mask, Plan, Wanted
 
 # A series whose labels are on no other series any more is taken to be unloaded after so long: a minute is twelve
@@ -53,6 +60,10 @@ MAX_LABEL_SETS = 64
 MAX_LOOKED_AT = 10_000
 START_TIME = "process_start_time_seconds"
 SAME_START_S = 1.0  # some exporters compute it from uptime, with a jitter of some 10 ms
+# A stored start time that is further ahead is not taken: no later one would ever show a restart.
+START_AHEAD_S = 7 * 86_400.0
+# Counters stored beside the missing series of a target without a start time: one that has fallen shows a restart.
+MAX_COUNTERS_STORED = 4
 TEXT_LENGTH = 160  # characters of a series shown to people
 
 GPU_ACTIVITY = frozenset({Quantity.GPU_ENGINE_ACTIVE, Quantity.GPU_UTILIZATION})
@@ -60,8 +71,7 @@ COUNTERS = frozenset(
     {Quantity.REQUESTS_FINISHED, Quantity.REQUESTS_FAILED, Quantity.TOKENS_PROMPT, Quantity.TOKENS_GENERATED}
 )
 
-_Key: TypeAlias = tuple[str, ...]
-_Found: TypeAlias = tuple[int, Quantity, GapReason, str]  # a gap without its bound
+_Found: TypeAlias = tuple[int, Quantity, GapReason, str, float]  # a gap without its bound
 
 
 @dataclass(slots=True)
@@ -74,6 +84,7 @@ class _Series:
     had_mates: series of other families had all its labels when it was there last.
     has_mates: … and in the last response.
     gone_since: POSIX seconds since when none has; NaN while some do.
+    identity: what a checkpoint holds of it: empty before it is written, None if it cannot be.
     """
 
     subject: Subject
@@ -86,6 +97,7 @@ class _Series:
     had_mates: bool = False
     has_mates: bool = True
     gone_since: float = nan
+    identity: bytes | None = b""
 
 
 class Completeness:
@@ -93,14 +105,17 @@ class Completeness:
 
     def __init__(self) -> None:
         self._layout: Layout | None = None
-        self._keys: list[_Key] = []  # of plan.wanted, in its order
-        self._present: dict[_Key, _Series] = {}
-        self._missing: dict[_Key, _Series] = {}
+        self._keys: list[Key] = []  # of plan.wanted, in its order
+        self._present: dict[Key, _Series] = {}
+        self._missing: dict[Key, _Series] = {}
         self._values: Floats = np.empty(0)
         self._starts: list[int] = []  # series of the layout that give the start time of the process
         self._started_at = nan
         self._restarted = False
         self._judged_at = nan
+        self._restored: tuple[MissingSeries, ...] = ()  # not taken over yet
+        self._watched_since = inf  # POSIX seconds of the first response
+        self._saw_restart = False
         self._subjects: tuple[Subject, ...] = ()  # of the last samples that were extended, …
         self._extended: tuple[Subject, ...] = ()  # … and with the missing ones
 
@@ -109,6 +124,9 @@ class Completeness:
 
         received_at: POSIX seconds.
         """
+        if self._restored:
+            self._take_over(received_at)
+        self._watched_since = min(self._watched_since, received_at)
         values = page.values[plan.wanted_series]
         valid = (values >= plan.wanted_low) & (values <= plan.wanted_high)
         self._note_start(page)
@@ -124,6 +142,62 @@ class Completeness:
         if not self._missing and not page.broken and not page.conflicts and bool(valid.all()):
             return samples
         return self._with_gaps(plan, page, samples, values, valid)
+
+    def restore(self, missing: Iterable[MissingSeries]) -> None:
+        """Takes these for missing from the next response on. The event loop may call it while a thread judges."""
+        self._restored = tuple({each.identity: each for each in (*self._restored, *missing)}.values())[:MAX_MISSING]
+
+    def missing(self) -> tuple[MissingSeries, ...]:
+        """Returns what `restore` needs, at most MAX_STORED: those that had work in hand first, then the oldest."""
+        missing = sorted(self._missing.items(), key=lambda item: item[1].value == 0.0)
+        if not missing:
+            return self._restored[:MAX_STORED]
+        records = (self._record(key, series, series.value, series.at) for key, series in missing)
+        stored = tuple(islice((each for each in records if each is not None), MAX_STORED - MAX_COUNTERS_STORED))
+        return (*stored, *self._counters()) if stored and isnan(self._started_at) else stored
+
+    def _counters(self) -> Iterator[MissingSeries]:
+        """The largest counters of the last response. Where one falls or is missing later, that shows as ever."""
+        values = zip(self._keys, self._values.tolist(), strict=True)
+        counters = {key: value for key, value in values if self._present[key].quantity in COUNTERS and value > 0.0}
+        for key in sorted(counters, key=lambda each: -counters[each])[:MAX_COUNTERS_STORED]:
+            record = self._record(key, self._present[key], counters[key], self._judged_at)
+            if record is not None:
+                yield record
+
+    def _record(self, key: Key, series: _Series, value: float, at: float) -> MissingSeries | None:
+        if series.identity == b"":
+            text = series.text if isinstance(series.subject, Gpu) else ""
+            series.identity = write_identity(Identity(key, series.subject, series.quantity, text))
+        if series.identity is None:
+            return None
+        pods = series.subject.pods if isinstance(series.subject, Gpu) else ()
+        return MissingSeries(series.identity, pods, value, at, series.gone_since, series.had_mates, self._started_at)
+
+    def _take_over(self, received_at: float) -> None:
+        """Takes restored series for missing, except those that this tracker knows better.
+
+        It does if it has watched the target since before the gap, or the process since its start.
+        """
+        records, self._restored = self._restored, ()
+        added = []
+        for record in records:
+            identity = read_identity(record.identity)
+            if identity is None or not record.at < self._watched_since:
+                continue
+            is_queue = not isinstance(identity.subject, Gpu)
+            start = record.process_start if 0.0 < record.process_start < received_at + START_AHEAD_S else nan
+            if is_queue and (self._saw_restart or self._started_at - start > SAME_START_S):
+                continue
+            if isnan(self._started_at):
+                self._started_at = start
+            if identity.key not in self._present and len(self._missing) < MAX_MISSING:
+                series = self._missing.setdefault(identity.key, _restored(identity, record))
+                if series.had_mates:
+                    added.append(series)
+        if self._layout is not None:
+            for series, carried in zip(added, _carried(added, self._layout), strict=True):
+                series.has_mates = carried
 
     def _note_start(self, page: Page) -> None:
         if page.layout is not self._layout:
@@ -168,6 +242,7 @@ class Completeness:
     def _forget_queues(self) -> None:
         """The process has restarted: what its predecessor exposed is no part of it. A GPU is still its pod's."""
         self._missing = {key: series for key, series in self._missing.items() if isinstance(series.subject, Gpu)}
+        self._saw_restart = True
 
     def _expire(self, page: Page, received_at: float) -> None:
         """Forgets the missing series that are unloaded, as the table above says."""
@@ -199,14 +274,15 @@ class Completeness:
         table = np.full((len(subjects), len(samples.quantities)), nan)
         table[: len(samples.subjects)] = samples.values
         gaps = []
-        for row, quantity, reason, text in found:
+        for row, quantity, reason, text, since in found:
             bound = nan
             if quantity in samples.quantities and row < len(samples.subjects) and not isinstance(subjects[row], Gpu):
                 bound = float(bounds[quantity][row])
                 table[row, samples.quantities.index(quantity)] = nan
-            gaps.append(Gap(row, quantity, bound, reason, text))
+            gaps.append(Gap(row, quantity, bound, reason, text, since))
         at = np.append(samples.at, self._last_readings(subjects[len(samples.subjects) :]))
-        return replace(samples, subjects=subjects, values=table, at=at, gaps=tuple(gaps))
+        missing = self.missing() if self._missing else ()
+        return replace(samples, subjects=subjects, values=table, at=at, gaps=tuple(gaps), missing=missing)
 
     def _with_missing_subjects(self, subjects: tuple[Subject, ...]) -> tuple[Subject, ...]:
         there = {_identity(subject) for subject in subjects}
@@ -225,7 +301,7 @@ class Completeness:
     def _absent(self, subjects: Sequence[Subject]) -> Iterator[_Found]:
         rows = {_identity(subject): row for row, subject in enumerate(subjects)}
         for series in self._missing.values():
-            yield rows[_identity(series.subject)], series.quantity, GapReason.MISSING, series.text
+            yield rows[_identity(series.subject)], series.quantity, GapReason.MISSING, series.text, series.at
 
     def _invalid(self, plan: Plan, samples: Samples, values: Floats, valid: Mask) -> Iterator[_Found]:
         for place in np.flatnonzero(~valid).tolist():
@@ -234,13 +310,13 @@ class Completeness:
                 continue  # "no value": an exporter's way to say that a GPU does not have this field
             if not np.isnan(samples.column(series.quantity)[row]):
                 continue  # another copy of the same measurement is valid
-            yield row, series.quantity, GapReason.INVALID, series.text
+            yield row, series.quantity, GapReason.INVALID, series.text, nan
 
     def _conflicting(self, plan: Plan, page: Page) -> Iterator[_Found]:
         doubtful = set(page.conflicts)
         for key, wanted in zip(self._keys, plan.wanted, strict=True):
             if wanted.series in doubtful:
-                yield wanted.row, wanted.quantity, GapReason.CONFLICTING, self._present[key].text
+                yield wanted.row, wanted.quantity, GapReason.CONFLICTING, self._present[key].text, nan
 
     def _unparsable(self, plan: Plan, page: Page, subjects: Sequence[Subject]) -> Iterator[_Found]:
         """A line of a wanted family that does not parse may be of any subject, unless a missing series explains it."""
@@ -250,7 +326,7 @@ class Completeness:
                 continue
             for row, subject in enumerate(subjects):
                 if isinstance(subject, Gpu) == (quantity in GPU_ACTIVITY):
-                    yield row, quantity, GapReason.UNPARSABLE, family
+                    yield row, quantity, GapReason.UNPARSABLE, family, nan
 
 
 def _identity(subject: Subject) -> Subject | tuple[str, str | None]:
@@ -263,7 +339,7 @@ def _is_broken(family: str, broken: frozenset[str]) -> bool:
     return family in broken or any(family.startswith(name) for name in broken)
 
 
-def _key(plan: Plan, layout: Layout, wanted: Wanted) -> _Key:
+def _key(plan: Plan, layout: Layout, wanted: Wanted) -> Key:
     """What makes a series the same in the next response. A GPU's labels name its pod, and change with it."""
     subject = plan.subjects[wanted.row]
     if isinstance(subject, Gpu):
@@ -283,6 +359,23 @@ def _series(plan: Plan, layout: Layout, wanted: Wanted) -> _Series:
         labels=_pairs(series.labels),
         value=nan,
         at=nan,
+    )
+
+
+def _restored(identity: Identity, record: MissingSeries) -> _Series:
+    is_gpu = isinstance(identity.subject, Gpu)
+    labels = {} if is_gpu else dict(zip(identity.key[1::2], identity.key[2::2], strict=True))
+    return _Series(
+        subject=identity.subject,
+        quantity=identity.quantity,
+        name=identity.text.partition("{")[0] if is_gpu else identity.key[0],
+        text=identity.text if is_gpu else _text(identity.key[0], labels),
+        labels=_pairs(labels),
+        value=record.value,
+        at=record.at,
+        had_mates=record.had_mates,
+        gone_since=record.gone_since,
+        identity=record.identity,
     )
 
 

@@ -4,6 +4,8 @@ A small fleet whose truth is known (two pods of two engines each, a gateway, a n
 vendors do; hypothesis draws what happens to the fleet and what happens to the pages on their way. KEDA is played: what
 is answered inactive goes to zero replicas, what is answered active comes back.
 
+Tidegate itself is restarted and reloaded, and its leader changes, at any time.
+
 What no reader could know is not drawn: a response that hides everything of an engine from the first one on, or one
 whose every series of an engine is gone at once while the engine lives (that is what unloading looks like).
 
@@ -25,6 +27,7 @@ from exporter.textformat import Scanner
 from scaler.decider import Decider, Plan
 from scaler.policy import Signal, Spec
 from scaler.signals import Smoothing
+from scaler.state import pack, unpack
 
 CHAT = WorkloadKey("ai", "chat")
 STEP_S = 5.0
@@ -105,18 +108,42 @@ class Fleet:
         self.spoilt = {}  # (pod's place, line's place) -> fault
         self.page_faults = {}  # pod's place or "gate" -> fault
         self.gpu_fault = None
-        spec = Spec(
-            minimum=0, maximum=8, targets=((Signal.WORK, 16.0), (Signal.KV_CACHE, 0.9)), keep_warm=30.0, hold=60.0,
-            gateway=True, settle=5.0,
-        )  # fmt: skip
-        self.decider = Decider(
-            [Plan(CHAT, spec, Smoothing(0.0, 0.0))], interval_s=STEP_S, fresh_intervals=3.0,
-            owners=self.owners, names=lambda pod: pod,
-        )  # fmt: skip
+        self.decider = self.new_decider()
         self.decider.expect(GATE)
         self.answer = (None, True)
         for _ in range(2):
             self.start_pod()
+
+    def new_decider(self):
+        spec = Spec(
+            minimum=0, maximum=8, targets=((Signal.WORK, 16.0), (Signal.KV_CACHE, 0.9)), keep_warm=30.0, hold=60.0,
+            gateway=True, settle=5.0,
+        )  # fmt: skip
+        return Decider(
+            [Plan(CHAT, spec, Smoothing(0.0, 0.0))], interval_s=STEP_S, fresh_intervals=3.0,
+            owners=self.owners, names=lambda pod: pod,
+        )  # fmt: skip
+
+    def reader(self, target):
+        if target not in self.readers:
+            self.readers[target] = Reader(target.kind), Scanner(selection())
+            self.readers[target][0].restore(self.decider.open_gaps.begin(target))
+        return self.readers[target]
+
+    def tidegate(self, change):
+        """Another process, or another configuration, goes on with what this one hands over."""
+        before, self.decider = self.decider, self.new_decider()
+        match change:
+            case "restarted":
+                self.readers = {}
+                self.decider.restore(unpack(pack(before.state(self.now))), self.now)
+            case "replaced by its follower":
+                self.readers = {}
+                self.decider.go_along(unpack(pack(before.share(None, self.now))), self.now)
+            case "reloaded":
+                self.decider.adopt(before)
+        for target in (GATE, *(pod.target for pod in self.pods)):
+            self.decider.expect(target)
 
     def owners(self, pod, at):
         return (CHAT,) if any(each.name == pod.pod for each in self.pods) else ()
@@ -221,7 +248,7 @@ class Fleet:
         self.decider.listed(CHAT, len(self.pods))
         self.decider.counted(CHAT, ReplicaCount(len(self.pods), len(self.pods), self.now, existing=len(self.pods)))
         for target, text in self.pages():
-            reader, scanner = self.readers.setdefault(target, (Reader(target.kind), Scanner(selection())))
+            reader, scanner = self.reader(target)
             outcome = Failure("refused", "") if text is None else read(
                 text.encode(errors="surrogateescape"), reader, scanner, self.now
             )  # fmt: skip
@@ -261,6 +288,7 @@ OPS = st.one_of(
     st.tuples(st.just("restart"), PLACE),
     st.tuples(st.just("unload"), PLACE),
     st.tuples(st.just("mend")),
+    st.tuples(st.just("tidegate"), st.sampled_from(["restarted", "replaced by its follower", "reloaded"])),
 )
 # Steps of 5 s after each event: keep-warm is 6 of them, an unloaded engine is forgotten after 12 or 60.
 HISTORIES = st.lists(st.tuples(OPS, st.sampled_from([1, 1, 2, 4, 10])), min_size=1, max_size=15)

@@ -4,7 +4,9 @@ from collections import Counter
 
 import pytest
 
+from exporter.catalog import Reader
 from exporter.model import Role, WorkloadKey
+from exporter.textformat import PlainScanner
 
 from .conftest import CHAT, INTERVAL_S
 
@@ -148,3 +150,22 @@ async def test_a_workload_that_leaves_takes_its_wake_source_with_it(running, clo
         pages.asked.clear()
         await passed(clock, 30.0, 2)
     assert pages.asked[epp.url] == pytest.approx(30 / INTERVAL_S, abs=EDGE)
+
+
+async def test_series_missing_before_are_missing_in_rounds_and_at_zero(running, clock, heard, gateway, pages):
+    """As after a restart: the reader of a target gets what another process has found missing."""
+    other, kept = Reader("epp"), PlainScanner()
+    other.read(kept.scan(EPP + EPP.replace(b'"p"', b'"q"')), clock.time - 2.0)
+    missing = other.read(kept.scan(EPP), clock.time - 1.0).missing
+    front = gateway("epp")
+    async with running(front, pages=pages, **WAKE) as loop:
+        await begun(clock, 1, 2)
+        loop.restore(front, missing)
+        loop.restore(gateway("unlisted"), missing)
+        await passed(clock, INTERVAL_S, 2)
+        loop.set_at_zero(CHAT, at_zero=True)
+        await clock.asleep(3)
+        await passed(clock, 2.0, 3)
+        assert list(loop.readers()) == [front]
+    assert len(heard.landed) >= 2
+    assert all(len(scrape.outcome.gaps) == 1 for scrape in heard.landed)
