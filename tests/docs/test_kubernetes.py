@@ -1,17 +1,33 @@
-"""The Role in docs/reference/kubernetes.md is what the code asks for."""
+"""The rights in docs/reference/kubernetes.md, and in the ClusterRole that it names, are what the code needs."""
+
+import re
 
 import yaml
 
 from exporter.cluster.resources import RESOURCES
-from tests.docs.pages import blocks
+from tests.docs.pages import ROOT, links, text_of
+
+PAGE = "docs/reference/kubernetes.md"
+SECTION = text_of(PAGE).partition("## What it may do")[2].partition("\n## ")[0]
+WATCHED = {(each.group, each.name) for each in RESOURCES}
 
 
-def test_the_role_in_the_docs_allows_what_is_watched_and_events_and_nothing_else():
-    shown = [yaml.safe_load(block.text) for block in blocks("docs/reference/kubernetes.md") if block.language == "yaml"]
-    (role,) = [each for each in shown if each.get("kind") == "ClusterRole"]
-    allowed = {(group, name): set(rule["verbs"]) for rule in role["rules"]
-               for group in rule["apiGroups"] for name in rule["resources"]}  # fmt: skip
-    # "/apis/apps/v1" is of the group "apps", "/api/v1" of the core's, which is "".
-    groups = {each: each.path.split("/")[2] if each.path.startswith("/apis/") else "" for each in RESOURCES}
-    asked = {(groups[each], each.name): {"list", "watch"} for each in RESOURCES}
-    assert allowed == asked | {("events.k8s.io", "events"): {"create", "patch"}}
+def test_the_table_has_every_watched_resource_and_nothing_else():
+    rows = re.findall(r"^\| `?([\w.-]+)`? \| (`.*) \|$", SECTION, re.MULTILINE)
+    shown = {
+        ("" if group == "core" else group, name) for group, names in rows for name in re.findall(r"`(\w+)`", names)
+    }
+    assert shown == WATCHED
+
+
+def test_the_cluster_role_that_the_page_names_allows_watching_and_events_and_nothing_else():
+    (link,) = [each for each in links(PAGE) if each.endswith("/rbac.yaml")]
+    objects = yaml.safe_load_all((ROOT / PAGE).parent.joinpath(link).read_text(encoding="utf-8"))
+    (role,) = [each for each in objects if each["kind"] == "ClusterRole"]
+    allowed = {
+        (group, name): set(rule["verbs"])
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for name in rule["resources"]
+    }
+    assert allowed == {key: {"list", "watch"} for key in WATCHED} | {("events.k8s.io", "events"): {"create", "patch"}}

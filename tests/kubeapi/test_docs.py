@@ -1,4 +1,4 @@
-"""What docs/reference/metrics-api.md shows is what is asked for and answered."""
+"""docs/reference/metrics-api.md, and the files that it names, match what is requested and answered."""
 
 import re
 from pathlib import Path
@@ -12,17 +12,20 @@ from scaler.kubeapi.metrics import METRICS, REPLICAS
 from scaler.kubeapi.pods import PER_POD
 from scaler.kubeapi.questions import question
 
-TEXT = (Path(__file__).parents[2] / "docs/reference/metrics-api.md").read_text(encoding="utf-8")
+PAGE = Path(__file__).parents[2] / "docs/reference/metrics-api.md"
+TEXT = PAGE.read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
 OBJECTS = [each for block in BLOCKS for each in yaml.safe_load_all(block)]
+FILES = [(PAGE.parent / link).resolve() for link in re.findall(r"\]\(([^)]*/metrics-api/\w+\.yaml)\)", TEXT)]
+LINKED = [each for file in FILES for each in yaml.safe_load_all(file.read_text(encoding="utf-8"))]
 
 
 def of_kind(kind):
-    return [each for each in OBJECTS if each.get("kind") == kind]
+    return [each for each in OBJECTS + LINKED if each.get("kind") == kind]
 
 
 def test_the_role_of_the_docs_allows_an_autoscaler_what_it_asks():
-    [role] = of_kind("ClusterRole")
+    [role] = [each for each in of_kind("ClusterRole") if each["metadata"]["name"].endswith("metrics-reader")]
     allowed = {
         (group, name, verb)
         for rule in role["rules"]
@@ -54,10 +57,13 @@ def test_the_autoscaler_of_the_docs_asks_for_the_metric_that_there_is():
     assert external["target"] == custom["target"] == {"type": "AverageValue", "averageValue": "1"}
 
 
-def test_the_apiservice_of_the_docs_is_of_a_version_that_is_served():
-    [service] = of_kind("APIService")
-    assert service["spec"]["version"] in VERSIONS[service["spec"]["group"]]
-    assert service["metadata"]["name"] == f"{service['spec']['version']}.{service['spec']['group']}"
+def test_the_apiservices_of_the_docs_are_of_the_versions_that_are_served():
+    named = [
+        (each["metadata"]["name"], each["spec"]["version"], each["spec"]["group"]) for each in of_kind("APIService")
+    ]
+    served = {(version, group) for group, versions in VERSIONS.items() for version in versions}
+    assert {(version, group) for _, version, group in named} == served
+    assert [name for name, version, group in named if name != f"{version}.{group}"] == []
 
 
 def test_the_docs_name_every_metric():

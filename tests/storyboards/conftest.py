@@ -1,5 +1,5 @@
 """How a story is told: played once, its numbers printed, and held against its row in
-docs/explanation/scale-to-zero.md."""
+benchmarks/SCALE-TO-ZERO.md."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def told():
         assert stage.judge.wrong_wakes == []
         assert stage.score().harm == (0, 0, 0)
         assert row(name) in rows(), (
-            "docs/explanation/scale-to-zero.md shows other numbers: python -m tests.storyboards.table writes it anew"
+            "benchmarks/SCALE-TO-ZERO.md shows other numbers: python -m tests.storyboards.table writes it anew"
         )
         return stage
 

@@ -1,7 +1,7 @@
 """The stories: what befalls a workload that may go to zero, each played once on a clock wound by hand.
 
 A story is a function that returns its `Stage` when it is over; `STORIES` has them by the name that
-docs/explanation/scale-to-zero.md shows.
+benchmarks/SCALE-TO-ZERO.md shows.
 Seconds are counted from its beginning, Monday at midnight. Where a story is played at a coarser pace (`PACE`) than the
 shipped one, it says so: a scrape and a tick then see less, and nothing else is different.
 
@@ -51,7 +51,7 @@ def ten_minutes_of_loading():
     return stage
 
 
-@story("a client that gives up while it loads, for ten minutes")
+@story("a client that gives up during a start of ten minutes")
 def nobody_waits_any_more():
     stage = Stage(model={"start_s": 590.0})
     stage.ask_at(2 * MINUTE_S, patience_s=60.0)
@@ -99,7 +99,7 @@ def blind_and_asleep():
     return stage
 
 
-@story("the same, and somebody asks at night: `on_blind: wake`")
+@story("the same with a request at night, `on_blind: wake`")
 def blind_and_woken():
     stage = Stage(QUICKER + CONSTANT + "    on_blind: wake\n", gate={"tick_s": 15.0})
     stage.judge.expected = lambda decision: str(decision.reason) == "held"
@@ -124,12 +124,12 @@ def _killed_in_a_burst(**gate):
     return stage
 
 
-@story("the daemon is killed in a burst and remembers nothing")
+@story("the daemon is killed in a burst, without a checkpoint")
 def killed_in_a_burst():
     return _killed_in_a_burst()
 
 
-@story("the daemon is killed in a burst and has its snapshot")
+@story("the daemon is killed in a burst, with a checkpoint")
 def killed_in_a_burst_and_restored():
     return _killed_in_a_burst(snapshots=True)
 
@@ -149,7 +149,7 @@ def killed_at_zero():
     return _killed_at_zero()
 
 
-@story("the same with its snapshot")
+@story("the same with a checkpoint")
 def killed_at_zero_and_restored():
     return _killed_at_zero(snapshots=True)
 
@@ -162,7 +162,7 @@ def _every_seven_minutes(keep_warm):
     return stage
 
 
-@story("a day of one request each 7 minutes, `keep_warm: 5m`", costed=True)
+@story("a day with one request every 7 minutes, `keep_warm: 5m`", costed=True)
 def every_seven_minutes():
     return _every_seven_minutes("5m")
 
@@ -216,7 +216,7 @@ def office_hours_learned():
     return _office_hours("auto", days=14)
 
 
-@story("health probes each 10 s all night")
+@story("health probes every 10 s all night")
 def probed_all_night():
     stage = Stage(QUICKER + CONSTANT, model={"wanted": 1}, gate={"tick_s": 5.0})
     stage.clock.every(10.0, stage.model.probe, first_s=4.0)
@@ -238,7 +238,7 @@ def scheduled_morning():
     return stage
 
 
-@story("no waker, found at zero; a person starts it")
+@story("no wake source, found at zero, started by hand")
 def found_at_zero():
     stage = Stage(NO_GATEWAY, gate={"gateways": False})
     # A person's replica is KEDA's to take back until Tidegate has seen it: half a second and a tick.
@@ -248,7 +248,7 @@ def found_at_zero():
     return stage
 
 
-@story("no waker, found awake")
+@story("no wake source, found awake")
 def found_awake():
     stage = Stage(NO_GATEWAY, model={"wanted": 1}, gate={"gateways": False})
     stage.ask_at(10 * MINUTE_S)
@@ -256,7 +256,7 @@ def found_awake():
     return stage
 
 
-@story("no room for two hours at the morning's wake")
+@story("no node has room for two hours after the wake-up")
 def stock_out():
     stage = Stage(gate={"tick_s": 5.0})
     stage.model.no_room_until = stage.begin + 3 * HOUR_S
@@ -266,7 +266,7 @@ def stock_out():
     return stage
 
 
-@story("the same, and nobody has so much patience")
+@story("the same, and the first client gives up")
 def stock_out_without_patience():
     stage = Stage(gate={"tick_s": 5.0})
     stage.model.no_room_until = stage.begin + 3 * HOUR_S

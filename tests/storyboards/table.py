@@ -1,4 +1,4 @@
-"""The table of docs/explanation/scale-to-zero.md: every story's numbers, played anew by `python -m
+"""The table of benchmarks/SCALE-TO-ZERO.md: every story's numbers, played anew by `python -m
 tests.storyboards.table`.
 
 Worked example: a story in which somebody waited 602 s and nothing went wrong has the row
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .stories import COSTED, STORIES
 
-GUIDE = Path(__file__).parents[2] / "docs/explanation/scale-to-zero.md"
+GUIDE = Path(__file__).parents[2] / "benchmarks/SCALE-TO-ZERO.md"
 HEAD = (
     "| story | time | requests | lost | wrong sleeps | wrong wakes | starts | longest wait | GPU-hours | of them idle "
     "| regret |\n|---|---|---|---|---|---|---|---|---|---|---|"
