@@ -239,13 +239,17 @@ class Daemon:
         while True:
             before = self._in_force.works
             current = self._in_force.works = works.Works(self._config, around, before, prepared)
+            if before is not None:
+                before.forget()
             async with asyncio.TaskGroup() as tasks:
                 working = tasks.create_task(current.run(), name="this configuration's scrapes and ticks")
                 while not await self._reloaded():
                     pass
                 # The old configuration's work goes on until the new one's is prepared.
                 prepared = await preparing.prepare(self._config, around)
+                prepared = await preparing.catch_up(prepared, self._config, around)
                 working.cancel()
+            prepared = await preparing.hand_over(prepared, current.bookkeeping)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Callable[[], Coroutine[Any, Any, None]]]:
