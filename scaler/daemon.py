@@ -65,6 +65,10 @@ from .web.snapshots import SnapshotCollector
 # Time for KEDA's load balancer to read NOT_SERVING before the streams end, and for calls under way to finish.
 DRAIN_PAUSE_S = 0.5
 DRAIN_GRACE_S = 5.0
+# A registry of 10,000 workloads makes 100,000 objects and lets go of most of them half a second later. By default
+# (700, 10, 10) they reach the oldest generation meanwhile, and each edited object costs a full collection: 0.4 s in
+# which no call is answered. 20,000 young objects take 5 ms.
+COLLECTIONS = 20_000, 10, 10
 # How often the configuration file is looked at. kubelet itself takes up to a minute to bring a new ConfigMap.
 FILE_LOOK_S = 2.0
 
@@ -239,13 +243,17 @@ class Daemon:
         while True:
             before = self._in_force.works
             current = self._in_force.works = works.Works(self._config, around, before, prepared)
+            if before is not None:
+                before.forget()
             async with asyncio.TaskGroup() as tasks:
                 working = tasks.create_task(current.run(), name="this configuration's scrapes and ticks")
                 while not await self._reloaded():
                     pass
                 # The old configuration's work goes on until the new one's is prepared.
                 prepared = await preparing.prepare(self._config, around)
+                prepared = await preparing.catch_up(prepared, self._config, around)
                 working.cancel()
+            prepared = await preparing.hand_over(prepared, current.bookkeeping)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Callable[[], Coroutine[Any, Any, None]]]:
@@ -314,6 +322,7 @@ class Daemon:
             # What is loaded by now stays. Most of its 170,000 objects are numba's: each full collection that looked
             # through them held the loop up for some 50 ms.
             gc.freeze()
+            gc.set_threshold(*COLLECTIONS)
         self._health.last_tick_at = now
         if self._replica is not None:
             self._replica.tick(now)

@@ -8,7 +8,7 @@ who publishes them is not this room's business.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from math import inf
+from math import ceil, inf
 from typing import NamedTuple
 
 import numpy as np
@@ -52,6 +52,10 @@ from .told import Told
 from .totals import Totals
 
 LATE_TICKS = 5.0  # a sweep that is later has been missed
+# A Decision takes about 40 us to build. A sweep builds all with a new number or activity, and of the others 1,000
+# (40 ms) or more: scrapes renew the evidence of every workload once an interval, and a quarter more than come in one
+# tick leaves no sweep behind them for long.
+FEWEST_SHOWN, SHOWN_ROUNDS = 1000, 1.25
 
 
 class Heard(NamedTuple):
@@ -59,6 +63,24 @@ class Heard(NamedTuple):
 
     rows: Rows
     at: float
+
+
+def replaceable(before: Sequence[Plan], plans: Sequence[Plan]) -> Rows | None:
+    """The rows whose plans differ, if `Decider.replan` can replace them in place; else None.
+
+    It cannot if workloads, scale targets, names of pods or groups change: these connect rows with each other.
+    """
+    if len(before) != len(plans):
+        return None
+    changed = [row for row, (old, new) in enumerate(zip(before, plans, strict=True)) if old is not new and old != new]
+    if any(_connections(before[row]) != _connections(plans[row]) for row in changed):
+        return None
+    return np.array(changed, dtype=np.int64)
+
+
+def _connections(plan: Plan) -> tuple[object, ...]:
+    shares = plan.member is not None and plan.spec.gateway
+    return plan.workload, plan.target, plan.pod_pattern, plan.member, shares
 
 
 class Decider:
@@ -107,7 +129,10 @@ class Decider:
         self._signals = Signals([plan.smoothing for plan in plans], interval_s)
         self._everyone: Rows = np.arange(len(plans))
         self._told = Told.nothing(len(plans))
-        self._touched = np.zeros(len(plans), dtype=np.bool_)  # heard of since the last sweep
+        self._touched = np.zeros(len(plans), dtype=np.bool_)  # its evidence has changed since its last Decision
+        self._unpublished = np.ones(len(plans), dtype=np.bool_)  # no Decision of this process stands
+        self._most_shown = max(FEWEST_SHOWN, ceil(SHOWN_ROUNDS * len(plans) * tick_s / interval_s))
+        self._turn = 0  # the row from which the next sweep chooses whose evidence it renews
         self._rests = recollection.Rests(len(plans))
         self._rows = {plan.workload: row for row, plan in enumerate(plans)}
         self._identities = Identities(self.workloads, [plan.target for plan in plans])
@@ -115,6 +140,10 @@ class Decider:
         self._ended: list[tuple[WorkloadKey | None, Brake]] = []
         self._log = Log(self.plans, log_bytes)
         self._swept: Given | None = None  # what the last sweep took in and gave out
+
+    def of_plans(self, rows: Rows, plans: Sequence[Plan]) -> Decider:
+        """A decider of the new plans of `rows` alone, for `replan`. plans: of all workloads."""
+        return Decider([plans[row] for row in rows.tolist()], interval_s=self._interval_s, fresh_intervals=1.0)
 
     def listed(self, workload: WorkloadKey, pods: int | None, leaving: Collection[Target] = ()) -> None:
         """How many of a workload's pods must answer, None while that is not known, and which targets need not: those
@@ -173,14 +202,16 @@ class Decider:
         self._intake.distrust(target)
 
     def sweep(self, now: float, *, leads: bool = True) -> list[Decision]:
-        """Decide everything, because time has passed. leads: the books that others are told are ours."""
+        """Decide everything, because time has passed. leads: the books that others are told are ours.
+
+        Returns every Decision with a new number or activity. Of those with a new reason or new evidence alone it
+        returns as many as `FEWEST_SHOWN` says; the next sweeps return the rest.
+        """
         self._standing = self._stands.at(now)
         news = self._stands.news()
         self._touched[news.rows] = True
         self._ended += [(None if end.row is None else self.plans[end.row].workload, end.brake) for end in news.ended]
-        changed = self._decide(self._everyone, now, leads=leads)
-        self._touched[:] = False
-        return changed
+        return self._decide(self._everyone, now, leads=leads)
 
     def ended_brakes(self) -> list[tuple[WorkloadKey | None, Brake]]:
         """Brakes whose time was over at a sweep since this was asked last, and whose; None is everybody's."""
@@ -212,6 +243,11 @@ class Decider:
         past = self._log.past(row)
         return past if self._swept is None else past.until(flat(self._swept, np.array([row]))[0], self.plans[row])
 
+    def plan(self, workload: WorkloadKey) -> Plan | None:
+        """None if the workload is not known here."""
+        row = self._rows.get(workload)
+        return None if row is None else self.plans[row]
+
     def pages(self, workload: WorkloadKey, now: float) -> Sequence[PageRead]:
         """What its pages say: as they landed last."""
         return self._intake.pages(workload, now)
@@ -227,6 +263,7 @@ class Decider:
     def forget_answers(self) -> None:
         """Somebody else has answered meanwhile: the next sweep returns every Decision again."""
         self._told = Told.nothing(len(self.plans))
+        self._unpublished[:] = True
 
     def columns(self) -> dict[str, Array]:
         """All that is remembered by workload, as `scaler.state` wants it; live, until the next landing or sweep."""
@@ -297,6 +334,9 @@ class Decider:
         rows, others = self._pairs(other)
         self._go_on_with(other, rows, others)
         self._intake.activity.counted[rows] = other._intake.activity.counted[others]
+        # Replicas are counted where they change, whatever the configuration says.
+        self._intake.adopt_counts(other._intake, rows, others)
+        self._uncounted.adopt(other._uncounted, rows, others)
 
     def take_over(self, other: Decider) -> None:
         """Another list of workloads while the same targets go on being asked: what they said and what was answered
@@ -314,6 +354,29 @@ class Decider:
         same = zip(rows.tolist(), others.tolist(), strict=True)
         other_orders = [self.plans[mine].ordered != other.plans[theirs].ordered for mine, theirs in same]
         self._touched[rows] = touched | np.array(other_orders, dtype=np.bool_)
+
+    def replan(self, plans: Sequence[Plan], rows: Rows, fresh: Decider) -> None:
+        """Replaces the plans of `rows` in place: the same as `take_over` with all plans, for the price of these rows.
+
+        plans: of all workloads; `replaceable` has returned `rows` for them. fresh: a decider of the plans of `rows`
+        alone, in their order, without state.
+        """
+        before, own = self.plans, np.arange(len(rows))
+        kept = {name: column[rows] for name, column in self.columns().items()}
+        self.plans = tuple(plans)
+        for mine, new in zip(self._specs, fresh._specs, strict=True):
+            mine[rows] = new  # the rules of learning, the shares of queues and `Uncounted` hold the same arrays
+        self._tolerance[rows], self.observed[rows] = fresh._tolerance, fresh.observed
+        self._intake.replan(fresh._intake.sources, rows)
+        self._signals.replan(rows, fresh._signals)
+        self._stands.replan(rows, fresh._stands)
+        if any(before[row].ordered != self.plans[row].ordered for row in rows.tolist()):
+            self._stands.reorder([plan.ordered for plan in self.plans])
+        self._log.replan(self.plans, rows)
+        # The state is taken as from another decider, so that what the new plans do not allow is made sound.
+        copy_into(self.columns(), fresh.columns(), rows, own)
+        self.take(kept, rows, own)
+        self._swept = None  # it was decided under the plans before
 
     def could_answer(self, decision: Decision) -> bool:
         """Could this be an answer by the configuration here? Of an unknown workload nothing is refused."""
@@ -336,6 +399,7 @@ class Decider:
         self._log.adopt(other._log, rows, others)
         self.books.go_on(other.books, rows, others)
         self._ended += other._ended
+        self._unpublished[rows] = other._unpublished[others]
 
     def remember(self, other: Decider) -> None:
         """Take over the windows, and nothing else, of workloads that both know: the other's go further back."""
@@ -413,14 +477,15 @@ class Decider:
         number = past_band(verdicts.replicas, readings.wanted, self._tolerance[rows], most)
         number = self._told.kept(rows, verdicts, number, np.isnan(readings.wanted), raise_only=raise_only)
         news = self._told.differs(rows, verdicts, number)
-        if heard is None or news.any():
+        shown = np.flatnonzero(news) if raise_only else self._shown(verdicts, number, news)
+        if heard is None or len(shown):
             probes = self._intake.activity.probes.verdicts(rows, now)
             given = Given.of(decided, before, Aside.of(totals, filled, asked, *probes), now, raise_only=raise_only)
-            self._log.note(rows, given, news if raise_only else news | self._log.due(rows, now))
+            noted = np.zeros(len(rows), dtype=np.bool_)
+            noted[shown] = news[shown]
+            self._log.note(rows, given, noted if raise_only else noted | self._log.due(rows, now))
             self._swept = given if heard is None else self._swept
         decided_at = np.where(news, now, self._told.at[rows])
-        # Objects are built for answers that changed; where only the evidence did, once per sweep.
-        shown = np.flatnonzero(news if raise_only else news | self._touched[rows])
         if not len(shown):
             return []
         seen = Seen(
@@ -441,4 +506,17 @@ class Decider:
         told = decisions(self.plans, seen, Witnesses(self._intake, self._signals, self._stands), now)
         # Last: what is not returned has not been told.
         self._told.tell(seen.rows, seen.verdicts, seen.number, seen.decided_at)
+        self._unpublished[seen.rows] = False
+        if not raise_only:
+            self._touched[seen.rows] = False
         return told
+
+    def _shown(self, verdicts: Verdicts, number: Floats, news: Mask) -> Rows:
+        """The rows of which a sweep returns a Decision, ascending. Arguments: with a slot for each workload."""
+        at_once = self._unpublished | (news & self._told.moves(self._everyone, verdicts, number))
+        rest = np.flatnonzero((news | self._touched) & ~at_once)
+        room = max(self._most_shown - int(at_once.sum()), 0)
+        if len(rest) > room:
+            rest = np.roll(rest, -np.searchsorted(rest, self._turn))[:room]
+            self._turn = int(rest[-1]) + 1 if room else self._turn
+        return np.union1d(np.flatnonzero(at_once), rest)

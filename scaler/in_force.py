@@ -31,8 +31,12 @@ class InForce:
         self.works: Works | None = None
 
     async def states(self) -> Sequence[State]:
-        """What survives, for a snapshot."""
-        return [] if self.works is None else await self.works.states()
+        """What survives, for a snapshot; of the control loop that a reload begins meanwhile, if it does."""
+        while (works := self.works) is not None:
+            states = await works.states()
+            if works is self.works:
+                return states
+        return []
 
     def memory(self, workloads: Collection[WorkloadKey] | None) -> Callable[[], bytes]:
         """What is remembered of these workloads, or of all, for a follower; packing it may be left to a thread."""

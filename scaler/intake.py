@@ -62,10 +62,10 @@ QUEUES = slice(Column.WAITING, Column.HELD + 1)  # requests in hand
 MOST_GAPS = 20  # incomplete series of a workload that are named to people
 QUEUE_WIDTH = QUEUES.stop - QUEUES.start
 
-# What the cluster says of a workload: it does not survive a restart, and is asked again.
-PER_WORKLOAD = (
-    "_listed", "_wanted", "_ready", "_pending", "_gpus_held", "_existing", "_going", "_in_pods", "_gpus_owed_until"
-)  # fmt: skip
+# Replica counts from the cluster. They do not survive a restart: the cluster is read again.
+COUNTED = ("_wanted", "_ready", "_pending", "_gpus_held", "_existing", "_going")
+# What is known of each workload's targets together; it does not survive a restart either.
+PER_WORKLOAD = ("_listed", *COUNTED, "_in_pods", "_gpus_owed_until")
 
 
 class Intake:
@@ -134,6 +134,21 @@ class Intake:
                 self._slots.limit[slot] = max(self._limit, target.max_age_s or 0.0)
         for target in expected:
             self.expect(target)
+
+    def adopt_counts(self, other: Intake, rows: Rows, others: Rows) -> None:
+        """Copies the replica counts of the workloads that both have: `others` into `rows`, pairwise."""
+        for name in COUNTED:
+            getattr(self, name)[rows] = getattr(other, name)[others]
+
+    def replan(self, sources: Sequence[Source], rows: Rows) -> None:
+        """Replaces the sources of `rows`. sources: those of `rows`, in their order, each of the same workload."""
+        every = list(self.sources)
+        for row, source in zip(rows.tolist(), sources, strict=True):
+            every[row] = source
+        self.sources = tuple(every)
+        self._hold[rows] = [source.hold for source in sources]
+        self._has_pods[rows] = [source.pods for source in sources]
+        self.activity.probes.replan(rows, np.array([source.probe_period for source in sources], dtype=np.float64))
 
     def columns(self) -> dict[str, Array]:
         """What survives, as `scaler.state` wants it; live."""

@@ -106,6 +106,10 @@ class Probes:
         self._schedules: dict[int, dict[int, Schedule]] = {}  # by row and slot, of the streams taken for probes
         self._asked: dict[int, Asked] = {}  # by row: the last request that came while it was asleep
 
+    def replan(self, rows: Rows, periods: Floats) -> None:
+        """Replaces the `probe_period` of `rows`. periods: shape (rows,), seconds."""
+        self._periods[rows] = periods
+
     def columns(self) -> dict[str, Array]:
         """What survives a restart, as `scaler.state` wants it; live. Which streams are regular is seen anew."""
         learned = {

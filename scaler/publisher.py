@@ -116,6 +116,17 @@ class Publisher:
         for workload in set(self._waiting) - self._known:
             self._wake(workload)
 
+    def judge_again(self, workloads: Iterable[WorkloadKey]) -> None:
+        """Asks `admits` again for the leader's entries of these workloads, because their bounds have changed."""
+        led = self._led
+        if led is None:
+            return
+        touched = tuple(workloads)
+        refused = {key for key in touched if key in led and not self.admits(led[key])}
+        if refused:
+            self._led = {key: entry for key, entry in led.items() if key not in refused}
+        self._answer(touched, self._board.at)
+
     async def changed(self, workload: WorkloadKey, seen: Decision | None) -> Decision | None:
         """Wait until the entry is not `seen`; None is: the workload is no longer configured."""
         while self.knows(workload):

@@ -10,7 +10,7 @@ first becomes a `PodTargets` on the cluster in memory, the second a `ServiceTarg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from math import inf
@@ -317,12 +317,37 @@ def _membership(workload: Workload, *, observed: bool) -> Membership | None:
     return replace(member, to=ratio.to, least=ratio.min, most=inf if ratio.max is None else ratio.max)
 
 
-def touches(changes: Changes, place: Place) -> bool:
-    """Whether what has moved in the cluster may be where a page is."""
-    if isinstance(place.page, DcgmExporter):
-        return changes.exporters
-    if place.page.target is not None:
-        kind, _, name = place.page.target.partition("/")
-        return (place.namespace, kind, name) in changes.targets
-    service = place.page.service_in(place.namespace)
-    return service is not None and service in changes.services
+class PlaceIndex:
+    """Places by what may move them, so that a change is compared with these alone. places: all of them, in order."""
+
+    def __init__(self, places: Iterable[Place]) -> None:
+        self.places = tuple(places)
+        self._owned: dict[WorkloadKey, list[Place]] = {}
+        self._scaled: dict[tuple[str, str, str], list[Place]] = {}
+        self._served: dict[tuple[str, str], list[Place]] = {}
+        self._exporters: list[Place] = []
+        for place in self.places:
+            if place.owner is not None:
+                self._owned.setdefault(place.owner, []).append(place)
+            if isinstance(place.page, DcgmExporter):
+                self._exporters.append(place)
+            elif place.page.target is not None:
+                kind, _, name = place.page.target.partition("/")
+                self._scaled.setdefault((place.namespace, kind, name), []).append(place)
+            elif (service := place.page.service_in(place.namespace)) is not None:
+                self._served.setdefault(service, []).append(place)
+
+    def of(self, owner: WorkloadKey) -> Sequence[Place]:
+        """The places of one workload."""
+        return self._owned.get(owner, ())
+
+    def touched(self, changes: Changes) -> list[Place]:
+        """The places at which what has moved in the cluster may be."""
+        if changes.known:
+            return list(self.places)
+        found = list(self._exporters) if changes.exporters else []
+        for ref in changes.targets:
+            found += self._scaled.get(ref, ())
+        for service in changes.services:
+            found += self._served.get(service, ())
+        return found

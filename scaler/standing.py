@@ -76,9 +76,8 @@ class Stands:
     ) -> None:
         rows = len(ordered)
         self._specs, self._prices = specs, prices
-        fleet = tuple(fleet)
-        self._orders = Orders(ordered, _CODES, fleet=fleet)
-        self._ordered = [bool(fleet or each.brakes or each.schedules) for each in ordered]
+        self._fleet = tuple(fleet)
+        self._order(ordered)
         self._rules = Rules(
             learns=np.array([each.learns for each in teaching], dtype=np.bool_),
             constant=specs.keep_warm,
@@ -89,6 +88,21 @@ class Stands:
         self.starts = Starts(rows)
         self._gpus = np.full(rows, np.nan)  # of one replica, as last seen
         self._saving = Saving(*np.full((2, rows), np.nan))
+
+    def _order(self, ordered: Sequence[Ordered]) -> None:
+        self._orders = Orders(ordered, _CODES, fleet=self._fleet)
+        self._ordered = [bool(self._fleet or each.brakes or each.schedules) for each in ordered]
+
+    def reorder(self, ordered: Sequence[Ordered]) -> None:
+        """Replaces the overrides of all workloads. The end of each brake is reported once."""
+        told_until = self._orders.told_until
+        self._order(ordered)
+        self._orders.told_until = told_until
+
+    def replan(self, rows: Rows, fresh: Stands) -> None:
+        """Takes the rules of learning of `rows` from `fresh`, which has only these, in their order."""
+        for mine, new in zip(self._rules, fresh._rules, strict=True):
+            mine[rows] = new
 
     def at(self, now: float) -> Standing:
         """What stands at `now`, POSIX seconds."""

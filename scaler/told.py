@@ -47,6 +47,12 @@ class Told:
         same &= (self.active[rows] == verdicts.active) & (self.reason[rows] == verdicts.reason)
         return ~same
 
+    def moves(self, rows: Rows, verdicts: Verdicts, number: Floats) -> Mask:
+        """Which of these differ in what a controller acts on: the replicas, the published number or the activity."""
+        same = _same(self.replicas[rows], verdicts.replicas) & _same(self.number[rows], number)
+        same &= self.active[rows] == verdicts.active
+        return ~same
+
     def kept(self, rows: Rows, verdicts: Verdicts, number: Floats, uncounted: Mask, *, raise_only: bool) -> Floats:
         """The numbers to be told: what was told last stands where nothing says that the step was taken.
 

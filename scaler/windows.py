@@ -90,10 +90,11 @@ class Windows:
         if theirs != length:
             times, values, head = _of_length(length, times, values, head)
         right = (head >= 0) & (head < length)
-        self.clear(rows[~right])
-        rows = rows[right]
-        self.times[rows], self.values[rows], self.head[rows] = times[right], values[right], head[right]
-        self.count[rows] = length - np.isnan(self.times[rows]).sum(axis=1)
+        if not right.all():
+            self.clear(rows[~right])
+            rows, times, values, head = rows[right], times[right], values[right], head[right]
+        self.times[rows], self.values[rows], self.head[rows] = times, values, head
+        self.count[rows] = length - np.isnan(times).sum(axis=1)
 
 
 def _of_length(length: int, times: Floats, values: Floats, head: Indices) -> tuple[Floats, Floats, Indices]:

@@ -15,7 +15,6 @@ from functools import partial
 import structlog
 
 from exporter import catalog
-from exporter.attribution import owners_by_name
 from exporter.budget import BODIES, SERIES, Budget
 from exporter.catalog import Reader
 from exporter.clock import Clock
@@ -35,22 +34,21 @@ from .board import Decision
 from .census import Census
 from .config import Config
 from .decider import Decider
-from .ownership import cluster_owners
-from .plan import Plan
 from .pod_numbers import Chosen, PodNumbers
-from .prepare import Prepared
+from .prepare import Objects, Prepared, Update, new_decider, objects_of, update
 from .publisher import Publisher
 from .recall import Moment, relive
 from .replicas import Counting, ReplicaCounts
 from .signals import LENGTH
-from .sources import Lookers
-from .standing import Prices
+from .sources import Lookers, Place, PlaceIndex
 from .state import Kept, State
 from .web.own import OwnMetrics
 from .witness import Witness
 
 # A rollout of a thousand pods is looked at a few times, not a thousand times.
 LOOK_AGAIN_S = 0.2
+# A census of 10,000 workloads takes a thread 0.3 s: pauses are four times as long as the looks between them.
+LOOKS_APART = 4.0
 # Workloads whose memory is copied in one go: 5 MB, a few milliseconds.
 COPIED_AT_ONCE = 1000
 
@@ -100,7 +98,10 @@ class Works:
         self._broken = self._given_up = False
         self._faults: set[tuple[str, str]] = set()  # (place, subject) of exceptions that have been logged
         self._seen = False  # is what the census rests on known?
-        self._counting = Counting(around.replicas, around.cluster)
+        # A count says nothing of the configuration: those before stay, and only what changes is counted.
+        self._counting: Counting = Counting(around.replicas, around.cluster)
+        if before is not None:
+            self._counting = before._counting  # noqa: SLF001 - its own kind
         self._scaled: dict[Ref, list[WorkloadKey]] = {}
         self._loop = Loop(
             discoveries=(),
@@ -125,13 +126,27 @@ class Works:
         self._failing: dict[Target, str] = {}
         self._failed_before = {} if before is None else before._failing  # noqa: SLF001 - its own kind
         self._new: asyncio.Queue[WorkloadKey] = asyncio.Queue()  # whose past has not been looked for
+        self._registry_changed = asyncio.Event()
+        self._registry_changed.set()  # what changes in the cluster while a configuration is prepared is taken then
+        last = None if before is None else before._decider  # noqa: SLF001 - its own kind
         self._prepared = Prepared.of(config) if prepared is None else prepared
-        self._places = self._prepared.places
-        self._census = self._new_census()
-        self._decider = self._new_decider(self._prepared.planned(self._census))
+        if self._prepared.decider is None or self._prepared.state_of is not last:
+            self._prepared = self._renewed()
+        self._census = self._prepared.census
+        self._decider: Decider = self._prepared.decider or new_decider(
+            config, around, self._census, self._prepared.planned(self._census)
+        )
+        if last is not None and self._prepared.state_of is not last:
+            self._decider.adopt(last)
+        self._prepared = self._prepared._replace(decider=None, state_of=None)
+        self._discoveries: dict[Place, Discovery] = {}
+        self._follow_places(PlaceIndex(sources.places(config, self._census.workloads)), self._prepared.places)
+        begun = self._decider.without_state_in(last)
+        self._follow_workloads(last, begun)
+        self._believe(around.clock.now())
+        self._say_troubles(str(trouble) for trouble in self._census.troubles)
         if before is not None:
-            self._decider.adopt(before._decider)  # noqa: SLF001 - its own kind
-        self._follow(before._decider if before is not None else None)  # noqa: SLF001
+            self._count(self._uncounted(before._census, begun))  # noqa: SLF001
 
     @property
     def counters(self) -> Mapping[Target, Counters]:
@@ -176,6 +191,14 @@ class Works:
             else:
                 return [*parts, *kept.rest(clock.now())]
 
+    def forget(self) -> None:
+        """Lets go of the state, which another control loop has now: callbacks make a cycle of this one, so that its
+        memory (400 MB with 10,000 workloads) would be freed at the next full collection only.
+        """
+        self._prepared, self._census, self._scaled = Prepared.of(self.config), Census(), {}
+        self._decider = new_decider(self.config, self._around, self._census, ())
+        self._places, self._discoveries = PlaceIndex(()), {}
+
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
@@ -184,6 +207,7 @@ class Works:
             tasks.create_task(self._recall_forever(), name="windows of those who are new")
             if self._around.cluster is not None:
                 tasks.create_task(self._watch(self._around.cluster), name="what moves in the cluster")
+                tasks.create_task(self._register_forever(), name="registry")
 
     # Which workloads there are, and where their pages are.
 
@@ -196,37 +220,78 @@ class Works:
             await asyncio.sleep(LOOK_AGAIN_S)
 
     def _follow_changes(self, changes: Changes) -> None:
-        places, registered = self._places.keys(), frozenset[WorkloadKey]()
+        for place in self._places.touched(changes):
+            self._look(place)
+        self._look_at_starts(self._scaled.keys() if changes.known else changes.targets & self._scaled.keys())
         if changes.census:
-            with self._costing_only("cluster", "workloads"):
-                registered = self._register()
-        for place, discovery in self._places.items():
-            if changes.known or place not in places or place.owner in registered or sources.touches(changes, place):
-                self._loop.look(discovery)
-        moved = changes.targets | {self._census.targets[each] for each in registered & self._census.targets.keys()}
-        self._look_at_starts(self._scaled.keys() if changes.known else self._scaled.keys() & moved)
+            self._registry_changed.set()
 
-    def _register(self) -> frozenset[WorkloadKey]:
-        """Take the census. Returns the workloads that are new or have another scale target. The decider is made anew
-        only if what it needs to know has changed.
-        """
-        if (census := self._new_census()) == self._census:
-            return frozenset()
-        last, before, plans = self._census, self._decider, self._prepared.planned(census)
-        targets, self._census = last.targets, census
+    async def _register_forever(self) -> None:
+        """A thread parses and compares; it takes a fifth of the time at most, however many objects are edited."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._registry_changed.wait()
+            self._registry_changed.clear()
+            began = loop.time()
+            await self._register()
+            await asyncio.sleep(max(LOOK_AGAIN_S, LOOKS_APART * (loop.time() - began)))
+
+    async def _register(self) -> None:
+        """Take the census in a thread, and then, on the event loop, what has changed in it."""
+        around, prepared = self._around, self._prepared
+        decider, census, known = self._decider, self._census, self._discoveries
+
+        def compare(objects: Objects) -> Update | None:
+            newer = prepared.renewed(self.config, objects)
+            return None if newer.census == census else update(self.config, around, newer, decider, census, known)
+
         try:
-            if tuple(plans) != before.plans or targets != census.targets:
-                decider = self._new_decider(plans)
-                decider.take_over(before)
-                self._decider = decider
+            found = await asyncio.to_thread(compare, objects_of(around.cluster))
+        except Exception:  # noqa: BLE001 - a bug of ours in reading one object must not cost everybody else's
+            self._census_failed()
+            return
+        if found is not None:
+            with self._costing_only("cluster", "workloads"):
+                self._take(found)
+
+    def _take(self, found: Update) -> None:
+        """The decider is made anew only if the list of workloads or what connects them has changed."""
+        last, before = self._census, self._decider
+        self._prepared, self._census = found.prepared, found.prepared.census
+        try:
+            if found.rows is None and found.decider is not None:
+                found.decider.take_over(before)
+                self._decider = found.decider
+            elif found.rows is not None and found.decider is not None:
+                before.replan(found.plans, found.rows, found.decider)
         except Exception:
             self._census = last  # the workloads of the last census stay
             raise
-        self._follow(before)
-        moved = {each for each in self._decider.workloads if targets.get(each) != census.targets.get(each)}
-        registered = moved.union(self._decider.without_state_in(before))
+        known, registered = self._discoveries.keys(), set[WorkloadKey]()
+        if found.places is not None:
+            self._follow_places(found.places, found.discoveries)
+        if found.rows is None:
+            begun = self._decider.without_state_in(before)
+            self._follow_workloads(before, begun)
+            registered = self._uncounted(last, begun)
+        elif len(found.rows):
+            self._around.publisher.judge_again(self._decider.workloads[row] for row in found.rows.tolist())
+        self._believe(self._around.clock.now())
+        if self._census.troubles != last.troubles:
+            self._say_troubles(str(trouble) for trouble in self._census.troubles)
         self._count(registered)  # before anything is decided
-        return frozenset(registered)
+        new = () if found.places is None else self._discoveries.keys() - known
+        for place in {*new, *(place for each in registered for place in self._places.of(each))}:
+            self._look(place)
+        self._look_at_starts({self._census.targets[each] for each in registered & self._census.targets.keys()})
+
+    def _uncounted(self, last: Census, begun: Iterable[WorkloadKey]) -> set[WorkloadKey]:
+        """The workloads without a count that stands: they have no state, or another scale target than in `last`."""
+        targets = self._census.targets
+        return {*begun, *(each for each in self._decider.workloads if last.targets.get(each) != targets.get(each))}
+
+    def _look(self, place: Place) -> None:
+        self._loop.look(self._discoveries[place])
 
     def _look_at_starts(self, moved: Collection[Ref]) -> None:
         """How far the pods of what has moved have come."""
@@ -237,57 +302,50 @@ class Works:
                 with self._costing_only("cluster", workload):
                     self._decider.started(workload, pods or (), now)
 
-    def _new_census(self) -> Census:
-        """Which workloads there are now. What somebody wrote into an object must not cost everybody else's."""
+    def _renewed(self) -> Prepared:
+        """With a census of the objects as they are now. A fault in one object must not cost all others."""
         try:
-            self._prepared = self._prepared.renewed(self.config, self._around.cluster)
+            return self._prepared.renewed(self.config, objects_of(self._around.cluster))
         except Exception:  # noqa: BLE001 - a bug of ours in reading one object
-            self._around.own.internal_errors.labels("cluster").inc()
-            self._log.exception("the census failed; the last one stands: please report")
-        return self._prepared.census
+            self._census_failed()
+            return self._prepared
 
-    def _new_decider(self, plans: Sequence[Plan]) -> Decider:
-        by_name = owners_by_name({plan.workload: plan.pod_pattern for plan in plans})
-        cluster, targets = self._around.cluster, self._census.targets
-        return Decider(
-            plans,
-            interval_s=self.config.scrape.interval,
-            fresh_intervals=self.config.freshness.intervals,
-            owners=by_name if cluster is None else cluster_owners(cluster, targets, by_name),
-            names=None if cluster is None else cluster.named,
-            fleet=() if self.config.brake is None else (self.config.brake,),
-            prices=Prices(self.config.prices.gpu_hour, self.config.prices.waiting_hour),
-            log_bytes=self.config.explain.memory,
-            tick_s=self.config.tick,
-        )
+    def _census_failed(self) -> None:
+        self._around.own.internal_errors.labels("cluster").inc()
+        self._log.exception("the census failed; the last one stands: please report")
 
-    def _follow(self, before: Decider | None) -> None:
-        """Ask where this census says, and tell whoever answers for it. `before`: which workloads had state already."""
+    def _follow_places(self, places: PlaceIndex, known: Mapping[Place, Discovery]) -> None:
+        """Looks for targets at these places. known: discoveries of most of them."""
         around = self._around
         if around.discoveries is not None:
+            self._places, self._discoveries = PlaceIndex(()), {}
             self._loop.follow(around.discoveries(self.config))
-        else:
-            known, lookers = self._places, Lookers(around.cluster, around.promql, around.redis)
-            places = sources.places(self.config, self._census.workloads)
-            self._places = {each: known.get(each) or sources.discovery(each, self.config, lookers) for each in places}
-            self._loop.follow(self._places.values())
+            return
+        self._places, self._discoveries = places, dict(known)
+        if tuple(known) != places.places:
+            lookers = Lookers(around.cluster, around.promql, around.redis)
+            self._discoveries = {
+                each: known.get(each) or sources.discovery(each, self.config, lookers) for each in places.places
+            }
+        self._loop.follow(self._discoveries.values())
+
+    def _follow_workloads(self, before: Decider | None, begun: Collection[WorkloadKey]) -> None:
+        """Replaces the list of workloads everywhere. begun: those without state in `before`, the decider before."""
+        around, workloads = self._around, self._decider.workloads
         self._scaled = {}
         for workload, ref in self._census.targets.items():
             self._scaled.setdefault(ref, []).append(workload)
-        new = self._decider.without_state_in(before)
-        for state in around.kept.claim(new):
+        for state in around.kept.claim(begun):
             self._decider.restore(state, around.clock.now())
         self._restore_missing()
-        for workload in new:
+        for workload in begun:
             self._new.put_nowait(workload)
-        for workload in set(new).intersection(() if before is None else before.workloads):
+        for workload in set(begun).intersection(() if before is None else before.workloads):
             self._log.info("scale target changed", workload=str(workload), target=str(self._census.targets[workload]))
-        around.refused &= set(self._decider.workloads)
+        around.refused &= set(workloads)
         around.publisher.admits = self._admits
-        around.publisher.keep_only(self._decider.workloads, around.publisher.own.at, begun=new)
-        self._loop.keep_at_zero(self._decider.workloads)
-        self._believe(around.clock.now())
-        self._say_troubles(str(trouble) for trouble in self._census.troubles)
+        around.publisher.keep_only(workloads, around.publisher.own.at, begun=begun)
+        self._loop.keep_at_zero(workloads)
 
     def _admits(self, decision: Decision) -> bool:
         """Whether the leader's decision may be repeated here. One line when a workload's is refused first."""
@@ -338,9 +396,9 @@ class Works:
 
     async def _recall(self, workload: WorkloadKey) -> None:
         """Fill the windows of a workload, if all its pages are in a Prometheus: a part of a sum would be no sum."""
-        found = [self._places[place] for place in self._places if place.owner == workload]
+        found = [self._discoveries[place] for place in self._places.of(workload)]
         sources = [source for source in found if isinstance(source, PromqlTargets)]
-        plan = next((plan for plan in self._decider.plans if plan.workload == workload), None)
+        plan = self._decider.plan(workload)
         if plan is None or not sources or len(sources) < len(found):
             return
         step, until = self.config.scrape.interval, self._around.clock.now()

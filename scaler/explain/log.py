@@ -172,6 +172,13 @@ class Log:
             self._follow(slot, self._plans[row])
         other._forget_all()
 
+    def replan(self, plans: Sequence[Plan], rows: Rows) -> None:
+        """Replaces the plans of `rows`, from the next entry on. plans: those of all workloads."""
+        self._plans = tuple(plans)
+        if self.depth:
+            for row, slot in zip(rows.tolist(), self._slot[rows].tolist(), strict=True):
+                self._follow(slot, self._plans[row])
+
     def _take_rings(self, other: Log, rows: Rows, others: Rows) -> None:
         """The arrays as they are: whose slot is which changes, and no entry moves."""
         kept = other._slot[others]
@@ -200,7 +207,7 @@ class Log:
     def _follow(self, slot: int, plan: Plan) -> None:
         """From the next entry on this plan holds; those of which no entry is left are forgotten."""
         held, written = self._held[slot], int(self._written[slot])
-        if held and held[-1][1] == plan:
+        if held and (held[-1][1] is plan or held[-1][1] == plan):
             return
         oldest, pairs = max(0, written - self.depth), (*held, (written, plan))
         left = (pair for pair, (until, _) in pairwise(pairs) if until > max(oldest, pair[0]))

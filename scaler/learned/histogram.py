@@ -14,6 +14,8 @@ from 75.3 s to 80.1 s, and `quantile(0.5)` is its upper end, 80.1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -96,13 +98,19 @@ class Histograms:
         It errs to the long side, by at most the growth of the buckets. Of the last bucket, which has no end, its
         beginning. NaN where there are none.
         """
-        weights = self._of(rows)[0].astype(np.float64)
-        running = weights.cumsum(axis=1)
+        return self.quantiles((q,), rows)[0]
+
+    def quantiles(self, qs: Sequence[float], rows: Rows | None = None) -> list[Floats]:
+        """Each of these, as `quantile`, for the price of one."""
+        running = self._of(rows)[0].cumsum(axis=1, dtype=np.float64)
         total = running[:, -1]
-        # A cumulated sum of singles may miss its own total by a hair.
-        place = ((running >= (q * total * (1.0 - 1e-9))[:, None]) & (running > 0.0)).argmax(axis=1)
-        ends = self.edges[np.minimum(place + 1, len(self.edges) - 1)]
-        return np.asarray(np.where(total > 0.0, ends, np.nan), dtype=np.float64)
+        found = []
+        for q in qs:
+            # A cumulated sum of singles may miss its own total by a hair.
+            place = ((running >= (q * total * (1.0 - 1e-9))[:, None]) & (running > 0.0)).argmax(axis=1)
+            ends = self.edges[np.minimum(place + 1, len(self.edges) - 1)]
+            found.append(np.asarray(np.where(total > 0.0, ends, np.nan), dtype=np.float64))
+        return found
 
     def columns(self, name: str) -> dict[str, Array]:
         """What must survive, by column: `NAME.weights` and `NAME.reference_at`."""
@@ -115,8 +123,9 @@ class Histograms:
         if weights is None or reference is None:
             return
         # Whoever wrote it: a weight that is none would spoil every answer of its row.
-        known = np.nan_to_num(weights[others], nan=0.0, posinf=0.0, neginf=0.0)
-        self.weights[rows] = np.where((known >= 0.0) & (known <= _HEAVIEST), known, 0.0)
+        known = weights[others]
+        known[~((known >= 0.0) & (known <= _HEAVIEST))] = 0.0
+        self.weights[rows] = known
         self.reference[rows] = np.where(np.isfinite(reference[others]), reference[others], np.nan)
 
     def _of(self, rows: Rows | None) -> tuple[NDArray[np.float32], Floats]:

@@ -174,8 +174,10 @@ class Starts:
         self._histograms[phase].add(np.array([row]), np.array([seconds]), at)
 
     def _measure(self, rows: Rows) -> None:
-        self.times.p50[rows] = self._histograms["whole"].quantile(0.5, rows)
-        self.times.p90[rows] = self._histograms["whole"].quantile(0.9, rows)
+        whole = self._histograms["whole"]
+        known = rows[~np.isnan(whole.reference[rows])]  # the others have no start
+        self.times.p50[rows] = self.times.p90[rows] = np.nan
+        self.times.p50[known], self.times.p90[known] = whole.quantiles((0.5, 0.9), known)
 
     def phase(self, phase: str, q: float, rows: Rows | None = None) -> Floats:
         """The quantile `q` (0..1) of one of PHASES, seconds, per row; NaN where it was never seen."""

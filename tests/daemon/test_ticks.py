@@ -9,7 +9,6 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from exporter.catalog import Reader
-from exporter.cluster.changes import Changes
 from exporter.cluster.state import Cluster
 from exporter.model import Failure, FailureKind, ReplicaCount, Role, Scrape, Target, WorkloadKey
 from exporter.sources.http import HttpPages, Limits
@@ -202,7 +201,7 @@ async def test_a_census_that_fails_leaves_the_last_one_standing(said):
     pages = HttpPages(Limits(timeout_s=1.0, body_bytes=1000))
     scene = Scene(pages, cluster=Broken(blind_s=60.0))
     assert [workload.key for workload in scene.works._census.workloads] == [CHAT]
-    scene.works._follow_changes(Changes(census=True))
+    await scene.works._register()
     assert [workload.key for workload in scene.works._census.workloads] == [CHAT]
     assert ("error", "the census failed; the last one stands: please report") in said()
     await pages.close()

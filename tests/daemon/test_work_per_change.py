@@ -1,8 +1,10 @@
 """The event loop's work follows what changed in the cluster, not what is there: bounded by counts, never by time."""
 
+import gc
 from collections import Counter
 from dataclasses import dataclass
 from threading import current_thread
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -18,7 +20,8 @@ from scaler import sources
 from scaler.census import annotations, scaled
 from scaler.config import parse
 from scaler.decider import Decider
-from scaler.prepare import prepare
+from scaler.policy import Specs
+from scaler.prepare import catch_up, hand_over, prepare
 from scaler.publisher import Publisher
 from scaler.web.own import OwnMetrics
 from scaler.works import Surroundings, Works
@@ -87,11 +90,17 @@ class Scene:
         owner = ("ReplicaSet", f"w{number}-7d")
         return api.pod(f"w{number}-7d-a", owner=owner, ready=ready, address=f"10.0.0.{number}")
 
-    def put(self, *documents):
+    async def put(self, *documents):
         """They change, and the control loop looks at what has moved."""
         for document in documents:
             self.cluster.apply(BY_KIND[document["kind"]], "MODIFIED", document, self.clock.time)
-        self.works._follow_changes(self.cluster.take_changes())
+        await self.follow_changes()
+
+    async def follow_changes(self):
+        changes = self.cluster.take_changes()
+        self.works._follow_changes(changes)
+        if changes.census:
+            await self.works._register()
 
     def tick(self, after=1.0):
         """Returns the Deployments that were counted."""
@@ -121,7 +130,7 @@ async def scene():
 async def test_tick_counts_only_the_workloads_whose_replicas_may_have_changed(scene):
     assert len(scene.tick()) == WORKLOADS
     assert scene.tick() == []
-    scene.put(scene.pod(3, ready=False), api.deployment("w7", replicas=4))
+    await scene.put(scene.pod(3, ready=False), api.deployment("w7", replicas=4))
     assert scene.tick() == ["w3", "w7"]
     assert (scene.replicas(3), scene.replicas(7), scene.replicas(8)) == ((1, 0), (4, 1), (1, 1))
     assert scene.tick() == []
@@ -149,7 +158,7 @@ async def test_every_workload_is_counted_when_the_cluster_becomes_unknown_and_wh
 
 async def test_every_workload_is_counted_after_a_tick_that_failed(scene, monkeypatch):
     scene.tick()
-    scene.put(scene.pod(3, ready=False), scene.pod(4, ready=False))
+    await scene.put(scene.pod(3, ready=False), scene.pod(4, ready=False))
     with monkeypatch.context() as broken:
         broken.setattr(Cluster, "count", lambda *_: 1 / 0)
         scene.tick()
@@ -160,12 +169,12 @@ async def test_every_workload_is_counted_after_a_tick_that_failed(scene, monkeyp
 async def test_edited_scaled_object_costs_one_count_if_its_target_changed_and_none_otherwise(scene):
     scene.tick()
     scene.cluster.counted.clear()
-    scene.put(scene.scaled(3, maximum=8))
+    await scene.put(scene.scaled(3, maximum=8))
     assert scene.cluster.counted == []
-    scene.put(scene.scaled(3, maximum=8, target="w4"))
+    await scene.put(scene.scaled(3, maximum=8, target="w4"))
     assert scene.cluster.counted == ["w4"]
     assert scene.tick() == []
-    scene.put(api.deployment("w4", replicas=5))
+    await scene.put(api.deployment("w4", replicas=5))
     assert scene.tick() == ["w4", "w4"]
     assert (scene.replicas(3), scene.replicas(4)) == ((5, 1), (5, 1))
 
@@ -188,35 +197,44 @@ def calls(monkeypatch):
     count(annotations, "_made", "annotations parsed")
     count(sources, "_plan", "plans made")
     count(Decider, "__init__", "deciders made")
+    make = Specs.stack
+
+    def stack(specs):
+        counted["columns"] += len(specs)
+        return make(specs)
+
+    monkeypatch.setattr(Specs, "stack", stack)
     count(Decider, "started", "starts looked at")
     count(Loop, "look", "pages looked for")
     return counted
 
 
-ONE_PARSED = {"triggers parsed": 1, "plans made": 1, "deciders made": 1}
+# The columns of one workload are built, and replaced in the decider that is there.
+ONE_PARSED = {"triggers parsed": 1, "plans made": 1, "deciders made": 1, "columns": 1}
 
 
 async def test_edited_scaled_object_is_parsed_and_planned_alone(calls, scene):
     assert calls["triggers parsed"] == calls["plans made"] == WORKLOADS
     calls.clear()
-    scene.put(scene.scaled(3, maximum=8))
+    await scene.put(scene.scaled(3, maximum=8))
     assert calls == ONE_PARSED
     assert scene.plan("w3").spec.maximum == 8
     calls.clear()
-    scene.put(scene.scaled(3, maximum=7), scene.scaled(5, maximum=7))
-    assert calls == {"triggers parsed": 2, "plans made": 2, "deciders made": 1}
+    await scene.put(scene.scaled(3, maximum=7), scene.scaled(5, maximum=7))
+    assert calls == {"triggers parsed": 2, "plans made": 2, "deciders made": 1, "columns": 2}
 
 
 async def test_edited_scale_target_is_looked_at_alone(calls, scene):
     calls.clear()
-    scene.put(scene.scaled(3, target="w4"))
-    assert calls == {**ONE_PARSED, "pages looked for": 1, "starts looked at": 2}, "of both workloads that scale it"
+    await scene.put(scene.scaled(3, target="w4"))
+    looked = {"pages looked for": 1, "starts looked at": 2}
+    assert calls == {**ONE_PARSED, "columns": WORKLOADS, **looked}, "of both workloads that scale it"
 
 
 async def test_edit_that_changes_no_plan_keeps_the_decider(calls, scene):
     decider = scene.works._decider
     calls.clear()
-    scene.put(scene.scaled(3, scalerAddress="tidegate.other.svc:6000"))
+    await scene.put(scene.scaled(3, scalerAddress="tidegate.other.svc:6000"))
     assert calls == {"triggers parsed": 1}
     assert scene.works._decider is decider
 
@@ -225,30 +243,30 @@ async def test_status_of_a_scaled_object_is_not_parsed(calls, scene):
     calls.clear()
     reported = scene.scaled(3)
     reported["status"] = {"conditions": [{"type": "Active", "status": "True"}]}
-    scene.put(reported)
-    scene.put(scene.scaled(4, maximum=8))
+    await scene.put(reported)
+    await scene.put(scene.scaled(4, maximum=8))
     assert calls == ONE_PARSED
 
 
 async def test_deleted_scaled_object_is_forgotten_and_parses_nothing(calls, scene):
     calls.clear()
     scene.cluster.apply(SCALEDOBJECTS, "DELETED", scene.scaled(3), scene.clock.time)
-    scene.works._follow_changes(scene.cluster.take_changes())
-    assert calls == {"deciders made": 1}
+    await scene.follow_changes()
+    assert calls == {"deciders made": 1, "columns": WORKLOADS - 1}
     assert len(scene.works._decider.workloads) == len(scene.works._prepared.parsed.triggers._kept) == WORKLOADS - 1
 
 
 async def test_annotated_object_is_parsed_again_only_if_it_or_its_bounds_change(calls, scene):
     annotated = {"tidegate.dev/engine": "vllm"}
     calls.clear()
-    scene.put(*(api.deployment(f"a{number}", annotations=annotated, replicas=1) for number in range(3)))
+    await scene.put(*(api.deployment(f"a{number}", annotations=annotated, replicas=1) for number in range(3)))
     assert calls["annotations parsed"] == 3
     calls.clear()
-    scene.put(api.deployment("a1", annotations={**annotated, "tidegate.dev/keep_warm": "7m"}, replicas=1))
-    assert calls == {"annotations parsed": 1, "plans made": 1, "deciders made": 1}
+    await scene.put(api.deployment("a1", annotations={**annotated, "tidegate.dev/keep_warm": "7m"}, replicas=1))
+    assert calls == {"annotations parsed": 1, "plans made": 1, "deciders made": 1, "columns": 1}
     calls.clear()
-    scene.put(api.hpa("a2", target="a2", minimum=2, maximum=6))
-    assert calls == {"annotations parsed": 1, "plans made": 1, "deciders made": 1}
+    await scene.put(api.hpa("a2", target="a2", minimum=2, maximum=6))
+    assert calls == {"annotations parsed": 1, "plans made": 1, "deciders made": 1, "columns": 1}
     assert scene.plan("a2").spec.maximum == 6
 
 
@@ -257,7 +275,7 @@ async def test_everything_is_looked_at_when_a_resource_becomes_known(calls, scen
     scene.clock.time += BLIND_S + 1
     calls.clear()
     scene.cluster.heard(PODS, scene.clock.time)
-    scene.works._follow_changes(scene.cluster.take_changes())
+    await scene.follow_changes()
     assert calls == {"pages looked for": WORKLOADS + 1, "starts looked at": WORKLOADS}, "and the GPUs' pages"
 
 
@@ -268,26 +286,94 @@ async def test_prepared_configuration_parses_and_plans_nothing_on_the_event_loop
     monkeypatch.setattr(scaled, "heard", lambda *given: threads.add(current_thread()) or parse_one(*given))
     calls.clear()
     prepared = await prepare(config, scene.around)
-    assert calls == {"triggers parsed": WORKLOADS, "plans made": WORKLOADS}
+    assert calls == {"triggers parsed": WORKLOADS, "plans made": WORKLOADS, "deciders made": 1, "columns": WORKLOADS}
     assert current_thread() not in threads
+    prepared = await hand_over(prepared, scene.works.bookkeeping)
     calls.clear()
     works = Works(config, scene.around, scene.works, prepared)
-    assert calls == {"deciders made": 1}
+    assert calls == {}
     assert [plan.workload for plan in works._decider.plans] == [plan.workload for plan in scene.works._decider.plans]
 
 
 async def test_object_that_changes_while_a_configuration_is_prepared_is_parsed_alone(calls, scene):
     config = parse("kubernetes: {}\ntick: 2s", "config.yaml")[0]
     prepared = await prepare(config, scene.around)
-    scene.put(scene.scaled(3, maximum=8))
+    await scene.put(scene.scaled(3, maximum=8))
     calls.clear()
     scene.works = Works(config, scene.around, scene.works, prepared)
+    assert calls == {**ONE_PARSED, "columns": WORKLOADS}
+    assert scene.plan("w3").spec.maximum == 8
+
+
+async def test_new_configuration_keeps_the_counts_and_counts_what_has_changed(scene):
+    scene.tick()
+    config = parse("kubernetes: {}\ntick: 2s", "config.yaml")[0]
+    scene.works = Works(config, scene.around, before=scene.works)
+    assert (scene.replicas(3), scene.replicas(7)) == ((1, 1), (1, 1))
+    assert scene.tick() == []
+    scene.cluster.apply(PODS, "DELETED", scene.pod(3), scene.clock.time)
+    scene.works = Works(config, scene.around, before=scene.works)
+    assert scene.tick() == ["w3"]
+    assert (scene.replicas(3), scene.replicas(7)) == ((1, 0), (1, 1))
+
+
+async def test_new_configuration_counts_the_workloads_that_it_adds(scene):
+    scene.tick()
+    scene.cluster.counted.clear()
+    added = "workloads: [{namespace: ai, name: new, engine: vllm, pods: {target: Deployment/w4}}]"
+    scene.works = Works(parse(f"kubernetes: {{}}\n{added}", "config.yaml")[0], scene.around, before=scene.works)
+    assert scene.cluster.counted == ["w4"]
+
+
+async def test_workload_that_is_added_while_a_configuration_is_prepared_is_caught_up_with_in_a_thread(calls, scene):
+    config = parse("kubernetes: {}\ntick: 2s", "config.yaml")[0]
+    prepared = await prepare(config, scene.around)
+    await scene.put(scene.scaled(WORKLOADS, target="w4"))
+    calls.clear()
+    prepared = await catch_up(prepared, config, scene.around)
+    assert calls == {"triggers parsed": 1, "plans made": 1, "deciders made": 1, "columns": WORKLOADS + 1}
+    prepared = await hand_over(prepared, scene.works.bookkeeping)
+    calls.clear()
+    scene.works = Works(config, scene.around, scene.works, prepared)
+    assert calls == {}
+    assert len(scene.works.bookkeeping.plans) == WORKLOADS + 1
+
+
+async def test_object_that_changes_while_state_is_handed_over_is_parsed_by_the_new_control_loop(calls, scene):
+    config = parse("kubernetes: {}\ntick: 2s", "config.yaml")[0]
+    prepared = await hand_over(await prepare(config, scene.around), scene.works.bookkeeping)
+    scene.cluster.apply(SCALEDOBJECTS, "MODIFIED", scene.scaled(3, maximum=8), scene.clock.time)
+    calls.clear()
+    scene.works = Works(config, scene.around, scene.works, prepared)
+    assert calls == {}
+    assert scene.works._registry_changed.is_set()
+    await scene.works._register()
     assert calls == ONE_PARSED
     assert scene.plan("w3").spec.maximum == 8
 
 
-async def test_new_configuration_counts_every_workload(scene):
+async def test_edited_scaled_object_is_compared_in_a_thread(scene, monkeypatch):
+    threads = set()
+    parse_one = scaled.heard
+    monkeypatch.setattr(scaled, "heard", lambda *given: threads.add(current_thread()) or parse_one(*given))
+    await scene.put(scene.scaled(3, maximum=8))
+    assert len(threads) == 1
+    assert current_thread() not in threads
+
+
+async def test_moved_pod_is_looked_for_at_its_own_place_alone(calls, scene):
+    calls.clear()
+    await scene.put(scene.pod(3, ready=False))
+    assert calls == {"pages looked for": 1, "starts looked at": 1}
+
+
+async def test_replaced_control_loop_frees_its_state_without_a_garbage_collection(scene):
     scene.tick()
-    scene.works = Works(parse("kubernetes: {}\ntick: 2s", "config.yaml")[0], scene.around, before=scene.works)
-    assert len(scene.tick()) == WORKLOADS
-    assert scene.tick() == []
+    before, decider = scene.works, ref(scene.works.bookkeeping)
+    gc.disable()
+    try:
+        scene.works = Works(parse("kubernetes: {}\ntick: 2s", "config.yaml")[0], scene.around, before=before)
+        before.forget()
+        assert decider() is None
+    finally:
+        gc.enable()

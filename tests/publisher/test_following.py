@@ -121,3 +121,17 @@ def test_new_bounds_are_applied_to_what_the_leader_has_said(publisher, key, deci
     at_most(6)
     publisher.follow(led, at=14.0)
     assert replicas(publisher) == {"a": 5, "b": 6}
+
+
+def test_new_bounds_of_one_workload_are_applied_to_its_entry_of_the_leader_alone(publisher, key, decide):
+    asked = []
+    publisher.admits = lambda decision: not asked.append(decision.workload) and decision.replicas <= most
+    most = 9
+    publisher.follow({key("a"): decide("a", 5), key("b"): decide("b", 6)}, at=11.0)
+    asked.clear()
+    most = 5
+    publisher.judge_again([key("b")])
+    assert (replicas(publisher), set(asked)) == ({"a": 5, "b": 2}, {key("b")})
+    publisher.alone()
+    publisher.judge_again([key("a")])
+    assert replicas(publisher) == {"a": 1, "b": 2}
