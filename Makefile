@@ -36,7 +36,7 @@ test-others:  ## most of the tests on every other supported Python that this mac
 	done
 
 fuzz: $(STAMP)  ## search for a history of responses that ends at zero with work in hand (MINUTES=60)
-	TIDEGATE_FUZZ_MINUTES=$(or $(MINUTES),60) $(BIN)/python -m pytest tests/decider/test_histories.py
+	TIDEGATE_FUZZ_MINUTES=$(or $(MINUTES),60) $(BIN)/python -m pytest tests/scaler/engine/decider/test_histories.py
 
 lint: $(STAMP)  ## ruff, mypy --strict, import contracts
 	$(BIN)/ruff check .
@@ -52,9 +52,9 @@ bench: $(STAMP)  ## measure, and write benchmarks/RESULTS.md
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
 generate: $(STAMP)  ## rewrite what is made of other files: docs, the chart's schema and alerts
-	$(BIN)/python -m scaler.config.reference > docs/reference/configuration.md
-	$(BIN)/python -m scaler.config.words_reference > docs/reference/triggers.md
-	$(BIN)/python -m scaler.metrics_reference > docs/reference/metrics.md
+	$(BIN)/python -m docs.generate.configuration > docs/reference/configuration.md
+	$(BIN)/python -m docs.generate.triggers > docs/reference/triggers.md
+	$(BIN)/python -m docs.generate.metrics > docs/reference/metrics.md
 	$(BIN)/python -m scaler.lint.pages > docs/reference/rules/README.md
 	$(BIN)/python deploy/values_schema.py
 	$(BIN)/python -W ignore::DeprecationWarning -m dashboards.build
@@ -63,7 +63,7 @@ proto:  ## regenerate the gRPC stubs from the .proto
 	$(PYTHON) -m venv .venv-proto
 	.venv-proto/bin/pip install --quiet --upgrade 'pip>=25.1'
 	.venv-proto/bin/pip install --quiet --group proto
-	.venv-proto/bin/python -m scaler.keda.generate
+	.venv-proto/bin/python -m tests.tools.generate_proto
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .venv-* dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -18,14 +18,14 @@ import policy
 from report import show
 from timing import Spread, objects_set_aside, seconds
 
-from exporter.cluster.objects import Ref
-from exporter.cluster.resources import DEPLOYMENTS, HPAS, PODS, REPLICASETS, RESOURCES, SCALEDOBJECTS
-from exporter.cluster.state import Cluster
+from exporter.discovery.kubernetes import PodTargets
+from exporter.kubernetes.cache import Cluster
+from exporter.kubernetes.objects import Ref
+from exporter.kubernetes.resources import DEPLOYMENTS, HPAS, PODS, REPLICASETS, RESOURCES, SCALEDOBJECTS
 from exporter.model import Role, Target, WorkloadKey
-from exporter.targets.kubernetes import PodTargets
-from scaler.census import take
 from scaler.config import parse
-from scaler.decider import Decider
+from scaler.engine.decider import Decider
+from scaler.workloads import take
 from tests.fakes import objects as api
 
 TITLE = "The cluster in memory"

@@ -20,12 +20,11 @@ import numpy as np
 from report import Row, table
 
 from exporter.model import Floats
-from scaler.learned import stakes as reckon
-from scaler.learned.gaps import Ended, Gaps
-from scaler.learned.keepwarm import KeepWarm, Rules
-from scaler.learned.stakes import Schedule, Stakes
-from scaler.replay.load import Load
-from scaler.replay.loads import load
+from scaler.policy.estimators import keep_warm as reckon
+from scaler.policy.estimators.idle_time import Gaps, IdleEnds
+from scaler.policy.estimators.keep_warm import IdlePlan, KeepWarm, KeepWarmRules, Stakes
+from scaler.replay.trace import Trace
+from scaler.replay.traces import load
 
 HOUR = 3600.0
 CONSTANTS = {"5 min": 300.0, "20 min": 1200.0, "1 h": HOUR}
@@ -42,7 +41,7 @@ class Rests(NamedTuple):
     ended: Floats
 
 
-def rests_of(asked: Load) -> Rests:
+def rests_of(asked: Trace) -> Rests:
     took = 0.5 + asked.prompt / 12_000 + asked.output * 0.014
     over = np.maximum.accumulate(asked.at + took)
     lengths = asked.at[1:] - over[:-1]
@@ -50,19 +49,19 @@ def rests_of(asked: Load) -> Rests:
     return Rests(lengths[rested], asked.at[1:][rested])
 
 
-def learned(rests: Rests, stakes: Stakes) -> Schedule:
+def learned(rests: Rests, stakes: Stakes) -> IdlePlan:
     """The schedule that each rest was met with."""
-    rules = Rules(np.array([True]), *(np.array([seconds]) for seconds in (300.0, LOWEST, HIGHEST)))
+    rules = KeepWarmRules(np.array([True]), *(np.array([seconds]) for seconds in (300.0, LOWEST, HIGHEST)))
     gaps, keep_warm = Gaps(1), KeepWarm(rules)
-    nobody = Ended(np.array([], dtype=np.int64), np.array([]))
+    nobody = IdleEnds(np.array([], dtype=np.int64), np.array([]))
     keep_warm.learn(nobody, gaps, stakes, 0.0)
     met = np.empty((len(rests.lengths), 3))
     for place, (length, now) in enumerate(zip(rests.lengths, rests.ended, strict=True)):
         met[place] = np.concatenate(keep_warm.schedule)
         one = np.array([length])
         gaps.histograms.add(ONE, one, now)
-        keep_warm.learn(Ended(ONE, one), gaps, stakes, now)
-    return Schedule(*met.T)
+        keep_warm.learn(IdleEnds(ONE, one), gaps, stakes, now)
+    return IdlePlan(*met.T)
 
 
 def best_constant(rests: Rests, stakes: Stakes) -> float:

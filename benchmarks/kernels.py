@@ -13,8 +13,8 @@ import numpy as np
 from report import show
 from timing import Spread, seconds
 
-from scaler import kernels
-from scaler.kernels import twins
+from scaler.signals import kernels
+from scaler.signals.kernels import twins
 
 TITLE = "Kernels"
 ABOUT = """

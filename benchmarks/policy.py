@@ -22,11 +22,13 @@ from timing import Spread, objects_set_aside, seconds
 from exporter.catalog import Reader
 from exporter.model import Role, Samples, Target, WorkloadKey
 from exporter.textformat import parse
-from scaler.decider import Decider, Plan
-from scaler.policy import Memory, Readings, Signal, Spec, Specs, Standing, step
-from scaler.publisher import Publisher
-from scaler.web.decisions import BoardCollector
-from scaler.web.server import Collected
+from scaler.api.http.decisions import BoardCollector
+from scaler.api.http.server import Collected
+from scaler.engine.decider import Decider
+from scaler.engine.publisher import Publisher
+from scaler.policy.columns import Constraints, Memory, Readings, Signal, Spec, Specs
+from scaler.policy.kernel import step
+from scaler.workloads.spec import WorkloadSpec
 
 TITLE = "Deciding, and showing it"
 ABOUT = """
@@ -65,7 +67,7 @@ def engine_pages(count: int = 64) -> list[Samples]:
     return [replace(page, values=page.values * chance.uniform(0.0, 2.0, page.values.shape)) for _ in range(count)]
 
 
-def columns(rows: int) -> tuple[Specs, Readings, Standing, Memory]:
+def columns(rows: int) -> tuple[Specs, Readings, Constraints, Memory]:
     """Workloads of which a third are busy, a third idle and a third stale."""
     chance = np.random.default_rng(7)
     busy, stale = np.arange(rows) % 3 == 0, np.arange(rows) % 3 == 2
@@ -80,14 +82,16 @@ def columns(rows: int) -> tuple[Specs, Readings, Standing, Memory]:
     readings.signals[:, Signal.WORK] = work
     readings.signals[:, Signal.KV_CACHE] = chance.uniform(0.0, 1.0, rows)
     specs = Specs.stack([SPEC] * rows)
-    return specs, readings, Standing.plain(specs), Memory.blank(rows)
+    return specs, readings, Constraints.plain(specs), Memory.blank(rows)
 
 
 def fleet(workloads: int, pages: Iterator[Samples]) -> tuple[Decider, list[Target]]:
     """A decider that has heard every page and whose rings are full."""
     keys = [WorkloadKey("bench", f"chat-{number}") for number in range(workloads)]
     # Readings never grow old here: a stale one is less work than a fresh one.
-    decider = Decider([Plan(key, SPEC) for key in keys], interval_s=INTERVAL_S, fresh_intervals=1e6, log_bytes=LOG)
+    decider = Decider(
+        [WorkloadSpec(key, SPEC) for key in keys], interval_s=INTERVAL_S, fresh_intervals=1e6, log_bytes=LOG
+    )
     targets = [
         Target(f"http://10.0.{pod}.{number}:8000/metrics", "vllm", Role.PODS, key)
         for pod in range(PODS)

@@ -29,14 +29,14 @@ from typing import Any, NamedTuple
 from report import Row, table
 from run import machine
 
+from scaler.cli.replay.tune import Trial, one_setting, tune
 from scaler.replay.clairvoyant import find, fluid_gpu_hours
-from scaler.replay.loads import Recorded, load
 from scaler.replay.policies import BASELINES, Setting, grid, parse
-from scaler.replay.profiles import PROFILES, Profile
+from scaler.replay.profiles import PROFILES, ServerProfile
 from scaler.replay.run import run
 from scaler.replay.score import Score, score
+from scaler.replay.traces import Recorded, load
 from scaler.replay.verdict import in_words
-from scaler.replaying.tune import Trial, one_setting, tune
 
 PAGE = Path(__file__).with_name("QUALITY.md")
 BEGIN, END = "<!-- written by quality.py -->\n", "<!-- until here -->\n"
@@ -73,7 +73,7 @@ class Case(NamedTuple):
     known: Known
     words: str
     recorded: Recorded
-    profile: Profile
+    profile: ServerProfile
 
 
 class Kept:

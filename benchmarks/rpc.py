@@ -19,9 +19,9 @@ from daemon import NAMESPACE, running
 from report import show
 from timing import Spread
 
-from scaler.keda.externalscaler_pb2 import GetMetricsRequest, ScaledObjectRef
-from scaler.keda.externalscaler_pb2_grpc import ExternalScalerStub
-from scaler.keda.servicer import METRIC
+from scaler.api.keda.externalscaler_pb2 import GetMetricsRequest, ScaledObjectRef
+from scaler.api.keda.externalscaler_pb2_grpc import ExternalScalerStub
+from scaler.api.keda.servicer import METRIC
 
 TITLE = "Answering KEDA"
 ABOUT = """

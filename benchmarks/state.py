@@ -19,10 +19,12 @@ from timing import objects_set_aside, seconds
 from exporter.catalog import Reader
 from exporter.model import Role, Target, WorkloadKey
 from exporter.textformat import parse
-from scaler.decider import Decider, Plan
-from scaler.policy import Signal, Spec
-from scaler.snapshots import Directory
-from scaler.state import State, pack, unpack
+from scaler.columns import State
+from scaler.engine.checkpoint_format import pack, unpack
+from scaler.engine.checkpoint_store import Directory
+from scaler.engine.decider import Decider
+from scaler.policy.columns import Signal, Spec
+from scaler.workloads.spec import WorkloadSpec
 
 TITLE = "Remembering"
 ABOUT = """
@@ -53,7 +55,7 @@ def windows(workloads: int) -> dict[str, Any]:
 def fleet(workloads: int) -> Decider:
     """A decider that has heard every page and whose rings are full."""
     keys = [WorkloadKey(f"team-{number % 50}", f"chat-{number}") for number in range(workloads)]
-    decider = Decider([Plan(key, SPEC) for key in keys], interval_s=INTERVAL_S, fresh_intervals=3.0)
+    decider = Decider([WorkloadSpec(key, SPEC) for key in keys], interval_s=INTERVAL_S, fresh_intervals=3.0)
     page = Reader("vllm").read(parse(ENGINE_PAGE), START)
     for number, key in enumerate(keys):
         decider.listed(key, PODS)
@@ -66,7 +68,7 @@ def fleet(workloads: int) -> Decider:
     return decider
 
 
-def go_on(plans: tuple[Plan, ...], state: State) -> None:
+def go_on(plans: tuple[WorkloadSpec, ...], state: State) -> None:
     Decider(plans, interval_s=INTERVAL_S, fresh_intervals=3.0).restore(state, START + 5.0)
 
 

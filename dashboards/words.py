@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scaler.board import Reason
-from scaler.outlook import Code
+from scaler.explain.outcome_inputs import OutcomeCode
+from scaler.model import Reason
 
 FLEET = 'namespace=~"$namespace"'
 # One workload: `=`, because a name with a dot or a slash is no regular expression.
@@ -51,17 +51,17 @@ REASON_NAMES = {float(code): (str(reason), colour) for code, (reason, colour) in
 PROVENANCES = {"engine": GREEN, "utilisation": AMBER, "process": TEAL, "mixed": PURPLE, "none": GREY}
 PROVENANCE_NAMES = {float(code): named for code, named in enumerate(PROVENANCES.items(), start=1)}
 
-# What becomes of an answer, by what it asks of people. `scaler.outlook.codes` says what each code means.
+# What becomes of an answer, by what it asks of people. `scaler.explain.outcome_inputs` says what each code means.
 OUTLOOKS = {
-    ("done", GREEN): (Code.SETTLED, Code.ASLEEP),
-    ("will be done", BLUE): (Code.UP, Code.DOWN, Code.WAKES, Code.SLEEPS, Code.JOBS),
-    ("waits", AMBER): (Code.COOLING_DOWN, Code.STABILISED, Code.RATE_LIMITED),
+    ("done", GREEN): (OutcomeCode.SETTLED, OutcomeCode.ASLEEP),
+    ("will be done", BLUE): (OutcomeCode.UP, OutcomeCode.DOWN, OutcomeCode.WAKES, OutcomeCode.SLEEPS, OutcomeCode.JOBS),
+    ("waits", AMBER): (OutcomeCode.COOLING_DOWN, OutcomeCode.STABILISED, OutcomeCode.RATE_LIMITED),
     ("stays, as somebody set it", PALE_PURPLE): (
-        Code.IN_BAND, Code.AT_MAX, Code.AT_MIN, Code.DISABLED, Code.PAUSED, Code.OBSERVED,
-    ),
+        OutcomeCode.IN_BAND, OutcomeCode.AT_MAX, OutcomeCode.AT_MIN, OutcomeCode.DISABLED, OutcomeCode.PAUSED,
+        OutcomeCode.OBSERVED ),
     ("somebody should look", RED): (
-        Code.UNKNOWN, Code.FALLBACK, Code.CONTROLLER_ERROR, Code.NOT_ASKED, Code.NO_WAKER, Code.NO_HPA, Code.NO_SCALER,
-        Code.TWO_HPAS, Code.UNSEEN,
+        OutcomeCode.UNKNOWN, OutcomeCode.FALLBACK, OutcomeCode.CONTROLLER_ERROR, OutcomeCode.NOT_ASKED,
+        OutcomeCode.NO_WAKER, OutcomeCode.NO_HPA, OutcomeCode.NO_SCALER, OutcomeCode.TWO_HPAS, OutcomeCode.UNSEEN,
     ),
 }  # fmt: skip
 OUTLOOK_NAMES = {float(number): named for number, named in enumerate(OUTLOOKS, start=1)}

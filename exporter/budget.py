@@ -28,12 +28,12 @@ class Budget:
     used: int = 0
     lock: Lock = field(default_factory=Lock)
 
-    def share(self) -> Share:
+    def share(self) -> BudgetShare:
         """A new holder, which holds nothing."""
-        return Share(self)
+        return BudgetShare(self)
 
 
-class Share:
+class BudgetShare:
     """The part of a budget that one holder has. It is free again when the share is closed or no longer referenced."""
 
     __slots__ = ("_budget", "held")

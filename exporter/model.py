@@ -228,7 +228,7 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class Credentials:
     """How to be let in. Files are read again at each use, because kubelet rotates them."""
 
     bearer_file: str | None = None
@@ -256,7 +256,7 @@ class Target:
     kind: str
     role: Role
     owner: WorkloadKey | None = None
-    access: Access = field(default=Access())
+    access: Credentials = field(default=Credentials())
     pod: PodKey | None = None
     max_age_s: float | None = None
 

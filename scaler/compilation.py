@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 
-class Report(NamedTuple):
+class CompileReport(NamedTuple):
     """What came of loading. seconds: of the wall, imports included."""
 
     compiled: int
@@ -25,13 +25,13 @@ class Report(NamedTuple):
     seconds: float
 
 
-def load() -> Report:
+def load() -> CompileReport:
     """Import everything compiled that the daemon needs. Takes seconds, or minutes if a busy machine has to compile."""
     began = perf_counter()
-    import_module("scaler.works")
+    import_module("scaler.engine.loop")
     kernels = import_module("exporter.jit").loaded()
     cached = sum(each.cached for each in kernels)
-    return Report(len(kernels) - cached, cached, perf_counter() - began)
+    return CompileReport(len(kernels) - cached, cached, perf_counter() - began)
 
 
 def settings() -> dict[str, str]:

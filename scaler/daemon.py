@@ -1,4 +1,10 @@
-"""The daemon: every part built once, every task named in one place, and the order of start and stop.
+"""The scrapes and decisions of the configuration in force, for everybody who asks of them; before the first there are
+none, and who asks hears nothing.
+
+Worked example: `InForce().counters()` is `{}` while the daemon begins to listen. Once its works are made,
+`in_force.works = works`, it is what the scrapes of each target have come to.
+
+The daemon: every part built once, every task named in one place, and the order of start and stop.
 
 Start: listen (KEDA's GetMetricSpec needs no source), compile, then scrape and decide; ready after the first sweep.
 Reload: a good configuration replaces scrapes and decider and keeps what was remembered; a bad one changes nothing and
@@ -10,57 +16,109 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from random import Random
 from socket import gethostname
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from prometheus_client import CollectorRegistry
 
 from exporter.clock import Clock
-from exporter.cluster.apiservices import ApiServices, Holder
-from exporter.cluster.client import connect
-from exporter.cluster.state import Cluster
-from exporter.cluster.watching import watch_all
-from exporter.exposition import SeenCollector
-from exporter.sources.http import HttpPages, Limits
+from exporter.discovery import Discovery
+from exporter.kubernetes.auth import ApiServices, Holder
+from exporter.kubernetes.cache import Cluster
+from exporter.kubernetes.client import connect
+from exporter.kubernetes.reflector import watch_all
+from exporter.model import PodKey, Target, WorkloadKey
+from exporter.scrape.loop import Counters
+from exporter.scrape.metrics import SeenCollector
+from exporter.sources.http import HttpLimits, HttpPages
 from exporter.sources.promql import Promql
 from exporter.sources.redis import RedisPages
-from exporter.targets import Discovery
 
-from . import compilation, fronts, telling
-from .census import Census
+from . import compilation
+from .api import servers
+from .api.http import accounting as web_accounts
+from .api.http import ha as web_peers
+from .api.http.checkpoints import SnapshotCollector
+from .api.http.cluster import ClusterCollector
+from .api.http.decisions import BoardCollector
+from .api.http.explain import ExplainHandler
+from .api.http.health import HealthState
+from .api.http.outcome import OutcomeCollector
+from .api.http.server import WebServer
+from .api.http.ui import nobody_sees
+from .api.keda.authorization import Claims, Configured
+from .api.keda.server import KedaServer
+from .api.metrics_api import registration
+from .api.metrics_api import server as kubeapi
+from .api.metrics_api.pods import Sources
+from .columns import State, translated
 from .config import Config, ConfigErrors, MetricsApi
-from .election import TERMS, Terms
-from .in_force import InForce
-from .keda.claims import Claims
-from .keda.metadata import Configured
-from .keda.server import KedaServer
-from .kubeapi import conflict
-from .kubeapi import server as kubeapi
-from .kubeapi.pods import Sources
-from .outlook import View
-from .peers.replica import Replica, Role
-from .publisher import Publisher
-from .replicas import ReplicaCounts
-from .snapshots import Snapshots
+from .engine import scrape_log
+from .engine.checkpoint_format import pack, unpack
+from .engine.checkpoint_store import CheckpointStore
+from .engine.publisher import Publisher
+from .explain.outcome import ClusterView
+from .ha.election import TERMS, Terms
+from .ha.replica import HaRole, Replica
+from .metrics import SelfMetrics
+from .signals.pods import Chosen, PodNumbers
 from .tls import naming
-from .web import accounts as web_accounts
-from .web import peers as web_peers
-from .web.cluster import ClusterCollector
-from .web.decisions import BoardCollector
-from .web.explain import Explain
-from .web.health import Health
-from .web.outlook import OutlookCollector
-from .web.own import OwnMetrics
-from .web.rows import nobody_sees
-from .web.server import WebServer
-from .web.snapshots import SnapshotCollector
+from .workloads import Registry
+from .workloads.pods import ReplicaCounts
+
+if TYPE_CHECKING:
+    from .engine.decider import Decider
+    from .engine.loop import ControlLoop
+    from .explain.document import DeciderWitness
+
+
+class ActiveLoop:
+    """works: a reload puts others in their place."""
+
+    def __init__(self) -> None:
+        self.works: ControlLoop | None = None
+
+    async def states(self) -> Sequence[State]:
+        """What survives, for a snapshot; of the control loop that a reload begins meanwhile, if it does."""
+        while (works := self.works) is not None:
+            states = await works.states()
+            if works is self.works:
+                return states
+        return []
+
+    def memory(self, workloads: Collection[WorkloadKey] | None) -> Callable[[], bytes]:
+        """What is remembered of these workloads, or of all, for a follower; packing it may be left to a thread."""
+        return bytes if self.works is None else partial(pack, self.works.share(workloads))
+
+    async def learned(self, memory: bytes, offset_s: float) -> None:
+        """What the leader remembers takes the place of what is remembered here. offset_s: our clock less its."""
+        state = await asyncio.to_thread(unpack, memory)
+        if self.works is not None:
+            self.works.go_along(translated(state, offset_s))
+
+    def books(self) -> Decider | None:
+        """Who keeps the accounts."""
+        return None if self.works is None else self.works.bookkeeping
+
+    def witness(self) -> DeciderWitness | None:
+        """Who remembers what was decided, and from what."""
+        from .explain.document import DeciderWitness  # noqa: PLC0415 - compiles kernels
+
+        return None if self.works is None else DeciderWitness(self.works.bookkeeping)
+
+    def pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
+        return {} if self.works is None else self.works.pods(namespace, chosen, now)
+
+    def counters(self) -> Mapping[Target, Counters]:
+        return {} if self.works is None else self.works.counters
+
 
 # Time for KEDA's load balancer to read NOT_SERVING before the streams end, and for calls under way to finish.
 DRAIN_PAUSE_S = 0.5
@@ -109,35 +167,35 @@ class Daemon:
         self._read_again, self._changed, self._discoveries = reload, changed, discoveries
         self._log = structlog.get_logger()
         self.publisher = Publisher(workload.key for workload in config.workloads)
-        self._pages = HttpPages(Limits(config.scrape.timeout, config.scrape.body_limit))
+        self._pages = HttpPages(HttpLimits(config.scrape.timeout, config.scrape.body_limit))
         self._promql = Promql(self._pages)
-        self._redis = RedisPages(self._promql, clock, lambda: self._pages.limits.timeout_s, telling.of_redis)
+        self._redis = RedisPages(self._promql, clock, lambda: self._pages.limits.timeout_s, scrape_log.of_redis)
         self._cluster: Cluster | None = None
         self._moved = asyncio.Event()
         if config.kubernetes is not None:
             self._cluster = Cluster(
                 config.kubernetes.namespaces, blind_s=config.kubernetes.blind_after, on_change=self._moved.set
             )
-        self._census = Census()
-        self._outlook = View(lambda: self.publisher.board, lambda: self._census, self._cluster, clock.now)
+        self._census = Registry()
+        self._outlook = ClusterView(lambda: self.publisher.board, lambda: self._census, self._cluster, clock.now)
         self._claims = Claims()
         self._metrics_server: kubeapi.MetricsServer | None = None
         self._replica: Replica | None = None
         if self._cluster is None:
             self._claims.take(Configured.by(config))
-        self._health = Health(tick_s=config.tick, started_at=clock.now())
+        self._health = HealthState(tick_s=config.tick, started_at=clock.now())
         self._reload_asked = asyncio.Event()
-        self._in_force = InForce()
+        self._in_force = ActiveLoop()
         # GET /metrics?name[]=… asks for families by name.
         self.registry = registry = CollectorRegistry(auto_describe=True)
-        self._own = OwnMetrics(registry)
+        self._own = SelfMetrics(registry)
         registry.register(BoardCollector(lambda: self.publisher.board, clock.now))
         registry.register(SeenCollector(self._in_force.counters))
         registry.register(web_accounts.AccountsCollector(self._in_force.books, self._leads, clock.now))
         if self._cluster is not None:
             registry.register(ClusterCollector(self._cluster, lambda: self._census.troubles, clock.now))
-            registry.register(OutlookCollector(self._outlook.all))
-        self._snapshots = Snapshots(config.state, clock)
+            registry.register(OutcomeCollector(self._outlook.all))
+        self._snapshots = CheckpointStore(config.state, clock)
         registry.register(SnapshotCollector(self._snapshots, clock.now))
         if config.listen.peers is not None:
             registry.register(web_peers.PeersCollector(lambda: self._replica, clock.now))
@@ -151,7 +209,7 @@ class Daemon:
             outlooks=self._outlook.all if self._cluster is not None else nobody_sees,
             hosts=frozenset({*config.listen.http_hosts, gethostname().lower()}),
             more=(
-                *Explain(
+                *ExplainHandler(
                     lambda: self.publisher.board, self._in_force.witness, clock.now, self._repeats, self._outlook.step
                 ).routes(),
                 *web_accounts.routes(self._in_force.books, lambda: self._config.prices.said_gpu_hour, clock.now),
@@ -164,7 +222,7 @@ class Daemon:
         """Serve until `stop` is set. Raises OSError if a port is taken, BadTlsFiles if
         certificates cannot serve, CannotConnect if it is not known how to ask the Kubernetes API.
         """
-        keda = fronts.keda(self._config, self.publisher, self._claims, self._clock.now, self._own.observe_call)
+        keda = servers.keda(self._config, self.publisher, self._claims, self._clock.now, self._own.observe_call)
         metrics, replica = self._new_metrics_server(), self._new_replica()
         self._metrics_server, self._replica = metrics, replica
         try:
@@ -221,9 +279,9 @@ class Daemon:
         kernels = await asyncio.to_thread(compilation.load)
         words = {"compiled": kernels.compiled, "cached": kernels.cached, "seconds": round(kernels.seconds, 1)}
         self._log.info("kernels loaded", **words)
-        works = import_module("scaler.works")
-        preparing = import_module("scaler.prepare")  # which works has imported
-        around = works.Surroundings(
+        works = import_module("scaler.engine.loop")
+        preparing = import_module("scaler.engine.prepare")  # which works has imported
+        around = works.LoopContext(
             clock=self._clock,
             pages=self._redis,
             promql=self._promql,
@@ -242,7 +300,7 @@ class Daemon:
         prepared = await preparing.prepare(self._config, around)
         while True:
             before = self._in_force.works
-            current = self._in_force.works = works.Works(self._config, around, before, prepared)
+            current = self._in_force.works = works.ControlLoop(self._config, around, before, prepared)
             if before is not None:
                 before.forget()
             async with asyncio.TaskGroup() as tasks:
@@ -270,7 +328,7 @@ class Daemon:
                     tasks.create_task(self._metrics_server.follow(client), name="whom the metrics API believes")
                 if self._replica is not None:
                     tasks.create_task(self._replica.run(client), name="other replicas")
-                events = fronts.events(
+                events = servers.events(
                     self.publisher, cluster, lambda: self._census.targets, self._writes_events, self._clock, self._own
                 )
                 tasks.create_task(events.run(client), name="Events")
@@ -282,7 +340,7 @@ class Daemon:
                     cluster,
                     namespaces=settings.namespaces,
                     clock=self._clock,
-                    told=telling.of_kubernetes,
+                    told=scrape_log.of_kubernetes,
                     jitter=jitter,
                 )
                 tasks.create_task(watching, name="watches")
@@ -295,9 +353,9 @@ class Daemon:
     def _look_who_is_registered(self, services: ApiServices, served: MetricsApi) -> Coroutine[Any, Any, None]:
         name, _, namespace = (served.service or "").partition(".")
         own = Holder(namespace, name) if name else None
-        return conflict.follow(services, self._clock, fronts.groups(served), own, self._own.observe_registration)
+        return registration.follow(services, self._clock, servers.groups(served), own, self._own.observe_registration)
 
-    def _believe(self, census: Census | None) -> None:
+    def _believe(self, census: Registry | None) -> None:
         if self._metrics_server is not None:
             self._metrics_server.take(census)
         if census is None:
@@ -355,7 +413,7 @@ class Daemon:
             self._log.warning("whom kubernetes asks has changed: that takes a restart; everything else is taken now")
         self._snapshots.reload(config.state)
         self._config = config
-        self._pages.limits = Limits(config.scrape.timeout, config.scrape.body_limit)
+        self._pages.limits = HttpLimits(config.scrape.timeout, config.scrape.body_limit)
         self._own.reload_ok.set(1)
         self._own.reloaded_at.set(self._clock.now())
         self._log.info("configuration reloaded", workloads=len(config.workloads))
@@ -366,7 +424,7 @@ class Daemon:
         if served is None or cluster is None:  # a configuration with the one and without the other is refused
             return None
         sources = Sources(cluster, self._in_force.pods)
-        return fronts.metrics_api(served, self.publisher, sources, self._clock, self._own.observe_call)
+        return servers.metrics_api(served, self.publisher, sources, self._clock, self._own.observe_call)
 
     def _writes_events(self, now: float) -> bool:
         return self._config.kubernetes is not None and self._config.kubernetes.events and self._leads(now)
@@ -384,7 +442,7 @@ class Daemon:
                 environment=os.environ,
                 memory=self._in_force.memory,
                 learned=self._in_force.learned,
-                told=partial(telling.of_files, "listen.peers"),
+                told=partial(scrape_log.of_files, "listen.peers"),
                 terms=self._terms,
             )
 
@@ -393,7 +451,7 @@ class Daemon:
         two of them enter would be counted twice.
         """
         return self._config.listen.peers is None or (
-            self._replica is not None and self._replica.role(now) is Role.LEADER
+            self._replica is not None and self._replica.role(now) is HaRole.LEADER
         )
 
     def _repeats(self) -> str | None:

@@ -24,18 +24,15 @@ from exporter.textformat import Layout, Page, Selection
 
 from .brokers import CELERY, KAFKA, NATS, RABBITMQ, REDIS_EXPORTER, RQ
 from .completeness import START_TIME, Completeness
-from .dcgm import DCGM, UNITS
-from .engines import LLAMACPP, RAY_VLLM, SGLANG, TRITON, VLLM
-from .engines_more import KSERVE, LMDEPLOY, NIM, TEI, TGI, TORCHSERVE, TRTLLM
-from .gateways import EPP, RAY_SERVE
+from .engines import KSERVE, LLAMACPP, LMDEPLOY, NIM, RAY_VLLM, SGLANG, TEI, TGI, TORCHSERVE, TRITON, TRTLLM, VLLM
+from .gateways import ENVOY, EPP, HTTP_ADDON, KNATIVE, LITELLM, RAY_SERVE
+from .gpus import DCGM, UNITS, Faults
 from .gpus_other import AMD, HAMI, INTEL, INTEL_XPUMD, NVIDIA_SMI
 from .kind import Kind
 from .model_gateways import DYNAMO, ENVOY_AI_GATEWAY, PRODUCTION_STACK, SMG
 from .own import OWN, NotHeard
-from .plan import Plan
-from .proxies import ENVOY, HTTP_ADDON, KNATIVE, LITELLM
-from .words import Table
-from .xid import Faults
+from .plan import ReadPlan
+from .schema import KindTable
 
 __all__ = [
     "AUTO",
@@ -43,7 +40,7 @@ __all__ = [
     "KINDS",
     "Kind",
     "NotHeard",
-    "Plan",
+    "ReadPlan",
     "Reader",
     "UnknownKind",
     "compile_plan",
@@ -112,7 +109,7 @@ def families(kind: str) -> frozenset[str]:
 
 def _families(kind: Kind) -> Iterable[str]:
     match kind.compile:
-        case partial(args=(_, Table(rows=rows))):
+        case partial(args=(_, KindTable(rows=rows))):
             return (name for row in rows for name in row.names)
         case DCGM.compile:
             return UNITS
@@ -129,7 +126,7 @@ def selection() -> Selection:
     return Selection(names, prefixes=tuple(DCGM.signs), signs=_SIGNS)
 
 
-def compile_plan(kind: str, layout: Layout) -> Plan:
+def compile_plan(kind: str, layout: Layout) -> ReadPlan:
     """Which series of a layout is which quantity of which subject. Once per layout."""
     if kind not in KINDS:
         raise UnknownKind(f"{kind!r} is none of the kinds {', '.join(KINDS)}")
@@ -145,7 +142,7 @@ class Reader:
             raise UnknownKind(f"{kind!r} is none of the kinds {AUTO}, {', '.join(KINDS)}")
         self._kind = kind
         self._layout: Layout | None = None
-        self._plan: Plan | None = None
+        self._plan: ReadPlan | None = None
         self._faults = Faults()
         self._completeness = Completeness()
 

@@ -15,8 +15,20 @@ from functools import partial
 from exporter.model import Quantity, Queue, Subject
 
 from .kind import Kind, compile_table
-from .naming import UNNAMED, as_it_is, labels_of, one_queue_each, shortest
-from .words import COUNTER, Key, Labels, Row, Table, label, where
+from .schema import (
+    COUNTER,
+    UNNAMED,
+    Key,
+    KindTable,
+    Labels,
+    SeriesRow,
+    as_it_is,
+    label,
+    labels_of,
+    one_queue_each,
+    shortest,
+    where,
+)
 
 Q = Quantity
 
@@ -46,10 +58,10 @@ def _redis_subjects(keys: Sequence[Key]) -> list[Subject | None]:
 # what no consumer has, pending what one has and has not acknowledged. The names of ours: exporter/sources/redis, which
 # prints a queue that it has asked for itself. A lag Redis cannot tell is printed as 0.
 _REDIS_ROWS = (
-    Row(Q.REQUESTS_WAITING, ("redis_key_size", "tidegate_redis_waiting"), _redis_key),
-    Row(Q.REQUESTS_RUNNING, ("tidegate_redis_running",), _redis_key),
-    Row(Q.REQUESTS_WAITING, ("redis_stream_group_lag",), _redis_group),
-    Row(Q.REQUESTS_RUNNING, ("redis_stream_group_messages_pending",), _redis_group),
+    SeriesRow(Q.REQUESTS_WAITING, ("redis_key_size", "tidegate_redis_waiting"), _redis_key),
+    SeriesRow(Q.REQUESTS_RUNNING, ("tidegate_redis_running",), _redis_key),
+    SeriesRow(Q.REQUESTS_WAITING, ("redis_stream_group_lag",), _redis_group),
+    SeriesRow(Q.REQUESTS_RUNNING, ("redis_stream_group_messages_pending",), _redis_group),
 )
 
 
@@ -72,17 +84,17 @@ def _celery_queues(keys: Sequence[Key]) -> list[Subject | None]:
 # danihodovic/celery-exporter: src/exporter.py. The length is Redis' LLEN or the broker's message count: without what
 # workers have fetched ahead, and on Redis without the lists of other priorities. Tasks name their queue since 0.10.
 _CELERY_ROWS = (
-    Row(Q.REQUESTS_WAITING, ("celery_queue_length",), _celery_queue),
-    Row(Q.REQUESTS_RUNNING, ("celery_worker_tasks_active",), _celery_task),  # per worker, of whatever queue
-    Row(Q.REQUESTS_FINISHED, ("celery_task_succeeded_total",), _celery_task, unit=COUNTER),
-    Row(Q.REQUESTS_FAILED, ("celery_task_failed_total",), _celery_task, unit=COUNTER),
+    SeriesRow(Q.REQUESTS_WAITING, ("celery_queue_length",), _celery_queue),
+    SeriesRow(Q.REQUESTS_RUNNING, ("celery_worker_tasks_active",), _celery_task),  # per worker, of whatever queue
+    SeriesRow(Q.REQUESTS_FINISHED, ("celery_task_succeeded_total",), _celery_task, unit=COUNTER),
+    SeriesRow(Q.REQUESTS_FAILED, ("celery_task_failed_total",), _celery_task, unit=COUNTER),
 )
 
 # mdawar/rq-exporter and django-rq: jobs per queue and status. Finished and failed ones are kept for a time and then
 # forgotten: sizes of a list, no counters. Deferred and scheduled ones wait for something else than a worker.
 _RQ_ROWS = (
-    Row(Q.REQUESTS_WAITING, ("rq_jobs",), label("queue"), keep=where(status="queued")),
-    Row(Q.REQUESTS_RUNNING, ("rq_jobs",), label("queue"), keep=where(status="started")),
+    SeriesRow(Q.REQUESTS_WAITING, ("rq_jobs",), label("queue"), keep=where(status="queued")),
+    SeriesRow(Q.REQUESTS_RUNNING, ("rq_jobs",), label("queue"), keep=where(status="started")),
 )
 
 # RabbitMQ: deps/rabbitmq_prometheus, on 15692. /metrics adds up a node's queues under no name; /metrics/per-object and
@@ -95,8 +107,8 @@ _RABBIT_UNACKED = (
     "rabbitmq_queue_messages_unacknowledged",
 )
 _RABBIT_ROWS = (
-    Row(Q.REQUESTS_WAITING, _RABBIT_READY, _RABBIT_QUEUE),
-    Row(Q.REQUESTS_RUNNING, _RABBIT_UNACKED, _RABBIT_QUEUE),
+    SeriesRow(Q.REQUESTS_WAITING, _RABBIT_READY, _RABBIT_QUEUE),
+    SeriesRow(Q.REQUESTS_RUNNING, _RABBIT_UNACKED, _RABBIT_QUEUE),
 )
 
 
@@ -109,7 +121,7 @@ def _leader(members: Sequence[Labels]) -> list[int]:
 # consumer prints it, followers with 0 pending (exporter issue 218). A page with no leader on it knows nothing.
 _NATS_CONSUMER = labels_of("account", "stream_name", "consumer_name")
 _NATS_ROWS = tuple(
-    Row(quantity, (f"jetstream_consumer_{name}", f"nats_consumer_{name}"), _NATS_CONSUMER, keep=_leader)
+    SeriesRow(quantity, (f"jetstream_consumer_{name}", f"nats_consumer_{name}"), _NATS_CONSUMER, keep=_leader)
     for quantity, name in ((Q.REQUESTS_WAITING, "num_pending"), (Q.REQUESTS_RUNNING, "num_ack_pending"))
 )
 
@@ -130,7 +142,7 @@ _KAFKA_LAG = (
     "kminion_kafka_consumer_group_topic_lag",
 )
 _KAFKA_GROUP = labels_of(("consumergroup", "group", "group_id"), ("topic", "topic_name"))
-_KAFKA_ROWS = (Row(Q.REQUESTS_WAITING, _KAFKA_LAG, _KAFKA_GROUP),)
+_KAFKA_ROWS = (SeriesRow(Q.REQUESTS_WAITING, _KAFKA_LAG, _KAFKA_GROUP),)
 
 REDIS_EXPORTER = Kind(
     name="redis_exporter",
@@ -138,7 +150,7 @@ REDIS_EXPORTER = Kind(
     port=9121,
     path="/metrics",
     work=1.0,
-    compile=partial(compile_table, "redis_exporter", Table(_REDIS_ROWS, _redis_subjects, as_it_is)),
+    compile=partial(compile_table, "redis_exporter", KindTable(_REDIS_ROWS, _redis_subjects, as_it_is)),
     at_zero="queue",
 )
 CELERY = Kind(
@@ -147,7 +159,7 @@ CELERY = Kind(
     port=9808,
     path="/metrics",
     work=1.0,
-    compile=partial(compile_table, "celery", Table(_CELERY_ROWS, _celery_queues, as_it_is)),
+    compile=partial(compile_table, "celery", KindTable(_CELERY_ROWS, _celery_queues, as_it_is)),
     at_zero="queue",
 )
 RQ = Kind(
@@ -156,7 +168,7 @@ RQ = Kind(
     port=9726,
     path="/metrics",
     work=1.0,
-    compile=partial(compile_table, "rq", Table(_RQ_ROWS, one_queue_each, as_it_is)),
+    compile=partial(compile_table, "rq", KindTable(_RQ_ROWS, one_queue_each, as_it_is)),
     at_zero="queue",
 )
 RABBITMQ = Kind(
@@ -165,7 +177,7 @@ RABBITMQ = Kind(
     port=15692,
     path="/metrics/per-object",
     work=1.0,
-    compile=partial(compile_table, "rabbitmq", Table(_RABBIT_ROWS, shortest, as_it_is)),
+    compile=partial(compile_table, "rabbitmq", KindTable(_RABBIT_ROWS, shortest, as_it_is)),
     at_zero="queue",
 )
 NATS = Kind(
@@ -174,7 +186,7 @@ NATS = Kind(
     port=7777,
     path="/metrics",
     work=1.0,
-    compile=partial(compile_table, "nats", Table(_NATS_ROWS, shortest, as_it_is)),
+    compile=partial(compile_table, "nats", KindTable(_NATS_ROWS, shortest, as_it_is)),
     at_zero="queue",
 )
 KAFKA = Kind(
@@ -183,6 +195,6 @@ KAFKA = Kind(
     port=9308,
     path="/metrics",
     work=1.0,
-    compile=partial(compile_table, "kafka", Table(_KAFKA_ROWS, _kafka_groups, as_it_is)),
+    compile=partial(compile_table, "kafka", KindTable(_KAFKA_ROWS, _kafka_groups, as_it_is)),
     at_zero="queue",
 )

@@ -44,7 +44,7 @@ from exporter.textformat import Layout, Page
 from .missing_series import MAX_STORED, Identity, Key
 from .missing_series import read as read_identity
 from .missing_series import write as write_identity
-from .plan import Mask, Plan, Wanted
+from .plan import Mask, ReadPlan, Wanted
 
 # A series whose labels are on no other series any more is taken to be unloaded after so long: a minute is twelve
 # scrapes at the default interval if nothing of it was in hand, five minutes (the default hold) if something was, or if
@@ -119,7 +119,7 @@ class Completeness:
         self._subjects: tuple[Subject, ...] = ()  # of the last samples that were extended, …
         self._extended: tuple[Subject, ...] = ()  # … and with the missing ones
 
-    def judge(self, plan: Plan, page: Page, samples: Samples, received_at: float) -> Samples:
+    def judge(self, plan: ReadPlan, page: Page, samples: Samples, received_at: float) -> Samples:
         """Returns the samples with their gaps: incomplete quantities of queues are NaN, missing GPUs have a row.
 
         received_at: POSIX seconds.
@@ -208,7 +208,7 @@ class Completeness:
         self._restarted = started_at - self._started_at > SAME_START_S
         self._started_at = started_at
 
-    def _follow(self, plan: Plan, page: Page) -> None:
+    def _follow(self, plan: ReadPlan, page: Page) -> None:
         """Takes over another layout: which series are new, which are missing."""
         for series, value in zip(self._present_in_order(), self._values.tolist(), strict=True):
             series.value = value
@@ -260,7 +260,7 @@ class Completeness:
             if received_at - series.gone_since >= (UNLOADED_AFTER_S if known else UNLOADED_BUSY_AFTER_S):
                 del self._missing[key]
 
-    def _with_gaps(self, plan: Plan, page: Page, samples: Samples, values: Floats, valid: Mask) -> Samples:
+    def _with_gaps(self, plan: ReadPlan, page: Page, samples: Samples, values: Floats, valid: Mask) -> Samples:
         subjects = self._with_missing_subjects(samples.subjects)
         found = [
             *self._invalid(plan, samples, values, valid),
@@ -303,7 +303,7 @@ class Completeness:
         for series in self._missing.values():
             yield rows[_identity(series.subject)], series.quantity, GapReason.MISSING, series.text, series.at
 
-    def _invalid(self, plan: Plan, samples: Samples, values: Floats, valid: Mask) -> Iterator[_Found]:
+    def _invalid(self, plan: ReadPlan, samples: Samples, values: Floats, valid: Mask) -> Iterator[_Found]:
         for place in np.flatnonzero(~valid).tolist():
             series, row = self._present[self._keys[place]], plan.wanted[place].row
             if isinstance(series.subject, Gpu) and not plan.is_wrong(place, float(values[place])):
@@ -312,13 +312,13 @@ class Completeness:
                 continue  # another copy of the same measurement is valid
             yield row, series.quantity, GapReason.INVALID, series.text, nan
 
-    def _conflicting(self, plan: Plan, page: Page) -> Iterator[_Found]:
+    def _conflicting(self, plan: ReadPlan, page: Page) -> Iterator[_Found]:
         doubtful = set(page.conflicts)
         for key, wanted in zip(self._keys, plan.wanted, strict=True):
             if wanted.series in doubtful:
                 yield wanted.row, wanted.quantity, GapReason.CONFLICTING, self._present[key].text, nan
 
-    def _unparsable(self, plan: Plan, page: Page, subjects: Sequence[Subject]) -> Iterator[_Found]:
+    def _unparsable(self, plan: ReadPlan, page: Page, subjects: Sequence[Subject]) -> Iterator[_Found]:
         """A line of a wanted family that does not parse may be of any subject, unless a missing series explains it."""
         explained = {series.name for series in self._missing.values()}
         for family, quantity in plan.families.items():
@@ -339,7 +339,7 @@ def _is_broken(family: str, broken: frozenset[str]) -> bool:
     return family in broken or any(family.startswith(name) for name in broken)
 
 
-def _key(plan: Plan, layout: Layout, wanted: Wanted) -> Key:
+def _key(plan: ReadPlan, layout: Layout, wanted: Wanted) -> Key:
     """What makes a series the same in the next response. A GPU's labels name its pod, and change with it."""
     subject = plan.subjects[wanted.row]
     if isinstance(subject, Gpu):
@@ -349,7 +349,7 @@ def _key(plan: Plan, layout: Layout, wanted: Wanted) -> Key:
     return series.name, *(text for pair in pairs for text in pair)
 
 
-def _series(plan: Plan, layout: Layout, wanted: Wanted) -> _Series:
+def _series(plan: ReadPlan, layout: Layout, wanted: Wanted) -> _Series:
     series, subject = layout.series[wanted.series], plan.subjects[wanted.row]
     return _Series(
         subject=subject,

@@ -18,8 +18,22 @@ from typing import NamedTuple
 from exporter.model import Attribution, Gpu, PodKey, Quantity, Subject
 
 from .kind import Kind, compile_table
-from .naming import as_it_is, labels_of
-from .words import BYTES, JOULES, RATIO, WATTS, Combine, Key, Labels, Row, Table, Unit, every, where
+from .schema import (
+    BYTES,
+    JOULES,
+    RATIO,
+    WATTS,
+    Combine,
+    Key,
+    KindTable,
+    Labels,
+    SeriesRow,
+    Unit,
+    as_it_is,
+    every,
+    labels_of,
+    where,
+)
 
 Q = Quantity
 
@@ -31,7 +45,7 @@ CELSIUS = Unit(high=200.0)
 PRESENT = Unit(low=1.0, high=1.0)
 
 
-class _Seen(NamedTuple):
+class _GpuLabels(NamedTuple):
     """What one series says of whose it is. `pod`: None where it names nobody."""
 
     uuid: str
@@ -40,7 +54,7 @@ class _Seen(NamedTuple):
     pod: PodKey | None
 
 
-def _gpus(seen: Sequence[_Seen]) -> list[Subject | None]:
+def _gpus(seen: Sequence[_GpuLabels]) -> list[Subject | None]:
     """One GPU per (uuid, instance) with all that any series says of it; a series without a uuid is no GPU's."""
     models = {(each.uuid, each.instance): each.model for each in seen if each.model}
     pods: dict[tuple[str, str], set[PodKey]] = {}
@@ -62,11 +76,11 @@ def _gpu(uuid: str, instance: str, model: str | None, pods: set[PodKey]) -> Gpu:
 
 
 def _nvidia_smi_gpus(keys: Sequence[Key]) -> list[Subject | None]:
-    return _gpus([_Seen(uuid, "", model, None) for uuid, model in keys])
+    return _gpus([_GpuLabels(uuid, "", model, None) for uuid, model in keys])
 
 
-def _smi(column: str, name: str, unit: Unit) -> Row:
-    return Row(column, (f"nvidia_smi_{name}",), labels_of("uuid", "name"), Combine.COPY, unit)
+def _smi(column: str, name: str, unit: Unit) -> SeriesRow:
+    return SeriesRow(column, (f"nvidia_smi_{name}",), labels_of("uuid", "name"), Combine.COPY, unit)
 
 
 # utkuozdemir/nvidia_gpu_exporter: fields of `nvidia-smi --query-gpu` in base units, percentages as ratios. With MIG on
@@ -81,8 +95,8 @@ _NVIDIA_SMI_ROWS = (
 )
 
 
-def _hami(column: str, unit: Unit, *names: str) -> Row:
-    return Row(column, names, _HAMI_LABELS, Combine.COPY, unit)
+def _hami(column: str, unit: Unit, *names: str) -> SeriesRow:
+    return SeriesRow(column, names, _HAMI_LABELS, Combine.COPY, unit)
 
 
 _HAMI_LABELS = labels_of(
@@ -102,7 +116,7 @@ def _hami_gpus(keys: Sequence[Key]) -> list[Subject | None]:
     seen = []
     for uuid, model, *names in keys:
         namespace, pod = names[:2] if exported else names[2:]
-        seen.append(_Seen(uuid, "", model.removeprefix("NVIDIA-"), PodKey(namespace, pod) if pod else None))
+        seen.append(_GpuLabels(uuid, "", model.removeprefix("NVIDIA-"), PodKey(namespace, pod) if pod else None))
     return [
         replace(each, attribution=Attribution.DEVICE) if isinstance(each, Gpu) and each.pods else each
         for each in _gpus(seen)
@@ -135,7 +149,7 @@ def _amd_gpus(keys: Sequence[Key]) -> list[Subject | None]:
     for uuid, partition, model, *names in keys:
         namespace, pod = names[:2] if exported else names[2:]
         held = PodKey(namespace, pod) if pod and _AMD_EXPORTER not in pod else None
-        seen.append(_Seen(uuid, "" if partition in ("0", "NA") else partition, model, held))
+        seen.append(_GpuLabels(uuid, "" if partition in ("0", "NA") else partition, model, held))
     return _gpus(seen)
 
 
@@ -152,9 +166,9 @@ def _unpartitioned(members: Sequence[Labels]) -> list[int]:
     ]
 
 
-def _amd(column: str, unit: Unit, *names: str, keep: Callable[[Sequence[Labels]], list[int]] = _whole) -> Row:
+def _amd(column: str, unit: Unit, *names: str, keep: Callable[[Sequence[Labels]], list[int]] = _whole) -> SeriesRow:
     both = tuple(f"{prefix}{name}" for name in names for prefix in ("", "amd_"))
-    return Row(column, both, _AMD_LABELS, Combine.COPY, unit, keep=keep)
+    return SeriesRow(column, both, _AMD_LABELS, Combine.COPY, unit, keep=keep)
 
 
 # ROCm/device-metrics-exporter: docs/configuration/metricslist.md. An operator may set a prefix; amd_ is the usual one.
@@ -175,7 +189,7 @@ _INTEL_LABELS = labels_of("uuid", "dev_name", "kube_namespace", "kube_pod")
 
 def _intel_gpus(keys: Sequence[Key]) -> list[Subject | None]:
     return _gpus(
-        [_Seen(uuid, "", model, PodKey(namespace, pod) if pod else None) for uuid, model, namespace, pod in keys]
+        [_GpuLabels(uuid, "", model, PodKey(namespace, pod) if pod else None) for uuid, model, namespace, pod in keys]
     )
 
 
@@ -185,8 +199,8 @@ def _device(members: Sequence[Labels]) -> list[int]:
     return device or list(range(len(members)))
 
 
-def _xpum(column: str, name: str, combine: Combine, unit: Unit) -> Row:
-    return Row(column, (f"xpum_{name}",), _INTEL_LABELS, combine, unit, keep=_device)
+def _xpum(column: str, name: str, combine: Combine, unit: Unit) -> SeriesRow:
+    return SeriesRow(column, (f"xpum_{name}",), _INTEL_LABELS, combine, unit, keep=_device)
 
 
 # intel/xpumanager: rest/prometheus_exporter.py, which scales percentages by 0.01. Series of a card have no uuid.
@@ -201,7 +215,7 @@ _HW_LABELS = labels_of("hw_id", "hw_model")
 
 
 def _hw_gpus(keys: Sequence[Key]) -> list[Subject | None]:
-    return _gpus([_Seen(uuid, "", model, None) for uuid, model in keys])
+    return _gpus([_GpuLabels(uuid, "", model, None) for uuid, model in keys])
 
 
 def _of_the_device(members: Sequence[Labels]) -> list[int]:
@@ -216,8 +230,8 @@ def _hw(
     unit: Unit,
     combine: Combine = Combine.COPY,
     keep: Callable[[Sequence[Labels]], list[int]] = every,
-) -> Row:
-    return Row(column, (f"hw_{name}",), _HW_LABELS, combine, unit, keep=keep)
+) -> SeriesRow:
+    return SeriesRow(column, (f"hw_{name}",), _HW_LABELS, combine, unit, keep=keep)
 
 
 # Intel XPU Manager 2 (xpumd), in OpenTelemetry's names for hardware: intel/xpumanager xpumd/receiver/intelxpu/sysman/
@@ -239,7 +253,7 @@ NVIDIA_SMI = Kind(
     port=9835,
     path="/metrics",
     work=None,
-    compile=partial(compile_table, "nvidia_gpu_exporter", Table(_NVIDIA_SMI_ROWS, _nvidia_smi_gpus, as_it_is)),
+    compile=partial(compile_table, "nvidia_gpu_exporter", KindTable(_NVIDIA_SMI_ROWS, _nvidia_smi_gpus, as_it_is)),
 )
 AMD = Kind(
     name="amd",
@@ -253,7 +267,7 @@ AMD = Kind(
     port=5000,
     path="/metrics",
     work=None,
-    compile=partial(compile_table, "amd", Table(_AMD_ROWS, _amd_gpus, as_it_is)),
+    compile=partial(compile_table, "amd", KindTable(_AMD_ROWS, _amd_gpus, as_it_is)),
 )
 INTEL = Kind(
     name="intel",
@@ -261,7 +275,7 @@ INTEL = Kind(
     port=29999,
     path="/metrics",
     work=None,
-    compile=partial(compile_table, "intel", Table(_INTEL_ROWS, _intel_gpus, as_it_is)),
+    compile=partial(compile_table, "intel", KindTable(_INTEL_ROWS, _intel_gpus, as_it_is)),
 )
 HAMI = Kind(
     name="hami",
@@ -269,7 +283,7 @@ HAMI = Kind(
     port=9394,
     path="/metrics",
     work=None,
-    compile=partial(compile_table, "hami", Table(_HAMI_ROWS, _hami_gpus, as_it_is)),
+    compile=partial(compile_table, "hami", KindTable(_HAMI_ROWS, _hami_gpus, as_it_is)),
 )
 INTEL_XPUMD = Kind(
     name="intel_xpumd",
@@ -277,5 +291,5 @@ INTEL_XPUMD = Kind(
     port=8080,
     path="/metrics",
     work=None,
-    compile=partial(compile_table, "intel_xpumd", Table(_HW_ROWS, _hw_gpus, as_it_is)),
+    compile=partial(compile_table, "intel_xpumd", KindTable(_HW_ROWS, _hw_gpus, as_it_is)),
 )

@@ -1,4 +1,18 @@
-"""What a kind of page is: how to know it, where it is served by default, and how its layouts become plans."""
+"""What a kind of page is: how to know it, where it is served by default, and how its layouts become plans.
+
+Health checks by name: series of request counters that a path or a route tells to be probes, and nobody's requests.
+
+Where a page counts requests by path (KEDA's HTTP add-on, LiteLLM's and Ray Serve's routes, a BentoML or FastAPI server
+behind our own export), a prober that asks every ten seconds would keep a workload awake for ever. Such series are left
+out of the counters of finished and failed requests; what waits or runs is never left out by its name. Pages that count
+without a path are looked at elsewhere, by how regularly they rise (`scaler.signals.smoothing.activity`).
+
+Left as they are, because they do not count probes: Envoy (its active health checks are `health_check.attempt`), Knative
+(requests of kubelet and of its own probes are not counted), Triton, KServe and vLLM (only inferences are).
+
+Worked example: `interceptor_request_count_total{method="GET",path="/healthz"}` is a probe's,
+`{path="/v1/models/health:predict"}` is not: the last part of the path has to be one of `LAST`.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +22,11 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from exporter.model import Subject
+from exporter.model import Quantity, Subject
 from exporter.textformat import Layout
 
-from .plan import Cell, Mask, Plan, build
-from .probe_paths import COUNTERS, is_probe
-from .words import Columns, Combine, Finish, Key, Labels, Row, Table
+from .plan import Cell, Mask, ReadPlan, build
+from .schema import Columns, Combine, Finish, Key, KindTable, Labels, SeriesRow
 
 # What lives at zero replicas. "queue": a broker, or a gateway that keeps the request: what waits is there to be read,
 # and its absence is unknown. "refused": the request is turned away and only a counter of failures rises: enough to
@@ -42,7 +55,7 @@ class Kind:
     port: int
     path: str
     work: float | None
-    compile: Callable[[Layout], Plan]
+    compile: Callable[[Layout], ReadPlan]
     repeats_engines: bool = False
     at_zero: AtZero = "nothing"
 
@@ -52,7 +65,7 @@ class Kind:
 MOST_PARTS, MOST_SUBJECTS = 64, 256
 
 
-def compile_table(kind: str, table: Table, layout: Layout) -> Plan:
+def compile_table(kind: str, table: KindTable, layout: Layout) -> ReadPlan:
     """The plan of a page whose kind is written as a table. Once per layout."""
     found = _found(table.rows, layout)
     keys = [key for key, _ in sorted(_first_seen(found).items(), key=lambda item: item[1])]
@@ -84,7 +97,7 @@ def compile_table(kind: str, table: Table, layout: Layout) -> Plan:
 class _Part(NamedTuple):
     """One part of a row: its own column, and which subjects have it, shape (subjects,)."""
 
-    row: Row
+    row: SeriesRow
     column: str
     there: Mask
 
@@ -92,7 +105,9 @@ class _Part(NamedTuple):
 _Placed = Sequence[Sequence[tuple[int, int]]]  # of each row: (series, the place of its subject)
 
 
-def _cells(rows: Sequence[Row], placed: _Placed, layout: Layout, subjects: int) -> tuple[list[Cell], Sequence[_Part]]:
+def _cells(
+    rows: Sequence[SeriesRow], placed: _Placed, layout: Layout, subjects: int
+) -> tuple[list[Cell], Sequence[_Part]]:
     """The cells of all rows. Rows with parts have a column for each part, and these parts are returned beside them."""
     cells: list[Cell] = []
     parts: dict[str, _Part] = {}
@@ -110,7 +125,7 @@ def _cells(rows: Sequence[Row], placed: _Placed, layout: Layout, subjects: int) 
     return cells, tuple(parts.values())
 
 
-def _numbered(row: Row, members: Sequence[tuple[int, int]], layout: Layout) -> list[int]:
+def _numbered(row: SeriesRow, members: Sequence[tuple[int, int]], layout: Layout) -> list[int]:
     """The number of each series' part among its subject's parts; nothing for a row without parts."""
     if row.part is None:
         return []
@@ -143,7 +158,7 @@ def _combining(parts: Sequence[_Part], finish: Finish) -> Finish:
 _Groups = dict[str, dict[Key, list[int]]]  # name -> key -> indices of series
 
 
-def _found(rows: Sequence[Row], layout: Layout) -> list[_Groups]:
+def _found(rows: Sequence[SeriesRow], layout: Layout) -> list[_Groups]:
     by_name: dict[str, list[int]] = {}
     for index in layout.select(frozenset(name for row in rows for name in row.names)):
         by_name.setdefault(layout.names[index], []).append(index)
@@ -168,7 +183,7 @@ def _first_seen(found: Sequence[_Groups]) -> dict[Key, int]:
     return first
 
 
-def _first_present(row: Row, names: _Groups, layout: Layout) -> list[tuple[Key, int]]:
+def _first_present(row: SeriesRow, names: _Groups, layout: Layout) -> list[tuple[Key, int]]:
     """For each key the series of the first family that has it: a renamed family printed twice is one number."""
     chosen: dict[Key, list[int]] = {}
     for groups in names.values():
@@ -178,3 +193,40 @@ def _first_present(row: Row, names: _Groups, layout: Layout) -> list[tuple[Key, 
             if kept:
                 chosen.setdefault(key, kept)
     return [(key, index) for key, kept in chosen.items() for index in kept]
+
+
+# Where a page says which path was asked. Instrumentations of FastAPI and Starlette say handler or path, OpenTelemetry
+# http_route, http_target or url_path, LiteLLM and Ray Serve route, BentoML endpoint, nginx' exporters uri.
+LABELS = ("path", "route", "handler", "endpoint", "http_route", "url_path", "http_target", "uri")
+
+# The last part of a probe's path. Kubernetes' conventions (healthz, livez, readyz), Prometheus' own scrape (metrics),
+# SageMaker's and TorchServe's ping, Triton's and KServe's v2/health/{live,ready}, LiteLLM's health/liveliness, Ray's
+# -/healthz, vLLM's and SGLang's health. Not `status`, `info` or `version`: people ask for those.
+LAST = frozenset(
+    {
+        *(
+            "health",
+            "healthz",
+            "health_check",
+            "healthcheck",
+            "livez",
+            "readyz",
+            "live",
+            "ready",
+            "liveness",
+            "readiness",
+        ),
+        *("liveliness", "ping", "metrics", "healthy"),
+    }
+)
+
+COUNTERS = frozenset({Quantity.REQUESTS_FINISHED, Quantity.REQUESTS_FAILED})
+
+
+def is_probe(labels: Labels) -> bool:
+    """Does one of its labels say that these were health checks, or scrapes?"""
+    return any(_last_part(labels[name]) in LAST for name in LABELS if name in labels)
+
+
+def _last_part(path: str) -> str:
+    return path.partition("?")[0].rstrip("/").rpartition("/")[2].lower() if "/" in path else ""

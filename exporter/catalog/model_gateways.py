@@ -18,8 +18,7 @@ import numpy as np
 from exporter.model import Quantity, Queue, Subject
 
 from .kind import Kind, compile_table
-from .naming import as_it_is, one_queue_each
-from .words import COUNTER, Columns, Key, Labels, Row, Table, label, where
+from .schema import COUNTER, Columns, Key, KindTable, Labels, SeriesRow, as_it_is, label, one_queue_each, where
 
 Q = Quantity
 _MODEL = label("model")
@@ -52,13 +51,13 @@ def _tokens(name: str, which: str) -> Callable[[Sequence[Labels]], list[int]]:
 # is never taken off that count. `num_incoming_requests` counts each request before a server is looked for, so also one
 # that finds none (503, or 404 before the model's first server). Token counts are of answers that are not streamed.
 _PRODUCTION_STACK_ROWS = (
-    Row(Q.REQUESTS_RUNNING, ("vllm:num_requests_running",), _whole_gateway),  # per server
-    Row(Q.REQUESTS_FINISHED, ("vllm:num_incoming_requests_total",), _whole_gateway, unit=COUNTER),  # per model
-    Row(
+    SeriesRow(Q.REQUESTS_RUNNING, ("vllm:num_requests_running",), _whole_gateway),  # per server
+    SeriesRow(Q.REQUESTS_FINISHED, ("vllm:num_incoming_requests_total",), _whole_gateway, unit=COUNTER),  # per model
+    SeriesRow(
         Q.REQUESTS_FAILED, ("vllm:request_errors_total",), _whole_gateway, unit=COUNTER
     ),  # per server, model, error_type
-    Row(Q.TOKENS_PROMPT, ("vllm:input_tokens_total",), _whole_gateway, unit=COUNTER),
-    Row(Q.TOKENS_GENERATED, ("vllm:output_tokens_total",), _whole_gateway, unit=COUNTER),
+    SeriesRow(Q.TOKENS_PROMPT, ("vllm:input_tokens_total",), _whole_gateway, unit=COUNTER),
+    SeriesRow(Q.TOKENS_GENERATED, ("vllm:output_tokens_total",), _whole_gateway, unit=COUNTER),
 )
 
 # NVIDIA Dynamo's frontend: ai-dynamo/dynamo lib/llm/src/http/service/metrics.rs, lib/runtime/src/metrics/
@@ -70,13 +69,13 @@ _UNKNOWN_MODEL = "unknown_model"
 _DYNAMO_REQUESTS = ("dynamo_frontend_requests_total",)  # per endpoint, request_type, status and error_type
 _DYNAMO_GENERATED = ("dynamo_frontend_output_tokens_total", "dynamo_frontend_output_sequence_tokens_sum")
 _DYNAMO_ROWS = (
-    Row(Q.REQUESTS_WAITING, ("dynamo_frontend_queued_requests",), _MODEL),
-    Row(Q.REQUESTS_RUNNING, ("dynamo_frontend_inflight_requests",), _MODEL),
-    Row("requests", _DYNAMO_REQUESTS, _MODEL, unit=COUNTER),
-    Row(Q.REQUESTS_FINISHED, _DYNAMO_REQUESTS, _MODEL, unit=COUNTER, keep=where(status="success")),
-    Row(Q.REQUESTS_FAILED, _DYNAMO_REQUESTS, _MODEL, unit=COUNTER, keep=where(status="error")),
-    Row(Q.TOKENS_PROMPT, ("dynamo_frontend_input_sequence_tokens_sum",), _MODEL, unit=COUNTER),
-    Row(Q.TOKENS_GENERATED, _DYNAMO_GENERATED, _MODEL, unit=COUNTER),
+    SeriesRow(Q.REQUESTS_WAITING, ("dynamo_frontend_queued_requests",), _MODEL),
+    SeriesRow(Q.REQUESTS_RUNNING, ("dynamo_frontend_inflight_requests",), _MODEL),
+    SeriesRow("requests", _DYNAMO_REQUESTS, _MODEL, unit=COUNTER),
+    SeriesRow(Q.REQUESTS_FINISHED, _DYNAMO_REQUESTS, _MODEL, unit=COUNTER, keep=where(status="success")),
+    SeriesRow(Q.REQUESTS_FAILED, _DYNAMO_REQUESTS, _MODEL, unit=COUNTER, keep=where(status="error")),
+    SeriesRow(Q.TOKENS_PROMPT, ("dynamo_frontend_input_sequence_tokens_sum",), _MODEL, unit=COUNTER),
+    SeriesRow(Q.TOKENS_GENERATED, _DYNAMO_GENERATED, _MODEL, unit=COUNTER),
 )
 
 
@@ -115,14 +114,14 @@ def _refused_by_gateway(members: Sequence[Labels]) -> list[int]:
 _SMG_RESPONSES = ("smg_http_responses_total",)  # per status_code and error_code, later also path
 _SMG_TOKENS = ("smg_router_tokens_total",)  # workers over gRPC only
 _SMG_ROWS = (
-    Row(Q.REQUESTS_HELD, ("smg_admission_queue_depth",), _whole_gateway),
-    Row(Q.REQUESTS_RUNNING, ("smg_worker_requests_active",), _whole_gateway),  # per worker
+    SeriesRow(Q.REQUESTS_HELD, ("smg_admission_queue_depth",), _whole_gateway),
+    SeriesRow(Q.REQUESTS_RUNNING, ("smg_worker_requests_active",), _whole_gateway),  # per worker
     # A histogram of successful requests; `smg_router_requests_total` counts them when they are routed.
-    Row(Q.REQUESTS_FINISHED, ("smg_router_request_duration_seconds_count",), _whole_gateway, unit=COUNTER),
-    Row("responses", _SMG_RESPONSES, _whole_gateway, unit=COUNTER),
-    Row(Q.REQUESTS_FAILED, _SMG_RESPONSES, _whole_gateway, unit=COUNTER, keep=_refused_by_gateway),
-    Row(Q.TOKENS_PROMPT, _SMG_TOKENS, _whole_gateway, unit=COUNTER, keep=_tokens("token_type", "input")),
-    Row(Q.TOKENS_GENERATED, _SMG_TOKENS, _whole_gateway, unit=COUNTER, keep=_tokens("token_type", "output")),
+    SeriesRow(Q.REQUESTS_FINISHED, ("smg_router_request_duration_seconds_count",), _whole_gateway, unit=COUNTER),
+    SeriesRow("responses", _SMG_RESPONSES, _whole_gateway, unit=COUNTER),
+    SeriesRow(Q.REQUESTS_FAILED, _SMG_RESPONSES, _whole_gateway, unit=COUNTER, keep=_refused_by_gateway),
+    SeriesRow(Q.TOKENS_PROMPT, _SMG_TOKENS, _whole_gateway, unit=COUNTER, keep=_tokens("token_type", "input")),
+    SeriesRow(Q.TOKENS_GENERATED, _SMG_TOKENS, _whole_gateway, unit=COUNTER, keep=_tokens("token_type", "output")),
 )
 
 # Envoy AI Gateway's external processor: envoyproxy/ai-gateway internal/metrics/genai.go, metrics_impl.go. Histograms
@@ -139,11 +138,13 @@ def _failed(members: Sequence[Labels]) -> list[int]:
 
 
 _GENAI_ROWS = (
-    Row("requests", _GENAI_REQUESTS, _GENAI_MODEL, unit=COUNTER),
-    Row(Q.REQUESTS_FINISHED, _GENAI_REQUESTS, _GENAI_MODEL, unit=COUNTER, keep=where(error_type="")),
-    Row(Q.REQUESTS_FAILED, _GENAI_REQUESTS, _GENAI_MODEL, unit=COUNTER, keep=_failed),
-    Row(Q.TOKENS_PROMPT, _GENAI_TOKENS, _GENAI_MODEL, unit=COUNTER, keep=_tokens("gen_ai_token_type", "input")),
-    Row(Q.TOKENS_GENERATED, _GENAI_TOKENS, _GENAI_MODEL, unit=COUNTER, keep=_tokens("gen_ai_token_type", "output")),
+    SeriesRow("requests", _GENAI_REQUESTS, _GENAI_MODEL, unit=COUNTER),
+    SeriesRow(Q.REQUESTS_FINISHED, _GENAI_REQUESTS, _GENAI_MODEL, unit=COUNTER, keep=where(error_type="")),
+    SeriesRow(Q.REQUESTS_FAILED, _GENAI_REQUESTS, _GENAI_MODEL, unit=COUNTER, keep=_failed),
+    SeriesRow(Q.TOKENS_PROMPT, _GENAI_TOKENS, _GENAI_MODEL, unit=COUNTER, keep=_tokens("gen_ai_token_type", "input")),
+    SeriesRow(
+        Q.TOKENS_GENERATED, _GENAI_TOKENS, _GENAI_MODEL, unit=COUNTER, keep=_tokens("gen_ai_token_type", "output")
+    ),
 )
 
 PRODUCTION_STACK = Kind(
@@ -160,7 +161,7 @@ PRODUCTION_STACK = Kind(
     port=8000,  # the chart's containerPort; --port alone is 8001
     path="/metrics",
     work=16.0,
-    compile=partial(compile_table, "production_stack", Table(_PRODUCTION_STACK_ROWS, one_queue_each, as_it_is)),
+    compile=partial(compile_table, "production_stack", KindTable(_PRODUCTION_STACK_ROWS, one_queue_each, as_it_is)),
     repeats_engines=True,
     at_zero="counted",
 )
@@ -170,7 +171,7 @@ DYNAMO = Kind(
     port=8000,
     path="/metrics",
     work=16.0,
-    compile=partial(compile_table, "dynamo", Table(_DYNAMO_ROWS, _models, _queued_apart)),
+    compile=partial(compile_table, "dynamo", KindTable(_DYNAMO_ROWS, _models, _queued_apart)),
     repeats_engines=True,
     at_zero="refused",
 )
@@ -180,7 +181,9 @@ SMG = Kind(
     port=29000,
     path="/metrics",
     work=16.0,
-    compile=partial(compile_table, "smg", Table(_SMG_ROWS, one_queue_each, partial(_errors_without_zero, "responses"))),
+    compile=partial(
+        compile_table, "smg", KindTable(_SMG_ROWS, one_queue_each, partial(_errors_without_zero, "responses"))
+    ),
     repeats_engines=True,
     at_zero="refused",
 )
@@ -195,7 +198,7 @@ ENVOY_AI_GATEWAY = Kind(
     compile=partial(
         compile_table,
         "envoy_ai_gateway",
-        Table(_GENAI_ROWS, one_queue_each, partial(_errors_without_zero, "requests")),
+        KindTable(_GENAI_ROWS, one_queue_each, partial(_errors_without_zero, "requests")),
     ),
     repeats_engines=True,
 )

@@ -1,6 +1,6 @@
 """Tidegate's own words: the small page that `tidegate export` prints beside an engine or on a node.
 
-Every quantity has one family here, in the units of `exporter.model`; the writer (`exporter.normalised`) and the reader
+Every quantity has one family here, in the units of `exporter.model`; the writer (`exporter.agent.page`) and the reader
 below share the table. Beside the values stand whose they are and how old:
 
 - `tidegate_export_queue_age_seconds` and `tidegate_export_gpu_age_seconds` say for each queue and GPU how long ago it
@@ -27,8 +27,8 @@ from exporter.model import Attribution, Floats, Gpu, PodKey, Quantity, Queue, Sa
 from exporter.textformat import Layout, Page
 
 from .kind import Kind, compile_table
-from .plan import Indices, Plan
-from .words import (
+from .plan import Indices, ReadPlan
+from .schema import (
     BYTES,
     COUNT,
     COUNTER,
@@ -39,9 +39,9 @@ from .words import (
     Columns,
     Combine,
     Key,
+    KindTable,
     Labels,
-    Row,
-    Table,
+    SeriesRow,
     Unit,
 )
 
@@ -57,7 +57,7 @@ IMPLIED = "true"
 OLDEST_S = 1e9  # a larger age is none
 
 
-class Family(NamedTuple):
+class OwnFamily(NamedTuple):
     """One quantity on the page. `name`: without PREFIX; a counter's ends in `_total`."""
 
     name: str
@@ -71,35 +71,35 @@ class Family(NamedTuple):
 
 
 _MEAN, _MIN = Combine.MEAN, Combine.MIN
-QUEUE_FAMILIES: Mapping[Quantity, Family] = {
-    Q.REQUESTS_WAITING: Family("requests_waiting", COUNT, "Waiting requests."),
-    Q.REQUESTS_RUNNING: Family("requests_running", COUNT, "Requests in progress."),
-    Q.REQUESTS_HELD: Family("requests_held", COUNT, "Requests that a gateway holds."),
-    Q.REQUESTS_FINISHED: Family("requests_finished_total", COUNTER, "Finished requests."),
-    Q.REQUESTS_FAILED: Family("requests_failed_total", COUNTER, "Rejected, aborted or failed requests."),
-    Q.TOKENS_PROMPT: Family("prompt_tokens_total", COUNTER, "Prompt tokens."),
-    Q.TOKENS_GENERATED: Family("generated_tokens_total", COUNTER, "Generated tokens."),
-    Q.KV_CACHE_USED: Family("kv_cache_used_ratio", RATIO, "KV-cache usage, 0 to 1.", _MEAN),
-    Q.ENGINE_AWAKE: Family("engine_awake", FLAG, "1: the engine is awake. 0: it is in sleep mode.", _MIN),
-    Q.REPLICAS_READY: Family("replicas_ready", COUNT, "Ready backends of a gateway."),
+QUEUE_FAMILIES: Mapping[Quantity, OwnFamily] = {
+    Q.REQUESTS_WAITING: OwnFamily("requests_waiting", COUNT, "Waiting requests."),
+    Q.REQUESTS_RUNNING: OwnFamily("requests_running", COUNT, "Requests in progress."),
+    Q.REQUESTS_HELD: OwnFamily("requests_held", COUNT, "Requests that a gateway holds."),
+    Q.REQUESTS_FINISHED: OwnFamily("requests_finished_total", COUNTER, "Finished requests."),
+    Q.REQUESTS_FAILED: OwnFamily("requests_failed_total", COUNTER, "Rejected, aborted or failed requests."),
+    Q.TOKENS_PROMPT: OwnFamily("prompt_tokens_total", COUNTER, "Prompt tokens."),
+    Q.TOKENS_GENERATED: OwnFamily("generated_tokens_total", COUNTER, "Generated tokens."),
+    Q.KV_CACHE_USED: OwnFamily("kv_cache_used_ratio", RATIO, "KV-cache usage, 0 to 1.", _MEAN),
+    Q.ENGINE_AWAKE: OwnFamily("engine_awake", FLAG, "1: the engine is awake. 0: it is in sleep mode.", _MIN),
+    Q.REPLICAS_READY: OwnFamily("replicas_ready", COUNT, "Ready backends of a gateway."),
 }
 _COPY = Combine.COPY
 _ACTIVE = "Share of time with an active {}, 0 to 1."
-GPU_FAMILIES: Mapping[Quantity, Family] = {
-    Q.GPU_ENGINE_ACTIVE: Family("gpu_engine_active_ratio", RATIO, _ACTIVE.format("compute engine"), _COPY),
-    Q.GPU_UTILIZATION: Family(
+GPU_FAMILIES: Mapping[Quantity, OwnFamily] = {
+    Q.GPU_ENGINE_ACTIVE: OwnFamily("gpu_engine_active_ratio", RATIO, _ACTIVE.format("compute engine"), _COPY),
+    Q.GPU_UTILIZATION: OwnFamily(
         "gpu_utilization_ratio", RATIO, "Share of time with any running kernel, 0 to 1; not a measure of load.", _COPY
     ),
-    Q.GPU_SM_ACTIVE: Family("gpu_sm_active_ratio", RATIO, _ACTIVE.format("multiprocessor, mean over all"), _COPY),
-    Q.GPU_TENSOR_ACTIVE: Family("gpu_tensor_active_ratio", RATIO, _ACTIVE.format("tensor pipe"), _COPY),
-    Q.GPU_DRAM_ACTIVE: Family("gpu_dram_active_ratio", RATIO, _ACTIVE.format("memory interface"), _COPY),
-    Q.GPU_MEMORY_USED: Family("gpu_memory_used_bytes", BYTES, "Used memory, idle or not.", _COPY),
-    Q.GPU_MEMORY_TOTAL: Family("gpu_memory_total_bytes", BYTES, "Total memory.", _COPY),
-    Q.GPU_POWER: Family("gpu_power_watts", WATTS, "Power draw.", _COPY),
-    Q.GPU_ENERGY: Family("gpu_energy_joules_total", JOULES, "Used energy.", _COPY),
-    Q.GPU_TEMPERATURE: Family("gpu_temperature_celsius", Unit(high=200.0), "Temperature in degrees Celsius.", _COPY),
-    Q.GPU_XID: Family("gpu_xid", Unit(high=10_000.0), "Code of the last Xid error until the GPU is reset.", _COPY),
-    Q.GPU_LOST: Family("gpu_lost", FLAG, "1: no metrics after a fatal Xid error. Other GPUs have no sample.", _COPY),
+    Q.GPU_SM_ACTIVE: OwnFamily("gpu_sm_active_ratio", RATIO, _ACTIVE.format("multiprocessor, mean over all"), _COPY),
+    Q.GPU_TENSOR_ACTIVE: OwnFamily("gpu_tensor_active_ratio", RATIO, _ACTIVE.format("tensor pipe"), _COPY),
+    Q.GPU_DRAM_ACTIVE: OwnFamily("gpu_dram_active_ratio", RATIO, _ACTIVE.format("memory interface"), _COPY),
+    Q.GPU_MEMORY_USED: OwnFamily("gpu_memory_used_bytes", BYTES, "Used memory, idle or not.", _COPY),
+    Q.GPU_MEMORY_TOTAL: OwnFamily("gpu_memory_total_bytes", BYTES, "Total memory.", _COPY),
+    Q.GPU_POWER: OwnFamily("gpu_power_watts", WATTS, "Power draw.", _COPY),
+    Q.GPU_ENERGY: OwnFamily("gpu_energy_joules_total", JOULES, "Used energy.", _COPY),
+    Q.GPU_TEMPERATURE: OwnFamily("gpu_temperature_celsius", Unit(high=200.0), "Temperature in degrees Celsius.", _COPY),
+    Q.GPU_XID: OwnFamily("gpu_xid", Unit(high=10_000.0), "Code of the last Xid error until the GPU is reset.", _COPY),
+    Q.GPU_LOST: OwnFamily("gpu_lost", FLAG, "1: no metrics after a fatal Xid error. Other GPUs have no sample.", _COPY),
 }
 
 
@@ -138,17 +138,17 @@ def _as_it_is(columns: Columns, subjects: tuple[Subject, ...]) -> tuple[Columns,
 
 _AGE = Unit(high=OLDEST_S)
 # The last columns are no quantities: they make a row of whoever has no value now, and their lines are looked at below.
-TABLE = Table(
+TABLE = KindTable(
     rows=(
-        *(Row(column, (family.full_name,), _queue, family.combine, family.unit)
+        *(SeriesRow(column, (family.full_name,), _queue, family.combine, family.unit)
           for column, family in QUEUE_FAMILIES.items()),
-        *(Row(column, (family.full_name,), _gpu, family.combine, family.unit)
+        *(SeriesRow(column, (family.full_name,), _gpu, family.combine, family.unit)
           for column, family in GPU_FAMILIES.items()),
-        Row("age", (QUEUE_AGE,), _queue, Combine.MEAN, _AGE),
-        Row("age", (GPU_AGE,), _gpu, Combine.MEAN, _AGE),
-        Row("info", (GPU_INFO,), _gpu, Combine.COPY),
-        Row("pod", (GPU_POD_INFO,), _gpu, Combine.COPY),
-        Row("up", (SOURCE_UP,), _nobody),
+        SeriesRow("age", (QUEUE_AGE,), _queue, Combine.MEAN, _AGE),
+        SeriesRow("age", (GPU_AGE,), _gpu, Combine.MEAN, _AGE),
+        SeriesRow("info", (GPU_INFO,), _gpu, Combine.COPY),
+        SeriesRow("pod", (GPU_POD_INFO,), _gpu, Combine.COPY),
+        SeriesRow("up", (SOURCE_UP,), _nobody),
     ),
     subjects=_subjects,
     finish=_as_it_is,
@@ -156,7 +156,7 @@ TABLE = Table(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OwnPlan(Plan):
+class OwnPlan(ReadPlan):
     """A plan that also knows how old its rows are, and which sources they rest on.
 
     ages, age_rows:  series of the ages, and the row of each.
@@ -176,7 +176,7 @@ class OwnPlan(Plan):
         heard = np.append(page.values[self.ups] == 1.0, False)  # the last: a source that is not there
         if len(self.ups) and not heard.any():
             raise NotHeard("none of the sources that the page is made of answers (tidegate_export_source_up is 0)")
-        samples = Plan.read(self, page, received_at)
+        samples = ReadPlan.read(self, page, received_at)
         ages = self._ages(page, len(samples.subjects))
         values = samples.values.copy()
         values[np.isnan(ages)] = np.nan
@@ -191,7 +191,7 @@ class OwnPlan(Plan):
         return np.where(np.isinf(ages), np.nan, ages)
 
 
-def compile_own(kind: str, table: Table, layout: Layout) -> OwnPlan:
+def compile_own(kind: str, table: KindTable, layout: Layout) -> OwnPlan:
     """The plan of a page of ours. Once per layout."""
     plan = compile_table(kind, table, layout)
     row_of = {_identity(subject): row for row, subject in enumerate(plan.subjects)}
@@ -200,7 +200,7 @@ def compile_own(kind: str, table: Table, layout: Layout) -> OwnPlan:
     up_of = {labels[index].get("source", ""): place for place, index in enumerate(special[SOURCE_UP])}
     queues = [(row_of[_queue(labels[index])], labels[index].get("source", "")) for index in special[QUEUE_AGE]]
     gpus = [(index, row_of[key]) for index in special[GPU_AGE] if (key := _gpu(labels[index])) in row_of]
-    known = {field.name: getattr(plan, field.name) for field in fields(Plan)}
+    known = {field.name: getattr(plan, field.name) for field in fields(ReadPlan)}
     known["subjects"] = _dressed(
         plan.subjects,
         [labels[index] for index in special[GPU_INFO]],

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from exporter.model import Dropped, Floats, Quantity, Samples, Subject
 from exporter.textformat import Page
 
-from .words import Columns, Combine, Finish, Unit
+from .schema import Columns, Combine, Finish, Unit
 
 Indices: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -48,7 +48,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class CheckedSeries:
     """A series that is only checked: for NaN and for DCGM's marks. `int32`: its true values stay below 2**31 - 16."""
 
     series: int
@@ -82,7 +82,7 @@ ESSENTIAL = frozenset(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Group:
+class _CombineGroup:
     """Cells that combine in one way: `of` are positions among the checked values, cut at `starts`."""
 
     combine: Combine
@@ -93,7 +93,7 @@ class _Group:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class ReadPlan:
     """How to read pages of one layout. Built by `build`; the arrays run over the checked series."""
 
     kind: str
@@ -108,7 +108,7 @@ class Plan:
     int32: Mask
     marked: Mask  # DCGM's series: the ones that may carry a mark
     unsure: Indices  # positions of ratios that may be percentages
-    groups: tuple[_Group, ...]
+    groups: tuple[_CombineGroup, ...]
     members: Indices  # series whose own times count, by row, cut at `first`
     first: Indices
     finish: Finish
@@ -156,7 +156,7 @@ class Plan:
             clean[self.unsure] = doubtful / 100.0
         return np.minimum(clean / self.per, self.cap), good
 
-    def _combine(self, clean: Floats, reduce: Callable[[_Group, Floats], Floats]) -> Columns:
+    def _combine(self, clean: Floats, reduce: Callable[[_CombineGroup, Floats], Floats]) -> Columns:
         table = np.full(len(self.subjects) * len(self.columns), np.nan)
         for group in self.groups:
             table[group.into] = reduce(group, clean[group.of])
@@ -196,7 +196,7 @@ def is_mark(values: Floats, int32: Mask) -> Mask:
     return marks
 
 
-def _reduce(group: _Group, values: Floats) -> Floats:
+def _reduce(group: _CombineGroup, values: Floats) -> Floats:
     match group.combine:
         case Combine.SUM:
             return np.add.reduceat(values, group.starts)
@@ -211,7 +211,7 @@ def _reduce(group: _Group, values: Floats) -> Floats:
             return np.where(largest == np.fmin.reduceat(values, group.starts), largest, np.nan)
 
 
-def _reduce_known(group: _Group, values: Floats) -> Floats:
+def _reduce_known(group: _CombineGroup, values: Floats) -> Floats:
     """As `_reduce`, but a sum is that of its valid parts."""
     if group.combine is not Combine.SUM:
         return _reduce(group, values)
@@ -234,11 +234,11 @@ def build(
     finish: Finish,
     *,
     timed: Mapping[int, Sequence[int]],
-    watched: Sequence[Watched] = (),
+    watched: Sequence[CheckedSeries] = (),
     unsure: Sequence[int] = (),
     families: Mapping[str, str] = MappingProxyType({}),
     feeds: Mapping[str, str] = MappingProxyType({}),
-) -> Plan:
+) -> ReadPlan:
     """Sort cells into a Plan.
 
     timed:   for rows that may have no cell, the series whose times count.
@@ -261,7 +261,7 @@ def build(
     for cell in cells:
         used.setdefault(cell.row, set()).add(cell.series)
     members = [sorted(used.get(row) or timed[row]) for row in range(len(subjects))]
-    return Plan(
+    return ReadPlan(
         kind=kind,
         subjects=tuple(subjects),
         columns=columns,
@@ -291,7 +291,7 @@ _ANYTHING = Unit(low=-np.inf)
 
 def _groups(
     cells: Sequence[Cell], position: Mapping[int, int], columns: Sequence[str], rows: int
-) -> tuple[_Group, ...]:
+) -> tuple[_CombineGroup, ...]:
     groups = []
     for combine in dict.fromkeys(cell.combine for cell in cells):
         parts: dict[int, list[int]] = {}
@@ -301,7 +301,7 @@ def _groups(
                 parts.setdefault(flat, []).append(position[cell.series])
         sizes = [len(part) for part in parts.values()]
         groups.append(
-            _Group(
+            _CombineGroup(
                 combine=combine,
                 of=np.array([place for part in parts.values() for place in part], dtype=np.int64),
                 starts=np.cumsum([0, *sizes], dtype=np.int64)[:-1],

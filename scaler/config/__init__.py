@@ -1,15 +1,17 @@
 """The configuration: YAML -> a frozen value, or everything that is wrong with it, each with file:line:column."""
 
+from .access import Access, Basic, Tls
+from .bad_words import BadWord, BadWords
 from .cluster import DcgmExporter, Kubernetes, SharedGateway
-from .endpoint import Access, Basic, Endpoint, PrometheusQuery, Tls
+from .endpoint import Endpoint, PrometheusQuery
 from .load import check, load, parse, read
 from .model import Config, Freshness, GrpcTls, Listen, Log, MetricsApi, Prices, Scrape, Snapshots
-from .orders import Schedule
+from .overrides import ScheduleSection
 from .peers import Peers
 from .problem import ConfigErrors, Problem
 from .redis import Delayed, Redis, Running, StreamGroup
 from .scalars import Address
-from .trigger import BadWord, BadWords, Trigger, TriggerWorkload
+from .tenant import Trigger, TriggerWorkload
 from .workload import Objectives, Replicas, Smoothing, Workload
 
 __all__ = [
@@ -37,7 +39,7 @@ __all__ = [
     "Redis",
     "Replicas",
     "Running",
-    "Schedule",
+    "ScheduleSection",
     "Scrape",
     "SharedGateway",
     "Smoothing",

@@ -64,10 +64,10 @@ class Access(Section):
     """TLS of https targets. null: the system's CAs."""
 
 
-def admission(access: Access, usual_name: str | None = None) -> model.Access:
+def admission(access: Access, usual_name: str | None = None) -> model.Credentials:
     """`access` in the exporter's words. `usual_name`: what a certificate must carry unless `access` says."""
     tls = access.tls or Tls()
-    return model.Access(
+    return model.Credentials(
         bearer_file=access.bearer_file,
         username=access.basic.username if access.basic else None,
         password_file=access.basic.password_file if access.basic else None,

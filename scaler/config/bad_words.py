@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ..rules import Rule
-from .problem import Severity
+from .rules import Rule, Severity
 
 _PLAIN_KEY = re.compile(r"[\w./-]{1,80}", re.ASCII)
 _SHOWN_CHARACTERS = 80

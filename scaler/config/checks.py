@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from exporter.catalog import GPU_KINDS
 from exporter.model import WorkloadKey
 
-from ..rules import SNAPSHOTS_TOO_OLD, WITHOUT_EFFECT
 from .cluster import Kubernetes
 from .endpoint_checks import access_findings, endpoint_findings
 from .finding import Finding
@@ -24,6 +23,7 @@ from .model import Config, Listen
 from .order_checks import brake_findings
 from .places import EVERYWHERE
 from .problem import Loc
+from .rules import SNAPSHOTS_TOO_OLD, WITHOUT_EFFECT
 from .scalars import Address, write_duration
 from .workload import Workload
 from .workload_checks import workload_findings

@@ -15,7 +15,8 @@ from pydantic import Field
 from exporter import model
 from exporter.catalog import KINDS
 
-from .endpoint import Access, Endpoint, File, Many, Path, Port, Scheme, Section, Text, admission, page
+from .access import Access, File, Many, Section, Text, admission
+from .endpoint import Endpoint, Path, Port, Scheme, page
 from .kinds import GPUS
 from .places import EVERYWHERE, GATEWAY_NAME, NAMESPACE_OR_ALL
 from .scalars import duration, kubernetes_name
@@ -45,7 +46,7 @@ class DcgmExporter(Section):
         path = KINDS[GPUS].path if self.path is None else self.path
         return page(self.scheme, host, named_port if self.port is None else self.port, path)
 
-    def admission(self) -> model.Access:
+    def admission(self) -> model.Credentials:
         """How to be let in, in the exporter's words."""
         return admission(self.access or Access())
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import yaml
 
-from .tree import Mark, Trouble, no_yaml, resolve
+from .tree import TextPosition, YamlError, no_yaml, resolve
 
 _STRING = "tag:yaml.org,2002:str"
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"  # text to Kubernetes, as is a base-60 number
@@ -21,14 +21,14 @@ _MERGE = "tag:yaml.org,2002:merge"
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class DocumentValue:
     """One value of a document; `key` is where its key stands, or its own place in a list."""
 
     node: yaml.Node
-    key: Mark
+    key: TextPosition
 
     @property
-    def mark(self) -> Mark:
+    def mark(self) -> TextPosition:
         return _mark(self.node)
 
     @property
@@ -45,7 +45,7 @@ class Value:
             return True
         return self.node.tag in {_STRING, _TIMESTAMP} and isinstance(resolve(self.node.value), str)
 
-    def entries(self) -> dict[str, Value]:
+    def entries(self) -> dict[str, DocumentValue]:
         """A mapping's values by key; none for what is no mapping."""
         if not isinstance(self.node, yaml.MappingNode):
             return {}
@@ -53,9 +53,9 @@ class Value:
         # What stands first wins: its own keys, then the first mapping that is merged in.
         return {key: value for node in reversed([self.node, *merged]) for key, value in _own(node)}
 
-    def at(self, *path: str | int) -> Value | None:
+    def at(self, *path: str | int) -> DocumentValue | None:
         """The value at a path; None where there is none."""
-        found: Value | None = self
+        found: DocumentValue | None = self
         for part in path:
             if found is None:
                 return None
@@ -66,7 +66,7 @@ class Value:
                 found = found.entry(part)
         return found
 
-    def entry(self, key: str) -> Value | None:
+    def entry(self, key: str) -> DocumentValue | None:
         """`entries().get(key)`, without building the others: an object has hundreds, and is asked a hundred times."""
         if not isinstance(self.node, yaml.MappingNode):
             return None
@@ -74,7 +74,7 @@ class Value:
         for one, value in reversed(self.node.value):  # of a repeated key the last one holds
             merges = merges or one.tag == _MERGE
             if isinstance(one, yaml.ScalarNode) and one.value == key and one.tag != _MERGE:
-                return Value(value, _mark(one))
+                return DocumentValue(value, _mark(one))
         return self.entries().get(key) if merges else None
 
     def read(self, *path: str) -> str:
@@ -88,17 +88,17 @@ class Value:
         value = resolve(found.text) if found is not None and found.text and not found.is_string else None
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
-    def below(self, *path: str) -> dict[str, Value]:
+    def below(self, *path: str) -> dict[str, DocumentValue]:
         """The entries of the mapping at a path; none where there is none."""
         found = self.at(*path)
         return {} if found is None else found.entries()
 
-    def items(self, *path: str) -> list[Value]:
+    def items(self, *path: str) -> list[DocumentValue]:
         """The values of the list at a path; none where there is none."""
         found = self.at(*path)
         if found is None or not isinstance(found.node, yaml.SequenceNode):
             return []
-        return [Value(one, _mark(one)) for one in found.node.value]
+        return [DocumentValue(one, _mark(one)) for one in found.node.value]
 
     def repeated(self) -> set[str]:
         """Keys that a mapping gives more than once."""
@@ -106,25 +106,25 @@ class Value:
         return {key for key in keys if keys.count(key) > 1}
 
 
-def documents(text: str) -> tuple[list[Value], list[Trouble]]:
+def documents(text: str) -> tuple[list[DocumentValue], list[YamlError]]:
     """Every document up to the first that is no YAML, and why that is none."""
-    found: list[Value] = []
+    found: list[DocumentValue] = []
     try:
         loader = yaml.SafeLoader(text)
         while loader.check_node():
             if (node := loader.get_node()) is not None:
-                found.append(Value(node, _mark(node)))
+                found.append(DocumentValue(node, _mark(node)))
     except (yaml.MarkedYAMLError, yaml.reader.ReaderError) as error:
         return found, [no_yaml(error, text)]
     except RecursionError:
-        return found, [Trouble((), Mark(1, 1), "is nested too deep")]
+        return found, [YamlError((), TextPosition(1, 1), "is nested too deep")]
     return found, []
 
 
-def _own(node: yaml.MappingNode) -> Iterator[tuple[str, Value]]:
+def _own(node: yaml.MappingNode) -> Iterator[tuple[str, DocumentValue]]:
     for key, value in node.value:
         if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
-            yield key.value, Value(value, _mark(key))
+            yield key.value, DocumentValue(value, _mark(key))
 
 
 def _mappings(node: yaml.Node) -> list[yaml.MappingNode]:
@@ -132,5 +132,5 @@ def _mappings(node: yaml.Node) -> list[yaml.MappingNode]:
     return [one for one in nodes if isinstance(one, yaml.MappingNode)]
 
 
-def _mark(node: yaml.Node) -> Mark:
-    return Mark(node.start_mark.line + 1, node.start_mark.column + 1)
+def _mark(node: yaml.Node) -> TextPosition:
+    return TextPosition(node.start_mark.line + 1, node.start_mark.column + 1)

@@ -111,7 +111,7 @@ class Endpoint(Section):
         name, _, own = self.service.partition(".")
         return own or namespace, name
 
-    def admission(self, namespace: str = "") -> model.Access:
+    def admission(self, namespace: str = "") -> model.Credentials:
         """How to be let in, in the exporter's words. `namespace`: the workload's, for a `service` that names none."""
         # A pod's certificate names its Service, and it is asked by its address.
         name = self.dns.rstrip(".") if self.dns else None

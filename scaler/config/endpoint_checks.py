@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
+from .access import Access
 from .cluster import Kubernetes
-from .endpoint import Access, Endpoint
+from .endpoint import Endpoint
 from .finding import Finding
 from .problem import Loc
 from .redis_checks import redis_findings

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..rules import Rule
-from .problem import Loc, Severity
+from .problem import Loc
+from .rules import Rule, Severity
 
 
 class Finding(NamedTuple):

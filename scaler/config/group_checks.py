@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ..rules import EVERYBODYS_QUEUE, GROUP_INCOMPLETE, NO_WAKER, WEIGHTS_ALL_ZERO, Rule
-from .problem import Loc, Severity
+from .problem import Loc
+from .rules import EVERYBODYS_QUEUE, GROUP_INCOMPLETE, NO_WAKER, WEIGHTS_ALL_ZERO, Rule, Severity
 from .workload import RoleRatio, Workload
 
 

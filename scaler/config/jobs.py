@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from ..rules import IDLE_JOBS, NO_WAKER, RISES_SLOWLY
+from .access import Section
 from .bad_words import BadWord
-from .endpoint import Section
+from .rules import IDLE_JOBS, NO_WAKER, RISES_SLOWLY
 from .scalars import write_duration
 from .workload import Workload
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..rules import CRON_BESIDE, FALLBACK, PAUSED
-from .documents import Value
+from .documents import DocumentValue
 from .remark import Remark
+from .rules import CRON_BESIDE, FALLBACK, PAUSED
 from .workload import Replicas
 
 _ANNOTATIONS = ("metadata", "annotations")
@@ -23,7 +23,7 @@ _BETTER = 'tidegate.dev/brake: "freeze until ..." holds it and ends by itself'
 _UNREACHED = "and none engages while Tidegate cannot be reached at all"
 
 
-def fallback_remarks(thing: Value, replicas: Replicas | None) -> Iterator[Remark]:
+def fallback_remarks(thing: DocumentValue, replicas: Replicas | None) -> Iterator[Remark]:
     """replicas: the ScaledObject's bounds; None where they are not known."""
     if thing.at("spec", "fallback") is None:
         return
@@ -38,7 +38,7 @@ def fallback_remarks(thing: Value, replicas: Replicas | None) -> Iterator[Remark
     yield Remark(at, f"{message}: without it KEDA keeps what there is", "warning", rule=FALLBACK)
 
 
-def pause_remarks(thing: Value, replicas: Replicas | None) -> Iterator[Remark]:
+def pause_remarks(thing: DocumentValue, replicas: Replicas | None) -> Iterator[Remark]:
     """Pauses are KEDA's: Tidegate is not asked while they last, and they have no end."""
     sleeps = replicas is None or replicas.sleeps
     for key, value in thing.below(*_ANNOTATIONS).items():
@@ -57,7 +57,7 @@ def pause_remarks(thing: Value, replicas: Replicas | None) -> Iterator[Remark]:
             yield Remark((*_ANNOTATIONS, key), f"{message}: {_BETTER}", "warning", rule=PAUSED)
 
 
-def cron_remarks(thing: Value) -> Iterator[Remark]:
+def cron_remarks(thing: DocumentValue) -> Iterator[Remark]:
     """A cron trigger beside ours."""
     for index, trigger in enumerate(thing.items("spec", "triggers")):
         if trigger.read("type") == "cron":

@@ -24,7 +24,7 @@ from .model import Config
 from .problem import ConfigErrors, Problem, dotted
 from .salvage import AnySection, is_lost, salvage
 from .scalars import write_size
-from .tree import Node, Trouble, compose, find, place, plain
+from .tree import YamlError, YamlNode, compose, find, place, plain
 from .words import MISSING, UNKNOWN_KEY, meant_by, sentence
 
 # A ConfigMap holds no more, and a parser in Python should not be handed a disk image.
@@ -112,7 +112,7 @@ def parse_as(language: Language[AnySection], text: str, file: str) -> tuple[AnyS
 
 
 def _examine(
-    language: Language[AnySection], root: Node, troubles: list[Trouble], file: str
+    language: Language[AnySection], root: YamlNode, troubles: list[YamlError], file: str
 ) -> tuple[AnySection | None, list[Problem]]:
     spoiled = {trouble.spoils for trouble in troubles if trouble.spoils is not None}
     config, errors, lost = salvage(plain(root), language.section)
@@ -130,7 +130,7 @@ def _examine(
     return config, problems
 
 
-def _of_error(error: ErrorDetails, language: Language[AnySection], root: Node, file: str) -> Problem:
+def _of_error(error: ErrorDetails, language: Language[AnySection], root: YamlNode, file: str) -> Problem:
     loc = error["loc"]
     message, mark = sentence(error, language.section), place(root, loc)
     node = find(root, loc)
@@ -142,7 +142,7 @@ def _of_error(error: ErrorDetails, language: Language[AnySection], root: Node, f
     return Problem(file, *mark, dotted(loc), message)
 
 
-def _of_finding(finding: Finding, root: Node, file: str) -> Problem:
+def _of_finding(finding: Finding, root: YamlNode, file: str) -> Problem:
     node = find(root, finding.key)
     written = f", got {node.text}" if node else f", got {finding.got} (the default)"
     message = finding.message + (written if finding.got else "")

@@ -13,11 +13,13 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from ..orders import Brake
+from scaler.policy.overrides import Brake
+
+from .access import File, Many, Section
 from .cluster import DcgmExporter, Kubernetes, SharedGateway
-from .endpoint import Endpoint, File, Many, Section
+from .endpoint import Endpoint
 from .kinds import GPUS
-from .orders import BRAKE
+from .overrides import BRAKE
 from .peers import Peers
 from .places import FULL_SERVICE
 from .scalars import ADDRESS, HOST_NAME, Address, duration, size

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..orders import Brake
+from scaler.policy.overrides import Brake
+
 from .model import Config
 
 EVERYBODY = "all workloads"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from .endpoint import File, Section, Text
+from .access import File, Section, Text
 from .places import FULL_LEASE
 from .scalars import ADDRESS, Address
 

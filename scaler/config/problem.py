@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
-from ..rules import Severity
+from .rules import Severity
 
 __all__ = ["ConfigErrors", "Loc", "Problem", "Severity", "dotted"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..rules import Rule
 from .bad_words import BadWord, shown
-from .documents import Value
-from .problem import Loc, Problem, Severity, dotted
+from .documents import DocumentValue
+from .problem import Loc, Problem, dotted
+from .rules import Rule, Severity
 
 
 class Remark(NamedTuple):
@@ -27,7 +27,7 @@ def of_word(word: BadWord, loc: Loc) -> Remark:
     return Remark(loc, word.bound, word.severity, word.value, word.rule)
 
 
-def problem(document: Value, file: str, remark: Remark) -> Problem:
+def problem(document: DocumentValue, file: str, remark: Remark) -> Problem:
     """The line to go to: that of the value, of the key where no value is at fault, or of what lacks it."""
     there = document.at(*remark.loc)
     near = next(found for length in range(len(remark.loc), -1, -1) if (found := document.at(*remark.loc[:length])))

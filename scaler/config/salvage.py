@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from .endpoint import Section
+from .access import Section
 from .problem import Loc
 from .words import CONSEQUENCES, EMPTY, MISSING, NOT_A_MAPPING
 

@@ -18,10 +18,11 @@ from pydantic_core import PydanticCustomError
 
 from exporter.model import WorkloadKey
 
+from .access import Section, Text
 from .bad_words import BadWord, BadWords
-from .endpoint import Endpoint, Path, Port, Scheme, Section, Text
+from .endpoint import Endpoint, Path, Port, Scheme
 from .kinds import GATEWAY_KIND
-from .orders import SCHEDULES, scheduled
+from .overrides import SCHEDULES, scheduled
 from .places import GATEWAY_NAME, read_target
 from .scalars import kubernetes_name
 from .workload import (

@@ -34,7 +34,7 @@ _WORDS |= dict.fromkeys(("false", "False", "FALSE"), False)
 Scalar: TypeAlias = str | int | float | bool | None
 
 
-class Mark(NamedTuple):
+class TextPosition(NamedTuple):
     """A place in the text, counted from 1."""
 
     line: int
@@ -42,32 +42,32 @@ class Mark(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class YamlNode:
     """One value. `text`: how to show it to the person who wrote it. `keys`: where a mapping's keys stand."""
 
-    value: Scalar | list[Node] | dict[str, Node]
-    mark: Mark
+    value: Scalar | list[YamlNode] | dict[str, YamlNode]
+    mark: TextPosition
     text: str
-    keys: dict[str, Mark] = field(default_factory=dict)
+    keys: dict[str, TextPosition] = field(default_factory=dict)
 
 
-class Trouble(NamedTuple):
+class YamlError(NamedTuple):
     """Something in the text that is no configuration. Of the values at and below `spoils` nothing more is known."""
 
     loc: Loc
-    mark: Mark
+    mark: TextPosition
     message: str
     spoils: Loc | None = None
 
 
 class _Unreadable(Exception):  # noqa: N818  never leaves this module
-    def __init__(self, trouble: Trouble) -> None:
+    def __init__(self, trouble: YamlError) -> None:
         self.trouble = trouble
 
 
-def compose(text: str) -> tuple[Node | None, list[Trouble]]:
+def compose(text: str) -> tuple[YamlNode | None, list[YamlError]]:
     """The tree, or None where there is none, and everything that was refused on the way."""
-    troubles: list[Trouble] = []
+    troubles: list[YamlError] = []
     try:
         return _document(yaml.parse(text, Loader=yaml.SafeLoader), troubles), troubles
     except _Unreadable as error:
@@ -77,7 +77,7 @@ def compose(text: str) -> tuple[Node | None, list[Trouble]]:
     return None, troubles
 
 
-def plain(node: Node) -> Any:
+def plain(node: YamlNode) -> Any:
     """The values alone, in fresh lists and dictionaries."""
     if isinstance(node.value, dict):
         return {key: plain(child) for key, child in node.value.items()}
@@ -86,7 +86,7 @@ def plain(node: Node) -> Any:
     return node.value
 
 
-def find(root: Node, loc: Loc) -> Node | None:
+def find(root: YamlNode, loc: Loc) -> YamlNode | None:
     """The value at `loc`; None if the text does not give it."""
     node = root
     for part in loc:
@@ -99,7 +99,7 @@ def find(root: Node, loc: Loc) -> Node | None:
     return node
 
 
-def place(root: Node, loc: Loc) -> Mark:
+def place(root: YamlNode, loc: Loc) -> TextPosition:
     """Where to look: the value at `loc`, else the nearest mapping or list around the gap."""
     for length in range(len(loc), -1, -1):
         node = find(root, loc[:length])
@@ -108,7 +108,7 @@ def place(root: Node, loc: Loc) -> Mark:
     return root.mark
 
 
-def _document(events: Iterator[Any], troubles: list[Trouble]) -> Node | None:
+def _document(events: Iterator[Any], troubles: list[YamlError]) -> YamlNode | None:
     next(events)  # StreamStart
     if isinstance(next(events), yaml.StreamEndEvent):
         return None
@@ -116,23 +116,23 @@ def _document(events: Iterator[Any], troubles: list[Trouble]) -> Node | None:
     next(events)  # DocumentEnd
     after = next(events)
     if isinstance(after, yaml.DocumentStartEvent):
-        troubles.append(Trouble((), _mark(after), "must be one YAML document: a second one begins here"))
+        troubles.append(YamlError((), _mark(after), "must be one YAML document: a second one begins here"))
     return root
 
 
-def _node(event: Any, events: Iterator[Any], loc: Loc, troubles: list[Trouble]) -> Node:
+def _node(event: Any, events: Iterator[Any], loc: Loc, troubles: list[YamlError]) -> YamlNode:
     mark = _mark(event)
     if len(loc) > _DEEPEST:
-        raise _Unreadable(Trouble((), mark, f"must be nested at most {_DEEPEST} deep"))
+        raise _Unreadable(YamlError((), mark, f"must be nested at most {_DEEPEST} deep"))
     if isinstance(event, yaml.AliasEvent):
-        troubles.append(Trouble(loc, mark, f"aliases (*{event.anchor}) are not supported: write the value out", loc))
-        return Node(None, mark, "an alias")
+        troubles.append(YamlError(loc, mark, f"aliases (*{event.anchor}) are not supported: write the value out", loc))
+        return YamlNode(None, mark, "an alias")
     if event.anchor is not None:
-        troubles.append(Trouble(loc, mark, f"anchors (&{event.anchor}) are not supported: write each value out"))
+        troubles.append(YamlError(loc, mark, f"anchors (&{event.anchor}) are not supported: write each value out"))
     if event.tag is not None:
         tag = event.tag.replace("tag:yaml.org,2002:", "!!")
         sentence = f"tags ({tag}) are not supported: write the plain value, in quotes if text"
-        troubles.append(Trouble(loc, mark, sentence, loc))
+        troubles.append(YamlError(loc, mark, sentence, loc))
     if isinstance(event, yaml.ScalarEvent):
         return _scalar(event, mark)
     if isinstance(event, yaml.SequenceStartEvent):
@@ -140,32 +140,32 @@ def _node(event: Any, events: Iterator[Any], loc: Loc, troubles: list[Trouble]) 
     return _mapping(mark, events, loc, troubles)
 
 
-def _sequence(mark: Mark, events: Iterator[Any], loc: Loc, troubles: list[Trouble]) -> Node:
-    children: list[Node] = []
+def _sequence(mark: TextPosition, events: Iterator[Any], loc: Loc, troubles: list[YamlError]) -> YamlNode:
+    children: list[YamlNode] = []
     while not isinstance(event := next(events), yaml.SequenceEndEvent):
         children.append(_node(event, events, (*loc, len(children)), troubles))
-    return Node(children, mark, "a list")
+    return YamlNode(children, mark, "a list")
 
 
-def _mapping(mark: Mark, events: Iterator[Any], loc: Loc, troubles: list[Trouble]) -> Node:
-    children: dict[str, Node] = {}
-    keys: dict[str, Mark] = {}
+def _mapping(mark: TextPosition, events: Iterator[Any], loc: Loc, troubles: list[YamlError]) -> YamlNode:
+    children: dict[str, YamlNode] = {}
+    keys: dict[str, TextPosition] = {}
     while not isinstance(event := next(events), yaml.MappingEndEvent):
         key = event.value if isinstance(event, yaml.ScalarEvent) else None
         at = loc if key is None else (*loc, key)
         refusal = _refusal(key, keys)
         # What hangs on a refused key is read to get past it; what is wrong in there goes when the key goes.
-        inside: list[Trouble] = [] if refusal else troubles
+        inside: list[YamlError] = [] if refusal else troubles
         _node(event, events, (*loc, key or "?"), inside)
         child = _node(next(events), events, (*loc, key or "?"), inside)
         if key is None or refusal:
-            troubles.append(Trouble(at, _mark(event), refusal or "", loc if key == "<<" else None))
+            troubles.append(YamlError(at, _mark(event), refusal or "", loc if key == "<<" else None))
         else:
             children[key], keys[key] = child, _mark(event)
-    return Node(children, mark, "a mapping", keys)
+    return YamlNode(children, mark, "a mapping", keys)
 
 
-def _refusal(key: str | None, seen: dict[str, Mark]) -> str | None:
+def _refusal(key: str | None, seen: dict[str, TextPosition]) -> str | None:
     if key is None:
         return "a key must be a plain word"
     if key == "<<":
@@ -175,11 +175,11 @@ def _refusal(key: str | None, seen: dict[str, Mark]) -> str | None:
     return None
 
 
-def _scalar(event: Any, mark: Mark) -> Node:
+def _scalar(event: Any, mark: TextPosition) -> YamlNode:
     value: str = event.value
     if event.style is not None:  # quoted, or a block: text, whatever it looks like
-        return Node(value, mark, f'"{_shown(value)}"')
-    return Node(resolve(value), mark, _shown(value) if value else "nothing")
+        return YamlNode(value, mark, f'"{_shown(value)}"')
+    return YamlNode(resolve(value), mark, _shown(value) if value else "nothing")
 
 
 def resolve(value: str) -> Scalar:
@@ -207,19 +207,19 @@ def _without_user(run: re.Match[str]) -> str:
     return f"{text[:start]}://...{text[end:]}" if 0 <= start < end else text
 
 
-def no_yaml(error: yaml.MarkedYAMLError | yaml.reader.ReaderError, text: str) -> Trouble:
+def no_yaml(error: yaml.MarkedYAMLError | yaml.reader.ReaderError, text: str) -> YamlError:
     """Where and why a text is no YAML."""
     if isinstance(error, yaml.reader.ReaderError):
         before = text[: error.position]
-        place = Mark(before.count("\n") + 1, error.position - before.rfind("\n"))
-        return Trouble((), place, f"must be printable text, got U+{error.character:04X}")
+        place = TextPosition(before.count("\n") + 1, error.position - before.rfind("\n"))
+        return YamlError((), place, f"must be printable text, got U+{error.character:04X}")
     mark = error.problem_mark or error.context_mark
-    place = Mark(mark.line + 1, mark.column + 1) if mark else Mark(1, 1)
+    place = TextPosition(mark.line + 1, mark.column + 1) if mark else TextPosition(1, 1)
     if "'\\t'" in str(error.problem):
-        return Trouble((), place, "a tab cannot stand here: YAML is indented with spaces")
+        return YamlError((), place, "a tab cannot stand here: YAML is indented with spaces")
     context = f" {error.context}" if error.context else ""
-    return Trouble((), place, f"not valid YAML: {error.problem}{context}")
+    return YamlError((), place, f"not valid YAML: {error.problem}{context}")
 
 
-def _mark(event: Any) -> Mark:
-    return Mark(event.start_mark.line + 1, event.start_mark.column + 1)
+def _mark(event: Any) -> TextPosition:
+    return TextPosition(event.start_mark.line + 1, event.start_mark.column + 1)

@@ -15,13 +15,13 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from pydantic.fields import FieldInfo
 
-from ..rules import EVERYBODYS_QUEUE
+from .access import Section
 from .bad_words import BadWord, BadWords, is_plain
-from .endpoint import Section
 from .finding import Finding
 from .kinds import did_you_mean
 from .model import Config
 from .problem import Loc
+from .rules import EVERYBODYS_QUEUE
 from .salvage import salvage
 from .tenant import Trigger, TriggerWorkload, bounds
 from .tree import resolve
@@ -35,8 +35,8 @@ __all__ = [
     "BadWords",
     "Place",
     "Trigger",
+    "TriggerKey",
     "TriggerWorkload",
-    "Word",
     "bounds",
     "check_workload",
     "read",
@@ -75,7 +75,7 @@ _GOES_WITH = {"port": "engine", "path": "engine", "scheme": "engine"} | dict.fro
 _HINTED = 16  # unknown keys that are looked up for what was meant: an object may carry thousands
 
 
-class Word(NamedTuple):
+class TriggerKey(NamedTuple):
     """One key that a tenant may write. loc: its place in a `Trigger`. is_text: its value is never a number."""
 
     name: str
@@ -85,7 +85,7 @@ class Word(NamedTuple):
     is_text: bool
 
 
-def _words_of(section: type[Section], at: tuple[str, ...] = ()) -> Iterator[Word]:
+def _words_of(section: type[Section], at: tuple[str, ...] = ()) -> Iterator[TriggerKey]:
     for key, field in section.model_fields.items():
         loc = (*at, field.alias or key)
         inner = next(sections_in(field.annotation), None)
@@ -94,7 +94,7 @@ def _words_of(section: type[Section], at: tuple[str, ...] = ()) -> Iterator[Word
             yield from _words_of(inner, loc)
         elif name not in _NO_WORDS:
             places: tuple[Place, ...] = (_ONLY[name],) if name in _ONLY else get_args(Place)
-            yield Word(name, loc, places, field, _is_text(field.annotation))
+            yield TriggerKey(name, loc, places, field, _is_text(field.annotation))
 
 
 def _is_text(annotation: Any) -> bool:
@@ -103,7 +103,7 @@ def _is_text(annotation: Any) -> bool:
     return annotation is str or isinstance(annotation, str) or any(_is_text(one) for one in get_args(annotation))
 
 
-WORDS: Mapping[str, Word] = {word.name: word for word in _words_of(Trigger)}
+WORDS: Mapping[str, TriggerKey] = {word.name: word for word in _words_of(Trigger)}
 
 
 def read(words: Mapping[str, str], *, place: Place) -> Trigger:
@@ -156,7 +156,7 @@ def _is_kedas(key: str) -> bool:
     return key.removesuffix(FROM_ENV) in KEDAS
 
 
-def _value(text: str, word: Word) -> Any:
+def _value(text: str, word: TriggerKey) -> Any:
     value = resolve(text) if text else text  # an empty text is no way to say null
     return text if word.is_text and value is not None else value
 

@@ -13,11 +13,12 @@ from pydantic import Field
 
 from exporter.catalog import KINDS
 from exporter.model import WorkloadKey
+from scaler.policy.overrides import Brake
 
-from ..orders import Brake
-from .endpoint import Endpoint, Many, Section, Text
+from .access import Many, Section, Text
+from .endpoint import Endpoint
 from .kinds import ENGINE, GATEWAY, REDIS
-from .orders import BRAKE, Schedule
+from .overrides import BRAKE, ScheduleSection
 from .scalars import AUTO, GLOB, ZERO, auto_or_duration, duration, kubernetes_name
 
 Ratio: TypeAlias = Annotated[float, Field(gt=0, le=1, title="ratio")]
@@ -147,7 +148,7 @@ class Workload(Section):
     gpu_quiet: Quiet = 0.02
     """Engine activity (ratio) up to which a GPU is quiet. Higher allows scaling to zero while something still runs; 0
     lets a stray kernel keep the workload up."""
-    schedules: Annotated[tuple[Schedule, ...], Many] = ()
+    schedules: Annotated[tuple[ScheduleSection, ...], Many] = ()
     """Times with a floor or a ceiling."""
     brake: Annotated[Brake, BRAKE] | None = None
     """Brake: `freeze`, `never_down` or `floor N`, then `until TIME` and `because REASON`. Of several brakes the most

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 from exporter.catalog import GPU_KINDS
 
-from ..rules import BOUNDS_UNUSED, FIRST_REQUESTS_REFUSED, NO_WAKER, RISES_SLOWLY
 from .endpoint import Endpoint
 from .endpoint_checks import endpoint_findings
 from .finding import Finding
@@ -21,6 +20,7 @@ from .kinds import OWN
 from .model import Config
 from .order_checks import order_findings
 from .problem import Loc
+from .rules import BOUNDS_UNUSED, FIRST_REQUESTS_REFUSED, NO_WAKER, RISES_SLOWLY
 from .scalars import AUTO, write_duration
 from .wakers import at_zero
 from .workload import Workload

@@ -9,6 +9,29 @@ Worked example: the value is 11 with target 1 at 10 replicas. 11/(1 · 10) = 1.1
 
     outcome, memory = step(Spec(max_replicas=20), Memory(), [Metric(11.0, 1.0)], current=10, status=10, now=0.0)
     (outcome.replicas, outcome.why)  # (10, "within tolerance: 11 is within ±10 % of 10 · 1")
+
+`behavior` of a HorizontalPodAutoscaler: how fast it may go, each way, and what it must remember for that.
+
+Knows: the policies of autoscaling/v2 and how far each lets the replicas go now. Refuses to know: metrics, windows
+and minima, which are `hpa`'s. Sources: `horizontal.go` in pkg/controller/podautoscaler, `defaults.go` in
+pkg/apis/autoscaling/v2.
+
+Worked example: 4 replicas, 2 of them added 10 s ago, "+100 % per 15 s": the period began with 2, so 4 is all it
+allows until those 10 s have become 15.
+
+    up_limit(Rules((Policy(PolicyKind.PERCENT, 100, 15.0),), 0.0), Memory(added=(Mark(90.0, 2),)), 4, now=100.0)
+    # (4, "limited to +100 % per 15 s")
+
+What to tell a HorizontalPodAutoscaler so that a step up is taken: rounded outward past the band it ignores.
+
+The HPA drops a change within its tolerance, 10 % unless it is told otherwise: at 10 replicas it takes a wish for 11 to
+be 10. The next number that it does not drop, 12, is a replica too many; 10 would be one too few. Down-steps are left as
+they are: one that is dropped costs a replica, and nobody waits for it. Pure, over all workloads at once.
+
+Worked example: 11 wanted at 10 replicas is told as 12 with a tolerance of 0.1, as 11 with 0.09, and as 11 where it is
+not known how many there are.
+
+    past_band(np.array([11.0]), np.array([10.0]), np.array([0.1]))  # [12.0]
 """
 
 from __future__ import annotations
@@ -19,11 +42,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from .behavior import Behavior, Mark, Memory, down_limit, remember_change, up_limit
+import numpy as np
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class HpaSpec:
     """One HPA. `behavior=None` is the legacy path, which is what KEDA creates unless it is told otherwise.
 
     tolerance, window_s: the cluster's flags (--horizontal-pod-autoscaler-tolerance, -downscale-stabilization).
@@ -31,12 +55,12 @@ class Spec:
 
     max_replicas: int
     min_replicas: int = 1
-    behavior: Behavior | None = None
+    behavior: HpaBehavior | None = None
     tolerance: float = 0.1
     window_s: float = 300.0
 
 
-class Metric(NamedTuple):
+class HpaMetric(NamedTuple):
     """One external metric: its total value (None or NaN: it could not be read) and its target per replica."""
 
     value: float | None
@@ -68,7 +92,7 @@ class Limit(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class HpaStep:
     """The replicas ordered (the current ones where nothing changes), what the metrics alone asked for, and why."""
 
     replicas: int
@@ -84,26 +108,26 @@ class _Limited(NamedTuple):
 
 
 def step(
-    spec: Spec, memory: Memory, metrics: Sequence[Metric | WholeMetric], current: int, status: int, now: float
-) -> tuple[Outcome, Memory]:
+    spec: HpaSpec, memory: HpaMemory, metrics: Sequence[HpaMetric | WholeMetric], current: int, status: int, now: float
+) -> tuple[HpaStep, HpaMemory]:
     """One sync. current: the scale target's spec.replicas; status: its status.replicas (pods that exist)."""
     if memory.recommended is None:  # horizontal.go recordInitialRecommendation
-        memory = replace(memory, recommended=(Mark(now, current),))
+        memory = replace(memory, recommended=(TimedReplicas(now, current),))
     # horizontal.go reconcileAutoscaler: zero is a person's or KEDA's decision; the minimum here is at least 1.
     if current == 0:
-        return Outcome(0, None, Limit.AT_ZERO, "at zero: the HPA does nothing"), memory
+        return HpaStep(0, None, Limit.AT_ZERO, "at zero: the HPA does nothing"), memory
     if current > spec.max_replicas:
-        outcome = Outcome(spec.max_replicas, None, Limit.MAX, f"limited to {spec.max_replicas} by maxReplicas")
+        outcome = HpaStep(spec.max_replicas, None, Limit.MAX, f"limited to {spec.max_replicas} by maxReplicas")
         return outcome, _ordered(spec, memory, current, outcome.replicas, now)
     if current < spec.min_replicas:
-        outcome = Outcome(spec.min_replicas, None, Limit.MIN, f"raised to {spec.min_replicas} by minReplicas")
+        outcome = HpaStep(spec.min_replicas, None, Limit.MIN, f"raised to {spec.min_replicas} by minReplicas")
         return outcome, _ordered(spec, memory, current, outcome.replicas, now)
 
     proposed, tolerated, missing = _propose(spec, metrics, current, status)
     # horizontal.go computeReplicasForMetrics: a missing metric might have asked for more, so it blocks scaling down.
     if proposed is None or (missing and proposed < current):
         why = f"{missing} of {len(metrics)} metrics could not be read: never down on an error"
-        return Outcome(current, proposed, Limit.ERROR, why), memory
+        return HpaStep(current, proposed, Limit.ERROR, why), memory
 
     if spec.behavior is None:
         limited, memory = _legacy(spec, memory, current, proposed, now)
@@ -111,17 +135,17 @@ def step(
         limited, memory = _behave(spec, spec.behavior, memory, current, proposed, now)
     if limited.limit is Limit.NONE and tolerated:
         limited = limited._replace(limit=Limit.TOLERANCE, why=tolerated)
-    outcome = Outcome(limited.replicas, proposed, limited.limit, limited.why)
+    outcome = HpaStep(limited.replicas, proposed, limited.limit, limited.why)
     return outcome, _ordered(spec, memory, current, outcome.replicas, now)
 
 
-def _ordered(spec: Spec, memory: Memory, before: int, after: int, now: float) -> Memory:
+def _ordered(spec: HpaSpec, memory: HpaMemory, before: int, after: int, now: float) -> HpaMemory:
     """horizontal.go storeScaleEvent: events are kept only where `behavior` will read them."""
     return memory if spec.behavior is None else remember_change(spec.behavior, memory, before, after, now)
 
 
 def _propose(
-    spec: Spec, metrics: Sequence[Metric | WholeMetric], current: int, status: int
+    spec: HpaSpec, metrics: Sequence[HpaMetric | WholeMetric], current: int, status: int
 ) -> tuple[int | None, str | None, int]:
     """The most any metric asks for, why that is no change if it is inside the tolerance, and how many are missing."""
     best: int | None = None
@@ -140,7 +164,7 @@ def _propose(
     return best, tolerated, missing
 
 
-def _average_value(spec: Spec, value: float, target: float, status: int) -> tuple[int, str | None]:
+def _average_value(spec: HpaSpec, value: float, target: float, status: int) -> tuple[int, str | None]:
     """replica_calculator.go GetExternalPerPodMetricReplicas; values travel as whole milli-units."""
     usage, per_pod = int(value * 1000), int(target * 1000)
     down, up = _tolerances(spec)
@@ -151,7 +175,7 @@ def _average_value(spec: Spec, value: float, target: float, status: int) -> tupl
     return math.ceil(usage / per_pod), None
 
 
-def _whole_value(spec: Spec, value: float, metric: WholeMetric, current: int) -> tuple[int, str | None]:
+def _whole_value(spec: HpaSpec, value: float, metric: WholeMetric, current: int) -> tuple[int, str | None]:
     """replica_calculator.go GetExternalMetricReplicas, getUsageRatioReplicaCount: the ratio times the ready pods.
 
     Inside the tolerance it is spec.replicas, ready or not; outside it a pod that starts counts for nothing, so
@@ -171,7 +195,7 @@ def _band(down: float, up: float) -> str:
     return band.replace("%", " %")
 
 
-def _tolerances(spec: Spec) -> tuple[float, float]:
+def _tolerances(spec: HpaSpec) -> tuple[float, float]:
     """(down, up): per direction from `behavior` (on by default from Kubernetes 1.35), else the cluster's."""
     if spec.behavior is None:
         return spec.tolerance, spec.tolerance
@@ -179,11 +203,11 @@ def _tolerances(spec: Spec) -> tuple[float, float]:
     return (spec.tolerance if down is None else down, spec.tolerance if up is None else up)
 
 
-def _legacy(spec: Spec, memory: Memory, current: int, proposed: int, now: float) -> tuple[_Limited, Memory]:
+def _legacy(spec: HpaSpec, memory: HpaMemory, current: int, proposed: int, now: float) -> tuple[_Limited, HpaMemory]:
     """horizontal.go normalizeDesiredReplicas: without `behavior`."""
     kept = tuple(mark for mark in memory.recommended or () if mark.at >= now - spec.window_s)
     highest = max([proposed, *(mark.replicas for mark in kept)])
-    memory = replace(memory, recommended=(*kept, Mark(now, proposed)))
+    memory = replace(memory, recommended=(*kept, TimedReplicas(now, proposed)))
     # scaleUpLimitFactor = 2, scaleUpLimitMinimum = 4
     ceiling = max(2 * current, 4)
     if highest < spec.min_replicas:
@@ -198,13 +222,13 @@ def _legacy(spec: Spec, memory: Memory, current: int, proposed: int, now: float)
 
 
 def _behave(
-    spec: Spec, behavior: Behavior, memory: Memory, current: int, proposed: int, now: float
-) -> tuple[_Limited, Memory]:
+    spec: HpaSpec, behavior: HpaBehavior, memory: HpaMemory, current: int, proposed: int, now: float
+) -> tuple[_Limited, HpaMemory]:
     """horizontal.go normalizeDesiredReplicasWithBehaviors: stabilise, then limit the rate."""
     up, down = behavior.up, behavior.down
     longest = max(up.window_s, down.window_s)
     kept = tuple(mark for mark in memory.recommended or () if mark.at > now - longest)
-    memory = replace(memory, recommended=(*kept, Mark(now, proposed)))
+    memory = replace(memory, recommended=(*kept, TimedReplicas(now, proposed)))
 
     # stabilizeRecommendationWithBehaviors: the current replicas, brought between the lowest recommendation of the up
     # window and the highest of the down window.
@@ -219,7 +243,7 @@ def _behave(
     return limited, memory
 
 
-def _stabilised(stable: int, proposed: int, marks: Sequence[Mark], window_s: float, now: float) -> _Limited:
+def _stabilised(stable: int, proposed: int, marks: Sequence[TimedReplicas], window_s: float, now: float) -> _Limited:
     """What a window holds, and until when: its latest mark on the far side of `stable` has to leave it first."""
     if stable > proposed:
         holding = [mark.at for mark in marks if mark.replicas >= stable]
@@ -229,7 +253,9 @@ def _stabilised(stable: int, proposed: int, marks: Sequence[Mark], window_s: flo
     return _Limited(stable, Limit.STABILISED, f"stabilised at {stable} for {math.ceil(left_s)} s more")
 
 
-def _limit_rate(spec: Spec, behavior: Behavior, memory: Memory, current: int, wanted: int, now: float) -> _Limited:
+def _limit_rate(
+    spec: HpaSpec, behavior: HpaBehavior, memory: HpaMemory, current: int, wanted: int, now: float
+) -> _Limited:
     """horizontal.go convertDesiredReplicasWithBehaviorRate."""
     if wanted > current:
         rate, why = up_limit(behavior.up, memory, current, now)
@@ -248,3 +274,155 @@ def _limit_rate(spec: Spec, behavior: Behavior, memory: Memory, current: int, wa
                 return _Limited(floor, Limit.RATE, why)
             return _Limited(floor, Limit.MIN, f"raised to {floor} by minReplicas")
     return _Limited(wanted, Limit.NONE, f"follows its metrics: {wanted}")
+
+
+class PolicyKind(StrEnum):
+    PODS = "Pods"
+    PERCENT = "Percent"
+
+
+class Select(StrEnum):
+    MAX = "Max"  # the policy that allows the greatest change
+    MIN = "Min"  # the policy that allows the least
+    DISABLED = "Disabled"
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingPolicy:
+    """At most `value` pods, or percent of the replicas at the period's start, per `period_s` seconds."""
+
+    kind: PolicyKind
+    value: int
+    period_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingRules:
+    """`behavior.scaleUp` or `behavior.scaleDown`. `tolerance`: a ratio; None is the cluster's."""
+
+    policies: tuple[ScalingPolicy, ...]
+    window_s: float
+    select: Select = Select.MAX
+    tolerance: float | None = None
+
+
+# defaults.go: what the API server fills in where `behavior` is set and one direction is not.
+DEFAULT_UP = ScalingRules(
+    (ScalingPolicy(PolicyKind.PODS, 4, 15.0), ScalingPolicy(PolicyKind.PERCENT, 100, 15.0)), window_s=0.0
+)
+DEFAULT_DOWN = ScalingRules((ScalingPolicy(PolicyKind.PERCENT, 100, 15.0),), window_s=300.0)
+
+
+@dataclass(frozen=True, slots=True)
+class HpaBehavior:
+    up: ScalingRules = DEFAULT_UP
+    down: ScalingRules = DEFAULT_DOWN
+
+
+# What Tidegate ships: no tolerance, because its metric is already a whole number of replicas; up at once; down after
+# 30 s and by at most half of them in 30 s, as a backstop against one bad answer and not as a second smoothing.
+SHIPPED = HpaBehavior(
+    up=ScalingRules(DEFAULT_UP.policies, window_s=0.0, tolerance=0.0),
+    down=ScalingRules((ScalingPolicy(PolicyKind.PERCENT, 50, 30.0),), window_s=30.0, tolerance=0.0),
+)
+
+
+class TimedReplicas(NamedTuple):
+    """At `at`: a recommendation of so many replicas, or a change by so many."""
+
+    at: float
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class HpaMemory:
+    """What the controller remembers. `recommended` is None until the first sync."""
+
+    recommended: tuple[TimedReplicas, ...] | None = None
+    added: tuple[TimedReplicas, ...] = ()
+    removed: tuple[TimedReplicas, ...] = ()
+
+
+def up_limit(rules: ScalingRules, memory: HpaMemory, current: int, now: float) -> tuple[int, str]:
+    """horizontal.go calculateScaleUpLimitWithScalingRules; percent is rounded up, else 1 + 10 % would stay 1."""
+    if rules.select is Select.DISABLED or not rules.policies:
+        return current, "scaling up is disabled"
+    limits = []
+    for policy in rules.policies:
+        start = _period_start(policy, memory, current, now)
+        if policy.kind is PolicyKind.PODS:
+            limits.append((start + policy.value, policy))
+        else:
+            limits.append((math.ceil(start * (1 + policy.value / 100)), policy))
+    pick = min if rules.select is Select.MIN else max
+    limit, policy = pick(limits, key=lambda entry: entry[0])
+    return limit, f"limited to +{_spell(policy)}"
+
+
+def down_limit(rules: ScalingRules, memory: HpaMemory, current: int, now: float) -> tuple[int, str]:
+    """horizontal.go calculateScaleDownLimitWithBehaviors; percent is cut off, so 3 - 10 % is 2."""
+    if rules.select is Select.DISABLED or not rules.policies:
+        return current, "scaling down is disabled"
+    limits = []
+    for policy in rules.policies:
+        start = _period_start(policy, memory, current, now)
+        if policy.kind is PolicyKind.PODS:
+            limits.append((start - policy.value, policy))
+        else:
+            limits.append((int(start * (1 - policy.value / 100)), policy))
+    pick = max if rules.select is Select.MIN else min
+    limit, policy = pick(limits, key=lambda entry: entry[0])
+    return limit, f"limited to -{_spell(policy)}"
+
+
+def _period_start(policy: ScalingPolicy, memory: HpaMemory, current: int, now: float) -> int:
+    """How many replicas there were when the policy's period began (getReplicasChangePerPeriod)."""
+    added = sum(mark.replicas for mark in memory.added if mark.at > now - policy.period_s)
+    removed = sum(mark.replicas for mark in memory.removed if mark.at > now - policy.period_s)
+    return current - added + removed
+
+
+def _spell(policy: ScalingPolicy) -> str:
+    unit = "%" if policy.kind is PolicyKind.PERCENT else "pods"
+    return f"{policy.value} {unit} per {policy.period_s:g} s"
+
+
+def remember_change(behavior: HpaBehavior, memory: HpaMemory, before: int, after: int, now: float) -> HpaMemory:
+    """horizontal.go storeScaleEvent: kept as long as any policy's period looks back."""
+    if after == before:
+        return memory
+    policies = (*behavior.up.policies, *behavior.down.policies)
+    horizon = now - max((policy.period_s for policy in policies), default=0.0)
+    added = tuple(mark for mark in memory.added if mark.at > horizon)
+    removed = tuple(mark for mark in memory.removed if mark.at > horizon)
+    if after > before:
+        added = (*added, TimedReplicas(now, after - before))
+    else:
+        removed = (*removed, TimedReplicas(now, before - after))
+    return replace(memory, added=added, removed=removed)
+
+
+Floats = NDArray[np.float64]
+
+
+def past_band(wanted: Floats, current: Floats, tolerance: Floats, most: Floats | float = np.inf) -> Floats:
+    """The least whole number of replicas that is at least `wanted` and that the HPA does not take for `current`.
+
+    wanted:    whole replicas; NaN is unknown and stays so.
+    current:   replicas the cluster has been told to run; NaN is unknown, and nothing is rounded then.
+    tolerance: the HPA's for going up, a ratio.
+    most:      replicas that a person allows at most: nothing is rounded past that, and the step waits. Where a floor
+               asks for as many it is inf: too many is the lesser harm.
+
+    The test is the HPA's own, float for float (`replica_calculator.go` Tolerances.isWithin, Kubernetes 1.33): dropped
+    is a ratio of at most 1.0 + tolerance. Before 1.33 it was |ratio - 1| <= tolerance, which drops nothing more. Values
+    travel as whole milli-units, of which both sides of the ratio have as many.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        edge = 1.0 + tolerance
+        dropped = (wanted > current) & (wanted / current <= edge)
+        past = np.floor(current * edge)
+        # The product is rounded, and so is the quotient: the edge itself may be dropped, and the number after it.
+        past += past / current <= edge
+        past += past / current <= edge
+    return np.where(dropped & (past <= most), past, wanted)

@@ -10,6 +10,14 @@ more"); the first one after 1300 orders 0 replicas.
 
     order, memory, why = step(Spec(), Memory(created_at=0.0, last_active_at=1000.0), Poll(Answer.INACTIVE), 3, 1301.0)
     # (0, memory, "inactive for 301 s: to 0")
+
+KEDA's arithmetic for a ScaledJob: how many Jobs one poll starts. It never ends one.
+
+Knows: what KEDA does with one trigger's answer, by its scaling strategy. Refuses to know: gRPC, what a Job does, and
+what time it is. Source: KEDA 2.19 `scale_jobs.go` (pkg/scaling/executor), getScalingDecision and createJobs.
+
+Worked example: an answer of 3 while 2 Jobs run starts 1 by the default strategy. `accurate` takes off only those that
+have no pod yet, and so starts 3: it is for numbers that no longer count what a Job has taken.
 """
 
 from __future__ import annotations
@@ -17,11 +25,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
-class Fallback:
+class FallbackSpec:
     """After more than `failure_threshold` failed reads in a row the metric is taken to ask for `replicas`."""
 
     failure_threshold: int
@@ -29,7 +37,7 @@ class Fallback:
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class ScaledObjectSpec:
     """A ScaledObject and its pausing annotations. Durations in seconds.
 
     paused_replicas: `autoscaling.keda.sh/paused-replicas`; paused: `…/paused`; both take the HPA away.
@@ -41,7 +49,7 @@ class Spec:
     polling_interval_s: float = 30.0
     cooldown_s: float = 300.0
     initial_cooldown_s: float = 0.0
-    fallback: Fallback | None = None
+    fallback: FallbackSpec | None = None
     paused: bool = False
     paused_replicas: int | None = None
     pause_scale_in: bool = False
@@ -49,7 +57,7 @@ class Spec:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class KedaMemory:
     """created_at: POSIX seconds of the ScaledObject; failures: reads that failed in a row."""
 
     created_at: float
@@ -57,7 +65,7 @@ class Memory:
     failures: int = 0
 
 
-class Answer(StrEnum):
+class PollResult(StrEnum):
     """What one round of calls to the scaler came to."""
 
     ACTIVE = "active"
@@ -70,7 +78,7 @@ class Answer(StrEnum):
 class Poll:
     """The loop's own round, every polling interval."""
 
-    answer: Answer
+    answer: PollResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +98,9 @@ class Read:
 Event: TypeAlias = Poll | Push | Read
 
 
-def step(spec: Spec, memory: Memory, event: Event, replicas: int, now: float) -> tuple[int | None, Memory, str]:
+def step(
+    spec: ScaledObjectSpec, memory: KedaMemory, event: Event, replicas: int, now: float
+) -> tuple[int | None, KedaMemory, str]:
     """What to set the scale target to (None: leave it), what to remember, and why.
 
     replicas: the scale target's spec.replicas now.
@@ -110,40 +120,42 @@ def step(spec: Spec, memory: Memory, event: Event, replicas: int, now: float) ->
             return None, memory, "push of inactivity: ignored"
         case Push(active=True):
             return _active(spec, memory, replicas, now, "pushed active")
-        case Poll(answer=Answer.ACTIVE):
+        case Poll(answer=PollResult.ACTIVE):
             return _active(spec, replace(memory, failures=0), replicas, now, "active")
-        case Poll(answer=Answer.INACTIVE):
+        case Poll(answer=PollResult.INACTIVE):
             return _inactive(spec, replace(memory, failures=0), replicas, now)
-        case Poll(answer=Answer.ERROR):
+        case Poll(answer=PollResult.ERROR):
             return _failed(spec, replace(memory, failures=memory.failures + 1), replicas, now)
-        case Poll(answer=Answer.DOWN):
+        case Poll(answer=PollResult.DOWN):
             return _held(spec, memory, replicas, now, "the scaler is down")
     raise AssertionError(event)
 
 
-def fallback_active(spec: Spec, memory: Memory) -> bool:
+def fallback_active(spec: ScaledObjectSpec, memory: KedaMemory) -> bool:
     """fallback.go GetMetricsWithFallback: more failures in a row than the threshold."""
     return spec.fallback is not None and memory.failures > spec.fallback.failure_threshold
 
 
-def fallback_value(spec: Spec, memory: Memory, target: float) -> float | None:
+def fallback_value(spec: ScaledObjectSpec, memory: KedaMemory, target: float) -> float | None:
     """The value KEDA tells the HPA in place of an error, once fallback is active; None: tell the error."""
     if spec.fallback is None or not fallback_active(spec, memory):
         return None
     return target * spec.fallback.replicas
 
 
-def hpa_min_replicas(spec: Spec) -> int:
+def hpa_min_replicas(spec: ScaledObjectSpec) -> int:
     """KEDA's HPA never has a minimum of 0: the step between 0 and 1 is KEDA's own."""
     return max(1, spec.min_replicas)
 
 
-def has_hpa(spec: Spec) -> bool:
+def has_hpa(spec: ScaledObjectSpec) -> bool:
     """Pausing deletes the HPA, and with it everything the HPA remembered."""
     return not spec.paused and spec.paused_replicas is None
 
 
-def _active(spec: Spec, memory: Memory, replicas: int, now: float, cause: str) -> tuple[int | None, Memory, str]:
+def _active(
+    spec: ScaledObjectSpec, memory: KedaMemory, replicas: int, now: float, cause: str
+) -> tuple[int | None, KedaMemory, str]:
     """scale_scaledobjects.go RequestScale with active triggers, scaleFromZeroOrIdle."""
     below_idle_minimum = spec.idle_replicas is not None and replicas < spec.min_replicas
     if replicas > 0 and not below_idle_minimum:
@@ -154,21 +166,27 @@ def _active(spec: Spec, memory: Memory, replicas: int, now: float, cause: str) -
     return order, replace(memory, last_active_at=now), f"{cause}: {replicas} to {order}"
 
 
-def _failed(spec: Spec, memory: Memory, replicas: int, now: float) -> tuple[int | None, Memory, str]:
+def _failed(
+    spec: ScaledObjectSpec, memory: KedaMemory, replicas: int, now: float
+) -> tuple[int | None, KedaMemory, str]:
     if fallback_active(spec, memory):
         # scale_handler.go getScalerState: a trigger that falls back counts as active, so it wakes a sleeper too.
         return _active(spec, memory, replicas, now, f"fallback after {memory.failures} failures")
     return _held(spec, memory, replicas, now, "the scaler answered with an error")
 
 
-def _held(spec: Spec, memory: Memory, replicas: int, now: float, cause: str) -> tuple[int | None, Memory, str]:
+def _held(
+    spec: ScaledObjectSpec, memory: KedaMemory, replicas: int, now: float, cause: str
+) -> tuple[int | None, KedaMemory, str]:
     """scale_scaledobjects.go RequestScale: an error holds, except that `fallback.replicas: 0` lets sleep happen."""
     if spec.fallback is not None and spec.fallback.replicas == 0:
         return _inactive(spec, memory, replicas, now)
     return None, memory, f"{cause}: replicas are held"
 
 
-def _inactive(spec: Spec, memory: Memory, replicas: int, now: float) -> tuple[int | None, Memory, str]:
+def _inactive(
+    spec: ScaledObjectSpec, memory: KedaMemory, replicas: int, now: float
+) -> tuple[int | None, KedaMemory, str]:
     """scale_scaledobjects.go RequestScale without active triggers, scaleToZeroOrIdle."""
     may_idle = spec.idle_replicas is not None and replicas > spec.idle_replicas
     may_sleep = replicas > 0 and spec.min_replicas == 0
@@ -187,3 +205,29 @@ def _inactive(spec: Spec, memory: Memory, replicas: int, now: float) -> tuple[in
         return None, memory, f"cooling down for {math.ceil(left_s)} s more"
     order = spec.min_replicas if spec.idle_replicas is None else spec.idle_replicas
     return order, memory, f"inactive for {now - since:.0f} s: to {order}"
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledJobSpec:
+    min_replicas: int = 0
+    max_replicas: int = 100
+    strategy: Literal["default", "accurate"] = "default"
+
+
+def jobs_started(spec: ScaledJobSpec, number: int | None, running: int, pending: int = 0) -> int:
+    """number: the trigger's answer, for a target of 1; 0 is inactive, None an error. running: Jobs that have not ended,
+    those that are pending, which have no running pod yet, among them.
+    """
+    if running < spec.min_replicas:
+        return spec.min_replicas - running
+    if not number:  # an error counts for nothing: scale_handler.go getScaledJobMetrics
+        return 0
+    # Those of the minimum work beside the number.
+    wanted, running = min(number, spec.max_replicas), running - spec.min_replicas
+    if spec.strategy == "default":
+        more = wanted - running
+    elif wanted + running > spec.max_replicas:
+        more = spec.max_replicas - running
+    else:
+        more = wanted - pending
+    return max(0, min(more, number))

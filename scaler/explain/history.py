@@ -12,12 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exporter.model import Floats, WorkloadKey
-
-from ..board import Board, Decision
-from ..policy import REASONS, Signal
-from ..slots import known, sum_of_known, whole
-from .entry import CHARTED_WIDTH, place
-from .log import Charts
+from scaler.engine.decision_log import CHARTED_WIDTH, Charts, place
+from scaler.model import Board, Decision
+from scaler.policy.columns import REASONS, Signal
+from scaler.signals.slots import known, sum_of_known, whole
 
 AT, REPLICAS = place("when", "at"), place("verdicts", "replicas")
 WANTED, REASON = place("readings", "wanted"), place("verdicts", "reason")
@@ -27,14 +25,14 @@ GPU = place("aside", "latest") + Signal.GPU_ENGINE
 _WORDS = tuple(map(str, REASONS))
 
 
-class Span(NamedTuple):
+class HistorySpan(NamedTuple):
     """since: seconds back from now. points: at most so many of each workload."""
 
     since: float
     points: int
 
 
-def chosen(charted: Floats, until: float, now: float, span: Span) -> Floats:
+def chosen(charted: Floats, until: float, now: float, span: HistorySpan) -> Floats:
     """Of one workload's noted moments those that are drawn, oldest first, one fewer than `span.points`. Times ascend.
 
     charted: shape (entries, CHARTED_WIDTH), as `Charts.of` has it. until: POSIX seconds; earlier ones only.
@@ -51,7 +49,9 @@ def chosen(charted: Floats, until: float, now: float, span: Span) -> Floats:
     return drawn[max(len(drawn) - most, 0) :]
 
 
-def document(board: Board, listed: Sequence[WorkloadKey], charts: Charts, now: float, span: Span) -> dict[str, Any]:
+def document(
+    board: Board, listed: Sequence[WorkloadKey], charts: Charts, now: float, span: HistorySpan
+) -> dict[str, Any]:
     """`/api/v1/history`. listed: of whom there are charts, in their order."""
     places = {workload: place for place, workload in enumerate(listed)}
     nothing = np.empty((0, CHARTED_WIDTH))
@@ -62,7 +62,7 @@ def document(board: Board, listed: Sequence[WorkloadKey], charts: Charts, now: f
     return {"now": now, "workloads": workloads}
 
 
-def one(decision: Decision, charted: Floats, board_at: float, now: float, span: Span) -> dict[str, Any]:
+def one(decision: Decision, charted: Floats, board_at: float, now: float, span: HistorySpan) -> dict[str, Any]:
     """One workload's chart. The last point is of the Board."""
     at = max(board_at, decision.decided_at)  # a page may have raised it since the last sweep
     rows = chosen(charted, at, now, span)

@@ -4,17 +4,28 @@ It knows both controllers' defaults, and which autoscaler asks Tidegate.
 
 Worked example: a ScaledObject without counts is an `Autoscaler` with `lowest` 0 and `highest` 100, an HPA without
 minReplicas one with `lowest` 1.
+
+All objects of one run, found by each other: an autoscaler's workload, a workload's autoscalers. Pure.
+
+Worked example: with a Deployment and a ScaledObject that names it in one run, `seen.workload_of(autoscaler)` is the
+Deployment; in a run of the ScaledObject alone it is None, and rules about its pods have nothing to say.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from ..config.documents import Value
-from ..config.problem import Loc
-from .scaled_objects import is_ours
-from .things import Thing
+from scaler.config.documents import DocumentValue
+from scaler.config.model import Config
+from scaler.config.problem import Loc
+from scaler.config.remark import Remark
+from scaler.config.rules import Rule
+
+from .objects import LintWorkload, Thing, workload
+from .triggers import is_ours
 
 OUR_METRIC = "tidegate-replicas"
 _KEDA_LOWEST, _KEDA_HIGHEST, _HPA_LOWEST = 0, 100, 1
@@ -25,7 +36,7 @@ _FACTORS = {None: 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "Ki": 2.0**10, "
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ScalingMetric:
     """One number that replicas hang on.
 
     kind:      KEDA's type of trigger, or the HPA's type of metric.
@@ -54,7 +65,7 @@ class Autoscaler:
     lowest: int
     highest: int | None
     behavior: Loc
-    asked: tuple[Asked, ...]
+    asked: tuple[ScalingMetric, ...]
     ours: bool
 
     @property
@@ -73,7 +84,7 @@ class Autoscaler:
         return not self.is_keda and any(owner.read("kind") == "ScaledObject" for owner in owners)
 
     @property
-    def value(self) -> Value:
+    def value(self) -> DocumentValue:
         return self.thing.value
 
     @property
@@ -113,7 +124,7 @@ def _of_keda(thing: Thing) -> Autoscaler:
     )
 
 
-def _trigger(trigger: Value, at: Loc) -> Asked:
+def _trigger(trigger: DocumentValue, at: Loc) -> ScalingMetric:
     kind, metadata = trigger.read("type"), trigger.below("metadata")
     target = activates = None
     for key, one in metadata.items():
@@ -126,7 +137,7 @@ def _trigger(trigger: Value, at: Loc) -> Asked:
         target = number(said.text or "") if said is not None else None
     query = metadata.get("query")
     loc = (*at, "metadata", "query") if query is not None else (*at, "type")
-    return Asked(kind, at, loc, (query.text or "") if query is not None else "", target, activates)
+    return ScalingMetric(kind, at, loc, (query.text or "") if query is not None else "", target, activates)
 
 
 def _of_hpa(thing: Thing) -> Autoscaler:
@@ -144,15 +155,76 @@ def _of_hpa(thing: Thing) -> Autoscaler:
     )
 
 
-def _metric(metric: Value, at: Loc) -> Asked:
+def _metric(metric: DocumentValue, at: Loc) -> ScalingMetric:
     kind = metric.read("type")
     section = _OF_METRIC.get(kind)
     if section is None:
         section = "containerResource" if kind == "ContainerResource" else "resource"
-        return Asked(kind, at, (*at, section, "name"), metric.read(section, "name"), None)
+        return ScalingMetric(kind, at, (*at, section, "name"), metric.read(section, "name"), None)
     target = metric.read(section, "target", "averageValue") or metric.read(section, "target", "value")
-    return Asked(kind, at, (*at, section, "metric", "name"), metric.read(section, "metric", "name"), number(target))
+    return ScalingMetric(
+        kind, at, (*at, section, "metric", "name"), metric.read(section, "metric", "name"), number(target)
+    )
 
 
 def _or(count: int | None, usual: int) -> int:
     return usual if count is None else count
+
+
+Key: TypeAlias = tuple[str, str, str]  # kind, namespace, name
+
+
+@dataclass(frozen=True, slots=True)
+class LintContext:
+    """by_target: the autoscalers of each target, in the order of the run. keys: of every object. config: what
+    they meet, if known. live: read from a cluster, where controllers have written into the objects.
+    """
+
+    things: tuple[Thing, ...]
+    autoscalers: Mapping[Thing, Autoscaler]
+    by_target: Mapping[Key, Sequence[Autoscaler]]
+    workloads: Mapping[Key, LintWorkload]
+    keys: frozenset[Key]
+    config: Config | None = None
+    live: bool = False
+
+    def workload_of(self, scaler: Autoscaler) -> LintWorkload | None:
+        return self.workloads.get(scaler.target_key)
+
+    def scalers_of(self, target: LintWorkload) -> Sequence[Autoscaler]:
+        return self.by_target.get(target.thing.key, ())
+
+    def is_on_gpus(self, scaler: Autoscaler) -> bool:
+        """Its pods are in this run, and ask for GPUs."""
+        target = self.workload_of(scaler)
+        return target is not None and target.on_gpus
+
+    def has(self, kind: str) -> bool:
+        """There is any of that kind."""
+        return any(one == kind for one, _, _ in self.keys)
+
+    def of_kind(self, *kinds: str) -> list[Thing]:
+        return [one for one in self.things if one.kind in kinds]
+
+
+def see(things: Iterable[Thing], config: Config | None = None, *, live: bool = False) -> LintContext:
+    """The same object twice, in two files, is looked at in both, and is one to others: the last."""
+    things = tuple(things)
+    scalers = {one: found for one in things if (found := autoscaler(one)) is not None}
+    by_target: dict[Key, list[Autoscaler]] = {}
+    for scaler in scalers.values():
+        by_target.setdefault(scaler.target_key, []).append(scaler)
+    workloads = {one.key: pods for one in things if (pods := workload(one)) is not None}
+    keys = frozenset(one.key for one in things)
+    return LintContext(things, scalers, by_target, workloads, keys, config, live)
+
+
+def said(rule: Rule, loc: Loc, message: str, got: str | None = None) -> Remark:
+    """A remark of a rule."""
+    return Remark(loc, message, rule.severity, got, rule)
+
+
+def shown_count(value: DocumentValue, *path: str | int) -> str | None:
+    """What is written there, to be shown; None if nothing is."""
+    found = value.at(*path)
+    return None if found is None else found.text

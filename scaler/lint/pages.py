@@ -13,9 +13,8 @@ from pathlib import Path
 from textwrap import fill
 from typing import NamedTuple
 
-from exporter.cluster.resources import CHECKED
-
-from ..rules import RULES, Rule
+from exporter.kubernetes.resources import CHECKED
+from scaler.config.rules import RULES, Rule
 
 _FOLDERS = (Path(__file__).parent / "pages", Path(__file__).parents[2] / "docs/reference/rules")
 _WHY, _FIX = "**Why.** ", "**Fix.** "

@@ -1,32 +1,5 @@
-"""Demand, the idle verdict, keep-warm and capacity: pure functions over arrays of workloads."""
+"""Decides replicas: demand, idleness and bounds of every workload, as pure functions over arrays.
 
-from __future__ import annotations
-
-from .arrays import OWN, Memory, Readings, Signal, Spec, Specs, Standing, Verdicts
-from .codes import REASONS
-from .groups import Groups, Membership, closure
-from .shares import Sharing
-from .step import answered, choose, imputed, step
-from .together import Decided, decide_groups
-
-__all__ = [
-    "OWN",
-    "REASONS",
-    "Decided",
-    "Groups",
-    "Membership",
-    "Memory",
-    "Readings",
-    "Sharing",
-    "Signal",
-    "Spec",
-    "Specs",
-    "Standing",
-    "Verdicts",
-    "answered",
-    "choose",
-    "closure",
-    "decide_groups",
-    "imputed",
-    "step",
-]
+`decide` computes demand and idleness, `kernel` applies one step of the policy, `groups` divides replicas within a
+group. `estimators` learn from the past; `overrides` are brakes and schedules. `constraints` combines both.
+"""

@@ -11,6 +11,24 @@ whose members are all idle falls asleep, in one tick, and nobody keeps anybody a
 Worked example: prefill wants 4 replicas, decode is idle and wants 0, with `ratio: {to: prefill, min: 0.5, max: 2}` on
 decode. The group is awake, so each has at least 1; 0.5 x 4 = 2, so the floors are 4 for prefill and 2 for decode. Were
 decode at 10 and prefill at 4, prefill would be raised to 10 / 2 = 5: the lower one is raised, nobody is lowered.
+
+Deciding workloads with their mates: everybody alone, what that asks of the others, and again with it. Pure.
+
+What a mate asks for is a floor like a schedule's, and not activity: it is made anew from what each member wants alone,
+so it ends in the tick in which nobody wants anything. Where there are no groups this is `step` and costs nothing more.
+
+Worked example: prefill has one request waiting, decode is asleep. Alone they are at 1 and 0; prefill is awake, so
+decode's floor is 1, and both are at 1 from this very scrape on: prefill `queued`, decode `warm`.
+
+One queue, several who work on it: how much of what waits there is each one's. Pure.
+
+A member gets its weight's part of the queue, but no more than it has room for while another has room left: what a full
+member cannot take spills over to the others, by their weights. What nobody has room for is everybody's again by weight,
+so that all of them ask for more than they may have, and say so. Whatever the weights and rooms, the shares add up to
+what waits: never to twice it, and nothing vanishes.
+
+Worked example: 100 requests, weights 9 and 1, room for 40 and 1000: by weight 90 and 10; the first can take 40 of its
+90, so the shares are 40 and 60. With room for 40 and 20 they are 40 and 20 and then 36 and 4 more: 76 and 24.
 """
 
 from __future__ import annotations
@@ -23,8 +41,8 @@ import numpy as np
 
 from exporter.model import Floats
 
-from .arrays import Bools, Ints, Signal, Specs, Verdicts
-from .shares import NOBODY, Sharing, allotted, told_apart
+from .columns import OWN, Bools, Constraints, Ints, Memory, Readings, Signal, Specs, Verdicts
+from .kernel import choose, step
 
 NONE = -1
 # 3 replicas at a ratio of 1/3 are 1.0000000000000002 of the other.
@@ -186,3 +204,156 @@ def _whole_parts(missing: Floats, weights: Floats, room: Floats, role: Ints) -> 
     whole = np.empty(len(parts))
     whole[order] = np.floor(reached + DUST) - np.floor(before + DUST)
     return whole
+
+
+class Decided(NamedTuple):
+    """What `step` returned, and what it was given at last: with that each workload can be decided again, alone.
+
+    asked:    how many replicas its group asks for where that is more than a member wants alone: shape (rows,), else 0.
+    readings: `waker_fresh` is the group's.
+    standing: with what its group asks for as a floor.
+    """
+
+    verdicts: Verdicts
+    memory: Memory
+    asked: Floats
+    readings: Readings
+    standing: Constraints
+
+
+def decide_groups(
+    groups: Groups,
+    specs: Specs,
+    readings: Readings,
+    standing: Constraints,
+    memory: Memory,
+    now: float,
+    *,
+    raise_only: bool = False,
+) -> Decided:
+    """`step` for workloads of which some belong together; whole groups (see `closure`)."""
+    asked = np.zeros(specs.minimum.shape[0])
+    mates = np.flatnonzero(groups.together)
+    if len(mates):
+        readings = readings._replace(waker_fresh=woken_with(groups, readings.waker_fresh))
+        # Asked without `raise_only`: an answer that stands because nothing falls between ticks is no need of a member.
+        own_specs, own_readings, own_standing, own_memory = (
+            choose(mates, columns) for columns in (specs, readings, standing, memory)
+        )
+        alone, _ = step(own_specs, own_readings, own_standing, own_memory, now)
+        most = np.minimum(specs.maximum, np.maximum(standing.ceiling, 1.0))[mates]
+        floor = floors(choose(mates, groups), alone, most)
+        asked[mates] = np.where(floor > np.where(alone.active, np.fmax(alone.replicas, 0.0), 0.0), floor, 0.0)
+        higher = asked > standing.floor
+        standing = standing._replace(
+            floor=np.where(higher, asked, standing.floor),
+            floor_reason=np.where(higher, OWN, standing.floor_reason),
+        )
+    verdicts, memory = step(specs, readings, standing, memory, now, raise_only=raise_only)
+    return Decided(verdicts, memory, asked, readings, standing)
+
+
+NOBODY = -1  # no queue is shared
+
+# Room that is less than this is none: sums of shares are off by some 1e-16 of their size.
+
+
+def allotted(amount: Floats, weights: Floats, room: Floats, queue: Ints) -> Floats:
+    """Each member's part of its queue, shape (members,).
+
+    amount:  shape (queues,), what is to be shared. weights, room: shape (members,), in any unit and in the amount's.
+    queue:   shape (members,), the number of each member's queue. Members of weight 0 get nothing.
+    A queue whose members all have weight 0 is shared by nobody: see `told_apart`, which does not let that be.
+    """
+    queues = len(amount)
+    given, left, open_ = np.zeros(len(weights)), amount.astype(np.float64), weights > 0.0
+    while open_.any():
+        weight = np.where(open_, weights, 0.0)
+        wish = _by_weight(left, weight, queue)
+        fits = np.where(open_, np.minimum(wish, room - given), 0.0).clip(min=0.0)
+        given += fits
+        left = (left - np.bincount(queue, weights=fits, minlength=queues)).clip(min=0.0)
+        full = open_ & (room - given <= DUST)
+        if not full.any():
+            return given
+        open_ &= ~full
+    return given + _by_weight(left, weights, queue)
+
+
+def _by_weight(amount: Floats, weights: Floats, queue: Ints) -> Floats:
+    total = np.bincount(queue, weights=weights, minlength=len(amount))[queue]
+    return amount[queue] * np.divide(weights, total, out=np.zeros(len(weights)), where=total > 0.0)
+
+
+class Sharing(NamedTuple):
+    """Who stands behind one queue with whom; a slot per workload.
+
+    queue:  the number of the queue that it shares; NOBODY where it has its queue to itself.
+    weight: its part of it, in any unit.
+    most:   replicas it may have. work: requests that one of them should hold; NaN where it is not sized by that.
+    """
+
+    queue: Ints
+    weight: Floats
+    most: Floats
+    work: Floats
+
+    @classmethod
+    def nobody(cls, rows: int) -> Sharing:
+        return cls(np.full(rows, NOBODY, dtype=np.int64), np.ones(rows), np.full(rows, np.inf), np.full(rows, np.nan))
+
+    def shares(self, rows: Ints) -> Bools:
+        """Which of `rows` share their queue."""
+        mask: Bools = self.queue[rows] != NOBODY
+        return mask
+
+    def gets_nothing(self, row: int) -> bool:
+        """Is none of the queue that it shares its own?"""
+        return bool(self.queue[row] != NOBODY and self.weight[row] == 0.0)
+
+    def room(self, in_pods: Floats, wanted: Floats, pending: Floats) -> Floats:
+        """Requests that each could take beside those in its pods, shape (rows,).
+
+        While a replica of it waits for a node, a member has room for what the replicas it was given can hold and not
+        for more: what comes besides goes to those who can grow. NaN of the arguments: not known, and no limit.
+        """
+        stuck = (pending > 0.0) & ~np.isnan(wanted)
+        replicas = np.where(stuck, np.minimum(self.most, wanted), self.most)
+        held = np.where(np.isnan(in_pods), 0.0, in_pods)
+        return np.where(np.isnan(self.work), np.inf, np.maximum(replicas * self.work - held, 0.0))
+
+    def parts(self, rows: Ints, amount: Floats, room: Floats) -> Floats:
+        """Which part (0..1) of what the queue of each of `rows` shows is its own; 1 where it shares with nobody.
+
+        amount: shape (len(rows),), requests on the queue's page as that workload last read it. room: of all workloads.
+        """
+        part = np.ones(len(rows))
+        sharing = np.flatnonzero(self.shares(rows))
+        if not len(sharing):
+            return part
+        members = np.flatnonzero(np.isin(self.queue, self.queue[rows[sharing]]))
+        order = members[np.argsort(self.queue[members], kind="stable")]
+        first, last = (
+            np.searchsorted(self.queue[order], self.queue[rows[sharing]], side) for side in ("left", "right")
+        )
+        count = last - first
+        asker = np.repeat(np.arange(len(sharing)), count)  # a pair for each of the sharing rows and each of its mates
+        mate = order[np.arange(count.sum()) - np.repeat(np.cumsum(count) - count - first, count)]
+        waits = np.where(amount[sharing] > 0.0, amount[sharing], 1.0)  # an empty queue is shared like one with little
+        given = allotted(waits, self.weight[mate], room[mate], asker)
+        own = mate == rows[sharing][asker]
+        part[sharing] = given[own] / waits
+        return part
+
+
+def told_apart(sharing: Sharing) -> Sharing:
+    """The same without queues of one, and where all weights of a queue are 0, all of them 1: demand never vanishes."""
+    shared = sharing.queue != NOBODY
+    members = np.bincount(sharing.queue[shared])
+    alone = shared & (members[np.where(shared, sharing.queue, 0)] < 2) if shared.any() else shared  # noqa: PLR2004
+    queue = np.where(alone, NOBODY, sharing.queue)
+    shared = queue != NOBODY
+    total = np.bincount(queue[shared], weights=sharing.weight[shared])
+    nothing = np.zeros(len(queue), dtype=np.bool_)
+    nothing[shared] = total[queue[shared]] == 0.0
+    return sharing._replace(queue=queue, weight=np.where(nothing, 1.0, sharing.weight))

@@ -12,10 +12,9 @@ from __future__ import annotations
 import numpy as np
 
 from exporter.model import Floats
+from scaler.jit import part
 
-from ..kernels._compile import part
-from .arrays import MemorySlot, ReadingsSlot, SpecSlot, StandingSlot
-from .codes import GPU_ENGINE, KV_CACHE, UNKNOWN, WORK
+from .columns import GPU_ENGINE, KV_CACHE, UNKNOWN, WORK, MemorySlot, ReadingsSlot, SpecSlot, StandingSlot
 
 # 0.1 + 0.2 must not become a replica: sums of ratios carry errors near 1e-16 of their size.
 DUST = 1e-9

@@ -27,14 +27,14 @@ import numpy as np
 
 from exporter.model import Floats
 
-from .columns import AT, DONE, FIRST, POD_S, Ints, Mask, World
+from .columns import AT, DONE, FIRST, POD_S, Ints, Mask, ReplayWorld
 from .engine import advance, scale
-from .load import Load
-from .pages import LIVE_POD_S, look
-from .profiles import DUST_S, Profile
+from .metric_pages import LIVE_POD_S, look
+from .profiles import DUST_S, ServerProfile
 from .run import AFTERWARDS_S
 from .score import WARM_UP_S
-from .walk import BIN_S, Blocks, Course, Promised, walk
+from .trace import Trace
+from .walk import BIN_S, Blocks, PodTimeline, Promised, walk
 
 BLOCKS_S = (3600.0, 1200.0, 420.0, 150.0, 60.0, 15.0)
 LATER_S = BLOCKS_S[2:]  # what is long was decided at the first price
@@ -55,7 +55,7 @@ SLOTS = 1024  # pods alive at one moment, at the most
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class ClairvoyantPlan:
     """ready: shape (bins,), replicas that are ready in each BIN_S. gpu_hours, slo_met_ratio: what it comes to in a run,
     from each pod's creation to the end of its drain.
     """
@@ -65,7 +65,7 @@ class Plan:
     slo_met_ratio: float
 
 
-def work_s(load: Load, profile: Profile) -> Floats:
+def work_s(load: Trace, profile: ServerProfile) -> Floats:
     """Seconds of one replica's time that each request takes in a full batch, shape (requests,)."""
     server = profile.server
     together = server.slots or server.batch
@@ -75,7 +75,7 @@ def work_s(load: Load, profile: Profile) -> Floats:
     return load.prompt / server.prompt_rate + decoding
 
 
-def fluid_gpu_hours(load: Load, profile: Profile) -> float:
+def fluid_gpu_hours(load: Trace, profile: ServerProfile) -> float:
     return float(work_s(load, profile).sum()) * profile.gpus / 3600
 
 
@@ -86,12 +86,12 @@ def wanted(ready: Ints, start_s: float) -> Ints:
     return np.lib.stride_tricks.sliding_window_view(padded, ahead + 1).max(axis=1)
 
 
-def follow(load: Load, profile: Profile, ready: Ints, slots: int = 1024) -> tuple[Floats, float]:
+def follow(load: Trace, profile: ServerProfile, ready: Ints, slots: int = 1024) -> tuple[Floats, float]:
     """The requests' times (see `columns`) under a plan, and the seconds of pods until the last arrival: as `run` counts
     them, so what a pod takes to finish its work costs. The first pods are ready when the load begins.
     """
     server = profile.server
-    world = World.of(load.at, load.prompt, load.output, slots, server.batch)
+    world = ReplayWorld.of(load.at, load.prompt, load.output, slots, server.batch)
     pods = wanted(ready, profile.start_s)
     scale(world, int(pods[0]), np.zeros(1))
     starts = np.array([profile.start_s])
@@ -106,7 +106,7 @@ def follow(load: Load, profile: Profile, ready: Ints, slots: int = 1024) -> tupl
     return world.request_times, pod_s
 
 
-def find(load: Load, profile: Profile, told: Callable[[float], None] = lambda _done: None) -> Plan:
+def find(load: Trace, profile: ServerProfile, told: Callable[[float], None] = lambda _done: None) -> ClairvoyantPlan:
     """The cheapest plan found that keeps enough promises; if none does, the one at the highest price.
 
     told: how far it is, 0..1, as far as that can be said.
@@ -125,7 +125,7 @@ def find(load: Load, profile: Profile, told: Callable[[float], None] = lambda _d
         else:
             broken = price
     best = descent.cheapest or dearest
-    return Plan(best.ready, best.gpu_s / 3600, best.share)
+    return ClairvoyantPlan(best.ready, best.gpu_s / 3600, best.share)
 
 
 def _widths(blocks_s: Sequence[float]) -> Iterator[int]:
@@ -148,7 +148,7 @@ class _Walked:
 class _Descent:
     """Walks after walks, from long blocks to short ones, and what is known of blocks that need not be tried again."""
 
-    def __init__(self, load: Load, profile: Profile) -> None:
+    def __init__(self, load: Trace, profile: ServerProfile) -> None:
         self._load, self._profile = load, profile
         self._bins = int(load.span_s // BIN_S) + 1
         self._ahead = int(np.ceil(profile.start_s / BIN_S))
@@ -164,9 +164,9 @@ class _Descent:
         self._at = self.first()  # the plan that what is known of blocks was learnt around
         self.cheapest: _Walked | None = None  # of all that were met and kept enough
 
-    def _world(self) -> World:
+    def _world(self) -> ReplayWorld:
         load = self._load
-        return World.of(load.at, load.prompt, load.output, SLOTS, self._profile.server.batch)
+        return ReplayWorld.of(load.at, load.prompt, load.output, SLOTS, self._profile.server.batch)
 
     def first(self) -> Ints:
         """What the work asks for, averaged over a minute, with room for its chance."""
@@ -222,7 +222,7 @@ class _Descent:
         # What is known of a block was learnt in a world that others have changed since, if only a little.
         stands = flip * UNSURE < price if step == LESS else flip > price * UNSURE
         ready, pods = plan.ready.copy(), wanted(plan.ready, self._profile.start_s)
-        course = Course(pods, np.array([self._profile.start_s]), self._orders)
+        course = PodTimeline(pods, np.array([self._profile.start_s]), self._orders)
         blocks = Blocks(np.flatnonzero(~stands), width, step, price, self._profile.gpus, self._felt, flip)
         world, (base, tried) = self._world(), self._others
         changed, pod_s = walk(
@@ -251,7 +251,7 @@ class _Descent:
             flip[before[until] > before[since]] = nan
 
 
-def promised(load: Load, profile: Profile, begins: int) -> Promised:
+def promised(load: Trace, profile: ServerProfile, begins: int) -> Promised:
     promise = profile.promise
     rest = promise.rest_s + promise.rest_per_token_s * load.output + DUST_S
     return Promised(

@@ -45,7 +45,7 @@ ALIVE, ARRIVED, PROMPT_TOKENS, FINISHED, TOKENS, HELD, GATE_HEAD, GATE_TAIL, STA
 WORLD_COUNTS = 9
 
 
-class Server(NamedTuple):
+class ServerColumns(NamedTuple):
     """How one replica works; the times are seconds, the rest tokens or sequences.
 
     A step that reads `c` prompt tokens beside `n` decoding sequences of `x` tokens in all takes
@@ -64,7 +64,7 @@ class Server(NamedTuple):
     slots: int
 
 
-class World(NamedTuple):
+class ReplayWorld(NamedTuple):
     """One simulated Deployment and its load.
 
     request_times, request_counts: a row per request, in order of arrival.
@@ -83,7 +83,7 @@ class World(NamedTuple):
     counts: Ints
 
     @classmethod
-    def of(cls, at: Floats, prompt: Ints, output: Ints, slots: int, batch: int) -> World:
+    def of(cls, at: Floats, prompt: Ints, output: Ints, slots: int, batch: int) -> ReplayWorld:
         """A load before its first request, and no replica. slots: pods alive at one moment, at the most."""
         times = np.full((len(at), REQUEST_TIMES), np.nan)
         times[:, AT] = at

@@ -12,8 +12,8 @@ import numpy as np
 from numba import types
 
 from exporter.model import Floats
+from scaler.jit import fingerprint, kernel, part
 
-from ..kernels._compile import fingerprint, kernel, part
 from . import columns, steps
 from .columns import (
     ADMITTED,
@@ -30,8 +30,8 @@ from .columns import (
     PHASE,
     QUEUED,
     RUN,
-    Server,
-    World,
+    ReplayWorld,
+    ServerColumns,
 )
 from .engine import SERVER, WORLD
 from .steps import steps_within
@@ -42,7 +42,7 @@ POD_PHASE, POD_KV, POD_WAITING, POD_RUNNING, POD_BUSY, POD_SLOT, POD_CREATED = r
 
 
 @part
-def _look_each(world: World, server: Server) -> Floats:
+def _look_each(world: ReplayWorld, server: ServerColumns) -> Floats:
     """See `look_each`."""
     now = world.numbers[NOW]
     pods = np.zeros((world.counts[ALIVE], 7))
@@ -63,11 +63,11 @@ def _look_each(world: World, server: Server) -> Floats:
     return pods
 
 
-def _compiled(parts: str) -> Callable[[World, Server], Floats]:
+def _compiled(parts: str) -> Callable[[ReplayWorld, ServerColumns], Floats]:
     """`parts`: a fingerprint of the other files compiled in, so that numba takes nothing old from its cache."""
 
     @kernel(types.float64[:, ::1](WORLD, SERVER))
-    def look_each(world: World, server: Server) -> Floats:
+    def look_each(world: ReplayWorld, server: ServerColumns) -> Floats:
         """A row per living pod, oldest first: shape (pods, 7), the columns above."""
         parts  # noqa: B018
         return _look_each(world, server)

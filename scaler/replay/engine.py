@@ -22,8 +22,8 @@ import numpy as np
 from numba import typeof, types
 
 from exporter.model import Floats
+from scaler.jit import NUMBER, fingerprint, kernel, part
 
-from ..kernels._compile import NUMBER, fingerprint, kernel, part
 from . import columns, steps
 from .columns import (
     ADMITTED,
@@ -72,14 +72,14 @@ from .columns import (
     TAIL,
     TOKENS,
     Ints,
-    Server,
-    World,
+    ReplayWorld,
+    ServerColumns,
 )
 from .steps import run_s, steps_within
 
 # What the engine is compiled for, and whoever looks at its world.
-WORLD = typeof(World.of(np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64), 1, 1))
-SERVER = typeof(Server(0.0, 0.0, 0.0, 0.0, 0, 0, 0.0, 0))
+WORLD = typeof(ReplayWorld.of(np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64), 1, 1))
+SERVER = typeof(ServerColumns(0.0, 0.0, 0.0, 0.0, 0, 0, 0.0, 0))
 
 
 @part
@@ -111,7 +111,7 @@ def _pop(heap: Ints, size: int) -> int:
 
 
 @part
-def _done(world: World, slot: int, request: int, now: float) -> None:
+def _done(world: ReplayWorld, slot: int, request: int, now: float) -> None:
     tokens = world.request_counts[request, PROMPT] + world.request_counts[request, OUTPUT]
     world.request_times[request, DONE] = now
     world.replicas[slot, CONTEXT] -= tokens
@@ -120,7 +120,7 @@ def _done(world: World, slot: int, request: int, now: float) -> None:
 
 
 @part
-def _prompt_read(world: World, slot: int, request: int, now: float) -> None:
+def _prompt_read(world: ReplayWorld, slot: int, request: int, now: float) -> None:
     """Its first token: from now on it decodes, if more are to come."""
     mine, own = world.replica_counts[slot], world.request_counts[request]
     mine[HEAD] = own[NEXT]
@@ -140,7 +140,7 @@ def _prompt_read(world: World, slot: int, request: int, now: float) -> None:
 
 
 @part
-def _end_step(world: World, slot: int, now: float) -> None:
+def _end_step(world: ReplayWorld, slot: int, now: float) -> None:
     """What the step, or the run of steps, that ends now has done."""
     mine = world.replica_counts[slot]
     world.replicas[slot, BUSY] += now - world.replicas[slot, BEGAN]
@@ -166,7 +166,7 @@ def _end_step(world: World, slot: int, now: float) -> None:
 
 
 @part
-def _admit(world: World, server: Server, slot: int) -> int:
+def _admit(world: ReplayWorld, server: ServerColumns, slot: int) -> int:
     """Give places to those who wait, in their order; how many prompt tokens the next step reads."""
     mine = world.replica_counts[slot]
     budget = server.chunk - mine[DECODING]
@@ -187,7 +187,7 @@ def _admit(world: World, server: Server, slot: int) -> int:
 
 
 @part
-def _begin_step(world: World, server: Server, slot: int, now: float) -> None:
+def _begin_step(world: ReplayWorld, server: ServerColumns, slot: int, now: float) -> None:
     mine, numbers = world.replica_counts[slot], world.replicas[slot]
     reading = _admit(world, server, slot)
     numbers[BEGAN] = now
@@ -206,7 +206,7 @@ def _begin_step(world: World, server: Server, slot: int, now: float) -> None:
 
 
 @part
-def _cut_run(world: World, server: Server, slot: int, now: float) -> None:
+def _cut_run(world: ReplayWorld, server: ServerColumns, slot: int, now: float) -> None:
     """Somebody can join: the run ends with the step that is under way."""
     mine, numbers = world.replica_counts[slot], world.replicas[slot]
     if mine[DOING] != DECODE or mine[DECODING] + mine[ADMITTED] >= server.batch:
@@ -221,7 +221,7 @@ def _cut_run(world: World, server: Server, slot: int, now: float) -> None:
 
 
 @part
-def _end_pod(world: World, slot: int, now: float) -> None:
+def _end_pod(world: ReplayWorld, slot: int, now: float) -> None:
     world.replica_counts[slot, PHASE] = FREE
     world.numbers[POD_S] += now - world.replicas[slot, CREATED]
     alive, place = world.counts[ALIVE], 0
@@ -233,7 +233,7 @@ def _end_pod(world: World, slot: int, now: float) -> None:
 
 
 @part
-def _chosen(world: World, server: Server) -> int:
+def _chosen(world: ReplayWorld, server: ServerColumns) -> int:
     """The ready replica a request goes to; NONE if there is none, or none that takes more."""
     best, least, fewest = NONE, 0, 0
     for place in range(world.counts[ALIVE]):
@@ -250,7 +250,7 @@ def _chosen(world: World, server: Server) -> int:
 
 
 @part
-def _send(world: World, server: Server, slot: int, request: int, now: float) -> None:
+def _send(world: ReplayWorld, server: ServerColumns, slot: int, request: int, now: float) -> None:
     mine = world.replica_counts[slot]
     world.request_counts[request, NEXT] = NONE
     if mine[TAIL] == NONE:
@@ -267,7 +267,7 @@ def _send(world: World, server: Server, slot: int, request: int, now: float) -> 
 
 
 @part
-def _arrive(world: World, server: Server, now: float) -> None:
+def _arrive(world: ReplayWorld, server: ServerColumns, now: float) -> None:
     request = world.counts[ARRIVED]
     world.counts[ARRIVED] += 1
     world.counts[PROMPT_TOKENS] += world.request_counts[request, PROMPT]
@@ -284,7 +284,7 @@ def _arrive(world: World, server: Server, now: float) -> None:
 
 
 @part
-def _send_held(world: World, server: Server, now: float) -> None:
+def _send_held(world: ReplayWorld, server: ServerColumns, now: float) -> None:
     while world.counts[HELD] > 0:
         slot = _chosen(world, server)
         if slot == NONE:
@@ -298,7 +298,7 @@ def _send_held(world: World, server: Server, now: float) -> None:
 
 
 @part
-def _let_pass(world: World, server: Server, until: float) -> None:
+def _let_pass(world: ReplayWorld, server: ServerColumns, until: float) -> None:
     """See `advance`."""
     while True:
         request = world.counts[ARRIVED]
@@ -327,7 +327,7 @@ def _let_pass(world: World, server: Server, until: float) -> None:
 
 
 @part
-def _order(world: World, replicas: int, start_s: Floats) -> int:
+def _order(world: ReplayWorld, replicas: int, start_s: Floats) -> int:
     """See `scale`."""
     now, present = world.numbers[NOW], 0
     for place in range(world.counts[ALIVE]):
@@ -361,17 +361,19 @@ def _order(world: World, replicas: int, start_s: Floats) -> int:
     return replicas - present
 
 
-def _compiled(parts: str) -> tuple[Callable[[World, Server, float], None], Callable[[World, int, Floats], int]]:
+def _compiled(
+    parts: str,
+) -> tuple[Callable[[ReplayWorld, ServerColumns, float], None], Callable[[ReplayWorld, int, Floats], int]]:
     """`parts`: a fingerprint of the other files compiled in, so that numba takes nothing old from its cache."""
 
     @kernel(types.void(WORLD, SERVER, NUMBER))
-    def advance(world: World, server: Server, until: float) -> None:
+    def advance(world: ReplayWorld, server: ServerColumns, until: float) -> None:
         """Let time pass until then, seconds of the load; what happens at that very moment has happened."""
         parts  # noqa: B018
         _let_pass(world, server, until)
 
     @kernel(types.int64(WORLD, types.int64, types.float64[::1]))
-    def scale(world: World, replicas: int, start_s: Floats) -> int:
+    def scale(world: ReplayWorld, replicas: int, start_s: Floats) -> int:
         """Order so many replicas, now. start_s: seconds that each pod ever made takes to become ready, used in turn.
 
         Those on their way out are not counted. Returns by how many the order changed. Raises IndexError if more pods

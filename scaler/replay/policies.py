@@ -19,15 +19,16 @@ from math import isfinite
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
-from ..controllers import hpa, keda
-from ..controllers.behavior import DEFAULT_DOWN, Behavior, Rules
-from .plane import Plane, Seen, Static
-from .planes import aibrix, knative, ray, recipes, tidegate, wva
-from .planes.chain import KedaAndHpa, average, whole
+from scaler.controllers import hpa, keda
+from scaler.controllers.hpa import DEFAULT_DOWN, HpaBehavior, ScalingRules
+
+from .baseline import Baseline, Observation, Static
+from .baselines import aibrix, knative, ray, recipes, tidegate, wva
+from .baselines.chain import KedaAndHpa, average, whole
 
 Value: TypeAlias = int | float | str
 Values: TypeAlias = Mapping[str, Value]
-Build: TypeAlias = Callable[[str, Values], Plane]
+Build: TypeAlias = Callable[[str, Values], Baseline]
 Grid: TypeAlias = Mapping[str, Sequence[Value]]
 
 MOST = 32  # replicas, where nobody says another maximum
@@ -43,7 +44,7 @@ class Parameter(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class PolicyFamily:
     """grid: the values tried of some parameters, all with all; the others stay at their defaults."""
 
     name: str
@@ -67,7 +68,7 @@ class Setting:
         other = [f"{key}={value}" for key, value in self.values if value != parameters[key].default]
         return f"{self.family}:{','.join(other)}" if other else self.family
 
-    def plane(self) -> Plane:
+    def plane(self) -> Baseline:
         return FAMILIES[self.family].build(self.name, dict(self.values))
 
 
@@ -95,7 +96,7 @@ def grid(names: Sequence[str] = ()) -> list[Setting]:
     return [setting for name in names or FAMILIES for setting in _tried(FAMILIES[name])]
 
 
-def _tried(family: Family) -> Iterator[Setting]:
+def _tried(family: PolicyFamily) -> Iterator[Setting]:
     defaults = {key: parameter.default for key, parameter in family.parameters.items()}
     for tried in product(*family.grid.values()) if family.grid else ():
         values = defaults | dict(zip(family.grid, tried, strict=True))
@@ -128,7 +129,7 @@ def _count(values: Values, key: str) -> int:
     return int(values[key])
 
 
-def _tidegate(name: str, values: Values) -> Plane:
+def _tidegate(name: str, values: Values) -> Baseline:
     least, most = _count(values, "min"), _count(values, "max")
     wish = tidegate.Wish(
         work=_number(values, "work"),
@@ -143,28 +144,31 @@ def _tidegate(name: str, values: Values) -> Plane:
     return tidegate.plane(name, wish)
 
 
-def _static(_name: str, values: Values) -> Plane:
+def _static(_name: str, values: Values) -> Baseline:
     return Static(_count(values, "replicas"))
 
 
 def _recipe(
-    read: Callable[[Seen], float], *, metric: Callable[..., hpa.Metric | hpa.WholeMetric], collects_s: float = 0.0
+    read: Callable[[Observation], float],
+    *,
+    metric: Callable[..., hpa.HpaMetric | hpa.WholeMetric],
+    collects_s: float = 0.0,
 ) -> Build:
-    def build(name: str, values: Values) -> Plane:
+    def build(name: str, values: Values) -> Baseline:
         least, most, down_s = _count(values, "min"), _count(values, "max"), _number(values, "down")
         behavior = None
         if values["behavior"] == "default":
-            behavior = Behavior(down=Rules(DEFAULT_DOWN.policies, window_s=down_s))
+            behavior = HpaBehavior(down=ScalingRules(DEFAULT_DOWN.policies, window_s=down_s))
         scaler = recipes.Prometheus(name, read, _number(values, "threshold"), collects_s)
         return KedaAndHpa(
             scaler,
-            keda.Spec(
+            keda.ScaledObjectSpec(
                 min_replicas=least,
                 max_replicas=most,
                 polling_interval_s=_number(values, "poll") if "poll" in values else 30.0,
                 cooldown_s=_number(values, "cooldown") if "cooldown" in values else 300.0,
             ),
-            hpa.Spec(max_replicas=most, min_replicas=max(1, least), behavior=behavior, window_s=down_s),
+            hpa.HpaSpec(max_replicas=most, min_replicas=max(1, least), behavior=behavior, window_s=down_s),
             first=max(1, least),
             metric=metric,
         )
@@ -172,9 +176,9 @@ def _recipe(
     return build
 
 
-def _knative(name: str, values: Values) -> Plane:
+def _knative(name: str, values: Values) -> Baseline:
     least = _count(values, "min")
-    spec = knative.Spec(
+    spec = knative.KnativeSpec(
         target=_number(values, "target"),
         total=_number(values, "target") / 0.7,  # container-concurrency-target-percentage
         stable_s=_number(values, "stable"),
@@ -188,19 +192,19 @@ def _knative(name: str, values: Values) -> Plane:
     return knative.Knative(name, spec, first=max(1, least))
 
 
-def _aibrix(name: str, values: Values) -> Plane:
+def _aibrix(name: str, values: Values) -> Baseline:
     return aibrix.Apa(
         name,
-        aibrix.Spec(
+        aibrix.AibrixSpec(
             target=_number(values, "target"), window_s=_number(values, "window"), max_replicas=_count(values, "max")
         ),
     )
 
 
-def _ray(name: str, values: Values) -> Plane:
+def _ray(name: str, values: Values) -> Baseline:
     return ray.Ray(
         name,
-        ray.Spec(
+        ray.RaySpec(
             target=_number(values, "target"),
             up_s=_number(values, "up"),
             down_s=_number(values, "down"),
@@ -211,10 +215,10 @@ def _ray(name: str, values: Values) -> Plane:
     )
 
 
-def _wva(name: str, values: Values) -> Plane:
+def _wva(name: str, values: Values) -> Baseline:
     return wva.Wva(
         name,
-        wva.Spec(
+        wva.WvaSpec(
             kv=_number(values, "kv"),
             queue=_number(values, "queue"),
             spare_kv=_number(values, "spare-kv"),
@@ -248,18 +252,20 @@ _LEAST = (0, 1, 2, 4)
 
 def _recipes(
     name: str, query: str, build: Build, threshold: Parameter, keda_grid: Grid, hpa_grid: Grid
-) -> tuple[Family, Family]:
+) -> tuple[PolicyFamily, PolicyFamily]:
     return (
-        Family(f"keda-{name}", f"KEDA and its HPA around {query}", {"threshold": threshold, **_KEDA}, build, keda_grid),
-        Family(f"hpa-{name}", f"an HPA on {query}", {"threshold": threshold, **_HPA}, build, hpa_grid),
+        PolicyFamily(
+            f"keda-{name}", f"KEDA and its HPA around {query}", {"threshold": threshold, **_KEDA}, build, keda_grid
+        ),
+        PolicyFamily(f"hpa-{name}", f"an HPA on {query}", {"threshold": threshold, **_HPA}, build, hpa_grid),
     )
 
 
-FAMILIES: Mapping[str, Family] = MappingProxyType(
+FAMILIES: Mapping[str, PolicyFamily] = MappingProxyType(
     {
         family.name: family
         for family in (
-            Family(
+            PolicyFamily(
                 "tidegate",
                 "Tidegate's own policy, by push through KEDA and the HPA as the examples configure them",
                 {
@@ -275,7 +281,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
                 _tidegate,
                 {"work": (4.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0), "down": (60.0, 300.0)},
             ),
-            Family(
+            PolicyFamily(
                 "static",
                 "so many replicas, whatever comes",
                 {"replicas": Parameter(1, "how many", 0)},
@@ -318,7 +324,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
                 {"threshold": (0.2, 0.35, 0.5, 0.65, 0.8), "min": (1, 2, 4), "behavior": _BEHAVIORS},
                 {},
             ),
-            Family(
+            PolicyFamily(
                 "knative",
                 "Knative's pod autoscaler (KPA), on concurrency, to zero",
                 {
@@ -338,7 +344,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
                     "retention": (0.0, 300.0, 900.0),
                 },
             ),
-            Family(
+            PolicyFamily(
                 "aibrix",
                 "AIBrix's APA, on the use of the KV cache",
                 {
@@ -349,7 +355,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
                 _aibrix,
                 {"target": (0.1, 0.2, 0.3, 0.5, 0.7), "window": (60.0, 180.0)},
             ),
-            Family(
+            PolicyFamily(
                 "ray",
                 "Ray Serve, on ongoing requests",
                 {
@@ -367,7 +373,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
                     "min": (0, 1),
                 },
             ),
-            Family(
+            PolicyFamily(
                 "wva",
                 "llm-d's Workload Variant Autoscaler, version 1, and its HPA",
                 {

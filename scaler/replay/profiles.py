@@ -18,14 +18,14 @@ import numpy as np
 
 from exporter.model import Floats
 
-from .columns import Ints, Mask, Server
+from .columns import Ints, Mask, ServerColumns
 
 # A sum of a day's floats is off by some 1e-10: jobs of a whole minute that begin at their very bound are in time.
 DUST_S = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class Slo:
     """What users are told. Seconds; `share` of the requests must have both.
 
     first_s + first_per_prompt_s*prompt: until the first token. rest_s + rest_per_token_s*output: from then to the end.
@@ -49,16 +49,16 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class ServerProfile:
     """gpus: of one replica. start_s: seconds from a pod's creation to ready, the median; start_sigma: of the logarithm
     of that time (0 is always the same; 0.35 is a third more or less).
     """
 
     name: str
-    server: Server
+    server: ServerColumns
     start_s: float
     gpus: int
-    promise: Promise
+    promise: Slo
     start_sigma: float = 0.0
 
     def starts(self, seed: int, count: int = 4096) -> Floats:
@@ -67,31 +67,33 @@ class Profile:
         return self.start_s * np.exp(self.start_sigma * rng.standard_normal(count))
 
 
-def _engine(step: float, per_sequence: float, per_token: float, prompt_rate: float, kv_tokens: float) -> Server:
-    return Server(step, per_sequence, per_token, prompt_rate, chunk=2048, batch=256, kv_tokens=kv_tokens, slots=0)
+def _engine(step: float, per_sequence: float, per_token: float, prompt_rate: float, kv_tokens: float) -> ServerColumns:
+    return ServerColumns(
+        step, per_sequence, per_token, prompt_rate, chunk=2048, batch=256, kv_tokens=kv_tokens, slots=0
+    )
 
 
-A = Profile(
+A = ServerProfile(
     "A",  # Llama-3.1-8B on one A100-80
     _engine(0.0115, 1e-4, 6.5e-8, 12_000.0, 412_000.0),
     start_s=75.0,
     gpus=1,
-    promise=Promise(2.0, 2 / 12_000, 0.5, 0.060),
+    promise=Slo(2.0, 2 / 12_000, 0.5, 0.060),
 )
-B = Profile(
+B = ServerProfile(
     "B",  # Llama-3-70B, tensor parallelism 4
     _engine(0.024, 2e-4, 6e-8, 4_000.0, 400_000.0),
     start_s=150.0,
     gpus=4,
-    promise=Promise(3.0, 2 / 4_000, 0.8, 0.100),
+    promise=Slo(3.0, 2 / 4_000, 0.8, 0.100),
 )
 # One job at a time, pulled from a queue: `output` is its seconds, and it must begin within two minutes.
-C = Profile(
+C = ServerProfile(
     "C",
-    Server(1.0, 0.0, 0.0, 1e12, chunk=2048, batch=1, kv_tokens=1e12, slots=1),
+    ServerColumns(1.0, 0.0, 0.0, 1e12, chunk=2048, batch=1, kv_tokens=1e12, slots=1),
     start_s=45.0,
     gpus=1,
-    promise=Promise(121.0, 0.0),  # its first second is over a second after it has begun
+    promise=Slo(121.0, 0.0),  # its first second is over a second after it has begun
 )
 
-PROFILES: Mapping[str, Profile] = MappingProxyType({profile.name: profile for profile in (A, B, C)})
+PROFILES: Mapping[str, ServerProfile] = MappingProxyType({profile.name: profile for profile in (A, B, C)})

@@ -20,9 +20,9 @@ import numpy as np
 
 from exporter.model import Floats
 
-from .load import Load
-from .run import Course
+from .run import Replayed
 from .score import Score, promise_kept, shown
+from .trace import Trace
 
 WIDTH, TALL, LOW, GUTTER = 1040, 110, 34, 44  # of a chart, in its own units: y axes stand in the gutter
 BINS = 260
@@ -58,35 +58,35 @@ svg { display: block; width: 100%; height: auto; } svg text { fill: var(--dim); 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Row:
+class ResultRow:
     """One policy's outcome. kept: the share promised was kept. ratio: GPU-hours over the plan's; NaN without a plan."""
 
     name: str
     parameters: str
-    course: Course
+    course: Replayed
     score: Score
     kept: bool
     ratio: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Section:
+class TraceSection:
     """One load. plan: shape (bins,) replicas ready in each of `bin_s` seconds; None where none was looked for.
 
     notes: about how the load was read.
     """
 
-    load: Load
+    load: Trace
     server: str
     promise: str
-    rows: Sequence[Row]
+    rows: Sequence[ResultRow]
     plan: Floats | None
     bin_s: float
     bounds: str
     notes: Sequence[str] = ()
 
 
-def page(sections: Sequence[Section]) -> str:
+def page(sections: Sequence[TraceSection]) -> str:
     body = "".join(_section(section) for section in sections)
     return (
         "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width'>"
@@ -97,7 +97,7 @@ def page(sections: Sequence[Section]) -> str:
     )
 
 
-def _section(section: Section) -> str:
+def _section(section: TraceSection) -> str:
     load = section.load
     facts = (
         f"{len(load.at):,} requests in {_span(load.span_s)}, {load.prompt.mean():,.0f} prompt and "
@@ -114,11 +114,11 @@ def _section(section: Section) -> str:
     )
 
 
-def _worth(row: Row) -> tuple[bool, float]:
+def _worth(row: ResultRow) -> tuple[bool, float]:
     return (False, row.score.gpu_hours) if row.kept else (True, -row.score.slo_met_ratio)
 
 
-def _top(section: Section) -> float:
+def _top(section: TraceSection) -> float:
     """Of the scale that all policies share, replicas. Where there is a plan it ends at PLANS times its peak: one policy
     that orders all it may would else press those worth comparing flat. What is higher is cut, and said in its head.
     """
@@ -129,7 +129,7 @@ def _top(section: Section) -> float:
     return min(max(highest, peak), PLANS * peak)
 
 
-def _legend(section: Section, top: float) -> str:
+def _legend(section: TraceSection, top: float) -> str:
     """Of what these charts show."""
     keys = [("background:var(--sea)", "ready"), ("background:var(--sea);opacity:.35", "ordered")]
     if section.plan is not None:
@@ -148,14 +148,14 @@ def _legend(section: Section, top: float) -> str:
     return f"<p class=legend>{named}{f' &nbsp; Charts are cut at {top:.0f} replicas.' if cut else ''}</p>"
 
 
-def _table(rows: Sequence[Row]) -> str:
+def _table(rows: Sequence[ResultRow]) -> str:
     head = ("policy", "promise kept", "GPU-hours", "of the plan", "TTFT mean", "TTFT p99", "changes", "flaps a day")
     cells = "".join(f"<th>{name}</th>" for name in (*head, "cold starts"))
     cheapest = min((row.score.gpu_hours for row in rows if row.kept), default=None)
     return f"<div class=card><table><tr>{cells}</tr>{''.join(_line(row, cheapest) for row in rows)}</table></div>"
 
 
-def _line(row: Row, cheapest: float | None) -> str:
+def _line(row: ResultRow, cheapest: float | None) -> str:
     score = row.score
     name = escape(row.name) + (
         f" <span style='color:var(--dim)'>{escape(row.parameters)}</span>" if row.parameters else ""
@@ -171,7 +171,7 @@ def _line(row: Row, cheapest: float | None) -> str:
     return f"<tr><td>{name}</td>{''.join(values)}</tr>"
 
 
-def _policy(section: Section, row: Row, top: float) -> str:
+def _policy(section: TraceSection, row: ResultRow, top: float) -> str:
     chart, span = row.course.chart, section.load.span_s
     upto = chart[chart[:, 0] <= span]
     second, wanted, ready, held = upto[:, 0], upto[:, 1], upto[:, 3], upto[:, 5]
@@ -195,7 +195,7 @@ def _policy(section: Section, row: Row, top: float) -> str:
     )
 
 
-def _late(row: Row) -> str:
+def _late(row: ResultRow) -> str:
     """Requests whose promise was broken, by their arrivals; nothing where none was."""
     load, broken = row.course.load, ~promise_kept(row.course)
     if not broken.any():
@@ -213,7 +213,7 @@ def _binned(at: Floats, span_s: float) -> tuple[Floats, Floats]:
     return width * np.arange(BINS, dtype=np.float64), counts.astype(np.float64)
 
 
-def _rate(load: Load) -> str:
+def _rate(load: Trace) -> str:
     moments, counts = _binned(load.at, load.span_s)
     rates = counts * BINS / (load.span_s or float(BINS))
     top = float(rates.max())

@@ -15,12 +15,12 @@ import numpy as np
 
 from exporter.model import Floats
 
-from .columns import FINISHED, POD_S, World
+from .baseline import Baseline, seen
+from .columns import FINISHED, POD_S, ReplayWorld
 from .engine import advance, scale
-from .load import Load
-from .pages import AT_GATE, EXISTING, LIVE_POD_S, READY_NOW, RUNNING, WAITING, WANTED, look
-from .plane import Plane, seen
-from .profiles import Profile
+from .metric_pages import AT_GATE, EXISTING, LIVE_POD_S, READY_NOW, RUNNING, WAITING, WANTED, look
+from .profiles import ServerProfile
+from .trace import Trace
 
 AFTERWARDS_S = 3600.0
 
@@ -34,7 +34,7 @@ class Order(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Course:
+class Replayed:
     """What happened.
 
     times:  shape (requests, 3): arrival, first token, last token; NaN where it did not come to that.
@@ -44,8 +44,8 @@ class Course:
     cold:   how many times a request came upon no ready replica after there had been one, or none at the start.
     """
 
-    load: Load
-    profile: Profile
+    load: Trace
+    profile: ServerProfile
     plane: str
     times: Floats
     pod_s: float
@@ -55,18 +55,18 @@ class Course:
 
 
 def run(
-    load: Load,
-    profile: Profile,
-    plane: Plane,
+    load: Trace,
+    profile: ServerProfile,
+    plane: Baseline,
     *,
     seed: int = 0,
     slots: int = 1024,
     moments: int = 600,
     told: Callable[[float], None] = lambda _done: None,
-) -> Course:
+) -> Replayed:
     """slots: pods alive at one moment, at the most. moments: rows of the chart, about. told: how much is done, 0..1."""
     server = profile.server
-    world = World.of(load.at, load.prompt, load.output, slots, server.batch)
+    world = ReplayWorld.of(load.at, load.prompt, load.output, slots, server.batch)
     starts = profile.starts(seed)
     scale(world, plane.first, np.zeros(1))
     advance(world, server, 0.0)
@@ -98,4 +98,4 @@ def run(
             pod_s = float(world.numbers[POD_S] + look(world, server)[LIVE_POD_S])
         advance(world, server, then)
         now = then
-    return Course(load, profile, plane.name, world.request_times, pod_s, tuple(orders), np.array(chart), cold)
+    return Replayed(load, profile, plane.name, world.request_times, pod_s, tuple(orders), np.array(chart), cold)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .columns import AT, DONE, FIRST, Mask
-from .run import Course, Order
+from .run import Order, Replayed
 
 WARM_UP_S = 300.0
 FLAP_S = 300.0
@@ -36,14 +36,14 @@ class Score(NamedTuple):
     cold_starts: int
 
 
-def promise_kept(course: Course) -> Mask:
+def promise_kept(course: Replayed) -> Mask:
     """Which requests had what was promised, those of the first minutes too; shape (requests,)."""
     load, times = course.load, course.times
     first, rest = times[:, FIRST] - times[:, AT], times[:, DONE] - times[:, FIRST]
     return course.profile.promise.kept(first, rest, load.prompt, load.output)
 
 
-def score(course: Course) -> Score:
+def score(course: Replayed) -> Score:
     load = course.load
     counted = load.at >= min(WARM_UP_S, load.span_s / 2)
     first = (course.times[:, FIRST] - course.times[:, AT])[counted]

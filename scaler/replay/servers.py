@@ -27,8 +27,8 @@ from scaler.config.load import read as text_of
 from scaler.config.problem import Problem
 from scaler.config.scalars import duration
 
-from .columns import Server
-from .profiles import PROFILES, Profile, Promise
+from .columns import ServerColumns
+from .profiles import PROFILES, ServerProfile, Slo
 
 Seconds = Annotated[float, duration(0.0, 3600.0)]
 SomeSeconds = Annotated[float, duration(1e-6, 3600.0)]
@@ -37,7 +37,7 @@ MOST_TOKENS = 1e12
 GUIDE = "docs/reference/traces.md"
 
 
-class Engine(Section):
+class EngineSection(Section):
     """How one replica works. A step that reads c prompt tokens beside n decoding sequences of x tokens in all takes
     step + c/prompt_rate + per_sequence*n + per_token*x seconds.
     """
@@ -61,7 +61,7 @@ class Engine(Section):
     rest waits in the queue in front, as jobs do."""
 
 
-class Told(Section):
+class SloSection(Section):
     """What users are told: so long to the first token, then so long to the last."""
 
     first: Seconds
@@ -87,22 +87,22 @@ class ServerFile(Section):
     """Of the logarithm of that time. 0: always the same; 0.35: a third more or less."""
     gpus: Annotated[int, Field(ge=1, le=1024)] = 1
     """GPUs of one replica."""
-    engine: Engine
+    engine: EngineSection
     """How one replica works."""
-    promise: Told
+    promise: SloSection
     """What users are told."""
 
 
-def load_profile(path: str) -> tuple[Profile, list[Problem]]:
+def load_profile(path: str) -> tuple[ServerProfile, list[Problem]]:
     """One of the profiles built in, by its name, or the one in a file, and warnings. Raises `ConfigErrors`."""
     return (PROFILES[path], []) if path in PROFILES else parse_profile(text_of(path), path)
 
 
-def parse_profile(text: str, file: str) -> tuple[Profile, list[Problem]]:
+def parse_profile(text: str, file: str) -> tuple[ServerProfile, list[Problem]]:
     """The profile in a text, and warnings; `file` is for the places only. Raises `ConfigErrors`."""
     said, warnings = parse_as(Language(ServerFile, _findings, GUIDE), text, file)
     engine, promise = said.engine, said.promise
-    server = Server(
+    server = ServerColumns(
         engine.step,
         engine.per_sequence,
         engine.per_token,
@@ -113,8 +113,8 @@ def parse_profile(text: str, file: str) -> tuple[Profile, list[Problem]]:
         engine.slots,
     )
     rest = float("inf") if promise.rest is None else promise.rest
-    told = Promise(promise.first, promise.per_prompt_token, rest, promise.per_output_token, promise.share)
-    return Profile(said.name, server, said.start, said.gpus, told, said.start_sigma), warnings
+    told = Slo(promise.first, promise.per_prompt_token, rest, promise.per_output_token, promise.share)
+    return ServerProfile(said.name, server, said.start, said.gpus, told, said.start_sigma), warnings
 
 
 def _findings(said: ServerFile) -> Iterator[Finding]:

@@ -10,19 +10,20 @@ from __future__ import annotations
 
 from math import sqrt
 
-from ..kernels._compile import part
-from .columns import Server
+from scaler.jit import part
+
+from .columns import ServerColumns
 
 
 @part
-def run_s(server: Server, sequences: int, context: float, steps: int) -> float:
+def run_s(server: ServerColumns, sequences: int, context: float, steps: int) -> float:
     """Seconds of a run of decode steps."""
     first = server.step + server.per_sequence * sequences + server.per_token * context
     return steps * first + server.per_token * sequences * (steps * (steps - 1) / 2)
 
 
 @part
-def steps_within(server: Server, sequences: int, context: float, longest: int, seconds: float) -> int:
+def steps_within(server: ServerColumns, sequences: int, context: float, longest: int, seconds: float) -> int:
     """How many steps of a run have ended after so many seconds."""
     slope = server.per_token * sequences
     first = server.step + server.per_sequence * sequences + server.per_token * context

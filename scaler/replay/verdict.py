@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from math import isfinite, nan
 from typing import Any
 
-from .clairvoyant import Plan
-from .load import Load
-from .profiles import Profile, Promise
-from .report import Row, Section
-from .run import Course
+from .clairvoyant import ClairvoyantPlan
+from .profiles import ServerProfile, Slo
+from .report import ResultRow, TraceSection
+from .run import Replayed
 from .score import Score, score
+from .trace import Trace
 from .walk import BIN_S
 
 
@@ -26,7 +26,7 @@ class Played:
 
     name: str
     parameters: Mapping[str, int | float | str]
-    course: Course
+    course: Replayed
 
     @property
     def score(self) -> Score:
@@ -38,16 +38,16 @@ class Played:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Verdict:
+class TraceResult:
     """One load. plan: of somebody who knew it; None where it was not looked for. fluid_gpu_hours: what nobody is under.
 
     notes: about how the load was read.
     """
 
-    load: Load
-    profile: Profile
+    load: Trace
+    profile: ServerProfile
     played: Sequence[Played]
-    plan: Plan | None
+    plan: ClairvoyantPlan | None
     fluid_gpu_hours: float
     notes: Sequence[str] = ()
 
@@ -78,14 +78,16 @@ class Verdict:
         document = {key: document[key] for key in order} | document
         return {key: _said(value) for key, value in document.items()}
 
-    def to_section(self) -> Section:
+    def to_section(self) -> TraceSection:
         share = self.profile.promise.share
-        return Section(
+        return TraceSection(
             load=self.load,
             server=_server(self.profile),
             promise=in_words(self.profile.promise),
             rows=[
-                Row(one.name, one.label, one.course, one.score, one.score.slo_met_ratio >= share, self.ratio(hours))
+                ResultRow(
+                    one.name, one.label, one.course, one.score, one.score.slo_met_ratio >= share, self.ratio(hours)
+                )
                 for one in self.played
                 for hours in (one.score.gpu_hours,)
             ],
@@ -107,12 +109,12 @@ class Verdict:
         )
 
 
-def _server(profile: Profile) -> str:
+def _server(profile: ServerProfile) -> str:
     gpus = f"{profile.gpus} GPU{'s' * (profile.gpus > 1)} a replica"
     return f"{profile.name}, {gpus}, which is ready {profile.start_s:g} s after it was ordered"
 
 
-def in_words(promise: Promise) -> str:
+def in_words(promise: Slo) -> str:
     """Worked example: `99 % of requests: first token in 2 s + 0.17 s per 1,000 prompt tokens, the rest in 0.5 s + 60 ms
     per token`.
     """
@@ -125,7 +127,7 @@ def in_words(promise: Promise) -> str:
     return f"{100 * promise.share:g} % of requests: {first}, the rest in {promise.rest_s:g} s + {per_token}"
 
 
-def _promise(promise: Promise) -> dict[str, Any]:
+def _promise(promise: Slo) -> dict[str, Any]:
     return {
         "share": promise.share,
         "first_token_s": promise.first_s,

@@ -21,8 +21,8 @@ import numpy as np
 from numba import njit
 
 from exporter.model import Floats
+from scaler.jit import part
 
-from ..kernels._compile import part
 from .columns import (
     ALIVE,
     ARRIVED,
@@ -51,8 +51,8 @@ from .columns import (
     RUN,
     STEPS,
     Ints,
-    Server,
-    World,
+    ReplayWorld,
+    ServerColumns,
 )
 from .engine import advance, scale
 from .steps import steps_within
@@ -81,7 +81,7 @@ class Promised(NamedTuple):
     begins: int
 
 
-class Course(NamedTuple):
+class PodTimeline(NamedTuple):
     """How pods come and go. pods: shape (bins,), ordered in each bin. starts: shape (1,), seconds until one is ready.
     orders: bins in which anything is ordered; after the last arrival nothing is.
     """
@@ -107,7 +107,7 @@ class Blocks(NamedTuple):
 
 
 @engine
-def fork(source: World, target: World, oldest: int) -> None:
+def fork(source: ReplayWorld, target: ReplayWorld, oldest: int) -> None:
     """`target` stands where `source` does. oldest: no request before it is unfinished in `source`; what `target` says
     of those is left as it was.
     """
@@ -138,7 +138,7 @@ def fork(source: World, target: World, oldest: int) -> None:
 
 
 @engine
-def play(world: World, server: Server, course: Course, bin_: int, until: float) -> None:
+def play(world: ReplayWorld, server: ServerColumns, course: PodTimeline, bin_: int, until: float) -> None:
     """On from the beginning of a bin, before its order, to a moment; what would be ordered at that moment is not."""
     while bin_ < course.orders and bin_ * BIN_S < until:
         if bin_ == 0:
@@ -151,7 +151,7 @@ def play(world: World, server: Server, course: Course, bin_: int, until: float) 
 
 
 @engine
-def pod_seconds(world: World) -> float:
+def pod_seconds(world: ReplayWorld) -> float:
     """Of all pods there have been, until now."""
     seconds = world.numbers[POD_S]
     for place in range(world.counts[ALIVE]):
@@ -160,7 +160,7 @@ def pod_seconds(world: World) -> float:
 
 
 @engine
-def broken_for_good(world: World, promised: Promised, oldest: int) -> int:
+def broken_for_good(world: ReplayWorld, promised: Promised, oldest: int) -> int:
     """Promises that were broken by now whatever comes, of the requests from `oldest` on."""
     now, broken = world.numbers[NOW], 0
     for request in range(max(oldest, promised.begins), world.counts[ARRIVED]):
@@ -178,7 +178,7 @@ def broken_for_good(world: World, promised: Promised, oldest: int) -> int:
 
 
 @engine
-def broken_at_this_pace(world: World, server: Server, promised: Promised, oldest: int) -> int:
+def broken_at_this_pace(world: ReplayWorld, server: ServerColumns, promised: Promised, oldest: int) -> int:
     """Those, and of the answers under way those that took longer so far than their tokens so far may."""
     now, behind = world.numbers[NOW], 0
     for place in range(world.counts[ALIVE]):
@@ -221,12 +221,12 @@ def _change(plan: Ints, trial: Ints, pods: Ints, blocks: Blocks, ahead: int, sta
 
 
 @part
-def _unfinished(world: World) -> int:
+def _unfinished(world: ReplayWorld) -> int:
     return int(world.counts[ARRIVED] - world.counts[FINISHED])
 
 
 @part
-def _is_felt(base: World, tried: World) -> bool:
+def _is_felt(base: ReplayWorld, tried: ReplayWorld) -> bool:
     """Do as many more, or fewer, requests wait for their end as chance does not make?"""
     here, there = _unfinished(base), _unfinished(tried)
     return abs(here - there) > 1 + min(here, there) // 32
@@ -248,12 +248,12 @@ def _hopeless(blocks: Blocks, more_s: float, worse: int) -> bool:
 
 @part
 def _pays(
-    base: World,
-    tried: World,
-    server: Server,
+    base: ReplayWorld,
+    tried: ReplayWorld,
+    server: ServerColumns,
     promised: Promised,
-    course: Course,
-    other: Course,
+    course: PodTimeline,
+    other: PodTimeline,
     blocks: Blocks,
     block: int,
     since: int,
@@ -293,13 +293,13 @@ def _pays(
 
 @engine
 def walk(
-    present: World,
-    base: World,
-    tried: World,
-    server: Server,
+    present: ReplayWorld,
+    base: ReplayWorld,
+    tried: ReplayWorld,
+    server: ServerColumns,
     promised: Promised,
     plan: Ints,
-    course: Course,
+    course: PodTimeline,
     ahead: int,
     blocks: Blocks,
     span_s: float,
@@ -310,7 +310,7 @@ def walk(
     Returns how many blocks were changed, and the seconds of pods; `present` stands at the end. NaN if none was.
     """
     trial, pods = plan.copy(), course.pods.copy()
-    other = Course(pods, course.starts, course.orders)
+    other = PodTimeline(pods, course.starts, course.orders)
     changed, here, oldest, base_at = 0, 0, 0, -1
     for block in blocks.todo:
         start = block * blocks.width

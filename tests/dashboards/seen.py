@@ -11,24 +11,24 @@ import numpy as np
 from prometheus_client import CollectorRegistry, generate_latest
 
 from exporter.catalog import Reader
-from exporter.cluster.objects import Ref
-from exporter.cluster.resources import NODES, PODS
-from exporter.cluster.state import Cluster
-from exporter.exposition import SeenCollector
+from exporter.kubernetes.cache import Cluster
+from exporter.kubernetes.objects import Ref
+from exporter.kubernetes.resources import NODES, PODS
 from exporter.model import Failure, FailureKind, Role, Scrape, Target, WorkloadKey
-from exporter.scrape import Counters
+from exporter.scrape.loop import Counters
+from exporter.scrape.metrics import SeenCollector
 from exporter.textformat import parse
-from scaler.accounts import Books, Moment, State
-from scaler.board import Board, Decision, Evidence, Objective, Reason
-from scaler.census import Trouble
-from scaler.outlook import Code
-from scaler.web.accounts import AccountsCollector
-from scaler.web.cluster import ClusterCollector
-from scaler.web.decisions import BoardCollector
-from scaler.web.outlook import OutlookCollector
-from scaler.web.own import OwnMetrics
-from scaler.web.peers import PeersCollector
-from scaler.web.snapshots import SnapshotCollector
+from scaler.api.http.accounting import AccountsCollector
+from scaler.api.http.checkpoints import SnapshotCollector
+from scaler.api.http.cluster import ClusterCollector
+from scaler.api.http.decisions import BoardCollector
+from scaler.api.http.ha import PeersCollector
+from scaler.api.http.outcome import OutcomeCollector
+from scaler.engine.accounting import AccountedSweep, GpuUse, Ledger
+from scaler.explain.outcome_inputs import OutcomeCode
+from scaler.metrics import SelfMetrics
+from scaler.model import Board, Decision, Evidence, Objective, Reason
+from scaler.workloads import ObjectError
 from tests.fakes import objects as api
 
 NODE = 'modelName="NVIDIA H100",Hostname="gpu-1"'
@@ -106,12 +106,14 @@ def decisions(now):
 
 def outlooks(now, turn):
     """`chat` has an HPA that does something of each kind by turns, `lone` nobody who asks."""
-    turns = (Code.AT_MAX, Code.SETTLED, Code.UP, Code.STABILISED, Code.NO_HPA)
+    turns = (OutcomeCode.AT_MAX, OutcomeCode.SETTLED, OutcomeCode.UP, OutcomeCode.STABILISED, OutcomeCode.NO_HPA)
     condition = SimpleNamespace(type="ScalingLimited", status="True", reason="TooManyReplicas")
     hpa = SimpleNamespace(status=SimpleNamespace(desired=3, conditions=(condition,)))
     for each in decisions(now):
         name = each.workload.name
-        code = {"chat": turns[turn % len(turns)], "jobs": Code.ASLEEP, "lone": Code.NO_SCALER}.get(name, Code.SETTLED)
+        code = {"chat": turns[turn % len(turns)], "jobs": OutcomeCode.ASLEEP, "lone": OutcomeCode.NO_SCALER}.get(
+            name, OutcomeCode.SETTLED
+        )
         facts = SimpleNamespace(hpa=hpa if name == "chat" else None)
         yield SimpleNamespace(decision=each, facts=facts, outlook=SimpleNamespace(code=code))
 
@@ -120,13 +122,13 @@ def entered(books, names, now, turn):
     """One sweep of the books: `chat` serves and loads, `jobs` goes to sleep and wakes by turns, `seen` is observed, and
     Tidegate would have fewer replicas of it and more by turns.
     """
-    blank, places = Moment.blank(len(names)), {name: place for place, name in enumerate(names)}
-    states = {"chat": State.SERVING, "jobs": State.ASLEEP if turn % 2 else State.LOADING, "seen": State.IDLE_WARM}
+    blank, places = AccountedSweep.blank(len(names)), {name: place for place, name in enumerate(names)}
+    states = {"chat": GpuUse.SERVING, "jobs": GpuUse.ASLEEP if turn % 2 else GpuUse.LOADING, "seen": GpuUse.IDLE_WARM}
     for name, state in states.items():
-        place, code = places[name], list(State).index(state)
+        place, code = places[name], list(GpuUse).index(state)
         blank.state[place], blank.gpus[place], blank.gpus[place, code] = code, 0.0, 4.0
         blank.each[place], blank.queued[place], blank.counts[place] = 1.0, 5.0, True
-        blank.up[place] = float(state is not State.ASLEEP)
+        blank.up[place] = float(state is not GpuUse.ASLEEP)
     blank.would[places["seen"]], blank.apart[places["seen"]] = 4.0, -2.0 if turn % 2 else 1.0
     books.enter(blank, np.full((len(names), 3), 10.0), now, leads=True)
 
@@ -134,7 +136,7 @@ def entered(books, names, now, turn):
 def page():
     """A function that gives the page as it is by now: its counters rise with each time that it is read."""
     registry, own = CollectorRegistry(), None
-    own = OwnMetrics(registry)
+    own = SelfMetrics(registry)
     own.reload_ok.set(1)
     own.reloaded_at.set(time.time())
     own.observe_registration("external.metrics.k8s.io", "v1beta1", ours=True)
@@ -143,14 +145,14 @@ def page():
     cluster.replace(PODS, None, [], time.time())
     cluster.replace(NODES, None, [api.node("gpu-1", gpus=8)], time.time())
     troubles = [
-        Trouble(Ref("ai", "ScaledObject", "odd"), "a", "b"),
-        Trouble(Ref("ai", "ScaledObject", "odd"), "c", "d"),
+        ObjectError(Ref("ai", "ScaledObject", "odd"), "a", "b"),
+        ObjectError(Ref("ai", "ScaledObject", "odd"), "c", "d"),
     ]
     standing = SimpleNamespace(failures={}, role=lambda now: "leader", board_age_s=lambda now: 0.5)
     snapshots = SimpleNamespace(on=True, written_at=began, failures=0, size=2.0**20, owned=True)
 
     names = [each.workload.name for each in decisions(began)]
-    books = Books(len(names), gap_s=60.0)
+    books = Ledger(len(names), gap_s=60.0)
     kept = SimpleNamespace(
         workloads=[WorkloadKey("ai", name) for name in names],
         observed=np.array([name == "seen" for name in names]),
@@ -166,7 +168,7 @@ def page():
     registry.register(ClusterCollector(cluster, lambda: troubles, time.time))
     registry.register(PeersCollector(lambda: standing, time.time))
     registry.register(SnapshotCollector(snapshots, time.time))
-    registry.register(OutlookCollector(lambda: lambda: tuple(outlooks(time.time(), turn))))
+    registry.register(OutcomeCollector(lambda: lambda: tuple(outlooks(time.time(), turn))))
     registry.register(AccountsCollector(lambda: kept, lambda now: True, time.time))
 
     def read():

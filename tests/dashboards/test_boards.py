@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
-from scaler.board import Reason
-from scaler.outlook import Code
+from scaler.explain.outcome_inputs import OutcomeCode
+from scaler.model import Reason
 from tests.dashboards.built import BOARDS, GRAFANA, ROOT, panels_of, queries_of
 from tests.deploy.shared import module
 
@@ -217,7 +217,7 @@ def test_a_column_that_is_described_is_there(panel):
 
 def test_a_colour_is_of_a_series_that_the_panel_may_have():
     """A legend that was renamed would lose its colour without a word."""
-    values = {str(word) for words in (Reason, Code) for word in words} | {
+    values = {str(word) for words in (Reason, OutcomeCode) for word in words} | {
         "serving", "idle_warm", "loading", "pending", "asleep", "unknown", "exclusive", "mig", "process", "device",
         "none", "engine", "utilisation", "mixed", "prompt", "generation", "more", "fewer", "0.5", "0.9", "pods",
         "gateway", "gpus", "error", "warning",
@@ -251,7 +251,7 @@ def test_every_reason_and_only_those_has_a_name_and_a_colour_on_the_timeline():
 def test_every_code_of_the_outlook_has_a_place_on_the_timeline():
     (timeline,) = [each for each in panels_of(BOARDS["tidegate-workload"]) if "outlook" in str(each["targets"])]
     placed = [code for t in timeline["targets"] for code in re.search(r'code=~"([^"]+)"', t["expr"])[1].split("|")]
-    assert sorted(placed) == sorted(map(str, Code))
+    assert sorted(placed) == sorted(map(str, OutcomeCode))
     (mapping,) = timeline["fieldConfig"]["defaults"]["mappings"]
     assert set(mapping["options"]) == {re.match(r"\d+", target["expr"])[0] for target in timeline["targets"]}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scaler.lint.files import check_files
+from scaler.lint.run import check_files
 from tests.deploy.shared import DEPLOY, objects
 
 EXAMPLES = sorted((DEPLOY / "examples").glob("*.yaml"))

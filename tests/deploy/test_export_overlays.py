@@ -5,7 +5,7 @@ import os
 import pytest
 import yaml
 
-from scaler.config.export import NAMESPACE, NODE_IP, NODE_NAME, POD, parse_export
+from scaler.config.agent import NAMESPACE, NODE_IP, NODE_NAME, POD, parse_export
 from tests.deploy.shared import DEPLOY, the
 
 OVERLAY = DEPLOY / "kustomize" / "overlays" / "export-daemonset"

@@ -5,12 +5,11 @@ import json
 import pytest
 import yaml
 
+from scaler.api.metrics_api.discovery import VERSIONS
+from scaler.api.metrics_api.documents import CUSTOM_GROUP, EXTERNAL_GROUP
+from scaler.api.metrics_api.pods import PER_POD
+from scaler.api.metrics_api.values import REPLICAS, SCALED
 from scaler.config import parse
-from scaler.kubeapi.custom import SCALED
-from scaler.kubeapi.discovery import VERSIONS
-from scaler.kubeapi.documents import CUSTOM_GROUP, EXTERNAL_GROUP
-from scaler.kubeapi.metrics import REPLICAS
-from scaler.kubeapi.pods import PER_POD
 from tests.deploy.metrics_values import BOTH, CUSTOM, EXTERNAL, PEM, TLS, services, with_tls
 from tests.deploy.shared import the
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from exporter.cluster.resources import RESOURCES
+from exporter.kubernetes.resources import RESOURCES
 from tests.deploy.shared import ci_values, the
 
 # Exactly these: test_metrics_api.py says whom they bind to what.

@@ -7,8 +7,8 @@ Its streams and polls end when the kubelet kills the container.
 import pytest
 import yaml
 
-from scaler.keda.health import CHECK_PAUSE_S, CHECK_S
-from scaler.web.health import STUCK_CHECKS
+from scaler.api.http.health import STUCK_CHECKS
+from scaler.api.keda.server import CHECK_PAUSE_S, CHECK_S
 from tests.deploy.shared import DEPLOY, ci_values, the
 
 BOUND_S = 15.0

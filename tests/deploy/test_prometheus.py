@@ -10,9 +10,9 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from exporter.model import WorkloadKey
-from scaler.board import Decision, Evidence, Reason
-from scaler.publisher import Publisher
-from scaler.web.decisions import BoardCollector
+from scaler.api.http.decisions import BoardCollector
+from scaler.engine.publisher import Publisher
+from scaler.model import Decision, Evidence, Reason
 from tests.deploy.shared import DEPLOY, objects
 
 ADAPTER = yaml.safe_load((DEPLOY / "prometheus" / "prometheus-adapter.yaml").read_text(encoding="utf-8"))

@@ -19,7 +19,7 @@ PAGES = sorted(
         "deploy/**/*.md",
         "benchmarks/*.md",
         "dashboards/**/*.md",
-        "tests/cluster/*.md",
+        "tests/e2e/*.md",
     )
     for path in ROOT.glob(place)
 )

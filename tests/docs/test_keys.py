@@ -5,12 +5,12 @@ import re
 import pytest
 import yaml
 
-from scaler.board import Evidence
-from scaler.config.export import ExportConfig
+from scaler.config.agent import ExportConfig
 from scaler.config.model import Config
 from scaler.config.trigger import WORDS
 from scaler.config.words import sections_in
 from scaler.config.workload import Workload
+from scaler.model import Evidence
 from tests.docs.pages import PAGES, ROOT, in_backticks
 
 KEY = re.compile(r"^[a-z_]+(?:\.[a-z_A-Z0-9]+)+$")

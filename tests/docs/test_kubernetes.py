@@ -4,7 +4,7 @@ import re
 
 import yaml
 
-from exporter.cluster.resources import RESOURCES
+from exporter.kubernetes.resources import RESOURCES
 from tests.docs.pages import ROOT, links, text_of
 
 PAGE = "docs/reference/kubernetes.md"

@@ -7,7 +7,7 @@ import sys
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from scaler.metrics_reference import export_families, families_of
+from docs.generate.metrics import export_families, families_of
 from tests.docs.pages import PAGES, ROOT, text_of
 
 PAGE = ROOT / "docs/reference/metrics.md"
@@ -19,7 +19,7 @@ NOT_METRICS = {"tidegate_export", "tidegate_redis_waiting", "tidegate_redis_runn
 
 
 def test_the_committed_reference_is_what_the_collectors_say():
-    made = subprocess.run([sys.executable, "-m", "scaler.metrics_reference"], capture_output=True, check=True, cwd=ROOT)
+    made = subprocess.run([sys.executable, "-m", "docs.generate.metrics"], capture_output=True, check=True, cwd=ROOT)
 
     assert made.stdout.decode() == PAGE.read_text(encoding="utf-8")
 

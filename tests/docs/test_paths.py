@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from scaler.web.server import INDEX
+from scaler.api.http.server import INDEX
 from tests.docs.pages import PAGES, every_block, in_backticks
 
 # The paths of the index, with what may stand below them in capitals or braces.

@@ -3,8 +3,8 @@
 import yaml
 
 from scaler.config import parse
-from scaler.lint.files import check_files
-from scaler.lint.manifests import check_manifests
+from scaler.lint.run import check_files
+from scaler.lint.triggers import check_manifests
 from tests.deploy.conftest import problems_of, render  # noqa: F401 - fixtures
 from tests.docs.pages import ROOT, text_of
 

@@ -2,7 +2,7 @@
 
 import re
 
-from scaler.board import Decision, Reason
+from scaler.model import Decision, Reason
 from tests.docs.pages import text_of
 
 TABLE = text_of("docs/explanation/concepts.md").partition("## The reasons")[2].partition("\n## ")[0]

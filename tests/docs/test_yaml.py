@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from scaler.config import parse
-from scaler.config.export import is_export
-from scaler.lint.files import check_files
-from scaler.lint.manifests import is_manifest
-from scaler.orders import moment
+from scaler.config.agent import is_export
+from scaler.lint.run import check_files
+from scaler.lint.triggers import is_manifest
+from scaler.policy.overrides import moment
 from scaler.replay.servers import parse_profile
 from tests.docs.pages import ROOT, every_block
 from tests.docs.values import unknown_in

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import yaml
 from aiohttp import web
 
-from exporter.cluster.resources import CHECKED, RESOURCES, Resource
+from exporter.kubernetes.resources import CHECKED, RESOURCES, Resource
 
 from .objects import listed, partly, status_object
 

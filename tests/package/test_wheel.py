@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scaler.rules import RULES
+from scaler.config.rules import RULES
 
 ROOT = Path(__file__).parents[2]
 MODULES = [
@@ -36,8 +36,8 @@ def test_the_wheel_has_the_two_packages_and_nothing_else(wheel):
     top = {name.split("/")[0] for name in wheel.namelist()}
     assert {name for name in top if not name.endswith(".dist-info")} == {"exporter", "scaler"}
     assert "exporter/py.typed" in wheel.namelist()
-    assert "scaler/keda/externalscaler_pb2.py" in wheel.namelist()
-    page = {f"scaler/web/page/{path.name}" for path in (ROOT / "scaler/web/page").iterdir()}
+    assert "scaler/api/keda/externalscaler_pb2.py" in wheel.namelist()
+    page = {f"scaler/api/http/page/{path.name}" for path in (ROOT / "scaler/api/http/page").iterdir()}
     assert len(page) > 10
     assert page <= set(wheel.namelist())
 

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from exporter.export import lines_of
+from exporter.agent.agent import lines_of
 from scaler.config.scalars import kubernetes_name
 
 ROOT = Path(__file__).parents[2]
@@ -94,13 +94,13 @@ def _attributes(module, *names):
 
 # The patterns that are built from local names: (file, name) -> patterns.
 _LOCAL = {
-    ("exporter/export.py", "names"): lambda: [lines_of("dcgm").pattern],
+    ("exporter/agent/agent.py", "names"): lambda: [lines_of("dcgm").pattern],
     ("scaler/config/redis.py", "pattern"): lambda: _attributes("scaler.config.redis", "_URL", "_NODE"),
     ("scaler/config/scalars.py", "pattern"): lambda: [
         kubernetes_name(63, what).schema["pattern"] for what in ("namespace", "workload")
     ],
-    ("scaler/lint/workloads.py", "sign"): lambda: [
-        *importlib.import_module("scaler.lint.workloads")._COMMANDS.values(),
-        *importlib.import_module("scaler.lint.workloads")._IMAGES.values(),
+    ("scaler/lint/objects.py", "sign"): lambda: [
+        *importlib.import_module("scaler.lint.objects")._COMMANDS.values(),
+        *importlib.import_module("scaler.lint.objects")._IMAGES.values(),
     ],
 }

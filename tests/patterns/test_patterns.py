@@ -4,13 +4,13 @@ import time
 
 import pytest
 
-from scaler.census.make import read_words
 from scaler.config import Config, Kubernetes
 from scaler.config.bad_words import BadWords
-from scaler.orders import BadOrder, read_brake
-from tests.census.objects import Cluster, deployment
+from scaler.policy.overrides import BadOrder, read_brake
+from scaler.workloads.triggers import read_words
 from tests.patterns.ambiguity import SCANS, Automaton, trouble
 from tests.patterns.found import METHODS, applied
+from tests.scaler.workloads.objects import Cluster, deployment
 
 APPLIED = applied()
 

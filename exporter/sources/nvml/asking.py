@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from .library import QUIET, Code, Cost, Library, code_of, cost_of, words
+from .library import QUIET, Cost, Library, NvmlCode, code_of, cost_of, words
 
 Given = TypeVar("Given")
 
@@ -74,7 +74,7 @@ def growing(library: Library, question: Callable[[], Given]) -> Callable[[], Giv
             try:
                 return question()
             except library.NVMLError as error:
-                if code_of(error) != Code.INSUFFICIENT_SIZE:
+                if code_of(error) != NvmlCode.INSUFFICIENT_SIZE:
                     raise
         return question()
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from exporter.model import Quantity
 
 from .asking import ask
-from .library import Code, Library
+from .library import Library, NvmlCode
 
 # nvml.h, nvmlGpmMetricId_t: each is a percentage.
 METRICS = {
@@ -96,7 +96,7 @@ class Gpm:
         return {
             quantity: min(metric.value / 100.0, 1.0)
             for quantity, metric in said.items()
-            if metric.nvmlReturn == Code.SUCCESS and metric.value >= 0.0  # NaN is not
+            if metric.nvmlReturn == NvmlCode.SUCCESS and metric.value >= 0.0  # NaN is not
         }
 
     def _free(self, key: Key) -> None:

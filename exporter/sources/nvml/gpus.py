@@ -36,14 +36,14 @@ _PROFILE = re.compile(r" MIG (?:\d+c\.)?(?P<profile>\d+g\.\d+gb(?:[+.][a-z0-9.+]
 SCRUBBING_S = 10.0
 
 
-class Row(NamedTuple):
+class GpuReading(NamedTuple):
     """values: in the unit of the quantity; what is not known is not there."""
 
     gpu: Gpu
     values: Mapping[Quantity, float]
 
 
-class Moment(NamedTuple):
+class ReadContext(NamedTuple):
     """now: POSIX seconds. opened_at: when the driver was opened. told: reasons for what is missing are added."""
 
     now: float
@@ -51,7 +51,7 @@ class Moment(NamedTuple):
     told: list[str]
 
 
-class Gpus:
+class NvmlGpus:
     """Reads one GPU at a time; what it keeps from one reading to the next is the counters' last samples."""
 
     def __init__(self, library: Library, holders: Holders) -> None:
@@ -59,7 +59,7 @@ class Gpus:
         self._holders = holders
         self.gpm = Gpm(library)
 
-    def rows(self, index: int, moment: Moment) -> tuple[list[Row], list[Key]]:
+    def rows(self, index: int, moment: ReadContext) -> tuple[list[GpuReading], list[Key]]:
         """The rows of the GPU with this number, and whose counters were sampled. Raises Lost, Shut."""
         library = self._library
         handle = needed(library, "handle", partial(library.nvmlDeviceGetHandleByIndex, index))
@@ -71,9 +71,11 @@ class Gpus:
         if mode is None or mode[0] != MIG_ON:
             return self._whole(gpu, handle, moment, counters=counters)
         rows, keys = self._instances(gpu, handle, moment, counters=counters)
-        return [Row(gpu, self._board(handle, moment.told)), *rows], keys
+        return [GpuReading(gpu, self._board(handle, moment.told)), *rows], keys
 
-    def _whole(self, gpu: Gpu, handle: Any, moment: Moment, *, counters: bool) -> tuple[list[Row], list[Key]]:
+    def _whole(
+        self, gpu: Gpu, handle: Any, moment: ReadContext, *, counters: bool
+    ) -> tuple[list[GpuReading], list[Key]]:
         library, told = self._library, moment.told
         values = self._board(handle, told) | self._memory(handle, told)
         held = self._holders.of(handle, told)
@@ -89,9 +91,11 @@ class Gpus:
             values |= self.gpm.activity(key, partial(library.nvmlGpmSampleGet, handle), moment.now, told)
         busy = values.get(Quantity.GPU_UTILIZATION, nan)
         attribution = self._holders.attribution(held, handle, gpu.uuid, busy, told)
-        return [Row(replace(gpu, attribution=attribution, pods=_names(held)), values)], keys
+        return [GpuReading(replace(gpu, attribution=attribution, pods=_names(held)), values)], keys
 
-    def _instances(self, gpu: Gpu, handle: Any, moment: Moment, *, counters: bool) -> tuple[list[Row], list[Key]]:
+    def _instances(
+        self, gpu: Gpu, handle: Any, moment: ReadContext, *, counters: bool
+    ) -> tuple[list[GpuReading], list[Key]]:
         """A row per GPU instance. A MIG device is a compute instance, of which a GPU instance may have several."""
         library, told = self._library, moment.told
         most = ask(library, "MIG devices", partial(library.nvmlDeviceGetMaxMigDeviceCount, handle), told) or 0
@@ -119,7 +123,7 @@ class Gpus:
             found = _PROFILE.search(name)
             profile = found["profile"] if found else None
             instance = replace(gpu, instance=str(number), profile=profile)
-            rows.append(Row(replace(instance, attribution=_of_instance(held), pods=_names(held)), values))
+            rows.append(GpuReading(replace(instance, attribution=_of_instance(held), pods=_names(held)), values))
         return rows, keys
 
     def _board(self, handle: Any, told: list[str]) -> dict[Quantity, float]:

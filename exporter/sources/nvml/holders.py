@@ -21,7 +21,7 @@ from exporter.model import Attribution, PodKey
 
 from .asking import ask, growing
 from .cgroup import origin
-from .library import FUNCTION_MISSING, QUIET, Code, Library, code_of
+from .library import FUNCTION_MISSING, QUIET, Library, NvmlCode, code_of
 
 # The initial PID namespace has this number on every Linux (include/linux/proc_ns.h, PROC_PID_INIT_INO).
 NODE_PID_NAMESPACE = "pid:[4026531836]"
@@ -110,7 +110,7 @@ class Holders:
         since = self._heard.get(uuid, 0)
         question = growing(self._library, lambda: self._library.nvmlDeviceGetProcessUtilization(handle, since))
         # pynvml raises an error of value 0 where the driver has no samples, which the driver calls a success.
-        question = _or_nothing(self._library, question, {Code.SUCCESS, Code.NOT_FOUND})
+        question = _or_nothing(self._library, question, {NvmlCode.SUCCESS, NvmlCode.NOT_FOUND})
         samples = ask(self._library, "utilisation by process", question, told) or ()
         newest: dict[int, Any] = {}
         for sample in samples:

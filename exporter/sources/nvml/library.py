@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any, Protocol, cast
 
 
-class Code(IntEnum):
+class NvmlCode(IntEnum):
     """nvmlReturn_t, as far as its members are spoken of here."""
 
     SUCCESS = 0
@@ -48,48 +48,48 @@ class Cost(Enum):
     READING = "reading"
 
 
-_NAMES: Mapping[int, str] = {code: code.name for code in Code}
+_NAMES: Mapping[int, str] = {code: code.name for code in NvmlCode}
 _COSTS: Mapping[int, Cost] = {
-    Code.UNINITIALIZED: Cost.READING,
-    Code.DRIVER_NOT_LOADED: Cost.READING,
-    Code.LIBRARY_NOT_FOUND: Cost.READING,
-    Code.LIB_RM_VERSION_MISMATCH: Cost.READING,
-    Code.GPU_IS_LOST: Cost.GPU,
-    Code.GPU_NOT_FOUND: Cost.GPU,
-    Code.RESET_REQUIRED: Cost.GPU,
+    NvmlCode.UNINITIALIZED: Cost.READING,
+    NvmlCode.DRIVER_NOT_LOADED: Cost.READING,
+    NvmlCode.LIBRARY_NOT_FOUND: Cost.READING,
+    NvmlCode.LIB_RM_VERSION_MISMATCH: Cost.READING,
+    NvmlCode.GPU_IS_LOST: Cost.GPU,
+    NvmlCode.GPU_NOT_FOUND: Cost.GPU,
+    NvmlCode.RESET_REQUIRED: Cost.GPU,
     # The driver gives up after seconds: the other questions about this GPU would take as long each.
-    Code.TIMEOUT: Cost.GPU,
+    NvmlCode.TIMEOUT: Cost.GPU,
 }
 # A GPU, driver or library that does not have the field: nothing is wrong, so nothing is told.
 QUIET: frozenset[int] = frozenset(
     {
-        Code.NOT_SUPPORTED,
-        Code.NOT_FOUND,
-        Code.FUNCTION_NOT_FOUND,
-        Code.NO_DATA,
-        Code.ARGUMENT_VERSION_MISMATCH,
-        Code.DEPRECATED,
-        Code.NOT_READY,
+        NvmlCode.NOT_SUPPORTED,
+        NvmlCode.NOT_FOUND,
+        NvmlCode.FUNCTION_NOT_FOUND,
+        NvmlCode.NO_DATA,
+        NvmlCode.ARGUMENT_VERSION_MISMATCH,
+        NvmlCode.DEPRECATED,
+        NvmlCode.NOT_READY,
     }
 )
 # No work is done on such a GPU until it is reset. (One that timed out may be back at the next question.)
-DEAD: frozenset[int] = frozenset({Code.GPU_IS_LOST, Code.RESET_REQUIRED})
+DEAD: frozenset[int] = frozenset({NvmlCode.GPU_IS_LOST, NvmlCode.RESET_REQUIRED})
 # The driver is older than the question.
-FUNCTION_MISSING: frozenset[int] = frozenset({Code.FUNCTION_NOT_FOUND, Code.ARGUMENT_VERSION_MISMATCH})
+FUNCTION_MISSING: frozenset[int] = frozenset({NvmlCode.FUNCTION_NOT_FOUND, NvmlCode.ARGUMENT_VERSION_MISMATCH})
 # Whose fault it is and what to do.
 _ADVICE: Mapping[int, str] = {
-    Code.UNINITIALIZED: "the driver was shut down meanwhile; it is opened again at the next reading",
-    Code.NO_PERMISSION: "this process may not ask: give the container the GPUs' device files",
-    Code.DRIVER_NOT_LOADED: "the NVIDIA kernel module is not loaded on this node, or /dev/nvidiactl is not in the "
-    "container: set NVIDIA_VISIBLE_DEVICES=all and runtimeClassName: nvidia",
-    Code.TIMEOUT: "the driver gave up waiting for the GPU; see the node's kernel log for Xid lines",
-    Code.LIBRARY_NOT_FOUND: "libnvidia-ml.so.1 is not in the container: set NVIDIA_VISIBLE_DEVICES=all, "
+    NvmlCode.UNINITIALIZED: "the driver was shut down meanwhile; it is opened again at the next reading",
+    NvmlCode.NO_PERMISSION: "this process may not ask: give the container the GPUs' device files",
+    NvmlCode.DRIVER_NOT_LOADED: "the NVIDIA kernel module is not loaded on this node, or /dev/nvidiactl is not in "
+    "the container: set NVIDIA_VISIBLE_DEVICES=all and runtimeClassName: nvidia",
+    NvmlCode.TIMEOUT: "the driver gave up waiting for the GPU; see the node's kernel log for Xid lines",
+    NvmlCode.LIBRARY_NOT_FOUND: "libnvidia-ml.so.1 is not in the container: set NVIDIA_VISIBLE_DEVICES=all, "
     "NVIDIA_DRIVER_CAPABILITIES=utility and runtimeClassName: nvidia",
-    Code.GPU_IS_LOST: "the GPU fell off the bus: drain the node and reset or replace the GPU",
-    Code.RESET_REQUIRED: "the GPU needs a reset before it can be used again: drain the node, then nvidia-smi -r",
-    Code.LIB_RM_VERSION_MISMATCH: "the driver was upgraded under this process: restart the pod, or the node if that "
-    "does not help",
-    Code.UNKNOWN: "the driver does not say what is wrong; see the node's kernel log",
+    NvmlCode.GPU_IS_LOST: "the GPU fell off the bus: drain the node and reset or replace the GPU",
+    NvmlCode.RESET_REQUIRED: "the GPU needs a reset before it can be used again: drain the node, then nvidia-smi -r",
+    NvmlCode.LIB_RM_VERSION_MISMATCH: "the driver was upgraded under this process: restart the pod, or the node if "
+    "that does not help",
+    NvmlCode.UNKNOWN: "the driver does not say what is wrong; see the node's kernel log",
 }
 
 

@@ -19,9 +19,9 @@ from exporter.model import Dropped, Failure, FailureKind, Gpu, Quantity, Samples
 
 from .asking import Lost, Shut
 from .gpm import Key
-from .gpus import Gpus, Moment, Row
+from .gpus import GpuReading, NvmlGpus, ReadContext
 from .holders import Holders, PodOf
-from .library import DEAD, Code, Library, code_of
+from .library import DEAD, Library, NvmlCode, code_of
 
 KIND = "nvml"
 QUANTITIES = (
@@ -42,12 +42,12 @@ QUANTITIES = (
 REOPEN_S = 300.0
 
 
-class Node:
+class NvmlNode:
     """The library, opened when it is first read. Not for two threads at a time."""
 
     def __init__(self, library: Library, pod_of: PodOf, proc: Path) -> None:
         self._library = library
-        self._gpus = Gpus(library, Holders(library, pod_of, proc))
+        self._gpus = NvmlGpus(library, Holders(library, pod_of, proc))
         self._opened_at: float | None = None
         self._known: dict[int, tuple[Gpu, ...]] = {}  # by number, as last seen
         self._any_lost = False
@@ -61,7 +61,7 @@ class Node:
             return self._table(count, opened_at, now)
         except Shut as shut:
             self.close()
-            kind = FailureKind.TIMEOUT if shut.code == Code.TIMEOUT else FailureKind.REFUSED
+            kind = FailureKind.TIMEOUT if shut.code == NvmlCode.TIMEOUT else FailureKind.REFUSED
             return Failure(kind, f"NVML: {shut}")
 
     def close(self) -> None:
@@ -92,14 +92,14 @@ class Node:
 
     def _table(self, count: int, opened_at: float, now: float) -> Samples | Failure:
         """Raises Shut."""
-        rows: list[Row] = []
+        rows: list[GpuReading] = []
         keys: list[Key] = []
         dropped: list[Dropped] = []
         self._any_lost = False
         for index in range(count):
             told: list[str] = []
             try:
-                found, sampled = self._gpus.rows(index, Moment(now, opened_at, told))
+                found, sampled = self._gpus.rows(index, ReadContext(now, opened_at, told))
                 self._known[index] = tuple(row.gpu for row in found)
                 keys += sampled
             except Lost as lost:
@@ -107,7 +107,7 @@ class Node:
                 told.append(str(lost))
                 # As it was last seen, and silent: a GPU that vanished would read as one that its pod gave back.
                 values = {Quantity.GPU_LOST: 1.0} if lost.code in DEAD else {}
-                found = [Row(gpu, values) for gpu in self._known.get(index, ())]
+                found = [GpuReading(gpu, values) for gpu in self._known.get(index, ())]
             rows += found
             name = f"GPU {index} ({found[0].gpu.uuid})" if found else f"GPU {index}"
             dropped += [Dropped(index + 1, f"{name}: {reason}") for reason in dict.fromkeys(told)]
@@ -125,5 +125,5 @@ class Node:
         )
 
 
-def _values(rows: Sequence[Row]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+def _values(rows: Sequence[GpuReading]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     return np.array([[row.values.get(quantity, np.nan) for quantity in QUANTITIES] for row in rows], dtype=np.float64)

@@ -21,7 +21,7 @@ from exporter.model import Failure, FailureKind, Samples
 
 from .holders import PodOf
 from .library import Library
-from .node import Node
+from .node import NvmlNode
 
 PROC = Path("/proc")
 
@@ -38,7 +38,7 @@ class Nvml:
     """
 
     def __init__(self, library: Library, pod_of: PodOf, timeout_s: float, proc: Path = PROC) -> None:
-        self._node = Node(library, pod_of, proc)
+        self._node = NvmlNode(library, pod_of, proc)
         self._timeout_s = timeout_s
         self._asking = False
 

@@ -15,7 +15,7 @@ nothing from chat-1, whose `up` is 0. A `PromqlTargets` for role PODS lists both
 """
 
 from .client import Promql
-from .query import Query
-from .targets import Frame, PromqlTargets
+from .query import PromqlQuery
+from .targets import HistoryFrame, PromqlTargets
 
-__all__ = ["Frame", "Promql", "PromqlTargets", "Query"]
+__all__ = ["HistoryFrame", "Promql", "PromqlQuery", "PromqlTargets"]

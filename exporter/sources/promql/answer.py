@@ -22,7 +22,7 @@ LONGEST_TIME = 1e14  # seconds; in milliseconds it is still an int64, as textfor
 SHOWN = 300  # characters of a server's words that a person is shown
 
 
-class Series(NamedTuple):
+class PromqlSeries(NamedTuple):
     """labels: without the name. times: POSIX seconds, ascending, never empty. values: one per time; may be NaN."""
 
     name: str
@@ -31,7 +31,7 @@ class Series(NamedTuple):
     values: tuple[float, ...]
 
 
-def read_answer(body: bytes) -> tuple[Series, ...] | Failure:
+def read_answer(body: bytes) -> tuple[PromqlSeries, ...] | Failure:
     """The series of an answer that came with HTTP 200."""
     said = _json(body)
     match said:
@@ -75,7 +75,7 @@ def _json(body: bytes) -> Any:
         return None
 
 
-def _series(item: object) -> Series | None:
+def _series(item: object) -> PromqlSeries | None:
     match item:
         case {"metric": dict(metric), "values": [_, *_] as values} if _is_text(metric):
             points = sorted(point for value in values if (point := _point(value)) is not None)
@@ -84,7 +84,7 @@ def _series(item: object) -> Series | None:
     if len(points) < len(values):
         return None
     labels = {name: value for name, value in metric.items() if name != NAME}
-    return Series(metric[NAME], labels, tuple(at for at, _ in points), tuple(value for _, value in points))
+    return PromqlSeries(metric[NAME], labels, tuple(at for at, _ in points), tuple(value for _, value in points))
 
 
 def _is_text(metric: Mapping[str, Any]) -> bool:

@@ -16,11 +16,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from exporter.model import Access, Failure, FailureKind
+from exporter.model import Credentials, Failure, FailureKind
 
-from ..http import OK, Answer, HttpPages
-from .answer import Series, read_answer, read_refusal
-from .query import SCHEME, Query, promql
+from ..http import OK, HttpPages, HttpResponse
+from .answer import PromqlSeries, read_answer, read_refusal
+from .query import SCHEME, PromqlQuery, promql
 
 # An answer of 64 KiB (20 pods' 200 series) takes about 5 ms to read and print again, which a tick can wait for.
 THREAD_BYTES = 1 << 16
@@ -28,7 +28,7 @@ THREAD_BYTES = 1 << 16
 QUESTIONS = 10
 
 Made = TypeVar("Made")
-Make = Callable[[tuple[Series, ...]], Made]
+Make = Callable[[tuple[PromqlSeries, ...]], Made]
 
 
 class Promql:
@@ -42,14 +42,14 @@ class Promql:
         # Not asyncio's own threads: they are shared with lookups of names, which may hang.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="promql")
 
-    async def fetch(self, url: str, access: Access) -> bytes | Failure:
+    async def fetch(self, url: str, access: Credentials) -> bytes | Failure:
         """The page's bytes, or why there are none."""
         if not url.startswith(SCHEME):
             return await self._http.fetch(url, access)
         return self.shelf.get(url) or Failure(FailureKind.EMPTY, "the server's last answer does not have this source")
 
     async def ask(
-        self, query: Query, window_s: float, make: Make[Made | Failure], at: float | None = None
+        self, query: PromqlQuery, window_s: float, make: Make[Made | Failure], at: float | None = None
     ) -> Made | Failure:
         """What `make` makes of the last `window_s` seconds of a query's series, or why there are none.
 
@@ -68,7 +68,7 @@ class Promql:
             return _made(answer.body, make)
         return await asyncio.get_running_loop().run_in_executor(self._thread, _made, answer.body, make)
 
-    async def _answer(self, query: Query, form: dict[str, str]) -> Answer | Failure:
+    async def _answer(self, query: PromqlQuery, form: dict[str, str]) -> HttpResponse | Failure:
         """One of few at a time; who does not get a turn in time has not been answered in time."""
         turns = self._turns.setdefault(query.base, asyncio.Semaphore(QUESTIONS))
         limit = self._http.limits.timeout_s
@@ -92,7 +92,7 @@ def _made(body: bytes, make: Make[Made | Failure]) -> Made | Failure:
     return series if isinstance(series, Failure) else make(series)
 
 
-def _refusal(answer: Answer, query: Query) -> Failure:
+def _refusal(answer: HttpResponse, query: PromqlQuery) -> Failure:
     status = f"HTTP {answer.status} {answer.reason}".rstrip()
     said = read_refusal(answer.body)
     if said is None:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from exporter.model import PodKey, Role
 
-from .answer import Series
+from .answer import PromqlSeries
 from .printed import head
 
 UP = "up"
@@ -31,7 +31,7 @@ USUAL = ("job", "instance", "endpoint", "service", "prometheus", "prometheus_rep
 POD_NAMES = (("namespace", "pod"), ("kubernetes_namespace", "kubernetes_pod_name"))
 
 
-class Source(NamedTuple):
+class SeriesOrigin(NamedTuple):
     """Whose page it is: a pod's, or that of an address. pod: None where only the address is known, or counts."""
 
     pod: PodKey | None
@@ -55,7 +55,7 @@ class Scraped(NamedTuple):
 
     name: str
     instance: str
-    up: Series | None
+    up: PromqlSeries | None
     lines: tuple[Line, ...]
 
 
@@ -63,31 +63,33 @@ class _Asked(NamedTuple):
     """A target of the server: the labels it puts on everything of it, and everything of it."""
 
     labels: Mapping[str, str]
-    up: Series | None
-    series: list[Series]
+    up: PromqlSeries | None
+    series: list[PromqlSeries]
 
 
 class _Share(NamedTuple):
     """What of a target is one source's: series, each with its labels as the page printed them."""
 
     asked: _Asked
-    lines: list[tuple[Series, dict[str, str]]]
+    lines: list[tuple[PromqlSeries, dict[str, str]]]
 
 
-def jobs_of(series: Sequence[Series]) -> frozenset[str]:
+def jobs_of(series: Sequence[PromqlSeries]) -> frozenset[str]:
     """The server's jobs that scrape pages of ours."""
     return frozenset(_address(one)[0] for one in series if one.name != UP)
 
 
-def sources(series: Sequence[Series], role: Role, jobs: Container[str]) -> Mapping[Source, tuple[Scraped, ...]]:
+def sources(
+    series: Sequence[PromqlSeries], role: Role, jobs: Container[str]
+) -> Mapping[SeriesOrigin, tuple[Scraped, ...]]:
     """Whose pages are in an answer, in order: pods' for role PODS, addresses' for the others.
 
     jobs: those known to scrape pages of ours. A target of one of them is listed by its `up` even if it has no series:
           it is there to answer, and says nothing. Of the others `up` says nothing of ours.
     """
-    found: dict[Source, list[_Share]] = {}
+    found: dict[SeriesOrigin, list[_Share]] = {}
     for asked in _asked(series):
-        mine: dict[Source, list[tuple[Series, dict[str, str]]]] = {}
+        mine: dict[SeriesOrigin, list[tuple[PromqlSeries, dict[str, str]]]] = {}
         for one in asked.series:
             labels = _printed(one.labels, asked)
             mine.setdefault(_source(labels, asked.labels, role), []).append((one, labels))
@@ -98,7 +100,7 @@ def sources(series: Sequence[Series], role: Role, jobs: Container[str]) -> Mappi
     return {source: _scraped(found[source]) for source in sorted(found, key=str)}
 
 
-def _asked(series: Sequence[Series]) -> Iterable[_Asked]:
+def _asked(series: Sequence[PromqlSeries]) -> Iterable[_Asked]:
     with_up: dict[tuple[str, ...], list[_Asked]] = {}
     without: dict[frozenset[tuple[str, str]], _Asked] = {}
     for one in series:
@@ -119,7 +121,7 @@ def _asked(series: Sequence[Series]) -> Iterable[_Asked]:
     yield from without.values()
 
 
-def _address(series: Series) -> tuple[str, ...]:
+def _address(series: PromqlSeries) -> tuple[str, ...]:
     return series.labels.get("job", ""), series.labels.get("instance", "")
 
 
@@ -142,14 +144,14 @@ def _printed(labels: Mapping[str, str], asked: _Asked) -> dict[str, str]:
     return kept
 
 
-def _source(labels: Mapping[str, str], own: Mapping[str, str], role: Role) -> Source:
+def _source(labels: Mapping[str, str], own: Mapping[str, str], role: Role) -> SeriesOrigin:
     """Pages may name pods that are not the one asked (a sidecar of sidecars, a federation): then it is theirs."""
     if role is Role.PODS:
         for said in (labels, own):
             for namespace, pod in POD_NAMES:
                 if said.get(pod):
-                    return Source(PodKey(said.get(namespace, ""), said[pod]), "")
-    return Source(None, own.get("instance", labels.get("instance", "")))
+                    return SeriesOrigin(PodKey(said.get(namespace, ""), said[pod]), "")
+    return SeriesOrigin(None, own.get("instance", labels.get("instance", "")))
 
 
 def _scraped(found: Sequence[_Share]) -> tuple[Scraped, ...]:

@@ -25,7 +25,7 @@ from .printed import line
 MISSED = 2  # later scrapes without a line, after which it is gone
 
 
-class _Seen(NamedTuple):
+class _PageShare(NamedTuple):
     """One scrape's share of a page: its lines as printed, and when the newest was measured."""
 
     lines: list[bytes]
@@ -34,7 +34,7 @@ class _Seen(NamedTuple):
 
 def page_at(scrapes: Sequence[Scraped], after: float, until: float) -> bytes | Failure | None:
     """What the source said in the time (after, until], POSIX seconds, as of its end; None if it was not there."""
-    answers: dict[str, list[_Seen]] = {}
+    answers: dict[str, list[_PageShare]] = {}
     down: dict[str, str] = {}
     for scrape in scrapes:
         verdict = _up(scrape, after, until)
@@ -53,7 +53,7 @@ def page_at(scrapes: Sequence[Scraped], after: float, until: float) -> bytes | F
     return page or Failure(FailureKind.EMPTY, "the server scrapes it, and finds no family of this kind on its page")
 
 
-def _fullness(seen: _Seen) -> tuple[int, float]:
+def _fullness(seen: _PageShare) -> tuple[int, float]:
     return len(seen.lines), seen.at
 
 
@@ -66,12 +66,12 @@ def _up(scrape: Scraped, after: float, until: float) -> float | None:
     return None if newest is None or isnan(scrape.up.values[newest]) else scrape.up.values[newest]
 
 
-def _seen(scrape: Scraped, after: float, until: float) -> _Seen:
+def _seen(scrape: Scraped, after: float, until: float) -> _PageShare:
     newest = [(one, place) for one in scrape.lines if (place := _newest(one.times, after, until)) is not None]
     scraped_at = _scraped_at(scrape, newest)
     kept = [(one, place) for one, place in newest if not _is_gone(one.times[place], scraped_at, until)]
     at = max((one.times[place] for one, place in kept), default=after)
-    return _Seen([line(one.head, one.values[place], one.times[place]) for one, place in kept], at)
+    return _PageShare([line(one.head, one.values[place], one.times[place]) for one, place in kept], at)
 
 
 def _scraped_at(scrape: Scraped, newest: Sequence[tuple[Line, int]]) -> tuple[float, ...]:

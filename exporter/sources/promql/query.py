@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 from exporter.catalog import families
-from exporter.model import Access, Role, Target, WorkloadKey
+from exporter.model import Credentials, Role, Target, WorkloadKey
 
-from .origin import UP, Source
+from .origin import UP, SeriesOrigin
 
 SCHEME = "promql+"
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class PromqlQuery:
     """The pages of one purpose on one server.
 
     url:       base of the API, with its prefix if it has one: "https://mimir.example/prometheus". No credentials.
@@ -39,21 +39,21 @@ class Query:
     owner: WorkloadKey | None
     selector: str
     max_age_s: float
-    access: Access = field(default=Access())
+    access: Credentials = field(default=Credentials())
 
     @property
     def base(self) -> str:
         return self.url.rstrip("/")
 
 
-def promql(query: Query, window_s: float) -> str:
+def promql(query: PromqlQuery, window_s: float) -> str:
     """A range vector of the last `window_s` seconds of everything the query wants."""
     names = "|".join(sorted({UP, *families(query.kind)}))
     matchers = ",".join(filter(None, (f'__name__=~"{names}"', query.selector.strip(" ,\n"))))
     return f"{{{matchers}}}[{round(window_s * 1000)}ms]"
 
 
-def target_of(query: Query, source: Source) -> Target:
+def target_of(query: PromqlQuery, source: SeriesOrigin) -> Target:
     """The target that stands for one source. The same source has the same one at every look."""
     words = {"kind": query.kind, "selector": query.selector, **source.words()}
     url = f"{SCHEME}{query.base}?{urlencode({name: word for name, word in words.items() if word})}"

@@ -19,21 +19,21 @@ from functools import partial
 from math import inf
 from typing import NamedTuple
 
+from exporter.discovery import Listing
 from exporter.model import Failure, FailureKind, Role, Target, WorkloadKey
-from exporter.targets import Listing
 
-from .answer import Series
+from .answer import PromqlSeries
 from .client import Promql
 from .origin import UP, jobs_of, sources
 from .pages import page_at
-from .query import Query, target_of
+from .query import PromqlQuery, target_of
 
 # As many as Prometheus itself returns for one series of a range query.
 MOST_STEPS = 11_000
 DUST = 1e-9  # of a step: 0.3 / 0.1 is a little less than 3
 
 
-class Frame(NamedTuple):
+class HistoryFrame(NamedTuple):
     """What the pages said at one moment (POSIX seconds). Who was not there, or failed, has no page."""
 
     at: float
@@ -50,7 +50,7 @@ class _Look(NamedTuple):
 class PromqlTargets:
     """The sources of one query; each look at the server brings the list and all their pages."""
 
-    def __init__(self, client: Promql, query: Query, *, keep_s: float) -> None:
+    def __init__(self, client: Promql, query: PromqlQuery, *, keep_s: float) -> None:
         """`keep_s`: seconds for which the last list stands while the server does not answer."""
         self.owner: WorkloadKey | None = query.owner if query.role is Role.PODS else None
         self.failure: str | None = None
@@ -92,7 +92,7 @@ class PromqlTargets:
         """What a configuration does not ask for any more must not stay on the shelf."""
         self._lay({})
 
-    async def history(self, since: float, until: float, step: float) -> tuple[Frame, ...] | Failure:
+    async def history(self, since: float, until: float, step: float) -> tuple[HistoryFrame, ...] | Failure:
         """What the pages said at `since`, `since + step` … up to `until` (POSIX seconds), oldest first.
 
         A past too large for one answer is asked for in halves. ValueError if there are more than `MOST_STEPS` steps.
@@ -102,7 +102,7 @@ class PromqlTargets:
         moments = [since + step * place for place in range(int((until - since) / step + DUST) + 1)]
         return await self._frames(moments)
 
-    async def _frames(self, moments: Sequence[float]) -> tuple[Frame, ...] | Failure:
+    async def _frames(self, moments: Sequence[float]) -> tuple[HistoryFrame, ...] | Failure:
         query, window = self._query, moments[-1] - moments[0] + self._query.max_age_s
         film = partial(_film, query=query, jobs=self._jobs, moments=moments)
         frames = await self._client.ask(query, window, film, at=moments[-1])
@@ -116,7 +116,7 @@ class PromqlTargets:
         return later if isinstance(later, Failure) else earlier + later
 
 
-def _look(series: Sequence[Series], query: Query, jobs: frozenset[str]) -> _Look | Failure:
+def _look(series: Sequence[PromqlSeries], query: PromqlQuery, jobs: frozenset[str]) -> _Look | Failure:
     """The pages of the sources in an answer, as of its end. `jobs`: those already known."""
     jobs |= jobs_of(series)
     ups = [one for one in series if one.name == UP and one.labels.get("job", "") in jobs]
@@ -135,7 +135,9 @@ def _look(series: Sequence[Series], query: Query, jobs: frozenset[str]) -> _Look
     return _Look(pages, jobs) if pages else Failure(FailureKind.EMPTY, "everybody the server scraped has left")
 
 
-def _film(series: Sequence[Series], query: Query, jobs: frozenset[str], moments: Sequence[float]) -> tuple[Frame, ...]:
+def _film(
+    series: Sequence[PromqlSeries], query: PromqlQuery, jobs: frozenset[str], moments: Sequence[float]
+) -> tuple[HistoryFrame, ...]:
     found = sources(series, query.role, jobs | jobs_of(series))
     named = [(target_of(query, source), scrapes) for source, scrapes in found.items()]
     # Steps are often shorter than the server's interval: a page that stands for several of them is kept once.
@@ -144,5 +146,5 @@ def _film(series: Sequence[Series], query: Query, jobs: frozenset[str], moments:
     for at in moments:
         seen = ((target, page_at(scrapes, at - query.max_age_s, at)) for target, scrapes in named)
         pages = {target: known.setdefault(page, page) for target, page in seen if isinstance(page, bytes)}
-        frames.append(Frame(at, pages))
+        frames.append(HistoryFrame(at, pages))
     return tuple(frames)

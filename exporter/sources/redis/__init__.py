@@ -13,6 +13,6 @@ Worked example: the list `jobs` holds three entries. `RedisPages.fetch` of `redi
 """
 
 from .client import RedisPages
-from .query import Due, Query, Servers, Size, Stream, Way
+from .query import Due, RedisQuery, Servers, Size, Stream, Way
 
-__all__ = ["Due", "Query", "RedisPages", "Servers", "Size", "Stream", "Way"]
+__all__ = ["Due", "RedisPages", "RedisQuery", "Servers", "Size", "Stream", "Way"]

@@ -31,7 +31,7 @@ CONNECTED = "connected"
 WAITING, RUNNING = "tidegate_redis_waiting", "tidegate_redis_running"
 
 
-class Refusal(NamedTuple):
+class ErrorReply(NamedTuple):
     """An error in place of a reply: "WRONGTYPE", "ERR", "MOVED" …, and the server's words after it."""
 
     code: str
@@ -52,7 +52,7 @@ class Owner(NamedTuple):
     address: Address
 
 
-class Found(NamedTuple):
+class Measurement(NamedTuple):
     """What one measure came to. trouble: why a value is NaN, for a person."""
 
     waiting: float
@@ -70,7 +70,7 @@ _WHOLE = {
 }
 
 
-def failure(refusal: Refusal) -> Failure | None:
+def failure(refusal: ErrorReply) -> Failure | None:
     """The failure of a whole page that a refusal means; None if it is about one key."""
     kind = _WHOLE.get(refusal.code)
     return None if kind is None else Failure(kind, f"the server says: {refusal}")
@@ -82,10 +82,10 @@ def role_failure(role: Reply, *, master_wanted: bool) -> Failure | None:
     A master is, and a replica while it follows one. A proxy that does not know the command speaks for whoever does.
     """
     match role:
-        case Refusal(code="NOPERM"):
+        case ErrorReply(code="NOPERM"):
             words = "the user may not ask ROLE, so a copy that is out of date could not be told from the truth"
             return Failure(FailureKind.CREDENTIALS, f"{words}: add +role to its ACL")
-        case Refusal():
+        case ErrorReply():
             return failure(role)
         case [b"slave", *_] if master_wanted:
             return Failure(FailureKind.PARTIAL, "the server is a replica, and the sentinels call it the master")
@@ -107,29 +107,29 @@ def owners_of(slots: Reply, asked: str) -> tuple[Owner, ...]:
     return tuple(owners)
 
 
-def found(question: Question, reply: Reply) -> Found | Command:
+def found(question: Question, reply: Reply) -> Measurement | Command:
     """What a reply means, or the command to ask next because it does not say."""
     match question, reply:
-        case _, Refusal(code="WRONGTYPE"):
+        case _, ErrorReply(code="WRONGTYPE"):
             return ("TYPE", question.key)
-        case Stream(), Refusal(words=words) if NO_SUCH_KEY in words:
-            return Found(0.0, 0.0)
-        case _, Refusal():
-            return Found(nan, trouble=f"{question.key}: {reply}")
+        case Stream(), ErrorReply(words=words) if NO_SUCH_KEY in words:
+            return Measurement(0.0, 0.0)
+        case _, ErrorReply():
+            return Measurement(nan, trouble=f"{question.key}: {reply}")
         case Stream(), list():
             return _unread(question, reply)
         case Size() | Due(), int():
-            return Found(float(reply))
-    return Found(nan, trouble=f"{question.key}: the reply is nothing that Redis says: {str(reply)[:60]}")
+            return Measurement(float(reply))
+    return Measurement(nan, trouble=f"{question.key}: the reply is nothing that Redis says: {str(reply)[:60]}")
 
 
-def _unread(stream: Stream, groups: Sequence[Reply]) -> Found | Command:
+def _unread(stream: Stream, groups: Sequence[Reply]) -> Measurement | Command:
     group = _group_of(stream, groups)
     if group is None:
         return ("XLEN", stream.key)
     lag, pending = group.get(b"lag"), group.get(b"pending")
     if isinstance(lag, int) and isinstance(pending, int):
-        return Found(float(lag), float(pending))
+        return Measurement(float(lag), float(pending))
     after = f"({_text(group.get(b'last-delivered-id'))}"
     return ("XRANGE", stream.key, after, "+", "COUNT", str(MOST_COUNTED))
 
@@ -145,24 +145,24 @@ def _group_of(stream: Stream, groups: Sequence[Reply]) -> Mapping[bytes, Reply] 
     return None
 
 
-def found_next(question: Question, first: Reply, reply: Reply) -> Found:
+def found_next(question: Question, first: Reply, reply: Reply) -> Measurement:
     """What the second reply means, to the question that `found` asked after the first."""
     match question, reply:
-        case _, Refusal():
-            return Found(nan, trouble=f"{question.key}: {reply}")
+        case _, ErrorReply():
+            return Measurement(nan, trouble=f"{question.key}: {reply}")
         case Stream(), list():
             group = _group_of(question, first)
             pending = group.get(b"pending") if group is not None else None
-            return Found(float(len(reply)), float(pending) if isinstance(pending, int) else nan)
+            return Measurement(float(len(reply)), float(pending) if isinstance(pending, int) else nan)
         case Stream(), 0:
-            return Found(0.0, 0.0)
+            return Measurement(0.0, 0.0)
         case Stream(), int():
             words = f"has no consumer group {question.group}, and nobody can tell what it has not read"
-            return Found(nan, trouble=f"{question.key}: the stream {words}: XGROUP CREATE makes one")
-    return Found(nan, trouble=f"{question.key}: is a {_text(reply)}, not a {_wanted(question)}")
+            return Measurement(nan, trouble=f"{question.key}: the stream {words}: XGROUP CREATE makes one")
+    return Measurement(nan, trouble=f"{question.key}: is a {_text(reply)}, not a {_wanted(question)}")
 
 
-def page(measures: Sequence[Measure], counts: Sequence[Found], db: int) -> bytes | Failure:
+def page(measures: Sequence[Measure], counts: Sequence[Measurement], db: int) -> bytes | Failure:
     """The page of these measures; a failure if not one of them is known."""
     if all(found.trouble for found in counts):
         return Failure(FailureKind.UNREADABLE, "; ".join(dict.fromkeys(found.trouble for found in counts)))

@@ -16,14 +16,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
 from exporter.clock import Clock
-from exporter.model import Access, Failure, FailureKind, Role, Target, WorkloadKey
+from exporter.model import Credentials, Failure, FailureKind, Role, Target, WorkloadKey
 
-from ..admission import Refused
-from .answers import Found, found, found_next, page
-from .query import Command, Measure, Query, Servers, command_of
+from ..http import ScrapeRejected
+from .answers import Measurement, found, found_next, page
+from .query import Command, Measure, RedisQuery, Servers, command_of
 
 if TYPE_CHECKING:
-    from .ways import Asked
+    from .ways import KeyReader
 
 KIND = "redis_exporter"
 # A connection that nobody has used for so long is closed. Whoever asks more seldom connects anew each time.
@@ -33,7 +33,7 @@ MAX_QUERIES = 10_000
 
 
 class Others(Protocol):
-    async def fetch(self, url: str, access: Access) -> bytes | Failure: ...
+    async def fetch(self, url: str, access: Credentials) -> bytes | Failure: ...
 
 
 class RedisPages:
@@ -52,12 +52,12 @@ class RedisPages:
         told: Callable[[str, tuple[str, ...]], None] = lambda _url, _troubles: None,
     ) -> None:
         self._others, self._clock, self._timeout_s, self._told = others, clock, timeout_s, told
-        self._queries: OrderedDict[tuple[str, Access], Query] = OrderedDict()
-        self._ways: dict[Servers, Asked] = {}
+        self._queries: OrderedDict[tuple[str, Credentials], RedisQuery] = OrderedDict()
+        self._ways: dict[Servers, KeyReader] = {}
         self._asked_at: dict[Servers, float] = {}
         self._troubles: dict[str, tuple[str, ...]] = {}
 
-    def target(self, query: Query, owner: WorkloadKey | None) -> Target:
+    def target(self, query: RedisQuery, owner: WorkloadKey | None) -> Target:
         """The target that stands for this query, which `fetch` knows from now on."""
         self._queries[query.url, query.servers.access] = query
         self._queries.move_to_end((query.url, query.servers.access))
@@ -66,7 +66,7 @@ class RedisPages:
             self._troubles.pop(url, None)
         return Target(query.url, KIND, Role.GATEWAY, owner, query.servers.access)
 
-    async def fetch(self, url: str, access: Access) -> bytes | Failure:
+    async def fetch(self, url: str, access: Credentials) -> bytes | Failure:
         """The page's bytes, or why there are none."""
         query = self._queries.get((url, access))
         if query is None:
@@ -79,14 +79,14 @@ class RedisPages:
                 counts = await self._count(query.measures(), await self._way(query.servers), limit)
         except TimeoutError:
             return Failure(FailureKind.TIMEOUT, f"no complete answer within {limit:g} s")
-        except Refused as refusal:
+        except ScrapeRejected as refusal:
             return refusal.failure
         except Exception as error:  # noqa: BLE001 - a reply that trips a bug of ours may cost its page, not everybody's
             return Failure(FailureKind.INTERNAL, f"please report: {type(error).__name__}: {error}")
         self._tell(url, tuple(dict.fromkeys(count.trouble for count in counts if count.trouble)))
         return page(query.measures(), counts, query.servers.db)
 
-    async def _way(self, servers: Servers) -> Asked:
+    async def _way(self, servers: Servers) -> KeyReader:
         if servers not in self._ways:
             # A tenth of a second and 10 MiB, for those who need it.
             module = await asyncio.to_thread(import_module, "exporter.sources.redis.ways")
@@ -94,16 +94,16 @@ class RedisPages:
         self._asked_at[servers] = self._clock.now()
         return self._ways[servers]
 
-    async def _count(self, measures: Sequence[Measure], way: Asked, limit: float) -> list[Found]:
+    async def _count(self, measures: Sequence[Measure], way: KeyReader, limit: float) -> list[Measurement]:
         now = self._clock.now()
         replies = await way.ask([command_of(measure.question, now) for measure in measures], limit)
-        first: list[Found | Command] = [
+        first: list[Measurement | Command] = [
             found(measure.question, reply) for measure, reply in zip(measures, replies, strict=True)
         ]
-        next_ = {place: each for place, each in enumerate(first) if not isinstance(each, Found)}
+        next_ = {place: each for place, each in enumerate(first) if not isinstance(each, Measurement)}
         more = dict(zip(next_, await way.ask(list(next_.values()), limit), strict=True)) if next_ else {}
         return [
-            each if isinstance(each, Found) else found_next(measures[place].question, replies[place], more[place])
+            each if isinstance(each, Measurement) else found_next(measures[place].question, replies[place], more[place])
             for place, each in enumerate(first)
         ]
 

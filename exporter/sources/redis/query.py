@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 from urllib.parse import urlencode
 
-from exporter.model import Access
+from exporter.model import Credentials
 
 Command: TypeAlias = tuple[str, ...]
 Address: TypeAlias = tuple[str, int]
@@ -47,8 +47,8 @@ class Servers:
     tls: bool = False
     master: str = ""
     db: int = 0
-    access: Access = field(default=Access())
-    sentinel_access: Access = field(default=Access())
+    access: Credentials = field(default=Credentials())
+    sentinel_access: Credentials = field(default=Credentials())
 
 
 class Stream(NamedTuple):
@@ -89,7 +89,7 @@ class Measure(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class RedisQuery:
     """The queues of one page. `running` are keys of what is being worked on, each with its type."""
 
     servers: Servers

@@ -20,10 +20,10 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AskError, MovedError, RedisError, ResponseError
 
-from exporter.model import Access, FailureKind
+from exporter.model import Credentials, FailureKind
 
-from ..admission import Refused, os_words, secret, tls_context, tls_words
-from .answers import Refusal, Reply, failure
+from ..http import ScrapeRejected, os_words, secret, tls_context, tls_words
+from .answers import ErrorReply, Reply, failure
 from .query import Address, Command, host_port
 
 
@@ -41,10 +41,10 @@ class _Connection(Connection):
         return {**arguments, "ssl": self._tls, "server_hostname": self._server_name or self.host}
 
 
-class Server:
+class RedisServer:
     """One server; asks are answered one after the other. Close it when done."""
 
-    def __init__(self, address: Address, access: Access, *, tls: bool, db: int = 0) -> None:
+    def __init__(self, address: Address, access: Credentials, *, tls: bool, db: int = 0) -> None:
         self.address = address
         self._access, self._tls, self._db = access, tls, db
         self._turn = asyncio.Lock()
@@ -64,7 +64,7 @@ class Server:
             except (ValueError, RecursionError) as error:  # a number with letters in it, lists in lists without end
                 await self._drop()
                 words = f"{host_port(self.address)}: the answer is nothing that Redis says"
-                raise Refused(FailureKind.UNREADABLE, words) from error
+                raise ScrapeRejected(FailureKind.UNREADABLE, words) from error
             except BaseException:
                 await self._drop()
                 raise
@@ -95,18 +95,18 @@ class Server:
             driver_info=None,  # it would say CLIENT SETINFO, which a user may not be allowed to
         )
 
-    def _refusal(self, error: RedisError) -> Refused:
+    def _refusal(self, error: RedisError) -> ScrapeRejected:
         cause, place = error.__cause__ or error.__context__, host_port(self.address)
         if isinstance(cause, ssl.SSLError):
-            return Refused(FailureKind.TLS, f"{place}: {tls_words(cause)}")
+            return ScrapeRejected(FailureKind.TLS, f"{place}: {tls_words(cause)}")
         if isinstance(cause, OSError):
-            return Refused(FailureKind.REFUSED, f"{place}: {os_words(cause)}")
+            return ScrapeRejected(FailureKind.REFUSED, f"{place}: {os_words(cause)}")
         refusal = _said(error)
         if refusal is None:
-            return Refused(FailureKind.REFUSED, f"{place}: {error}")
+            return ScrapeRejected(FailureKind.REFUSED, f"{place}: {error}")
         whole = failure(refusal)
         kind = FailureKind.REFUSED if whole is None else whole.kind
-        return Refused(kind, f"{place}: the server says: {refusal}")
+        return ScrapeRejected(kind, f"{place}: the server says: {refusal}")
 
     async def _drop(self) -> None:
         if self._connection is not None:
@@ -135,16 +135,16 @@ async def _reply(connection: _Connection) -> Reply:
         return refusal
 
 
-def _said(error: RedisError) -> Refusal | None:
+def _said(error: RedisError) -> ErrorReply | None:
     """What the server said; None if it was not the server who said it. The library cuts the codes it knows off."""
     match error:
         case MovedError():
-            return Refusal("MOVED", str(error))
+            return ErrorReply("MOVED", str(error))
         case AskError():
-            return Refusal("ASK", str(error))
+            return ErrorReply("ASK", str(error))
         case RedisError(status_code=str(code)):
-            return Refusal(code, str(error))
+            return ErrorReply(code, str(error))
         case ResponseError():
             code, _, words = str(error).partition(" ")
-            return Refusal(code, words)
+            return ErrorReply(code, words)
     return None

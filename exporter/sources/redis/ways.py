@@ -19,17 +19,17 @@ from redis.crc import key_slot
 
 from exporter.model import FailureKind
 
-from ..admission import Refused
-from .answers import Owner, Refusal, Reply, failure, owners_of, role_failure
+from ..http import ScrapeRejected
+from .answers import ErrorReply, Owner, Reply, failure, owners_of, role_failure
 from .query import Address, Command, Servers, Way, host_port
-from .server import Server
+from .server import RedisServer
 
 # Of the time for one page: asking the sentinels or a node, so that another or the same can be asked after it.
 SHARE = 0.25
 UNREACHABLE, MOVED = "UNREACHABLE", "MOVED"
 
 
-class Asked(Protocol):
+class KeyReader(Protocol):
     """Whoever can be asked for keys."""
 
     async def ask(self, commands: Sequence[Command], timeout_s: float) -> list[Reply]:
@@ -38,7 +38,7 @@ class Asked(Protocol):
     async def close(self) -> None: ...
 
 
-def way_to(servers: Servers) -> Asked:
+def way_to(servers: Servers) -> KeyReader:
     match servers.way:
         case Way.SERVER:
             return _One(servers)
@@ -48,16 +48,16 @@ def way_to(servers: Servers) -> Asked:
             return _Cluster(servers)
 
 
-def _server(address: Address, servers: Servers) -> Server:
-    return Server(address, servers.access, tls=servers.tls, db=servers.db)
+def _server(address: Address, servers: Servers) -> RedisServer:
+    return RedisServer(address, servers.access, tls=servers.tls, db=servers.db)
 
 
-async def _believed(server: Server, commands: Sequence[Command], *, master_wanted: bool) -> list[Reply]:
+async def _believed(server: RedisServer, commands: Sequence[Command], *, master_wanted: bool) -> list[Reply]:
     role, *replies = await server.ask([("ROLE",), *commands])
-    failures = (failure(reply) for reply in replies if isinstance(reply, Refusal))
+    failures = (failure(reply) for reply in replies if isinstance(reply, ErrorReply))
     wrong = role_failure(role, master_wanted=master_wanted) or next((each for each in failures if each), None)
     if wrong is not None:
-        raise Refused(wrong.kind, f"{host_port(server.address)}: {wrong.detail}")
+        raise ScrapeRejected(wrong.kind, f"{host_port(server.address)}: {wrong.detail}")
     return replies
 
 
@@ -75,8 +75,8 @@ class _One:
 class _Sentinels:
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
-        self._sentinels = [Server(each, servers.sentinel_access, tls=servers.tls) for each in servers.addresses]
-        self._master: Server | None = None
+        self._sentinels = [RedisServer(each, servers.sentinel_access, tls=servers.tls) for each in servers.addresses]
+        self._master: RedisServer | None = None
 
     async def ask(self, commands: Sequence[Command], timeout_s: float) -> list[Reply]:
         address = await self._where(timeout_s * SHARE)
@@ -98,8 +98,10 @@ class _Sentinels:
         if votes:
             return votes.most_common(1)[0][0]
         if any(reply is None for (reply,) in replies):
-            raise Refused(FailureKind.UNREADABLE, f"the sentinels know no master called {self._servers.master}")
-        raise Refused(FailureKind.REFUSED, f"no sentinel answers: {'; '.join(str(reply) for (reply,) in replies)}")
+            raise ScrapeRejected(FailureKind.UNREADABLE, f"the sentinels know no master called {self._servers.master}")
+        raise ScrapeRejected(
+            FailureKind.REFUSED, f"no sentinel answers: {'; '.join(str(reply) for (reply,) in replies)}"
+        )
 
     async def close(self) -> None:
         for server in (*self._sentinels, *([self._master] if self._master else [])):
@@ -129,7 +131,7 @@ class _Cluster:
         places: dict[Address | None, list[int]] = {}
         for place, command in enumerate(commands):
             places.setdefault(self._owner(key_slot(_key(command).encode())), []).append(place)
-        replies: list[Reply] = [Refusal("CLUSTERDOWN", "nobody owns the slot of this key")] * len(commands)
+        replies: list[Reply] = [ErrorReply("CLUSTERDOWN", "nobody owns the slot of this key")] * len(commands)
         owned = {owner: of for owner, of in places.items() if owner is not None}
         asked = (_one_of(self._nodes[owner], [commands[at] for at in of], timeout_s) for owner, of in owned.items())
         for of, answers in zip(owned.values(), await asyncio.gather(*asked), strict=True):
@@ -150,7 +152,7 @@ class _Cluster:
                 break
         else:
             says = "; ".join(str(reply) for (reply,) in replies)
-            raise Refused(FailureKind.REFUSED, f"no node says who owns which slots: {says or 'nobody owns one'}")
+            raise ScrapeRejected(FailureKind.REFUSED, f"no node says who owns which slots: {says or 'nobody owns one'}")
         wanted = {one.address for one in self._owners} | set(self._servers.addresses)
         for gone in self._nodes.keys() - wanted:
             await self._nodes.pop(gone).close()
@@ -162,20 +164,20 @@ class _Cluster:
             await server.close()
 
 
-async def _one_of(server: Server, commands: Sequence[Command], timeout_s: float) -> list[Reply]:
+async def _one_of(server: RedisServer, commands: Sequence[Command], timeout_s: float) -> list[Reply]:
     """What one of several servers says; that it cannot be asked is no more than its own replies' fault."""
     try:
         async with asyncio.timeout(timeout_s):
             return await server.ask(commands)
     except TimeoutError:
         detail = f"{host_port(server.address)}: no answer within {timeout_s:g} s"
-    except Refused as refusal:
+    except ScrapeRejected as refusal:
         detail = refusal.failure.detail
-    return [Refusal(UNREACHABLE, detail)] * len(commands)
+    return [ErrorReply(UNREACHABLE, detail)] * len(commands)
 
 
 def _is_astray(reply: Reply) -> bool:
-    return isinstance(reply, Refusal) and reply.code in {MOVED, UNREACHABLE, "CLUSTERDOWN"}
+    return isinstance(reply, ErrorReply) and reply.code in {MOVED, UNREACHABLE, "CLUSTERDOWN"}
 
 
 def _key(command: Command) -> str:

@@ -1,0 +1,163 @@
+"""Exposes the scrapes of every target, and the values of every GPU with their attribution.
+
+A `Collector` in prometheus-client's sense: it builds families when asked, from what the scrape loop last saw. A GPU
+whose page did not come is not shown: a series that stands still would look like a GPU that does. A value that no page
+says has no sample. A user and password in a target's URL are not shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from exporter.catalog.gpus import ceiling
+from exporter.model import Attribution, Failure, Gpu, Part, Quantity, Samples, Target, printable, without_user
+
+from .loop import Counters
+
+TARGET_LABELS = ("role", "owner", "target")
+# `mig_instance`, because a scrape has an `instance` of its own: Prometheus would rename ours, or lose whose word it is.
+GPU_LABELS = ("uuid", "mig_instance", "profile", "model", "node", "attribution", "namespace", "pod")
+
+PROCESS_LABELS = ("uuid", "mig_instance", "node", "namespace", "pod")
+
+GPU_FAMILIES = (
+    (Quantity.GPU_ENGINE_ACTIVE, "engine_active_ratio", "Share of time with an active compute engine, 0 to 1."),
+    (
+        Quantity.GPU_UTILIZATION,
+        "utilization_ratio",
+        "Share of time with any running kernel, 0 to 1; not a measure of load.",
+    ),
+    (Quantity.GPU_MEMORY_USED, "memory_used_bytes", "Used memory, idle or not."),
+    (Quantity.GPU_MEMORY_TOTAL, "memory_total_bytes", "Total memory."),
+    (Quantity.GPU_POWER, "power_watts", "Power draw; MIG instances have their parent's value."),
+    (Quantity.GPU_TEMPERATURE, "temperature_celsius", "Temperature in degrees Celsius."),
+    (Quantity.GPU_XID, "last_xid", "Code of the last Xid error until the GPU is reset. 0: none."),
+    (Quantity.GPU_LOST, "lost", "1: no metrics after a fatal Xid error. Other GPUs have no sample."),
+)
+# What a MIG instance has of its own. Beside its instances, a parent's would count the same work and memory twice.
+ON_INSTANCES = {
+    Quantity.GPU_ENGINE_ACTIVE,
+    Quantity.GPU_UTILIZATION,
+    Quantity.GPU_MEMORY_USED,
+    Quantity.GPU_MEMORY_TOTAL,
+}
+
+
+class SeenCollector:
+    """Families for the targets and GPUs of a running scrape loop."""
+
+    def __init__(self, counters: Callable[[], Mapping[Target, Counters]]) -> None:
+        self._counters = counters
+
+    def collect(self) -> Iterable[Metric]:
+        counters = list(self._counters().items())
+        yield from _targets(counters)
+        yield from _gpus(counters)
+
+
+def _labels(target: Target) -> tuple[str, str, str]:
+    return str(target.role), printable(str(target.owner or "")), printable(without_user(target.url))
+
+
+def _targets(counters: Iterable[tuple[Target, Counters]]) -> Iterable[Metric]:
+    scrapes = CounterMetricFamily("tidegate_scrapes", "Scrapes, successful and failed.", labels=TARGET_LABELS)
+    failures = CounterMetricFamily(
+        "tidegate_scrape_failures", "Failed scrapes by reason.", labels=(*TARGET_LABELS, "reason")
+    )
+    dropped = CounterMetricFamily(
+        "tidegate_scrape_dropped_lines",
+        "Invalid lines of wanted metrics; `tidegate read` shows them.",
+        labels=TARGET_LABELS,
+    )
+    took = GaugeMetricFamily("tidegate_scrape_duration_seconds", "Duration of the last scrape.", labels=TARGET_LABELS)
+    up = GaugeMetricFamily("tidegate_scrape_up", "1: the last scrape succeeded. 0: it failed.", labels=TARGET_LABELS)
+    shown: set[tuple[str, str, str]] = set()
+    for target, seen in counters:
+        labels = _labels(target)
+        # The same page asked twice with other credentials: one series twice would make the whole exposition invalid.
+        if labels in shown:
+            continue
+        shown.add(labels)
+        scrapes.add_metric(labels, seen.scrapes)
+        dropped.add_metric(labels, seen.dropped_lines)
+        for kind, count in seen.failures.items():
+            failures.add_metric((*labels, str(kind)), count)
+        if seen.last is not None:
+            took.add_metric(labels, seen.last.took_s)
+            up.add_metric(labels, 0.0 if isinstance(seen.last.outcome, Failure) else 1.0)
+    yield from (scrapes, failures, dropped, took, up)
+
+
+def _gpus(counters: Iterable[tuple[Target, Counters]]) -> Iterable[Metric]:
+    families = {
+        quantity: GaugeMetricFamily(f"tidegate_gpu_{name}", text, labels=GPU_LABELS)
+        for quantity, name, text in GPU_FAMILIES
+    }
+    ceilings = GaugeMetricFamily(
+        "tidegate_gpu_engine_ceiling_ratio",
+        "Highest engine activity of a MIG instance: one busy compute instance of one slice.",
+        labels=GPU_LABELS,
+    )
+    sharers = GaugeMetricFamily(
+        "tidegate_gpu_sharers",
+        "Pods that share the GPU; its other values are their total.",
+        labels=GPU_LABELS,
+    )
+    processes = [
+        GaugeMetricFamily(f"tidegate_gpu_process_{name}", text, labels=PROCESS_LABELS)
+        for name, text in (
+            ("utilization_ratio", "Share of time with a running kernel of this pod on a shared GPU, 0 to 1."),
+            ("memory_used_bytes", "Memory of this pod on a shared GPU, idle or not."),
+        )
+    ]
+    # Two exporters on one node (the Helm chart's and the GPU Operator's) show the same GPU: it is exposed once.
+    shown: set[tuple[str, str | None]] = set()
+    for _, seen in counters:
+        if seen.last is None or not isinstance(seen.last.outcome, Samples):
+            continue
+        samples = seen.last.outcome
+        columns = [(quantity, family, samples.column(quantity)) for quantity, family in families.items()]
+        parents = {gpu.uuid for gpu in samples.subjects if isinstance(gpu, Gpu) and gpu.instance is not None}
+        for row, subject in enumerate(samples.subjects):
+            if not isinstance(subject, Gpu) or (subject.uuid, subject.instance) in shown:
+                continue
+            shown.add((subject.uuid, subject.instance))
+            labels, cut_up = _gpu_labels(subject), subject.instance is None and subject.uuid in parents
+            for quantity, family, column in columns:
+                if not np.isnan(column[row]) and not (cut_up and quantity in ON_INSTANCES):
+                    family.add_metric(labels, float(column[row]))
+            top = ceiling(subject)
+            if top is not None:
+                ceilings.add_metric(labels, top)
+            for part in subject.parts:
+                _by_process(processes, subject, part)
+            if subject.attribution in (Attribution.DEVICE, Attribution.PROCESS) and len(subject.pods) > 1:
+                sharers.add_metric(labels, len(subject.pods))
+    yield from (*families.values(), ceilings, sharers, *processes)
+
+
+def _by_process(families: Sequence[GaugeMetricFamily], gpu: Gpu, part: Part) -> None:
+    for family, value in zip(families, (part.utilization, part.memory), strict=True):
+        if not np.isnan(value):
+            labels = (gpu.uuid, gpu.instance or "", gpu.node or "", *part.pod)
+            family.add_metric(tuple(map(printable, labels)), value)
+
+
+def _gpu_labels(gpu: Gpu) -> tuple[str, ...]:
+    # A shared GPU's pods stand in one label, so that its value is one series and is never added up per pod.
+    labels = (
+        gpu.uuid,
+        gpu.instance or "",
+        gpu.profile or "",
+        gpu.model or "",
+        gpu.node or "",
+        str(gpu.attribution),
+        ",".join(sorted({pod.namespace for pod in gpu.pods})),
+        ",".join(pod.pod for pod in gpu.pods),
+    )
+    # The format escapes line feeds and nothing else: `curl` would hand the rest to a terminal.
+    return tuple(map(printable, labels))

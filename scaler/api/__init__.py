@@ -1,0 +1,1 @@
+"""Serves decisions: the KEDA external scaler, the metrics API, HTTP, and Kubernetes Events."""

@@ -1,0 +1,67 @@
+"""Health that means something: live is "decisions are made and calls are answered", ready is "answers can be given".
+
+Readiness never drops because data went stale: followers, fallbacks and the metrics API's registration all depend on
+there being somebody who says so. It drops for warm-up and drain only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# A tick is 1 s by default; one that takes ten is not slow but stuck.
+STUCK_TICKS = 10.0
+# Compiling without a cache took 25 s on two slow cores: a start may take several times that before it is hung.
+START_S = 120.0
+# Checks of the gRPC server without an answer. One alone is what a stall of the event loop leaves behind.
+STUCK_CHECKS = 2
+HEARS_OUT = "listening for the replica that leads"
+
+
+@dataclass(slots=True)
+class HealthState:
+    """What the daemon has reached. Times are POSIX seconds of its clock.
+
+    hears_out: it waits a moment for what the leader of several replicas says, before it answers for the first time.
+    role:      of several replicas, for people; None where there is one.
+    misses:    checks of the gRPC server in a row that got no answer.
+    """
+
+    tick_s: float
+    started_at: float
+    last_tick_at: float | None = None
+    draining: bool = False
+    hears_out: bool = False
+    role: str | None = None
+    misses: int = 0
+
+    def live(self, now: float) -> dict[str, str | None]:
+        """Each check and what is wrong with it (None: nothing)."""
+        begun = self.last_tick_at is not None
+        since = now - (self.last_tick_at if self.last_tick_at is not None else self.started_at)
+        limit = max(10.0, STUCK_TICKS * self.tick_s) if begun else START_S
+        return {
+            "ticks": None if since <= limit else f"no tick for {since:.0f} s (limit {limit:.0f} s)",
+            "answers": None
+            if self.misses < STUCK_CHECKS or self.draining
+            else f"the gRPC server did not answer the last {self.misses} checks (limit {STUCK_CHECKS})",
+        }
+
+    def ready(self, now: float) -> dict[str, str | None]:
+        peers = {} if self.role is None else {"peers": HEARS_OUT if self.hears_out else None}
+        return {
+            **self.live(now),
+            "first-tick": None if self.last_tick_at is not None else "compiling and scraping for the first time",
+            "drain": "stopping" if self.draining else None,
+            **peers,
+        }
+
+
+def render(checks: dict[str, str | None], *, verbose: bool, role: str | None = None) -> tuple[int, str]:
+    """Status and body, in the words of the Kubernetes API server's own health pages. role: said after them."""
+    failed = {name: why for name, why in checks.items() if why is not None}
+    lines = [f"[-] {name}: {why}" if why else f"[+] {name} ok" for name, why in checks.items()]
+    status = 503 if failed else 200
+    if verbose:
+        lines += [f"role: {role}"] if role is not None else []
+        return status, "\n".join([*lines, "ok" if not failed else "not ok"]) + "\n"
+    return status, "ok\n" if not failed else "\n".join(line for line in lines if line.startswith("[-]")) + "\n"

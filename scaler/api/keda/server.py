@@ -1,0 +1,237 @@
+"""The listener KEDA connects to: the external scaler, its health and reflection, with or without TLS.
+
+`create` builds it inside the running loop, `start` binds, `set_ready` turns the health, `drain` ends it: NOT_SERVING,
+every open stream ended with OK (KEDA reopens such a stream after 2 s, and backs off up to 60 s from an error), then
+the calls that are under way get `grace_s` to finish.
+
+A call that arrived and that Python had not picked up when `stop` begins, or that crosses the GOAWAY on its way, ends
+CANCELLED, not UNAVAILABLE: gRPC's core drops what is pending as it shuts down, and offers Python no GOAWAY before that
+(grpc/grpc#41785, open; measured with grpcio 1.85.1: 20 drains under 20 pollers of 5 polls/s each, 11 calls, none of
+which reached an interceptor, so nothing here could answer them). It costs KEDA nothing: it asks once more at once after
+any error, by then on another connection.
+
+    server = create(decisions, claims=claims, address="0.0.0.0:6000", tls=None, now=clock.now)
+    port = await server.start()
+    server.set_ready(True)
+    …
+    await server.drain(grace_s=5)
+
+grpc.health.v1: SERVING while the daemon says it is ready, NOT_SERVING before and while it drains; and its client.
+
+`check_answers` calls the server of its own process as KEDA does: through gRPC's threads and the event loop.
+It uses a socket of its own, because with mutual TLS the listener wants a client certificate, and the daemon has none.
+
+Two names have a state, the same one: KEDA's service and the empty name, which is the whole server (what a kubelet's
+grpc probe asks by default). grpcio-health-checking has a servicer too; its state can only be set from a coroutine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import grpc
+from grpc_health.v1 import health_pb2_grpc
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthServicer, HealthStub
+from grpc_reflection.v1alpha import reflection
+
+from .authorization import Claims
+from .externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
+from .interceptor import Attendant, GrpcLimits, Observe
+from .servicer import Context, Decisions, Quota, Seldom, Servicer, Warn
+from .tls import GrpcTlsFiles, Rotation
+
+SERVICE: Final = "externalscaler.ExternalScaler"
+HEALTH: Final = "grpc.health.v1.Health"
+
+
+def _options(limits: GrpcLimits) -> tuple[tuple[str, int], ...]:
+    return (
+        # By default a second server shares the port in silence, and the kernel deals connections to both.
+        ("grpc.so_reuseport", 0),
+        # Calls that arrived and that Python has not picked up yet. From 1,000 on gRPC cancels some, from 3,000 on all:
+        # of a burst of 4,000 a third came back CANCELLED.
+        ("grpc.server.max_pending_requests", limits.calls),
+        ("grpc.server.max_pending_requests_hard_limit", limits.calls),
+        ("grpc.max_receive_message_length", limits.message_bytes),
+        # KEDA sends no keepalive. Without ours the streams of an operator whose node is gone stay open for good.
+        ("grpc.keepalive_time_ms", round(limits.ping_s * 1000)),
+        ("grpc.keepalive_timeout_ms", round(limits.pong_s * 1000)),
+        # Without this one gRPC waits 60 s for the answer, whatever the keepalive's own timeout says.
+        ("grpc.http2.ping_timeout_ms", round(limits.pong_s * 1000)),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        # The client opens another connection, and then this one takes no new calls. It ends with its last stream, and
+        # a stream has the same age. Without a bound on the wait gRPC would break the streams, and KEDA backs off.
+        ("grpc.max_connection_age_ms", round(limits.age_s * 1000)),
+    )
+
+
+@dataclass(frozen=True)
+class KedaServer:
+    address: str
+    _server: grpc.aio.Server
+    _attendant: Attendant
+    _health: GrpcHealth
+    _credentials: grpc.ServerCredentials | None
+    _own_socket: str
+
+    async def start(self) -> int:
+        """Bind and answer, NOT_SERVING at first. Returns the port. Raises OSError naming the address."""
+        try:
+            if self._credentials is None:
+                port = self._server.add_insecure_port(self.address)
+            else:
+                port = self._server.add_secure_port(self.address, self._credentials)
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {self.address}: {_why_not(self.address) or error}") from error
+        self._server.add_insecure_port(self._own_socket)
+        await self._server.start()
+        return port
+
+    def set_ready(self, ready: bool) -> None:
+        """SERVING or NOT_SERVING. Answers are given in both: it is the daemon's word to whoever routes to it."""
+        self._health.turn(ready)
+
+    async def check_answers(self, missed: Callable[[int], None]) -> None:
+        """Calls the server until it is cancelled. missed: gets the number of checks in a row without an answer."""
+        await check_answers(self._own_socket, missed)
+
+    async def drain(self, grace_s: float) -> None:
+        """End it. `grace_s`: seconds for calls under way; 0 leaves streams no time to be ended with OK."""
+        self.set_ready(False)
+        await self._attendant.settle()  # health watches say so before their streams end
+        self._attendant.end_streams()
+        await self._server.stop(grace_s)
+
+
+def create(
+    decisions: Decisions,
+    *,
+    claims: Claims,
+    address: str,
+    tls: GrpcTlsFiles | None,
+    now: Callable[[], float],
+    observe: Observe = lambda _method, _code, _seconds: None,
+    tls_told: Callable[[str | None], None] = lambda _problem: None,
+    warn: Warn = lambda _event, **_fields: None,
+    limits: GrpcLimits = GrpcLimits(),  # noqa: B008 - frozen
+) -> KedaServer:
+    """Build the server; call it in the running loop. Raises BadTlsFiles.
+
+    claims:   whom a call is believed to be.
+    now:      POSIX seconds.
+    observe:  hears of every call that ended.
+    tls_told: hears, in the loop, of files that cannot serve after a rotation, and None once they can again.
+    warn:     writes a log line about refused calls: an event and its fields.
+    """
+    loop = asyncio.get_running_loop()
+    refusals = Seldom(now, warn)
+    attendant = Attendant(observe, Quota(lambda: claims.triggers, refusals), limits)
+    server = grpc.aio.server(interceptors=(attendant,), options=_options(limits), maximum_concurrent_rpcs=limits.calls)
+    health = GrpcHealth(SERVICE)
+    add_ExternalScalerServicer_to_server(Servicer(decisions, claims, now, refusals), server)  # type: ignore[no-untyped-call]  # generated
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    reflection.enable_server_reflection((SERVICE, HEALTH, reflection.SERVICE_NAME), server)
+    credentials = None
+    if tls is not None:
+        # gRPC asks for certificates on a thread of its own; `tls_told` is the loop's.
+        credentials = Rotation(tls, lambda problem: _in_loop(loop, tls_told, problem)).credentials()
+    return KedaServer(address, server, attendant, health, credentials, own_socket())
+
+
+def _in_loop(loop: asyncio.AbstractEventLoop, told: Callable[[str | None], None], problem: str | None) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(told, problem)
+
+
+def _why_not(address: str) -> str | None:
+    """Why an address cannot be bound. gRPC writes that to stderr alone, so the kernel is asked the same again."""
+    host, _, port = address.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, where = found[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(where)
+    except OSError as error:
+        return error.strerror
+    return None
+
+
+# ruff: noqa: N802 - the methods are named by the contract
+
+
+# A check begins CHECK_PAUSE_S after the one before it ended, and is missed after CHECK_S. An answer from memory takes
+# about a millisecond. Two checks in a row are missed 2 x (0.5 + 0.75) = 2.5 s after the last answer at the latest.
+CHECK_PAUSE_S: Final = 0.5
+CHECK_S: Final = 0.75
+
+# What the server returns if the call reached it, whatever it thinks of the call.
+_NO_ANSWER: Final = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
+
+
+class GrpcHealth(HealthServicer):  # type: ignore[misc]  # the base has no types
+    def __init__(self, service: str) -> None:
+        self._services = ("", service)
+        self._status = HealthCheckResponse.NOT_SERVING
+        self._turned = asyncio.Event()  # of this state; the next state has its own
+
+    def turn(self, serving: bool) -> None:
+        self._status = HealthCheckResponse.SERVING if serving else HealthCheckResponse.NOT_SERVING
+        self._turned.set()
+        self._turned = asyncio.Event()
+
+    async def Check(self, request: HealthCheckRequest, context: Context) -> HealthCheckResponse:
+        if request.service not in self._services:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "no such service")
+        return HealthCheckResponse(status=self._status)
+
+    async def Watch(self, request: HealthCheckRequest, context: Context) -> None:
+        said = None
+        while True:
+            turned = self._turned
+            known = request.service in self._services
+            status = self._status if known else HealthCheckResponse.SERVICE_UNKNOWN
+            if status != said:
+                said = status
+                await context.write(HealthCheckResponse(status=status))
+            await turned.wait()
+
+
+def own_socket() -> str:
+    """An address for `check_answers` alone. On Linux it is no file: a killed process leaves nothing behind."""
+    name = f"tidegate-{os.getpid()}-{secrets.token_hex(8)}"
+    if sys.platform == "linux":
+        return f"unix-abstract:{name}"
+    return f"unix:{tempfile.mkdtemp(prefix='tidegate-')}/{name}"
+
+
+async def check_answers(target: str, missed: Callable[[int], None]) -> None:
+    """Calls the server again and again. missed: gets the number of checks in a row without an answer, 0 after one."""
+    misses = 0
+    async with grpc.aio.insecure_channel(target) as channel:
+        health = HealthStub(channel)
+        while True:
+            await asyncio.sleep(CHECK_PAUSE_S)
+            misses = 0 if await _answered(health) else misses + 1
+            missed(misses)
+
+
+async def _answered(health: HealthStub) -> bool:
+    try:
+        async with asyncio.timeout(CHECK_S):
+            await health.Check(HealthCheckRequest())
+    except TimeoutError:
+        return False
+    except grpc.aio.AioRpcError as error:
+        return error.code() not in _NO_ANSWER
+    return True

@@ -1,0 +1,207 @@
+"""The demo's metrics pages, in the words that the real programs use.
+
+Knows: how vLLM's V1 engine, the Endpoint Picker of the Gateway API Inference Extension and dcgm-exporter print what
+the cluster says of itself. Refuses to know: sockets, and what anybody makes of it. Numbers are written as the real
+programs do: Python's client prints floats, dcgm-exporter prints what DCGM gave.
+
+Worked example: `vllm_page("chat", pod)` has the line
+`vllm:num_requests_waiting{engine="0",model_name="chat"} 3.0`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from .cluster import SimulatedCluster, SimulatedReplica
+from .gpus import DcgmReading, SimulatedGpu
+
+MODEL = "meta-llama/Llama-3.1-8B-Instruct"
+# vLLM's own buckets for these two, in seconds.
+_FIRST_TOKEN_BUCKETS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0)
+_END_TO_END_BUCKETS = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0)
+
+
+def _family(name: str, kind: str, text: str, series: Iterable[tuple[str, float]]) -> list[str]:
+    """HELP, TYPE and one line per (labels, value); a counter's samples end in _total whatever its family's name."""
+    lines = [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+    return lines + [f"{name}{{{labels}}} {float(value)}" for labels, value in series]
+
+
+def _histogram(name: str, text: str, labels: str, buckets: Sequence[float], values: Sequence[float]) -> list[str]:
+    """`labels` come before `le`, which is where the alphabet puts it between `engine` and `model_name`."""
+    engine, model = labels.split(",")
+    counts = np.searchsorted(np.sort(np.asarray(values, dtype=float)), buckets, side="right")
+    bounds = [*zip(map(str, buckets), counts.tolist(), strict=True), ("+Inf", len(values))]
+    lines = [f"# HELP {name} {text}", f"# TYPE {name} histogram"]
+    lines += [f'{name}_bucket{{{engine},le="{bound}",{model}}} {float(count)}' for bound, count in bounds]
+    return [*lines, f"{name}_count{{{labels}}} {float(len(values))}", f"{name}_sum{{{labels}}} {float(sum(values))}"]
+
+
+def vllm_page(model: str, pod: SimulatedReplica) -> str:
+    """A replica's own page."""
+    engine = pod.engine
+    labels = f'engine="0",model_name="{model}"'
+    reasons = (("stop", engine.finished), ("length", 0), ("abort", 0), ("error", 0))
+    success = [(f'engine="0",finished_reason="{reason}",model_name="{model}"', count) for reason, count in reasons]
+    awake = [
+        (f'{labels},sleep_state="{state}"', value)
+        for state, value in (("awake", 1), ("weights_offloaded", 0), ("discard_all", 0))
+    ]
+    answers = pod.answers
+    lines = [
+        *_family("python_info", "gauge", "Python platform information", [('implementation="CPython",major="3"', 1)]),
+        *_family(
+            "vllm:num_requests_running",
+            "gauge",
+            "Number of requests in model execution batches.",
+            [(labels, engine.running)],
+        ),
+        *_family(
+            "vllm:num_requests_waiting",
+            "gauge",
+            "Number of requests waiting to be processed.",
+            [(labels, engine.waiting)],
+        ),
+        *_family("vllm:engine_sleep_state", "gauge", "Engine sleep state; awake = 0 means engine is sleeping.", awake),
+        *_family(
+            "vllm:kv_cache_usage_perc",
+            "gauge",
+            "KV-cache usage. 1 means 100 percent usage.",
+            [(labels, engine.kv_used)],
+        ),
+        *_family("vllm:num_preemptions_total", "counter", "Cumulative number of preemptions.", [(labels, 0)]),
+        *_family(
+            "vllm:prompt_tokens_total",
+            "counter",
+            "Number of prefill tokens processed.",
+            [(labels, engine.prompt_tokens)],
+        ),
+        *_family(
+            "vllm:prompt_tokens_created", "gauge", "Number of prefill tokens processed.", [(labels, pod.ready_at)]
+        ),
+        *_family(
+            "vllm:generation_tokens_total",
+            "counter",
+            "Number of generation tokens processed.",
+            [(labels, engine.generated_tokens)],
+        ),
+        *_family("vllm:request_success_total", "counter", "Count of successfully processed requests.", success),
+        *_histogram(
+            "vllm:time_to_first_token_seconds",
+            "Histogram of time to first token in seconds.",
+            labels,
+            _FIRST_TOKEN_BUCKETS,
+            [answer.first_token_at - answer.submitted_at for answer in answers],
+        ),
+        *_histogram(
+            "vllm:e2e_request_latency_seconds",
+            "Histogram of e2e request latency in seconds.",
+            labels,
+            _END_TO_END_BUCKETS,
+            [answer.finished_at - answer.submitted_at for answer in answers],
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def gateway_page(model: str, pool: str, cluster: SimulatedCluster) -> str:
+    """The Endpoint Picker's page: it is there at zero replicas, and its queue is what waits for the first."""
+    ready = cluster.ready
+    count = max(1, len(ready))
+    flow = (
+        f'fairness_id="default",inference_pool="{pool}",model_name="{model}",priority="0",target_model_name="{model}"'
+    )
+    request = f'model_name="{model}",priority="0",target_model_name="{model}"'
+    name = f'name="{pool}"'
+    queue = sum(pod.engine.waiting for pod in ready) / count
+    running = sum(pod.engine.running for pod in ready) / count
+    kv_used = sum(pod.engine.kv_used for pod in ready) / count
+    lines = [
+        *_family(
+            "inference_extension_flow_control_queue_size",
+            "gauge",
+            "[ALPHA] Current number of requests being actively managed by the EPP flow control layer.",
+            [(flow, len(cluster.held))],
+        ),
+        *_family(
+            "inference_objective_request_total",
+            "counter",
+            "[ALPHA] Counter of inference objective requests broken out for each model and target model.",
+            [(request, cluster.tally.sent)],
+        ),
+        *_family(
+            "inference_pool_average_kv_cache_utilization",
+            "gauge",
+            "[ALPHA] The average kv cache utilization for an inference server pool.",
+            [(name, kv_used)],
+        ),
+        *_family(
+            "inference_pool_average_queue_size",
+            "gauge",
+            "[ALPHA] The average number of requests pending in the model server queue.",
+            [(name, queue)],
+        ),
+        *_family(
+            "inference_pool_average_running_requests",
+            "gauge",
+            "[ALPHA] The average number of running requests across all pods in the inference pool.",
+            [(name, running)],
+        ),
+        *_family(
+            "inference_pool_ready_pods",
+            "gauge",
+            "[ALPHA] The number of ready pods in the inference server pool.",
+            [(name, len(ready))],
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+# (family, type, help, the field of a Reading, how dcgm-exporter prints it)
+_DCGM = (
+    ("DCGM_FI_DEV_GPU_TEMP", "gauge", "GPU temperature (in C).", "temperature_c", "{:.0f}"),
+    ("DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw (in W).", "power_w", "{:.6f}"),
+    (
+        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+        "counter",
+        "Total energy consumption since boot (in mJ).",
+        "energy_mj",
+        "{:.0f}",
+    ),
+    ("DCGM_FI_DEV_GPU_UTIL", "gauge", "GPU utilization (in %).", "utilization_percent", "{:.0f}"),
+    ("DCGM_FI_DEV_FB_FREE", "gauge", "Framebuffer memory free (in MiB).", "free_mib", "{:.0f}"),
+    ("DCGM_FI_DEV_FB_USED", "gauge", "Framebuffer memory used (in MiB).", "used_mib", "{:.0f}"),
+    ("DCGM_FI_DEV_FB_RESERVED", "gauge", "Framebuffer memory reserved (in MiB).", "reserved_mib", "{:.0f}"),
+    (
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+        "gauge",
+        "Ratio of time the graphics engine is active.",
+        "engine_active",
+        "{:.6f}",
+    ),
+)
+
+
+def dcgm_page(
+    gpus: Sequence[tuple[SimulatedGpu, DcgmReading]], namespace: str, pods: dict[int, SimulatedReplica]
+) -> str:
+    """One node's page. Values are as old as the last collection; the pods' names are of this moment (4.0.0 on)."""
+    labels = []
+    for gpu, _ in gpus:
+        text = (
+            f'gpu="{gpu.index}",UUID="{gpu.uuid}",pci_bus_id="00000000:{gpu.index + 7:02X}:00.0",'
+            f'device="nvidia{gpu.index}",modelName="NVIDIA A100-SXM4-80GB",Hostname="{gpu.hostname}",'
+            f'DCGM_FI_DRIVER_VERSION="580.105.08"'
+        )
+        pod = pods.get(gpu.number)
+        if pod is not None:
+            text += f',container="vllm",namespace="{namespace}",pod="{pod.name}"'
+        labels.append(text)
+    lines = []
+    for family, kind, text, name, form in _DCGM:
+        lines += [f"# HELP {family} {text}", f"# TYPE {family} {kind}"]
+        values = [getattr(reading, name) for _, reading in gpus]
+        lines += [f"{family}{{{label}}} {form.format(value)}" for label, value in zip(labels, values, strict=True)]
+    return "\n".join(lines) + "\n"

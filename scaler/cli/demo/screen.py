@@ -1,0 +1,214 @@
+"""The demo's screen: the day so far, drawn in a terminal, or told in plain lines where there is none.
+
+Knows: `Frame`s. Refuses to know: where they come from. The charts' width is the whole day, so nothing scrolls: they
+fill from left to right as the tide comes and goes.
+
+Worked example:
+
+    with open_screen(Console()) as show:
+        show(frame)  # as often as you like
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from scaler.explain.summary import WorkloadState
+from scaler.explain.terminal import STATES, curve, gauges, stack
+
+from .frame import ScreenFrame
+
+PLAIN_INTERVAL_S = 30.0  # simulated: a plain line at least this often
+_KEPT_FRAMES = 480  # of a day: more than any terminal has columns for it
+_LABEL, _VALUE = 10, 22
+_LOADING = STATES[WorkloadState.LOADING][1]
+_SEA, _FOAM, _SAND, _DEEP, _DIM = "#3aa6b9", "#9bd8d3", "#e6c88c", "#27404f", "grey50"
+
+
+@contextmanager
+def open_screen(console: Console) -> Iterator[Callable[[ScreenFrame], None]]:
+    """A function to show frames with: a live view on a terminal, plain lines elsewhere."""
+    if not console.is_terminal:
+        yield _plainly(console)
+        return
+    history: list[ScreenFrame] = []
+    # No refresh thread: a frame is drawn when it is shown, on the loop that made it.
+    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
+
+        def show(frame: ScreenFrame) -> None:
+            remember(history, frame)
+            live.update(draw(history, console.width, console.height), refresh=True)
+
+        yield show
+
+
+def remember(history: list[ScreenFrame], frame: ScreenFrame) -> None:
+    """Append, or replace the last while less than a chart's column of the day has passed since the one before it."""
+    if history and frame.at_s < history[-1].at_s:
+        history.clear()  # another day
+    if len(history) > 1 and history[-1].at_s - history[-2].at_s < frame.duration_s / _KEPT_FRAMES:
+        history[-1] = frame
+    else:
+        history.append(frame)
+
+
+def clock_text(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:02d}:{minutes:02d}:{rest:02d}"
+
+
+def draw(history: Sequence[ScreenFrame], width: int, height: int) -> RenderableType:
+    """The whole view; `history` has at least one frame, the last is now."""
+    frame = history[-1]
+    chart_width = max(20, min(width, 160) - _LABEL - _VALUE - 4)
+    columns = by_column(history, chart_width)
+    # Three curves of `rows` lines among 13 others, and some air for a prompt below.
+    rows = max(1, min(4, (height - 16) // 3))
+    body = Table.grid(padding=(0, 1))
+    body.add_column(width=_LABEL, style=_DIM)
+    body.add_column(width=chart_width, no_wrap=True)
+    body.add_column(width=_VALUE, no_wrap=True)
+    load = [math.nan if column is None else column.arrivals_per_s for column in columns]
+    body.add_row("load", _lines(curve(load, _top(load, 1.0), rows, _SEA)), f"{frame.arrivals_per_s:.1f} requests/s")
+    queue = [math.nan if column is None else float(column.held + column.waiting) for column in columns]
+    body.add_row("queues", _lines(curve(queue, _top(queue, 10.0), rows, _SAND)), _queues(frame))
+    body.add_row("GPUs", gauges(frame.gpu_active, chart_width, _FOAM, _DEEP), _gpus(frame))
+    demand = [math.nan if column is None or column.demand is None else column.demand for column in columns]
+    asked = Text("unknown", _DIM) if frame.demand is None else Text(f"{frame.demand:.2f} replicas")
+    body.add_row("demand", _lines(curve(demand, _top(demand, 8.0), rows, _FOAM)), asked)
+    most = max([8, *(column.wanted + column.draining for column in columns if column)])
+    body.add_row("replicas", _lines(stack([_units(column) for column in columns], -(-most // 2))), _replicas(frame))
+    body.add_row("", _axis(frame.duration_s, chart_width), "")
+    return Group(_header(frame, width), Text(), body, Text(), _verdict(frame, width), _footer(frame))
+
+
+def by_column(history: Sequence[ScreenFrame], width: int) -> list[ScreenFrame | None]:
+    """One frame for each column of the day: the last of its span, or the one before it; None is still to come."""
+    columns: list[ScreenFrame | None] = [None] * width
+    for frame in history:
+        columns[min(width - 1, int(frame.at_s / frame.duration_s * width))] = frame
+    now = min(width - 1, int(history[-1].at_s / history[-1].duration_s * width))
+    for column in range(1, now + 1):
+        columns[column] = columns[column] or columns[column - 1]
+    return columns
+
+
+def plain_line(frame: ScreenFrame, before: ScreenFrame | None = None) -> str:
+    """One line; what the stand-in said only where it is news."""
+    demand = "?" if frame.demand is None else f"{frame.demand:.1f}"
+    line = (
+        f"{clock_text(frame.at_s)}  {frame.word or 'starting':<9} demand {demand:>4}  "
+        f"replicas {frame.wanted} wanted, {frame.ready} ready, {frame.loading} loading  "
+        f"{frame.arrivals_per_s:4.1f} requests/s  {frame.held} held, {frame.waiting} waiting, {frame.running} running"
+    )
+    news = frame.autoscaler if before is None or before.autoscaler != frame.autoscaler else ""
+    return f"{line}  {news}".rstrip()
+
+
+def _plainly(console: Console) -> Callable[[ScreenFrame], None]:
+    shown: list[ScreenFrame] = []
+
+    def show(frame: ScreenFrame) -> None:
+        if shown and not _differs(shown[-1], frame) and frame.at_s - shown[-1].at_s < PLAIN_INTERVAL_S:
+            return
+        console.print(plain_line(frame, shown[-1] if shown else None), markup=False, highlight=False, soft_wrap=True)
+        shown[:] = [frame]
+
+    return show
+
+
+def _differs(before: ScreenFrame, after: ScreenFrame) -> bool:
+    def told(frame: ScreenFrame) -> tuple[object, ...]:
+        return frame.word, frame.wanted, frame.ready
+
+    return told(before) != told(after)
+
+
+def _top(values: Sequence[float], least: float) -> float:
+    return max([least, *(value for value in values if not math.isnan(value))])
+
+
+def _units(column: ScreenFrame | None) -> list[str]:
+    """A column's pods from the bottom: ready, loading, draining."""
+    if column is None:
+        return []
+    return [_SEA] * column.ready + [_LOADING] * column.loading + [_DEEP] * column.draining
+
+
+def _lines(lines: Sequence[Text]) -> Text:
+    return Text("\n", no_wrap=True).join(lines)
+
+
+def _queues(frame: ScreenFrame) -> Text:
+    """At most two lines, so that the view keeps its height."""
+    held = f"{frame.held} held" if frame.held else ""
+    waiting = f"{frame.waiting} waiting" if frame.waiting else ""
+    text = Text(", ".join(part for part in (held, waiting) if part), _SAND)
+    return text.append("\n" if held or waiting else "").append(f"{frame.running} running", "default")
+
+
+def _gpus(frame: ScreenFrame) -> Text:
+    if not frame.gpu_active:
+        return Text("none", _DIM)
+    return Text(f"{sum(frame.gpu_active) / len(frame.gpu_active):.0%} busy".replace("%", " %"))
+
+
+def _replicas(frame: ScreenFrame) -> Text:
+    lines = [Text(f"{frame.wanted} wanted", "bold"), Text(f"{frame.ready} ready", _SEA)]
+    if frame.loading:
+        lines.append(Text(f"{frame.loading} loading", _LOADING))
+    if frame.draining:
+        lines.append(Text(f"{frame.draining} draining", _DIM))
+    return _lines(lines)
+
+
+def _axis(duration_s: float, width: int) -> Text:
+    """Minutes of the day at its quarters."""
+    marks = [" "] * width
+    for quarter in range(4):
+        label = f"└{duration_s * quarter / 4 / 60:g} min"
+        start = width * quarter // 4
+        marks[start : start + len(label)] = label[: width - start]
+    return Text("".join(marks[:width]), _DIM, no_wrap=True)
+
+
+def _header(frame: ScreenFrame, width: int) -> RenderableType:
+    table = Table.grid(expand=False)
+    table.width = min(width, 160)
+    table.add_column(ratio=1, no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    left = Text.assemble(("tidegate demo", f"bold {_FOAM}"), f"  {clock_text(frame.at_s)}")
+    left.append(f" of {clock_text(frame.duration_s)}, {frame.speed:g} times as fast", _DIM)
+    table.add_row(left, Text("stand-in for KEDA + HPA", _DIM))
+    return table
+
+
+def _verdict(frame: ScreenFrame, width: int) -> RenderableType:
+    """What Tidegate thinks, and what was done about it."""
+    table = Table.grid(padding=(0, 1))
+    table.add_column(width=_LABEL, style=_DIM)
+    table.add_column(width=max(20, min(width, 160) - _LABEL - 2), no_wrap=True, overflow="ellipsis")
+    state = Text()
+    if frame.state is not None:
+        sign, colour = STATES[frame.state]
+        state.append(f"{sign} {frame.word}", f"bold {colour}")
+    if frame.reason:
+        state.append(f"  {frame.reason}")
+    table.add_row("tidegate", state or Text("starting", _DIM))
+    table.add_row("stand-in", Text(frame.autoscaler or "has ordered nothing yet", _DIM))
+    return table
+
+
+def _footer(frame: ScreenFrame) -> Text:
+    text = Text.assemble((" " * (_LABEL + 1)), (f"{frame.answered:,} of {frame.sent:,} requests answered", _DIM))
+    if frame.slo_met_ratio is not None:
+        text.append(f", {frame.slo_met_ratio:.1%} in time".replace("%", " %"), _DIM)
+    return text.append(f", {frame.gpu_hours:.2f} GPU-hours", _DIM)

@@ -1,0 +1,201 @@
+"""A `State`: what must be remembered of some workloads, as columns with names.
+
+Every part that remembers something has `columns()`, names to arrays whose first axis is one slot per workload, and
+`take(columns, rows, others)`, which fills its own slots `rows` from the slots `others` of somebody else's columns. The
+somebody is the part before a reload, a snapshot, or another replica of Tidegate, of this version or a neighbouring one:
+a name that is not known is skipped, one that is missing, or is of another shape, leaves its slots as they were.
+
+What is remembered of something else than a workload (a page's counters) is a table: columns of one length, of which
+`row` names the workload whose it is.
+
+The last word of a column's name says when it holds times: `at`, `since`, `until` and `times` are POSIX seconds, so that
+a state can be moved to another clock without knowing what its columns are for.
+
+State belongs to a workload and its scale target together: what was measured and learned of one Deployment says nothing
+about another, so a workload whose scale target has changed shares no state with the one before.
+
+Worked example: the columns of two workloads, `memory.replicas` [3, 0] and `memory.idle_since` [nan, 100.0], taken by
+another list of them with `rows` [1] and `others` [0]: its second workload had 3 replicas and is not idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.model import WorkloadKey
+
+Array: TypeAlias = NDArray[Any]
+Columns: TypeAlias = Mapping[str, Array]
+Rows: TypeAlias = NDArray[np.int64]
+Mask: TypeAlias = NDArray[np.bool_]
+Identity: TypeAlias = tuple[WorkloadKey, str]  # a workload and its scale target; "" is: the target is not known
+
+ROW = "row"
+_UNTIL = "until"
+_TIMES = frozenset({"at", "since", _UNTIL, "times"})
+# No time that is remembered is older, and no end further ahead: 50 years, a week.
+_OLDEST_S = 50 * 365 * 86400.0
+_AHEAD_S = 7 * 86400.0  # the longest verdict of `scaler.signals.smoothing.activity`
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What was remembered at one moment.
+
+    at:        POSIX seconds of that moment.
+    workloads: whose slot is which.
+    columns:   names to arrays of shape (len(workloads), …).
+    tables:    names to columns of one length per table, of which `row` is the slot of the workload whose it is.
+    targets:   the scale target of each workload, as `Deployment/chat`; "" where it was not known. Empty: not recorded,
+               as by versions that did not write it.
+    """
+
+    at: float
+    workloads: tuple[WorkloadKey, ...]
+    columns: Columns
+    tables: Mapping[str, Columns] = field(default_factory=dict)
+    targets: tuple[str, ...] = ()
+
+    @property
+    def identities(self) -> tuple[Identity, ...]:
+        """Each workload with its scale target, in the order of `workloads`."""
+        return tuple(zip(self.workloads, self.targets or ("",) * len(self.workloads), strict=True))
+
+    def copied(self) -> State:
+        """The same, of which nothing changes any more: columns are live until they are copied."""
+        return replace(self, columns=_copied(self.columns), tables={n: _copied(t) for n, t in self.tables.items()})
+
+    def only(self, workloads: Collection[WorkloadKey]) -> State:
+        """What it has of these."""
+        return self._of([row for row, key in enumerate(self.workloads) if key in workloads])
+
+    def without(self, workloads: Collection[WorkloadKey]) -> State:
+        """What it has of everybody else."""
+        return self._of([row for row, key in enumerate(self.workloads) if key not in workloads])
+
+    def _of(self, chosen: Sequence[int]) -> State:
+        if len(chosen) == len(self.workloads):
+            return self
+        rows = np.array(chosen, dtype=np.int64)
+        place = np.full(len(self.workloads), -1, dtype=np.int64)
+        place[rows] = np.arange(len(rows))
+        return State(
+            at=self.at,
+            workloads=tuple(self.workloads[row] for row in chosen),
+            columns={name: column[rows] for name, column in self.columns.items()},
+            tables={name: _chosen(table, place) for name, table in self.tables.items()},
+            targets=tuple(self.targets[row] for row in chosen) if self.targets else (),
+        )
+
+
+def _copied(columns: Columns) -> Columns:
+    return {name: column.copy() for name, column in columns.items()}
+
+
+def _chosen(table: Columns, place: Rows) -> Columns:
+    kept = place[table[ROW]] >= 0
+    return {name: place[column[kept]] if name == ROW else column[kept] for name, column in table.items()}
+
+
+def named(room: str, columns: Columns) -> dict[str, Array]:
+    """The columns of one room: `named("memory", {"replicas": …})` has `memory.replicas`."""
+    return {f"{room}.{name}": column for name, column in columns.items()}
+
+
+class Identities:
+    """A fixed list of workloads with the scale targets that their state is of.
+
+    A scale target that is not known (any more) is the last one that was.
+    """
+
+    def __init__(self, workloads: Sequence[WorkloadKey], targets: Sequence[str]) -> None:
+        self._workloads, self.targets = tuple(workloads), list(targets)
+
+    @property
+    def all(self) -> tuple[Identity, ...]:
+        return tuple(zip(self._workloads, self.targets, strict=True))
+
+    def keep(self, others: Sequence[Identity], rows: Rows, other_rows: Rows) -> None:
+        """Of workloads `rows` whose scale target is not known: that of the state that was taken for them."""
+        for row, other in zip(rows.tolist(), other_rows.tolist(), strict=True):
+            self.targets[row] = self.targets[row] or others[other][1]
+
+
+def pairs(own: Sequence[Identity], others: Sequence[Identity]) -> tuple[Rows, Rows]:
+    """Own slots, and the others', of the workloads that both know with the same scale target.
+
+    A target that is not known matches any: a configured workload is known before the ScaledObject that scales it is
+    listed, and an older version wrote no target.
+    """
+    place = {workload: (row, target) for row, (workload, target) in enumerate(others)}
+    both = []
+    for row, (workload, target) in enumerate(own):
+        other_row, other_target = place.get(workload, (-1, ""))
+        if other_row >= 0 and (target == other_target or not target or not other_target):
+            both.append((row, other_row))
+    rows, theirs = np.array(both, dtype=np.int64).reshape(-1, 2).T
+    return rows, theirs
+
+
+def fitting(columns: Columns, name: str, like: Array) -> Array | None:
+    """Somebody else's column, if it can stand in for `like`: the same kind of number, and the same shape per slot."""
+    column = columns.get(name)
+    if column is None or column.shape[1:] != like.shape[1:] or column.dtype.kind != like.dtype.kind:
+        return None
+    return column
+
+
+def copy_into(own: Columns, columns: Columns, rows: Rows, others: Rows) -> None:
+    """Fill slots `rows` of these arrays from the slots `others` of the columns of the same name, where they fit."""
+    for name, mine in own.items():
+        theirs = fitting(columns, name, mine)
+        if theirs is not None:
+            mine[rows] = theirs[others]
+
+
+def translated(state: State, by_s: float) -> State:
+    """The same on a clock that shows so many seconds more."""
+
+    def moved(columns: Columns) -> Columns:
+        return {name: column + by_s if _is_time(name, column) else column for name, column in columns.items()}
+
+    tables = {name: moved(table) for name, table in state.tables.items()}
+    return State(state.at + by_s, state.workloads, moved(state.columns), tables, state.targets)
+
+
+def plausible(state: State, now: float) -> State:
+    """The same without values that no version writes: whoever wrote them, an infinity would answer the maximum.
+
+    An infinity, and a time of more than 50 years ago, become NaN; a time from after `now` becomes `now`, and an end
+    that is more than a week ahead becomes the week. now: POSIX seconds.
+    """
+
+    def checked(columns: Columns) -> Columns:
+        return {name: _plausible(name, column, now) for name, column in columns.items()}
+
+    tables = {name: checked(table) for name, table in state.tables.items()}
+    return replace(state, columns=checked(state.columns), tables=tables)
+
+
+def _plausible(name: str, column: Array, now: float) -> Array:
+    if column.dtype.kind != "f":
+        return column
+    unknown = np.isinf(column)
+    if not _is_time(name, column):
+        return np.where(unknown, np.nan, column) if unknown.any() else column
+    latest = now + _AHEAD_S if _last_word(name) == _UNTIL else now
+    unknown |= column < now - _OLDEST_S
+    return np.where(unknown, np.nan, np.minimum(column, latest))
+
+
+def _is_time(name: str, column: Array) -> bool:
+    return _last_word(name) in _TIMES and column.dtype.kind == "f"
+
+
+def _last_word(name: str) -> str:
+    return name.replace(".", "_").rpartition("_")[2]

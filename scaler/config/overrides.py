@@ -1,0 +1,117 @@
+"""How a configuration and a trigger say brakes and schedules. What they order, `scaler.policy.overrides` knows.
+
+Worked example: `brake: freeze until 2026-11-23T08:00Z because of the sale` is a `Brake`; the trigger's word
+`schedules: "0 8 * * 1-5 for 10h in Europe/Berlin floor 2"` is what a workload's `schedules` says as
+`[{start: 0 8 * * 1-5, duration: 10h, zone: Europe/Berlin, floor: 2}]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+from pydantic import Field
+from pydantic_core import PydanticCustomError
+
+from scaler.policy import overrides
+from scaler.policy.overrides import AUTO, BadOrder, Brake, Prewarm, read_brake, read_cron, read_schedules, read_zone
+from scaler.policy.overrides.brake import MOST_REPLICAS
+from scaler.policy.overrides.schedule import EXAMPLE
+
+from .access import Section
+from .scalars import Scalar, auto_or_duration, duration, read_duration, refused
+
+CONFIGURATION = "configuration"
+
+Value = TypeVar("Value")
+_LASTING = duration(at_least_s=60)
+Count: TypeAlias = Annotated[int, Field(ge=1, le=MOST_REPLICAS)]
+
+
+def _worded(read: Callable[[str], Value], wanted: str) -> Callable[[Any], Value]:
+    """A reader of text, whose refusal is pydantic's."""
+
+    def reader(value: Any) -> Value:
+        if not isinstance(value, str):
+            raise refused(f"must be text such as {wanted}")
+        try:
+            return read(value)
+        except BadOrder as bad:
+            raise refused(str(bad)) from None
+
+    return reader
+
+
+def seconds(text: str) -> float:
+    """Of "10h"; raises BadOrder."""
+    try:
+        return read_duration(text)
+    except PydanticCustomError as bad:
+        raise BadOrder(bad.message()) from None
+
+
+def _read_brake(value: Any) -> Brake:
+    if isinstance(value, Brake):
+        return value
+    return _worded(lambda text: read_brake(text, CONFIGURATION), overrides.EXAMPLE)(value)
+
+
+def _read_lines(value: Any) -> str:
+    """Text that `scheduled` can read: kept as it is."""
+    _worded(lambda text: read_schedules(text, seconds), EXAMPLE)(value)
+    return str(value)
+
+
+BRAKE = Scalar(_read_brake, Brake.typed, {"title": "brake", "type": "string", "examples": [overrides.EXAMPLE]})
+CRON = Scalar(_worded(read_cron, "0 8 * * 1-5"), str, {"title": "five cron fields", "type": "string"})
+ZONE = Scalar(_worded(read_zone, "Europe/Berlin"), str, {"title": "time zone", "type": "string"})
+PREWARM = auto_or_duration("learned")
+SCHEDULES = Scalar(_read_lines, str, {"title": "schedules", "type": "string", "examples": [EXAMPLE]})
+
+
+class ScheduleSection(Section):
+    """Times with a floor, a ceiling or both. The highest active floor and the lowest ceiling apply; a floor wins over a
+    ceiling.
+    """
+
+    start: Annotated[str, CRON]
+    """Start of the window: minute, hour, day, month, weekday, such as `0 8 * * 1-5`."""
+    end: Annotated[str, CRON] | None = None
+    """End of the window. Either this or `duration`."""
+    duration: Annotated[float, _LASTING] | None = None
+    """Length of the window in elapsed time, also across clock changes."""
+    zone: Annotated[str, ZONE] = "UTC"
+    """IANA time zone, such as `Europe/Berlin`. A time in the hour that spring skips comes right after it; one in the
+    hour that autumn repeats, at its first."""
+    floor: Count | None = None
+    """Minimum replicas, idle or not; limited by `replicas.max`."""
+    ceiling: Count | None = None
+    """Maximum replicas, whatever the demand. 0 is not allowed: scaling to zero needs proof."""
+    prewarm: Annotated[Prewarm, PREWARM] = AUTO
+    """How long before the window the floor starts. `auto`: the 90th percentile of its cold starts, 5m until one is
+    measured, at most 1h. Shorter serves the first requests cold."""
+
+    @property
+    def order(self) -> overrides.Schedule:
+        """Raises BadOrder where it has both ends or none: `order_checks` says so first."""
+        return overrides.Schedule(
+            overrides.times_of(self.start, self.end, self.duration, self.zone), self.floor, self.ceiling, self.prewarm
+        )
+
+
+def scheduled(lines: str | None) -> tuple[ScheduleSection, ...]:
+    """What a trigger's word says. lines: as `SCHEDULES` reads it."""
+    return tuple(_section(order) for order in read_schedules(lines, seconds)) if lines is not None else ()
+
+
+def _section(order: overrides.Schedule) -> ScheduleSection:
+    end = order.times.end
+    return ScheduleSection(
+        start=order.times.start.text,
+        end=None if isinstance(end, float) else end.text,
+        duration=end if isinstance(end, float) else None,
+        zone=order.times.start.zone,
+        floor=order.floor,
+        ceiling=order.ceiling,
+        prewarm=order.prewarm,
+    )

@@ -1,0 +1,1 @@
+"""Runs the control loop: scrapes and ticks, decisions, the Board, accounting and checkpoints."""

@@ -1,0 +1,364 @@
+"""The books: seconds and GPU-seconds of each workload by state, and what an observed one would have had. Pure.
+
+What is seen at a sweep stands until the next one. An account refuses to guess: a time in which nobody looked (a sweep
+that is late by more than `gap_s`, a restart) is entered as `unknown`, with the GPUs that were last seen, and of more
+than 30 days only 30: what is longer is a clock that was set forward. A clock that was set back is no time at all.
+
+Each counter is kept twice. `kept` survives reloads and restarts, and a follower takes over the leader's: it is what
+people are told. `shown` is what this process has entered while it led: it is what Prometheus is told, which takes a
+counter that begins anew for what it is, and one that falls by a little for a leap of all that it had counted.
+
+Worked example: two replicas of 8 GPUs each, one at work and one still loading, looked at for 10 s: 80 GPU-seconds
+`serving` and 80 `loading`, and 10 seconds of the state `serving`.
+
+From what is read and decided at a sweep to a `Moment` of the books. Pure.
+
+Worked example: an observed workload has 4 replicas, Tidegate would have 1, and nothing waits: it is `apart` by -3.
+
+What a workload's replicas do at one moment, and the GPUs that they do it with. Pure, on columns.
+
+    serving    ready, and the workload has something to do: requests in hand, a counter that has just risen, busy GPUs
+    idle_warm  ready, and known to have nothing to do; and engines in sleep mode, which serve nobody
+    loading    on a node and not ready yet
+    pending    wanted, and no node has begun to run them
+    asleep     not there: what would be held if it were awake
+    unknown    ready, and it is not known whether they have anything to do; or nobody knows how many there are
+
+Replicas are counted by the cluster, work by pages, so a workload may be in several states at once. It refuses to divide
+work among ready replicas: eight of them with one request between them all serve, and that they are too many is the
+policy's to say. A replica on its way out counts with the ready ones, as long as it holds its GPUs.
+
+Worked example: 4 replicas are wanted, 3 run, 2 are ready, 24 GPUs are held and 5 requests wait: 16 GPUs serve, 8 load,
+and 8 more are pending.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exporter.model import Floats
+from scaler.columns import Array, Columns, Mask, Rows, copy_into, named
+from scaler.signals.aggregate import Aggregate
+
+NOT_YET = -1
+# Two replicas that count the same workload since the same moment have it a little apart, because their clocks are.
+SAME_SINCE_S = 60.0
+# A clock that says 1970 until NTP is heard would enter half a century, for good.
+LONGEST_GAP_S = 30 * 86400.0
+# Of any counter here: GPU-seconds of 30,000 GPUs in a thousand years, and a trillion tokens a second for an hour.
+MOST_SUM = 1e15
+
+
+class AccountedSweep(NamedTuple):
+    """What is seen at a sweep, a slot per workload.
+
+    state:  its code; NOT_YET before the first sweep.
+    gpus:   shape (rows, len(STATES)); NaN where it is not known how many there are.
+    each:   GPUs of one replica; NaN unknown.
+    queued: requests that wait, in engines and at a gateway; NaN unknown.
+    would:  replicas that Tidegate answers; NaN unknown.
+    apart:  those of an observed workload, less what the cluster was told to run; NaN unknown, or not observed.
+    up:     1 is: some replica is to run, 0 is none; NaN unknown.
+    counts: the cluster has ever said how many are to run.
+    """
+
+    state: Codes
+    gpus: Floats
+    each: Floats
+    queued: Floats
+    would: Floats
+    apart: Floats
+    up: Floats
+    counts: Mask
+
+    @classmethod
+    def blank(cls, rows: int) -> AccountedSweep:
+        each, queued, would, apart, up = np.full((5, rows), np.nan)
+        unseen, unknown = np.full(rows, NOT_YET, dtype=np.int64), np.full((rows, len(STATES)), np.nan)
+        return cls(unseen, unknown, each, queued, would, apart, up, counts=np.zeros(rows, dtype=np.bool_))
+
+
+class LedgerSums(NamedTuple):
+    """Counters, a slot per workload; they never fall. NaN is: it was never known, which is not 0.
+
+    gpu_seconds, state_seconds: shape (rows, len(STATES)).
+    wakes, sleeps: how often the cluster was told to run some replica after none, and none after some.
+    requests, prompt, generated: finished requests and tokens that engines have counted.
+    shadow:  seconds in which it was observed and both numbers were known. In those:
+    saved, added: GPU-seconds that Tidegate would have held less, or more.
+    queued:  request-seconds waited while Tidegate would have had more replicas.
+    more, fewer: seconds in which it would have had more, or fewer.
+    """
+
+    gpu_seconds: Floats
+    state_seconds: Floats
+    wakes: Floats
+    sleeps: Floats
+    requests: Floats
+    prompt: Floats
+    generated: Floats
+    shadow: Floats
+    saved: Floats
+    added: Floats
+    queued: Floats
+    more: Floats
+    fewer: Floats
+
+    @classmethod
+    def blank(cls, rows: int) -> LedgerSums:
+        states = (rows, len(STATES))
+        wakes, sleeps, shadow, more, fewer = np.zeros((5, rows))
+        requests, prompt, generated, saved, added, queued = np.full((6, rows), np.nan)
+        return cls(
+            gpu_seconds=np.full(states, np.nan),
+            state_seconds=np.zeros(states),
+            wakes=wakes,
+            sleeps=sleeps,
+            requests=requests,
+            prompt=prompt,
+            generated=generated,
+            shadow=shadow,
+            saved=saved,
+            added=added,
+            queued=queued,
+            more=more,
+            fewer=fewer,
+        )
+
+
+class Ledger:
+    """Of a fixed list of workloads. since: POSIX seconds when each began to be counted; NaN not yet."""
+
+    def __init__(self, rows: int, gap_s: float) -> None:
+        """gap_s: what is seen stands for so long; seconds after that nobody has looked."""
+        self.since, self._swept_at = np.full((2, rows), np.nan)
+        self.now = AccountedSweep.blank(rows)
+        self.kept, self.shown = LedgerSums.blank(rows), LedgerSums.blank(rows)
+        self._gap_s = gap_s
+
+    def enter(self, moment: AccountedSweep, counted: Floats, now: float, *, leads: bool) -> None:
+        """Enter the time since the last sweep, and remember what is seen at this one, `now` in POSIX seconds.
+
+        counted: shape (rows, 3): requests, prompt tokens and generated tokens since the last sweep; NaN is not said.
+        leads:   others are told what is entered now. Of several replicas of Tidegate one does, or sums would be double.
+        """
+        rise = self._risen(moment, counted, now)
+        for sums in (self.kept, self.shown) if leads else (self.kept,):
+            for total, more in zip(sums, rise, strict=True):
+                np.add(np.where(np.isnan(total), 0.0, total), more, out=total, where=~np.isnan(more))
+        self.since[:] = np.where(np.isnan(self.since), now, self.since)
+        self._swept_at[:] = now
+        self.now = moment
+
+    def _risen(self, moment: AccountedSweep, counted: Floats, now: float) -> LedgerSums:
+        """What is to be added to each counter; NaN is: nothing is known of it."""
+        before = self.now
+        took = np.clip(np.nan_to_num(now - self._swept_at), 0.0, LONGEST_GAP_S)
+        looked = took <= self._gap_s
+        code = np.where(looked & (before.state != NOT_YET), before.state, UNKNOWN)
+        seconds = np.zeros(before.gpus.shape)
+        seconds[np.arange(len(code)), code] = took
+        blind = np.zeros(before.gpus.shape)
+        blind[:, UNKNOWN] = before.gpus.sum(axis=1)
+        held = np.where(looked[:, None], before.gpus, np.where(np.isnan(before.gpus), np.nan, blind))
+        compared = np.where(looked, before.apart, np.nan)
+        apart, each = compared * took, before.each
+        return LedgerSums(
+            gpu_seconds=held * took[:, None],
+            state_seconds=seconds,
+            wakes=((before.up == 0.0) & (moment.up == 1.0)).astype(float),
+            sleeps=((before.up == 1.0) & (moment.up == 0.0)).astype(float),
+            requests=counted[:, 0],
+            prompt=counted[:, 1],
+            generated=counted[:, 2],
+            shadow=np.where(np.isnan(compared), 0.0, took),
+            saved=np.maximum(-apart, 0.0) * each,
+            added=np.maximum(apart, 0.0) * each,
+            queued=np.where(compared > 0.0, before.queued, compared * 0.0) * took,
+            more=np.where(compared > 0.0, took, 0.0),
+            fewer=np.where(compared < 0.0, took, 0.0),
+        )
+
+    def columns(self) -> dict[str, Array]:
+        """What survives, as `scaler.columns` wants it; live."""
+        return {**named("accounts", self._here()), **named("accounts.kept", self.kept._asdict())}
+
+    def _here(self) -> dict[str, Array]:
+        """The last sweep. `swept_at` and `since` are times, by their last words."""
+        return {"since": self.since, "swept_at": self._swept_at, **self.now._asdict()}
+
+    def take(self, columns: Columns, rows: Rows, others: Rows) -> None:
+        """Go on in own `rows` from the slots `others` of somebody's books, where those are the longer ones.
+
+        Of two that begin at the same time the own stay: nothing that was told may fall.
+        """
+        theirs = columns.get("accounts.since")
+        if theirs is None or theirs.shape[1:] or theirs.dtype.kind != "f":
+            return
+        longer = np.isnan(self.since[rows]) | (theirs[others] < self.since[rows] - SAME_SINCE_S)
+        longer &= ~np.isnan(theirs[others])
+        copy_into(self.columns(), columns, rows[longer], others[longer])
+        _make_sound(self.now, self.kept, rows[longer])
+
+    def go_on(self, other: Ledger, rows: Rows, others: Rows) -> None:
+        """Besides what was taken, in one process: what Prometheus is told goes on."""
+        for mine, theirs in zip(self.shown, other.shown, strict=True):
+            mine[rows] = theirs[others]
+
+
+def _make_sound(moment: AccountedSweep, kept: LedgerSums, rows: Rows) -> None:
+    """A state that only the next version knows is unknown to this one; a number that cannot have been entered is none.
+
+    All are counts or sums of what is not negative, but `apart`, which is a difference of two.
+    """
+    known = (moment.state[rows] >= NOT_YET) & (moment.state[rows] < len(STATES))
+    moment.state[rows] = np.where(known, moment.state[rows], UNKNOWN)
+    for columns, blanks in ((moment, AccountedSweep.blank(len(rows))), (kept, LedgerSums.blank(len(rows)))):
+        for (name, column), blank in zip(columns._asdict().items(), blanks, strict=True):
+            if column.dtype.kind == "f":
+                least = -MOST_SUM if name == "apart" else 0.0
+                column[rows] = np.where((column[rows] >= least) & (column[rows] <= MOST_SUM), column[rows], blank)
+
+
+class SweepAnswers(NamedTuple):
+    """replicas: what is answered, NaN unknown. observed: who is not told."""
+
+    replicas: Floats
+    observed: Mask
+
+
+def look(
+    totals: Aggregate, known: Circumstances, answers: SweepAnswers, before: AccountedSweep, now: float
+) -> AccountedSweep:
+    """What is seen now. before: the last that was. now: POSIX seconds."""
+    seen = totals.seen
+    does = doing(totals, known, now)
+    there = replicas(totals, known, does)
+    state = states(there, totals, known, does)
+    each = np.where(np.isnan(totals.gpus_each), before.each, totals.gpus_each)
+    queued = np.where(
+        np.isnan(seen.waiting) & np.isnan(seen.held), np.nan, np.nan_to_num(seen.waiting) + np.nan_to_num(seen.held)
+    )
+    return AccountedSweep(
+        state=state,
+        gpus=gpus(there, state, totals, each, before.gpus.sum(axis=1)),
+        each=each,
+        queued=queued,
+        would=answers.replicas.copy(),
+        apart=np.where(answers.observed, answers.replicas - seen.wanted, np.nan),
+        up=_up(seen.wanted, answers, before),
+        counts=before.counts | ~np.isnan(seen.wanted),
+    )
+
+
+def _up(wanted: Floats, answers: SweepAnswers, before: AccountedSweep) -> Floats:
+    """1 where some replica is to run. The cluster knows; where it never says, what is answered is done."""
+    mute = before.counts | answers.observed | np.isnan(answers.replicas)
+    answered = np.where(mute, np.nan, answers.replicas > 0.0)
+    told = np.where(np.isnan(wanted), answered, wanted > 0.0)
+    return np.where(np.isnan(told), before.up, told)
+
+
+Codes: TypeAlias = NDArray[np.int64]
+
+
+class GpuUse(StrEnum):
+    SERVING = "serving"
+    IDLE_WARM = "idle_warm"
+    LOADING = "loading"
+    PENDING = "pending"
+    ASLEEP = "asleep"
+    UNKNOWN = "unknown"
+
+
+STATES = tuple(GpuUse)
+SERVING, IDLE_WARM, LOADING, PENDING, ASLEEP, UNKNOWN = range(len(STATES))
+# Of several at once the first that is there is the workload's own: serving before anything, and what is not known
+# before what is.
+_FIRST = (SERVING, UNKNOWN, IDLE_WARM, LOADING, PENDING, ASLEEP)
+
+
+class Circumstances(NamedTuple):
+    """What is known of each workload beside its pages; every column has shape (rows,).
+
+    whole:   all of its demand is known.
+    zero:    Tidegate answers zero, and whoever asks is told.
+    minimum: replicas while awake.
+    gpu_quiet: engine activity (ratio) at or below which a GPU counts as quiet.
+    rise_s:  seconds for which a counter that has risen shows work: a page is read so often.
+    """
+
+    whole: Mask
+    zero: Mask
+    minimum: Floats
+    gpu_quiet: Floats
+    rise_s: float
+
+
+def doing(totals: Aggregate, known: Circumstances, now: float) -> Codes:
+    """What the ready replicas do: SERVING, IDLE_WARM or UNKNOWN. now: POSIX seconds."""
+    seen = totals.seen
+    busy = np.nan_to_num(seen.waiting) + np.nan_to_num(seen.running) + np.nan_to_num(seen.held) > 0.0
+    # What rose between two pages was done in the time between them, which is as long as the one that follows.
+    busy |= now - seen.active_at < known.rise_s
+    # A model that is being loaded works on its GPUs: that says nothing of the replicas beside it.
+    busy |= (seen.busiest_gpu > known.gpu_quiet) & ~(seen.ready < seen.wanted)
+    idle = known.whole & ~seen.gpus_stale & ~seen.gpus_blind & ~seen.unproven
+    return np.where(busy, SERVING, np.where(idle, IDLE_WARM, UNKNOWN))
+
+
+def replicas(totals: Aggregate, known: Circumstances, does: Codes) -> Floats:
+    """Replicas in each state, shape (rows, len(STATES)); NaN where nobody counts them. does: see `doing`."""
+    seen, count = totals.seen, len(does)
+    # Who says what is wanted and ready, and not what is there, means that the rest of it is on its way.
+    existing = np.where(np.isnan(seen.existing), np.fmax(seen.wanted, seen.ready), seen.existing)
+    pending = np.nan_to_num(seen.pending)
+    running = np.maximum(existing - pending, 0.0)
+    ready = np.minimum(np.nan_to_num(seen.ready), running)
+    leaving = np.nan_to_num(totals.leaving)
+    # Where there is work, engines in sleep mode are taken out of the ready ones before: see `totals.sleepers_aside`.
+    sleeping = np.where(does == SERVING, np.minimum(np.nan_to_num(totals.sleeping), running - ready), 0.0)
+    out = np.zeros((count, len(STATES)))
+    out[np.arange(count), does] = ready + leaving
+    out[:, IDLE_WARM] += sleeping
+    out[:, LOADING] = running - ready - sleeping
+    out[:, PENDING] = pending + np.maximum(seen.wanted - existing, 0.0)
+    nothing = ~(out.sum(axis=1) > 0.0)
+    out[nothing, ASLEEP] = np.maximum(known.minimum[nothing], 1.0)
+    out[np.isnan(seen.wanted)] = np.nan
+    return out
+
+
+def states(there: Floats, totals: Aggregate, known: Circumstances, does: Codes) -> Codes:
+    """The state of each workload. there: see `replicas`."""
+    order = np.array(_FIRST)
+    counted: Codes = order[np.argmax(there[:, order] > 0.0, axis=1)]
+    # Nobody counts. What a page or a listing shows is there; what is told to be at zero, and shows nothing, is there.
+    seen = totals.seen
+    shown = (seen.ready > 0.0) | (seen.pods_fresh > 0.0) | (seen.pods_listed > 0.0)
+    gone = known.zero & ~shown
+    loads = known.whole & (seen.pods_listed == 0.0)
+    told = np.where(gone, ASLEEP, np.where(loads, LOADING, UNKNOWN))
+    uncounted = np.where((does == SERVING) | (shown & (does == IDLE_WARM)), does, told)
+    return np.where(np.isnan(seen.wanted), uncounted, counted)
+
+
+def gpus(there: Floats, state: Codes, totals: Aggregate, each: Floats, last: Floats) -> Floats:
+    """GPUs in each state, shape (rows, len(STATES)); NaN where it was never known how many there are.
+
+    there, state: see `replicas` and `states`. each: of a replica. last: held in whatever state when it was last known.
+    """
+    out: Floats = there * each[:, None]
+    # With no count, what a page shows as its own does what the workload does; what is not seen any more is unknown.
+    uncounted = np.isnan(there).any(axis=1)
+    shown = np.where(totals.gpus.shown > 0.0, totals.gpus.shown, np.nan)
+    held = np.where(np.isnan(totals.gpus_held), shown, totals.gpus_held)
+    rows = np.flatnonzero(uncounted & ~np.isnan(np.where(np.isnan(held), last, held)))
+    out[rows] = 0.0
+    blind = np.isnan(held[rows])
+    out[rows, np.where(blind, UNKNOWN, state[rows])] = np.where(blind, last[rows], held[rows])
+    return out

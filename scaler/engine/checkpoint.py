@@ -1,0 +1,205 @@
+"""What was kept of workloads that have not been seen again yet.
+
+After a start the workloads come one after the other: those of the configuration at once, those of the cluster when its
+API has answered. Until then what was kept of them is kept on, and is written into every new snapshot beside what is
+remembered of the others: a second restart while the API is silent costs nobody's memory.
+
+Worked example: kept of `chat` and `code`, and `chat` comes: `claim([chat])` hands over its part, `rest` is `code`'s.
+
+What of somebody else's memory may be believed. Pure, on columns, in place.
+
+A memory may come from an older disk, another version or another replica. Whatever it says, what is left of it here is
+something that this version's policy could have remembered by itself.
+
+An idle time from before a gap goes on where it is proven that the workload rested meanwhile: that is `Rests`.
+
+Worked example: a reason that only the next version knows becomes `held`; 0 replicas that are said to be active become
+unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from exporter.model import Floats, WorkloadKey
+from scaler.columns import Mask, Rows, State
+from scaler.model import Decision, Reason
+from scaler.policy.columns import REASONS, Memory, Readings, Specs
+from scaler.policy.overrides.brake import MOST_REPLICAS
+from scaler.signals.restart_proof import RestartProof
+
+from .checkpoint_format import LARGEST_BYTES, size_of
+
+# A workload that has not come back in so long has been deleted, and what was learned of it describes nobody.
+FORGOTTEN_AFTER_S = 7 * 86400.0
+# Each restart may leave a few parts behind: those of workloads that went while nobody looked.
+MOST_PARTS = 256
+
+
+class UnclaimedState:
+    """Parts of states, the newest first. Of a workload that is in several only the newest counts."""
+
+    def __init__(self, states: Sequence[State] = ()) -> None:
+        self._states = list(states)
+
+    def keep(self, state: State) -> None:
+        """What is remembered of workloads that somebody else has seen already, in place of what was kept of them."""
+        if state.workloads:
+            rest = (each.without(state.workloads) for each in self._states)
+            self._states = _bounded([state, *(each for each in rest if each.workloads)])
+
+    def claim(self, workloads: Collection[WorkloadKey]) -> list[State]:
+        """What is kept of these; it is theirs from now on, and not kept any more."""
+        claimed: list[State] = []
+        wanted = set(workloads)
+        for state in self._states:
+            part = state.only(wanted)
+            if part.workloads:
+                claimed.append(part)
+                wanted -= set(part.workloads)
+        gone = set(workloads)
+        rest = [state.without(gone) for state in self._states] if gone else self._states
+        self._states = [state for state in rest if state.workloads]
+        return claimed
+
+    def rest(self, now: float) -> list[State]:
+        """What goes into the next snapshot. `now`: POSIX seconds."""
+        return [state for state in self._states if abs(now - state.at) <= FORGOTTEN_AFTER_S][:MOST_PARTS]
+
+
+def _bounded(states: Sequence[State]) -> list[State]:
+    """The newest that may be kept: who tells of ever other workloads must not fill the memory."""
+    kept, total = [], 0
+    for state in states[:MOST_PARTS]:
+        total += size_of(state)
+        if total > LARGEST_BYTES:
+            break
+        kept.append(state)
+    return kept
+
+
+def make_sound(memory: Memory, rows: Rows, specs: Specs, now: float) -> None:
+    """Mend what this version cannot have remembered. `now`: POSIX seconds: what is said to begin later began now.
+
+    More replicas than the workload's maximum are unknown: then what the cluster has is held. In one process (`now` is
+    infinite) they stand: they are from before the maximum was lowered, and are taken down by fresh readings.
+    """
+    replicas, active, reason = memory.replicas[rows], memory.active[rows], memory.reason[rows]
+    most = MOST_REPLICAS if now == inf else specs.maximum[rows]
+    wrong = ~((replicas >= 0.0) & (replicas <= most) & (replicas == np.floor(replicas)))
+    wrong |= (replicas == 0.0) == active
+    memory.replicas[rows] = np.where(wrong, np.nan, replicas)
+    memory.active[rows] = active & ~wrong
+    unknown = (reason < Memory.blank(1).reason) | (reason >= len(REASONS))
+    memory.reason[rows] = np.where(unknown, REASONS.index(Reason.HELD), reason)
+    for since in (memory.idle_since, memory.held_since, memory.woken_at, memory.incomplete_since):
+        since[rows] = np.minimum(since[rows], now)
+    floor = memory.floor[rows]
+    memory.floor[rows] = np.where(floor >= 0.0, np.minimum(floor, specs.maximum[rows]), np.nan)
+    memory.floor_until[rows] = np.minimum(memory.floor_until[rows], now + specs.young[rows])
+
+
+def forget(memory: Memory, rows: Rows) -> None:
+    """Of these workloads nothing is remembered."""
+    for column, blank in zip(memory, Memory.blank(len(rows)), strict=True):
+        column[rows] = blank
+
+
+class Bounds(NamedTuple):
+    """What the configuration of one workload allows an answer to be.
+
+    minimum, maximum: replicas while active. sleeps: may it go to zero?
+    tolerance: of its HPA, a ratio: how far past the replicas the told number may be rounded.
+    observed:  it is published for people, and nobody may act on it.
+    """
+
+    minimum: float
+    maximum: float
+    sleeps: bool
+    tolerance: float
+    observed: bool
+
+
+def allows(bounds: Bounds, decision: Decision) -> bool:
+    """Could a replica with this configuration have answered so? If not, a follower answers with its own decision.
+
+    Refused and not clamped: a clamped answer would be neither replica's, with evidence that does not lead to it. Every
+    answer of a fresh reading is inside the bounds, whatever the orders. A brake or a hold may keep a number from before
+    the bounds were changed: then the follower's own brake or hold keeps what the cluster has.
+
+    Worked example: with bounds 0 to 8 and a tolerance of 0.1 an answer of 8 that is told as 9 is allowed, one of 9 and
+    one of 8 that is told as 11 are not.
+    """
+    replicas, told = decision.replicas, decision.told
+    if decision.observed != bounds.observed:
+        return False
+    if replicas is None or told is None:
+        return True
+    if replicas == 0:
+        return bounds.sleeps
+    # `past_band` rounds to the first number past the tolerance, and past two errors of rounding.
+    return max(1.0, bounds.minimum) <= replicas <= bounds.maximum and told <= replicas * (1.0 + bounds.tolerance) + 2.0
+
+
+class Rests:
+    """Idle times from before a gap of which it is still to be proven that they went on.
+
+    since: POSIX seconds since when the workload was idle; NaN where nothing waits to be proven.
+    until: when waiting for the proof ends; NaN is: `hold` seconds from the next decision on.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.since, self.until = np.full((2, rows), np.nan)
+
+    def adopt(self, other: Rests, rows: Rows, others: Rows) -> None:
+        self.since[rows], self.until[rows] = other.since[others], other.until[others]
+
+    def prove(
+        self, memory: Memory, awaited: RestartProof, rows: Rows, seen: Readings, hold: Floats, now: float
+    ) -> None:
+        """Let idle times in `memory` go on where all pages show that nothing was finished meanwhile.
+
+        seen, hold: with a slot for each of `rows`; seconds. A workload of which everything is known, and not that,
+        begins anew.
+        """
+        here = np.flatnonzero(~np.isnan(self.since[rows]))
+        if not len(here):
+            return
+        waiting = rows[here]
+        self.until[waiting] = np.where(np.isnan(self.until[waiting]), now + hold[here], self.until[waiting])
+        whole = np.isnan(memory.held_since[waiting]) & ~seen.gpus_stale[here]
+        over = now > self.until[waiting]
+        proven = whole & ~over & ~np.isnan(memory.idle_since[waiting]) & awaited.rested(waiting)
+        since = np.fmax(self.since[waiting], seen.active_at[here])
+        memory.idle_since[waiting[proven]] = since[proven]
+        done = waiting[whole | over]
+        self.since[done] = np.nan
+        awaited.give_up(done)
+
+
+class Uncounted:
+    """Workloads whose replicas are not counted yet, and will be.
+
+    One without state is not decided before: its first readings say nothing of the replicas that they leave out. After
+    `young` seconds it is: the count may never come, as where rights are missing.
+
+    awaited: whether the count is. young: seconds for which it is waited for.
+    """
+
+    def __init__(self, young: Floats) -> None:
+        self.awaited = np.zeros(len(young), dtype=np.bool_)
+        self._young, self._until = young, np.full(len(young), np.nan)  # POSIX seconds; NaN before the first decision
+
+    def adopt(self, other: Uncounted, rows: Rows, others: Rows) -> None:
+        self.awaited[rows], self._until[rows] = other.awaited[others], other._until[others]
+
+    def undecidable(self, rows: Rows, before: Memory, now: float) -> Mask:
+        """Which of `rows` have no state, and no count yet. before: with a slot for each of `rows`."""
+        until = self._until[rows]
+        self._until[rows] = until = np.where(np.isnan(until), now + self._young[rows], until)
+        without: Mask = np.isnan(before.replicas) & np.isnan(before.floor_until)
+        return self.awaited[rows] & without & (now < until)

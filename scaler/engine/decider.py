@@ -1,0 +1,514 @@
+"""From landed pages to Decisions: the one place where intake, signals and policy meet. Pure; `now` is an argument.
+
+Two ways in. `land` takes one page and decides the workloads it speaks of, upwards only; `sweep` decides all of them,
+because time passes for those that hear nothing (staleness, decay, keep-warm). Both return the Decisions that changed;
+who publishes them is not this room's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from math import ceil, inf
+from typing import NamedTuple
+
+import numpy as np
+
+from exporter.attribution import Names, Owners, owners_by_name
+from exporter.kubernetes.objects import Pod
+from exporter.model import Floats, PodKey, ReplicaCount, Samples, Target, WorkloadKey
+from scaler.columns import Array, Columns, Identities, Mask, Rows, State, copy_into, named, pairs, plausible, translated
+from scaler.controllers.hpa import past_band
+from scaler.model import Decision
+from scaler.policy.columns import Constraints, Memory, Specs, Verdicts
+from scaler.policy.constraints import PRICES, ConstraintSource, HourlyPrices
+from scaler.policy.groups import Groups, closure, decide_groups
+from scaler.policy.kernel import answered, choose, imputed
+from scaler.policy.overrides import Brake
+from scaler.signals.aggregate import Aggregate
+from scaler.signals.latest import LatestSamples, TargetRules
+from scaler.signals.open_gaps import OpenGaps
+from scaler.signals.pods import Chosen, PageRead, PodNumbers
+from scaler.signals.queues import has_served
+from scaler.signals.smoothing import Rings, Signals
+from scaler.workloads.spec import WorkloadSpec
+
+from . import checkpoint
+from .accounting import Circumstances, Ledger, SweepAnswers, look
+from .decision_log import Aside, Charts, DecisionHistory, DecisionLog, Given, flat
+from .evidence import SweepColumns, Witnesses, decisions
+from .published import Published
+
+LATE_TICKS = 5.0  # a sweep that is later has been missed
+# A Decision takes about 40 us to build. A sweep builds all with a new number or activity, and of the others 1,000
+# (40 ms) or more: scrapes renew the evidence of every workload once an interval, and a quarter more than come in one
+# tick leaves no sweep behind them for long.
+FEWEST_SHOWN, SHOWN_ROUNDS = 1000, 1.25
+
+
+class Arrival(NamedTuple):
+    """A page: the workloads it speaks of, and its receipt in POSIX seconds."""
+
+    rows: Rows
+    at: float
+
+
+def replaceable(before: Sequence[WorkloadSpec], plans: Sequence[WorkloadSpec]) -> Rows | None:
+    """The rows whose plans differ, if `Decider.replan` can replace them in place; else None.
+
+    It cannot if workloads, scale targets, names of pods or groups change: these connect rows with each other.
+    """
+    if len(before) != len(plans):
+        return None
+    changed = [row for row, (old, new) in enumerate(zip(before, plans, strict=True)) if old is not new and old != new]
+    if any(_connections(before[row]) != _connections(plans[row]) for row in changed):
+        return None
+    return np.array(changed, dtype=np.int64)
+
+
+def _connections(plan: WorkloadSpec) -> tuple[object, ...]:
+    shares = plan.member is not None and plan.spec.gateway
+    return plan.workload, plan.target, plan.pod_pattern, plan.member, shares
+
+
+class Decider:
+    """Remembers what it has seen and answered of a fixed list of workloads."""
+
+    def __init__(
+        self,
+        plans: Sequence[WorkloadSpec],
+        *,
+        interval_s: float,
+        fresh_intervals: float,
+        owners: Owners | None = None,
+        names: Names | None = None,
+        fleet: Sequence[Brake] = (),
+        prices: HourlyPrices = PRICES,
+        log_bytes: int = 0,
+        tick_s: float = 1.0,
+    ) -> None:
+        """`interval_s`: seconds between scrapes of one page; a reading is fresh for `fresh_intervals` of them.
+
+        owners: whose pods are; by default told by their names.
+        names:  of pods that a page knows by their UID; None where nobody can tell.
+        fleet:  brakes of all workloads.
+        log_bytes: memory of the decision log; 0 is: there is none.
+        tick_s: seconds between sweeps.
+        """
+        self.plans = tuple(plans)
+        self.workloads = tuple(plan.workload for plan in self.plans)
+        self._specs = Specs.stack([plan.spec for plan in plans])
+        self._memory = Memory.blank(len(plans))
+        self._standing: Constraints | None = None  # as of the last sweep, or of the first page before one
+        self._stands = ConstraintSource(
+            self._specs, [p.ordered for p in plans], [p.teaching for p in plans], prices, fleet
+        )
+        self._interval_s, self._slack_s = interval_s, interval_s * fresh_intervals
+        self._tolerance = np.array([plan.tolerance for plan in plans], dtype=float)
+        # What is seen at a sweep is believed for as long as a page is, or for some ticks where those are longer.
+        self.books = Ledger(len(plans), gap_s=max(self._slack_s, LATE_TICKS * tick_s))
+        self.observed = np.array([plan.observed for plan in plans], dtype=np.bool_)
+        self._groups = Groups.stack([plan.member for plan in plans])
+        self._intake = LatestSamples(
+            [
+                TargetRules(p.workload, p.spec.pods, p.queue, p.probe_period, p.spec.gpu_quiet, p.spec.hold)
+                for p in plans
+            ],
+            owners or owners_by_name({plan.workload: plan.pod_pattern for plan in plans}),
+            limit_s=interval_s * fresh_intervals,
+            names=names,
+            sharing=self._groups.sharing(self._specs),
+        )
+        self._signals = Signals([plan.smoothing for plan in plans], interval_s)
+        self._everyone: Rows = np.arange(len(plans))
+        self._told = Published.nothing(len(plans))
+        self._touched = np.zeros(len(plans), dtype=np.bool_)  # its evidence has changed since its last Decision
+        self._unpublished = np.ones(len(plans), dtype=np.bool_)  # no Decision of this process stands
+        self._most_shown = max(FEWEST_SHOWN, ceil(SHOWN_ROUNDS * len(plans) * tick_s / interval_s))
+        self._turn = 0  # the row from which the next sweep chooses whose evidence it renews
+        self._rests = checkpoint.Rests(len(plans))
+        self._rows = {plan.workload: row for row, plan in enumerate(plans)}
+        self._identities = Identities(self.workloads, [plan.target for plan in plans])
+        self._uncounted = checkpoint.Uncounted(self._specs.young)
+        self._ended: list[tuple[WorkloadKey | None, Brake]] = []
+        self._log = DecisionLog(self.plans, log_bytes)
+        self._swept: Given | None = None  # what the last sweep took in and gave out
+
+    def of_plans(self, rows: Rows, plans: Sequence[WorkloadSpec]) -> Decider:
+        """A decider of the new plans of `rows` alone, for `replan`. plans: of all workloads."""
+        return Decider([plans[row] for row in rows.tolist()], interval_s=self._interval_s, fresh_intervals=1.0)
+
+    def listed(self, workload: WorkloadKey, pods: int | None, leaving: Collection[Target] = ()) -> None:
+        """How many of a workload's pods must answer, None while that is not known, and which targets need not: those
+        of pods on their way out.
+        """
+        self._intake.listed(workload, pods)
+        self._intake.leaving(workload, leaving)
+
+    def expect(self, target: Target) -> None:
+        self._intake.expect(target)
+        self._touched[self._intake.rows_of(target)] = True
+
+    def missed(self, target: Target) -> None:
+        """A scrape brought nothing: nothing is decided by that, but the evidence will say so."""
+        self._touched[self._intake.rows_of(target)] = True
+
+    def counted(self, workload: WorkloadKey, count: ReplicaCount | None) -> None:
+        self._intake.counted(workload, count)
+        if workload in self._rows:
+            self._uncounted.awaited[self._rows[workload]] = False
+
+    def await_count(self, workload: WorkloadKey) -> None:
+        """Its replicas are not counted yet, and will be. Without state it is not decided before: see `Uncounted`."""
+        self._intake.counted(workload, None)
+        if workload in self._rows:
+            self._uncounted.awaited[self._rows[workload]] = True
+
+    def retire(self, target: Target) -> None:
+        self._touched[self._intake.rows_of(target)] = True
+        self._intake.retire(target)
+
+    def land(self, target: Target, samples: Samples, at: float, now: float) -> list[Decision]:
+        """Take in one page and decide whom it speaks of; answers may rise or activate, never fall."""
+        return self.land_together([(target, samples, at)], now)
+
+    def land_together(self, landings: Sequence[tuple[Target, Samples, float]], now: float) -> list[Decision]:
+        """Take in responses of one moment, each with its receipt in POSIX seconds, then decide their workloads once.
+
+        A request that has moved between two targets is in the old reading of the one and the new reading of the other:
+        a decision after each response would count it twice. Answers may rise or activate, never fall.
+        """
+        touched: set[int] = set()
+        for target, samples, at in landings:
+            touched.update(self._intake.land(target, samples, at))
+            if target.pod is not None and self._stands.starts.awaits(target.pod) and has_served(samples):
+                self._stands.starts.served(target.pod, at)
+        rows = np.array(sorted(touched), dtype=np.int64)
+        self._touched[rows] = True
+        return self._decide(
+            closure(self._groups, rows), now, heard=Arrival(rows, max((at for *_, at in landings), default=now))
+        )
+
+    def distrust(self, target: Target) -> None:
+        """A response of a target could not be processed: what is known of it counts as stale."""
+        self._touched[self._intake.rows_of(target)] = True
+        self._intake.distrust(target)
+
+    def sweep(self, now: float, *, leads: bool = True) -> list[Decision]:
+        """Decide everything, because time has passed. leads: the books that others are told are ours.
+
+        Returns every Decision with a new number or activity. Of those with a new reason or new evidence alone it
+        returns as many as `FEWEST_SHOWN` says; the next sweeps return the rest.
+        """
+        self._standing = self._stands.at(now)
+        news = self._stands.news()
+        self._touched[news.rows] = True
+        self._ended += [(None if end.row is None else self.plans[end.row].workload, end.brake) for end in news.ended]
+        return self._decide(self._everyone, now, leads=leads)
+
+    def ended_brakes(self) -> list[tuple[WorkloadKey | None, Brake]]:
+        """Brakes whose time was over at a sweep since this was asked last, and whose; None is everybody's."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def started(self, workload: WorkloadKey, pods: Sequence[Pod], now: float) -> None:
+        """These are all the pods of a workload that take requests, as the cluster has them now."""
+        row = self._rows.get(workload)
+        if row is not None:
+            seen = self._intake.totals(np.array([row]), now).seen
+            waiting = float(np.nansum([seen.waiting[0], seen.held[0]]))
+            self._stands.starts.told(row, pods, waiting=waiting > 0.0, now=now)
+
+    def pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
+        """What is known of a namespace's chosen pods themselves: readings, made when asked. Nothing rests on them."""
+        return self._intake.pods(namespace, chosen, now)
+
+    @property
+    def open_gaps(self) -> OpenGaps:
+        """The missing series of all targets."""
+        return self._intake.open_gaps
+
+    def past(self, workload: WorkloadKey) -> DecisionHistory | None:
+        """What was decided of a workload, as far back as is kept; None: it is not known here."""
+        row = self._rows.get(workload)
+        if row is None:
+            return None
+        past = self._log.past(row)
+        return past if self._swept is None else past.until(flat(self._swept, np.array([row]))[0], self.plans[row])
+
+    def plan(self, workload: WorkloadKey) -> WorkloadSpec | None:
+        """None if the workload is not known here."""
+        row = self._rows.get(workload)
+        return None if row is None else self.plans[row]
+
+    def pages(self, workload: WorkloadKey, now: float) -> Sequence[PageRead]:
+        """What its pages say: as they landed last."""
+        return self._intake.pages(workload, now)
+
+    def rings(self, workload: WorkloadKey) -> Rings:
+        return self._signals.rings(self._rows[workload])
+
+    def charted(self, workloads: Collection[WorkloadKey]) -> tuple[Sequence[WorkloadKey], Charts]:
+        """Those of these workloads that are known, and of each what charts show of its past."""
+        known = [workload for workload in workloads if workload in self._rows]
+        return known, self._log.charted(np.array([self._rows[workload] for workload in known], dtype=np.int64))
+
+    def forget_answers(self) -> None:
+        """Somebody else has answered meanwhile: the next sweep returns every Decision again."""
+        self._told = Published.nothing(len(self.plans))
+        self._unpublished[:] = True
+
+    def columns(self) -> dict[str, Array]:
+        """All that is remembered by workload, as `scaler.columns` wants it; live, until the next landing or sweep."""
+        rooms = (named("memory", self._memory._asdict()), self._told.columns(), self._intake.columns())
+        own = {name: column for room in rooms for name, column in room.items()}
+        return {**self._signals.columns(), **self._stands.columns(), **self.books.columns(), **own}
+
+    def take(self, columns: Columns, rows: Rows, others: Rows, now: float = inf) -> None:
+        """Remember of own workloads `rows` what somebody else does of `others`, pair by pair.
+
+        now: POSIX seconds: without what is too old by then to be in our windows.
+        """
+        self._signals.take(columns, rows, others, now)
+        self._stands.take(columns, rows, others)
+        self.books.take(columns, rows, others)
+        self._told.take(columns, rows, others, self._tolerance[rows])
+        for room in (named("memory", self._memory._asdict()), self._intake.columns()):
+            copy_into(room, columns, rows, others)
+        self._intake.activity.make_sound(rows, now)
+        checkpoint.make_sound(self._memory, rows, self._specs, now)
+        self._touched[rows] = True  # the next sweep gives every answer again, as old as it is
+        self._standing = None  # what was learned stands from now on
+
+    def state(self, now: float, rows: slice = slice(None)) -> State:
+        """All that survives, of a run of workloads. A copy: nothing of it changes any more."""
+        return self._live_state(now, rows).copied()
+
+    def share(self, workloads: Collection[WorkloadKey] | None, now: float) -> State:
+        """What another replica is to remember of these workloads, or of all of them; a copy. Without what single pages
+        have counted: it asks them itself. With their missing series: it may have begun to ask after they were gone.
+        """
+        targets = tuple(self._identities.targets)
+        everything = State(now, self.workloads, self.columns(), self._intake.missing(), targets)
+        return (everything if workloads is None else everything.only(workloads)).copied()
+
+    def go_along(self, state: State, now: float) -> None:
+        """Remember what a replica that is deciding just now remembers: of it, nothing waits for a proof."""
+        rows, others = pairs(self._identities.all, state.identities)
+        sound = plausible(state, now)
+        self.take(sound.columns, rows, others, now)
+        self._intake.take_missing(sound.tables, rows, others, now)
+        self._identities.keep(state.identities, rows, others)
+        self._rests.since[rows] = self._rests.until[rows] = np.nan
+
+    def restore(self, state: State, now: float) -> None:
+        """Go on from a state of the workloads that both know.
+
+        Answers are believed if they are at most `hold` old. A state from the future is another clock's, or ours was
+        set back: it is moved to this moment, and is as old as it is ahead. An idle time goes on once all pages that
+        counted something before have answered, and none has counted more; if one has, or not all come back while
+        everything else is known, it begins anew.
+        """
+        gap = abs(now - state.at)
+        moved = translated(state, now - state.at) if state.at > now else state
+        until = now - gap + self._specs.hold
+        rows = self._go_on(plausible(moved, now), now, until)
+        late = rows[until[rows] < now]
+        checkpoint.forget(self._memory, late)
+        self._told.tell(late, *Published.nothing(len(self.plans)).of(late))
+        self._rests.since[late] = np.nan
+        self._rests.until[rows] = until[rows]
+
+    def adopt(self, other: Decider) -> None:
+        """Another list of workloads, or a new configuration: those that stay keep what was remembered of them. Their
+        pages are asked anew. A workload with another scale target than before begins without a memory.
+        """
+        self._go_on(other._live_state(now=0.0), inf, np.full(len(self.plans), -inf))
+        rows, others = self._pairs(other)
+        self._go_on_with(other, rows, others)
+        self._intake.activity.counted[rows] = other._intake.activity.counted[others]
+        # Replicas are counted where they change, whatever the configuration says.
+        self._intake.adopt_counts(other._intake, rows, others)
+        self._uncounted.adopt(other._uncounted, rows, others)
+
+    def take_over(self, other: Decider) -> None:
+        """Another list of workloads while the same targets go on being asked: what they said and what was answered
+        stays too. The other is spent. A workload with another scale target than before begins without a memory, and
+        its pages are still asked.
+        """
+        rows, others = self._pairs(other)
+        touched = other._touched[others]
+        self.take(other.columns(), rows, others)
+        self._identities.keep(other._identities.all, rows, others)
+        self._intake.adopt(other._intake, rows, others)
+        self._go_on_with(other, rows, others)
+        self._rests.adopt(other._rests, rows, others)
+        self._uncounted.adopt(other._uncounted, rows, others)
+        same = zip(rows.tolist(), others.tolist(), strict=True)
+        other_orders = [self.plans[mine].ordered != other.plans[theirs].ordered for mine, theirs in same]
+        self._touched[rows] = touched | np.array(other_orders, dtype=np.bool_)
+
+    def replan(self, plans: Sequence[WorkloadSpec], rows: Rows, fresh: Decider) -> None:
+        """Replaces the plans of `rows` in place: the same as `take_over` with all plans, for the price of these rows.
+
+        plans: of all workloads; `replaceable` has returned `rows` for them. fresh: a decider of the plans of `rows`
+        alone, in their order, without state.
+        """
+        before, own = self.plans, np.arange(len(rows))
+        kept = {name: column[rows] for name, column in self.columns().items()}
+        self.plans = tuple(plans)
+        for mine, new in zip(self._specs, fresh._specs, strict=True):
+            mine[rows] = new  # the rules of learning, the shares of queues and `Uncounted` hold the same arrays
+        self._tolerance[rows], self.observed[rows] = fresh._tolerance, fresh.observed
+        self._intake.replan(fresh._intake.sources, rows)
+        self._signals.replan(rows, fresh._signals)
+        self._stands.replan(rows, fresh._stands)
+        if any(before[row].ordered != self.plans[row].ordered for row in rows.tolist()):
+            self._stands.reorder([plan.ordered for plan in self.plans])
+        self._log.replan(self.plans, rows)
+        # The state is taken as from another decider, so that what the new plans do not allow is made sound.
+        copy_into(self.columns(), fresh.columns(), rows, own)
+        self.take(kept, rows, own)
+        self._swept = None  # it was decided under the plans before
+
+    def could_answer(self, decision: Decision) -> bool:
+        """Could this be an answer by the configuration here? Of an unknown workload nothing is refused."""
+        row = self._rows.get(decision.workload)
+        if row is None:
+            return True
+        specs = self._specs
+        sleeps = bool(specs.sleeps[row] or specs.jobs[row])  # Jobs end by themselves: their zero is the next one's
+        bounds = checkpoint.Bounds(
+            float(specs.minimum[row]),
+            float(specs.maximum[row]),
+            sleeps,
+            float(self._tolerance[row]),
+            bool(self.observed[row]),
+        )
+        return checkpoint.allows(bounds, decision)
+
+    def _go_on_with(self, other: Decider, rows: Rows, others: Rows) -> None:
+        self._stands.go_on(other._stands, rows, others)
+        self._log.adopt(other._log, rows, others)
+        self.books.go_on(other.books, rows, others)
+        self._ended += other._ended
+        self._unpublished[rows] = other._unpublished[others]
+
+    def remember(self, other: Decider) -> None:
+        """Take over the windows, and nothing else, of workloads that both know: the other's go further back."""
+        self._signals.take(other._signals.columns(), *self._pairs(other))
+
+    def without_state_in(self, other: Decider | None) -> list[WorkloadKey]:
+        """The workloads that have no state there: it does not have them, or has them with another scale target."""
+        carried = set() if other is None else set(self._pairs(other)[0].tolist())
+        return [workload for row, workload in enumerate(self.workloads) if row not in carried]
+
+    def _pairs(self, other: Decider) -> tuple[Rows, Rows]:
+        return pairs(self._identities.all, other._identities.all)
+
+    def _live_state(self, now: float, rows: slice = slice(None)) -> State:
+        workloads = tuple(plan.workload for plan in self.plans[rows])
+        columns = {name: column[rows] for name, column in self.columns().items()}
+        return State(now, workloads, columns, self._intake.tables(rows), tuple(self._identities.targets[rows]))
+
+    def _go_on(self, state: State, now: float, until: Floats) -> Rows:
+        """Remember all of a state; what rests on what happened since waits for its proof. Returns whom it is of.
+
+        until: POSIX seconds by workload: so long its GPUs are owed an answer.
+        """
+        rows, others = pairs(self._identities.all, state.identities)
+        self.take(state.columns, rows, others, now)
+        self._identities.keep(state.identities, rows, others)
+        self._intake.take(state.tables, rows, others, until)
+        self._intake.take_missing(state.tables, rows, others, now)
+        self._rests.since[rows], self._rests.until[rows] = self._memory.idle_since[rows], np.nan
+        self._memory.idle_since[rows] = np.nan
+        return rows
+
+    def _enter(self, totals: Aggregate, whole: Mask, verdicts: Verdicts, now: float, *, leads: bool) -> None:
+        """Into the books, what all workloads have done since the last sweep."""
+        specs = self._specs
+        zero = (verdicts.replicas == 0.0) & ~self.observed
+        known = Circumstances(whole, zero, specs.minimum, specs.gpu_quiet, rise_s=self._interval_s)
+        answers = SweepAnswers(verdicts.replicas, self.observed)
+        moment = look(totals, known, answers, self.books.now, now)
+        self.books.enter(moment, self._intake.activity.take_counted(), now, leads=leads)
+
+    def _decide(self, rows: Rows, now: float, *, heard: Arrival | None = None, leads: bool = False) -> list[Decision]:
+        """`rows`: whole groups. heard: the page that is the occasion; None is: time has passed, for all of them."""
+        if not len(rows):
+            return []
+        raise_only = heard is not None
+        specs, before = choose(rows, self._specs), choose(rows, self._memory)
+        undecidable = self._uncounted.undecidable(rows, before, now)
+        totals = self._intake.totals(rows, now).withhold(undecidable)
+        filled, whole = imputed(specs, totals.seen, before, now), answered(specs, totals.seen, before)
+        totals.impute(filled)
+        if heard is not None:
+            said = np.flatnonzero(np.isin(rows, heard.rows))
+            self._signals.observe(rows[said], totals.choose(said), (filled | whole)[said], heard.at)
+        else:
+            self._stands.rest(rows, totals.seen, whole, totals.gpus_each, now)
+        smoothed = self._signals.smooth(rows, now)
+        smoothed[np.isnan(totals.latest)] = np.nan  # a smoothed value must not outlive its source
+        readings = totals.seen._replace(signals=smoothed)
+        if self._standing is None:
+            # Orders hold from the first page on: what is raised before the first sweep would stay so under a freeze.
+            self._standing = self._stands.at(now)
+        standing, groups = choose(rows, self._standing), choose(rows, self._groups)
+        decided = decide_groups(groups, specs, readings, standing, before, now, raise_only=raise_only)
+        verdicts, asked = decided.verdicts, decided.asked
+        self._intake.activity.answered(
+            rows, totals.seen, was_active=self._memory.active[rows], verdicts=verdicts, now=now, slack_s=self._slack_s
+        )
+        for column, after in zip(self._memory, decided.memory, strict=True):
+            column[rows] = after
+        if heard is None:
+            self._enter(totals, whole, verdicts, now, leads=leads)
+        self._rests.prove(self._memory, self._intake.awaited, rows, totals.seen, specs.hold, now)
+        most = np.where(verdicts.replicas > standing.floor, standing.ceiling, inf)
+        number = past_band(verdicts.replicas, readings.wanted, self._tolerance[rows], most)
+        number = self._told.kept(rows, verdicts, number, np.isnan(readings.wanted), raise_only=raise_only)
+        news = self._told.differs(rows, verdicts, number)
+        shown = np.flatnonzero(news) if raise_only else self._shown(verdicts, number, news)
+        if heard is None or len(shown):
+            probes = self._intake.activity.probes.verdicts(rows, now)
+            given = Given.of(decided, before, Aside.of(totals, filled, asked, *probes), now, raise_only=raise_only)
+            noted = np.zeros(len(rows), dtype=np.bool_)
+            noted[shown] = news[shown]
+            self._log.note(rows, given, noted if raise_only else noted | self._log.due(rows, now))
+            self._swept = given if heard is None else self._swept
+        decided_at = np.where(news, now, self._told.at[rows])
+        if not len(shown):
+            return []
+        seen = SweepColumns(
+            rows=rows[shown],
+            totals=totals.choose(shown),
+            imputed=filled[shown],
+            undecidable=undecidable[shown],
+            asked=asked[shown],
+            together=groups.together[shown],
+            smoothed=smoothed[shown],
+            verdicts=choose(shown, verdicts),
+            number=number[shown],
+            tolerance=self._tolerance[rows[shown]],
+            memory=choose(rows[shown], self._memory),
+            keep_warm=standing.keep_warm[shown],
+            decided_at=decided_at[shown],
+        )
+        told = decisions(self.plans, seen, Witnesses(self._intake, self._signals, self._stands), now)
+        # Last: what is not returned has not been told.
+        self._told.tell(seen.rows, seen.verdicts, seen.number, seen.decided_at)
+        self._unpublished[seen.rows] = False
+        if not raise_only:
+            self._touched[seen.rows] = False
+        return told
+
+    def _shown(self, verdicts: Verdicts, number: Floats, news: Mask) -> Rows:
+        """The rows of which a sweep returns a Decision, ascending. Arguments: with a slot for each workload."""
+        at_once = self._unpublished | (news & self._told.moves(self._everyone, verdicts, number))
+        rest = np.flatnonzero((news | self._touched) & ~at_once)
+        room = max(self._most_shown - int(at_once.sum()), 0)
+        if len(rest) > room:
+            rest = np.roll(rest, -np.searchsorted(rest, self._turn))[:room]
+            self._turn = int(rest[-1]) + 1 if room else self._turn
+        return np.union1d(np.flatnonzero(at_once), rest)

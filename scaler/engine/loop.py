@@ -1,0 +1,551 @@
+"""Scrapes and ticks: what a configuration and a cluster set going, and what new ones replace.
+
+Everything compiled is behind this module: importing it compiles the kernels, which takes seconds without a cache on
+disk. So the daemon listens first and imports it then, in a thread: KEDA's GetMetricSpec is answered meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+import structlog
+
+from exporter import catalog
+from exporter.budget import BODIES, SERIES, Budget
+from exporter.catalog import Reader
+from exporter.clock import Clock
+from exporter.discovery import Discovery, Listing
+from exporter.kubernetes.cache import Cluster
+from exporter.kubernetes.index import Changes
+from exporter.kubernetes.objects import Ref
+from exporter.kubernetes.resources import SCALEDJOBS, SCALEDOBJECTS
+from exporter.model import Failure, FailureKind, PodKey, Scrape, Target, WorkloadKey
+from exporter.scrape.loop import Counters, Loop, Pages, internal
+from exporter.sources.promql import Promql, PromqlTargets
+from exporter.sources.redis import RedisPages
+from exporter.textformat import Scanner
+from scaler.columns import State
+from scaler.config import Config
+from scaler.metrics import SelfMetrics
+from scaler.model import Decision
+from scaler.signals.pods import Chosen, PodNumbers
+from scaler.signals.smoothing import LENGTH
+from scaler.workloads import Registry, targets
+from scaler.workloads.pods import Counting, ReplicaCounts
+from scaler.workloads.targets import Lookers, PlaceIndex, TargetSource
+
+from . import scrape_log
+from .backfill import PastScrape, relive
+from .checkpoint import UnclaimedState
+from .decider import Decider
+from .prepare import Objects, Prepared, Update, new_decider, objects_of, update
+from .publisher import Publisher
+
+# A rollout of a thousand pods is looked at a few times, not a thousand times.
+LOOK_AGAIN_S = 0.2
+# A census of 10,000 workloads takes a thread 0.3 s: pauses are four times as long as the looks between them.
+LOOKS_APART = 4.0
+# Workloads whose memory is copied in one go: 5 MB, a few milliseconds.
+COPIED_AT_ONCE = 1000
+
+
+@dataclass(slots=True)
+class LoopContext:
+    """What outlives a configuration.
+
+    cluster:     what is known of Kubernetes; None where it is not asked. moved: set when something there has changed.
+    replicas:    who counts replicas; None is: the cluster, or nobody.
+    believed:    told of each new census, and None when what the cluster said is not known any more.
+    ticked:      told the time of every sweep that worked.
+    leads:       do the other replicas of Tidegate, and those who read /metrics, go by ours?
+    discoveries: who knows where pages are; None is what the configuration says.
+    kept:        what was remembered before the start of workloads that have not come yet.
+    refused:     workloads of which the leader's decision is not repeated.
+    """
+
+    clock: Clock
+    pages: Pages
+    promql: Promql
+    publisher: Publisher
+    own: SelfMetrics
+    ticked: Callable[[float], None]
+    believed: Callable[[Registry | None], None]
+    leads: Callable[[float], bool] = lambda _: True
+    cluster: Cluster | None = None
+    redis: RedisPages | None = None
+    moved: asyncio.Event = field(default_factory=asyncio.Event)
+    replicas: ReplicaCounts | None = None
+    discoveries: Callable[[Config], Sequence[Discovery]] | None = None
+    kept: UnclaimedState = field(default_factory=UnclaimedState)
+    troubles: frozenset[str] = frozenset()
+    refused: set[WorkloadKey] = field(default_factory=set)
+
+
+class ControlLoop:
+    """One configuration's scrapes and ticks. `before`: whose memory to take over."""
+
+    def __init__(
+        self, config: Config, around: LoopContext, before: ControlLoop | None = None, prepared: Prepared | None = None
+    ) -> None:
+        """prepared: what `prepare` has made for this configuration; None: it is made here."""
+        self.config = config
+        self._around = around
+        self._log = structlog.get_logger()
+        self._broken = self._given_up = False
+        self._faults: set[tuple[str, str]] = set()  # (place, subject) of exceptions that have been logged
+        self._seen = False  # is what the census rests on known?
+        # A count says nothing of the configuration: those before stay, and only what changes is counted.
+        self._counting: Counting = Counting(around.replicas, around.cluster)
+        if before is not None:
+            self._counting = before._counting  # noqa: SLF001 - its own kind
+        self._scaled: dict[Ref, list[WorkloadKey]] = {}
+        self._loop = Loop(
+            discoveries=(),
+            pages=around.pages,
+            clock=around.clock,
+            interval_s=config.scrape.interval,
+            concurrency=config.scrape.concurrency,
+            new_scanner=partial(Scanner, catalog.selection(), Budget(SERIES)),
+            new_reader=self._new_reader,
+            bodies=Budget(BODIES * config.scrape.body_limit),
+            landed=self._landed,
+            listed=self._listed,
+            added=self._added,
+            retired=self._retired,
+            faulted=self._faulted,
+            wake_interval_s=config.scrape.wake_interval,
+            wake_rate=config.scrape.wake_rate,
+        )
+        for decision in around.publisher.own.decisions.values():
+            self._loop.set_at_zero(decision.workload, at_zero=_is_at_zero(decision))
+        self._readers_before = {} if before is None else before._loop.readers()  # noqa: SLF001 - its own kind
+        self._failing: dict[Target, str] = {}
+        self._failed_before = {} if before is None else before._failing  # noqa: SLF001 - its own kind
+        self._new: asyncio.Queue[WorkloadKey] = asyncio.Queue()  # whose past has not been looked for
+        self._registry_changed = asyncio.Event()
+        self._registry_changed.set()  # what changes in the cluster while a configuration is prepared is taken then
+        last = None if before is None else before._decider  # noqa: SLF001 - its own kind
+        self._prepared = Prepared.of(config) if prepared is None else prepared
+        if self._prepared.decider is None or self._prepared.state_of is not last:
+            self._prepared = self._renewed()
+        self._census = self._prepared.census
+        self._decider: Decider = self._prepared.decider or new_decider(
+            config, around, self._census, self._prepared.planned(self._census)
+        )
+        if last is not None and self._prepared.state_of is not last:
+            self._decider.adopt(last)
+        self._prepared = self._prepared._replace(decider=None, state_of=None)
+        self._discoveries: dict[TargetSource, Discovery] = {}
+        self._follow_places(PlaceIndex(targets.places(config, self._census.workloads)), self._prepared.places)
+        begun = self._decider.without_state_in(last)
+        self._follow_workloads(last, begun)
+        self._believe(around.clock.now())
+        self._say_troubles(str(trouble) for trouble in self._census.troubles)
+        if before is not None:
+            self._count(self._uncounted(before._census, begun))  # noqa: SLF001
+
+    @property
+    def counters(self) -> Mapping[Target, Counters]:
+        return self._loop.counters
+
+    @property
+    def bookkeeping(self) -> Decider:
+        """Whose books are kept, and the books."""
+        return self._decider
+
+    def pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
+        """What is known of a namespace's chosen pods themselves. `now`: POSIX seconds."""
+        return self._decider.pods(namespace, chosen, now)
+
+    def share(self, workloads: Collection[WorkloadKey] | None) -> State:
+        """What another replica is to remember of these workloads, or of all of them."""
+        return self._decider.share(workloads, self._around.clock.now())
+
+    def go_along(self, state: State) -> None:
+        """Remember what the replica that leads remembers; of those who have not come here yet, for when they do."""
+        self._decider.go_along(state, self._around.clock.now())
+        self._restore_missing()
+        self._around.kept.keep(state.without({plan.workload for plan in self._decider.plans}))
+
+    async def states(self) -> list[State]:
+        """All that a restart must not lose: what is remembered, and what was kept of those who have not come yet. It is
+        copied in parts, so that no call waits for the whole of it.
+        """
+        clock, kept = self._around.clock, self._around.kept
+        while True:
+            decider = self._decider
+            parts = []
+            for first in range(0, len(decider.plans), COPIED_AT_ONCE):
+                parts.append(decider.state(clock.now(), slice(first, first + COPIED_AT_ONCE)))
+                await asyncio.sleep(0)
+                if decider is not self._decider:
+                    break  # another list of workloads: what is left of this one is nobody's
+            else:
+                return [*parts, *kept.rest(clock.now())]
+
+    def forget(self) -> None:
+        """Lets go of the state, which another control loop has now: callbacks make a cycle of this one, so that its
+        memory (400 MB with 10,000 workloads) would be freed at the next full collection only.
+        """
+        self._prepared, self._census, self._scaled = Prepared.of(self.config), Registry(), {}
+        self._decider = new_decider(self.config, self._around, self._census, ())
+        self._places, self._discoveries = PlaceIndex(()), {}
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._loop.run(), name="scrapes")
+            tasks.create_task(self._tick_forever(), name="ticks")
+            tasks.create_task(self._recall_forever(), name="windows of those who are new")
+            if self._around.cluster is not None:
+                tasks.create_task(self._watch(self._around.cluster), name="what moves in the cluster")
+                tasks.create_task(self._register_forever(), name="registry")
+
+    # Which workloads there are, and where their pages are.
+
+    async def _watch(self, cluster: Cluster) -> None:
+        while True:
+            await self._around.moved.wait()
+            self._around.moved.clear()
+            with self._costing_only("cluster", "changes"):
+                self._follow_changes(cluster.take_changes())
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    def _follow_changes(self, changes: Changes) -> None:
+        for place in self._places.touched(changes):
+            self._look(place)
+        self._look_at_starts(self._scaled.keys() if changes.known else changes.targets & self._scaled.keys())
+        if changes.census:
+            self._registry_changed.set()
+
+    async def _register_forever(self) -> None:
+        """A thread parses and compares; it takes a fifth of the time at most, however many objects are edited."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._registry_changed.wait()
+            self._registry_changed.clear()
+            began = loop.time()
+            await self._register()
+            await asyncio.sleep(max(LOOK_AGAIN_S, LOOKS_APART * (loop.time() - began)))
+
+    async def _register(self) -> None:
+        """Take the census in a thread, and then, on the event loop, what has changed in it."""
+        around, prepared = self._around, self._prepared
+        decider, census, known = self._decider, self._census, self._discoveries
+
+        def compare(objects: Objects) -> Update | None:
+            newer = prepared.renewed(self.config, objects)
+            return None if newer.census == census else update(self.config, around, newer, decider, census, known)
+
+        try:
+            found = await asyncio.to_thread(compare, objects_of(around.cluster))
+        except Exception:  # noqa: BLE001 - a bug of ours in reading one object must not cost everybody else's
+            self._census_failed()
+            return
+        if found is not None:
+            with self._costing_only("cluster", "workloads"):
+                self._take(found)
+
+    def _take(self, found: Update) -> None:
+        """The decider is made anew only if the list of workloads or what connects them has changed."""
+        last, before = self._census, self._decider
+        self._prepared, self._census = found.prepared, found.prepared.census
+        try:
+            if found.rows is None and found.decider is not None:
+                found.decider.take_over(before)
+                self._decider = found.decider
+            elif found.rows is not None and found.decider is not None:
+                before.replan(found.plans, found.rows, found.decider)
+        except Exception:
+            self._census = last  # the workloads of the last census stay
+            raise
+        known, registered = self._discoveries.keys(), set[WorkloadKey]()
+        if found.places is not None:
+            self._follow_places(found.places, found.discoveries)
+        if found.rows is None:
+            begun = self._decider.without_state_in(before)
+            self._follow_workloads(before, begun)
+            registered = self._uncounted(last, begun)
+        elif len(found.rows):
+            self._around.publisher.judge_again(self._decider.workloads[row] for row in found.rows.tolist())
+        self._believe(self._around.clock.now())
+        if self._census.troubles != last.troubles:
+            self._say_troubles(str(trouble) for trouble in self._census.troubles)
+        self._count(registered)  # before anything is decided
+        new = () if found.places is None else self._discoveries.keys() - known
+        for place in {*new, *(place for each in registered for place in self._places.of(each))}:
+            self._look(place)
+        self._look_at_starts({self._census.targets[each] for each in registered & self._census.targets.keys()})
+
+    def _uncounted(self, last: Registry, begun: Iterable[WorkloadKey]) -> set[WorkloadKey]:
+        """The workloads without a count that stands: they have no state, or another scale target than in `last`."""
+        targets = self._census.targets
+        return {*begun, *(each for each in self._decider.workloads if last.targets.get(each) != targets.get(each))}
+
+    def _look(self, place: TargetSource) -> None:
+        self._loop.look(self._discoveries[place])
+
+    def _look_at_starts(self, moved: Collection[Ref]) -> None:
+        """How far the pods of what has moved have come."""
+        cluster, now = self._around.cluster, self._around.clock.now()
+        for ref in moved:
+            pods = None if cluster is None else cluster.leaders_of(ref, now)
+            for workload in self._scaled[ref] if pods is not None else ():
+                with self._costing_only("cluster", workload):
+                    self._decider.started(workload, pods or (), now)
+
+    def _renewed(self) -> Prepared:
+        """With a census of the objects as they are now. A fault in one object must not cost all others."""
+        try:
+            return self._prepared.renewed(self.config, objects_of(self._around.cluster))
+        except Exception:  # noqa: BLE001 - a bug of ours in reading one object
+            self._census_failed()
+            return self._prepared
+
+    def _census_failed(self) -> None:
+        self._around.own.internal_errors.labels("cluster").inc()
+        self._log.exception("the census failed; the last one stands: please report")
+
+    def _follow_places(self, places: PlaceIndex, known: Mapping[TargetSource, Discovery]) -> None:
+        """Looks for targets at these places. known: discoveries of most of them."""
+        around = self._around
+        if around.discoveries is not None:
+            self._places, self._discoveries = PlaceIndex(()), {}
+            self._loop.follow(around.discoveries(self.config))
+            return
+        self._places, self._discoveries = places, dict(known)
+        if tuple(known) != places.places:
+            lookers = Lookers(around.cluster, around.promql, around.redis)
+            self._discoveries = {
+                each: known.get(each) or targets.discovery(each, self.config, lookers) for each in places.places
+            }
+        self._loop.follow(self._discoveries.values())
+
+    def _follow_workloads(self, before: Decider | None, begun: Collection[WorkloadKey]) -> None:
+        """Replaces the list of workloads everywhere. begun: those without state in `before`, the decider before."""
+        around, workloads = self._around, self._decider.workloads
+        self._scaled = {}
+        for workload, ref in self._census.targets.items():
+            self._scaled.setdefault(ref, []).append(workload)
+        for state in around.kept.claim(begun):
+            self._decider.restore(state, around.clock.now())
+        self._restore_missing()
+        for workload in begun:
+            self._new.put_nowait(workload)
+        for workload in set(begun).intersection(() if before is None else before.workloads):
+            self._log.info("scale target changed", workload=str(workload), target=str(self._census.targets[workload]))
+        around.refused &= set(workloads)
+        around.publisher.admits = self._admits
+        around.publisher.keep_only(workloads, around.publisher.own.at, begun=begun)
+        self._loop.keep_at_zero(workloads)
+
+    def _admits(self, decision: Decision) -> bool:
+        """Whether the leader's decision may be repeated here. One line when a workload's is refused first."""
+        admitted, refused = self._decider.could_answer(decision), self._around.refused
+        if admitted:
+            refused.discard(decision.workload)
+        elif decision.workload not in refused:
+            refused.add(decision.workload)
+            workload, replicas = str(decision.workload), decision.replicas
+            self._log.warning("leader decision refused", workload=workload, replicas=replicas, told=decision.told)
+        return admitted
+
+    def _believe(self, now: float) -> None:
+        """Calls are compared with this census from now on; before the first list of triggers, with none."""
+        self._seen = self._sees(now)
+        if self._seen:
+            self._around.believed(self._census)
+
+    def _look_whether_seen(self, now: float) -> None:
+        """Has what the census rests on been unheard of for too long, or been heard again?"""
+        if self._sees(now) != self._seen:
+            self._seen = not self._seen
+            self._around.believed(self._census if self._seen else None)
+
+    def _sees(self, now: float) -> bool:
+        cluster, settings = self._around.cluster, self.config.kubernetes
+        if cluster is None or settings is None or not settings.triggers:
+            return True
+        return all(cluster.known(resource, now) for resource in (SCALEDOBJECTS, SCALEDJOBS))
+
+    def _say_troubles(self, troubles: Iterable[str]) -> None:
+        """One line when somebody's object begins to be wrong, one when it is mended."""
+        now, before = frozenset(troubles), self._around.troubles
+        for trouble in sorted(now - before):
+            self._log.warning("something to change in an object of the cluster", problem=trouble)
+        for trouble in sorted(before - now):
+            self._log.info("that was changed, or its object is gone", problem=trouble)
+        self._around.troubles = now
+
+    # What was, before anybody looked.
+
+    async def _recall_forever(self) -> None:
+        """One after the other: a thousand workloads are a thousand questions to somebody's Prometheus."""
+        while True:
+            workload = await self._new.get()
+            with self._costing_only("backfill", workload):
+                await self._recall(workload)
+
+    async def _recall(self, workload: WorkloadKey) -> None:
+        """Fill the windows of a workload, if all its pages are in a Prometheus: a part of a sum would be no sum."""
+        found = [self._discoveries[place] for place in self._places.of(workload)]
+        targets = [source for source in found if isinstance(source, PromqlTargets)]
+        plan = self._decider.plan(workload)
+        if plan is None or not targets or len(targets) < len(found):
+            return
+        step, until = self.config.scrape.interval, self._around.clock.now()
+        pasts = [await source.history(until - step * (LENGTH - 1), until, step) for source in targets]
+        frames = [past for past in pasts if not isinstance(past, Failure)]
+        if len(frames) < len(pasts):
+            why = next(past.detail for past in pasts if isinstance(past, Failure))
+            self._log.warning("windows begin empty: the past is not to be had", workload=str(workload), detail=why)
+            return
+        moments = [
+            PastScrape(same[0].at, {target: page for frame in same for target, page in frame.pages.items()})
+            for same in zip(*frames, strict=True)
+        ]
+        relived = await asyncio.to_thread(
+            relive, plan, moments, interval_s=step, fresh_intervals=self.config.freshness.intervals
+        )
+        self._decider.remember(relived)
+        self._log.info("windows filled from the past", workload=str(workload), moments=len(moments))
+
+    # The passage of time.
+
+    async def _tick_forever(self) -> None:
+        """Never two at once: the next begins when this one has ended."""
+        clock = self._around.clock
+        while True:
+            began = clock.now()
+            with self._around.own.tick_seconds.time():
+                self.tick(began)
+            await clock.sleep(max(0.0, began + self.config.tick - clock.now()))
+
+    def tick(self, now: float) -> None:
+        """Sweep over all workloads. One that fails leaves the last Board standing, and says so."""
+        publisher = self._around.publisher
+        try:
+            self._look_whether_seen(now)
+            self._counting.tick(self._decider, self._scaled, self._census.targets, now)
+            self._publish(self._decider.sweep(now, leads=self._around.leads(now)), now)
+            for workload, brake in self._decider.ended_brakes():
+                self._log.info("a brake has ended", workload=str(workload or "all"), brake=str(brake))
+        except Exception:  # noqa: BLE001 - a bug that costs every tick shows in liveness, not in a silent zero
+            self._around.own.ticks_failed.inc()
+            if not self._broken:
+                self._log.exception("tick failed; the last Board stands")
+            self._broken = True
+            if now - publisher.own.at > self.config.freshness.hold:
+                publisher.give_up(now)
+                self._decider.forget_answers()
+                self._given_up = True
+            return
+        if self._broken:
+            self._log.info("ticks work again")
+        self._broken = self._given_up = False
+        self._around.ticked(now)
+
+    def _count(self, workloads: Collection[WorkloadKey]) -> None:
+        """Their replicas, as they are now."""
+        try:
+            self._counting.count(workloads, self._decider, self._census.targets, self._around.clock.now())
+        except Exception:  # noqa: BLE001 - the tick counts too, and logs what is wrong
+            self._around.own.internal_errors.labels("discovery").inc()
+
+    # What the scrapes say.
+
+    def _landed(self, scrapes: Sequence[Scrape]) -> None:
+        for scrape in scrapes:
+            scrape_log.of_scrape(self._failing, scrape)
+            if isinstance(scrape.outcome, Failure):
+                if scrape.outcome.kind is FailureKind.INTERNAL:
+                    self._decider.distrust(scrape.target)
+                self._decider.missed(scrape.target)
+        landings = [(s.target, s.outcome, s.at) for s in scrapes if not isinstance(s.outcome, Failure)]
+        now = self._around.clock.now()
+        try:
+            changed = self._decider.land_together(landings, now) if landings else []
+            for target, *_ in landings:
+                self._faults.discard(("response", str(target)))
+        except Exception:  # noqa: BLE001 - one by one shows which of them it is
+            changed = [decision for scrape in scrapes for decision in self._land_alone(scrape, now)]
+        # What no tick could take down again is no answer: after giving up, the next one that works gives them all.
+        if changed and not self._given_up:
+            self._publish(changed, self._around.publisher.own.at)
+
+    def _land_alone(self, scrape: Scrape, now: float) -> list[Decision]:
+        """A response that raises costs itself: its target counts as stale, so its workload is held."""
+        target, samples = scrape.target, scrape.outcome
+        if isinstance(samples, Failure):
+            return []
+        try:
+            changed = self._decider.land(target, samples, scrape.at, now)
+        except Exception as error:  # noqa: BLE001 - see above
+            self._faulted("response", target, error)
+            self._loop.reject(scrape, internal(error))
+            self._decider.distrust(target)
+            return []
+        self._faults.discard(("response", str(target)))
+        return changed
+
+    def _publish(self, changed: Sequence[Decision], at: float) -> None:
+        self._around.publisher.publish(changed, at)
+        for decision in changed:
+            self._loop.set_at_zero(decision.workload, at_zero=_is_at_zero(decision))
+
+    def _faulted(self, place: str, subject: object, error: Exception) -> None:
+        """An exception of Tidegate's own code: counted, and logged once until the same subject works again."""
+        self._around.own.internal_errors.labels(place).inc()
+        if (place, str(subject)) not in self._faults:
+            self._faults.add((place, str(subject)))
+            self._log.error("internal error", place=place, subject=str(subject), exc_info=error)
+
+    @contextmanager
+    def _costing_only(self, place: str, subject: object) -> Iterator[None]:
+        """An exception in here ends this and nothing else."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001
+            self._faulted(place, subject, error)
+        else:
+            self._faults.discard((place, str(subject)))
+
+    def _listed(self, discovery: Discovery, listing: Listing | None) -> None:
+        if discovery.owner is None:
+            return
+        # A list must not meet the last tick's count: "no pods" and "one is ready" would be an outage, of which whoever
+        # has just been put to sleep is woken.
+        self._count((discovery.owner,))
+        if listing is None:
+            self._decider.listed(discovery.owner, None)
+        else:
+            self._decider.listed(discovery.owner, listing.due, listing.leaving)
+
+    def _added(self, target: Target) -> None:
+        self._decider.expect(target)
+        if target in self._failed_before:
+            self._failing[target] = self._failed_before.pop(target)
+
+    def _new_reader(self, target: Target) -> Reader:
+        """Of a target that stays across a reload, the reader it had: it knows which series the target has exposed."""
+        reader = self._readers_before.pop(target, None) or Reader(target.kind)
+        reader.restore(self._decider.open_gaps.begin(target))
+        return reader
+
+    def _restore_missing(self) -> None:
+        for target, missing in self._decider.open_gaps.take_due():
+            self._loop.restore(target, missing)
+
+    def _retired(self, target: Target) -> None:
+        self._failing.pop(target, None)
+        self._faults.discard(("response", str(target)))
+        self._decider.retire(target)
+
+
+def _is_at_zero(decision: Decision) -> bool:
+    """Whether a workload has no replica and is to have none. While one still runs, its gateway is scraped with it."""
+    return decision.known and not decision.active and not decision.evidence.replicas_wanted

@@ -1,0 +1,90 @@
+"""The answers that were returned last, side by side: what is news is asked of whole arrays. Pure.
+
+Worked example: a workload was told 3 replicas, `serving`. `differs` of the same again is False, and of 3 replicas,
+`capped`, it is True: who reads the reason is to hear of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from exporter.model import Floats
+from scaler.columns import Array, Columns, Mask, Rows, copy_into, named
+from scaler.policy.columns import Verdicts
+from scaler.policy.overrides.brake import MOST_REPLICAS
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """By column, one slot per workload.
+
+    at:     POSIX seconds.
+    number: replicas, as controllers hear them.
+    """
+
+    replicas: Floats
+    active: Mask
+    reason: Rows
+    at: Floats
+    number: Floats
+
+    @classmethod
+    def nothing(cls, rows: int) -> Published:
+        blank = Verdicts.blank(rows)  # its reason is nobody's
+        return cls(blank.replicas, blank.active, blank.reason, at=np.full(rows, np.nan), number=blank.replicas.copy())
+
+    def of(self, rows: Rows) -> tuple[Verdicts, Floats, Floats]:
+        """The answers of some workloads, their numbers, and when they were given."""
+        verdicts = Verdicts(self.replicas[rows], self.active[rows], self.reason[rows], np.empty((len(rows), 0)))
+        return verdicts, self.number[rows], self.at[rows]
+
+    def differs(self, rows: Rows, verdicts: Verdicts, number: Floats) -> Mask:
+        same = _same(self.replicas[rows], verdicts.replicas) & _same(self.number[rows], number)
+        same &= (self.active[rows] == verdicts.active) & (self.reason[rows] == verdicts.reason)
+        return ~same
+
+    def moves(self, rows: Rows, verdicts: Verdicts, number: Floats) -> Mask:
+        """Which of these differ in what a controller acts on: the replicas, the published number or the activity."""
+        same = _same(self.replicas[rows], verdicts.replicas) & _same(self.number[rows], number)
+        same &= self.active[rows] == verdicts.active
+        return ~same
+
+    def kept(self, rows: Rows, verdicts: Verdicts, number: Floats, uncounted: Mask, *, raise_only: bool) -> Floats:
+        """The numbers to be told: what was told last stands where nothing says that the step was taken.
+
+        number:     what would be told of `verdicts` by itself.
+        uncounted:  it is not known how many replicas there are: until it is, the same answer is told as it was.
+        raise_only: a page was the occasion; if the cluster has taken the step meanwhile, the next sweep says so.
+        """
+        same = uncounted & (verdicts.replicas == self.replicas[rows])
+        stands = (verdicts.replicas > 0.0) & (np.ones_like(same) if raise_only else same)
+        return np.where(stands, np.fmax(number, self.number[rows]), number)
+
+    def columns(self) -> dict[str, Array]:
+        return named("told", {name: getattr(self, name) for name in self.__slots__})
+
+    def take(self, columns: Columns, rows: Rows, others: Rows, tolerance: Floats) -> None:
+        """Go on in own `rows` from the slots `others` of what somebody else has told. One that rounds nothing past a
+        band says no number: its number is the replicas. What is no number of replicas was not told.
+
+        tolerance: of the HPA of each of `rows`: what is further past the replicas was not told either.
+        """
+        self.number[rows] = np.nan
+        copy_into(self.columns(), columns, rows, others)
+        replicas, number = self.replicas[rows], self.number[rows]
+        whole = (replicas >= 0.0) & (replicas <= MOST_REPLICAS) & (replicas == np.floor(replicas))
+        past = (number >= replicas) & (number <= replicas * (1.0 + tolerance) + 2.0)
+        past &= (number == np.floor(number)) & (replicas > 0.0)
+        self.replicas[rows] = np.where(whole, replicas, np.nan)
+        self.number[rows] = np.where(whole & past, number, self.replicas[rows])
+
+    def tell(self, rows: Rows, verdicts: Verdicts, number: Floats, at: Floats) -> None:
+        self.replicas[rows], self.active[rows], self.reason[rows] = verdicts.replicas, verdicts.active, verdicts.reason
+        self.number[rows], self.at[rows] = number, at
+
+
+def _same(before: Floats, after: Floats) -> Mask:
+    same: Mask = (before == after) | (np.isnan(before) & np.isnan(after))
+    return same

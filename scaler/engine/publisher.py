@@ -1,0 +1,177 @@
+"""The one Board everybody answers from, and how readers learn that an entry changed.
+
+Publishing is one assignment; nobody ever waits for a lock. A reader that waits for a change compares the entry it has
+seen with the present one, so a change can be late for nobody and lost for nobody.
+
+Where several replicas tell one story, this one keeps its own Board beside the leader's: answers are the leader's for as
+long as that counts (`follow`), and from `alone` on its own again. Of a workload that the leader does not speak of, or
+for which its entry is refused (`admits`), the own entry stands.
+
+Worked example: `publish([chat at 2], 10.0)` answers 2. After `follow({chat: at 3}, 11.0)` the answer is 3, whatever is
+published; after `alone()` it is the 2 that was published last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from exporter.model import WorkloadKey
+from scaler.model import EMPTY, Board, Decision, Reason
+
+
+class Publisher:
+    """Holds the present Board. One writer, the daemon's loop; any number of readers in the same loop.
+
+    admits:    whether an entry of the leader may be an answer here. It is asked once for each entry, and again when the
+               list of workloads changes.
+    on_change: told of all answers as they were, of those that are others now, and of the Board's time (POSIX seconds).
+               It is called in the middle of a decision, so it must not wait for anything.
+    """
+
+    def __init__(self, workloads: Iterable[WorkloadKey]) -> None:
+        self.on_change: Callable[[Mapping[WorkloadKey, Decision], Mapping[WorkloadKey, Decision], float], None] | None
+        self.on_change = None
+        self.admits: Callable[[Decision], bool] = lambda _: True
+        self._known = frozenset(workloads)
+        self._own = self._board = EMPTY
+        self._led: Mapping[WorkloadKey, Decision] | None = None
+        self._waiting: dict[WorkloadKey, asyncio.Event] = {}
+        self._decided = asyncio.Event()
+
+    @property
+    def board(self) -> Board:
+        """What everybody is answered from."""
+        return self._board
+
+    @property
+    def own(self) -> Board:
+        """What this replica decided itself."""
+        return self._own
+
+    @property
+    def following(self) -> bool:
+        """Are the answers another replica's?"""
+        return self._led is not None
+
+    def knows(self, workload: WorkloadKey) -> bool:
+        """Is it configured, whether or not anything is decided yet?"""
+        return workload in self._known
+
+    def get(self, workload: WorkloadKey) -> Decision | None:
+        return self._board.decisions.get(workload)
+
+    def publish(self, changed: Iterable[Decision], at: float) -> None:
+        """Replace some own entries. `at`: POSIX seconds of the decision.
+
+        A page of the last configuration may land while the next one begins: whom it removed stays removed.
+        """
+        fresh = {decision.workload: decision for decision in changed if self.knows(decision.workload)}
+        old = self._own
+        decisions = MappingProxyType({**old.decisions, **fresh}) if fresh else old.decisions
+        self._own = Board(version=old.version + bool(fresh), at=at, decisions=decisions)
+        if self._led is None:
+            self._answer(fresh, at)
+        else:
+            led, answers = self._led, self._board.decisions
+            own = [key for key in fresh if key not in led or answers.get(key) is not led[key]]
+            self._answer(own, self._board.at)
+        self._decided.set()
+        self._decided = asyncio.Event()
+
+    def follow(self, decisions: Mapping[WorkloadKey, Decision], at: float) -> None:
+        """Answer with these, the whole of the leader's Board. `at`: POSIX seconds of its last sweep, by our clock."""
+        self._led = decisions
+        self._answer(self._known, at)
+
+    def alone(self) -> None:
+        """Answer with the own Board again."""
+        if self._led is not None:
+            self._led = None
+            self._answer(self._known, self._own.at)
+
+    def give_up(self, at: float) -> None:
+        """Nothing has been decided for too long: own answers become errors, and say so. Who sleeps, sleeps on: an error
+        would let KEDA's fallback wake every sleeper at once.
+        """
+        held_since = self._own.at
+        given_up = (_given_up(decision, held_since, at) for decision in self._own.decisions.values() if decision.known)
+        self.publish([decision for decision in given_up if decision is not None], held_since)
+
+    def keep_only(self, workloads: Iterable[WorkloadKey], at: float, begun: Iterable[WorkloadKey] = ()) -> None:
+        """A new configuration: entries of workloads that are gone go with them, and their readers are told.
+
+        begun: workloads that begin anew; what was published of them was decided for another scale target.
+        """
+        self._known = frozenset(workloads)
+        kept = self._known.difference(begun)
+        self._own = _only(kept, self._own, at)
+        self._board = _only(kept, self._board, at)
+        if self._led is not None:
+            self._led = {key: entry for key, entry in self._led.items() if self.admits(entry)}
+            self._answer(self._known, self._board.at)
+        for workload in set(self._waiting) - self._known:
+            self._wake(workload)
+
+    def judge_again(self, workloads: Iterable[WorkloadKey]) -> None:
+        """Asks `admits` again for the leader's entries of these workloads, because their bounds have changed."""
+        led = self._led
+        if led is None:
+            return
+        touched = tuple(workloads)
+        refused = {key for key in touched if key in led and not self.admits(led[key])}
+        if refused:
+            self._led = {key: entry for key, entry in led.items() if key not in refused}
+        self._answer(touched, self._board.at)
+
+    async def changed(self, workload: WorkloadKey, seen: Decision | None) -> Decision | None:
+        """Wait until the entry is not `seen`; None is: the workload is no longer configured."""
+        while self.knows(workload):
+            present = self.get(workload)
+            if present is not seen:
+                return present
+            await self._waiting.setdefault(workload, asyncio.Event()).wait()
+        return None
+
+    async def decided(self) -> None:
+        """Wait until something is decided here, or a sweep finds that nothing is to be."""
+        await self._decided.wait()
+
+    def _answer(self, touched: Iterable[WorkloadKey], at: float) -> None:
+        """Give the answers to these workloads, of which some may be other than before."""
+        own, old = self._own.decisions, self._board
+        now = {key: decision for key in touched if (decision := self._led_entry(key) or own.get(key)) is not None}
+        fresh = {key: decision for key, decision in now.items() if old.decisions.get(key) is not decision}
+        decisions = MappingProxyType({**old.decisions, **fresh}) if fresh else old.decisions
+        self._board = Board(version=old.version + bool(fresh), at=at, decisions=decisions)
+        for workload in fresh:
+            self._wake(workload)
+        if fresh and self.on_change is not None:
+            self.on_change(old.decisions, fresh, at)
+
+    def _led_entry(self, workload: WorkloadKey) -> Decision | None:
+        """The leader's entry, where it may be the answer."""
+        entry = None if self._led is None else self._led.get(workload)
+        known = entry is None or self._board.decisions.get(workload) is entry
+        return entry if entry is None or known or self.admits(entry) else None
+
+    def _wake(self, workload: WorkloadKey) -> None:
+        event = self._waiting.pop(workload, None)
+        if event is not None:
+            event.set()
+
+
+def _only(workloads: frozenset[WorkloadKey], board: Board, at: float) -> Board:
+    decisions = {key: decision for key, decision in board.decisions.items() if key in workloads}
+    return Board(version=board.version + 1, at=at, decisions=MappingProxyType(decisions))
+
+
+def _given_up(decision: Decision, held_since: float, at: float) -> Decision | None:
+    """What becomes of an answer that nobody renews; None is: it stays as it is."""
+    if decision.active or decision.evidence.replicas_wanted:  # what still runs must not be put to sleep by an old proof
+        return replace(decision, replicas=None, told=None, active=True, reason=Reason.UNKNOWN, decided_at=at)
+    if decision.reason is Reason.HELD:
+        return None
+    return replace(decision, reason=Reason.HELD, decided_at=at, held_since=held_since)

@@ -1,0 +1,315 @@
+"""The whole explanation of one decision: `/api/v1/explain`. Pure.
+
+It puts the steps in order and finds the moment; what each step says is in its own module.
+
+Worked example: asked for 10:00 of a log that begins at 10:20, the story is of 10:20, and its summary begins with
+"Nothing is kept of 10:00 …".
+
+An entry of the log as JSON, to be kept in a file and decided again by somebody else. Pure.
+
+Numbers are exact: Python writes the shortest decimal that reads back as the same double. JSON has no NaN and no
+infinity: what is unknown is null, and what is without an end is "inf". Codes are words.
+
+Worked example: `read_inputs(inputs(entry))` decides as `entry` does. A file with `"waiting": "many"` in it is refused:
+`inputs.readings.waiting: must be a number, got "many"`.
+
+What may be asked of the decider about the past: copies are made when it is asked, documents in whatever thread.
+
+Worked example: `witness.history(board, now, 3600.0, 60)` copies the log's columns at once; what it returns makes the
+document of `/api/v1/history` of them, and may do so beside the loop.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from math import inf, isfinite, isinf, isnan
+from typing import Any, TypeAlias, get_type_hints
+
+import numpy as np
+
+from exporter.model import WorkloadKey
+from scaler.engine.decider import Decider
+from scaler.engine.decision_log import WIDTH, DecisionHistory, Entry, Given, blank, place
+from scaler.model import Board, Decision
+from scaler.policy.columns import REASONS, Signal, Spec
+from scaler.signals.pods import PageRead
+from scaler.signals.smoothing import Rings
+from scaler.workloads.spec import WorkloadSpec
+
+from . import history
+from .constraints import orders, told
+from .history import HistorySpan
+from .steps import clamp, cleaned, clock, objectives, raw, smoothed, winner
+from .summary import summary
+from .trace import Case
+
+MOST_CHANGES = 50
+_REPLICAS, _ACTIVE, _REASON = (place("verdicts", name) for name in ("replicas", "active", "reason"))
+
+
+@dataclass(frozen=True, slots=True)
+class Testimony:
+    """All that is known where a decision is to be explained.
+
+    now:       POSIX seconds.
+    asked:     the moment to be explained, POSIX seconds; None is now.
+    decision:  the Board's; None while there is none.
+    follows:   HOST:PORT of the replica of Tidegate whose Board is repeated; None: our own is the Board.
+    pages, rings: as they are now.
+    controller: what KEDA and the HPA do with the Board's number, by those who know: the document of now's last step.
+    """
+
+    workload: WorkloadKey
+    now: float
+    asked: float | None
+    past: DecisionHistory
+    decision: Decision | None
+    follows: str | None = None
+    pages: Sequence[PageRead] = ()
+    rings: Rings | None = None
+    controller: dict[str, Any] | None = None
+
+
+def document(said: Testimony) -> dict[str, Any]:
+    """`/api/v1/explain/NAMESPACE/NAME`. Nothing decided yet: `at` and `inputs` are None, and the chain is empty."""
+    entry = said.past.at(said.now if said.asked is None else said.asked)
+    present = said.asked is None
+    case = None if entry is None else Case.of(entry)
+    begins = float(said.past.times[0]) if len(said.past) else None
+    return {
+        "workload": said.workload._asdict(),
+        "now": said.now,
+        "at": None if entry is None else entry.at,
+        "log_begins_at": begins,
+        "summary": _nothing(said) if case is None else _early(said, begins) + summary(case),
+        "answer": None if said.decision is None else said.decision.to_document(),
+        "follows": said.follows,
+        "chain": [] if case is None else chain(case, said, present=present),
+        "inputs": None if entry is None else inputs(entry),
+        "changes": changes(said.past),
+    }
+
+
+def chain(case: Case, said: Testimony, *, present: bool) -> list[dict[str, Any]]:
+    """The documents of its steps. present: the decision of now, of which more is known than what the log keeps."""
+    decision = said.decision if present else None
+    steps = [
+        raw(case, said.pages if present else None),
+        cleaned(case),
+        smoothed(case, said.rings),
+        objectives(case),
+        winner(case),
+        clamp(case),
+        orders(case, decision),
+        told(case, decision, said.follows if present else None),
+    ]
+    last = [said.controller] if present and said.controller is not None else []
+    return [*(step.to_document() for step in steps), *last]
+
+
+def _early(said: Testimony, begins: float | None) -> str:
+    if said.asked is None or begins is None or said.asked >= begins:
+        return ""
+    return f"Nothing is kept of {clock(said.asked)}: the log begins at {clock(begins)}, with this. "
+
+
+def _nothing(said: Testimony) -> str:
+    if said.follows is not None:
+        return f"This replica has decided nothing itself yet; it repeats the leader at {said.follows}"
+    return "Nothing has been decided yet"
+
+
+def changes(past: DecisionHistory) -> list[dict[str, Any]]:
+    """When the answer changed, as far back as is kept; the beginning is one."""
+    if not len(past):
+        return []
+    told = past.values[:, [_REPLICAS, _ACTIVE, _REASON]]
+    same = (told[1:] == told[:-1]) | (np.isnan(told[1:]) & np.isnan(told[:-1]))
+    places = np.flatnonzero(np.append(past.first == 0, ~same.all(axis=1)))[-MOST_CHANGES:]
+    return [_change(past.values[place]) for place in places]
+
+
+def _change(row: Any) -> dict[str, Any]:
+    replicas = row[_REPLICAS]
+    return {
+        "at": float(row[place("when", "at")]),
+        "replicas": None if isnan(replicas) else int(replicas),
+        "active": bool(row[_ACTIVE]),
+        "reason": str(REASONS[int(row[_REASON])]),
+    }
+
+
+VERSION = 1
+_SIGNALS = {signal.name.lower(): signal for signal in Signal}
+_CODES = {str(reason): code for code, reason in enumerate(REASONS)}
+# Codes of reasons that are columns of numbers: below 0 is nobody's.
+_REASONS = {("standing", "floor_reason"), ("memory", "reason"), ("verdicts", "reason")}
+_NOBODY = -1
+
+
+class BadInputsError(ValueError):
+    """What was read is no entry of a decision log; the words name the key."""
+
+
+def inputs(entry: Entry) -> dict[str, Any]:
+    """The entry as plain JSON-able data. What decided nothing (`aside`) is in it for people."""
+    document: dict[str, Any] = {"version": VERSION, "spec": _spec(entry.plan.spec)}
+    for part, columns in entry.given._asdict().items():
+        document[part] = {name: _written(part, name, column) for name, column in columns._asdict().items()}
+    return document
+
+
+def read_inputs(document: Any, workload: WorkloadKey) -> Entry:
+    """The reverse. Raises BadInputsError."""
+    version = _mapping(document, "inputs").get("version")
+    if version != VERSION:
+        raise BadInputsError(f"inputs.version: must be {VERSION}, got {json.dumps(version)}")
+    template = blank(1)
+    parts = {}
+    for part, like in template._asdict().items():
+        columns = _mapping(_of(document, part, "inputs"), f"inputs.{part}")
+        read = [_read(part, name, column, columns) for name, column in like._asdict().items()]
+        parts[part] = type(like)(*read)
+    plan = WorkloadSpec(workload, _read_spec(_mapping(_of(document, "spec", "inputs"), "inputs.spec")))
+    return Entry(plan, Given(**parts))
+
+
+def _written(part: str, name: str, column: Any) -> Any:
+    if column.ndim > 1:
+        return {word: _number(column[0, signal]) for word, signal in _SIGNALS.items()}
+    if (part, name) in _REASONS:
+        return None if column[0] < 0 else str(REASONS[column[0]])
+    return bool(column[0]) if column.dtype == np.bool_ else _number(column[0])
+
+
+def _number(value: Any) -> float | str | None:
+    if isnan(value):
+        return None
+    return ("inf" if value > 0 else "-inf") if isinf(value) else float(value)
+
+
+def _read(part: str, name: str, like: Any, columns: Mapping[str, Any]) -> Any:
+    place = f"inputs.{part}"
+    value = _of(columns, name, place)
+    place = f"{place}.{name}"
+    if like.ndim > 1:
+        by_name = _mapping(value, place)
+        return np.array([[_read_number(_of(by_name, word, place), f"{place}.{word}") for word in _SIGNALS]])
+    if (part, name) in _REASONS:
+        return np.array([_read_reason(value, place)], dtype=np.int64)
+    if like.dtype == np.bool_:
+        return np.array([_read_flag(value, place)], dtype=np.bool_)
+    return np.array([_read_number(value, place)])
+
+
+def _read_number(value: Any, place: str) -> float:
+    if value is None:
+        return float("nan")
+    if value in ("inf", "-inf"):
+        return inf if value == "inf" else -inf
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadInputsError(f"{place}: must be a number, got {json.dumps(value)}")
+    return float(value)
+
+
+def _read_flag(value: Any, place: str) -> bool:
+    if not isinstance(value, bool):
+        raise BadInputsError(f"{place}: must be true or false, got {json.dumps(value)}")
+    return value
+
+
+def _read_reason(value: Any, place: str) -> int:
+    if value is None:
+        return _NOBODY
+    if not isinstance(value, str) or value not in _CODES:
+        raise BadInputsError(f"{place}: must be one of {', '.join(_CODES)}, got {json.dumps(value)}")
+    return _CODES[value]
+
+
+def _spec(spec: Spec) -> dict[str, Any]:
+    document = {each.name: getattr(spec, each.name) for each in fields(spec)}
+    document = {name: _number(value) if isinstance(value, float) else value for name, value in document.items()}
+    return document | {"targets": {signal.name.lower(): target for signal, target in spec.targets}}
+
+
+def _read_spec(document: Mapping[str, Any]) -> Spec:
+    given: dict[str, Any] = {}
+    kinds = get_type_hints(Spec)
+    for each in fields(Spec):
+        place = f"inputs.spec.{each.name}"
+        value = _of(document, each.name, "inputs.spec")
+        if each.name == "targets":
+            given["targets"] = _read_targets(_mapping(value, place), place)
+        elif each.name == "sleeps":
+            given["sleeps"] = None if value is None else _read_flag(value, place)
+        elif kinds[each.name] is bool:
+            given[each.name] = _read_flag(value, place)
+        else:
+            number = _read_number(value, place)
+            if not isfinite(number):
+                raise BadInputsError(f"{place}: must be a finite number, got {json.dumps(value)}")
+            given[each.name] = number if kinds[each.name] is float else int(number)
+    return Spec(**given)
+
+
+def _read_targets(document: Mapping[str, Any], place: str) -> tuple[tuple[Signal, float], ...]:
+    found = []
+    for word, value in document.items():
+        if word not in _SIGNALS:
+            raise BadInputsError(f"{place}: must be of {', '.join(_SIGNALS)}, got {json.dumps(word)}")
+        target = _read_number(value, f"{place}.{word}")
+        if not target > 0.0:
+            raise BadInputsError(f"{place}.{word}: must be above 0, got {json.dumps(value)}")
+        found.append((_SIGNALS[word], target))
+    return tuple(found)
+
+
+def _mapping(value: Any, place: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise BadInputsError(f"{place}: must be an object, got {json.dumps(value)[:60]}")
+    return value
+
+
+def _of(document: Mapping[str, Any], key: str, place: str) -> Any:
+    if key not in document:
+        raise BadInputsError(f"{place}.{key}: is missing")
+    return document[key]
+
+
+Document: TypeAlias = dict[str, Any]
+
+
+class DeciderWitness:
+    """Of one decider: of the one that is there when something is asked."""
+
+    def __init__(self, decider: Decider) -> None:
+        self._decider = decider
+
+    def history(self, board: Board, now: float, since: float, points: int) -> Callable[[], Document]:
+        """Of every workload on the Board. since: seconds back from `now`, POSIX seconds."""
+        known, charted = self._decider.charted(sorted(board.decisions))
+        return partial(history.document, board, known, charted, now, HistorySpan(since, points))
+
+    def explain(
+        self,
+        workload: WorkloadKey,
+        board: Board,
+        now: float,
+        at: float | None,
+        follows: str | None,
+        controller: Document | None,
+    ) -> Callable[[], Document] | None:
+        """None: there is no such workload, neither here nor on the Board. at: as `Testimony.asked`."""
+        past, decision = self._decider.past(workload), board.get(workload)
+        if past is None:
+            if decision is None:
+                return None
+            # The leader knows it, and this replica has not heard of it yet.
+            nothing = DecisionHistory(np.empty((0, WIDTH)), 0, ())
+            return partial(document, Testimony(workload, now, at, nothing, decision, follows))
+        pages, rings = self._decider.pages(workload, now), self._decider.rings(workload)
+        said = Testimony(workload, now, at, past, decision, follows, pages, rings, controller)
+        return partial(document, said)

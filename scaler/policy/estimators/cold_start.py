@@ -1,0 +1,208 @@
+"""How long a replica's start takes, from pods: created, scheduled, ready, first token.
+
+It knows pods by their names and UIDs and what of their times is a start. It refuses to know how pods are watched and
+pages read. Of each start there are phases:
+
+    unscheduled  no node has room, or a queue holds it: until one has been found. A stock-out, or a node on its way: it
+                 says something of the cluster and nothing of the workload, so it is kept apart and not part of the sum.
+    scheduling   created until a node was found, less that. Only of a pod that was seen before it had one: of others
+                 nobody knows what they waited for, and without a stock-out it is a fraction of a second.
+    loading      until ready: the image, the weights, the engine's warm-up.
+    first_token  until the first token or finished request after that; only where a request waited when it became ready,
+                 else it says when somebody came.
+    whole        the sum of the last three, as far as they are known: what somebody waits for.
+
+Since when there was no node a pod says itself while it has none (condition PodScheduled "False", reason Unschedulable
+or SchedulingGated, with its time); once it has one, the condition only says when that was. So both have to be seen.
+
+A pod that is ready when it is seen for the first time counts once, for what its own times say from the node to ready,
+unless a container of it has been restarted or that would be more than OLD_S: then it may have been unready later, and
+is ready again since. So a workload that has run for a year has a measured start a second after Tidegate has begun. It
+is not counted again after a restart of Tidegate: of those found ready only the ones that are ready since later than the
+last that counted. A pod that becomes unready and ready again, or whose containers restart, makes no second start, and
+one that goes before it is ready made none.
+
+Worked example: created at 0, no node from 1 on, scheduled at 240, ready at 310 while two requests wait, first token at
+313: unscheduled 239 s, scheduling 1 s, loading 70 s, first_token 3 s; the start took 74 s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from exporter.kubernetes.objects import Pod
+from exporter.model import Floats, PodKey
+from scaler.columns import Array, Columns, Rows, copy_into
+
+from .idle_time import GROWTH, Histograms, scale
+
+EDGES = scale(1.0, GROWTH, 86400.0)
+# At a start a day ten are remembered: two of a slower image are the 90th percentile, a week of them the median.
+HALF_LIFE_S = 7 * 86400.0
+OLD_S = 3600.0
+# So long after it became ready the first token is waited for: who waited has given up by then.
+FIRST_TOKEN_S = 600.0
+
+PHASES = ("unscheduled", "scheduling", "loading", "first_token", "whole")
+
+
+class ColdStarts(NamedTuple):
+    """Seconds that a start takes, shape (rows,); NaN where none was seen. p50: as a rule. p90: to be safe."""
+
+    p50: Floats
+    p90: Floats
+
+
+@dataclass(slots=True)
+class _Start:
+    """What was seen of one pod. from_the_first: it was seen before it had a node. over: it counts, or never will."""
+
+    uid: str
+    from_the_first: bool
+    unscheduled_since: float | None = None
+    over: bool = False
+
+
+class _Awaited(NamedTuple):
+    row: int
+    ready_at: float
+    until_ready: float  # seconds of its start so far; NaN unknown
+
+
+class Starts:
+    """times: how long starts take, as of the last one."""
+
+    def __init__(self, rows: int, *, half_life: float = HALF_LIFE_S) -> None:
+        self.times = ColdStarts(np.full(rows, np.nan), np.full(rows, np.nan))
+        self._histograms = {phase: Histograms(rows, EDGES, half_life) for phase in PHASES}
+        self._last: Floats = np.full(rows, np.nan)  # ready_at of the last that counted
+        self._pods: list[dict[str, _Start]] = [{} for _ in range(rows)]
+        self._awaited: dict[PodKey, _Awaited] = {}
+
+    def told(self, row: int, pods: Iterable[Pod], *, waiting: bool, now: float) -> None:
+        """These are all the pods of a workload that take requests. waiting: requests wait for it at this moment."""
+        before, after = self._pods[row], {}
+        found_ready = []
+        for pod in pods:
+            start = before.get(pod.key.pod)
+            if start is None or start.uid != pod.uid:
+                start = _Start(pod.uid, from_the_first=pod.scheduled_at is None and pod.node is None)
+                if pod.was_ready:
+                    start.over = True
+                    found_ready.append(pod)
+            after[pod.key.pod] = start
+            self._follow(row, start, pod, waiting=waiting, now=now)
+        self._pods[row] = after
+        for key in [key for key, awaited in self._awaited.items() if awaited.row == row and key.pod not in after]:
+            self._finish(self._awaited.pop(key), np.nan)
+        self._count_found(row, found_ready, now)
+
+    def _follow(self, row: int, start: _Start, pod: Pod, *, waiting: bool, now: float) -> None:
+        if start.over:
+            return
+        if start.unscheduled_since is None and start.from_the_first:
+            start.unscheduled_since = pod.unscheduled_since
+        start.over = pod.ready or pod.leaving
+        if not pod.ready or pod.ready_at is None:
+            return
+        ready_at = min(pod.ready_at, now)  # a node's clock may be ahead of ours
+        awaited = _Awaited(row, ready_at, self._count(row, start, pod, ready_at))
+        if waiting:
+            self._awaited[pod.key] = awaited
+        else:
+            self._finish(awaited, np.nan)
+
+    def _count(self, row: int, start: _Start, pod: Pod, ready_at: float) -> float:
+        """Add what is known of the phases until ready; the seconds of the start until then, NaN unknown."""
+        scheduled_at = pod.scheduled_at if pod.scheduled_at is not None else pod.started_at
+        scheduling = 0.0
+        if start.from_the_first and pod.created_at is not None and scheduled_at is not None:
+            # The times are whole seconds of several clocks: what comes out below zero was at once.
+            since = start.unscheduled_since
+            scheduling = max((scheduled_at if since is None else since) - pod.created_at, 0.0)
+            self._add(row, "scheduling", scheduling, ready_at)
+            if since is not None:
+                self._add(row, "unscheduled", max(scheduled_at - since, 0.0), ready_at)
+        if scheduled_at is None:
+            return np.nan
+        loading = max(ready_at - scheduled_at, 0.0)
+        self._add(row, "loading", loading, ready_at)
+        return scheduling + loading
+
+    def _count_found(self, row: int, pods: Iterable[Pod], now: float) -> None:
+        """Pods that were ready already when they were seen for the first time."""
+        last = self._last[row]
+        for pod in pods:
+            known = pod.ready_at is not None and pod.scheduled_at is not None and not pod.restarted
+            if not known or pod.ready_at is None or pod.scheduled_at is None:
+                continue
+            loading = pod.ready_at - pod.scheduled_at
+            if 0.0 <= loading <= OLD_S and not pod.ready_at <= last and pod.ready_at <= now:
+                self._add(row, "loading", loading, pod.ready_at)
+                self._finish(_Awaited(row, pod.ready_at, loading), np.nan)
+
+    def awaits(self, pod: PodKey) -> bool:
+        """Is its first token still to come? A cheap question, for each page that lands."""
+        return pod in self._awaited
+
+    def served(self, pod: PodKey, at: float) -> None:
+        """A counter of tokens or finished requests on its page has risen from zero, as the page of `at` shows."""
+        awaited = self._awaited.pop(pod, None)
+        if awaited is not None:
+            took = max(at - awaited.ready_at, 0.0)
+            self._finish(awaited, took if took <= FIRST_TOKEN_S else np.nan)
+
+    def passed(self, now: float) -> None:
+        """Time has passed: who has not served by now had nobody waiting after all."""
+        for pod, awaited in list(self._awaited.items()):
+            if now - awaited.ready_at > FIRST_TOKEN_S:
+                del self._awaited[pod]
+                self._finish(awaited, np.nan)
+
+    def _finish(self, start: _Awaited, first_token: float) -> None:
+        self._add(start.row, "first_token", first_token, start.ready_at)
+        self._add(start.row, "whole", start.until_ready + np.nan_to_num(first_token), start.ready_at)
+        self._last[start.row] = np.fmax(self._last[start.row], start.ready_at)
+        self._measure(np.array([start.row]))
+
+    def _add(self, row: int, phase: str, seconds: float, at: float) -> None:
+        self._histograms[phase].add(np.array([row]), np.array([seconds]), at)
+
+    def _measure(self, rows: Rows) -> None:
+        whole = self._histograms["whole"]
+        known = rows[~np.isnan(whole.reference[rows])]  # the others have no start
+        self.times.p50[rows] = self.times.p90[rows] = np.nan
+        self.times.p50[known], self.times.p90[known] = whole.quantiles((0.5, 0.9), known)
+
+    def phase(self, phase: str, q: float, rows: Rows | None = None) -> Floats:
+        """The quantile `q` (0..1) of one of PHASES, seconds, per row; NaN where it was never seen."""
+        return self._histograms[phase].quantile(q, rows)
+
+    def columns(self) -> dict[str, Array]:
+        """What must survive, one slot per workload."""
+        columns: dict[str, Array] = {"coldstarts.last_at": self._last}
+        for phase, histograms in self._histograms.items():
+            columns |= histograms.columns(f"coldstarts.{phase}")
+        return columns
+
+    def take(self, columns: Columns, rows: Rows, others: Rows) -> None:
+        """Own `rows` from the slots `others` of somebody's columns; what those lack stays as it is."""
+        for phase, histograms in self._histograms.items():
+            histograms.take(f"coldstarts.{phase}", columns, rows, others)
+        copy_into({"coldstarts.last_at": self._last}, columns, rows, others)
+        self._measure(rows)
+
+    def go_on(self, other: Starts, rows: Rows, others: Rows) -> None:
+        """Besides what was taken, in one process: the starts that are under way go on."""
+        moved = dict(zip(others.tolist(), rows.tolist(), strict=True))
+        for theirs, mine in moved.items():
+            self._pods[mine] = other._pods[theirs]
+        self._awaited |= {
+            pod: awaited._replace(row=moved[awaited.row])
+            for pod, awaited in other._awaited.items()
+            if awaited.row in moved
+        }

@@ -1,0 +1,63 @@
+"""What people order: brakes (freeze, never down, at least so many) and schedules, and what of them stands now. Pure.
+
+Words in, columns over all workloads out. Where the words stand (a configuration, an annotation) and what a policy does
+with the columns is others' business.
+
+Worked example: `Orders([Ordered(brakes=(read_brake("floor 3 until 2026-11-23T08:00Z"),))], CODES)` has
+`at(now, lead_s).floor[0] == 3` until eight o'clock UTC, and 0 from then on.
+"""
+
+from .active import (
+    ActiveOverride,
+    BrakeEnded,
+    OverrideChanges,
+    OverrideColumns,
+    Overrides,
+    ReasonCodes,
+    WorkloadOverrides,
+)
+from .brake import EXAMPLE, BadOrder, Brake, BrakeWord, moment, read_brake, unreadable, written
+from .schedule import (
+    AUTO,
+    LONGEST_LEAD_S,
+    UNLEARNED_LEAD_S,
+    Cron,
+    Prewarm,
+    Schedule,
+    Times,
+    check,
+    read_cron,
+    read_schedules,
+    read_zone,
+    times_of,
+)
+
+__all__ = [
+    "AUTO",
+    "EXAMPLE",
+    "LONGEST_LEAD_S",
+    "UNLEARNED_LEAD_S",
+    "ActiveOverride",
+    "BadOrder",
+    "Brake",
+    "BrakeEnded",
+    "BrakeWord",
+    "Cron",
+    "OverrideChanges",
+    "OverrideColumns",
+    "Overrides",
+    "Prewarm",
+    "ReasonCodes",
+    "Schedule",
+    "Times",
+    "WorkloadOverrides",
+    "check",
+    "moment",
+    "read_brake",
+    "read_cron",
+    "read_schedules",
+    "read_zone",
+    "times_of",
+    "unreadable",
+    "written",
+]

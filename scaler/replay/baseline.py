@@ -1,0 +1,94 @@
+"""A control plane as the replay sees it: somebody who looks now and then, and orders replicas.
+
+It knows the protocol. What is looked at is one row of numbers (`pages.look`'s names); how old it is when it is used,
+and how often, is the plane's own business, because that is what the chains people build differ in.
+
+Worked example: `Static(4)` orders 4 replicas at second 0 and never looks again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from exporter.model import Floats
+
+from .columns import ARRIVED, FINISHED, PROMPT_TOKENS, ReplayWorld, ServerColumns
+from .each import look_each
+from .metric_pages import EXISTING, READY_NOW, WANTED, look
+from .profiles import ServerProfile
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What the pages of the simulated Deployment say at one moment.
+
+    now:     seconds of the load.
+    pages:   shape (10,): the columns of `pages.look`, by its names.
+    arrived, finished, prompt_tokens: counters, as a gateway keeps them.
+    """
+
+    now: float
+    pages: Floats
+    arrived: int
+    finished: int
+    prompt_tokens: int
+    world: ReplayWorld
+    server: ServerColumns
+
+    @property
+    def each(self) -> Floats:
+        """The same moment pod by pod: shape (pods, 7), the columns of `each.look_each`."""
+        return look_each(self.world, self.server)
+
+    @property
+    def wanted(self) -> int:
+        return int(self.pages[WANTED])
+
+    @property
+    def ready(self) -> int:
+        return int(self.pages[READY_NOW])
+
+    @property
+    def existing(self) -> int:
+        return int(self.pages[EXISTING])
+
+
+def seen(world: ReplayWorld, profile: ServerProfile, now: float) -> Observation:
+    counts = world.counts
+    pages = look(world, profile.server)
+    return Observation(
+        now, pages, int(counts[ARRIVED]), int(counts[FINISHED]), int(counts[PROMPT_TOKENS]), world, profile.server
+    )
+
+
+class Baseline(Protocol):
+    """every_s: how often it looks, seconds. first: replicas there are, ready, when the load begins."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def every_s(self) -> float: ...
+
+    @property
+    def first(self) -> int: ...
+
+    def step(self, seen: Observation) -> int | None:
+        """How many replicas to order; None is: leave what was ordered. Called in order of time."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Static:
+    """So many, whatever comes."""
+
+    first: int
+    every_s: float = 3600.0
+
+    @property
+    def name(self) -> str:
+        return f"static {self.first}"
+
+    def step(self, seen: Observation) -> int | None:  # noqa: ARG002 - it does not look
+        return None

@@ -1,0 +1,204 @@
+"""Tidegate itself: the production kernels and the production policy, around the simulated pages.
+
+Not a copy of them: the rings, the kernel that smooths and `policy.step` are what the daemon runs. What stands in for
+intake is `_sum_up`: the sums that it would make of these pages. The daemon's own decider, given the same pages as text,
+answers the same: tests hold it to that.
+
+Worked example: 40 requests in hand and `work=16`: the scaler's `value()` is 3.0 and its `reason()` SERVING.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import nan
+from typing import NamedTuple
+
+import numpy as np
+
+from exporter.kubernetes.objects import Pod
+from exporter.model import Floats, PodKey
+from scaler.controllers import hpa, keda
+from scaler.controllers.hpa import SHIPPED
+from scaler.model import Reason
+from scaler.policy.columns import REASONS, Constraints, Memory, Readings, Signal, Spec, Specs
+from scaler.policy.constraints import PRICES, ConstraintSource, Teaching
+from scaler.policy.estimators.idle_time import BLIND_S
+from scaler.policy.kernel import step
+from scaler.policy.overrides import WorkloadOverrides
+from scaler.signals.kernels import ewma_fast_slow
+from scaler.signals.smoothing import LENGTH, HalfLives, Windows
+
+from ..baseline import Baseline, Observation
+from ..metric_pages import EXISTING
+from .chain import KedaAndHpa
+
+SCRAPE_S = 5.0
+
+
+COOLDOWN_S = 30.0  # keep-warm is Tidegate's
+# The configuration's defaults of `keep_warm: auto`, keep_warm_min and keep_warm_max.
+UNLEARNED_KEEP_WARM_S, LOWEST_S, HIGHEST_S = 300.0, 60.0, 14400.0
+
+
+class Wish(NamedTuple):
+    """What a user would configure. Times in seconds; up, down: half-lives."""
+
+    work: float
+    kv_cache: float
+    keep_warm_s: float  # 0 is: learned
+    up_s: float
+    down_s: float
+    band: float
+    least: int
+    most: int
+
+
+def plane(name: str, wish: Wish) -> Baseline:
+    """Tidegate as an external-push scaler, between KEDA and the HPA."""
+    targets = ((Signal.WORK, wish.work), (Signal.KV_CACHE, wish.kv_cache))
+    keep_warm = wish.keep_warm_s or UNLEARNED_KEEP_WARM_S
+    spec = Spec(wish.least, wish.most, targets, keep_warm=keep_warm, band=wish.band, settle=SCRAPE_S)
+    teaching = None if wish.keep_warm_s else Teaching(learns=True, lowest=LOWEST_S, highest=HIGHEST_S)
+    scaler = Tidegate(name, spec, HalfLives(wish.up_s, wish.down_s), teaching=teaching)
+    object_ = keda.ScaledObjectSpec(min_replicas=wish.least, max_replicas=wish.most, cooldown_s=COOLDOWN_S)
+    autoscaler = hpa.HpaSpec(max_replicas=wish.most, min_replicas=max(1, wish.least), behavior=SHIPPED)
+    return KedaAndHpa(scaler, object_, autoscaler, first=max(1, wish.least))
+
+
+class Tidegate:
+    """One workload with a gateway, asked every scrape."""
+
+    pushes = True
+    target = 1.0
+
+    def __init__(
+        self,
+        name: str,
+        spec: Spec,
+        smoothing: HalfLives,
+        every_s: float = SCRAPE_S,
+        teaching: Teaching | None = None,
+    ) -> None:
+        """teaching: what may be learned of keeping warm; None: nothing, `spec.keep_warm` stands."""
+        self.name, self.every_s = name, every_s
+        self._specs = Specs.stack([replace(spec, gateway=True, pods=True)])
+        self._rings = _Rings(smoothing)
+        self._memory = Memory.blank(1)
+        self._standing = Constraints.plain(self._specs)
+        self._past = None if teaching is None else _Past(self._specs, teaching)
+        self._readings = Readings.unknown(1)  # one for good: making its arrays anew took longer than deciding
+        self._readings.gateway_fresh[:] = self._readings.waker_fresh[:] = True
+        self._before = (0.0, 0.0, 0)  # busy seconds, tokens made, arrivals: at the last look
+        self._page = (0.0, nan, nan)  # requests in pods, use of the KV cache, GPU activity: as they were read last
+        self._replicas: float = np.nan
+        self._active = True
+        self._reason: Reason | None = None
+
+    def hear(self, seen: Observation) -> None:
+        if self._sleeps_on(seen):
+            return
+        self._readings.signals[0] = self._rings.smooth(self._sum_up(seen), seen.now)
+        if self._past is not None:
+            self._standing = self._past.stands(seen, self._readings)
+        verdicts, self._memory = step(self._specs, self._readings, self._standing, self._memory, seen.now)
+        self._replicas, self._active = float(verdicts.replicas[0]), bool(verdicts.active[0])
+        self._reason = REASONS[verdicts.reason[0]]
+
+    def _sleeps_on(self, seen: Observation) -> bool:
+        """Asleep, and nothing is there and nothing came: every further look would answer the same."""
+        again = self._past is not None and seen.now >= self._past.looks_again_at
+        return not self._active and seen.arrived == self._before[2] and not seen.pages[EXISTING] and not again
+
+    def value(self) -> float | None:
+        return None if np.isnan(self._replicas) else self._replicas
+
+    def active(self) -> bool:
+        return self._active
+
+    def reason(self) -> Reason | None:
+        """None before the first look."""
+        return self._reason
+
+    def _sum_up(self, seen: Observation) -> tuple[float, ...]:
+        """What intake would make of these pages, into the readings; returns what of each signal enters its ring."""
+        # One list: numbers are taken out of it much faster than out of an array.
+        waiting, running, held, kv_used, ready, _, wanted, busy_s, made, _ = seen.pages.tolist()
+        busy_before, made_before, arrived_before = self._before
+        self._before = (busy_s, made, seen.arrived)
+        readings = self._readings
+        if made != made_before or seen.arrived != arrived_before:
+            readings.active_at[0] = seen.now
+        if not wanted:  # what pods on their way out still do is no reason for one that is not there
+            waiting = running = 0.0
+        # Of drained pods the seconds are gone with them: what is left over is no activity.
+        share = max(0.0, min(1.0, (busy_s - busy_before) / (self.every_s * ready))) if ready else nan
+        in_pods, before = waiting + running, self._page
+        self._page = (in_pods, kv_used, share)
+        if not in_pods and not ready:  # no page of a pod is left
+            before = (0.0, nan, nan)
+        readings.waiting[0], readings.running[0], readings.held[0] = waiting, running, held
+        readings.busiest_gpu[0], readings.measured_at[0] = share, seen.now
+        readings.pods_listed[0] = readings.pods_fresh[0] = readings.ready[0] = ready
+        readings.wanted[0] = readings.existing[0] = wanted  # those on their way out are not counted
+        # Pages do not come all at once. While the gateway's is new and the pods' are not, the daemon decides by both;
+        # and of one interval it keeps the highest (`signals`). So what falls is believed an interval later.
+        # Where either is NaN, max is its first.
+        return max(in_pods, before[0]) + held, max(kv_used, before[1]), max(share, before[2])
+
+
+class _Past:
+    """What the production's `Stands` makes of the rests and starts of one workload.
+
+    looks_again_at: seconds of the load until when a sleeper need not be looked at: a start begins in advance of the
+    next
+                request, or nobody would have looked for so long that the rest's end would be unknown.
+    """
+
+    def __init__(self, specs: Specs, teaching: Teaching) -> None:
+        self._stands = ConstraintSource(specs, [WorkloadOverrides()], [teaching], PRICES)
+        self._row, self._known, self._gpus = np.arange(1), np.ones(1, dtype=np.bool_), np.full(1, nan)
+        self._woken_at: float | None = None
+        self.looks_again_at = 0.0
+
+    def stands(self, seen: Observation, readings: Readings) -> Constraints:
+        self._time_the_start(seen)
+        self._stands.rest(self._row, readings, self._known, self._gpus, seen.now)
+        standing = self._stands.at(seen.now)
+        again = float(self._stands.returns_at(self._row)[0])
+        self.looks_again_at = seen.now + BLIND_S / 2.0
+        if again > seen.now:  # not so where it is NaN: nothing is foreseen
+            self.looks_again_at = min(self.looks_again_at, again)
+        return standing
+
+    def _time_the_start(self, seen: Observation) -> None:
+        """From the look that finds a replica on its way to the one that finds it ready."""
+        if seen.ready or not seen.wanted:
+            if seen.ready and self._woken_at is not None:
+                key, begun = PodKey("", f"{seen.now}"), self._woken_at
+                pod = Pod(key, key.pod, was_ready=True, ready=True, scheduled_at=begun, ready_at=seen.now)
+                self._stands.starts.told(0, [pod], waiting=False, now=seen.now)
+            self._woken_at = None
+        elif self._woken_at is None:
+            self._woken_at = seen.now
+
+
+class _Rings:
+    """`signals.Signals` for one workload that is seen once per interval: its rings, its kernel, without its search for
+    whose ring is whose, which took half of all the time.
+    """
+
+    def __init__(self, smoothing: HalfLives) -> None:
+        self._windows = Windows(len(Signal), LENGTH)
+        self._series = np.arange(len(Signal))
+        self._up = np.full(len(Signal), smoothing.up_s, dtype=np.float64)
+        self._down = np.full(len(Signal), smoothing.down_s, dtype=np.float64)
+
+    def smooth(self, latest: tuple[float, ...], now: float) -> Floats:
+        """Keep what is read now, and smooth; shape (signals,).
+
+        What is no longer read stands at its last value: that is the KV cache where no replica is ready, and there the
+        policy asks only for work.
+        """
+        rings = self._windows
+        rings.push(self._series, np.full(len(Signal), now), np.array(latest))
+        return ewma_fast_slow(rings.times, rings.values, rings.head, self._up, self._down, now)

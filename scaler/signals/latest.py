@@ -1,0 +1,492 @@
+"""The latest of each source, added up per workload: from scrapes to the columns of `policy.Readings`.
+
+Each source of a workload has a *slot*: one engine's page, its gateway's page, or its share of one node's GPUs. A slot
+keeps the last reading and its time; a reading older than its limit is not there. Adding up is a handful of
+`bincount`s over all slots at once: ten thousand workloads take milliseconds, one takes the price of the calls.
+
+What it refuses to do: treat a page that does not speak of queues as an empty queue. Such a page is as good as absent
+(a fresh engine that has not published its gauges yet, an exporter that reloads). Nor is an incomplete response all
+there is: what it says is a lower bound.
+
+How one workload's pages are to be read: what `intake` is told of each. Pure.
+
+Worked example: `Source(WorkloadKey("ai", "chat"), pods=True, queue="llama")` is a workload whose engines are asked
+themselves, and of whose pages only the queue of `llama` counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan
+
+import numpy as np
+
+from exporter.attribution import Names, Owners
+from exporter.model import (
+    Floats,
+    Gap,
+    GapReason,
+    PodKey,
+    ReplicaCount,
+    Role,
+    Samples,
+    Target,
+    WorkloadKey,
+    without_user,
+)
+from scaler.columns import Array, Columns, Rows
+from scaler.policy.columns import Readings, Signal
+from scaler.policy.groups import Sharing
+
+from . import queues
+from .activity import Activity
+from .aggregate import Aggregate, GpusSeen, Hands, keep_portions, sleepers_aside
+from .gpus import GpuShares, beside, on_page
+from .open_gaps import OpenGaps
+from .pods import Chosen, GpuPage, PageRead, PodEngine, PodNumbers, numbers, read_pages
+from .queues import Incomplete, Waker
+from .restart_proof import RestartProof, key_table, keys_of, page_key, page_table
+from .slots import ACTIVITY, ADDED, GATEWAY, GPUS, PODS, ROLE_CODE, Column, Slots, added, sum_of_known, tally
+
+QUEUES = slice(Column.WAITING, Column.HELD + 1)  # requests in hand
+MOST_GAPS = 20  # incomplete series of a workload that are named to people
+QUEUE_WIDTH = QUEUES.stop - QUEUES.start
+
+# Replica counts from the cluster. They do not survive a restart: the cluster is read again.
+COUNTED = ("_wanted", "_ready", "_pending", "_gpus_held", "_existing", "_going")
+# What is known of each workload's targets together; it does not survive a restart either.
+PER_WORKLOAD = ("_listed", *COUNTED, "_in_pods", "_gpus_owed_until")
+
+
+class LatestSamples:
+    """What is known of every source of a fixed list of workloads. No clock: `now` is an argument."""
+
+    def __init__(
+        self,
+        sources: Sequence[TargetRules],
+        owners: Owners,
+        limit_s: float,
+        names: Names | None = None,
+        sharing: Sharing | None = None,
+    ) -> None:
+        """`limit_s`: seconds after which a reading is no longer fresh. sharing: who stands behind one queue with whom;
+        None is: nobody.
+        """
+        self.sources = tuple(sources)
+        self._sharing = sharing or Sharing.nobody(len(self.sources))
+        self._row = {source.workload: row for row, source in enumerate(self.sources)}
+        self._owners, self._gpus = owners, GpuShares(owners, names)
+        self._limit = limit_s
+        self._slots = Slots.empty(64)
+        self._where: dict[Target, dict[int, int]] = {}  # target -> row -> slot
+        # slot -> its incomplete series, and since when, POSIX seconds
+        self._gaps: dict[int, dict[tuple[str, GapReason], float]] = {}
+        self._free = list(range(63, -1, -1))
+        rows = len(self.sources)
+        self._hold = np.array([s.hold for s in sources], dtype=np.float64)
+        self._has_pods = np.array([s.pods for s in self.sources], dtype=np.bool_)
+        self.activity = Activity(np.array([s.probe_period for s in self.sources], dtype=np.float64), 64)
+        self._listed, self._wanted, self._ready = np.full((3, rows), np.nan)
+        self._pending, self._gpus_held, self._existing, self._going = np.full((4, rows), np.nan)
+        self.awaited = RestartProof(rows)
+        self.open_gaps = OpenGaps()
+        self._in_pods, self._gpus_owed_until = np.full((2, rows), np.nan)  # the first as last added up
+        self._leaving: list[frozenset[Target]] = [frozenset()] * rows
+        self._members: list[dict[int, Target]] = [{} for _ in range(rows)]  # row -> its slots, and whose page each is
+
+    def adopt(self, other: LatestSamples, rows: Rows, others: Rows) -> None:
+        """Take over what another has seen of the workloads that both know: own `rows`, and theirs, pair by pair.
+
+        Its targets are still asked; those of the workloads that are gone are forgotten with them. Those of a workload
+        that both know and that is not among `rows` are expected, as if they had never answered.
+        """
+        for name in PER_WORKLOAD:
+            getattr(self, name)[rows] = getattr(other, name)[others]
+        self.awaited.adopt(other.awaited, rows, others)
+        self._gpus.adopt(other._gpus)
+        self.activity.adopt(other.activity, rows, others)
+        self._slots, self._gaps, self._free = other._slots, other._gaps, other._free
+        self.open_gaps = other.open_gaps
+        place = dict(zip(others.tolist(), rows.tolist(), strict=True))
+        begun = (target for target, slots in other._where.items() if not slots.keys() <= place.keys())
+        expected = [target for target in begun if target.role is not Role.GPUS and target.owner in self._row]
+        for old, row in place.items():
+            self._leaving[row] = other._leaving[old]
+        for target, slots in other._where.items():
+            for old, slot in slots.items():
+                row = place.get(old)
+                if row is None:
+                    self._clear(slot)
+                    continue
+                self._where.setdefault(target, {})[row] = slot
+                self._members[row][slot] = target
+                self._slots.owner[slot] = row
+                self._slots.limit[slot] = max(self._limit, target.max_age_s or 0.0)
+        for target in expected:
+            self.expect(target)
+
+    def adopt_counts(self, other: LatestSamples, rows: Rows, others: Rows) -> None:
+        """Copies the replica counts of the workloads that both have: `others` into `rows`, pairwise."""
+        for name in COUNTED:
+            getattr(self, name)[rows] = getattr(other, name)[others]
+
+    def replan(self, sources: Sequence[TargetRules], rows: Rows) -> None:
+        """Replaces the sources of `rows`. sources: those of `rows`, in their order, each of the same workload."""
+        every = list(self.sources)
+        for row, source in zip(rows.tolist(), sources, strict=True):
+            every[row] = source
+        self.sources = tuple(every)
+        self._hold[rows] = [source.hold for source in sources]
+        self._has_pods[rows] = [source.pods for source in sources]
+        self.activity.probes.replan(rows, np.array([source.probe_period for source in sources], dtype=np.float64))
+
+    def columns(self) -> dict[str, Array]:
+        """What survives, as `scaler.columns` wants it; live."""
+        return self.activity.columns()
+
+    def tables(self, rows: slice = slice(None)) -> dict[str, dict[str, Array]]:
+        """What survives of the pages of a run of workloads: their counters, their missing series, and which GPUs ever
+        said their activity.
+        """
+        first, last, _ = rows.indices(len(self.sources))
+        spoken = ((self._row.get(workload, -1), key) for workload, key in self._gpus.spoken())
+        gpus = key_table([(row - first, key) for row, key in spoken if first <= row < last])
+        return {"pages": page_table(self._slots, first, last), "gpus": gpus, **self.missing(rows)}
+
+    def missing(self, rows: slice = slice(None)) -> dict[str, dict[str, Array]]:
+        """The table of the missing series of a run of workloads; empty if none is missing."""
+        first, last, _ = rows.indices(len(self.sources))
+        table = self.open_gaps.table(first, last, self._row, self._owners)
+        return {"missing": table} if table else {}
+
+    def take_missing(self, tables: Mapping[str, Columns], rows: Rows, others: Rows, now: float) -> None:
+        """Make pending what was missing of somebody else's workloads `others`, in own `rows`."""
+        if "missing" in tables:
+            workloads = [self.sources[row].workload for row in rows.tolist()]
+            self.open_gaps.take(tables["missing"], workloads, others, now)
+
+    def take(self, tables: Mapping[str, Columns], rows: Rows, others: Rows, until: Floats) -> None:
+        """Go on from what somebody else's workloads `others` had on their pages, in own `rows`.
+
+        until: POSIX seconds by workload: so long its GPUs are owed an answer, then they are its no more.
+        """
+        self.awaited.expect(tables.get("pages", {}), len(ACTIVITY), rows, others)
+        owed, keys = keys_of(tables.get("gpus", {}), rows, others)
+        self._gpus.believe(keys)
+        self._gpus_owed_until[owed] = until[owed]
+
+    def land(self, target: Target, samples: Samples, at: float) -> list[int]:
+        """Take in one page; returns the rows of the workloads it speaks of. `at`: receipt, POSIX seconds."""
+        if target.role is Role.GPUS:
+            self._gpus.restore(target, self.open_gaps.pending(target))
+            touched = self._land_gpus(target, samples, at)
+            self.open_gaps.land(target, samples.missing + self._gpus.unlabelled(target))
+            return touched
+        self.open_gaps.land(target, samples.missing)
+        row = self._row.get(target.owner) if target.owner else None
+        if row is None:
+            return []
+        source, slot = self.sources[row], self._slot(target, row)
+        page = queues.read(samples, target.role, source.queue, at, pods=source.pods)
+        self._slots.values[slot] = page.values
+        self._slots.at[slot] = page.at
+        self._slots.waker[slot] = page.waker
+        self._slots.incomplete[slot] = page.incomplete
+        self._note_gaps(slot, page.gaps, at)
+        if target.role is Role.PODS or not self._sharing.gets_nothing(row):
+            if self.awaited.pending(row) and not self.awaited.meet(self._slots, slot, page.counters):
+                self.activity.active_at[row] = at
+            # A gateway repeats what its engines finish.
+            counts = target.role is Role.PODS or not source.pods
+            self.activity.land(row, slot, self._slots.counters[slot], page, at, counts=counts)
+        gpus = beside(target, samples)
+        return [row] if gpus is None else [row, *(set(self._land_gpus(on_page(target), gpus, at)) - {row})]
+
+    def _note_gaps(self, slot: int, gaps: Sequence[Gap], at: float) -> None:
+        """Keeps since when each series of a slot's response is incomplete. at: POSIX seconds of receipt."""
+        if not gaps:
+            self._gaps.pop(slot, None)
+            return
+        before = self._gaps.get(slot, {})
+        since = [at if isnan(gap.since) else gap.since for gap in gaps]
+        keys = [(gap.series, gap.reason) for gap in gaps]
+        self._gaps[slot] = {key: before.get(key, begun) for key, begun in zip(keys, since, strict=True)}
+
+    def _land_gpus(self, target: Target, samples: Samples, at: float) -> list[int]:
+        touched = []
+        for workload, reading in self._gpus.read(target, samples, at).items():
+            row = self._row.get(workload)
+            if row is None:
+                continue
+            slot = self._slot(target, row)
+            self._slots.values[slot] = reading.values
+            self._slots.at[slot] = reading.at
+            self._note_gaps(slot, reading.gaps, at)
+            if reading.values[Column.GPU_BUSIEST] > self.sources[row].gpu_quiet:
+                self.activity.probes.worked(row, at)
+            self._gpus_owed_until[row] = np.nan
+            touched.append(row)
+        for row in set(self._where.get(target, ())) - set(touched):
+            self._forget(target, row)  # its pods left these GPUs: the page is fresh and says so
+        return touched
+
+    def listed(self, workload: WorkloadKey, pods: int | None) -> None:
+        """How many pods of a workload should answer; None is: the listing itself is not known now."""
+        row = self._row.get(workload)
+        if row is not None:
+            self._listed[row] = np.nan if pods is None else float(pods)
+
+    def expect(self, target: Target) -> None:
+        """A target that will be asked: until it answers it counts as stale. Whose GPUs a node has is not yet known."""
+        row = self._row.get(target.owner) if target.owner else None
+        if row is not None:
+            self._slot(target, row)
+
+    def rows_of(self, target: Target) -> list[int]:
+        """Rows of the workloads a target has spoken of, or is expected to."""
+        return list(self._where.get(target, ()))
+
+    def retire(self, target: Target) -> None:
+        """A target is no longer there to be asked: a series never outlives its pod."""
+        self.open_gaps.retire(target)
+        for each in (target, on_page(target)):
+            self._gpus.forget(each)
+            for row in list(self._where.get(each, ())):
+                self._forget(each, row)
+
+    def distrust(self, target: Target) -> None:
+        """What is known of a target counts as stale until it lands again: its last response may be taken in by half."""
+        for each in (target, on_page(target)):
+            for slot in self._where.get(each, {}).values():
+                self._slots.at[slot] = np.nan
+
+    def leaving(self, workload: WorkloadKey, targets: Collection[Target]) -> None:
+        """Which of a workload's targets are on their way out; the others are not, or not any more."""
+        row = self._row.get(workload)
+        if row is not None:
+            self._leaving[row] = frozenset(targets)
+            for slot, target in self._members[row].items():
+                self._slots.leaving[slot] = target in targets
+
+    def counted(self, workload: WorkloadKey, count: ReplicaCount | None) -> None:
+        """What the cluster says of a workload's replicas; None is: it does not say."""
+        row = self._row.get(workload)
+        if row is not None:
+            self._wanted[row] = np.nan if count is None else float(count.wanted)
+            self._ready[row] = np.nan if count is None else float(count.ready)
+            self._pending[row] = np.nan if count is None else float(count.pending)
+            self._going[row] = np.nan if count is None else float(count.leaving)
+            self._existing[row] = np.nan if count is None or count.existing is None else float(count.existing)
+            self._gpus_held[row] = np.nan if count is None or count.gpus is None else float(count.gpus)
+
+    def has_gateway(self, workload: WorkloadKey) -> bool:
+        """Is there a page of a gateway to be asked, whether or not it answers?"""
+        return any(target.role is Role.GATEWAY for target in self._members[self._row[workload]].values())
+
+    def waker(self, workload: WorkloadKey, now: float) -> tuple[Waker, str]:
+        """What would show the next request at zero replicas, and the URL of the page it is on."""
+        slots = self._slots
+        pages = [
+            (Waker(int(slots.waker[slot])), target.url)
+            for slot, target in self._members[self._row[workload]].items()
+            if target.role is Role.GATEWAY and now - slots.at[slot] <= slots.limit[slot]
+        ]
+        return max(pages, default=(Waker.NOTHING, ""))
+
+    def stale(self, workload: WorkloadKey, now: float) -> tuple[str, ...]:
+        """URLs of a workload's sources that should be fresh and are not, for a person to read."""
+        slots = self._slots
+        members = self._members[self._row[workload]]
+        return tuple(
+            sorted(
+                target.url
+                for slot, target in members.items()
+                if not slots.leaving[slot] and not now - slots.at[slot] <= slots.limit[slot]
+            )
+        )
+
+    def incomplete(self, workload: WorkloadKey, now: float) -> tuple[str, ...]:
+        """The series of a workload's fresh sources that are not complete, for a person to read."""
+        slots = self._slots
+        found = [
+            (since, f"{series} of {without_user(target.url)} is {reason} for {now - since:.0f} s")
+            for slot, target in self._members[self._row[workload]].items()
+            if now - slots.at[slot] <= slots.limit[slot]
+            for (series, reason), since in self._gaps.get(slot, {}).items()
+        ]
+        return tuple(text for _, text in sorted(found)[:MOST_GAPS])
+
+    def pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
+        """What is known of each chosen pod, all of one namespace, that a page is of, or names. `now`: POSIX seconds."""
+        gpus = (
+            GpuPage(target.url, samples, at, max(self._limit, target.max_age_s or 0.0), self._gpus.lag_s(target))
+            for target, samples, at in self._gpus.pages()
+        )
+        return numbers(self._engines(namespace, chosen, now), gpus, self._owners, chosen, now)
+
+    def pages(self, workload: WorkloadKey, now: float) -> tuple[PageRead, ...]:
+        """What each of a workload's pages says of it, as it landed last. `now`: POSIX seconds."""
+        members = self._members[self._row[workload]]
+        gaps = {slot: self._gaps[slot] for slot in members if slot in self._gaps}
+        incomplete = {slot: [f"{series} is {reason}" for series, reason in found] for slot, found in gaps.items()}
+        return read_pages(self._slots, members, incomplete, now)
+
+    def _engines(self, namespace: str, chosen: Chosen, now: float) -> Iterator[PodEngine]:
+        slots = self._slots
+        for source, members in zip(self.sources, self._members, strict=True):
+            if source.workload.namespace != namespace:
+                continue
+            for slot, target in members.items():
+                if target.pod is None or target.role is not Role.PODS or not chosen(target.pod):
+                    continue
+                waiting, running = slots.values[slot, [Column.WAITING, Column.RUNNING]].tolist()
+                at = float(slots.at[slot])
+                fresh = now - at <= slots.limit[slot] and not slots.incomplete[slot] & Incomplete.IN_HAND
+                yield PodEngine(target.pod, source.workload, target.url, waiting, running, at, fresh=bool(fresh))
+
+    def _slot(self, target: Target, row: int) -> int:
+        places = self._where.setdefault(target, {})
+        slot = places.get(row)
+        if slot is None:
+            if not self._free:
+                size = len(self._slots.owner)
+                self._slots.grow()
+                self.activity.probes.grow(2 * size)
+                self._free = list(range(2 * size - 1, size - 1, -1))
+            slot = places[row] = self._free.pop()
+            self._slots.owner[slot] = row
+            self._slots.role[slot] = ROLE_CODE[target.role]
+            self._slots.leaving[slot] = target in self._leaving[row]
+            self._slots.limit[slot] = max(self._limit, target.max_age_s or 0.0)
+            self._slots.key[slot] = page_key(target, self.sources[row].workload)
+            self._members[row][slot] = target
+        return slot
+
+    def _forget(self, target: Target, row: int) -> None:
+        slot = self._where[target].pop(row)
+        if not self._where[target]:
+            del self._where[target]
+        del self._members[row][slot]
+        self._clear(slot)
+
+    def _clear(self, slot: int) -> None:
+        self._slots.clear(slot)
+        self.activity.probes.clear(slot)
+        self._gaps.pop(slot, None)
+        self._free.append(slot)
+
+    def totals(self, rows: Rows, now: float) -> Aggregate:
+        """Add up what is fresh at `now` for these workloads; no row twice."""
+        count, (slots, owner) = len(rows), self._slots_of(rows)
+        role, at, values = self._slots.role[slots], self._slots.at[slots], self._slots.values[slots]
+        fresh, incomplete = now - at <= self._slots.limit[slots], self._slots.incomplete[slots]
+        lower = (incomplete & Incomplete.IN_HAND) != 0
+        stays = ~self._slots.leaving[slots]
+        speaks = ~np.isnan(values[:, QUEUES]).all(axis=1)
+        # What a pod on its way out still works on keeps a workload awake and the others from being fewer; but where
+        # zero is wanted it is no reason for one that is not there.
+        pods = fresh & (role == PODS) & speaks & (stays | (self._wanted[rows][owner] != 0.0))
+        gateway, gpus = fresh & (role == GATEWAY), fresh & (role == GPUS)
+        # Of several gateways each holds requests of its own: as with pods, a part of them is not all.
+        silent = (role == GATEWAY) & ~fresh
+        silenced = (role == PODS) & ~fresh & stays & (now - at <= self._slots.limit[slots] + self._hold[rows][owner])
+        remembered = np.bincount(owner[silenced], weights=np.nansum(values[silenced, QUEUES], axis=1), minlength=count)
+
+        counts = (pods | gateway | gpus)[:, None] & ADDED[role]
+        counts[~stays | (values[:, Column.SLEEPING] > 0.0), Column.KV_CACHE] = False  # a mean over what carries load
+        counts[~stays, Column.SLEEPING] = False
+        in_pods, _ = added(owner, values[:, QUEUES], np.repeat((pods & stays)[:, None], QUEUE_WIDTH, axis=1), count)
+        self._in_pods[rows] = sum_of_known(in_pods)
+        hands = Hands(self._in_pods, self._wanted, self._pending)
+        keep_portions(self._sharing, hands, rows, owner, values, gateway)
+        sums, said = added(owner, values, counts, count)
+        busiest, measured = np.full(count, np.nan), np.full(count, np.nan)
+        np.fmax.at(busiest, owner[gpus], values[gpus, Column.GPU_BUSIEST])
+        np.fmin.at(measured, owner[fresh], (at - np.nan_to_num(values[:, Column.GPU_LAG]))[fresh])
+        ready = np.where(np.isnan(self._ready[rows]), sums[:, Column.READY], self._ready[rows])
+        # Batch work without a queue: its pods are known by the GPUs they hold.
+        ready = np.where(np.isnan(ready) & ~self._has_pods[rows], sums[:, Column.GPU_PODS], ready)
+        # Where nothing is ready, what passes through a gateway waits there.
+        idle = (ready == 0.0) | (self._listed[rows] == 0.0) | (self._wanted[rows] == 0.0)
+        sums[:, Column.HELD] = np.where(
+            idle & np.isnan(sums[:, Column.HELD]), sums[:, Column.IN_FLIGHT], sums[:, Column.HELD]
+        )
+        in_hand = sum_of_known(sums[:, QUEUES])
+        seen = Readings(
+            signals=np.full((count, len(Signal)), np.nan),
+            waiting=sums[:, Column.WAITING].copy(),
+            running=sums[:, Column.RUNNING].copy(),
+            held=sums[:, Column.HELD].copy(),
+            busiest_gpu=busiest,
+            active_at=self.activity.active_at[rows],
+            pods_listed=self._listed[rows],
+            pods_fresh=tally(owner[pods & stays], count),
+            pods_partial=tally(owner[pods & stays & lower], count),
+            gateway_partial=tally(owner[gateway & lower], count) > 0,
+            kv_partial=tally(owner[pods & stays & ((incomplete & Incomplete.KV_CACHE) != 0)], count) > 0,
+            unproven=tally(
+                owner[(pods | gateway) & (((incomplete & Incomplete.COUNTERS) != 0) | (lower & ~stays))], count
+            )
+            > 0,
+            in_hand_at_least=np.fmax(
+                np.nan_to_num(in_hand) + remembered,
+                np.nan_to_num(sums[:, Column.IN_FLIGHT]),
+            ),
+            gateway_fresh=(tally(owner[gateway], count) > 0) & (tally(owner[silent], count) == 0),
+            waker_fresh=tally(owner[gateway & (self._slots.waker[slots] > Waker.NOTHING)], count) > 0,
+            refused_at=self.activity.refused_at[rows],
+            gpus_stale=(tally(owner[~fresh & (role == GPUS)], count) > 0) | (now <= self._gpus_owed_until[rows]),
+            gpus_blind=sums[:, Column.GPU_BLIND] > 0.0,
+            wanted=self._wanted[rows],
+            ready=ready,
+            existing=self._existing[rows],
+            pending=self._pending[rows],
+            measured_at=measured,
+        )
+        latest = np.empty((count, len(Signal)))
+        latest[:, Signal.WORK] = in_hand
+        latest[:, Signal.KV_CACHE] = sums[:, Column.KV_CACHE] / np.maximum(said[:, Column.KV_CACHE], 1.0)
+        # A page may list GPUs and say nothing of their activity: their mean is not known.
+        latest[:, Signal.GPU_ENGINE] = sums[:, Column.GPU_SUM] / sums[:, Column.GPU_WEIGHT]
+        return sleepers_aside(
+            Aggregate(
+                seen=seen,
+                gpus_held=self._gpus_held[rows],
+                gpus=GpusSeen.of(sums),
+                in_pods=sum_of_known(in_pods),
+                latest=latest,
+                finished=self.activity.finished[rows],
+                sleeping=sums[:, Column.SLEEPING],
+                leaving=self._going[rows],
+            )
+        )
+
+    def _slots_of(self, rows: Rows) -> tuple[Rows, Rows]:
+        """The slots of these workloads, and for each the place in `rows` of its owner."""
+        if len(rows) == len(self.sources):
+            slots = np.flatnonzero(self._slots.owner >= 0)
+        else:
+            slots = np.array([slot for row in rows for slot in self._members[row]], dtype=np.int64)
+        place = np.empty(len(self.sources), dtype=np.int64)
+        place[rows] = np.arange(len(rows))
+        return slots, place[self._slots.owner[slots]]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRules:
+    """How one workload's pages are to be read.
+
+    pods:  its engines are asked themselves, so what a gateway repeats of them is not added.
+    queue: only this queue of a page (a model's name); None is all of them.
+    probe_period: seconds; regular requests that are no further apart are probes'. 0 is: every request counts.
+    gpu_quiet: engine activity (ratio) above which a GPU works.
+    hold: seconds for which the last known requests of an engine that does not answer count as in hand.
+    """
+
+    workload: WorkloadKey
+    pods: bool
+    queue: str | None = None
+    probe_period: float = 0.0
+    gpu_quiet: float = 0.0
+    hold: float = 300.0

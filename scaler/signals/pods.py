@@ -1,0 +1,248 @@
+"""What is known of single pods: their engine's queue, and how busy the GPUs are that are theirs alone. Pure.
+
+It is made when somebody asks, from what landed last, and no decision rests on it. It refuses to smooth, to fill in for
+a pod that does not answer, and to divide a GPU: one that several pods are on, or may be, is nobody's (law 9). What is
+not known is None.
+
+Worked example: the page of pod `ai/chat-0` says 3 requests waiting and 5 running, and its node's page shows two GPUs
+that it has for itself, 40 % and 80 % active: `waiting` 3, `running` 5, `queue` 8 and `gpu_engine_active` 0.6.
+
+What each page says of one workload just now, for a person: made when somebody asks. Pure; no decision rests on it.
+
+Worked example: of an engine that answered 4 s ago with 3 requests waiting, `age_s` is 4.0, `waiting` 3.0, `held` None
+and `fresh` True; of one that never answered, `age_s` is None and `fresh` False.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import isnan
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from exporter.attribution import Owners
+from exporter.catalog.gpus import share
+from exporter.model import Attribution, Gpu, PodKey, Quantity, Role, Samples, Target, WorkloadKey, without_user
+
+from .slots import Column, Slots
+
+# How a GPU's number came to be one pod's. Engine activity is never taken apart by process, so that is none of them.
+_ALONE = frozenset({Attribution.EXCLUSIVE, Attribution.MIG})
+
+Chosen: TypeAlias = Callable[[PodKey], bool]
+
+
+class Gauge(NamedTuple):
+    """at: POSIX seconds when it was measured, at the earliest; the oldest of its parts."""
+
+    value: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class PodNumbers:
+    """One pod as one workload's; fresh readings only.
+
+    waiting, running: requests. queue: both. gpu_engine_active: a ratio, the mean over the GPUs that are its alone, MIG
+    instances by their share of one.
+    stale_engines, stale_gpus: URLs of pages that spoke of it, or should, and are not fresh.
+    """
+
+    workload: WorkloadKey
+    waiting: Gauge | None = None
+    running: Gauge | None = None
+    queue: Gauge | None = None
+    gpu_engine_active: Gauge | None = None
+    stale_engines: tuple[str, ...] = ()
+    stale_gpus: tuple[str, ...] = ()
+
+
+class PodEngine(NamedTuple):
+    """What one pod's engine said last of one workload.
+
+    waiting, running: requests; NaN where it does not say. at: POSIX seconds, NaN if it never answered.
+    fresh: young enough, and not without something that it said before.
+    """
+
+    pod: PodKey
+    workload: WorkloadKey
+    url: str
+    waiting: float
+    running: float
+    at: float
+    fresh: bool
+
+
+class GpuPage(NamedTuple):
+    """The last page of GPUs of one target. limit_s: for how long it is fresh.
+
+    at: POSIX seconds of receipt, or since when it stands still. lag_s: by how much its values may be older than that.
+    """
+
+    url: str
+    samples: Samples
+    at: float
+    limit_s: float
+    lag_s: float
+
+
+def numbers(
+    engines: Iterable[PodEngine], gpus: Iterable[GpuPage], owners: Owners, chosen: Chosen, now: float
+) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
+    """Of each pod that has an engine's page, or that is chosen and named beside a GPU: one entry per workload of it.
+
+    Several pages of one pod and workload are several engines: they add up, and one that is not fresh makes the sums
+    unknown. engines: of chosen pods. now: POSIX seconds.
+    """
+    pages: dict[PodKey, dict[WorkloadKey, list[PodEngine]]] = {}
+    for page in engines:
+        pages.setdefault(page.pod, {}).setdefault(page.workload, []).append(page)
+    devices = _devices(gpus, owners, chosen, now)
+    for pod, device in devices.items():
+        for workload in device.workloads:
+            pages.setdefault(pod, {}).setdefault(workload, [])
+    return {
+        pod: tuple(_numbers(workload, said[workload], devices.get(pod)) for workload in sorted(said))
+        for pod, said in pages.items()
+    }
+
+
+@dataclass(slots=True)
+class _Devices:
+    """The GPUs that pages name one pod beside. active: of those that are its alone, fresh and said, with how much of a
+    GPU each is; by UUID and MIG instance, because two pages may show the same one.
+    """
+
+    workloads: set[WorkloadKey] = field(default_factory=set)
+    active: dict[tuple[str, str | None], tuple[Gauge, float]] = field(default_factory=dict)
+    stale: set[str] = field(default_factory=set)
+
+    def see(self, gpu: Gpu, gauge: Gauge) -> None:
+        before = self.active.get((gpu.uuid, gpu.instance))
+        if before is None or before[0].at < gauge.at:
+            self.active[gpu.uuid, gpu.instance] = gauge, share(gpu)
+
+    def mean(self) -> Gauge | None:
+        if not self.active:
+            return None
+        parts = self.active.values()
+        weight = sum(part for _, part in parts)
+        return Gauge(sum(gauge.value * part for gauge, part in parts) / weight, min(gauge.at for gauge, _ in parts))
+
+
+def _devices(pages: Iterable[GpuPage], owners: Owners, chosen: Chosen, now: float) -> Mapping[PodKey, _Devices]:
+    found: dict[PodKey, _Devices] = {}
+    for page, row, gpu, pod in _named(pages, chosen):
+        at = min(float(page.samples.at[row]), page.at)
+        measured = at - page.lag_s
+        workloads = owners(pod, measured)
+        if not workloads:  # a stranger's, or a reading from before there was this pod
+            continue
+        devices = found.setdefault(pod, _Devices())
+        devices.workloads.update(workloads)
+        value = float(page.samples.column(Quantity.GPU_ENGINE_ACTIVE)[row])
+        if not now - at <= page.limit_s:
+            devices.stale.add(page.url)
+        elif gpu.attribution in _ALONE and len(gpu.pods) == 1 and not isnan(value):
+            devices.see(gpu, Gauge(value, measured))
+    return found
+
+
+def _named(pages: Iterable[GpuPage], chosen: Chosen) -> Iterator[tuple[GpuPage, int, Gpu, PodKey]]:
+    for page in pages:
+        for row, gpu in enumerate(page.samples.subjects):
+            if isinstance(gpu, Gpu):
+                yield from ((page, row, gpu, pod) for pod in gpu.pods if chosen(pod))
+
+
+def _numbers(workload: WorkloadKey, pages: list[PodEngine], devices: _Devices | None) -> PodNumbers:
+    return PodNumbers(
+        workload,
+        waiting=_sum(pages, lambda page: page.waiting),
+        running=_sum(pages, lambda page: page.running),
+        queue=_sum(pages, _queue),
+        gpu_engine_active=devices.mean() if devices is not None else None,
+        stale_engines=tuple(sorted(page.url for page in pages if not page.fresh)),
+        stale_gpus=tuple(sorted(devices.stale)) if devices is not None else (),
+    )
+
+
+def _queue(page: PodEngine) -> float:
+    """As a workload's work is counted: an engine that has no such thing as running requests has what waits."""
+    said = [value for value in (page.waiting, page.running) if not isnan(value)]
+    return sum(said) if said else float("nan")
+
+
+def _sum(pages: list[PodEngine], read: Callable[[PodEngine], float]) -> Gauge | None:
+    if not pages or not all(page.fresh for page in pages):
+        return None
+    value = sum(read(page) for page in pages)
+    return None if isnan(value) else Gauge(value, min(page.at for page in pages))
+
+
+@dataclass(frozen=True, slots=True)
+class PageRead:
+    """Counts and ratios are None where the page does not say.
+
+    of:      what the page is of: "pods", "gateway", "gpus".
+    age_s:   seconds since it was received; None if it never was.
+    fresh:   it counts in full. why: why it does not, or what else is to be known of it; "" is nothing.
+    waiting, running, held: requests. kv_cache: ratio.
+    gpus:    that are wholly the workload's. gpu_active: the mean of their engines' activity, a ratio.
+    """
+
+    url: str
+    of: str
+    age_s: float | None
+    fresh: bool
+    why: str = ""
+    waiting: float | None = None
+    running: float | None = None
+    held: float | None = None
+    kv_cache: float | None = None
+    gpus: float | None = None
+    gpu_active: float | None = None
+
+
+def read_pages(
+    slots: Slots, members: Mapping[int, Target], incomplete: Mapping[int, Collection[str]], now: float
+) -> tuple[PageRead, ...]:
+    """members: whose page each slot of the workload is. incomplete: series of a slot that are not complete, and why.
+    now: POSIX seconds.
+    """
+    pages = [_read(slots, slot, target, incomplete.get(slot, ()), now) for slot, target in members.items()]
+    return tuple(sorted(pages, key=lambda page: (page.of, page.url)))
+
+
+def _read(slots: Slots, slot: int, target: Target, incomplete: Collection[str], now: float) -> PageRead:
+    at, values = float(slots.at[slot]), slots.values[slot]
+    age = None if isnan(at) else max(0.0, now - at)
+    young = bool(now - at <= slots.limit[slot])
+    why = "no: it never answered" if age is None else "no: too old"
+    if young:
+        why = "as activity: its pod is on its way out" if slots.leaving[slot] else ""
+    if young and incomplete:
+        more = f" and {len(incomplete) - 1} more" if len(incomplete) > 1 else ""
+        why = f"as a lower bound: {next(iter(incomplete))}{more}"
+    gpus = target.role is Role.GPUS
+    with np.errstate(invalid="ignore", divide="ignore"):
+        active = values[Column.GPU_SUM] / values[Column.GPU_WEIGHT]
+    return PageRead(
+        url=without_user(target.url),
+        of=str(target.role),
+        age_s=age,
+        fresh=young and not incomplete,
+        why=why,
+        waiting=_known(values[Column.WAITING]),
+        running=_known(values[Column.RUNNING]),
+        held=_known(values[Column.HELD]),
+        kv_cache=_known(values[Column.KV_CACHE]),
+        gpus=_known(values[Column.GPU_COUNT]) if gpus else None,
+        gpu_active=_known(active) if gpus else None,
+    )
+
+
+def _known(value: float) -> float | None:
+    return None if isnan(value) else float(value)

@@ -1,0 +1,86 @@
+"""The census: which workloads there are, what each scales, whom a call speaks for, and what could not be.
+
+A value and nothing else: a new census replaces the old one, and two that say the same are equal.
+
+Worked example: of a cluster with the ScaledObject `ai/chat` (trigger `{"engine": "vllm"}`, scaling Deployment
+`chat`) and a configuration without workloads, `workloads` is the one workload `ai/chat`, `targets` is `{ai/chat:
+ai/Deployment/chat}`, `objects` is `{("ai", "chat"): (Said({"engine": "vllm"}, ai/chat),)}`, and `troubles` is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from exporter.kubernetes.objects import Ref
+from exporter.model import WorkloadKey
+from scaler.config import Workload
+from scaler.config.bad_words import BadWord, shown
+from scaler.config.jobs import SCALED_JOB
+from scaler.config.rules import Severity
+from scaler.policy.overrides import Brake
+
+from . import caller_check
+from .caller_check import ObjectName, TriggerClaim, plain
+
+
+class ObjectError(NamedTuple):
+    """What somebody should change in an object of the cluster. key: where in it, as `spec.triggers.0.metadata.engine`.
+
+    message:  the bound, then the value that broke it.
+    severity: a warning does not keep the workload from being made.
+    """
+
+    ref: Ref
+    key: str
+    message: str
+    severity: Severity = "error"
+
+    def __str__(self) -> str:
+        return f"{self.ref}: {'warning: ' if self.severity == 'warning' else ''}{self.key}: {self.message}"
+
+
+def trouble(ref: Ref, problem: BadWord, at: str = "") -> ObjectError:
+    """at: where in the object the problem's key begins, unless that speaks of the whole object."""
+    key = problem.key if problem.key.startswith(("spec.", "object.")) else at + problem.key
+    message = problem.bound if problem.value is None else f"{problem.bound}, got {shown(problem.value)}"
+    return ObjectError(ref, plain(key), message, problem.severity)
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """workloads: the configuration's own first and as they stand, then those of triggers, then those of annotations,
+    each by key.
+
+    targets:  what a workload scales, where that is known.
+    objects:  what the external triggers of each watched ScaledObject or ScaledJob say, by namespace and name.
+    brakes:   what the annotation `tidegate.dev/brake` orders of a workload, each once.
+    tolerances: of the HPA of a workload, a ratio, where it or its ScaledObject says one.
+    troubles: ordered by object, for the log and /metrics; they cost their own workload and nobody else's.
+    """
+
+    workloads: tuple[Workload, ...] = ()
+    targets: Mapping[WorkloadKey, Ref] = field(default_factory=dict)
+    objects: Mapping[ObjectName, tuple[TriggerClaim, ...]] = field(default_factory=dict)
+    brakes: Mapping[WorkloadKey, tuple[Brake, ...]] = field(default_factory=dict)
+    tolerances: Mapping[WorkloadKey, float] = field(default_factory=dict)
+    troubles: tuple[ObjectError, ...] = ()
+
+    @property
+    def jobs(self) -> frozenset[WorkloadKey]:
+        """Whose replicas are Jobs, which end by themselves."""
+        return frozenset(key for key, target in self.targets.items() if target.kind == SCALED_JOB)
+
+    @property
+    def triggers(self) -> int:
+        """The number of external triggers."""
+        return sum(len(said) for said in self.objects.values())
+
+    def whose(self, namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:
+        """The workload that a call of KEDA's speaks for. Raises Unbelieved."""
+        return caller_check.whose(self.objects, namespace, name, metadata)
+
+    def about(self, namespace: str, name: str) -> object:
+        """Equal as long as every call in this object's name gets the same answer from `whose`."""
+        return self.objects.get((namespace, name))

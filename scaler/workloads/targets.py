@@ -1,0 +1,355 @@
+"""From configuration to discoveries and plans: what the file and the cluster say, in the words of the rooms that do
+the work.
+
+A `Place` is where one kind of page is to be looked for, on whose behalf; who looks there is a `Discovery`. A place
+that stays keeps its discovery, so a workload that comes or goes disturbs nobody else's pages.
+
+Worked example: a workload with `pods: {target: Deployment/chat}` and `gateway: {service: epp}` has two places; the
+first becomes a `PodTargets` on the cluster in memory, the second a `ServiceTargets`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import repeat
+from math import inf
+from types import MappingProxyType
+from typing import NamedTuple
+
+from exporter.discovery import Discovery
+from exporter.discovery.dns import DnsTargets, StaticTargets
+from exporter.discovery.kubernetes import GpuExporterTargets, PodTargets, ServiceTargets
+from exporter.kubernetes.cache import Cluster
+from exporter.kubernetes.index import Changes
+from exporter.kubernetes.objects import Ref
+from exporter.model import Credentials, Role, Target, WorkloadKey
+from exporter.sources import redis
+from exporter.sources.promql import Promql, PromqlQuery, PromqlTargets
+from scaler.config import Config, DcgmExporter, Endpoint, Redis, Workload
+from scaler.config.access import admission
+from scaler.config.jobs import for_jobs
+from scaler.config.kinds import GPUS
+from scaler.config.workload_checks import FEWEST_READINGS
+from scaler.policy.columns import Signal, Spec
+from scaler.policy.constraints import Teaching
+from scaler.policy.groups import Membership
+from scaler.policy.overrides import WorkloadOverrides
+from scaler.signals.smoothing import HalfLives
+
+from .spec import WorkloadSpec
+
+# Without a memory the smoothed demand is that of the first page, until so much has been seen that what came before it
+# could not weigh more than a quarter: two half-lives of the fall. A minute at least, for a gateway that is slow to
+# come.
+YOUNG_S, YOUNG_HALF_LIVES = 60.0, 2.0
+
+
+class TargetSource(NamedTuple):
+    """Where one kind of page is to be looked for.
+
+    page:      how it is found; a `DcgmExporter` stands for all that the cluster has of them.
+    owner:     whose queue it shows; None for GPUs.
+    namespace: in which a name without one is meant.
+    """
+
+    page: Endpoint | DcgmExporter
+    kind: str
+    role: Role
+    owner: WorkloadKey | None = None
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookers:
+    """Who can find pages. None is: the configuration gives nobody a reason to be asked."""
+
+    cluster: Cluster | None
+    promql: Promql
+    redis: redis.RedisPages | None = None
+
+
+def places(config: Config, workloads: Iterable[Workload]) -> tuple[TargetSource, ...]:
+    """Everywhere that has to be looked."""
+    found = [TargetSource(page, kind, Role.GPUS) for page, kind in zip(config.gpus, config.gpu_kinds, strict=True)]
+    if config.gpu_search is not None:
+        found.append(TargetSource(config.gpu_search, GPUS, Role.GPUS))
+    for workload in workloads:
+        where = workload.key, workload.namespace
+        if workload.pods is not None:
+            kind = workload.pods.kind or workload.engine or "auto"
+            found.append(TargetSource(workload.pods, kind, Role.PODS, *where))
+        if workload.gateway is not None:
+            found.append(TargetSource(workload.gateway, workload.gateway_kind, Role.GATEWAY, *where))
+    return tuple(found)
+
+
+def discovery(place: TargetSource, config: Config, lookers: Lookers) -> Discovery:
+    """Who looks there. `config` must be one that was checked: a place in the cluster has a cluster."""
+    page = place.page
+    if isinstance(page, DcgmExporter):
+        return GpuExporterTargets(_of(lookers), _exporter_at(page), namespaces=frozenset(page.namespaces))
+    lists_pods = place.owner if place.role is Role.PODS else None
+    access = page.admission(place.namespace)
+    if page.target is not None:
+        kind, _, name = page.target.partition("/")
+        return PodTargets(_of(lookers), Ref(place.namespace, kind, name), _address_at(place, page, access), lists_pods)
+    if (service := page.service_in(place.namespace)) is not None:
+        return ServiceTargets(_of(lookers), *service, _endpoint_at(place, page, access), lists_pods)
+    if page.prometheus is not None:
+        query = PromqlQuery(
+            url=page.prometheus.url,
+            kind=place.kind,
+            role=place.role,
+            owner=place.owner,
+            selector=page.prometheus.selector or "",
+            max_age_s=page.prometheus.max_age,
+            access=access,
+        )
+        return PromqlTargets(lookers.promql, query, keep_s=config.fresh_for)
+    if page.redis is not None:
+        queues = redis_query(page.redis, access)
+        return StaticTargets([_of_redis(lookers).target(queues, place.owner)], owner=lists_pods)
+    target_at = _address_at(place, page, access)
+    if page.dns is not None:
+        timeout_s, keep_s = config.scrape.timeout, config.fresh_for
+        return DnsTargets(page.dns, target_at, owner=lists_pods, timeout_s=timeout_s, keep_s=keep_s)
+    targets = (Target(url, place.kind, place.role, place.owner, access) for url in page.pages(place.kind))
+    return StaticTargets(targets, owner=lists_pods)
+
+
+def _of(lookers: Lookers) -> Cluster:
+    if lookers.cluster is None:
+        raise AssertionError("a place in the cluster, and no cluster: the configuration was not checked")
+    return lookers.cluster
+
+
+def _of_redis(lookers: Lookers) -> redis.RedisPages:
+    if lookers.redis is None:
+        raise AssertionError("a queue in Redis, and nobody to ask it: see Lookers")
+    return lookers.redis
+
+
+def redis_query(words: Redis, access: Credentials) -> redis.RedisQuery:
+    """What is counted in Redis, in the exporter's words. `access`: of the servers."""
+    way = redis.Way.SENTINEL if words.sentinels else redis.Way.CLUSTER if words.cluster else redis.Way.SERVER
+    behind = words.sentinel_access
+    servers = redis.Servers(
+        way=way,
+        addresses=words.addresses,
+        tls=words.is_tls,
+        master=words.master or "",
+        db=words.database,
+        access=access,
+        sentinel_access=access if behind is None else admission(behind),
+    )
+    running = words.running
+    kinds = (("list", running.lists), ("set", running.sets), ("hash", running.hashes), ("zset", running.sorted_sets))
+    return redis.RedisQuery(
+        servers,
+        lists=words.lists,
+        celery=words.celery,
+        sorted_sets=words.sorted_sets,
+        delayed=tuple(redis.Due(each.key, _PER_S[each.scores]) for each in words.delayed),
+        streams=tuple(redis.Stream(each.key, each.group) for each in words.streams),
+        running=tuple(redis.Size(key, kind) for kind, keys in kinds for key in keys),
+    )
+
+
+_PER_S = {"seconds": 1.0, "milliseconds": 1000.0}
+
+
+def _address_at(place: TargetSource, page: Endpoint, access: Credentials) -> Callable[[str], Target]:
+    def target(address: str) -> Target:
+        return Target(page.page_at(address, place.kind), place.kind, place.role, place.owner, access)
+
+    return target
+
+
+def _endpoint_at(
+    place: TargetSource, page: Endpoint, access: Credentials
+) -> Callable[[str, Mapping[str, int]], Target]:
+    target_at = _address_at(place, page, access)
+
+    # A Service's ports are those of its requests; its pages are on the kind's own port, or where the page says.
+    def target(address: str, _ports: Mapping[str, int]) -> Target:
+        return target_at(address)
+
+    return target
+
+
+def _exporter_at(page: DcgmExporter) -> Callable[[str, int], Target]:
+    def target(address: str, port: int) -> Target:
+        return Target(page.page_at(address, port), GPUS, Role.GPUS, access=page.admission())
+
+    return target
+
+
+class _PlanInputs(NamedTuple):
+    """What a plan is made from, apart from the configuration. target: "" where it is not known."""
+
+    workload: Workload
+    ordered: WorkloadOverrides
+    tolerance: float
+    jobs: bool
+    target: str
+
+
+class Plans:
+    """What the decider needs to know of each workload, made once per version of what it is made from."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._made: dict[WorkloadKey, tuple[_PlanInputs, WorkloadSpec]] = {}
+
+    def take(
+        self,
+        workloads: Iterable[Workload],
+        orders: Iterable[WorkloadOverrides] = repeat(WorkloadOverrides()),
+        tolerances: Mapping[WorkloadKey, float] = MappingProxyType({}),
+        jobs: Collection[WorkloadKey] = frozenset(),
+        targets: Mapping[WorkloadKey, Ref] = MappingProxyType({}),
+    ) -> list[WorkloadSpec]:
+        """The plans of these workloads, in their order; plans of other workloads are forgotten.
+
+        orders:     what people order of each, in the same order.
+        tolerances: of the HPAs that say one, ratios; for all others the configuration's word holds.
+        jobs:       those whose replicas are the Jobs of a ScaledJob.
+        targets:    what each scales, where that is known.
+        """
+        before, self._made = self._made, {}
+        for workload, ordered in zip(workloads, orders, strict=False):
+            key, target = workload.key, targets.get(workload.key)
+            tolerance, scaled = tolerances.get(key, workload.hpa_tolerance), _target_name(target)
+            inputs = _PlanInputs(workload, ordered, tolerance, key in jobs, scaled)
+            made = before.get(key)
+            self._made[key] = made if made is not None and made[0] == inputs else (inputs, self._plan(inputs))
+        return [plan for _, plan in self._made.values()]
+
+    def _plan(self, inputs: _PlanInputs) -> WorkloadSpec:
+        make = _plan_of_jobs if inputs.jobs else _plan
+        return replace(make(self._config, inputs.workload, inputs.ordered, inputs.tolerance), target=inputs.target)
+
+
+def _target_name(target: Ref | None) -> str:
+    return "" if target is None else f"{target.kind}/{target.name}"
+
+
+def plans(
+    config: Config,
+    workloads: Iterable[Workload],
+    orders: Iterable[WorkloadOverrides] = repeat(WorkloadOverrides()),
+    tolerances: Mapping[WorkloadKey, float] = MappingProxyType({}),
+    jobs: Collection[WorkloadKey] = frozenset(),
+) -> list[WorkloadSpec]:
+    """As `Plans.take`, once."""
+    return Plans(config).take(workloads, orders, tolerances, jobs)
+
+
+def _plan(config: Config, workload: Workload, ordered: WorkloadOverrides, tolerance: float) -> WorkloadSpec:
+    wished: Mapping[Signal, float | None] = {
+        Signal.WORK: workload.work,
+        Signal.KV_CACHE: workload.objectives.kv_cache if workload.pods is not None else None,
+        Signal.GPU_ENGINE: workload.objectives.gpu_engine,
+    }
+    return WorkloadSpec(
+        workload=workload.key,
+        spec=Spec(
+            minimum=workload.replicas.min,
+            maximum=workload.replicas.max,
+            sleeps=workload.replicas.sleeps,
+            targets=tuple((signal, target) for signal, target in wished.items() if target is not None),
+            keep_warm=max(workload.constant_keep_warm, FEWEST_READINGS * config.scrape.interval),
+            hold=config.freshness.hold,
+            impute_after=config.freshness.impute_after,
+            settle=config.scrape.interval + config.scrape.timeout,  # asked within the one, it has the other to answer
+            band=workload.scale_down_band,
+            gpu_quiet=workload.gpu_quiet,
+            pods=workload.pods is not None,
+            fixed=workload.pods is not None and (workload.pods.url or workload.pods.urls) is not None,
+            gateway=workload.gateway is not None,
+            young=_young(config, workload),
+            wakes_blind=workload.on_blind == "wake",
+            holds_incomplete=workload.on_incomplete == "hold",
+            lease_max=workload.lease_max,
+        ),
+        smoothing=HalfLives(up_s=workload.smoothing.up, down_s=workload.smoothing.down),
+        queue=workload.model,
+        pod_pattern=workload.pod_pattern,
+        observed=config.observes(workload),
+        member=_membership(workload, observed=config.observes(workload)),
+        ordered=ordered,
+        teaching=_teaching(workload, config),
+        probe_period=workload.probe_period,
+        tolerance=tolerance,
+    )
+
+
+def _plan_of_jobs(config: Config, workload: Workload, ordered: WorkloadOverrides, tolerance: float) -> WorkloadSpec:
+    """What is not written is as `for_jobs` has it: the answer is the work in hand, and nothing is kept up."""
+    written = for_jobs(workload)
+    plan = _plan(config, written, ordered, tolerance)
+    keep_warm = plan.spec.keep_warm if written.keep_warm else 0.0
+    return replace(plan, spec=replace(plan.spec, keep_warm=keep_warm, young=0.0, jobs=True))
+
+
+def _teaching(workload: Workload, config: Config) -> Teaching:
+    """Who never sleeps has nothing to learn; and nothing is learned that proves no idleness."""
+    proven = FEWEST_READINGS * config.scrape.interval
+    return Teaching(
+        learns=workload.learns_keep_warm and workload.replicas.sleeps,
+        lowest=max(workload.keep_warm_min, proven),
+        highest=max(workload.keep_warm_max, proven),
+    )
+
+
+def _young(config: Config, workload: Workload) -> float:
+    if config.freshness.at_start is not None:
+        return config.freshness.at_start
+    return max(YOUNG_S, YOUNG_HALF_LIVES * workload.smoothing.down)
+
+
+def _membership(workload: Workload, *, observed: bool) -> Membership | None:
+    if workload.group is None:
+        return None
+    member = Membership(workload.namespace, workload.group, workload.role or "", workload.weight, observed=observed)
+    ratio = workload.ratio
+    if ratio is None:
+        return member
+    return replace(member, to=ratio.to, least=ratio.min, most=inf if ratio.max is None else ratio.max)
+
+
+class PlaceIndex:
+    """Places by what may move them, so that a change is compared with these alone. places: all of them, in order."""
+
+    def __init__(self, places: Iterable[TargetSource]) -> None:
+        self.places = tuple(places)
+        self._owned: dict[WorkloadKey, list[TargetSource]] = {}
+        self._scaled: dict[tuple[str, str, str], list[TargetSource]] = {}
+        self._served: dict[tuple[str, str], list[TargetSource]] = {}
+        self._exporters: list[TargetSource] = []
+        for place in self.places:
+            if place.owner is not None:
+                self._owned.setdefault(place.owner, []).append(place)
+            if isinstance(place.page, DcgmExporter):
+                self._exporters.append(place)
+            elif place.page.target is not None:
+                kind, _, name = place.page.target.partition("/")
+                self._scaled.setdefault((place.namespace, kind, name), []).append(place)
+            elif (service := place.page.service_in(place.namespace)) is not None:
+                self._served.setdefault(service, []).append(place)
+
+    def of(self, owner: WorkloadKey) -> Sequence[TargetSource]:
+        """The places of one workload."""
+        return self._owned.get(owner, ())
+
+    def touched(self, changes: Changes) -> list[TargetSource]:
+        """The places at which what has moved in the cluster may be."""
+        if changes.known:
+            return list(self.places)
+        found = list(self._exporters) if changes.exporters else []
+        for ref in changes.targets:
+            found += self._scaled.get(ref, ())
+        for service in changes.services:
+            found += self._served.get(service, ())
+        return found

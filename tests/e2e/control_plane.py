@@ -1,0 +1,74 @@
+"""Where the control plane of these storyboards is: one that the environment names, or K3s in a container.
+
+`TIDEGATE_E2E_KUBECONFIG` names any cluster with KEDA, for an administrator of it; `TIDEGATE_E2E_HOST` is an address of
+this host that its API server and KEDA can dial. Without it `TIDEGATE_E2E_KEDA_MANIFEST` is a file of KEDA's release,
+put into a K3s that a Docker engine runs. Without either nothing here runs, and the reason is said.
+"""
+
+import ipaddress
+import os
+import shutil
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+KUBECONFIG = "TIDEGATE_E2E_KUBECONFIG"
+HOST = "TIDEGATE_E2E_HOST"
+KEDA_MANIFEST = "TIDEGATE_E2E_KEDA_MANIFEST"
+KEDA_RESTART = "TIDEGATE_E2E_KEDA_RESTART"
+
+K3S_IMAGE = "rancher/k3s:v1.35.0-k3s1"
+IN_K3S = "/keda.yaml"
+KEDA_STARTS = (
+    ["kubectl", "apply", "--server-side", "-f", IN_K3S],
+    ["kubectl", "wait", "--for=condition=Available", "deployment", "--all", "--namespace=keda", "--timeout=300s"],
+)
+
+
+class ControlPlane(NamedTuple):
+    """kubeconfig: a file. host: how the control plane dials this machine."""
+
+    kubeconfig: Path
+    host: str
+
+
+@contextmanager
+def found(folder):
+    """A control plane for as long as the block runs. Skips where there is none."""
+    if "PYTEST_XDIST_WORKER" in os.environ and {KUBECONFIG, KEDA_MANIFEST} & os.environ.keys():
+        pytest.skip("one node and one metrics API serve all of these: run tests/e2e by itself, without -n")
+    if KUBECONFIG in os.environ:
+        host = os.environ.get(HOST)
+        if host is None:
+            pytest.fail(f"{KUBECONFIG} is set, and {HOST} is not: an address of this host that the cluster can dial")
+        if ipaddress.ip_address(host).is_loopback:
+            pytest.fail(f"{HOST} is {host}: endpoints in Kubernetes cannot be loopback addresses")
+        yield ControlPlane(Path(os.environ[KUBECONFIG]), host)
+        return
+    with _k3s(folder) as made:
+        yield made
+
+
+@contextmanager
+def _k3s(folder):
+    if KEDA_MANIFEST not in os.environ:
+        pytest.skip(f"no control plane: {KUBECONFIG} is not set, nor is {KEDA_MANIFEST} (for K3s in Docker)")
+    if (
+        shutil.which("docker") is None
+        or subprocess.run(["docker", "info"], capture_output=True, check=False).returncode
+    ):
+        pytest.skip(f"no control plane: {KUBECONFIG} is not set, and no Docker engine answers")
+    k3s = pytest.importorskip("testcontainers.community.k3s", reason="no control plane: testcontainers is missing")
+    manifest = Path(os.environ[KEDA_MANIFEST]).resolve(strict=True)
+    with k3s.K3SContainer(K3S_IMAGE).with_volume_mapping(str(manifest), IN_K3S) as container:
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(container.config_yaml(), encoding="utf-8")
+        for command in KEDA_STARTS:
+            code, said = container.exec(command)
+            assert code == 0, said.decode()
+        container.reload()
+        networks = container.get_wrapped_container().attrs["NetworkSettings"]["Networks"]
+        yield ControlPlane(kubeconfig, next(network["Gateway"] for network in networks.values()))

@@ -1,0 +1,44 @@
+"""What docs/how-to/collect-only.md shows is what the code does."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from exporter.catalog import own
+from scaler.config.agent import ExportConfig
+from scaler.config.schema import defaults_of
+from scaler.config.words import sections_in
+
+DOCS = (Path(__file__).parents[3] / "docs/how-to/collect-only.md").read_text(encoding="utf-8")
+# Described in docs/reference/configuration.md, to which the row links.
+ELSEWHERE = ("access.", "log.")
+
+
+def keys(section, prefix=""):
+    for name, field in section.model_fields.items():
+        yield prefix + name
+        is_list = "tuple" in str(field.annotation)
+        for inner in sections_in(field.annotation):
+            yield from keys(inner, f"{prefix}{name}.0." if is_list else f"{prefix}{name}.")
+
+
+def test_every_key_is_in_the_table():
+    wanted = [key for key in keys(ExportConfig) if not any(part in key for part in ELSEWHERE)]
+    assert [key for key in wanted if key not in ("scrape", "log") and f"| `{key}` |" not in DOCS] == []
+
+
+@pytest.mark.parametrize(("key", "default"), [
+    ("listen", defaults_of(ExportConfig)["listen"]),
+    ("scrape.interval", defaults_of(ExportConfig)["scrape"]["interval"]),
+    ("scrape.timeout", defaults_of(ExportConfig)["scrape"]["timeout"]),
+    ("scrape.body_limit", defaults_of(ExportConfig)["scrape"]["body_limit"]),
+])  # fmt: skip
+def test_the_defaults_are_the_models(key, default):
+    assert f"| `{key}` | `{default}` |" in DOCS
+
+
+def test_the_families_that_are_named_are_on_the_page():
+    known = {name for row in own.TABLE.rows for name in row.names}
+    known |= {f"{own.PREFIX}source_{name}_total" for name in ("scrapes", "failures", "dropped_lines")}
+    assert set(re.findall(rf"{own.PREFIX}\w+", DOCS)) <= known

@@ -1,0 +1,136 @@
+"""A GPU is lost when a fatal Xid comes and it falls silent: neither alone, and nothing that was there before us."""
+
+import numpy as np
+import pytest
+
+from exporter.catalog import Reader
+from exporter.catalog.gpus import FATAL, SUSPECTED_S
+from exporter.model import Quantity
+from exporter.textformat import parse
+
+
+def gpu(xid=None, engine=0.9, uuid="g", instance=None, **more):
+    """The lines of one GPU; None leaves a family out."""
+    mig = f',GPU_I_ID="{instance}",GPU_I_PROFILE="3g.40gb"' if instance else ""
+    said = {"DEV_XID_ERRORS": xid, "PROF_GR_ENGINE_ACTIVE": engine, **more}
+    return "".join(
+        f'DCGM_FI_{name}{{UUID="{uuid}"{mig}}} {value}\n' for name, value in said.items() if value is not None
+    )
+
+
+class Pages:
+    """The pages of one exporter, one every 30 s."""
+
+    def __init__(self):
+        self.reader, self.now = Reader("dcgm"), 1000.0
+
+    def lost(self, text, after=30.0):
+        """Which GPUs are lost by this page: their UUIDs and instances."""
+        self.now += after
+        samples = self.reader.read(parse((text + 'DCGM_FI_DEV_SM_CLOCK{UUID="g"} 1\n').encode()), self.now)
+        lost = samples.column(Quantity.GPU_LOST)
+        assert set(lost[~np.isnan(lost)]) <= {1.0}
+        return [(s.uuid, s.instance) for s, is_lost in zip(samples.subjects, lost, strict=True) if is_lost == 1.0]
+
+
+@pytest.fixture
+def pages():
+    return Pages()
+
+
+@pytest.mark.parametrize("before", [None, 0, 31])
+@pytest.mark.parametrize("code", sorted(FATAL))
+def test_a_fatal_error_that_came_and_then_silence_is_a_lost_gpu(pages, before, code):
+    assert pages.lost(gpu(before)) == []
+    assert pages.lost(gpu(code)) == []
+    assert pages.lost(gpu(code, engine=None)) == [("g", None)]
+    assert pages.lost(gpu(code, engine=None), after=9999.0) == [("g", None)]
+
+
+def test_code_and_silence_may_come_on_one_page(pages):
+    pages.lost(gpu(0))
+    assert pages.lost(gpu(79, engine=None)) == [("g", None)]
+
+
+def test_a_code_that_was_there_before_us_says_nothing(pages):
+    """The value never clears: it may be of last month."""
+    pages.lost(gpu(79))
+    assert pages.lost(gpu(79, engine=None)) == []
+
+
+def test_silence_alone_is_no_error(pages):
+    pages.lost(gpu(0))
+    assert pages.lost(gpu(0, engine=None)) == []
+
+
+@pytest.mark.parametrize("code", [13, 31, 43, 45, 63, 74, 92, 94])
+def test_an_applications_error_loses_no_gpu_though_it_falls_silent(pages, code):
+    """After Xid 31 the profiling fields may stay blank on a GPU that is well (NVIDIA/DCGM#202)."""
+    pages.lost(gpu(0))
+    pages.lost(gpu(code))
+    assert pages.lost(gpu(code, engine=None)) == []
+
+
+def test_a_gpu_that_goes_on_saying_its_activity_has_survived(pages):
+    pages.lost(gpu(0))
+    assert pages.lost(gpu(79)) == []
+    assert pages.lost(gpu(79), after=SUSPECTED_S + 1) == []
+    assert pages.lost(gpu(79, engine=None)) == []
+
+
+def test_utilisation_is_activity_enough(pages):
+    pages.lost(gpu(0))
+    assert pages.lost(gpu(48, engine=None, DEV_GPU_UTIL=0)) == []
+
+
+def test_a_gpu_that_never_said_its_activity_cannot_fall_silent(pages):
+    pages.lost(gpu(0, engine=None))
+    assert pages.lost(gpu(79, engine=None)) == []
+
+
+def test_a_gpu_whose_activity_comes_back_is_well_again(pages):
+    for text in (gpu(0), gpu(79), gpu(79, engine=None)):
+        pages.lost(text)
+    assert pages.lost(gpu(79)) == []
+    assert pages.lost(gpu(79, engine=None)) == [], "this silence is another one"
+    pages.lost(gpu(79))
+    pages.lost(gpu(95))
+    assert pages.lost(gpu(95, engine=None)) == [("g", None)]
+
+
+def test_the_code_that_sums_up_another_may_overwrite_it(pages):
+    for text in (gpu(0), gpu(79), gpu(154, engine=None)):
+        found = pages.lost(text)
+    assert found == [("g", None)]
+    assert pages.lost(gpu(45, engine=None)) == [("g", None)]
+
+
+def test_only_the_gpu_that_failed_is_lost(pages):
+    other = gpu(0, uuid="h")
+    pages.lost(gpu(0) + other)
+    pages.lost(gpu(79) + other)
+    assert pages.lost(gpu(79, engine=None) + gpu(0, engine=None, uuid="h")) == [("g", None)]
+
+
+def test_a_page_that_begins_to_print_the_code_is_a_change(pages):
+    """The family is absent as long as no GPU of the node has had an error."""
+    pages.lost(gpu() + gpu(uuid="h"))
+    pages.lost(gpu() + gpu(79, uuid="h"))
+    assert pages.lost(gpu() + gpu(79, engine=None, uuid="h")) == [("h", None)]
+
+
+def test_a_gpu_that_is_new_on_the_page_brings_its_old_code_along(pages):
+    pages.lost(gpu(0))
+    pages.lost(gpu(0) + gpu(79, uuid="h"))
+    assert pages.lost(gpu(0) + gpu(79, engine=None, uuid="h")) == []
+
+
+def test_an_error_of_the_parent_loses_the_instances_that_fall_silent(pages):
+    def both(xid, first=0.3, second=0.3):
+        power = {"DEV_POWER_USAGE": 300}
+        return gpu(xid, first, instance="1", **power) + gpu(xid, second, instance="2", **power)
+
+    pages.lost(both(0))
+    assert pages.lost(both(79)) == []
+    assert pages.lost(both(79, second=None)) == [("g", "2")]
+    assert pages.lost(both(79, first=None, second=None)) == [("g", "1"), ("g", "2")]

@@ -1,0 +1,180 @@
+"""How many replicas a target wants, has, and waits for."""
+
+import pytest
+
+from exporter.kubernetes.resources import DEPLOYMENTS, PODS
+from exporter.model import ReplicaCount
+from tests.fakes import objects as api
+
+from .conftest import BLIND_S, T0
+
+GROUP, WORKER = "leaderworkerset.sigs.k8s.io/group-index", "leaderworkerset.sigs.k8s.io/worker-index"
+SIZE = "leaderworkerset.sigs.k8s.io/size"
+
+
+def pods(*states):
+    """Pods of StatefulSet s: "r" ready, "l" loading, "p" pending without a node, "i" pending with its image on its
+    way, "-" terminating and ready, "x" failed.
+    """
+    how = {
+        "r": {},
+        "l": {"ready": False},
+        "p": {"node": None},
+        "i": {"ready": False, "phase": "Pending"},
+        "-": {"leaving": True},
+        "x": {"ready": False, "phase": "Failed"},
+    }
+    return [api.pod(f"s-{n}", owner=("StatefulSet", "s"), **how[state]) for n, state in enumerate(states)]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "states", "ready", "pending"),
+    [
+        (0, "", 0, 0),
+        (3, "", 0, 0),
+        (2, "rr", 2, 0),
+        (3, "rlp", 1, 1),
+        (3, "rpi", 1, 2),
+        (1, "r-", 1, 0),
+        (1, "rx", 1, 0),
+        (1, "rr-", 2, 0),  # a rollout with maxSurge
+    ],
+)
+def test_a_pod_is_a_replica_while_it_stays(told, ref, wanted, states, ready, pending):
+    cluster = told(api.stateful_set("s", replicas=wanted), *pods(*states))
+    existing = sum(state not in "-x" for state in states)
+    count = ReplicaCount(wanted, ready, T0, pending, 0, existing, leaving=states.count("-"))
+    assert count == cluster.count(ref("StatefulSet", "s"), T0)
+
+
+def test_a_count_is_as_old_as_the_oldest_of_what_it_rests_on(told, ref):
+    cluster = told(api.deployment("chat", replicas=2))
+    for at in (T0 + 5, T0 + 7):
+        cluster.heard(DEPLOYMENTS, at)
+    cluster.heard(PODS, T0 + 6)
+    assert cluster.count(ref("Deployment", "chat"), T0 + 8).at == T0  # ReplicaSets were heard of last at T0
+
+
+def test_what_is_not_there_has_no_replicas_rather_than_zero(told, ref):
+    cluster = told(api.scaled_job("batch"), api.replicaset("r"))
+    for target in (ref("Deployment", "ghost"), ref("ScaledJob", "batch"), ref("ReplicaSet", "r"), ref("Fleet", "f")):
+        assert cluster.count(target, T0) is None
+
+
+def test_nothing_is_counted_while_any_of_it_is_not_known(told, ref):
+    cluster = told(api.deployment("chat"))
+    cluster.lost(DEPLOYMENTS, T0)
+    assert cluster.count(ref("Deployment", "chat"), T0 + BLIND_S) is not None
+    assert cluster.count(ref("Deployment", "chat"), T0 + BLIND_S + 1) is None
+
+
+def group(number, *workers, leader=True, size=3, **more):
+    """A group of LeaderWorkerSet big; a worker is ready (True) or not."""
+
+    def member(name, index, ready, owner):
+        return api.pod(
+            name,
+            owner=owner,
+            ready=ready,
+            labels={GROUP: str(number), WORKER: str(index)},
+            metadata={"annotations": {SIZE: str(size)} if size else {}},
+            **more,
+        )
+
+    yield member(f"big-{number}", 0, leader, ("StatefulSet", "big"))
+    yield api.stateful_set(f"big-{number}", owner=("Pod", f"big-{number}"))
+    for index, ready in enumerate(workers, start=1):
+        yield member(f"big-{number}-{index}", index, ready, ("StatefulSet", f"big-{number}"))
+
+
+@pytest.fixture
+def groups(told):
+    def tell(*documents, replicas=1):
+        return told(
+            api.leader_worker_set("big", replicas=replicas, size=3),
+            api.stateful_set("big", owner=("LeaderWorkerSet", "big")),
+            *documents,
+        )
+
+    return tell
+
+
+@pytest.mark.parametrize(
+    ("members", "ready"),
+    [
+        (group(0, True, True), 1),
+        (group(0, True, False), 0),
+        (group(0, True), 0),  # all that are there are ready, and not all are there (LeaderReady)
+        (group(0, True, True, leader=False), 0),
+        (group(0, True, True, leaving=True), 0),
+        (group(0, True, size=None), 1),  # nobody says how many there should be
+        (group(0, True, False, size=None), 0),
+        ((document for number in (0, 1) for document in group(number, True, True)), 2),
+    ],
+)
+def test_a_group_is_a_replica_when_its_leader_is_ready_and_it_is_complete(groups, ref, members, ready):
+    assert ready == groups(*members).count(ref("LeaderWorkerSet", "big"), T0).ready
+
+
+def test_a_group_that_lost_its_leader_is_none_however_many_are_left(groups, ref):
+    leader, *rest = group(0, True, True, size=2)
+    assert groups(leader, *rest).count(ref("LeaderWorkerSet", "big"), T0).ready == 1
+    leader["metadata"]["deletionTimestamp"] = "2026-11-01T11:00:30Z"
+    assert groups(leader, *rest).count(ref("LeaderWorkerSet", "big"), T0).ready == 0
+
+
+def test_a_pod_of_no_group_makes_no_replica(groups, ref):
+    stray = api.pod("stray", owner=("StatefulSet", "big"), node=None)
+    assert ReplicaCount(1, 1, T0, 0, 0, 1) == groups(*group(0, True, True), stray).count(
+        ref("LeaderWorkerSet", "big"), T0
+    )
+
+
+def test_a_group_half_up_is_one_pending_replica_however_many_of_its_pods_are(groups, ref):
+    cluster = groups(*group(0, True, True), *group(1, False, False, leader=False, phase="Pending"), replicas=2)
+    assert ReplicaCount(2, 1, T0, 1, 0, 2) == cluster.count(ref("LeaderWorkerSet", "big"), T0)
+
+
+def test_only_the_leader_of_a_group_takes_requests_and_all_its_pods_are_its_own(groups, ref, names):
+    cluster = groups(*group(0, True, True))
+    assert names(cluster.leaders_of(ref("LeaderWorkerSet", "big"), T0)) == ["big-0"]
+    assert names(cluster.pods_of(ref("LeaderWorkerSet", "big"), T0)) == ["big-0", "big-0-1", "big-0-2"]
+
+
+def service(part, replicas):
+    name = f"llm-{part}"
+    yield api.deployment(name, replicas=replicas, owner=("InferenceService", "llm"))
+    yield api.replicaset(f"{name}-7d", owner=("Deployment", name))
+    for number in range(replicas):
+        yield api.pod(f"{name}-7d-{number}", owner=("ReplicaSet", f"{name}-7d"))
+
+
+def test_of_an_inference_service_the_predictor_counts(told, ref, names):
+    cluster = told(
+        api.inference_service("llm"),
+        *service("predictor", 2),
+        *service("predictor-worker", 4),
+        *service("transformer", 3),
+    )
+    target = ref("InferenceService", "llm")
+    assert ReplicaCount(2, 2, T0, 0, 0, 2) == cluster.count(target, T0)
+    assert names(cluster.leaders_of(target, T0)) == ["llm-predictor-7d-0", "llm-predictor-7d-1"]
+    assert len(cluster.pods_of(target, T0)) == 9
+
+
+def test_an_inference_service_without_a_predictor_deployment_is_not_counted(told, ref):
+    assert told(api.inference_service("llm")).count(ref("InferenceService", "llm"), T0) is None
+
+
+def test_the_gpus_of_a_replica_are_those_of_all_its_running_pods(told, ref):
+    group = {"leaderworkerset.sigs.k8s.io/group-index": "0"}
+    leader, worker = ({**group, "leaderworkerset.sigs.k8s.io/worker-index": index} for index in ("0", "1"))
+    cluster = told(
+        api.leader_worker_set("s", replicas=1),
+        api.stateful_set("s", owner=("LeaderWorkerSet", "s")),
+        api.pod("s-0", owner=("StatefulSet", "s"), labels=leader, gpus=8),
+        api.stateful_set("s-0", owner=("Pod", "s-0")),
+        api.pod("s-0-1", owner=("StatefulSet", "s-0"), labels=worker, gpus=8, address="10.0.0.8"),
+        api.pod("s-0-2", owner=("StatefulSet", "s-0"), labels=worker, gpus=8, node=None),
+    )
+    assert cluster.count(ref("LeaderWorkerSet", "s"), T0).gpus == 16

@@ -1,0 +1,199 @@
+"""Whose a pod is: chains of owners, in whatever order they are heard of."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.kubernetes.index import DEPTH, Chains
+from exporter.kubernetes.objects import Ref
+from exporter.model import PodKey
+from tests.fakes import objects as api
+
+from .conftest import T0, empty, forget, tell
+
+# Each kind of target, and what there is of it: the target, what is in between, its pods.
+FAMILIES = {
+    "Deployment": (
+        "Deployment/chat",
+        [api.deployment("chat"), api.replicaset("chat-7d", owner=("Deployment", "chat"))],
+        [api.pod("chat-7d-a", owner=("ReplicaSet", "chat-7d"))],
+    ),
+    "InferenceService": (
+        "InferenceService/llm",
+        [
+            api.inference_service("llm"),
+            api.deployment("llm-predictor", owner=("InferenceService", "llm")),
+            api.replicaset("llm-predictor-7d", owner=("Deployment", "llm-predictor")),
+        ],
+        [api.pod("llm-predictor-7d-a", owner=("ReplicaSet", "llm-predictor-7d"))],
+    ),
+    "Rollout": (
+        "Rollout/chat",
+        [api.rollout("chat"), api.replicaset("chat-7d", owner=("Rollout", "chat"))],
+        [api.pod("chat-7d-a", owner=("ReplicaSet", "chat-7d"))],
+    ),
+    "StatefulSet": (
+        "StatefulSet/chat",
+        [api.stateful_set("chat")],
+        [api.pod("chat-0", owner=("StatefulSet", "chat"))],
+    ),
+    "LeaderWorkerSet": (
+        "LeaderWorkerSet/big",
+        [
+            api.leader_worker_set("big"),
+            api.stateful_set("big", owner=("LeaderWorkerSet", "big")),
+            api.stateful_set("big-0", owner=("Pod", "big-0")),
+        ],
+        [api.pod("big-0", owner=("StatefulSet", "big")), api.pod("big-0-1", owner=("StatefulSet", "big-0"))],
+    ),
+    "ScaledJob": (
+        "ScaledJob/batch",
+        [api.scaled_job("batch"), api.job("batch-x", owner=("ScaledJob", "batch"))],
+        [api.pod("batch-x-a", owner=("Job", "batch-x"))],
+    ),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@given(chance=st.randoms())
+def test_pods_belong_to_their_target_in_whatever_order_things_arrive(family, chance):
+    target, between, pods = FAMILIES[family]
+    cluster = empty()
+    documents = [*between, *pods, api.pod("stranger", owner=("ReplicaSet", "other-7d"))]
+    chance.shuffle(documents)
+    tell(cluster, *documents)
+    target = Ref("ai", *target.split("/"))
+    assert [pod["metadata"]["name"] for pod in pods] == [pod.key.pod for pod in cluster.pods_of(target, T0)]
+    for pod in pods:
+        assert cluster.owners_of(PodKey("ai", pod["metadata"]["name"]))[-1] == target
+
+
+def test_owners_are_named_nearest_first(told, ref):
+    _, between, pods = FAMILIES["InferenceService"]
+    expected = (
+        ref("ReplicaSet", "llm-predictor-7d"),
+        ref("Deployment", "llm-predictor"),
+        ref("InferenceService", "llm"),
+    )
+    assert expected == told(*between, *pods).owners_of(PodKey("ai", "llm-predictor-7d-a"))
+
+
+def test_a_worker_belongs_to_its_leader_and_to_what_its_leader_belongs_to(told, ref):
+    _, between, pods = FAMILIES["LeaderWorkerSet"]
+    expected = (
+        ref("StatefulSet", "big-0"),
+        ref("Pod", "big-0"),
+        ref("StatefulSet", "big"),
+        ref("LeaderWorkerSet", "big"),
+    )
+    assert expected == told(*between, *pods).owners_of(PodKey("ai", "big-0-1"))
+
+
+def test_a_pod_without_an_owner_and_a_pod_that_is_not_there_are_two_things(told):
+    cluster = told(api.pod("alone"))
+    assert cluster.owners_of(PodKey("ai", "alone")) == ()
+    assert cluster.owners_of(PodKey("ai", "ghost")) is None
+
+
+def test_a_pod_that_hangs_in_the_air_belongs_to_nobody_until_its_owner_is_heard_of(told, ref, names):
+    target = ref("Deployment", "chat")
+    cluster = told(api.deployment("chat"), api.pod("chat-7d-a", owner=("ReplicaSet", "chat-7d")))
+    assert cluster.pods_of(target, T0) == ()
+    assert (ref("ReplicaSet", "chat-7d"),) == cluster.owners_of(PodKey("ai", "chat-7d-a"))
+    cluster.take_changes()
+    told(api.replicaset("chat-7d", owner=("Deployment", "chat")))
+    assert names(cluster.pods_of(target, T0)) == ["chat-7d-a"]
+    assert target in cluster.take_changes().targets
+
+
+def test_a_pod_whose_replica_set_is_deleted_before_it_belongs_to_nobody(told, ref):
+    _, between, pods = FAMILIES["Deployment"]
+    cluster = told(*between, *pods)
+    cluster.take_changes()
+    forget(cluster, between[1])
+    assert cluster.pods_of(ref("Deployment", "chat"), T0) == ()
+    assert ref("Deployment", "chat") in cluster.take_changes().targets
+
+
+def test_one_name_in_two_namespaces_is_two_things(told, ref, names):
+    cluster = told(
+        api.pod("s-0", owner=("StatefulSet", "s")),
+        api.pod("s-0", "ml", owner=("StatefulSet", "s")),
+        api.stateful_set("s"),
+    )
+    assert [PodKey("ai", "s-0")] == [pod.key for pod in cluster.pods_of(ref("StatefulSet", "s"), T0)]
+
+
+def test_pods_that_are_done_are_left_out(told, ref, names):
+    cluster = told(
+        api.pod("s-0", owner=("StatefulSet", "s"), phase="Failed", ready=False),
+        api.pod("s-1", owner=("StatefulSet", "s"), phase="Succeeded", ready=False),
+        api.pod("s-2", owner=("StatefulSet", "s")),
+    )
+    assert names(cluster.pods_of(ref("StatefulSet", "s"), T0)) == ["s-2"]
+
+
+def test_a_circle_of_owners_ends(told, ref, names):
+    cluster = told(
+        api.replicaset("a", owner=("ReplicaSet", "b")),
+        api.replicaset("b", owner=("ReplicaSet", "a")),
+        api.replicaset("self", owner=("ReplicaSet", "self")),
+        api.pod("p", owner=("ReplicaSet", "a")),
+        api.pod("q", owner=("ReplicaSet", "self")),
+    )
+    assert (ref("ReplicaSet", "a"), ref("ReplicaSet", "b")) == cluster.owners_of(PodKey("ai", "p"))
+    assert names(cluster.pods_of(ref("ReplicaSet", "b"), T0)) == ["p"]
+    assert (ref("ReplicaSet", "self"),) == cluster.owners_of(PodKey("ai", "q"))
+
+
+def test_a_chain_ends_after_so_many_steps(ref):
+    chains = Chains()
+    things = [ref("Thing", str(number)) for number in range(DEPTH + 3)]
+    for lower, upper in itertools.pairwise(things):
+        chains.link(lower, upper)
+    assert tuple(things[1 : DEPTH + 1]) == chains.up(things[0])
+    assert set(things[2 : DEPTH + 2]) == set(chains.below(things[DEPTH + 2]))
+
+
+REFS = st.integers(0, 12).map(lambda number: Ref("ai", "Thing", str(number)))
+
+
+@given(st.lists(st.tuples(REFS, st.none() | REFS), max_size=40))
+def test_above_and_below_are_two_views_of_the_same_links(links):
+    chains, owner = Chains(), {}
+    for ref, above in links:
+        chains.link(ref, above)
+        owner[ref] = above
+    for ref in owner:
+        expected, above = [], owner.get(ref)
+        while above is not None and above != ref and above not in expected and len(expected) < DEPTH:
+            expected.append(above)
+            above = owner.get(above)
+        assert tuple(expected) == chains.up(ref)
+    for top in {*owner, *owner.values()} - {None}:
+        below = list(chains.below(top))
+        assert len(below) == len(set(below))
+        assert {ref for ref in owner if top in chains.up(ref)} == set(below)
+    for ref in owner:
+        chains.link(ref, None)
+    assert not chains._owned
+
+
+def test_a_pod_is_known_by_its_uid_as_long_as_it_is_there(told):
+    chat = api.pod("chat-0")
+    by_uid, stranger = PodKey("", chat["metadata"]["uid"]), PodKey("", "somebody-elses")
+    cluster = told(chat)
+    assert cluster.named(by_uid) == PodKey("ai", "chat-0")
+    assert cluster.named(stranger) == stranger
+    assert cluster.named(PodKey("ai", "chat-0")) == PodKey("ai", "chat-0")
+
+    # The same name, another pod.
+    new = api.pod("chat-0")
+    new["metadata"] = {**new["metadata"], "uid": "uid-of-the-second"}
+    tell(cluster, new)
+    assert cluster.named(by_uid) == by_uid
+    assert cluster.named(PodKey("", "uid-of-the-second")) == PodKey("ai", "chat-0")
+    forget(cluster, new)
+    assert cluster.named(PodKey("", "uid-of-the-second")) == PodKey("", "uid-of-the-second")

@@ -1,0 +1,63 @@
+"""Who answers for a version of an API group: what the client asks, and what it makes of the answers."""
+
+import pytest
+
+from exporter.kubernetes import auth
+from exporter.kubernetes.auth import Holder
+from exporter.kubernetes.client import Patience
+from exporter.kubernetes.protocol import ApiFailure, Forbidden
+
+NAME = "v1beta1.external.metrics.k8s.io"
+KEDAS = {"namespace": "keda", "name": "keda-operator-metrics-apiserver", "port": 443}
+
+
+async def test_an_api_service_is_held_by_the_service_that_it_names(fake, client):
+    fake.api_services[NAME] = {"group": "external.metrics.k8s.io", "version": "v1beta1", "service": KEDAS}
+    assert await client.holder(NAME) == Holder("keda", "keda-operator-metrics-apiserver")
+
+
+async def test_what_nobody_registered_has_no_holder(client):
+    assert await client.holder(NAME) is None
+
+
+async def test_what_the_api_server_answers_itself_is_held_by_it(fake, client):
+    fake.api_services["v1.apps"] = {"group": "apps", "version": "v1"}
+    holder = await client.holder("v1.apps")
+    assert (holder, str(holder)) == (Holder(), "the API server itself")
+
+
+async def test_what_rbac_does_not_allow_is_said_with_the_right_to_exactly_that_one(fake, client):
+    fake.fail("APIService", 403)
+    with pytest.raises(Forbidden) as caught:
+        await client.holder(NAME)
+    assert f'resources ["apiservices"], resourceNames ["{NAME}"], verbs ["get"]' in str(caught.value)
+
+
+async def test_no_answer_is_a_failure_and_not_an_absence(fake, connected):
+    client = await connected(Patience(review_s=0.2))
+    fake.fail("APIService", 500)
+    with pytest.raises(ApiFailure) as caught:
+        await client.holder(NAME)
+    assert caught.value.status == 500
+    fake.mend()
+    fake.hang()
+    with pytest.raises(ApiFailure, match=r"no answer within 0\.2 s$"):
+        await client.holder(NAME)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<html>",
+        b"7",
+        b"{}",
+        b'{"spec": []}',
+        b'{"spec": {"group": "g", "service": 7}}',
+        b'{"spec": {"group": "g", "service": {}}}',
+        b'{"spec": {"group": "g", "service": {"namespace": "keda"}}}',
+        b"[" * 9999,
+    ],
+)
+def test_what_is_no_api_service_is_a_failure_and_nobodys(body):
+    with pytest.raises(ApiFailure, match=f"^get apiservice {NAME}: "):
+        auth.holder(NAME, body)

@@ -1,0 +1,219 @@
+"""A store that follows a cluster: the real client, the fake API, and what people and the store are told."""
+
+import asyncio
+import json
+
+import pytest
+
+from exporter.kubernetes.protocol import OPENED, Event, ListPage
+from exporter.kubernetes.reflector import GOOD_WATCH_S, REFUSED_DELAY_S
+from exporter.kubernetes.resources import NODES, PODS
+from tests.fakes.objects import node, pod
+
+
+async def test_what_is_there_is_listed_and_what_happens_is_told(fake, store, following, up_to_date):
+    fake.put(pod("chat-0"), pod("chat-1"))
+    async with following():
+        await up_to_date("chat-0", "chat-1")
+        fake.put(pod("chat-2"))
+        fake.delete(pod("chat-0"))
+        await up_to_date("chat-1", "chat-2")
+    assert (fake.lists, len(fake.asked("watch"))) == (1, 1)
+    assert store.told == []
+
+
+async def test_all_pages_are_one_list(fake, store, following, up_to_date):
+    fake.put(*(pod(f"chat-{n}") for n in range(7)))
+    fake.page_objects = 3
+    async with following():
+        await up_to_date(*(f"chat-{n}" for n in range(7)))
+    assert (len(store.said("replace")), len(fake.asked("list"))) == (1, 3)
+
+
+async def test_a_watch_that_ends_is_resumed_from_the_last_event_without_a_list(fake, store, following, up_to_date):
+    async with following():
+        await up_to_date()
+        fake.put(pod("chat-0"))
+        await up_to_date("chat-0")
+        fake.disconnect()
+        await fake.until(lambda: len(fake.asked("watch")) == 2 and fake.watching == 1)
+        fake.put(pod("chat-1"))
+        await up_to_date("chat-0", "chat-1")
+    assert fake.lists == 1
+    assert [asked.version for asked in fake.asked("watch")] == ["1000", "1001"]
+    assert (store.said("lost"), store.told) == ([], [])
+
+
+async def test_a_bookmark_moves_the_point_to_resume_from(fake, store, turn, following, up_to_date):
+    async with following():
+        await up_to_date()
+        fake.put(node("node-1"), node("node-2"))  # no news for who follows pods
+        heard = len(store.said("heard"))
+        fake.bookmark()
+        await turn.until(lambda: len(store.said("heard")) > heard)
+        fake.compact()
+        fake.disconnect()
+        await fake.until(lambda: len(fake.asked("watch")) == 2 and fake.watching == 1)
+    assert fake.asked("watch")[-1].version == "1002"
+    assert fake.lists == 1
+
+
+async def test_half_a_line_is_told_whole_by_the_next_watch(fake, following, up_to_date):
+    fake.put(pod("chat-0"))
+    async with following():
+        await up_to_date("chat-0")
+        fake.put(pod("chat-1"))
+        await up_to_date("chat-0", "chat-1")
+        fake.disconnect(mid_line=True)
+        fake.put(pod("chat-2"))
+        await up_to_date("chat-0", "chat-1", "chat-2")
+    assert fake.lists == 1
+
+
+@pytest.mark.parametrize("in_stream", [True, False])
+async def test_a_version_that_is_forgotten_is_listed_anew(fake, store, clock, following, up_to_date, in_stream):
+    fake.gone_in_stream = in_stream
+    fake.put(pod("chat-0"), pod("chat-1"))
+    async with following():
+        await up_to_date("chat-0", "chat-1")
+        fake.refuse()
+        await clock.nap()
+        fake.delete(pod("chat-0"))
+        fake.put(pod("chat-2"))
+        fake.compact()
+        fake.mend()
+        await clock.rush(lambda: store.names == ["chat-1", "chat-2"])
+        await up_to_date("chat-1", "chat-2")
+    assert fake.lists == 2
+
+
+async def test_what_vanished_during_a_list_is_not_kept(fake, store, clock, following, up_to_date):
+    fake.put(*(pod(f"chat-{n}") for n in range(4)))
+    fake.page_objects = 2
+    fake.slow_lists(0.05)
+    async with following():
+        await fake.until(lambda: len(fake.asked("list")) == 2)
+        fake.delete(pod("chat-1"))
+        fake.delete(pod("chat-3"))
+        await up_to_date("chat-0", "chat-2")
+    assert fake.lists == 1
+
+
+async def test_a_list_whose_rest_is_forgotten_starts_again(fake, clock, following, up_to_date):
+    fake.put(pod("chat-0"), pod("chat-1"))
+    fake.page_objects = 1
+    fake.slow_lists(0.05)
+    async with following():
+        await fake.until(lambda: len(fake.asked("list")) == 1)
+        await fake.until(lambda: bool(fake._snapshots))
+        fake.delete(pod("chat-1"))
+        fake.compact()
+        assert await clock.nap() == 1.0
+        await up_to_date("chat-0")
+    assert fake.lists == 2
+
+
+async def test_a_line_that_cannot_be_read_is_said_and_mended_by_a_list(fake, store, turn, following, up_to_date):
+    async with following():
+        await up_to_date()
+        fake.say(PODS, b"<html>a proxy in the way</html>")
+        fake.put(pod("chat-0"))
+        await up_to_date("chat-0")
+        assert len(store.told) == 1
+        assert "a proxy in the way" in store.told[0]
+        fake.disconnect()
+        await turn.until(lambda: len(store.told) == 2)
+    assert None is store.told[1]
+    assert fake.lists == 2
+
+
+async def test_a_lost_line_is_not_forgotten_when_the_watch_ends_badly(fake, clock, following, up_to_date):
+    async with following():
+        await up_to_date()
+        fake.say(PODS, b"<html>")
+        fake.say(PODS, b'{"type":"ERROR","object":{"kind":"Status","code":500}}')
+        await clock.nap()
+        await fake.until(lambda: fake.lists == 2)
+
+
+async def test_an_old_event_that_is_told_again_changes_nothing(fake, store, turn, following, up_to_date):
+    async with following():
+        await up_to_date()
+        fake.put(pod("chat-0"))
+        fake.put(pod("chat-0", ready=False))
+        await up_to_date("chat-0")
+        old = pod("chat-0", metadata={"resourceVersion": "1001"})
+        fake.say(PODS, json.dumps({"type": "DELETED", "object": old}).encode())
+        fake.say(PODS, json.dumps({"type": "MODIFIED", "object": old}).encode())
+        fake.put(pod("chat-1"))
+        await up_to_date("chat-0", "chat-1")
+    assert store.held["ai", "chat-0"]["status"]["conditions"][-1]["status"] == "False"
+    assert [what for what, _ in store.log if what.isupper()] == ["ADDED", "MODIFIED", "ADDED"]
+
+
+async def test_an_api_whose_versions_went_back_is_listed_anew(fake, store, clock, following, up_to_date):
+    fake.put(pod("chat-0"))
+    async with following():
+        await up_to_date("chat-0")
+        fake.say(PODS, b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"17"}}}')
+        await clock.nap()
+        await fake.until(lambda: fake.lists == 2)
+        await up_to_date("chat-0")
+    assert fake.lists == 2
+
+
+async def test_an_object_without_a_version_is_handed_on_and_does_not_move_the_watch(following, store, clock, turn):
+    class Odd:
+        """Speaks `Api`: a watch whose events do not say where they are."""
+
+        def __init__(self):
+            self.versions = []
+
+        async def page(self, resource, namespace, after):
+            return ListPage([], "opaque", "")
+
+        async def watch(self, resource, namespace, version):
+            self.versions.append(version)
+            yield OPENED
+            yield Event("ADDED", pod("chat-0"), "also opaque")
+            yield Event("ADDED", pod("chat-1"), "")
+            await asyncio.Event().wait() if len(self.versions) > 1 else None
+
+    odd = Odd()
+    async with following(api=odd):
+        await turn.until(lambda: len(store.said("ADDED")) == 4)
+    assert odd.versions == ["opaque", "also opaque"]
+    assert store.names == ["chat-0", "chat-1"]
+
+
+async def test_two_namespaces_are_followed_apart_and_heard_only_together(
+    fake, store, clock, turn, following, up_to_date
+):
+    fake.put(pod("chat-0", "ai"), pod("chat-9", "lab"), pod("chat-5", "elsewhere"))
+    async with following(PODS, "ai", "lab"):
+        await up_to_date("chat-0", "chat-9", watching=2)
+        clock.advance(GOOD_WATCH_S)
+        fake.forbid(PODS)
+        fake.disconnect()
+        await turn.until(lambda: len(store.told) == 2)
+        assert len(store.said("lost")) == 1
+        heard = len(store.said("heard"))
+        fake.mend()
+        clock.advance(REFUSED_DELAY_S)
+        await turn.until(lambda: len(store.told) == 4)
+        assert heard + 1 == len(store.said("heard"))
+        fake.delete(pod("chat-9", "lab"))
+        await up_to_date("chat-0", watching=2)
+    assert {"ai", "lab"} == {asked.namespace for asked in fake.requests}
+
+
+async def test_nodes_are_followed_like_anything_else(fake, following, up_to_date):
+    fake.put(node("node-1"))
+    async with following(NODES):
+        await up_to_date("node-1")
+
+
+async def test_following_ends_only_when_cancelled_and_leaves_no_watch_behind(fake, following, up_to_date):
+    async with following():
+        await up_to_date()
+    await fake.until(lambda: fake.watching == 0)

@@ -1,0 +1,279 @@
+"""A clock that a test winds by hand, pages on loopback that can be told to misbehave, and a loop with ears."""
+
+import asyncio
+import socket
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from random import Random
+from zlib import crc32
+
+import pytest
+from aiohttp import web
+
+from exporter.discovery import Listing as Listed
+from exporter.discovery.dns import StaticTargets
+from exporter.model import Failure, Role, Target, WorkloadKey
+from exporter.scrape.loop import Loop
+from exporter.sources.http import HttpLimits, HttpPages
+from exporter.textformat import PlainScanner
+
+PATIENCE_S = 20.0  # never waited for: only says which await hung
+INTERVAL_S = 5.0
+CHAT = WorkloadKey("ai", "chat")
+# The first round of CHAT begins half an interval after the beginning, so between two looks. POSIX seconds.
+FIRST = 1000.0 + crc32(b"ai/chat") / 2**32 * INTERVAL_S
+BEGIN = FIRST - INTERVAL_S / 2
+PAGE = b'vllm:num_requests_waiting{model_name="m"} 3\n'
+
+
+class Turn:
+    """Something changed: whoever waits for something looks again."""
+
+    def __init__(self):
+        self._event = asyncio.Event()
+
+    def changed(self):
+        self._event.set()
+        self._event = asyncio.Event()
+
+    async def until(self, true):
+        async with asyncio.timeout(PATIENCE_S):
+            while not true():
+                await self._event.wait()
+
+
+class HandClock:
+    """Speaks `exporter.clock.Clock`; time passes when the test says so."""
+
+    def __init__(self, turn):
+        self.time = BEGIN
+        self.sleepers = []  # (when to wake, the future that does)
+        self._turn = turn
+
+    def now(self):
+        return self.time
+
+    async def sleep(self, seconds):
+        sleeper = (self.time + max(0.0, seconds), asyncio.get_running_loop().create_future())
+        self.sleepers.append(sleeper)
+        self._turn.changed()
+        try:
+            await sleeper[1]
+        finally:
+            self.sleepers.remove(sleeper)
+            self._turn.changed()
+
+    @property
+    def due(self):
+        return sorted(when for when, _ in self.sleepers)
+
+    def advance(self, seconds):
+        """Let time pass and wake whoever is due."""
+        self.time += seconds
+        for when, sleeper in self.sleepers:
+            if when <= self.time + 1e-9 and not sleeper.done():
+                sleeper.set_result(None)
+
+    async def asleep(self, count):
+        """Wait until so many sleep, and none of them was woken."""
+        await self._turn.until(
+            lambda: len(self.sleepers) == count and not any(sleeper.done() for _, sleeper in self.sleepers)
+        )
+
+
+class Listing:
+    """A discovery whose answer a test sets: a tuple, or None for "not known". `gate` holds up looking."""
+
+    def __init__(self, targets=(), owner=None):
+        self.targets = None if targets is None else tuple(targets)
+        self.leaving = ()
+        self.owner = owner
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.looked = 0
+
+    def listing(self):
+        return None if self.targets is None else Listed(tuple(self.targets), frozenset(self.leaving))
+
+    async def refresh(self, now):
+        await self.gate.wait()
+        self.looked += 1
+
+
+@dataclass
+class Served:
+    """Pages by path on one server. `body[path]` is the page, `status[path]` its status; a path in `held` waits."""
+
+    turn: Turn
+    port: int = 0
+    body: dict = field(default_factory=dict)
+    status: dict = field(default_factory=dict)
+    held: dict = field(default_factory=dict)
+    asked: list = field(default_factory=list)
+    in_flight: int = 0
+    most_in_flight: int = 0
+    ended: list = field(default_factory=list)  # paths whose request is over, answered or not
+    peers: set = field(default_factory=set)  # the client's ports: one for each connection
+
+    def hold(self, *paths):
+        for path in paths:
+            self.held[path] = asyncio.Event()
+
+    def release(self):
+        for event in self.held.values():
+            event.set()
+        self.held.clear()
+
+    async def answer(self, request):
+        path = request.match_info["path"]
+        self.asked.append(path)
+        self.peers.add(request.transport.get_extra_info("peername"))
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        self.turn.changed()
+        try:
+            if path in self.held:
+                await self.held[path].wait()
+            return web.Response(body=self.body.get(path, PAGE), status=self.status.get(path, 200))
+        finally:
+            self.in_flight -= 1
+            self.ended.append(path)
+            self.turn.changed()
+
+
+@dataclass
+class Heard:
+    """What a loop told, in order."""
+
+    turn: Turn
+    landed: list = field(default_factory=list)
+    listed: list = field(default_factory=list)
+    added: list = field(default_factory=list)
+    retired: list = field(default_factory=list)
+    faulted: list = field(default_factory=list)
+    rounds: list = field(default_factory=list)  # the scrapes that were handed over together
+
+    def tell(self, what, *said):
+        getattr(self, what).append(said[0] if len(said) == 1 else said)
+        self.turn.changed()
+
+    def tell_each(self, what, scrapes):
+        self.rounds.append(list(scrapes))
+        for scrape in scrapes:
+            self.tell(what, scrape)
+
+    def of(self, target):
+        return [scrape for scrape in self.landed if scrape.target == target]
+
+    def failures(self, target):
+        return [s.outcome.kind if isinstance(s.outcome, Failure) else None for s in self.of(target)]
+
+
+class Unhurried(Random):
+    """No jitter: everything begins at once."""
+
+    def uniform(self, low, high):
+        return low
+
+
+@pytest.fixture
+def turn():
+    return Turn()
+
+
+@pytest.fixture
+def clock(turn):
+    return HandClock(turn)
+
+
+@pytest.fixture
+def heard(turn):
+    return Heard(turn)
+
+
+@pytest.fixture
+async def served(turn):
+    pages = Served(turn)
+    app = web.Application()
+    app.router.add_get("/{path:.*}", pages.answer)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    pages.port = runner.addresses[0][1]
+    yield pages
+    pages.release()
+    await runner.cleanup()
+
+
+@pytest.fixture
+def target(served):
+    """`target("path")`: one page of the server, with the workload chat as owner."""
+
+    def make(path, kind="vllm", role=Role.PODS, owner=CHAT):
+        return Target(f"http://127.0.0.1:{served.port}/{path}", kind, role, owner)
+
+    return make
+
+
+@pytest.fixture
+async def http():
+    pages = HttpPages(HttpLimits(timeout_s=PATIENCE_S, body_bytes=1 << 20))
+    yield pages
+    await pages.close()
+
+
+@pytest.fixture
+def running(clock, heard, http):
+    """`async with running(discovery, …, concurrency=…) as loop:` runs a loop beside the test."""
+
+    @asynccontextmanager
+    async def run(*discoveries, jitter=None, **more):
+        loop = Loop(
+            discoveries=[d if hasattr(d, "refresh") else StaticTargets((d,), CHAT) for d in discoveries],
+            clock=clock,
+            landed=lambda scrapes: heard.tell_each("landed", scrapes),
+            listed=lambda who, said: heard.tell("listed", who, None if said is None else said.targets),
+            added=lambda target: heard.tell("added", target),
+            retired=lambda target: heard.tell("retired", target),
+            faulted=lambda place, subject, error: heard.tell("faulted", place, subject, error),
+            jitter=jitter or Unhurried(),
+            **{"pages": http, "interval_s": INTERVAL_S, "concurrency": 64, "new_scanner": PlainScanner, **more},
+        )
+        task = asyncio.create_task(loop.run())
+        try:
+            yield loop
+        finally:
+            task.cancel()
+            async with asyncio.timeout(PATIENCE_S):
+                await asyncio.wait([task])
+            if not task.cancelled():
+                await task
+
+    return run
+
+
+@pytest.fixture
+def listing():
+    """`listing(targets, owner=None)`: a discovery whose list a test changes."""
+    return Listing
+
+
+@pytest.fixture
+def start(clock, heard):
+    """`await start(looks)`: let so many discoveries look, and the first round of their targets begin."""
+
+    async def begin(looks):
+        await clock.asleep(looks)  # each discovery before its first look
+        clock.advance(0.0)
+        await clock.asleep(looks + 1)  # and the workload before its first round
+        clock.advance(INTERVAL_S / 2)
+
+    return begin
+
+
+@pytest.fixture
+def silent_port():
+    """A port of 127.0.0.1 where nobody listens and, while the test runs, nobody else can."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]

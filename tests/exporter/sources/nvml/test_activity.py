@@ -1,0 +1,175 @@
+"""Activity by the GPU's own counters: an average between two readings, and what breaks the pair."""
+
+from math import nan
+
+import pytest
+
+from exporter.model import Quantity
+from exporter.sources.nvml.library import NvmlCode
+
+ACTIVITY = (
+    Quantity.GPU_ENGINE_ACTIVE,
+    Quantity.GPU_SM_ACTIVE,
+    Quantity.GPU_TENSOR_ACTIVE,
+    Quantity.GPU_DRAM_ACTIVE,
+)
+UNKNOWN = pytest.approx([nan, nan, nan, nan], nan_ok=True)
+
+
+class Card:
+    """A GPU with counters under a reader: time passes while the counters run."""
+
+    def __init__(self, fake, node, **counters):
+        self.gpu = fake.FakeGpu(gpm=True, counters=dict.fromkeys(["engine", "sm", "tensor", "dram"], 0.0))
+        self.library = fake.FakeNvml([self.gpu])
+        self.now = 1000.0
+        self._read = node(self.library).read
+
+    def passes(self, seconds, **active):
+        self.now += seconds
+        self.library.clock += seconds
+        for counters in [self.gpu.counters, *(part.counters for part in self.gpu.mig or ())]:
+            for name, ratio in active.items():
+                counters[name] = counters.get(name, 0.0) + ratio * seconds
+
+    def read(self, row=0):
+        samples = self._read(self.now)
+        self.dropped = samples.dropped
+        return [float(samples.column(quantity)[row]) for quantity in ACTIVITY]
+
+
+@pytest.fixture
+def card(fake, node):
+    return Card(fake, node)
+
+
+def test_the_first_reading_knows_no_activity(card):
+    assert card.read() == UNKNOWN
+
+
+def test_activity_is_the_average_since_the_last_reading(card):
+    card.read()
+    card.passes(3.0, engine=1.0, sm=0.5, tensor=0.25, dram=0.1)
+    card.passes(2.0)
+
+    assert card.read() == pytest.approx([0.6, 0.3, 0.15, 0.06])
+
+    card.passes(5.0)
+
+    assert card.read() == [0.0, 0.0, 0.0, 0.0]
+
+
+def test_activity_is_never_more_than_all_of_the_time(card):
+    card.read()
+    card.passes(5.0, engine=1.0, sm=1.294)
+
+    assert card.read()[:2] == [1.0, 1.0]
+
+
+def test_a_metric_that_the_gpu_does_not_have_costs_only_itself(card):
+    del card.gpu.counters["tensor"]
+    card.read()
+    card.passes(5.0, engine=0.5)
+
+    assert card.read() == pytest.approx([0.5, 0.0, nan, 0.0], nan_ok=True)
+    assert card.dropped == ()
+
+
+def test_a_metric_that_is_not_a_number_is_not_known(card):
+    card.read()
+    card.passes(5.0, engine=nan)
+
+    assert card.read() == pytest.approx([nan, 0.0, 0.0, 0.0], nan_ok=True)
+
+
+def test_two_readings_at_once_say_the_same(card):
+    card.read()
+    card.passes(5.0, engine=0.4)
+    said = card.read()
+    card.passes(0.05, engine=1.0)
+
+    assert card.read() == said
+
+
+def test_an_average_over_a_long_pause_is_not_activity_now(card):
+    card.read()
+    card.passes(600.0, engine=0.5)
+    assert card.read() == UNKNOWN
+
+    card.passes(5.0, engine=0.5)
+    assert card.read()[0] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("function", ["nvmlGpmSampleGet"])
+def test_a_sample_that_failed_costs_two_readings_and_no_memory(card, function):
+    card.read()
+    card.passes(5.0, engine=0.5)
+    card.gpu.refuse[function] = [NvmlCode.UNKNOWN]
+    assert card.read() == UNKNOWN
+    assert "GPM sample: UNKNOWN" in card.dropped[0].reason
+    assert card.library.allocated == 0
+
+    card.passes(5.0, engine=0.5)
+    assert card.read() == UNKNOWN
+    card.passes(5.0, engine=0.5)
+    assert card.read()[0] == pytest.approx(0.5)
+
+
+def test_metrics_that_failed_cost_one_reading(card):
+    card.read()
+    card.passes(5.0, engine=0.5)
+    card.library.refuse["nvmlGpmMetricsGet"] = [NvmlCode.UNKNOWN]
+    assert card.read() == UNKNOWN
+
+    card.passes(5.0, engine=0.5)
+    assert card.read()[0] == pytest.approx(0.5)
+
+
+def test_no_room_for_a_sample_is_told(card):
+    card.library.refuse["nvmlGpmSampleAlloc"] = 20  # NVML_ERROR_MEMORY
+
+    assert card.read() == UNKNOWN
+    assert card.dropped[0].reason == "GPU 0 (GPU-1): GPM sample: NVML error 20"
+
+
+def test_a_gpu_keeps_one_sample_however_often_it_is_read(card):
+    for _ in range(5):
+        card.passes(5.0)
+        card.read()
+
+    assert card.library.allocated == 1
+
+
+def test_a_gpu_that_is_gone_leaves_no_sample(card):
+    card.read()
+    card.gpu.lost = True
+    card.passes(5.0)
+    card.read()
+
+    assert card.library.allocated == 0
+
+
+def test_a_gpu_without_counters_is_not_asked_for_them(card):
+    card.gpu.gpm = False
+
+    assert card.read() == UNKNOWN
+    assert "nvmlGpmSampleGet" not in card.gpu.calls
+
+
+def test_an_instance_has_its_own_activity_and_its_gpu_none(card, fake):
+    card.gpu.mig = [fake.FakeInstance(3, "1g.10gb", counters={"engine": 0.0})]
+    card.read()
+    card.passes(4.0, engine=0.25)
+    gpu, instance = card._read(card.now).column(Quantity.GPU_ENGINE_ACTIVE).tolist()
+
+    assert (gpu, instance) == pytest.approx((nan, 0.25), nan_ok=True)
+
+
+def test_an_instance_made_anew_under_the_old_number_begins_anew(card, fake):
+    card.gpu.mig = [fake.FakeInstance(3, "1g.10gb", uuid="MIG-old", counters={"engine": 0.0})]
+    card.read()
+    card.passes(5.0, engine=0.5)
+    card.gpu.mig = [fake.FakeInstance(3, "1g.10gb", uuid="MIG-new", counters={"engine": 0.0})]
+
+    assert card.read(row=1) == UNKNOWN
+    assert card.library.allocated == 1

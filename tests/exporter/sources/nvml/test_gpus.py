@@ -1,0 +1,137 @@
+"""What a GPU says, in our units, and what is not said."""
+
+from math import isnan, nan
+
+import pytest
+
+from exporter.model import Gpu, Quantity
+from exporter.sources.nvml.library import NvmlCode
+
+MIB, GIB = 1 << 20, 1 << 30
+BOARD = (Quantity.GPU_POWER, Quantity.GPU_ENERGY, Quantity.GPU_TEMPERATURE)
+
+
+def of(samples, quantity):
+    return samples.column(quantity).tolist()
+
+
+def known(samples, row=0):
+    return {quantity for quantity in samples.quantities if not isnan(samples.column(quantity)[row])}
+
+
+def test_every_number_is_in_its_quantitys_unit(fake, node):
+    gpu = fake.FakeGpu(util=37, used=3 * GIB, total=80 * GIB, power=71_234, energy=5_500, temperature=41)
+
+    samples = node(fake.FakeNvml([gpu])).read(1000.0)
+
+    assert samples.kind == "nvml"
+    assert samples.subjects == (Gpu("GPU-1", model="NVIDIA H100 80GB HBM3"),)
+    assert of(samples, Quantity.GPU_MEMORY_USED) == [3.0 * GIB]
+    assert of(samples, Quantity.GPU_MEMORY_TOTAL) == [80.0 * GIB]
+    assert of(samples, Quantity.GPU_POWER) == pytest.approx([71.234])
+    assert of(samples, Quantity.GPU_ENERGY) == pytest.approx([5.5])
+    assert of(samples, Quantity.GPU_TEMPERATURE) == [41.0]
+    assert samples.at.tolist() == [1000.0]
+
+
+def test_utilisation_is_a_ratio(fake, node, proc):
+    proc.runs(11)
+    library = fake.FakeNvml([fake.FakeGpu(util=37, pids=(11,))])
+
+    assert of(node(library).read(1000.0), Quantity.GPU_UTILIZATION) == [0.37]
+
+
+def test_memory_used_is_without_what_the_driver_keeps(fake, node):
+    library = fake.FakeNvml([fake.FakeGpu(used=GIB, reserved=600 * MIB)])
+
+    assert of(node(library).read(0.0), Quantity.GPU_MEMORY_USED) == [1.0 * GIB]
+
+
+@pytest.mark.parametrize("code", [NvmlCode.FUNCTION_NOT_FOUND, NvmlCode.ARGUMENT_VERSION_MISMATCH])
+def test_an_older_driver_says_memory_in_the_older_way(fake, node, code):
+    gpu = fake.FakeGpu(used=GIB, reserved=600 * MIB, refuse={"nvmlDeviceGetMemoryInfo_v2": code})
+
+    samples = node(fake.FakeNvml([gpu])).read(0.0)
+
+    assert of(samples, Quantity.GPU_MEMORY_USED) == [1.0 * GIB + 600 * MIB]
+    assert samples.dropped == ()
+
+
+FIELDS = {
+    "nvmlDeviceGetUtilizationRates": {Quantity.GPU_UTILIZATION},
+    "nvmlDeviceGetMemoryInfo_v2": {Quantity.GPU_MEMORY_USED, Quantity.GPU_MEMORY_TOTAL},
+    "nvmlDeviceGetPowerUsage": {Quantity.GPU_POWER},
+    "nvmlDeviceGetTotalEnergyConsumption": {Quantity.GPU_ENERGY},
+    "nvmlDeviceGetTemperature": {Quantity.GPU_TEMPERATURE},
+    "nvmlDeviceGetName": set(),
+    "nvmlDeviceGetMigMode": set(),
+    "nvmlGpmQueryDeviceSupport": set(),
+    "nvmlDeviceGetComputeRunningProcesses_v3": set(),
+}
+
+
+@pytest.mark.parametrize("function", FIELDS)
+def test_what_a_gpu_does_not_have_costs_that_field_and_is_no_news(fake, node, function):
+    whole = known(node(fake.FakeNvml([fake.FakeGpu()])).read(0.0))
+
+    samples = node(fake.FakeNvml([fake.FakeGpu(refuse={function: NvmlCode.NOT_SUPPORTED})])).read(0.0)
+
+    assert known(samples) == whole - FIELDS[function]
+    assert samples.dropped == ()
+
+
+@pytest.mark.parametrize("function", FIELDS)
+@pytest.mark.parametrize(
+    ("code", "says"), [(NvmlCode.NO_PERMISSION, "NO_PERMISSION"), (NvmlCode.UNKNOWN, "UNKNOWN"), (23, "23")]
+)
+def test_what_a_gpu_refuses_costs_that_field_and_is_told(fake, node, function, code, says):
+    whole = known(node(fake.FakeNvml([fake.FakeGpu()])).read(0.0))
+
+    samples = node(fake.FakeNvml([fake.FakeGpu(refuse={function: code})])).read(0.0)
+
+    assert known(samples) == whole - FIELDS[function]
+    (told,) = samples.dropped
+    assert told.line == 1
+    assert told.reason.startswith("GPU 0 (GPU-1): ")
+    assert says in told.reason
+
+
+def test_a_gpu_that_has_nothing_but_a_name_is_a_row_without_numbers(fake, node):
+    gpu = fake.FakeGpu(refuse=dict.fromkeys(FIELDS, NvmlCode.NOT_SUPPORTED))
+
+    samples = node(fake.FakeNvml([gpu])).read(0.0)
+
+    assert [subject.uuid for subject in samples.subjects] == ["GPU-1"]
+    assert known(samples) == set()
+
+
+def test_load_of_a_driver_that_has_just_started_is_not_believed_without_a_process(fake, node):
+    read = node(fake.FakeNvml([fake.FakeGpu(util=99)])).read
+
+    first, later = read(1000.0), read(1010.0)
+
+    assert isnan(first.column(Quantity.GPU_UTILIZATION)[0])
+    assert "clears memory" in first.dropped[0].reason
+    assert of(later, Quantity.GPU_UTILIZATION) == [0.99]
+    assert later.dropped == ()
+
+
+def test_an_idle_gpu_is_idle_from_the_first_reading_on(fake, node):
+    samples = node(fake.FakeNvml([fake.FakeGpu(util=0)])).read(1000.0)
+
+    assert of(samples, Quantity.GPU_UTILIZATION) == [0.0]
+
+
+def test_load_is_believed_at_once_where_the_processes_are_not_known(fake, node):
+    refuse = {"nvmlDeviceGetComputeRunningProcesses_v3": NvmlCode.NOT_SUPPORTED}
+
+    samples = node(fake.FakeNvml([fake.FakeGpu(util=99, refuse=refuse)])).read(1000.0)
+
+    assert of(samples, Quantity.GPU_UTILIZATION) == [0.99]
+
+
+def test_a_gpu_without_mig_has_no_instances(fake, node):
+    samples = node(fake.FakeNvml([fake.FakeGpu(), fake.FakeGpu("GPU-2")])).read(0.0)
+
+    assert [(gpu.uuid, gpu.instance) for gpu in samples.subjects] == [("GPU-1", None), ("GPU-2", None)]
+    assert of(samples, Quantity.GPU_ENGINE_ACTIVE) == pytest.approx([nan, nan], nan_ok=True)

@@ -1,0 +1,86 @@
+"""The names and numbers we use are the real library's where it is installed; where it is not, words say so."""
+
+import importlib.util
+import inspect
+import sys
+
+import pytest
+
+from exporter.model import Samples
+from exporter.sources.nvml import Library, NotInstalled, Nvml, installed
+from exporter.sources.nvml.gpm import METRICS, METRICS_VERSION
+from exporter.sources.nvml.gpus import MEMORY_V2, MIG_ON, TEMPERATURE_GPU
+from exporter.sources.nvml.library import NvmlCode
+
+real = pytest.mark.skipif(
+    importlib.util.find_spec("pynvml") is None, reason="nvidia-ml-py is not installed (pip install 'tidegate[nvml]')"
+)
+NAMES = sorted(name for name in vars(Library) if "vml" in name.lower() and not name.startswith("_"))
+
+
+@real
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_is_the_real_librarys_with_the_same_number_of_arguments(name):
+    ours, theirs = getattr(Library, name), getattr(installed(), name)
+
+    if inspect.isfunction(ours):
+        assert len(inspect.signature(ours).parameters) - 1 == len(inspect.signature(theirs).parameters)
+
+
+def test_the_fake_has_every_name(fake):
+    assert [name for name in NAMES if not hasattr(fake.FakeNvml, name)] == []
+
+
+@real
+def test_the_return_codes_are_the_real_librarys():
+    prefix = "NVML_ERROR_"
+    theirs = {name: getattr(installed(), f"{prefix}{name}") for name in NvmlCode.__members__ if name != "SUCCESS"}
+
+    assert theirs == {code.name: code.value for code in NvmlCode if code is not NvmlCode.SUCCESS}
+    assert installed().NVMLError(NvmlCode.GPU_IS_LOST).value == NvmlCode.GPU_IS_LOST
+
+
+@real
+def test_the_constants_are_the_real_librarys():
+    library = installed()
+
+    assert list(METRICS.values()) == [
+        library.NVML_GPM_METRIC_GRAPHICS_UTIL,
+        library.NVML_GPM_METRIC_SM_UTIL,
+        library.NVML_GPM_METRIC_ANY_TENSOR_UTIL,
+        library.NVML_GPM_METRIC_DRAM_BW_UTIL,
+    ]
+    assert METRICS_VERSION == library.NVML_GPM_METRICS_GET_VERSION
+    assert (
+        library.nvmlMemory_v2,
+        library.NVML_TEMPERATURE_GPU,
+        library.NVML_DEVICE_MIG_ENABLE,
+    ) == (MEMORY_V2, TEMPERATURE_GPU, MIG_ON)
+
+
+@real
+def test_the_question_about_counters_has_the_real_fields():
+    question = installed().c_nvmlGpmMetricsGet_t()
+    question.version, question.numMetrics = METRICS_VERSION, len(METRICS)
+    for place, metric in enumerate(METRICS.values()):
+        question.metrics[place].metricId = metric
+
+    assert [question.metrics[place].metricId for place in range(4)] == [1, 2, 5, 10]
+    assert (question.metrics[0].nvmlReturn, question.metrics[0].value) == (0, 0.0)
+
+
+@real
+async def test_the_real_library_gives_a_table_or_words():
+    nvml = Nvml(installed(), {}.get, timeout_s=30.0)
+
+    answer = await nvml.samples(1000.0)
+    await nvml.close()
+
+    assert isinstance(answer, Samples) or answer.detail.startswith("NVML: ")
+
+
+def test_a_missing_library_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+
+    with pytest.raises(NotInstalled, match="pip install 'tidegate"):
+        installed()

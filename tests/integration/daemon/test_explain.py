@@ -1,0 +1,53 @@
+"""Law 11 over the wire: a running daemon tells why, and what it decided before a reload is still there to be told."""
+
+import json
+import signal
+
+import pytest
+
+from exporter.model import WorkloadKey
+from scaler.explain.document import read_inputs
+from scaler.explain.trace import differences
+
+CHAT = WorkloadKey("ai", "chat")
+
+
+@pytest.fixture
+def workload(pages):
+    def written(work):
+        return (
+            f'  - {{namespace: ai, name: chat, engine: vllm, pods: {{url: "{pages.url("engine")}"}},\n'
+            f"     objectives: {{work: {work}}}, smoothing: {{up: 0s, down: 0s}}}}\n"
+        )
+
+    return written
+
+
+async def test_a_daemon_tells_why_and_a_reload_forgets_nothing(daemon, pages, workload, vllm):
+    pages["engine"].body = vllm(running=20, finished=1)
+    async with daemon(workload(16)) as running:
+        await running.until_metric('tidegate_replicas{namespace="ai",workload="chat"} 2')
+
+        async def explained(query=""):
+            status, text = await running.get(f"/api/v1/explain/ai/chat{query}")
+            assert status == 200
+            return json.loads(text)
+
+        before = await explained()
+        assert before["summary"] == "2 replicas, serving: 20 requests wait or run and a replica should carry 16"
+        assert before["chain"][-1]["step"] in {"told", "controller"}
+        assert differences(read_inputs(before["inputs"], CHAT)) == []
+        assert before["follows"] is None
+
+        running.config.write_text(running.config.read_text().replace("work: 16", "work: 8"))
+        running.process.send_signal(signal.SIGHUP)
+        await running.until_metric('tidegate_replicas{namespace="ai",workload="chat"} 3')
+        after, then = await explained(), await explained(f"?at={before['at']}")
+        assert (after["inputs"]["spec"]["targets"]["work"], after["answer"]["replicas"]) == (8.0, 3)
+        assert then["inputs"]["spec"]["targets"]["work"] == 16.0
+        assert then["log_begins_at"] == after["log_begins_at"] == before["log_begins_at"]
+        assert [differences(read_inputs(each["inputs"], CHAT)) for each in (after, then)] == [[], []]
+
+        (chart,) = json.loads((await running.get("/api/v1/history/ai/chat"))[1])["workloads"]
+        assert chart["at"] == sorted(set(chart["at"]))
+        assert (chart["replicas"][-1], chart["load"][-1], 2 in chart["replicas"]) == (3, 20.0, True)

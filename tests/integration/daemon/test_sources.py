@@ -1,0 +1,122 @@
+"""From the file to the rooms that do the work: who is asked, as what, and what the policy is told."""
+
+import pytest
+
+from exporter.discovery.dns import DnsTargets
+from exporter.model import Role, WorkloadKey
+from scaler.config import parse
+from scaler.policy.columns import Signal
+from scaler.workloads import targets
+
+CHAT = WorkloadKey("ai", "chat")
+
+
+def config(text):
+    return parse(text, "config.yaml")[0]
+
+
+def plans(config):
+    return targets.plans(config, config.workloads)
+
+
+def discoveries(config, workloads=None, cluster=None):
+    lookers = targets.Lookers(cluster, None)
+    places = targets.places(config, config.workloads if workloads is None else workloads)
+    return [targets.discovery(place, config, lookers) for place in places]
+
+
+@pytest.fixture
+def full():
+    return config(
+        """
+        scrape: {interval: 2s, timeout: 1s}
+        freshness: {hold: 90s}
+        gpus:
+          - {url: "http://node-1:9400/metrics"}
+          - {dns: dcgm.monitoring.svc}
+        workloads:
+          - namespace: ai
+            name: chat
+            engine: vllm
+            model: m
+            pods: {dns: chat.ai.svc}
+            gateway: {url: "http://epp:9090/metrics"}
+            pod_pattern: "chat-*"
+            replicas: {min: 0, max: 6}
+            keep_warm: 45s
+            objectives: {work: 12, kv_cache: 0.7, gpu_engine: 0.8}
+            smoothing: {up: 3s, down: 30s}
+            scale_down_band: 0.3
+            gpu_quiet: 0.05
+          - namespace: ai
+            name: jobs
+            gateway: {url: "http://redis:9121/metrics", kind: redis_exporter}
+        """
+    )
+
+
+def test_everybody_with_a_page_is_asked_as_what_it_is(full):
+    found = discoveries(full)
+    static = {target.url: target for each in found for target in (each.listing() or ((),))[0]}
+    assert {url: (target.kind, target.role, target.owner) for url, target in static.items()} == {
+        "http://node-1:9400/metrics": ("dcgm", Role.GPUS, None),
+        "http://epp:9090/metrics": ("epp", Role.GATEWAY, CHAT),
+        "http://redis:9121/metrics": ("redis_exporter", Role.GATEWAY, WorkloadKey("ai", "jobs")),
+    }
+
+
+def test_only_a_list_of_pods_counts_as_a_workloads_pods(full):
+    # A gateway's or a node's address that is listed is nobody's replica.
+    assert [each.owner for each in discoveries(full) if each.owner is not None] == [CHAT]
+
+
+def test_names_that_are_not_looked_up_yet_are_not_known_to_be_nobody(full):
+    dns = [each for each in discoveries(full) if isinstance(each, DnsTargets)]
+    assert [each.listing() for each in dns] == [None, None]
+
+
+def test_a_plan_says_what_the_owner_asked_for(full):
+    chat, jobs = plans(full)
+    assert (chat.workload, chat.queue, chat.pod_pattern) == (CHAT, "m", "chat-*")
+    spec = chat.spec
+    assert (spec.minimum, spec.maximum, spec.keep_warm, spec.hold) == (0, 6, 45.0, 90.0)
+    assert (spec.band, spec.gpu_quiet, spec.pods, spec.gateway) == (0.3, 0.05, True, True)
+    assert dict(spec.targets) == {Signal.WORK: 12.0, Signal.KV_CACHE: 0.7, Signal.GPU_ENGINE: 0.8}
+    assert (chat.smoothing.up_s, chat.smoothing.down_s) == (3.0, 30.0)
+    assert (jobs.spec.pods, jobs.spec.gateway, jobs.queue) == (False, True, None)
+
+
+def test_a_cache_that_nobody_shows_guards_nothing(full):
+    # KV caches are on the engines' own pages: without them the guard would be for ever unknown.
+    _, jobs = plans(full)
+    assert dict(jobs.spec.targets) == {Signal.WORK: 1.0}
+
+
+def test_the_engine_gives_the_work_of_a_replica_unless_the_owner_does():
+    text = "workloads: [{{namespace: ai, name: chat, engine: {engine}, pods: {{url: 'http://x/metrics'}}}}]"
+    work = {
+        engine: dict(plans(config(text.format(engine=engine)))[0].spec.targets)[Signal.WORK]
+        for engine in ("vllm", "triton", "llamacpp")
+    }
+    assert work == {"vllm": 16.0, "triton": 8.0, "llamacpp": 4.0}
+
+
+def test_a_batch_workload_is_sized_by_its_gpus_alone():
+    workload = "{namespace: ai, name: b, objectives: {gpu_engine: 0.5}}"
+    gpus = "gpus: [{url: 'http://n:9400/metrics'}]"
+    (plan,) = plans(config(f"{gpus}\nworkloads: [{workload}]"))
+    assert dict(plan.spec.targets) == {Signal.GPU_ENGINE: 0.5}
+    assert (plan.spec.pods, plan.spec.gateway) == (False, False)
+
+
+def test_who_may_sleep_learns_unless_told_a_constant_and_never_less_than_proves_idleness():
+    def plan_of(more, interval="5s"):
+        head = f"scrape: {{interval: {interval}}}\nworkloads: [{{namespace: ai, name: chat, engine: vllm, "
+        config, _ = parse(head + f"pods: {{url: http://a:1}}, gateway: {{url: http://b:1}}{more}}}]", "c.yaml")
+        return plans(config)[0]
+
+    assert (plan_of("").spec.keep_warm, plan_of("").teaching) == (300.0, (True, 60.0, 14400.0))
+    assert plan_of(", keep_warm: 10m").teaching.learns is False
+    assert plan_of(", replicas: {min: 1}").teaching.learns is False
+    slow = plan_of(", keep_warm_max: 2m", interval="2m")
+    assert (slow.spec.keep_warm, slow.teaching) == (360.0, (True, 360.0, 360.0))

@@ -1,0 +1,378 @@
+"""The event loop's work follows what changed in the cluster, not what is there: bounded by counts, never by time."""
+
+import gc
+from collections import Counter
+from dataclasses import dataclass
+from threading import current_thread
+from weakref import ref
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry
+
+from exporter.kubernetes.cache import Cluster
+from exporter.kubernetes.resources import PODS, RESOURCES, SCALEDOBJECTS
+from exporter.model import WorkloadKey
+from exporter.scrape.loop import Loop
+from exporter.sources.http import HttpLimits, HttpPages
+from exporter.sources.promql import Promql
+from scaler.config import parse
+from scaler.engine.decider import Decider
+from scaler.engine.loop import ControlLoop, LoopContext
+from scaler.engine.prepare import catch_up, hand_over, prepare
+from scaler.engine.publisher import Publisher
+from scaler.metrics import SelfMetrics
+from scaler.policy.columns import Specs
+from scaler.workloads import annotations, registry, targets
+from tests.fakes import objects as api
+
+WORKLOADS = 20
+BLIND_S = 60.0
+BY_KIND = {resource.kind: resource for resource in RESOURCES}
+
+
+@dataclass
+class Hand:
+    """A clock that a test moves."""
+
+    time: float = 1000.0
+
+    def now(self):
+        return self.time
+
+
+class CountedCluster(Cluster):
+    """Records which targets were counted."""
+
+    def __init__(self):
+        super().__init__(blind_s=BLIND_S)
+        self.counted = []
+
+    def count(self, target, now):
+        self.counted.append(target.name)
+        return super().count(target, now)
+
+
+class Scene:
+    """A cluster with so many ScaledObjects `w0`, `w1` …, each of a Deployment of that name with one pod."""
+
+    def __init__(self, pages):
+        self.clock, self.cluster = Hand(), CountedCluster()
+        given = [self.scaled(number) for number in range(WORKLOADS)]
+        given += [api.deployment(f"w{number}", replicas=1) for number in range(WORKLOADS)]
+        given += [api.replicaset(f"w{number}-7d", owner=("Deployment", f"w{number}")) for number in range(WORKLOADS)]
+        given += [self.pod(number) for number in range(WORKLOADS)]
+        for resource in RESOURCES:
+            documents = [document for document in given if BY_KIND[document["kind"]] == resource]
+            self.cluster.replace(resource, None, documents, self.clock.time)
+        self.around = LoopContext(
+            clock=self.clock,
+            pages=pages,
+            promql=Promql(pages),
+            publisher=Publisher([]),
+            own=SelfMetrics(CollectorRegistry()),
+            ticked=lambda now: None,
+            believed=lambda census: None,
+            cluster=self.cluster,
+        )
+        self.works = ControlLoop(parse("kubernetes: {}", "config.yaml")[0], self.around)
+        self.cluster.take_changes()
+
+    @staticmethod
+    def registry(number, maximum=9, target=None, **words):
+        trigger = api.trigger(engine="vllm", **words)
+        name = f"w{number}"
+        return api.scaled_object(name, target=target or name, minimum=1, maximum=maximum, triggers=[trigger])
+
+    @staticmethod
+    def pod(number, *, ready=True):
+        owner = ("ReplicaSet", f"w{number}-7d")
+        return api.pod(f"w{number}-7d-a", owner=owner, ready=ready, address=f"10.0.0.{number}")
+
+    async def put(self, *documents):
+        """They change, and the control loop looks at what has moved."""
+        for document in documents:
+            self.cluster.apply(BY_KIND[document["kind"]], "MODIFIED", document, self.clock.time)
+        await self.follow_changes()
+
+    async def follow_changes(self):
+        changes = self.cluster.take_changes()
+        self.works._follow_changes(changes)
+        if changes.census:
+            await self.works._register()
+
+    def tick(self, after=1.0):
+        """Returns the Deployments that were counted."""
+        self.clock.time += after
+        self.cluster.counted.clear()
+        self.works.tick(self.clock.time)
+        return sorted(self.cluster.counted)
+
+    def plan(self, name):
+        return next(plan for plan in self.works._decider.plans if plan.workload.name == name)
+
+    def replicas(self, number):
+        """(wanted, ready), as the decider has them; -1 is not known."""
+        decider = self.works._decider
+        row = decider.workloads.index(WorkloadKey("ai", f"w{number}"))
+        seen = decider._intake.totals(np.array([row]), self.clock.time).seen
+        return tuple(np.nan_to_num([seen.wanted[0], seen.ready[0]], nan=-1.0).tolist())
+
+
+@pytest.fixture
+async def scene():
+    pages = HttpPages(HttpLimits(1.0, 1024))
+    yield Scene(pages)
+    await pages.close()
+
+
+async def test_tick_counts_only_the_workloads_whose_replicas_may_have_changed(scene):
+    assert len(scene.tick()) == WORKLOADS
+    assert scene.tick() == []
+    await scene.put(scene.pod(3, ready=False), api.deployment("w7", replicas=4))
+    assert scene.tick() == ["w3", "w7"]
+    assert (scene.replicas(3), scene.replicas(7), scene.replicas(8)) == ((1, 0), (4, 1), (1, 1))
+    assert scene.tick() == []
+
+
+async def test_replicas_are_counted_even_if_the_control_loop_has_looked_at_the_change_before(scene):
+    scene.tick()
+    scene.cluster.apply(PODS, "DELETED", scene.pod(3), scene.clock.time)
+    scene.cluster.take_changes()
+    assert scene.tick() == ["w3"]
+    assert scene.replicas(3) == (1, 0)
+
+
+async def test_every_workload_is_counted_when_the_cluster_becomes_unknown_and_when_it_is_known_again(scene):
+    scene.tick()
+    scene.cluster.lost(PODS, scene.clock.time)
+    assert scene.tick(after=BLIND_S) == []
+    assert len(scene.tick()) == WORKLOADS
+    assert scene.replicas(3) == (-1, -1)
+    assert scene.tick() == []
+    scene.cluster.heard(PODS, scene.clock.time)
+    assert len(scene.tick()) == WORKLOADS
+    assert scene.replicas(3) == (1, 1)
+
+
+async def test_every_workload_is_counted_after_a_tick_that_failed(scene, monkeypatch):
+    scene.tick()
+    await scene.put(scene.pod(3, ready=False), scene.pod(4, ready=False))
+    with monkeypatch.context() as broken:
+        broken.setattr(Cluster, "count", lambda *_: 1 / 0)
+        scene.tick()
+    assert len(scene.tick()) == WORKLOADS
+    assert (scene.replicas(3), scene.replicas(4)) == ((1, 0), (1, 0))
+
+
+async def test_edited_scaled_object_costs_one_count_if_its_target_changed_and_none_otherwise(scene):
+    scene.tick()
+    scene.cluster.counted.clear()
+    await scene.put(scene.scaled(3, maximum=8))
+    assert scene.cluster.counted == []
+    await scene.put(scene.scaled(3, maximum=8, target="w4"))
+    assert scene.cluster.counted == ["w4"]
+    assert scene.tick() == []
+    await scene.put(api.deployment("w4", replicas=5))
+    assert scene.tick() == ["w4", "w4"]
+    assert (scene.replicas(3), scene.replicas(4)) == ((5, 1), (5, 1))
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """How often each of these was called since `calls.clear()`."""
+    counted = Counter()
+
+    def count(place, name, label):
+        before = getattr(place, name)
+
+        def counting(*given, **more):
+            counted[label] += 1
+            return before(*given, **more)
+
+        monkeypatch.setattr(place, name, counting)
+
+    count(registry, "heard", "triggers parsed")
+    count(annotations, "_made", "annotations parsed")
+    count(targets, "_plan", "plans made")
+    count(Decider, "__init__", "deciders made")
+    make = Specs.stack
+
+    def stack(specs):
+        counted["columns"] += len(specs)
+        return make(specs)
+
+    monkeypatch.setattr(Specs, "stack", stack)
+    count(Decider, "started", "starts looked at")
+    count(Loop, "look", "pages looked for")
+    return counted
+
+
+# The columns of one workload are built, and replaced in the decider that is there.
+ONE_PARSED = {"triggers parsed": 1, "plans made": 1, "deciders made": 1, "columns": 1}
+
+
+async def test_edited_scaled_object_is_parsed_and_planned_alone(calls, scene):
+    assert calls["triggers parsed"] == calls["plans made"] == WORKLOADS
+    calls.clear()
+    await scene.put(scene.scaled(3, maximum=8))
+    assert calls == ONE_PARSED
+    assert scene.plan("w3").spec.maximum == 8
+    calls.clear()
+    await scene.put(scene.scaled(3, maximum=7), scene.scaled(5, maximum=7))
+    assert calls == {"triggers parsed": 2, "plans made": 2, "deciders made": 1, "columns": 2}
+
+
+async def test_edited_scale_target_is_looked_at_alone(calls, scene):
+    calls.clear()
+    await scene.put(scene.scaled(3, target="w4"))
+    looked = {"pages looked for": 1, "starts looked at": 2}
+    assert calls == {**ONE_PARSED, "columns": WORKLOADS, **looked}, "of both workloads that scale it"
+
+
+async def test_edit_that_changes_no_plan_keeps_the_decider(calls, scene):
+    decider = scene.works._decider
+    calls.clear()
+    await scene.put(scene.scaled(3, scalerAddress="tidegate.other.svc:6000"))
+    assert calls == {"triggers parsed": 1}
+    assert scene.works._decider is decider
+
+
+async def test_status_of_a_scaled_object_is_not_parsed(calls, scene):
+    calls.clear()
+    reported = scene.scaled(3)
+    reported["status"] = {"conditions": [{"type": "Active", "status": "True"}]}
+    await scene.put(reported)
+    await scene.put(scene.scaled(4, maximum=8))
+    assert calls == ONE_PARSED
+
+
+async def test_deleted_scaled_object_is_forgotten_and_parses_nothing(calls, scene):
+    calls.clear()
+    scene.cluster.apply(SCALEDOBJECTS, "DELETED", scene.scaled(3), scene.clock.time)
+    await scene.follow_changes()
+    assert calls == {"deciders made": 1, "columns": WORKLOADS - 1}
+    assert len(scene.works._decider.workloads) == len(scene.works._prepared.parsed.triggers._kept) == WORKLOADS - 1
+
+
+async def test_annotated_object_is_parsed_again_only_if_it_or_its_bounds_change(calls, scene):
+    annotated = {"tidegate.dev/engine": "vllm"}
+    calls.clear()
+    await scene.put(*(api.deployment(f"a{number}", annotations=annotated, replicas=1) for number in range(3)))
+    assert calls["annotations parsed"] == 3
+    calls.clear()
+    await scene.put(api.deployment("a1", annotations={**annotated, "tidegate.dev/keep_warm": "7m"}, replicas=1))
+    assert calls == {"annotations parsed": 1, "plans made": 1, "deciders made": 1, "columns": 1}
+    calls.clear()
+    await scene.put(api.hpa("a2", target="a2", minimum=2, maximum=6))
+    assert calls == {"annotations parsed": 1, "plans made": 1, "deciders made": 1, "columns": 1}
+    assert scene.plan("a2").spec.maximum == 6
+
+
+async def test_everything_is_looked_at_when_a_resource_becomes_known(calls, scene):
+    scene.cluster.lost(PODS, scene.clock.time)
+    scene.clock.time += BLIND_S + 1
+    calls.clear()
+    scene.cluster.heard(PODS, scene.clock.time)
+    await scene.follow_changes()
+    assert calls == {"pages looked for": WORKLOADS + 1, "starts looked at": WORKLOADS}, "and the GPUs' pages"
+
+
+async def test_prepared_configuration_parses_and_plans_nothing_on_the_event_loop(calls, scene, monkeypatch):
+    scene.tick()
+    config, threads = parse("kubernetes: {}\ntick: 2s", "config.yaml")[0], set()
+    parse_one = registry.heard
+    monkeypatch.setattr(registry, "heard", lambda *given: threads.add(current_thread()) or parse_one(*given))
+    calls.clear()
+    prepared = await prepare(config, scene.around)
+    assert calls == {"triggers parsed": WORKLOADS, "plans made": WORKLOADS, "deciders made": 1, "columns": WORKLOADS}
+    assert current_thread() not in threads
+    prepared = await hand_over(prepared, scene.works.bookkeeping)
+    calls.clear()
+    works = ControlLoop(config, scene.around, scene.works, prepared)
+    assert calls == {}
+    assert [plan.workload for plan in works._decider.plans] == [plan.workload for plan in scene.works._decider.plans]
+
+
+async def test_object_that_changes_while_a_configuration_is_prepared_is_parsed_alone(calls, scene):
+    config = parse("kubernetes: {}\ntick: 2s", "config.yaml")[0]
+    prepared = await prepare(config, scene.around)
+    await scene.put(scene.scaled(3, maximum=8))
+    calls.clear()
+    scene.works = ControlLoop(config, scene.around, scene.works, prepared)
+    assert calls == {**ONE_PARSED, "columns": WORKLOADS}
+    assert scene.plan("w3").spec.maximum == 8
+
+
+async def test_new_configuration_keeps_the_counts_and_counts_what_has_changed(scene):
+    scene.tick()
+    config = parse("kubernetes: {}\ntick: 2s", "config.yaml")[0]
+    scene.works = ControlLoop(config, scene.around, before=scene.works)
+    assert (scene.replicas(3), scene.replicas(7)) == ((1, 1), (1, 1))
+    assert scene.tick() == []
+    scene.cluster.apply(PODS, "DELETED", scene.pod(3), scene.clock.time)
+    scene.works = ControlLoop(config, scene.around, before=scene.works)
+    assert scene.tick() == ["w3"]
+    assert (scene.replicas(3), scene.replicas(7)) == ((1, 0), (1, 1))
+
+
+async def test_new_configuration_counts_the_workloads_that_it_adds(scene):
+    scene.tick()
+    scene.cluster.counted.clear()
+    added = "workloads: [{namespace: ai, name: new, engine: vllm, pods: {target: Deployment/w4}}]"
+    scene.works = ControlLoop(parse(f"kubernetes: {{}}\n{added}", "config.yaml")[0], scene.around, before=scene.works)
+    assert scene.cluster.counted == ["w4"]
+
+
+async def test_workload_that_is_added_while_a_configuration_is_prepared_is_caught_up_with_in_a_thread(calls, scene):
+    config = parse("kubernetes: {}\ntick: 2s", "config.yaml")[0]
+    prepared = await prepare(config, scene.around)
+    await scene.put(scene.scaled(WORKLOADS, target="w4"))
+    calls.clear()
+    prepared = await catch_up(prepared, config, scene.around)
+    assert calls == {"triggers parsed": 1, "plans made": 1, "deciders made": 1, "columns": WORKLOADS + 1}
+    prepared = await hand_over(prepared, scene.works.bookkeeping)
+    calls.clear()
+    scene.works = ControlLoop(config, scene.around, scene.works, prepared)
+    assert calls == {}
+    assert len(scene.works.bookkeeping.plans) == WORKLOADS + 1
+
+
+async def test_object_that_changes_while_state_is_handed_over_is_parsed_by_the_new_control_loop(calls, scene):
+    config = parse("kubernetes: {}\ntick: 2s", "config.yaml")[0]
+    prepared = await hand_over(await prepare(config, scene.around), scene.works.bookkeeping)
+    scene.cluster.apply(SCALEDOBJECTS, "MODIFIED", scene.scaled(3, maximum=8), scene.clock.time)
+    calls.clear()
+    scene.works = ControlLoop(config, scene.around, scene.works, prepared)
+    assert calls == {}
+    assert scene.works._registry_changed.is_set()
+    await scene.works._register()
+    assert calls == ONE_PARSED
+    assert scene.plan("w3").spec.maximum == 8
+
+
+async def test_edited_scaled_object_is_compared_in_a_thread(scene, monkeypatch):
+    threads = set()
+    parse_one = registry.heard
+    monkeypatch.setattr(registry, "heard", lambda *given: threads.add(current_thread()) or parse_one(*given))
+    await scene.put(scene.scaled(3, maximum=8))
+    assert len(threads) == 1
+    assert current_thread() not in threads
+
+
+async def test_moved_pod_is_looked_for_at_its_own_place_alone(calls, scene):
+    calls.clear()
+    await scene.put(scene.pod(3, ready=False))
+    assert calls == {"pages looked for": 1, "starts looked at": 1}
+
+
+async def test_replaced_control_loop_frees_its_state_without_a_garbage_collection(scene):
+    scene.tick()
+    before, decider = scene.works, ref(scene.works.bookkeeping)
+    gc.disable()
+    try:
+        scene.works = ControlLoop(parse("kubernetes: {}\ntick: 2s", "config.yaml")[0], scene.around, before=before)
+        before.forget()
+        assert decider() is None
+    finally:
+        gc.enable()

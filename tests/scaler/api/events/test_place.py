@@ -1,0 +1,67 @@
+"""Where an Event is written: kubectl describes the Deployment, whatever its ScaledObject is called."""
+
+import pytest
+
+from exporter.kubernetes.cache import Cluster
+from exporter.kubernetes.events import Subject
+from exporter.kubernetes.objects import Ref
+from exporter.kubernetes.resources import DEPLOYMENTS, INFERENCESERVICES, SCALEDJOBS, SCALEDOBJECTS, STATEFULSETS
+from exporter.model import WorkloadKey
+from scaler.api.events import EventObject, place
+from tests.fakes import objects
+
+LLM = WorkloadKey("ai", "llm")
+
+
+@pytest.fixture
+def cluster():
+    made = Cluster(blind_s=60.0)
+    for resource, document in (
+        (DEPLOYMENTS, objects.deployment("llama")),
+        (STATEFULSETS, objects.stateful_set("db")),
+        (INFERENCESERVICES, objects.inference_service("kserved")),
+        (SCALEDOBJECTS, objects.scaled_object("llm", target="llama")),
+        (SCALEDJOBS, objects.scaled_job("batch")),
+    ):
+        made.apply(resource, "ADDED", document, 1000.0)
+    return made
+
+
+def subject(version, kind, name):
+    return Subject(version, Ref("ai", kind, name), objects.uid(kind, name))
+
+
+LLAMA = subject("apps/v1", "Deployment", "llama")
+SCALED = subject("keda.sh/v1alpha1", "ScaledObject", "llm")
+
+
+def test_it_is_on_what_the_scaled_object_scales_and_names_that_too(cluster):
+    assert place(cluster, {LLM: Ref("ai", "Deployment", "llama")}, LLM) == EventObject(LLAMA, SCALED)
+    second = WorkloadKey("ai", "llm", "decode")
+    assert place(cluster, {second: Ref("ai", "Deployment", "llama")}, second) == EventObject(LLAMA, SCALED)
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "name"),
+    [("apps/v1", "StatefulSet", "db"), ("serving.kserve.io/v1beta1", "InferenceService", "kserved")],
+)
+def test_a_workload_of_annotations_is_its_own_object(cluster, version, kind, name):
+    workload = WorkloadKey("ai", name)
+    assert place(cluster, {workload: Ref("ai", kind, name)}, workload) == EventObject(subject(version, kind, name))
+
+
+def test_a_scaled_job_scales_itself(cluster):
+    workload = WorkloadKey("ai", "batch")
+    expected = EventObject(subject("keda.sh/v1alpha1", "ScaledJob", "batch"))
+    assert place(cluster, {workload: Ref("ai", "ScaledJob", "batch")}, workload) == expected
+
+
+def test_of_a_target_that_nobody_watches_it_is_the_scaled_object(cluster):
+    for target in (Ref("ai", "Mill", "llama"), Ref("ai", "Deployment", "nobody")):
+        assert place(cluster, {LLM: target}, LLM) == EventObject(SCALED)
+    assert place(cluster, {}, LLM) == EventObject(SCALED)
+
+
+def test_without_any_object_it_is_nowhere(cluster):
+    assert place(cluster, {}, WorkloadKey("ai", "unknown")) is None
+    assert place(cluster, {}, WorkloadKey("other", "llm")) is None

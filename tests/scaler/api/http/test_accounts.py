@@ -1,0 +1,118 @@
+"""Accounts on /metrics and as a document: what is not known is not there, and a follower shows none."""
+
+import json
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry
+
+from exporter.model import WorkloadKey
+from scaler.api.http.accounting import AccountsCollector, account, document
+from scaler.engine.accounting import STATES, AccountedSweep, GpuUse, Ledger
+
+CHAT, CODE = WorkloadKey("ai", "chat"), WorkloadKey("ai", "code", "decode")
+SERVING, ASLEEP = STATES.index(GpuUse.SERVING), STATES.index(GpuUse.ASLEEP)
+
+
+class Kept:
+    """Two workloads: chat acts and serves on 16 GPUs; code is observed and has 3 replicas where 1 would do."""
+
+    workloads = (CODE, CHAT)
+    observed = np.array([True, False])
+
+    def __init__(self):
+        self.books = Ledger(2, gap_s=15.0)
+        held = np.array([[np.nan] * len(STATES), [16.0, 0.0, 0.0, 0.0, 0.0, 0.0]])
+        self.moment = AccountedSweep(
+            state=np.array([ASLEEP, SERVING]),
+            gpus=held,
+            each=np.array([np.nan, 8.0]),
+            queued=np.array([2.0, 0.0]),
+            would=np.array([1.0, 2.0]),
+            apart=np.array([-2.0, np.nan]),
+            up=np.array([1.0, 1.0]),
+            counts=np.array([True, True]),
+        )
+        counted = np.array([[np.nan, np.nan, np.nan], [5.0, 100.0, np.nan]])
+        for at in (1000.0, 1010.0):
+            self.books.enter(self.moment, counted, at, leads=True)
+
+
+@pytest.fixture
+def kept():
+    return Kept()
+
+
+@pytest.fixture
+def shown(kept):
+    """`shown(leads=True)`: (name, labels) of each sample -> its value."""
+
+    def collect(*, leads=True):
+        registry = CollectorRegistry()
+        registry.register(AccountsCollector(lambda: kept, lambda now: leads, lambda: 1010.0))
+        samples = (sample for family in registry.collect() for sample in family.samples)
+        return {(each.name, *sorted(each.labels.items())): each.value for each in samples}
+
+    return collect
+
+
+def of(name, workload, **labels):
+    return (f"tidegate_{name}", *sorted({"namespace": "ai", "workload": workload, **labels}.items()))
+
+
+def test_gpus_are_shown_by_state_and_those_of_nobody_knows_how_many_are_not(shown):
+    found = shown()
+    assert found[of("workload_gpus", "chat", state="serving")] == 16.0
+    assert found[of("workload_gpus", "chat", state="asleep")] == 0.0
+    assert found[of("workload_gpu_seconds_total", "chat", state="serving")] == 160.0
+    assert found[of("workload_state_seconds_total", "code/decode", state="asleep")] == 10.0
+    assert not [key for key in found if key[0].startswith("tidegate_workload_gpu") and "code/decode" in str(key)]
+
+
+def test_requests_and_tokens_are_shown_where_a_page_says_them(shown):
+    found = shown()
+    assert found[of("requests_finished_total", "chat")] == 10.0
+    assert found[of("tokens_total", "chat", kind="prompt")] == 200.0
+    assert of("tokens_total", "chat", kind="generation") not in found
+    assert of("requests_finished_total", "code/decode") not in found
+
+
+def test_who_is_observed_has_a_shadow_and_nobody_else(shown):
+    found = {key: value for key, value in shown().items() if key[0].startswith("tidegate_shadow")}
+    assert found == {
+        of("shadow_seconds_total", "code/decode"): 10.0,
+        of("shadow_queue_seconds_total", "code/decode"): 0.0,
+        of("shadow_disagreement_seconds_total", "code/decode", direction="more"): 0.0,
+        of("shadow_disagreement_seconds_total", "code/decode", direction="fewer"): 10.0,
+        of("shadow_replicas", "code/decode"): 1.0,
+    }, "how many GPUs it would have saved nobody knows"
+
+
+def test_a_follower_shows_none_of_it(shown):
+    assert shown(leads=False) == {}
+
+
+def test_nothing_is_shown_before_there_is_anything(kept):
+    registry = CollectorRegistry()
+    registry.register(AccountsCollector(lambda: None, lambda now: True, lambda: 0.0))
+    assert [sample for family in registry.collect() for sample in family.samples] == []
+    assert document(None, None, 5.0) == {"now": 5.0, "since": None, "gpu_hour": None, "workloads": []}
+
+
+def test_the_document_has_null_for_what_is_not_known(kept):
+    made = json.loads(json.dumps(document(account(kept), 2.5, 1010.0), allow_nan=False))
+    assert (made["now"], made["since"], made["gpu_hour"]) == (1010.0, 1000.0, 2.5)
+    chat, code = made["workloads"]
+    nothing = dict.fromkeys(map(str, STATES), 0.0)
+    assert chat == {
+        "namespace": "ai", "name": "chat", "trigger": "", "since": 1000.0, "observed": False,
+        "gpu_seconds": {**nothing, "serving": 160.0}, "state_seconds": {**nothing, "serving": 10.0},
+        "wakes": 0.0, "sleeps": 0.0, "requests_finished": 10.0, "tokens": {"prompt": 200.0, "generation": None},
+        "shadow": None,
+    }  # fmt: skip
+    assert code["trigger"] == "decode"
+    assert code["gpu_seconds"] == dict.fromkeys(map(str, STATES))
+    assert code["shadow"] == {
+        "seconds": 10.0, "gpu_seconds_saved": None, "gpu_seconds_added": None, "queue_seconds": 0.0,
+        "more_seconds": 0.0, "fewer_seconds": 10.0,
+    }  # fmt: skip

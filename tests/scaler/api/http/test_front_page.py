@@ -1,0 +1,147 @@
+"""The live page as it is sent: to browsers and to nobody else, with a policy, and only once."""
+
+import gzip
+import json
+import re
+import threading
+from importlib.resources import files
+
+import aiohttp
+import pytest
+from aiohttp.test_utils import make_mocked_request
+
+from scaler.api.http.ui import Rows
+from scaler.explain.outcome import OutcomeRow
+from scaler.explain.outcome_inputs import ControllerOutcome, Facts, OutcomeCode
+from scaler.explain.summary import words_document
+
+HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+NAMES = sorted(entry.name for entry in (files("scaler.api.http") / "page").iterdir())
+
+
+async def fetched(site, path, **headers):
+    """(status, headers, bytes as they were sent)"""
+    async with (
+        aiohttp.ClientSession(auto_decompress=False, headers={"Accept-Encoding": "identity"}) as session,
+        session.get(site.url + path, headers=headers, allow_redirects=False) as answer,
+    ):
+        return answer.status, answer.headers, await answer.read()
+
+
+async def test_a_browser_gets_the_page_and_everybody_else_the_list_of_paths(site):
+    status, headers, body = await fetched(site, "/", **HTML)
+    assert (status, headers["Content-Type"], headers["Vary"]) == (200, "text/html; charset=utf-8", "Accept")
+    assert body.startswith(b"<!doctype html>")
+    for accept in ("*/*", "text/plain", "application/json"):
+        status, headers, body = await fetched(site, "/", Accept=accept)
+        assert (status, headers["Content-Type"], headers["Vary"]) == (200, "text/plain; charset=utf-8", "Accept")
+        assert body.startswith(b"Tidegate\n")
+
+
+@pytest.mark.parametrize("path", ["/", *(f"/page/{name}" for name in NAMES), "/page/words.json"])
+async def test_every_file_has_its_type_and_a_policy_and_is_sent_once(site, path):
+    status, headers, body = await fetched(site, path, **HTML)
+    types = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "json": "application/json"}
+    assert status == 200
+    assert headers["Content-Type"].split(";")[0] == types.get(path.rpartition(".")[2], "text/html")
+    assert headers["Content-Security-Policy"].startswith("default-src 'self';")
+    assert "unsafe" not in headers["Content-Security-Policy"]
+    assert (headers["X-Content-Type-Options"], headers["Cache-Control"]) == ("nosniff", "no-cache")
+    again = await fetched(site, path, **HTML, **{"If-None-Match": headers["ETag"]})
+    assert (again[0], again[2], again[1]["ETag"]) == (304, b"", headers["ETag"])
+    assert body
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith((".html", ".js", ".css"))])
+def test_the_page_names_no_other_origin_and_has_nothing_inline(name):
+    text = (files("scaler.api.http") / "page" / name).read_text()
+    addresses = set(re.findall(r"(?:https?:)?//[a-z][\w.-]+\.\w+", text))
+    assert addresses <= {"http://www.w3.org"}, "the name of SVG, which is never asked for"
+    assert re.findall(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\(|new Function", text) == []
+    assert re.findall(r"<script(?![^>]*\bsrc=)|<style|\bstyle=|\bon\w+=\"", text) == []
+
+
+async def test_the_words_are_those_of_the_rows(site):
+    _, _, body = await fetched(site, "/page/words.json")
+    assert json.loads(body) == json.loads(json.dumps(words_document()))
+
+
+async def test_rows_are_the_board_trouble_first_with_what_the_fleet_comes_to(site):
+    site.publish()
+    site.health.role = "leader"
+    status, headers, body = await fetched(site, "/api/v1/rows")
+    document = json.loads(body, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert (status, headers["Content-Type"]) == (200, "application/json; charset=utf-8")
+    assert (document["now"], document["at"], document["version"], document["role"]) == (1000.0, 1000.0, 1, "leader")
+    assert document["unwell"] == ["first-tick: compiling and scraping for the first time"]
+    assert [(each["name"], each["state"], each["told"]) for each in document["workloads"]] == [
+        ("code", "unknown", None), ("chat", "serving", 3), ("jobs", "asleep", 0),
+    ]  # fmt: skip
+    assert document["fleet"]["workloads"] == {
+        "serving": 1, "idle_warm": 0, "loading": 0, "pending": 0, "asleep": 1, "unknown": 1,
+    }  # fmt: skip
+
+
+async def test_rows_that_one_has_are_not_sent_again_until_something_changes(site):
+    site.publish()
+    _, headers, _ = await fetched(site, "/api/v1/rows")
+    seen = {"If-None-Match": headers["ETag"]}
+    site.now = 1003.0
+    assert (await fetched(site, "/api/v1/rows", **seen))[0] == 304
+    site.health.last_tick_at = site.now
+    assert (await fetched(site, "/api/v1/rows", **seen))[0] == 200, "it is ready now"
+    site.publisher.publish([], at=1003.0)
+    status, headers, body = await fetched(site, "/api/v1/rows", **seen)
+    assert (status, json.loads(body)["at"]) == (200, 1003.0), "nothing has changed, and that is newer"
+
+
+async def test_rows_are_packed_for_whoever_unpacks(site):
+    site.publish()
+    _, headers, packed = await fetched(site, "/api/v1/rows", **{"Accept-Encoding": "gzip, br"})
+    _, plain_headers, plain = await fetched(site, "/api/v1/rows", **{"Accept-Encoding": "identity"})
+    assert (headers["Content-Encoding"], headers["Vary"]) == ("gzip", "Accept-Encoding")
+    assert "Content-Encoding" not in plain_headers
+    assert gzip.decompress(packed) == plain
+
+
+@pytest.mark.parametrize("path", ["/page/page.js", "/api/v1/rows"])
+@pytest.mark.parametrize("asked", ['"{}"', 'W/"{}"', '"other", W/"{}"', "*"])
+async def test_who_has_it_by_any_tag_is_not_sent_it_again(site, path, asked):
+    site.publish()
+    _, headers, _ = await fetched(site, path)
+    opaque = headers["ETag"].removeprefix("W/").strip('"')
+    assert (await fetched(site, path, **{"If-None-Match": asked.format(opaque)}))[0] == 304
+    assert (await fetched(site, path, **{"If-None-Match": asked.format("other")}))[0] == (304 if asked == "*" else 200)
+
+
+@pytest.mark.parametrize("said", ["nonsense", '"', '"a" b', "W/", "é"])
+async def test_a_tag_that_is_none_is_not_ours(site, said):
+    site.publish()
+    assert (await fetched(site, "/api/v1/rows", **{"If-None-Match": said}))[0] == 200
+
+
+async def test_rows_say_what_keeps_the_controllers_and_ask_for_that_now_and_then_and_not_in_the_loop(site):
+    asked, threads = [], set()
+
+    def outlooks():
+        asked.append(site.now)
+        decisions = site.publisher.board.decisions.values()
+
+        def seen():
+            threads.add(threading.current_thread())
+            return [
+                OutcomeRow(each, Facts(), ControllerOutcome(OutcomeCode.PAUSED, ("held", "and more")))
+                for each in decisions
+            ]
+
+        return seen
+
+    rows = Rows(lambda: site.publisher.board, site.health, lambda: site.now, outlooks)
+    site.publish()
+    for site.now in (1000.0, 1001.0, 1004.9, 1005.0):
+        site.publisher.publish([], at=site.now)
+        answer = await rows.answer(make_mocked_request("GET", "/api/v1/rows"))
+        workloads = json.loads(answer.body)["workloads"]
+        assert {(each["hindered"], each["hindered_by"]) for each in workloads} == {("paused", "held")}
+    assert asked == [1000.0, 1005.0]
+    assert threading.current_thread() not in threads

@@ -1,0 +1,184 @@
+"""/metrics: valid for those who parse it, and an absent sample wherever a value is not known."""
+
+import asyncio
+import math
+from asyncio.subprocess import PIPE
+from types import MappingProxyType
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from exporter.model import WorkloadKey
+from scaler.api.http.decisions import BoardCollector
+from scaler.model import Board, Decision, Evidence, Reason
+from scaler.policy.overrides import unreadable
+
+CHAT, CODE = WorkloadKey("ai", "chat"), WorkloadKey("ai", "code")
+OPENMETRICS = "application/openmetrics-text; version=1.0.0,text/plain;q=0.5"
+
+
+def values(text, parse=parse_text):
+    """(name, labels) -> value; a series that is there twice fails."""
+    found = {}
+    for family in parse(text):
+        for sample in family.samples:
+            key = (sample.name, *sorted(sample.labels.items()))
+            assert key not in found, f"{key} is there twice"
+            found[key] = sample.value
+    return found
+
+
+def of(name, workload, **labels):
+    return (name, *sorted({"namespace": "ai", "workload": workload, **labels}.items()))
+
+
+async def test_a_decision_is_shown_with_its_evidence(site):
+    site.publish()
+    found = values((await site.get("/metrics"))[2])
+    assert found[of("tidegate_replicas", "chat")] == 3.0
+    assert found[of("tidegate_active", "chat")] == 1.0
+    assert found[of("tidegate_reason", "chat", reason="serving")] == 1.0
+    assert found[of("tidegate_reading_age_seconds", "chat")] == 1.5
+    assert found[of("tidegate_requests_waiting", "chat")] == 30.0
+    assert found[of("tidegate_requests_running", "chat")] == 10.0
+    assert found[of("tidegate_requests_per_second", "chat")] == 4.2
+    assert found[of("tidegate_kv_cache_used_ratio", "chat")] == 0.5
+    assert found[of("tidegate_replicas_ready", "chat")] == 2.0
+    assert found[of("tidegate_signal", "chat", objective="work")] == 40.0
+    assert found[of("tidegate_signal_target", "chat", objective="work")] == 16.0
+    assert found[of("tidegate_demand_replicas", "chat", objective="work")] == 2.5
+    assert found[of("tidegate_replicas", "jobs")] == 0.0
+    assert found[of("tidegate_active", "jobs")] == 0.0
+    assert found[of("tidegate_idle_seconds", "jobs")] == 300.0
+    assert found[of("tidegate_stale_sources", "code")] == 1.0
+
+
+async def test_people_orders_are_shown_while_they_hold(site):
+    frozen = Evidence(brake="freeze until 2026-11-23T08:00Z because of the sale (configuration)", brake_until=1.8e9)
+    kept = Evidence(brake=str(unreadable("ai/Deployment/code")), schedule="floor 2", schedule_floor=2)
+    site.publisher.publish(
+        [
+            Decision(CHAT, 3, True, Reason.FROZEN, 990.0, evidence=frozen),
+            Decision(CODE, 3, True, Reason.SCHEDULED, 990.0, evidence=kept),
+        ],
+        at=site.now,
+    )
+    found = values((await site.get("/metrics"))[2])
+    ordered = {key: value for key, value in found.items() if "brake" in key[0] or "schedule_" in key[0]}
+    assert ordered == {
+        of("tidegate_workload_brake", "chat", brake="freeze"): 1.0,
+        of("tidegate_workload_brake_until_timestamp_seconds", "chat"): 1.8e9,
+        of("tidegate_workload_brake", "code", brake="never_down"): 1.0,
+        of("tidegate_workload_schedule_floor", "code"): 2.0,
+    }
+
+
+async def test_how_the_activity_of_its_gpus_is_known_is_shown_with_it(site):
+    seen = Evidence(gpu_engine_active=0.4, gpu_activity="mixed", gpu_memory_held_bytes=2.0**36, gpus_lost=1)
+    site.publisher.publish([Decision(CHAT, 3, True, Reason.SERVING, 990.0, evidence=seen)], at=site.now)
+    found = values((await site.get("/metrics"))[2])
+    gpus = {key: value for key, value in found.items() if "workload_gpu" in key[0]}
+    assert gpus == {
+        of("tidegate_workload_gpu_engine_active_ratio", "chat"): 0.4,
+        of("tidegate_workload_gpu_provenance", "chat", provenance="mixed"): 1.0,
+        of("tidegate_workload_gpu_memory_held_bytes", "chat"): 2.0**36,
+        of("tidegate_workload_gpus_lost", "chat"): 1.0,
+    }
+
+
+async def test_what_is_not_known_has_no_sample(site):
+    site.publish()
+    found = values((await site.get("/metrics"))[2])
+    of_code = {key[0] for key in found if ("workload", "code") in key}
+    assert of_code == {"tidegate_observed", "tidegate_reason", "tidegate_stale_sources", "tidegate_incomplete_series"}
+    assert of("tidegate_requests_held", "chat") not in found
+    assert of("tidegate_held_seconds", "chat") not in found
+    assert of("tidegate_signal", "chat", objective="gpu_engine") not in found
+    assert of("tidegate_demand_replicas", "chat", objective="gpu_engine") not in found
+    assert of("tidegate_signal_target", "chat", objective="gpu_engine") in found
+    assert not [key for key, value in found.items() if math.isnan(value)]
+
+
+async def test_there_is_exactly_one_reason_for_each_workload(site):
+    site.publish()
+    found = values((await site.get("/metrics"))[2])
+    reasons = [(dict(key[1:])["workload"], dict(key[1:])["reason"]) for key in found if key[0] == "tidegate_reason"]
+    assert sorted(reasons) == [("chat", "serving"), ("code", "unknown"), ("jobs", "asleep")]
+
+
+async def test_ages_grow_with_the_clock_and_are_never_negative(site):
+    site.publish()
+    site.now += 60.0
+    found = values((await site.get("/metrics"))[2])
+    assert found[of("tidegate_reading_age_seconds", "chat")] == 61.5
+    assert found[("tidegate_board_age_seconds",)] == 60.0
+    site.now = 0.0
+    found = values((await site.get("/metrics"))[2])
+    assert found[of("tidegate_reading_age_seconds", "chat")] == 0.0
+    assert found[("tidegate_board_age_seconds",)] == 0.0
+
+
+async def test_it_is_the_text_format_unless_openmetrics_is_asked_for(site):
+    site.publish()
+    status, kind, text = await site.get("/metrics")
+    assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    status, kind, openmetrics = await site.get("/metrics", Accept=OPENMETRICS)
+    assert status == 200
+    assert kind.startswith("application/openmetrics-text")
+    assert openmetrics.endswith("# EOF\n")
+
+    def decisions(found):
+        return {key: value for key, value in found.items() if ("workload", "chat") in key}
+
+    assert decisions(values(text)) == decisions(values(openmetrics, parse_openmetrics)) != {}
+
+
+async def test_some_families_can_be_asked_for_by_name(site):
+    site.publish()
+    _, _, text = await site.get("/metrics?name[]=tidegate_replicas&name[]=tidegate_board_version")
+    assert {key[0] for key in values(text)} == {"tidegate_replicas", "tidegate_board_version"}
+
+
+async def test_tidegates_own_metrics_are_there_before_anything_happened(site):
+    found = values((await site.get("/metrics"))[2])
+    names = {key[0] for key in found}
+    assert found[("tidegate_ticks_failed_total",)] == 0.0
+    assert {"tidegate_tick_duration_seconds_count", "tidegate_board_version", "process_cpu_seconds_total"} <= names
+    (build,) = [dict(key[1:]) for key in found if key[0] == "tidegate_build_info"]
+    assert set(build) == {"version", "python"}
+
+
+@pytest.mark.parametrize("method", ["StreamIsActive", "Watch"])
+async def test_how_long_a_stream_was_open_is_no_latency(site, method):
+    site.own.observe_call("GetMetrics", "OK", 0.002)
+    site.own.observe_call(method, "CANCELLED", 3600.0)
+    found = values((await site.get("/metrics"))[2])
+    calls = {
+        dict(key[1:])["method"]: value for key, value in found.items() if key[0].endswith("call_duration_seconds_sum")
+    }
+    assert calls == {"GetMetrics": pytest.approx(0.002)}
+    assert found[("tidegate_streams_ended_total", ("code", "CANCELLED"), ("method", method))] == 1.0
+
+
+async def test_promtool_finds_nothing_to_complain_about(site, debian_tool):
+    promtool = debian_tool("promtool", "prometheus")
+    site.publish()
+    site.own.observe_call("GetMetrics", "OK", 0.002)
+    _, _, text = await site.get("/metrics")
+    check = await asyncio.create_subprocess_exec(promtool, "check", "metrics", stdin=PIPE, stdout=PIPE, stderr=PIPE)
+    complaints = await check.communicate(text.encode())
+    assert (check.returncode, *complaints) == (0, b"", b"")
+
+
+def test_a_board_is_written_out_later_as_it_was_when_it_was_collected():
+    """Five thousand workloads take half a second, in which KEDA would wait."""
+    boards = [Board(7, 990.0, MappingProxyType({CHAT: Decision(CHAT, 3, True, Reason.SERVING, 990.0)}))]
+    collected = list(BoardCollector(lambda: boards[-1], lambda: 1000.0).collect())
+    boards.append(Board(8, 999.0, MappingProxyType({})))
+    said = {sample.name: sample.value for family in collected for sample in family.samples}
+    assert (said["tidegate_replicas"], said["tidegate_board_version"], said["tidegate_board_age_seconds"]) == (
+        3,
+        7,
+        10.0,
+    )

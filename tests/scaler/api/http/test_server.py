@@ -1,0 +1,153 @@
+"""The other pages: health that means something, the Board as JSON, and a port that is somebody else's."""
+
+import json
+import socket
+
+import pytest
+
+from exporter.model import WorkloadKey
+from scaler.api.http.health import HealthState, render
+from scaler.model import Decision, Reason
+from scaler.net import AddressInUseError
+
+CHAT, CODE = WorkloadKey("ai", "chat"), WorkloadKey("ai", "code")
+
+
+async def test_the_front_page_says_what_there_is(site):
+    status, kind, text = await site.get("/")
+    assert (status, kind) == (200, "text/plain; charset=utf-8")
+    for path in ("/metrics", "/api/v1/board", "/api/v1/rows", "/livez", "/readyz"):
+        assert path in text
+        assert (await site.get(path))[0] in (200, 503)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/nothing",
+        "/metrics/",
+        "/api/v1/board/ai",
+        "/api/v1/board/ai/chat/",
+        "/page/",
+        "/page/../server.py",
+        "/api",
+        "/../etc/passwd",
+    ],
+)
+async def test_what_is_not_there_is_404(site, path):
+    assert (await site.get(path))[0] == 404
+
+
+async def test_the_board_is_json_and_tells_the_servers_time(site):
+    site.publish()
+    site.now = 1003.0
+    status, kind, text = await site.get("/api/v1/board")
+    assert (status, kind) == (200, "application/json; charset=utf-8")
+    document = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert (document["now"], document["at"], document["version"]) == (1003.0, 1000.0, 1)
+    assert [each["workload"]["name"] for each in document["workloads"]] == ["chat", "code", "jobs"]
+    assert [each["replicas"] for each in document["workloads"]] == [3, None, 0]
+    assert document["workloads"][0] == json.loads(json.dumps(site.publisher.board.to_document()))["workloads"][0]
+
+
+async def test_an_empty_board_is_json_too(site):
+    document = json.loads((await site.get("/api/v1/board"))[2])
+    assert (document["version"], document["workloads"]) == (0, [])
+
+
+async def test_the_board_of_one_workload_has_all_its_triggers_and_nobody_elses(site):
+    decode = WorkloadKey("ai", "chat", "decode")
+    site.publisher.keep_only([CHAT, decode, CODE], at=site.now)
+    site.publisher.publish([Decision(key, 2, True, Reason.WARM, 990.0) for key in (CHAT, decode, CODE)], at=site.now)
+    status, _, text = await site.get("/api/v1/board/ai/chat")
+    document = json.loads(text)
+    assert (status, document["at"]) == (200, 1000.0)
+    assert [each["workload"]["trigger"] for each in document["workloads"]] == ["", "decode"]
+    status, kind, text = await site.get("/api/v1/board/ai/nobody")
+    assert (status, kind) == (404, "application/json; charset=utf-8")
+    assert json.loads(text) == {"error": "no workload ai/nobody on the Board"}
+
+
+async def test_ready_after_the_first_tick_and_no_sooner(site):
+    status, _, text = await site.get("/readyz?verbose")
+    assert status == 503
+    assert "[-] first-tick" in text
+    assert text.endswith("not ok\n")
+    assert (await site.get("/livez"))[0] == 200, "a start is no reason to be killed"
+    site.health.last_tick_at = site.now
+    assert (await site.get("/readyz"))[0::2] == (200, "ok\n")
+    assert (await site.get("/readyz?verbose"))[
+        2
+    ] == "[+] ticks ok\n[+] answers ok\n[+] first-tick ok\n[+] drain ok\nok\n"
+
+
+async def test_live_as_long_as_ticks_come(site):
+    site.health.last_tick_at = site.now
+    site.now += 10.0
+    assert (await site.get("/livez"))[0::2] == (200, "ok\n")
+    site.now += 1.0
+    status, _, text = await site.get("/livez")
+    assert status == 503
+    assert text == "[-] ticks: no tick for 11 s (limit 10 s)\n"
+    assert (await site.get("/readyz"))[0] == 503
+    site.health.last_tick_at = site.now
+    assert (await site.get("/livez"))[0] == 200
+
+
+def test_slow_ticks_are_given_ten_of_themselves():
+    health = HealthState(tick_s=5.0, started_at=0.0, last_tick_at=100.0)
+    assert health.live(150.0)["ticks"] is None
+    assert health.live(150.1)["ticks"] is not None
+
+
+def test_a_start_that_never_ticks_is_not_live_for_ever():
+    health = HealthState(tick_s=1.0, started_at=0.0)
+    assert health.live(60.0)["ticks"] is None
+    assert health.live(10_000.0)["ticks"] is not None
+
+
+async def test_not_live_when_the_grpc_server_does_not_answer_while_ticks_come(site):
+    for misses, status in ((0, 200), (1, 200), (2, 503), (3, 503), (0, 200)):
+        site.health.last_tick_at, site.health.misses = site.now, misses
+        assert [(await site.get(path))[0] for path in ("/livez", "/readyz")] == [status] * 2
+    site.health.misses = 2
+    text = "[-] answers: the gRPC server did not answer the last 2 checks (limit 2)\n"
+    assert (await site.get("/livez"))[2] == text
+    site.health.draining = True
+    assert (await site.get("/livez"))[0] == 200, "a server that drains ends its answers"
+
+
+async def test_draining_is_not_ready_and_still_alive(site):
+    site.health.last_tick_at = site.now
+    site.health.draining = True
+    assert (await site.get("/readyz"))[0::2] == (503, "[-] drain: stopping\n")
+    assert (await site.get("/livez"))[0] == 200
+
+
+def test_a_page_of_health_names_what_is_wrong_and_why():
+    checks = {"ticks": None, "drain": "stopping"}
+    assert render(checks, verbose=False) == (503, "[-] drain: stopping\n")
+    assert render(checks, verbose=True) == (503, "[+] ticks ok\n[-] drain: stopping\nnot ok\n")
+    assert render({"ticks": None}, verbose=False) == (200, "ok\n")
+
+
+async def test_a_port_in_use_is_an_error_that_names_it(site):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(AddressInUseError, match=rf"listen\.http: 127\.0\.0\.1:{port} is already in use"):
+            await site.server(port=port).start()
+    again = site.server(port=port)
+    assert await again.start() == port, "nothing of the failed start is left behind"
+    await again.stop()
+
+
+async def test_an_address_that_is_not_ours_is_an_error_of_its_own(site):
+    with pytest.raises(OSError, match=r"192\.0\.2\.1") as refused:
+        await site.server(host="192.0.2.1").start()
+    assert not isinstance(refused.value, AddressInUseError)
+
+
+async def test_a_server_that_never_started_can_be_stopped(site):
+    await site.server().stop()

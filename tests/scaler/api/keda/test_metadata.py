@@ -1,0 +1,141 @@
+"""Reading a trigger's metadata."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exporter.model import WorkloadKey
+from scaler.api.keda.authorization import BadMetadata, Configured, read
+from scaler.config import Config, Endpoint, Workload
+from scaler.workloads import Doubt, RejectedCall
+
+CHAT = WorkloadKey("team-a", "chat")
+
+
+def ref(name="chat", namespace="team-a", /, **metadata):
+    return namespace, name, metadata
+
+
+def complaint(asked) -> str:
+    with pytest.raises(BadMetadata) as caught:
+        read(*asked)
+    return str(caught.value)
+
+
+def read_or_refusal(asked) -> WorkloadKey | BadMetadata:
+    try:
+        return read(*asked)
+    except BadMetadata as bad:
+        return bad
+
+
+def test_the_scaled_objects_own_name_is_the_default():
+    assert read(*ref()) == CHAT
+
+
+def test_workload_names_another_in_the_same_namespace():
+    assert read(*ref(workload="llama-3.1-8b")) == WorkloadKey("team-a", "llama-3.1-8b")
+
+
+def test_kedas_own_keys_and_their_from_env_forms_pass():
+    settings = ["scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey", "tlsCertFile"]
+    assert read(*ref(**{key + form: "x" for key in settings for form in ("", "FromEnv")})) == CHAT
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("wrokload", "metadata.wrokload: unknown key; did you mean 'workload'? Known: workload"),
+        ("Workload", "metadata.Workload: unknown key; did you mean 'workload'? Known: workload"),
+        ("enableTls", "metadata.enableTls: unknown key; did you mean 'enableTLS'? Known: workload"),
+        ("serverAddress", "metadata.serverAddress: unknown key; did you mean 'scalerAddress'? Known: workload"),
+        (
+            "engine",
+            (
+                "metadata.engine: cannot be said here: Tidegate's configuration has no `kubernetes` with `triggers`, "
+                "so a trigger can only name a configured workload. Known: workload"
+            ),
+        ),
+        ("threshold", "metadata.threshold: unknown key. Known: workload"),
+        ("w\u043erkload", "metadata.'w\\u043erkload': unknown key. Known: workload"),
+    ],
+)
+def test_an_unknown_key_is_named_with_its_nearest(key, words):
+    assert complaint(ref(**{key: "chat"})) == words
+
+
+@pytest.mark.parametrize("name", ["", "Chat", "-chat", "chat-", "a..b", "a_b", "chat\n", "chät", "a" * 254])
+def test_a_workload_must_be_a_dns_name(name):
+    assert complaint(ref(workload=name)).startswith("metadata.workload: must be a DNS-1123 name, got '")
+
+
+@pytest.mark.parametrize("name", ["team-b/chat", "/chat", "../team-b/chat"])
+def test_a_workload_in_another_namespace_cannot_be_named(name):
+    words = f"metadata.workload: must be a name in the ScaledObject's own namespace, without a '/', got {name!r}"
+    assert complaint(ref(workload=name)) == words
+
+
+def test_a_scaled_object_that_cannot_exist_is_refused():
+    assert complaint(ref("chat", "a.b")) == "scaledObjectRef.namespace: must be a DNS-1123 label, got 'a.b'"
+    assert complaint(ref("chat", "")) == "scaledObjectRef.namespace: must be a DNS-1123 label, got ''"
+    assert complaint(ref("")) == "scaledObjectRef.name: must be a DNS-1123 name, got ''"
+
+
+def test_the_error_keeps_key_bound_and_value_apart():
+    with pytest.raises(BadMetadata) as caught:
+        read(*ref(workload="A"))
+    assert (caught.value.key, caught.value.bound, caught.value.value) == (
+        "metadata.workload",
+        "must be a DNS-1123 name",
+        "A",
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    name=st.sampled_from(["chat", ""]) | st.text(max_size=300),
+    namespace=st.sampled_from(["team-a"]) | st.text(max_size=80),
+    metadata=st.dictionaries(st.sampled_from(["workload", "scalerAddress"]) | st.text(), st.text(), max_size=5),
+)
+def test_anything_is_read_as_a_workload_of_its_own_namespace_or_refused_in_few_words(name, namespace, metadata):
+    outcome = read_or_refusal(ref(name, namespace, **metadata))
+    if isinstance(outcome, BadMetadata):
+        assert str(outcome).isascii()
+        assert len(str(outcome)) < 300
+    else:
+        assert outcome == WorkloadKey(namespace, metadata.get("workload", name))
+        assert "/" not in outcome.name
+
+
+def test_odd_text_of_any_length_is_cut():
+    assert len(complaint(ref(workload="🦑" * 100_000))) < 300
+    assert len(complaint(ref(**{"🦑" * 100_000: ""}))) < 300
+
+
+def workload(name, mode="act", namespace="team-a") -> Workload:
+    return Workload(namespace=namespace, name=name, gateway=Endpoint(url="http://gw:9090"), mode=mode)
+
+
+def doubt(believed, *asked) -> Doubt:
+    with pytest.raises(RejectedCall) as caught:
+        believed.whose(*asked)
+    return caught.value.refused.doubt
+
+
+def test_without_kubernetes_the_configuration_alone_says_who_may_be_asked_for():
+    believed = Configured.by(Config(workloads=(workload("chat"), workload("seen", "observe"))))
+    assert believed.whose(*ref()) == CHAT
+    assert believed.whose(*ref("other", workload="chat")) == CHAT
+    assert doubt(believed, *ref("other")) is Doubt.NOBODY
+    assert doubt(believed, *ref("chat", "team-b")) is Doubt.NOBODY
+    assert doubt(believed, *ref("seen")) is Doubt.OBSERVED
+    assert doubt(believed, *ref(engine="vllm")) is Doubt.WORDS
+
+
+def test_a_reload_that_touches_another_namespace_says_the_same_of_this_one():
+    before = Configured.by(Config(workloads=(workload("chat"), workload("x", namespace="team-b"))))
+    after = Configured.by(Config(workloads=(workload("chat"),)))
+    assert before.about("team-a", "anything") == after.about("team-a", "anything")
+    assert before.about("team-b", "x") != after.about("team-b", "x")
+    observed = Configured.by(Config(workloads=(workload("chat", "observe"),)))
+    assert before.about("team-a", "anything") != observed.about("team-a", "anything")

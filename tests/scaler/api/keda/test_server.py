@@ -1,0 +1,244 @@
+"""The listener itself: its port, its health, its end."""
+
+import asyncio
+import contextlib
+import signal
+import sys
+
+import grpc
+import pytest
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
+from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
+
+from scaler.api.keda.externalscaler_pb2 import DESCRIPTOR
+from scaler.api.keda.interceptor import GrpcLimits
+from scaler.api.keda.server import create
+from tests.scaler.api.keda.conftest import Keda
+
+KEDAS = "externalscaler.ExternalScaler"
+SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
+
+
+async def health(channel, service) -> int:
+    return (await HealthStub(channel).Check(HealthCheckRequest(service=service))).status
+
+
+async def test_health_follows_the_daemons_word_and_answers_go_on_either_way(board, keda):
+    board.decide(1)
+    for ready, status in ((True, SERVING), (False, NOT_SERVING), (True, SERVING)):
+        keda.server.set_ready(ready)
+        assert [await health(keda.channel, service) for service in ("", KEDAS)] == [status] * 2
+        assert (await keda.value(keda.ref())).metricValue == 1
+
+
+async def test_a_server_is_not_serving_until_it_is_told_ready(board):
+    server = create(board, claims=board.claims, address="127.0.0.1:0", tls=None, now=lambda: 0.0)
+    port = await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        assert await health(channel, "") == NOT_SERVING
+    await server.drain(20)
+
+
+async def test_health_of_a_service_that_is_not_here_is_not_found(keda):
+    code, _ = await keda.refusal(health(keda.channel, "nobody"))
+    assert code is grpc.StatusCode.NOT_FOUND
+
+
+async def test_a_health_watch_hears_the_turns_and_is_ended_with_ok(keda):
+    watch = HealthStub(keda.channel).Watch(HealthCheckRequest(service=KEDAS), timeout=20)
+    assert (await watch.read()).status == SERVING
+    keda.server.set_ready(True)
+    assert await health(keda.channel, KEDAS) == SERVING  # by now the watch has seen the turn that was none
+    keda.server.set_ready(False)
+    assert (await watch.read()).status == NOT_SERVING
+    keda.server.set_ready(True)
+    assert (await watch.read()).status == SERVING
+    await keda.server.drain(20)
+    assert (await watch.read()).status == NOT_SERVING
+    assert await watch.read() is grpc.aio.EOF
+    assert await watch.code() is grpc.StatusCode.OK
+
+
+async def test_reflection_lists_the_services_and_gives_the_contract(keda):
+    async def asked():
+        yield ServerReflectionRequest(list_services="")
+        yield ServerReflectionRequest(file_containing_symbol=KEDAS)
+
+    listed, found = [answer async for answer in ServerReflectionStub(keda.channel).ServerReflectionInfo(asked())]
+    names = {service.name for service in listed.list_services_response.service}
+    assert names == {KEDAS, "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
+    assert list(found.file_descriptor_response.file_descriptor_proto) == [DESCRIPTOR.serialized_pb]
+
+
+async def test_a_port_that_is_taken_is_an_error_that_names_it(board, keda):
+    taken = f"127.0.0.1:{keda.port}"
+    second = create(board, claims=board.claims, address=taken, tls=None, now=lambda: 0.0)
+    with pytest.raises(OSError, match=f"cannot listen on {taken}: Address already in use"):
+        await second.start()
+
+
+async def test_a_drained_server_takes_no_more_calls(board, keda):
+    board.decide(1)
+    assert await keda.active(keda.ref()) is True
+    await keda.server.drain(20)
+    code, _ = await keda.refusal(keda.active(keda.ref()))
+    assert code is grpc.StatusCode.UNAVAILABLE
+    await keda.server.drain(20)  # a second signal changes nothing
+
+
+async def test_every_call_is_observed_with_its_method_and_code(board, keda):
+    board.decide(1)
+    await keda.value(keda.ref())
+    await keda.active(keda.ref())
+    await keda.refusal(keda.active(keda.ref(name="nobody")))
+    await keda.refusal(keda.value(keda.ref(), "queue"))
+    await keda.server.drain(20)  # a client hears of an error before the server is done with the call
+    assert [call[:2] for call in keda.observed] == [
+        ("GetMetrics", "OK"),
+        ("IsActive", "OK"),
+        ("IsActive", "NOT_FOUND"),
+        ("GetMetrics", "INVALID_ARGUMENT"),
+    ]
+    assert all(0 <= seconds < 20 for _, _, seconds in keda.observed)
+
+
+async def test_a_method_that_is_not_there_is_unimplemented(keda):
+    call = keda.channel.unary_unary(f"/{KEDAS}/Nothing")
+    code, _ = await keda.refusal(call(b""))
+    assert code is grpc.StatusCode.UNIMPLEMENTED
+    assert keda.observed == []
+
+
+async def test_bytes_that_are_no_message_cost_only_that_call(board, keda):
+    board.decide(1)
+    call = keda.channel.unary_unary(f"/{KEDAS}/IsActive")
+    await keda.refusal(call(b"\xff\xff\xff"))
+    assert await keda.active(keda.ref()) is True
+
+
+async def test_a_drain_amid_calls_answers_or_refuses_each_of_them(board, keda):
+    board.decide(2)
+    calls = [asyncio.create_task(keda.value(keda.ref())) for _ in range(50)]
+    await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+    await keda.server.drain(20)
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    refused = [outcome.code() for outcome in outcomes if isinstance(outcome, grpc.aio.AioRpcError)]
+    answered = [outcome.metricValue for outcome in outcomes if not isinstance(outcome, grpc.aio.AioRpcError)]
+    assert set(answered) == {2}
+    # CANCELLED is what gRPC makes of a call that arrived and was not picked up any more (grpc/grpc#41785).
+    assert set(refused) <= {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
+
+
+@pytest.fixture
+async def short_lived(board):
+    """A server whose connections and streams have an age of 0.2 s, and the connections that a relay opens to it."""
+    server = create(
+        board, claims=board.claims, address="127.0.0.1:0", tls=None, now=lambda: 0.0, limits=GrpcLimits(age_s=0.2)
+    )
+    port = await server.start()
+    connections = []
+
+    async def pump(reader, writer):
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def relay(reader, writer):
+        there = await asyncio.open_connection("127.0.0.1", port)
+        connections.append(there)
+        await asyncio.gather(pump(reader, there[1]), pump(there[0], writer))
+
+    through = await asyncio.start_server(relay, "127.0.0.1", 0)
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{through.sockets[0].getsockname()[1]}") as channel:
+        yield Keda(server, 0, channel), connections
+    through.close()
+    await server.drain(20)
+
+
+async def test_a_connection_is_replaced_at_its_age_and_no_call_fails(board, short_lived):
+    board.decide(1)
+    keda, connections = short_lived
+    async with asyncio.timeout(20):
+        while len(connections) < 4:
+            assert await keda.active(keda.ref()) is True
+
+
+async def test_a_stream_ends_with_ok_at_its_age_so_that_keda_opens_it_again_without_back_off(board, short_lived):
+    decision = board.decide(1)
+    keda, _ = short_lived
+    for _ in range(3):
+        stream = keda.stub.StreamIsActive(keda.ref(), timeout=20)
+        pushes = [message.result async for message in stream]
+        assert pushes in ([True], []), "at once, or the stream was a fifth of a second on its way"
+        assert await stream.code() is grpc.StatusCode.OK
+    await board.until()
+    assert board.get(decision.workload) is decision
+
+
+async def test_the_stream_of_a_client_that_stands_still_ends(board):
+    """Its kernel acknowledges, so only the answer to a ping tells. gRPC's own time for that is a minute."""
+    ended = asyncio.Event()
+    limits = GrpcLimits(ping_s=1.0, pong_s=1.0)
+    server = create(
+        board,
+        claims=board.claims,
+        address="127.0.0.1:0",
+        tls=None,
+        now=lambda: 0.0,
+        observe=lambda *_call: ended.set(),
+        limits=limits,
+    )
+    port = await server.start()
+    client = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", STANDS_STILL, str(port), stdout=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(40):
+        assert await client.stdout.readline() == b"open\n"
+        client.send_signal(signal.SIGSTOP)
+        await ended.wait()
+    client.kill()
+    await client.wait()
+    await server.drain(20)
+
+
+STANDS_STILL = """
+import sys, grpc
+from scaler.api.keda.externalscaler_pb2 import ScaledObjectRef
+from scaler.api.keda.externalscaler_pb2_grpc import ExternalScalerStub
+channel = grpc.insecure_channel(f"127.0.0.1:{sys.argv[1]}")
+for _ in ExternalScalerStub(channel).StreamMetricSpec(ScaledObjectRef(name="chat", namespace="ai")):
+    print("open", flush=True)
+"""
+
+
+async def test_checks_count_what_is_not_answered_in_a_row(board):
+    server = create(board, claims=board.claims, address="127.0.0.1:0", tls=None, now=lambda: 0.0)
+    await server.start()
+    seen: asyncio.Queue[int] = asyncio.Queue()
+    checks = asyncio.create_task(server.check_answers(seen.put_nowait))
+    async with asyncio.timeout(20):
+        while await seen.get():
+            pass
+        await server.drain(0)
+        while await seen.get() < 3:
+            pass
+    checks.cancel()
+
+
+async def test_the_socket_of_the_checks_answers_nothing_else(board):
+    """It has no TLS, so whoever finds it must find nothing."""
+    board.decide(1)
+    server = create(board, claims=board.claims, address="127.0.0.1:0", tls=None, now=lambda: 0.0)
+    await server.start()
+    async with grpc.aio.insecure_channel(server._own_socket) as channel:
+        keda = Keda(server, 0, channel)
+        assert await health(channel, "") == NOT_SERVING
+        for call in (keda.active(keda.ref()), keda.stub.StreamIsActive(keda.ref()).read()):
+            assert (await keda.refusal(call))[0] is grpc.StatusCode.PERMISSION_DENIED
+        reflected = ServerReflectionStub(channel).ServerReflectionInfo(iter([ServerReflectionRequest()]))
+        assert await reflected.code() is grpc.StatusCode.PERMISSION_DENIED
+    await server.drain(20)

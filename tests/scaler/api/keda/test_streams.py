@@ -1,0 +1,160 @@
+"""What KEDA is pushed. A push is waited for, silence is proven by what comes next."""
+
+import asyncio
+import contextlib
+
+import grpc
+import pytest
+
+from exporter.model import WorkloadKey
+from scaler.model import Reason
+
+CHAT = WorkloadKey("team-a", "chat")
+
+
+@pytest.fixture
+async def listen(keda):
+    """Opens StreamIsActive; `await stream.read()` is the next push."""
+
+    def opened(ref=None):
+        return keda.stub.StreamIsActive(ref or keda.ref(), timeout=20)
+
+    return opened
+
+
+async def pushed(stream) -> bool:
+    message = await stream.read()
+    assert message is not grpc.aio.EOF, (await stream.code(), await stream.details())
+    return message.result
+
+
+@pytest.mark.parametrize("replicas", [0, 3])
+async def test_the_state_is_pushed_on_connect(board, listen, replicas):
+    board.decide(replicas)
+    assert await pushed(listen()) is (replicas > 0)
+
+
+async def test_each_turn_of_active_is_pushed_and_nothing_else(board, listen):
+    board.decide(0, reason=Reason.ASLEEP)
+    stream = listen()
+    assert await pushed(stream) is False
+    await board.until(board.decide(0, reason=Reason.HELD))
+    board.decide(1)
+    assert await pushed(stream) is True
+    await board.until(board.decide(2))
+    await board.until(board.decide(5, reason=Reason.CAPPED))
+    board.decide(0)
+    assert await pushed(stream) is False
+
+
+@pytest.mark.parametrize("active", [True, False])
+async def test_an_unknown_state_is_silence_until_it_is_known(board, listen, active):
+    board.put(CHAT, None)
+    stream = listen()
+    await board.until(None)
+    await board.until(board.unknown(active=not active))
+    board.decide(int(active))
+    assert await pushed(stream) is active
+
+
+async def test_losing_sight_of_an_active_workload_pushes_nothing(board, listen):
+    board.decide(1)
+    stream = listen()
+    assert await pushed(stream) is True
+    await board.until(board.unknown())
+    await board.until(board.decide(2))
+    board.decide(0)
+    assert await pushed(stream) is False
+
+
+async def test_bad_metadata_and_unknown_workloads_are_errors_at_once(keda, listen):
+    for ref, code in (
+        (keda.ref(workload="team-b/chat"), grpc.StatusCode.INVALID_ARGUMENT),
+        (keda.ref(), grpc.StatusCode.NOT_FOUND),
+    ):
+        assert await listen(ref).code() is code
+
+
+async def test_a_workload_taken_from_the_configuration_ends_its_stream_with_not_found(board, listen):
+    board.decide(1)
+    stream = listen()
+    assert await pushed(stream) is True
+    board.forget(CHAT)
+    assert await stream.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_a_client_that_goes_away_leaves_nothing_behind(board, keda, listen):
+    decision = board.decide(1)
+    assert await keda.active(keda.ref())  # the tasks of the server and of the connection are there from now on
+    before = asyncio.all_tasks()
+    streams = [listen() for _ in range(20)]
+    for stream in streams:
+        assert await pushed(stream) is True
+    await board.until(*[decision] * 20)
+    for stream in streams:
+        stream.cancel()
+    await board.until()
+    async with asyncio.timeout(20):
+        while len(asyncio.all_tasks()) > len(before):
+            await asyncio.wait(asyncio.all_tasks() - before, return_when=asyncio.FIRST_COMPLETED)
+    assert [call[:2] for call in keda.observed if call[0] == "StreamIsActive"] == [("StreamIsActive", "CANCELLED")] * 20
+
+
+async def test_two_listeners_of_one_workload_both_hear(board, listen):
+    board.decide(0)
+    first, second = listen(), listen()
+    assert [await pushed(first), await pushed(second)] == [False, False]
+    board.decide(1)
+    assert [await pushed(first), await pushed(second)] == [True, True]
+
+
+async def test_specs_come_on_open_then_silence_until_the_server_ends(keda):
+    stream = keda.stub.StreamMetricSpec(keda.ref(wrokload="chat"), timeout=20)
+    assert await stream.read() == await keda.stub.GetMetricSpec(keda.ref())
+    await keda.server.drain(20)
+    assert await stream.read() is grpc.aio.EOF
+    assert await stream.code() is grpc.StatusCode.OK
+
+
+async def test_a_shutdown_ends_every_stream_with_ok(board, keda, listen):
+    known, unknown = keda.ref(), keda.ref(name="new")
+    decision = board.decide(1)
+    board.put(WorkloadKey("team-a", "new"), None)
+    streams = [listen(known), listen(unknown)]
+    assert await pushed(streams[0]) is True
+    await board.until(decision, None)
+    await keda.server.drain(20)
+    assert [await stream.code() for stream in streams] == [grpc.StatusCode.OK] * 2
+    assert [call[:2] for call in keda.observed] == [("StreamIsActive", "OK")] * 2
+
+
+async def test_a_push_that_has_begun_is_heard_before_the_shutdown_ends_its_stream(board, keda, listen):
+    board.put(CHAT, None)
+    stream = listen()
+    await board.until(None)
+    board.decide(1)
+    # The stream wakes before the drain's second step: its message is on its way when the streams are ended.
+    async with asyncio.timeout(20):
+        await keda.server.drain(60)  # a call that cannot be finished would take all of its grace
+    assert await pushed(stream) is True
+    assert await stream.read() is grpc.aio.EOF
+    assert await stream.code() is grpc.StatusCode.OK
+
+
+async def test_streams_that_come_during_a_shutdown_do_not_hold_it_up(board, keda, listen):
+    async def end(stream) -> grpc.StatusCode:
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            assert await stream.read() is grpc.aio.EOF
+        return await stream.code()
+
+    board.put(CHAT, None)
+    streams = [listen() for _ in range(200)]
+    ends = [asyncio.create_task(end(stream)) for stream in streams]
+    async with asyncio.timeout(20):
+        while not board.listening:
+            await board.turn.wait()
+        await keda.server.drain(60)
+    codes = set(await asyncio.gather(*ends))
+    # CANCELLED is what gRPC makes of a call that arrived and was not picked up any more (grpc/grpc#41785).
+    assert grpc.StatusCode.OK in codes
+    assert codes <= {grpc.StatusCode.OK, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE}

@@ -1,0 +1,73 @@
+"""The listener's own certificate, over real handshakes."""
+
+import aiohttp
+import pytest
+import trustme
+
+from scaler.api.metrics_api.server import create
+from scaler.api.metrics_api.tls import MetricsTlsFiles
+from scaler.net import AddressInUseError
+from scaler.tls import BadTlsFiles
+
+PATH = "/apis/external.metrics.k8s.io/v1beta1"
+
+
+async def asked(api, authority):
+    """Whether somebody who trusts only this authority gets an answer."""
+    client = await api.connect(authority=authority, keep=False)
+    try:
+        return (await client.get(PATH)).status == 401
+    except aiohttp.ClientError:
+        return False
+
+
+async def test_a_rotated_certificate_serves_the_next_connection(api):
+    new = trustme.CA()
+    assert await asked(api, api.server_ca)
+    api.write(new)
+    assert [await asked(api, new), await asked(api, api.server_ca)] == [True, False]
+    assert api.told["tls"] == []
+
+
+async def test_a_half_written_rotation_keeps_the_old_certificate_and_is_told_once(api):
+    new = trustme.CA()
+    api.write(new, key=False)
+    assert [await asked(api, ca) for ca in (api.server_ca, api.server_ca, new)] == [True, True, False]
+    [problem] = api.told["tls"]
+    assert "KEY_VALUES_MISMATCH" in problem
+    api.write(new)
+    assert await asked(api, new)
+    assert [problem, None] == api.told["tls"]
+
+
+async def test_a_rotated_certificate_still_lets_the_front_proxy_in(api):
+    api.write(api.server_ca)
+    proxy = await api.aggregator()
+    assert (await proxy.forward(PATH)).status == 200
+
+
+async def test_a_server_without_files_does_not_begin(api, tmp_path):
+    with pytest.raises(BadTlsFiles, match=r"nothing\.crt"):
+        create(
+            api.workloads.publisher,
+            api.sources,
+            host="127.0.0.1",
+            port=0,
+            files=MetricsTlsFiles(str(tmp_path / "nothing.crt"), str(tmp_path / "nothing.key")),
+            groups=[],
+            clock=api.clock,
+        )
+
+
+async def test_a_port_that_is_taken_is_an_error_that_names_it(api):
+    second = create(
+        api.workloads.publisher,
+        api.sources,
+        host="127.0.0.1",
+        port=api.port,
+        files=api.files,
+        groups=[],
+        clock=api.clock,
+    )
+    with pytest.raises(AddressInUseError, match=f"127.0.0.1:{api.port} is already in use"):
+        await second.start()

@@ -1,0 +1,263 @@
+"""What a HorizontalPodAutoscaler gets: numbers of the Board, or errors, and never a 0 that nobody decided."""
+
+import pytest
+from structlog.testing import capture_logs
+
+from exporter.kubernetes.objects import Ref
+from exporter.model import WorkloadKey
+from scaler.controllers.hpa import HpaMemory, HpaMetric, HpaSpec, Limit, step
+from scaler.model import Evidence, Objective, Reason
+from tests.fakes.aggregator import certificate
+
+EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1/namespaces/ai/tidegate-replicas"
+CUSTOM = "/apis/custom.metrics.k8s.io/{}/namespaces/ai/{}"
+
+
+def asking_for(*objectives):
+    return Evidence(objectives=tuple(Objective(name, None, 4.0, replicas) for name, replicas in objectives))
+
+
+@pytest.fixture
+async def hpa(api):
+    return await api.aggregator()
+
+
+@pytest.fixture
+def decide(api):
+    def decided(*args, **more):
+        api.workloads.decide(*args, **more)
+        api.know()
+
+    return decided
+
+
+async def test_the_decided_replicas_are_the_value_with_the_time_they_were_measured(hpa, decide):
+    decide("chat", 3, measured_at=1767225599.9)
+    answer = await hpa.forward(f"{EXTERNAL}?labelSelector=workload%3Dchat")
+    assert (answer.status, answer.document["kind"]) == (200, "ExternalMetricValueList")
+    expected = {
+        "metricName": "tidegate-replicas",
+        "metricLabels": {"workload": "chat"},
+        "timestamp": "2025-12-31T23:59:59Z",
+        "window": 0,
+        "value": "3",
+    }
+    assert [expected] == answer.document["items"]
+
+
+async def test_without_a_reading_the_time_is_the_decisions(hpa, decide):
+    decide("chat", 1, decided_at=60.0)
+    [item] = (await hpa.forward(EXTERNAL)).document["items"]
+    assert item["timestamp"] == "1970-01-01T00:01:00Z"
+
+
+async def test_without_a_selector_the_namespace_is_listed_and_no_other(hpa, decide):
+    decide("chat", 3)
+    decide("code", 0)
+    decide("chat", 7, namespace="lab")
+    items = (await hpa.forward(EXTERNAL)).document["items"]
+    assert [(item["metricLabels"]["workload"], item["value"]) for item in items] == [("chat", "3"), ("code", "0")]
+
+
+async def test_a_further_trigger_has_a_label_of_its_own_and_is_not_added_to_the_first(hpa, decide):
+    decide("chat", 3)
+    decide("chat", 5, trigger="decode")
+    assert await hpa.external("ai", "tidegate-replicas", "workload=chat") == 3
+    assert await hpa.external("ai", "tidegate-replicas", "workload=chat/decode") == 5
+
+
+async def test_a_held_decision_is_answered_as_it_was_decided(hpa, decide):
+    decide("chat", 4, reason=Reason.HELD, held_since=900.0, measured_at=880.0)
+    assert await hpa.external("ai", "tidegate-replicas", "workload=chat") == 4
+
+
+async def test_an_unknown_workload_is_a_404_status(hpa, decide):
+    decide("chat", 3)
+    answer = await hpa.forward(f"{EXTERNAL}?labelSelector=workload%3Dchta")
+    assert (answer.status, answer.document["kind"], answer.document["reason"]) == (404, "Status", "NotFound")
+    assert "matchLabels: {workload: NAME}" in answer.document["message"]
+
+
+async def test_before_the_cluster_is_known_nobody_is_said_not_to_exist(api, hpa):
+    api.server.take(None)
+    answer = await hpa.forward(EXTERNAL)
+    assert (answer.status, answer.document["reason"]) == (503, "ServiceUnavailable")
+
+
+async def test_a_workload_that_nothing_is_known_of_is_a_503_status_that_names_what_is_stale(hpa, decide, clock):
+    decide("chat", None, evidence=Evidence(stale=("http://10.0.0.7:8000/metrics",)))
+    clock.advance(30.0)
+    answer = await hpa.forward(f"{EXTERNAL}?labelSelector=workload%3Dchat")
+    assert (answer.status, answer.document["status"]) == (503, "Failure")
+    expected = "ai/chat: unknown for 30 s (unknown); nothing fresh from 'http://10.0.0.7:8000/metrics'"
+    assert expected == answer.document["message"]
+    # client-go would wait for it with the HPA's worker in hand.
+    assert answer.retry_after is None
+
+
+async def test_a_workload_that_is_known_and_not_decided_yet_is_a_503_status(api, hpa):
+    api.workloads.add(WorkloadKey("ai", "chat"))
+    api.know()
+    answer = await hpa.forward(f"{EXTERNAL}?labelSelector=workload%3Dchat")
+    assert (
+        answer.status,
+        answer.document["message"],
+    ) == (503, "ai/chat: nothing is decided yet; the first readings are awaited")
+
+
+async def test_one_unknown_workload_among_several_is_an_error_and_not_a_smaller_sum(hpa, decide):
+    decide("chat", 3)
+    decide("code", None)
+    assert await hpa.external("ai", "tidegate-replicas") is None
+    assert await hpa.external("ai", "tidegate-replicas", "workload=chat") == 3
+
+
+async def test_an_hpa_hears_what_is_told_by_either_api(hpa, decide):
+    decide("chat", 11, told=12)
+    assert await hpa.external("ai", "tidegate-replicas", "workload=chat") == 12
+    path = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ai/deployments.apps/chat/tidegate-replicas"
+    (item,) = (await hpa.forward(path)).document["items"]
+    assert item["value"] == "12"
+
+
+async def test_who_is_only_observed_is_told_to_nobody(hpa, decide):
+    decide("chat", 3, observed=True)
+    answer = await hpa.forward(EXTERNAL)
+    assert (answer.status, answer.document["reason"]) == (403, "Forbidden")
+    assert "mode: observe" in answer.document["message"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/apis/external.metrics.k8s.io/v1beta1/tidegate-replicas",
+        "/apis/external.metrics.k8s.io/v1beta1/namespaces/ai/tidegate-demand",
+        "/apis/external.metrics.k8s.io/v1beta2/namespaces/ai/tidegate-replicas",
+        "/apis/external.metrics.k8s.io/v1beta1/namespaces/ai/tidegate-replicas/chat",
+        "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ai/pods/*/tidegate-replicas",
+        "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ai/deployments.apps/*/tidegate-queue",
+        "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ai/metrics/tidegate-replicas",
+        "/apis/metrics.k8s.io/v1beta1/namespaces/ai/pods",
+        "/metrics",
+        "/",
+    ],
+)
+async def test_what_is_not_here_is_a_404_status(hpa, path):
+    answer = await hpa.forward(path)
+    assert (answer.status, answer.document["reason"]) == (404, "NotFound")
+
+
+async def test_a_selector_that_is_none_is_a_400_status(hpa, decide):
+    decide("chat", 3)
+    answer = await hpa.forward(f"{EXTERNAL}?labelSelector=workload%3E3")
+    assert (answer.status, answer.document["reason"]) == (400, "BadRequest")
+    assert "got 'workload>3'" in answer.document["message"]
+
+
+@pytest.mark.parametrize(
+    ("version", "named"),
+    [
+        ("v1beta1", {"metricName": "tidegate-demand", "window": 0, "selector": None}),
+        ("v1beta2", {"metric": {"name": "tidegate-demand"}, "windowSeconds": 0}),
+    ],
+)
+async def test_demand_stands_on_the_object_that_is_scaled_in_both_versions(hpa, decide, version, named):
+    decide("llm", 3, target="chat", evidence=asking_for(("work", 2.75), ("kv_cache", None)), measured_at=60.0)
+    answer = await hpa.forward(CUSTOM.format(version, "deployments.apps/chat/tidegate-demand"))
+    described = {"kind": "Deployment", "namespace": "ai", "name": "chat", "apiVersion": "apps/v1"}
+    expected = {"describedObject": described, **named, "timestamp": "1970-01-01T00:01:00Z", "value": "2750m"}
+    assert (200, [expected]) == (answer.status, answer.document["items"])
+
+
+async def test_the_objective_that_asks_for_most_is_the_demand(hpa, decide):
+    decide("chat", 5, evidence=asking_for(("work", 2.5), ("kv_cache", 4.2)))
+    answer = await hpa.forward(CUSTOM.format("v1beta2", "deployments.apps/chat/tidegate-demand"))
+    assert [item["value"] for item in answer.document["items"]] == ["4200m"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"evidence": asking_for(("work", None), ("gpu_engine", 1.0))},
+        {"evidence": asking_for(("work", 2.0)), "held_since": 990.0},
+        {"evidence": asking_for(("kv_cache", 2.0))},
+        {},
+    ],
+)
+async def test_a_demand_that_is_not_wholly_known_is_an_error_while_the_replicas_stand(hpa, decide, more):
+    decide("chat", 3, **more)
+    demand = await hpa.forward(CUSTOM.format("v1beta2", "deployments.apps/chat/tidegate-demand"))
+    replicas = await hpa.forward(CUSTOM.format("v1beta2", "deployments.apps/chat/tidegate-replicas"))
+    assert (demand.status, replicas.status) == (503, 200)
+    assert demand.document["message"].startswith("ai/chat: demand is unknown")
+
+
+async def test_of_several_workloads_of_one_object_the_largest_holds(hpa, decide):
+    decide("chat", 3)
+    decide("chat", 5, trigger="decode", target="chat")
+    path = CUSTOM.format("v1beta2", "deployments.apps/chat/tidegate-replicas")
+    assert [item["value"] for item in (await hpa.forward(path)).document["items"]] == ["5"]
+    one = await hpa.forward(f"{path}?metricLabelSelector=workload%3Dchat")
+    assert [item["value"] for item in one.document["items"]] == ["3"]
+    decide("chat", None, trigger="decode", target="chat")
+    assert (await hpa.forward(path)).status == 503
+
+
+async def test_all_objects_of_a_kind_are_listed_by_a_star(hpa, decide):
+    decide("chat", 3)
+    decide("code", 2)
+    decide("batch", 9, kind="StatefulSet")
+    answer = await hpa.forward(CUSTOM.format("v1beta2", "deployments.apps/*/tidegate-replicas"))
+    found = [(item["describedObject"]["name"], item["value"]) for item in answer.document["items"]]
+    assert found == [("chat", "3"), ("code", "2")]
+
+
+async def test_objects_are_not_chosen_by_labels_that_nobody_here_knows(hpa, decide):
+    decide("chat", 3)
+    path = CUSTOM.format("v1beta2", "deployments.apps/*/tidegate-replicas?labelSelector=app%3Dchat")
+    answer = await hpa.forward(path)
+    assert (answer.status, answer.document["reason"]) == (400, "BadRequest")
+
+
+async def test_an_object_that_no_workload_scales_is_a_404_status(api, hpa, decide):
+    decide("chat", 3)
+    api.workloads.add(WorkloadKey("ai", "code"), Ref("ai", "StatefulSet", "code"))
+    answer = await hpa.forward(CUSTOM.format("v1beta2", "deployments.apps/code/tidegate-replicas"))
+    assert (answer.status, answer.document["reason"]) == (404, "NotFound")
+
+
+async def test_an_autoscaler_by_its_own_arithmetic_follows_the_decisions_and_stays_through_an_outage(hpa, decide):
+    """up to 3, an outage at 3, on to 7, and down when that is decided: never on an error."""
+    spec, memory, replicas, orders = HpaSpec(max_replicas=10, tolerance=0.0, window_s=0.0), HpaMemory(), 1, []
+    for now, decided in enumerate([3, None, 7, None, 2]):
+        decide("chat", decided)
+        value = await hpa.external("ai", "tidegate-replicas", "workload=chat")
+        outcome, memory = step(spec, memory, [HpaMetric(value, 1.0)], replicas, replicas, float(now))
+        replicas = outcome.replicas
+        orders.append((replicas, outcome.limit is Limit.ERROR))
+    # From 3 to 7 at once is more than twice as many and more than 4: 6 is what one sync allows.
+    assert orders == [(3, False), (3, True), (6, False), (6, True), (2, False)]
+
+
+async def test_every_request_is_observed_with_its_group_and_status(api, hpa, decide):
+    decide("chat", 3)
+    await hpa.forward("/apis/external.metrics.k8s.io/v1beta1")
+    await hpa.forward(EXTERNAL)
+    stranger = await api.connect(certificate(api.proxy_ca, "stranger"))
+    await stranger.forward(EXTERNAL)
+    group = "external.metrics.k8s.io"
+    assert [("discovery", "200"), (group, "200"), (group, "401")] == [each[:2] for each in api.observed]
+
+
+async def test_a_bug_is_a_500_status_and_is_logged(api, hpa, decide):
+    class Broken:
+        @property
+        def board(self):
+            raise ZeroDivisionError
+
+    decide("chat", 3)
+    api.server._boards = Broken()
+    with capture_logs() as logs:
+        answer = await hpa.forward(EXTERNAL)
+    assert (answer.status, answer.document["reason"]) == (500, "InternalError")
+    assert [log["event"] for log in logs] == ["the metrics API failed"]

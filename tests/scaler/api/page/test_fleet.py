@@ -1,0 +1,284 @@
+"""All workloads in a browser: every one is there, what is unknown is said, and a silence keeps what was shown."""
+
+import json
+import random
+from dataclasses import replace
+
+import pytest
+from aiohttp import web
+
+from exporter.model import WorkloadKey
+from scaler.explain import rows
+from scaler.explain.outcome_inputs import ControllerOutcome, OutcomeCode
+from scaler.explain.rows import row
+from scaler.explain.summary import REASONS, STATES
+from scaler.model import Reason
+
+from .conftest import BUSY, EVERY_REASON, NOW, ROWS, decision, facts, history
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+CELLS = f"""{ROWS}.map((tr) => ({{
+    name: tr.querySelector('th a').textContent,
+    word: tr.querySelector('.word').textContent,
+    reason: tr.querySelector('.chip:not(.quiet)').hidden ? null : tr.querySelector('.chip').textContent,
+    why: tr.querySelector('.why').textContent,
+    numbers: ['replicas', 'load', 'gpu'].map((name) => tr.querySelector(`td.${{name}} .number`).textContent),
+    demand: tr.querySelector('td.demand').textContent,
+    age: tr.querySelector('td.age').textContent,
+    notes: tr.querySelector('.chip.quiet:last-child').hidden,
+}}))"""
+NAMES = f"{ROWS}.map((tr) => tr.querySelector('th a').textContent)"
+HOSTILE = '<img src=x onerror="window.owned=1">"\'&amp;'
+
+
+def expected(each, now=NOW):
+    """A row's cells as the terminal says them."""
+    seen = row(each, now)
+    word, reason = STATES[seen.state].word, REASONS[seen.reason].word
+    told_apart = reason == word or seen.reason is Reason.WARM
+    return {
+        "name": f"{seen.namespace}/{seen.label}", "word": word, "reason": None if told_apart else reason,
+        "why": seen.why, "numbers": [seen.shift, rows.count(seen.load), rows.ratio(seen.gpu)],
+        "demand": rows.count(seen.demand), "age": seen.age(now), "notes": not seen.notes,
+    }  # fmt: skip
+
+
+async def test_every_workload_is_shown_in_the_words_of_the_terminal(visit):
+    page = await visit(EVERY_REASON)
+    shown = {cells["name"]: cells for cells in await page.evaluate(CELLS)}
+    assert shown == {str(each.workload): expected(each) for each in EVERY_REASON}
+    assert page.errors == []
+
+
+async def test_what_is_unknown_is_said_and_is_no_0(visit):
+    page = await visit([decision("silent", Reason.UNKNOWN)])
+    (cells,) = await page.evaluate(CELLS)
+    assert cells["numbers"] == ["unknown", "unknown", "unknown"]
+    assert (cells["demand"], cells["age"], cells["word"]) == ("unknown", "unknown", "unknown")
+    gpus = await page.evaluate("[...document.querySelectorAll('.gpus dd')].map((dd) => dd.textContent)")
+    assert gpus == ["unknown"] * 4, "nobody counts its GPUs, so no sum of them is a number"
+
+
+async def test_the_head_sums_gpus_by_state_and_says_whose_nobody_counts(visit):
+    uncounted = decision("nvml", evidence=replace(BUSY, gpus_held=None))
+    page = await visit(
+        [decision("a"), decision("b"), decision("c", Reason.WARM), decision("d", Reason.ASLEEP), uncounted]
+    )
+    assert await page.evaluate(facts(".gpus > div", pairs=True)) == [
+        ["GPUs in use", "8"], ["idle, warm", "4"], ["starting", "0"], ["of unknown use", "0"],
+    ]  # fmt: skip
+    assert await page.evaluate("document.querySelector('.uncounted').textContent") == (
+        "One workload is in no sum: nobody counts its GPUs."
+    )
+    states = "[...document.querySelectorAll('.tide button:not([hidden])')].map((each) => each.textContent)"
+    assert await page.evaluate(states) == ["3serving", "1idle, warm", "1asleep"]
+
+
+async def test_a_server_that_dies_leaves_the_last_view_and_its_age(visit, site):
+    page = await visit([decision("chat"), decision("code", Reason.ASLEEP)])
+    before = await page.evaluate(CELLS)
+    await site.stop()
+    said = await page.until(
+        "!document.querySelector('#silence').hidden && document.querySelector('#silence').textContent"
+    )
+    assert said.startswith("nobody answers: what is shown is ")
+    assert await page.evaluate(CELLS) == before
+    assert await page.evaluate("document.querySelector('#health').textContent") == "no answer"
+    assert await page.evaluate("document.querySelector('#spoken').textContent") == "Tidegate does not answer"
+    later = f"document.querySelector('#silence').textContent !== {json.dumps(said)}"
+    await page.until(later)
+    site.publish([decision("chat", Reason.WARM)])
+    await site.start()
+    await page.until("document.querySelector('#silence').hidden")
+    assert [cells["word"] for cells in await page.evaluate(CELLS)] == ["idle, warm"]
+
+
+async def test_a_daemon_that_decides_nothing_any_more_is_not_shown_as_well(visit, site):
+    page = await visit([decision("chat")])
+    site.now += 40.0
+    await page.until("document.querySelector('#silence').textContent.includes('decided nothing for 40 s')")
+    assert await page.evaluate("document.querySelector('#health').textContent") == "standing still"
+
+
+@pytest.mark.parametrize("path", ["", "#/ai/" + "%3Cimg%20src%3Dx%20onerror%3D%22window.owned%3D1%22%3E%22'%26amp%3B"])
+async def test_a_hostile_name_is_text(visit, path):
+    evil = replace(decision(HOSTILE), evidence=replace(BUSY, notes=(HOSTILE,), waker=HOSTILE))
+    silent = replace(decision("b", Reason.UNKNOWN, namespace=HOSTILE))
+    page = await visit([evil, replace(silent, evidence=replace(silent.evidence, stale=(HOSTILE,)))], path)
+    await page.until(f"document.body.textContent.includes({json.dumps(HOSTILE)})")
+    assert await page.evaluate("document.querySelectorAll('img, main script').length") == 0
+    assert await page.evaluate("window.owned ?? null") is None
+    assert page.errors == []
+
+
+async def test_nothing_is_asked_of_any_other_origin(visit, site):
+    site.more = history(EVERY_REASON)
+    page = await visit(EVERY_REASON)
+    await page.until("document.querySelectorAll('.spark').length")
+    await page.evaluate("location.hash = '#/ai/w-serving'")
+    await page.until("document.querySelector('.facts')")
+    assert page.asked
+    assert {address for address in page.asked if not address.startswith(site.url)} == set()
+
+
+async def test_five_thousand_workloads_are_all_there_and_only_those_in_view_are_drawn(visit):
+    fleet = [decision(f"w{place:04d}", Reason.ASLEEP if place % 3 else Reason.SERVING) for place in range(5000)]
+    page = await visit(fleet)
+    assert await page.evaluate("document.querySelector('.workloads').getAttribute('aria-rowcount')") == "5001"
+    assert await page.evaluate(f"{ROWS}.length") < 60
+    seen = set()
+    for share in range(0, 101, 20):
+        await page.evaluate(
+            f"window.scrollTo(0, (document.documentElement.scrollHeight - innerHeight) * {share / 100})"
+        )
+        wanted = round(share / 100 * 4999)
+        await page.until(f"{ROWS}.some((tr) => Math.abs(Number(tr.ariaRowIndex) - 2 - {wanted}) < 40)")
+        seen.update(await page.evaluate(NAMES))
+        assert await page.evaluate(f"{ROWS}.length") < 60
+    assert "ai/w0000" in seen
+    await page.press("End")
+    await page.until("document.activeElement.textContent === 'ai/w4999'")
+
+
+async def test_filters_and_states_choose_and_say_how_many(visit):
+    page = await visit(
+        [decision("chat"), decision("code", Reason.ASLEEP), decision("ocr", Reason.ASLEEP, namespace="lab")]
+    )
+    counted = "document.querySelector('.counted').textContent"
+    assert await page.evaluate(counted) == "3 workloads"
+    await page.press("/")
+    for letter in "code":
+        await page.press(letter)
+    await page.until(f"{ROWS}.length === 1")
+    assert (await page.evaluate(NAMES), await page.evaluate(counted)) == (["ai/code"], "1 of 3 workloads")
+    await page.press("Escape")
+    await page.until(f"{ROWS}.length === 3")
+    await page.evaluate("document.querySelector('.tide [data-state=asleep]').click()")
+    assert await page.evaluate(NAMES) == ["ai/code", "lab/ocr"]
+    assert await page.evaluate("document.querySelector('.tide [data-state=asleep]').ariaPressed") == "true"
+    choose = "(element, value) => { element.value = value; element.dispatchEvent(new Event('change')); }"
+    await page.evaluate(f"({choose})(document.querySelector('[aria-label=Namespace]'), 'lab')")
+    assert await page.evaluate(NAMES) == ["lab/ocr"]
+    await page.evaluate(f"({choose})(document.querySelector('[aria-label=Reason]'), 'serving')")
+    assert await page.evaluate("document.querySelector('.nothing').textContent") == "No workload passes these filters."
+
+
+async def test_a_column_sorts_and_unknown_comes_last_either_way(visit):
+    small = replace(decision("small"), evidence=replace(BUSY, waiting=1.0, running=1.0))
+    page = await visit([decision("silent", Reason.UNKNOWN), small, decision("large")])
+    head = "document.querySelector('th.load button')"
+    await page.evaluate(f"{head}.click()")
+    assert await page.evaluate(NAMES) == ["ai/large", "ai/small", "ai/silent"]
+    await page.evaluate(f"{head}.click()")
+    assert await page.evaluate(NAMES) == ["ai/small", "ai/large", "ai/silent"]
+    assert await page.evaluate("document.querySelector('th.load').ariaSort") == "ascending"
+
+
+async def test_keys_go_through_the_rows_open_one_and_come_back_to_it(visit):
+    page = await visit([decision(name) for name in ("a", "b", "c")])
+    focused = "document.activeElement.textContent"
+    await page.press("j")
+    assert await page.evaluate(focused) == "ai/a"
+    await page.press("ArrowDown")
+    await page.press("j")
+    await page.press("j")
+    assert await page.evaluate(focused) == "ai/c", "the last is the last"
+    await page.press("k")
+    assert await page.evaluate(focused) == "ai/b"
+    await page.press("Enter")
+    await page.until("document.querySelector('.workload-view h1')?.textContent === 'ai/b'")
+    assert await page.evaluate("document.title") == "ai/b · Tidegate"
+    await page.press("Escape")
+    await page.until(f"{ROWS}.length === 3")
+    assert await page.evaluate(focused) == "ai/b"
+
+
+async def test_a_poll_leaves_the_focus_where_it_is(visit, site):
+    page = await visit([decision("a"), decision("b")])
+    await page.press("j")
+    await page.press("j")
+    site.publish([decision("b", Reason.CAPPED), decision("a"), decision("z", Reason.UNKNOWN)])
+    await page.until(f"{ROWS}.length === 3")
+    assert await page.evaluate(NAMES) == ["ai/z", "ai/b", "ai/a"]
+    assert await page.evaluate("document.activeElement.textContent") == "ai/b"
+
+
+async def test_sparklines_are_of_the_last_hour_and_a_gap_is_a_gap(visit, site):
+    fleet = [decision("chat")]
+    load = [10.0] * 30 + [None] * 10 + [20.0] * 20
+    site.more = history(fleet, load=load)
+    page = await visit(fleet)
+    path = await page.until("document.querySelector('td.load path.line')?.getAttribute('d')")
+    assert path.count("M") == 2
+    label = await page.evaluate("document.querySelector('td.load svg').getAttribute('aria-label')")
+    assert label == "load in the last hour: at most 20 requests"
+
+
+async def test_where_no_history_is_kept_nothing_else_changes(visit):
+    page = await visit([decision("chat")])
+    await page.until("performance.getEntriesByType('resource').some((each) => each.name.includes('/api/v1/history'))")
+    assert await page.evaluate("document.querySelectorAll('.spark').length") == 0
+    assert await page.evaluate(CELLS) == [expected(decision("chat"))]
+
+
+async def test_a_large_fleet_is_asked_only_for_the_history_of_rows_in_view(visit, site):
+    fleet = [decision(f"w{place:03d}") for place in range(400)]
+    site.more = history(fleet)
+    page = await visit(fleet)
+    await page.until("document.querySelectorAll('td.load .spark').length > 5")
+    asked = {address.partition("?")[0] for address in page.asked if "/api/v1/history" in address}
+    assert f"{site.url}api/v1/history" not in asked
+    assert len(asked) < 60
+
+
+async def test_gpu_hours_asleep_come_from_the_accounts(visit, site):
+    def account(name, asleep):
+        return {"namespace": "ai", "name": name, "trigger": "", "observed": False, "gpu_seconds": {"asleep": asleep}}
+
+    async def accounts(_):
+        listed = [account("a", 3600.0), account("b", 5400.0), account("c", None)]
+        return web.json_response({"now": NOW, "since": NOW - 86400.0, "workloads": listed})
+
+    site.more = [web.get("/api/v1/accounts", accounts)]
+    page = await visit([decision("a")])
+    await page.until("document.querySelector('.gpus [data-state=asleep] dd')?.textContent === '2.5'")
+
+
+async def test_the_browser_writes_numbers_letter_for_letter_as_the_terminal_does(visit):
+    page = await visit([decision("a")])
+    chance = random.Random(8)
+    numbers = [0.0, 0.04, 0.05, 0.25, 0.95, 9.95, 99.95, 100.5, 999.5, 0.005, 0.015, 59.9, 60.0, 172799.0, 1e6, None]
+    numbers += [chance.random() * 10.0 ** chance.randint(-3, 6) for _ in range(300)]
+    given = json.dumps(numbers)
+    for name in ("count", "ratio", "span"):
+        written = await page.evaluate(f"import('./page/format.js').then((format) => {given}.map(format.{name}))")
+        assert written == [getattr(rows, name)(number) for number in numbers], name
+    pairs = json.dumps([[one, two] for one in (None, 0, 1, 2) for two in (None, 0, 1, 2)])
+    written = await page.evaluate(f"import('./page/format.js').then(({{shift}}) => {pairs}.map((p) => shift(...p)))")
+    assert written == [rows.shift(one, two) for one, two in json.loads(pairs)]
+
+
+async def test_a_trigger_of_several_has_a_row_and_a_page_of_its_own(visit):
+    decode = replace(decision("chat", Reason.WARM), workload=WorkloadKey("ai", "chat", "decode"))
+    page = await visit([decision("chat"), decode])
+    assert sorted(await page.evaluate(NAMES)) == ["ai/chat", "ai/chat/decode"]
+    await page.evaluate("location.hash = '#/ai/chat/decode'")
+    await page.until("document.querySelector('.workload-view .word')?.textContent === 'idle, warm'")
+
+
+async def test_what_keeps_keda_and_the_hpa_from_it_is_said_in_the_row_and_on_its_page(visit, site):
+    words = "paused at 2 replicas by the annotation <b>"
+    paused = ControllerOutcome(OutcomeCode.PAUSED, (words,))
+    site.ahead = lambda each: (
+        paused if each.workload.name == "chat" else ControllerOutcome(OutcomeCode.SETTLED, ("nothing",))
+    )
+    page = await visit([decision("chat"), decision("code")])
+    chips = "[...tr.querySelectorAll('.chip')].filter((chip) => chip.checkVisibility())"
+    said = f"{ROWS}.map((tr) => [tr.dataset.severity, {chips}.map((chip) => [chip.textContent, chip.title])])"
+    assert await page.evaluate(said) == [["notice", [["paused", words]]], ["fine", []]]
+    await page.evaluate(f"{ROWS}[0].click()")
+    await page.until("document.querySelector('.workload-view .title .chip:not([hidden])')")
+    title = "[...document.querySelectorAll('.title .chip, .title .why')].filter((each) => each.checkVisibility())"
+    assert (await page.evaluate(f"{title}.map((each) => each.textContent)"))[::2] == ["paused", words]
+    assert page.errors == []

@@ -1,0 +1,167 @@
+"""One workload in a browser: what it rests on, what was, and why; and only as much of that as there is."""
+
+from dataclasses import replace
+
+import pytest
+
+from scaler.model import Reason
+
+from .conftest import BUSY, NOW, decision, facts, history
+from .others import one_of_everything
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+FACTS = facts(".evidence .facts > div")
+PANELS = "[...document.querySelectorAll('.panel:not([hidden])')].map((each) => each.querySelector('h2')?.textContent)"
+
+
+async def test_a_workload_shows_what_its_answer_rests_on_in_units(visit):
+    noted = replace(
+        BUSY, notes=("two of its pods do not answer",), kv_cache_used=0.004, gpu_memory_held_bytes=3.5 * 2**30
+    )
+    page = await visit([decision("chat", evidence=noted)], "#/ai/chat")
+    await page.until("document.querySelector('.evidence .facts')")
+    facts = await page.evaluate(FACTS)
+    assert facts["waiting"] == "30"
+    assert facts["KV cache used"] == "<1 %"
+    assert facts["memory held"] == "3.5 GiB"
+    assert facts["oldest reading"] == "2 s ago"
+    assert await page.evaluate("document.querySelector('.title .figure').textContent") == "2 → 3"
+    assert await page.evaluate("document.querySelector('.notes li').textContent") == "two of its pods do not answer"
+    assert await page.evaluate("[...document.querySelectorAll('.objectives td')].map((td) => td.textContent)") == [
+        "40", "16", "2.5", "unknown", "80 %", "unknown",
+    ]  # fmt: skip
+    assert page.errors == []
+
+
+async def test_what_nobody_knows_of_a_workload_is_said_there_too(visit):
+    page = await visit([decision("chat", Reason.UNKNOWN)], "#/ai/chat")
+    await page.until("document.querySelector('.evidence .facts')")
+    facts = await page.evaluate(FACTS)
+    always = ("waiting", "in work", "the cluster was told to run", "ready", "activity", "oldest reading")
+    assert {facts[name] for name in always} == {"unknown"}
+    assert await page.evaluate("document.querySelector('.title .figure').textContent") == "unknown"
+
+
+async def test_a_server_that_keeps_no_log_shows_the_rest(visit):
+    page = await visit([decision("chat")], "#/ai/chat")
+    await page.until("document.querySelector('.evidence .facts')")
+    assert await page.evaluate(PANELS) == ["What it rests on"]
+
+
+async def test_a_chain_is_shown_step_by_step_whatever_its_steps_are(visit, site):
+    site.more = one_of_everything([decision("chat")])
+    page = await visit([decision("chat")], "#/ai/chat")
+    await page.until("document.querySelectorAll('.chain li').length === 3")
+    titles = "[...document.querySelectorAll('.chain h3')].map((each) => each.textContent)"
+    assert await page.evaluate(titles) == ["What the pages say", "What KEDA is told", "A step that nobody knows yet"]
+    assert await page.evaluate("[...document.querySelectorAll('.chain td')].map((td) => td.textContent)") == [
+        "chat-a", "3", "0.625", "chat-b", "–unknown", "–unknown",
+    ]  # fmt: skip
+    assert await page.evaluate("document.querySelector('.chain td.num') !== null")
+    assert page.errors == []
+
+
+async def test_a_past_decision_is_a_click_away_and_so_is_the_way_back(visit, site):
+    asked = []
+    site.more = one_of_everything([decision("chat")], asked)
+    page = await visit([decision("chat")], "#/ai/chat")
+    await page.until("document.querySelectorAll('.timeline li').length === 3")
+    both = "[li.querySelector('.number').textContent, li.lastChild.textContent]"
+    assert await page.evaluate(f"[...document.querySelectorAll('.timeline li')].map((li) => {both})") == [
+        ["3", "of_tomorrow"],
+        ["unknown", "unknown"],
+        ["0", "asleep"],
+    ]
+    await page.evaluate("document.querySelector('.timeline li:last-child a').click()")
+    past = f"3 replicas as of {NOW - 900.0:.0f}"
+    await page.until(f"document.querySelector('.summary-line')?.textContent === '{past}'")
+    assert {"at": f"{NOW - 900.0:.0f}"} in asked
+    await page.press("Escape")
+    await page.until(f"document.querySelector('.summary-line')?.textContent === '3 replicas as of {NOW:.0f}'")
+
+
+async def test_a_follower_says_whose_answer_it_repeats(visit, site):
+    site.more = one_of_everything([decision("chat")], follows="10.0.0.2:7000")
+    page = await visit([decision("chat")], "#/ai/chat")
+    await page.until(
+        "document.querySelector('.explained').textContent.includes('as the leader at 10.0.0.2:7000 has it')"
+    )
+
+
+async def test_charts_are_read_with_the_arrow_keys_and_say_a_gap(visit, site):
+    chat = decision("chat")
+    load = [float(place) for place in range(478)] + [None, 7.0]
+    site.more = history([chat], load=load)
+    page = await visit([chat], "#/ai/chat")
+    await page.until("document.querySelector('.canvas path.line.load')")
+    readout = "document.querySelector('.readout').textContent"
+    assert await page.evaluate(readout) == "now: 7"
+    await page.evaluate("document.querySelector('.canvas').focus()")
+    await page.press("ArrowLeft")
+    assert (await page.evaluate(readout)).endswith(": unknown")
+    await page.press("ArrowLeft")
+    assert (await page.evaluate(readout)).endswith(": 477")
+    assert ": 477. " in await page.evaluate("document.querySelector('.workload-view [role=status]').textContent")
+    label = await page.evaluate("document.querySelector('.canvas').ariaLabel")
+    assert label == "Requests, waiting, running or held. now: 7. Arrow keys read other moments."
+
+
+async def test_no_word_of_a_chart_is_cut_off(visit, site):
+    site.more = history([decision("chat")])
+    page = await visit([decision("chat")], "#/ai/chat")  # now is a full hour, so there is a word at the right edge
+    await page.until("document.querySelector('.canvas text.time')")
+    cut = """[...document.querySelectorAll('.canvas svg')].flatMap((svg) => [...svg.querySelectorAll('text')].filter(
+        (text) => text.getBoundingClientRect().right > svg.getBoundingClientRect().right + 0.5
+    ).map((text) => text.textContent))"""
+    assert await page.evaluate(cut) == []
+
+
+async def test_how_far_back_is_ones_choice(visit, site):
+    site.more = history([decision("chat")])
+    page = await visit([decision("chat")], "#/ai/chat")
+    await page.until("document.querySelector('.canvas path.line.load')")
+    await page.evaluate("document.querySelector('.spans [data-since=\"21600\"]').click()")
+    await page.until("performance.getEntriesByType('resource').some((each) => each.name.includes('since=21600'))")
+    pressed = "[...document.querySelectorAll('.spans button')].filter((each) => each.ariaPressed === 'true').length"
+    assert await page.evaluate(pressed) == 1
+
+
+async def test_shadow_scores_are_of_those_that_are_observed_and_of_nobody_else(visit, site):
+    both = [replace(decision("watched"), observed=True), decision("chat")]
+    site.more = one_of_everything(both)
+    page = await visit(both, "#/ai/watched")
+    await page.until("document.querySelector('.scores')?.textContent.includes('what Tidegate would have done')")
+    assert await page.evaluate(facts(".scores .facts > div")) == {
+        "observed for": "2 d", "GPU-hours saved": "41.2", "GPU-hours added": "0",
+        "waiting while it wanted more": "1.5 request-minutes", "it wanted more for": "10 min",
+        "it wanted fewer for": "2 h 00",
+    }  # fmt: skip
+    await page.evaluate("location.hash = '#/ai/chat'")
+    await page.until(
+        "document.querySelector('h1').textContent === 'ai/chat' && document.querySelector('.scores:not([hidden])')"
+    )
+    assert not await page.evaluate("document.body.textContent.includes('would have done')")
+    shares = "[...document.querySelectorAll('.shares dt')].map((each) => each.textContent)"
+    assert await page.evaluate(shares) == ["serving", "idle, warm", "asleep"]
+
+
+async def test_the_command_to_ask_in_a_terminal_is_there_to_copy_and_a_shell_takes_it_whole(visit, site):
+    page = await visit([decision("chat"), decision("it's; rm")], "#/ai/chat")
+    command = "document.querySelector('.command code').textContent"
+    server = site.url.rstrip("/")
+    assert await page.evaluate(command) == f"tidegate explain ai/chat --server {server}"
+    await page.call("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+    await page.evaluate("document.querySelector('.command button').click()")
+    await page.until("['copied', 'selected'].includes(document.querySelector('.command button').textContent)")
+    await page.evaluate('location.hash = "#/ai/it\'s%3B%20rm"')
+    await page.until("document.querySelector('h1').textContent === \"ai/it's; rm\"")
+    assert await page.evaluate(command) == f"tidegate explain 'ai/it'\\''s; rm' --server {server}"
+
+
+async def test_a_workload_that_is_gone_is_said_to_be_gone(visit, site):
+    page = await visit([decision("chat"), decision("code")], "#/ai/chat")
+    await page.until("document.querySelector('.evidence .facts')")
+    site.publish([decision("code")])
+    await page.until("document.querySelector('.workload-view .nothing:not([hidden])')")
+    assert "not on the Board" in await page.evaluate("document.querySelector('.nothing').textContent")

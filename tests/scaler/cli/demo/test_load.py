@@ -1,0 +1,41 @@
+"""The demo's day."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scaler.cli.demo.load import shape
+
+
+def test_the_same_seed_is_the_same_day_and_another_is_another():
+    first, again, other = shape(1200.0, 7), shape(1200.0, 7), shape(1200.0, 8)
+    assert np.array_equal(first.at_s, again.at_s)
+    assert np.array_equal(first.prompt_tokens, again.prompt_tokens)
+    assert np.array_equal(first.output_tokens, again.output_tokens)
+    assert not np.array_equal(first.at_s[:50], other.at_s[:50])
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([60.0, 900.0, 1200.0, 3600.0]))
+def test_a_day_begins_quietly_and_ends_with_a_night(seed, duration_s):
+    day = shape(duration_s, seed)
+    assert day.at_s[0] >= 0.05 * duration_s
+    assert day.at_s[-1] <= 0.72 * duration_s
+    assert np.all(np.diff(day.at_s) >= 0.0)
+    assert day.prompt_tokens.min() >= 16
+    assert day.output_tokens.max() <= 1500
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_twenty_minutes_have_a_few_thousand_requests_and_a_burst(seed):
+    day = shape(1200.0, seed)
+    per_minute = np.histogram(day.at_s, bins=20, range=(0.0, 1200.0))[0]
+    assert 2500 <= len(day) <= 4500
+    # 7 replicas at 1.15 requests a second are 483 a minute; the morning's 5 are 345.
+    assert per_minute.argmax() in {9, 10}
+    assert per_minute.max() > 400
+    assert day.prompt_tokens.mean() == pytest.approx(4000, rel=0.1)
+    assert day.output_tokens.mean() == pytest.approx(600, rel=0.1)

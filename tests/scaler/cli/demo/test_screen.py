@@ -1,0 +1,149 @@
+"""What the demo shows, on terminals of any size and where there is none."""
+
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from scaler.cli.demo.frame import ScreenFrame
+from scaler.cli.demo.screen import by_column, draw, open_screen, remember
+from scaler.explain.summary import WorkloadState
+from scaler.explain.terminal import curve, gauges, stack
+
+QUIET = ScreenFrame(
+    at_s=0.0,
+    duration_s=1200.0,
+    speed=20.0,
+    arrivals_per_s=0.0,
+    held=0,
+    waiting=0,
+    running=0,
+    gpu_active=(),
+    wanted=0,
+    ready=0,
+    loading=0,
+    draining=0,
+    sent=0,
+    answered=0,
+    slo_met_ratio=None,
+    gpu_hours=0.0,
+)
+BUSY = replace(
+    QUIET,
+    at_s=600.0,
+    arrivals_per_s=7.3,
+    held=3,
+    waiting=12,
+    running=140,
+    gpu_active=(1.0, 0.4, 0.0),
+    wanted=5,
+    ready=3,
+    loading=2,
+    draining=1,
+    sent=900,
+    answered=745,
+    slo_met_ratio=0.95,
+    demand=4.4,
+    state=WorkloadState.SERVING,
+    word="serving",
+    reason="waiting 12 of 4 per replica",
+    autoscaler="HPA: 3 to 5, follows its metrics: 5",
+)
+
+
+def drawn(history: list[ScreenFrame], width: int, height: int) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=None)
+    console.print(draw(history, width, height))
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 30), (200, 60)])
+def test_the_view_fits_and_names_its_stand_in(width, height):
+    lines = drawn([QUIET, BUSY], width, height)
+    assert len(lines) <= height
+    assert max(len(line) for line in lines) <= width
+    text = "\n".join(lines)
+    for part in ("stand-in for KEDA + HPA", "● serving", BUSY.reason, BUSY.autoscaler, "5 wanted", "7.3 requests/s"):
+        assert part in text
+    assert "3 held, 12 waiting" in text
+
+
+def test_the_view_keeps_its_height_whatever_happens():
+    assert len(drawn([QUIET], 80, 24)) == len(drawn([QUIET, BUSY], 80, 24))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.floats(0.0, 2000.0), min_size=1, max_size=60).map(sorted), st.integers(20, 200))
+def test_columns_before_now_are_full_and_those_after_it_empty(times, width):
+    history: list[ScreenFrame] = []
+    for at_s in [0.0, *times]:
+        remember(history, replace(QUIET, at_s=at_s))
+    columns = by_column(history, width)
+    now = min(width - 1, int(times[-1] / 1200.0 * width))
+    assert len(columns) == width
+    assert all(column is not None for column in columns[: now + 1])
+    assert all(column is None for column in columns[now + 1 :])
+    assert history[-1].at_s == times[-1]
+
+
+def test_a_long_run_keeps_few_frames():
+    history: list[ScreenFrame] = []
+    for second in range(1200):
+        remember(history, replace(QUIET, at_s=float(second)))
+    assert len(history) <= 481
+    assert history[-1].at_s == 1199.0
+
+
+def test_another_day_begins_on_an_empty_view():
+    history: list[ScreenFrame] = []
+    for at_s in (0.0, 600.0, 1199.0, 1.0):
+        remember(history, replace(QUIET, at_s=at_s))
+    assert [frame.at_s for frame in history] == [1.0]
+
+
+def test_a_curve_draws_something_for_anything_above_zero_and_nothing_for_nan():
+    upper, lower = curve([0.0, 0.001, 4.0, 8.0, math.nan], top=8.0, rows=2, colour="blue")
+    assert (upper.plain, lower.plain) == ("   █ ", " ▁██ ")
+
+
+def test_a_stack_is_two_units_to_a_line():
+    upper, lower = stack([[], ["red"], ["red", "red", "blue"]], rows=2)
+    assert (upper.plain, lower.plain) == ("  ▄", " ▄█")
+
+
+def test_gauges_fit_their_width():
+    for count in range(1, 30):
+        assert len(gauges([0.5] * count, 40, "blue", "black").plain) <= 40
+
+
+def plain(frames: list[ScreenFrame]) -> list[str]:
+    file = io.StringIO()
+    with open_screen(Console(file=file, width=80)) as show:
+        for frame in frames:
+            show(frame)
+    return file.getvalue().splitlines()
+
+
+def test_without_a_terminal_there_is_a_line_per_change_and_one_every_thirty_seconds():
+    frames = [replace(QUIET, at_s=float(second), state=WorkloadState.ASLEEP, word="asleep") for second in range(100)]
+    assert len(plain(frames)) == 4
+    frames[10] = replace(frames[10], state=WorkloadState.LOADING, word="queued")
+    assert [line[:18] for line in plain(frames)] == [
+        "00:00:00  asleep  ",
+        "00:00:10  queued  ",
+        "00:00:11  asleep  ",
+        "00:00:41  asleep  ",
+        "00:01:11  asleep  ",
+    ]
+
+
+def test_a_plain_line_is_one_line_and_says_the_stand_ins_news_once():
+    lines = plain([QUIET, BUSY, replace(BUSY, at_s=700.0)])
+    assert len(lines) == 3
+    assert ["HPA: 3 to 5" in line for line in lines] == [False, True, False]

@@ -1,0 +1,158 @@
+"""`tidegate top` as a person runs it: on a terminal of its own, against the real HTTP listener."""
+
+import asyncio
+import os
+import pty
+import sys
+import termios
+from types import SimpleNamespace
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from exporter.model import WorkloadKey
+from scaler.api.http.health import HealthState
+from scaler.api.http.server import WebServer
+from scaler.cli.top.watch import ends
+from scaler.engine.publisher import Publisher
+from scaler.model import Decision, Evidence, Reason
+
+CHAT = WorkloadKey("ai", "chat")
+PATIENCE_S = 90.0
+
+
+@pytest.fixture
+async def daemon():
+    """A listener with one workload: `daemon.url`; `await daemon.stop()` is its end."""
+    publisher = Publisher([CHAT])
+    evidence = Evidence(waiting=3.0, running=10.0, replicas_wanted=2, replicas_ready=2)
+    publisher.publish([Decision(CHAT, 3, True, Reason.SERVING, 990.0, measured_at=999.0, evidence=evidence)], at=1000.0)
+    health = HealthState(tick_s=1.0, started_at=1000.0, last_tick_at=1000.0)
+    server = WebServer("127.0.0.1", 0, lambda: publisher.board, health, CollectorRegistry(), lambda: 1000.0)
+    yield SimpleNamespace(url=f"http://127.0.0.1:{await server.start()}", stop=server.stop)
+    await server.stop()
+
+
+@pytest.fixture
+async def top():
+    """`process = await top(*arguments, **streams)`: none of them outlives its test."""
+    begun = []
+
+    async def begin(*arguments, **streams):
+        command = (sys.executable, "-m", "scaler", "top", *arguments)
+        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+        begun.append(await asyncio.create_subprocess_exec(*command, env=environment, **streams))
+        return begun[-1]
+
+    yield begin
+    for process in begun:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+class Terminal:
+    """A pseudo-terminal, and what was written on it so far."""
+
+    def __init__(self):
+        self.ours, self.theirs = pty.openpty()
+        termios.tcsetwinsize(self.theirs, (24, 100))
+        self.shown, self._more = "", asyncio.Event()
+        asyncio.get_running_loop().add_reader(self.ours, self._read)
+
+    def _read(self):
+        try:
+            self.shown += os.read(self.ours, 2**16).decode(errors="replace")
+        except OSError:  # nobody writes any more
+            asyncio.get_running_loop().remove_reader(self.ours)
+        self._more.set()
+
+    @property
+    def streams(self):
+        return {"stdin": self.theirs, "stdout": self.theirs, "stderr": self.theirs}
+
+    async def until(self, text):
+        async with asyncio.timeout(PATIENCE_S):
+            while text not in self.shown:
+                self._more.clear()
+                await self._more.wait()
+
+    def press(self, key):
+        os.write(self.ours, key.encode())
+
+    def hang_up(self):
+        if self.ours is not None:
+            asyncio.get_running_loop().remove_reader(self.ours)
+            os.close(self.ours)
+            self.ours = None
+
+    def close(self):
+        self.hang_up()
+        os.close(self.theirs)
+
+
+@pytest.fixture
+async def terminal():
+    terminal = Terminal()
+    yield terminal
+    terminal.close()
+
+
+async def test_in_a_pipe_all_rows_are_printed_once(daemon, top):
+    process = await top("--server", daemon.url, stdout=asyncio.subprocess.PIPE)
+    said, _ = await process.communicate()
+    assert process.returncode == 0
+    (line,) = [line for line in said.decode().splitlines() if "ai/chat" in line]
+    assert "2 → 3" in line
+    assert "10 requests in work, 3 waiting" in line
+    assert "\x1b" not in said.decode()
+
+
+async def test_where_nobody_listens_it_says_what_to_do(daemon, top):
+    await daemon.stop()
+    process = await top("--server", daemon.url, stderr=asyncio.subprocess.PIPE)
+    _, said = await process.communicate()
+    assert process.returncode == 1
+    address = daemon.url.removeprefix("http://")
+    assert f"{daemon.url}/api/v1/rows: {address}: Connection refused." in said.decode()
+    assert "port-forward" in said.decode()
+
+
+async def test_a_terminal_shows_them_keeps_them_through_a_silence_and_q_ends_it(daemon, terminal, top):
+    before = termios.tcgetattr(terminal.theirs)
+    process = await top("--server", daemon.url, "--interval", "0.1", **terminal.streams)
+    await terminal.until("2 → 3")
+    await daemon.stop()
+    await terminal.until("what is shown is")
+    terminal.shown = ""
+    await terminal.until("2 → 3")
+    terminal.press("q")
+    async with asyncio.timeout(PATIENCE_S):
+        assert await process.wait() == 0
+    assert termios.tcgetattr(terminal.theirs) == before, "the terminal is as it was"
+
+
+async def test_it_ends_when_its_terminal_hangs_up(daemon, terminal, top):
+    """Without this, one whose terminal died asked and drew as fast as it could, for good."""
+    process = await top("--server", daemon.url, "--interval", "3600", **terminal.streams)
+    await terminal.until("2 → 3")
+    terminal.hang_up()
+    async with asyncio.timeout(PATIENCE_S):
+        await process.wait()
+
+
+@pytest.mark.parametrize(
+    ("typed", "is_the_end"),
+    [
+        (None, False),
+        ("", True),
+        ("q", True),
+        ("Q", True),
+        ("\x1b", True),
+        ("\x1b[A", False),
+        ("jq", True),
+        ("j", False),
+    ],
+)
+def test_q_esc_and_a_hang_up_end_it_and_an_arrow_does_not(typed, is_the_end):
+    assert ends(typed) == is_the_end

@@ -1,0 +1,44 @@
+"""docs/reference/configuration.md is what the model generates."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from docs.generate.configuration import reference
+from scaler.config.schema import is_section, sections
+
+_DOCUMENT = Path(__file__).parents[3] / "docs/reference/configuration.md"
+
+
+def test_the_committed_reference_is_what_the_model_says():
+    made = subprocess.run(
+        [sys.executable, "-m", "docs.generate.configuration"], capture_output=True, check=True, cwd=_DOCUMENT.parents[1]
+    )
+
+    assert made.stdout.decode() == _DOCUMENT.read_text(encoding="utf-8")
+
+
+def test_every_key_has_one_item_with_its_type_its_default_and_its_text():
+    items = [line for line in reference().replace("\n  ", " ").splitlines() if line.startswith("- `")]
+    forms = [
+        rf"- `{key}` \([^)]+\(#\w+\)" if is_section(field) else rf"- `{key}` \(.+; {_default(field)}"
+        for section in sections()
+        for key, field in section.model_fields.items()
+    ]
+
+    assert len(items) == len(forms)
+    assert [item for item, form in zip(items, forms, strict=True) if not re.match(rf"{form}\): \S.*\.$", item)] == []
+
+
+def _default(field):
+    return "required" if field.is_required() else "default `.+`"
+
+
+def test_every_link_leads_to_a_section():
+    text = reference()
+    titles = {line[3:].lower() for line in text.splitlines() if line.startswith("## ")}
+    links = {link.split(")")[0] for link in text.split("(#")[1:]}
+
+    assert links <= titles
+    assert "endpoint" in links

@@ -1,0 +1,42 @@
+"""What is seen of some workloads, with only what a test speaks of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from scaler.engine.accounting import Circumstances
+from scaler.policy.columns import Readings
+from scaler.signals.aggregate import Aggregate, GpusSeen
+
+
+def column(values):
+    return np.array(values, dtype=float)
+
+
+@pytest.fixture
+def totals():
+    """`totals(wanted=4, ready=2, gpus=24)`: one workload, of which nothing else is known."""
+
+    def make(gpus=np.nan, shown=0.0, sleeping=np.nan, leaving=0.0, **seen):
+        nan, none = column([np.nan]), column([0.0])
+        readings = Readings.unknown(1)._replace(
+            **{name: np.array([value], dtype=getattr(Readings.unknown(1), name).dtype) for name, value in seen.items()}
+        )
+        gpus_seen = GpusSeen(column([shown]), none, none, none, none, nan, nan)
+        totals = Aggregate(readings, column([gpus]), gpus_seen, nan, np.full((1, 3), np.nan), nan, nan, nan)
+        return replace(totals, sleeping=column([sleeping]), leaving=column([leaving]))
+
+    return make
+
+
+@pytest.fixture
+def known():
+    """Everything about its demand is known, it is awake, and a counter's rise shows 5 s of work."""
+
+    def make(whole=True, zero=False, minimum=0.0):
+        return Circumstances(np.array([whole]), np.array([zero]), column([minimum]), column([0.02]), rise_s=5.0)
+
+    return make

@@ -1,0 +1,295 @@
+"""Snapshots every so often: trouble is said once, counted, and costs nothing else."""
+
+import asyncio
+import errno
+import os
+import shutil
+import threading
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from scaler import config
+from scaler.api.http.checkpoints import SnapshotCollector
+from scaler.engine.checkpoint_store import CheckpointStore, Directory
+
+
+def settings(directory, interval=10.0):
+    return config.Snapshots(directory=str(directory), interval=interval)
+
+
+@pytest.fixture
+def remembered(state):
+    async def states():
+        return [state(3)]
+
+    return states
+
+
+def events(logged):
+    return [line["event"] for line in logged]
+
+
+async def test_one_is_written_every_interval(tmp_path, clock, state, replicas):
+    time, told = clock(naps=3), []
+    kept = CheckpointStore(settings(tmp_path), time)
+
+    async def states():
+        told.append(time.now())
+        return [state(len(told))]
+
+    keeping = asyncio.create_task(kept.keep(states))
+    await time.over.wait()
+    keeping.cancel()
+    assert told == [1010.0, 1020.0, 1030.0]
+    assert replicas(Directory(tmp_path).read().states) == [[3.0]]
+
+
+async def test_before_anything_is_remembered_the_last_one_is_not_overwritten(tmp_path, clock, state, replicas):
+    Directory(tmp_path).write([state(7)])
+
+    async def nothing():
+        return []
+
+    await CheckpointStore(settings(tmp_path), clock()).write(nothing)
+    assert [file.name for file in tmp_path.glob("*.state")] == ["000000000001.state"]
+    assert replicas(Directory(tmp_path).read().states) == [[7.0]]
+
+
+async def test_a_directory_that_cannot_be_written_is_said_once_and_so_is_its_return(
+    tmp_path, clock, remembered, logged, monkeypatch
+):
+    kept, registry = CheckpointStore(settings(tmp_path), clock()), CollectorRegistry()
+    registry.register(SnapshotCollector(kept, lambda: 1007.0))
+
+    def fail(*_args):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with monkeypatch.context() as read_only:
+        read_only.setattr("scaler.engine.checkpoint_store.mkstemp", fail)
+        for _ in range(3):
+            await kept.write(remembered)
+    assert logged == [
+        {
+            "event": "snapshots cannot be written: a restart will remember nothing since the last one",
+            "log_level": "warning",
+            "directory": str(tmp_path),
+            "problem": "Read-only file system",
+        }
+    ]
+    assert b"tidegate_snapshot_failures_total 3.0\n" in generate_latest(registry)
+    assert b"\ntidegate_snapshot_size_bytes " not in generate_latest(registry), "unknown is never zero"
+    for _ in range(2):
+        await kept.write(remembered)
+    assert events(logged)[1:] == ["snapshots are written again"]
+    (file,) = [each for each in tmp_path.iterdir() if each.name.endswith("5.state") or each.name.endswith("2.state")]
+    shown = generate_latest(registry)
+    assert f"tidegate_snapshot_size_bytes {file.stat().st_size}.0\n".encode() in shown
+    assert b"tidegate_snapshot_age_seconds 7.0\n" in shown
+
+
+async def test_a_bug_in_remembering_is_said_and_ends_nothing(tmp_path, clock, remembered, logged):
+    kept = CheckpointStore(settings(tmp_path), clock())
+
+    async def broken():
+        raise RuntimeError("a bug")
+
+    await kept.write(broken)
+    assert (events(logged)[0], kept.failures) == ("a snapshot failed: please report", 1)
+    await kept.write(remembered)
+    assert events(logged)[-1] == "snapshots are written again"
+
+
+async def test_a_disk_that_hangs_does_not_keep_tidegate_from_ending(tmp_path, clock, logged, monkeypatch):
+    monkeypatch.setattr("scaler.engine.checkpoint_store.LAST_WRITE_S", 0.01)
+    kept = CheckpointStore(settings(tmp_path), clock())
+    await kept.write_last(asyncio.Event().wait)
+    assert [line["problem"] for line in logged] == ["the last one took more than 0.01 s"]
+
+
+async def test_at_a_start_it_is_said_what_was_read_and_what_was_not(tmp_path, clock, state, logged, replicas):
+    directory = Directory(tmp_path)
+    directory.write([state(1, at=988.0), state(2, at=500.0)])
+    directory.write([state(3)])
+    (tmp_path / "000000000002.state").write_bytes(b"TIDEGATE")
+    kept = await CheckpointStore(settings(tmp_path), clock()).read()
+    assert replicas(kept.rest(1000.0)) == [[1.0], [2.0]]
+    assert logged == [
+        {
+            "event": "a snapshot was torn and is set aside",
+            "log_level": "warning",
+            "file": str(tmp_path / "000000000002.state"),
+            "problem": "byte 0: 56 bytes must begin a state, got 8",
+        },
+        {
+            "event": "snapshot read",
+            "log_level": "info",
+            "file": str(tmp_path / "000000000001.state"),
+            "workloads": 2,
+            "age_s": 12.0,
+        },
+    ]
+
+
+async def test_where_none_can_be_read_nothing_is_remembered_and_that_is_said(tmp_path, clock, logged):
+    (tmp_path / "000000000002.state").write_bytes(b"?")
+    kept = await CheckpointStore(settings(tmp_path), clock()).read()
+    assert kept.rest(1000.0) == []
+    assert events(logged)[-1] == "nothing is remembered: what the cluster has is held"
+
+
+async def test_a_directory_that_is_a_file_is_trouble_and_nothing_worse(tmp_path, clock, remembered, logged):
+    (tmp_path / "state").write_text("mine")
+    kept = CheckpointStore(settings(tmp_path / "state"), clock())
+    assert (await kept.read()).rest(1000.0) == []
+    await kept.write(remembered)
+    assert [line["problem"] for line in logged] == ["Not a directory", "File exists"]
+
+
+async def test_another_interval_is_taken_at_a_reload_and_another_directory_is_not(tmp_path, clock, state, logged):
+    time, told = clock(naps=2), []
+    kept = CheckpointStore(settings(tmp_path), time)
+    kept.reload(settings(tmp_path, interval=3.0))
+    assert logged == []
+    for other in (settings(tmp_path / "elsewhere", interval=5.0), None):
+        kept.reload(other)
+
+    async def states():
+        told.append(time.now())
+        return [state(1)]
+
+    keeping = asyncio.create_task(kept.keep(states))
+    await time.over.wait()
+    keeping.cancel()
+    assert told == [1003.0, 1006.0]
+    assert events(logged) == ["state.directory has changed: that takes a restart; everything else is taken now"] * 2
+    assert not (tmp_path / "elsewhere").exists()
+
+
+async def test_without_settings_nothing_is_kept_or_shown(clock, remembered, logged):
+    kept, registry = CheckpointStore(None, clock()), CollectorRegistry()
+    registry.register(SnapshotCollector(kept, lambda: 1007.0))
+    assert (await kept.read()).rest(1000.0) == []
+    await kept.keep(remembered)
+    await kept.write(remembered)
+    await kept.write_last(remembered)
+    assert generate_latest(registry) == b""
+    assert logged == []
+
+
+class SlowDisk:
+    """Holds the first fsync until `release` is set; `begun` is set when it is reached. `writes`: fsyncs of files."""
+
+    def __init__(self, monkeypatch):
+        self.begun, self.release, self.writes, self._fsync = threading.Event(), threading.Event(), 0, os.fsync
+        monkeypatch.setattr(os, "fsync", self._slow)
+
+    def _slow(self, descriptor):
+        self.writes += 1
+        if self.writes == 1:
+            self.begun.set()
+            assert self.release.wait(60.0)
+        self._fsync(descriptor)
+
+
+async def test_final_write_waits_for_the_periodic_one_and_is_restored(tmp_path, clock, state, replicas, monkeypatch):
+    disk, time, copied, final_copied = SlowDisk(monkeypatch), clock(), [], asyncio.Event()
+    kept = CheckpointStore(settings(tmp_path), time)
+
+    async def remembered():
+        copied.append(time.now())
+        if len(copied) == 2:
+            final_copied.set()
+        return [state(replicas=time.now(), at=time.now())]
+
+    periodic = asyncio.create_task(kept.write(remembered))
+    assert await asyncio.to_thread(disk.begun.wait, 60.0)
+    time.time = 1002.0
+    final = asyncio.create_task(kept.write_last(remembered))
+    await final_copied.wait()
+    assert disk.writes == 1, "the final one has not begun"
+    disk.release.set()
+    await asyncio.gather(periodic, final)
+    assert replicas(Directory(tmp_path).read().states) == [[1002.0]]
+    assert [file.name for file in sorted(tmp_path.glob("*.state"))] == ["000000000001.state", "000000000002.state"]
+
+
+async def test_periodic_write_that_was_cancelled_does_not_supersede_the_final_one(
+    tmp_path, clock, state, replicas, monkeypatch
+):
+    disk, time, copied, final_copied = SlowDisk(monkeypatch), clock(), [], asyncio.Event()
+    kept = CheckpointStore(settings(tmp_path), time)
+
+    async def remembered():
+        copied.append(time.now())
+        if len(copied) == 2:
+            final_copied.set()
+        return [state(replicas=time.now(), at=time.now())]
+
+    periodic = asyncio.create_task(kept.write(remembered))
+    assert await asyncio.to_thread(disk.begun.wait, 60.0)
+    periodic.cancel()  # its thread goes on
+    await asyncio.gather(periodic, return_exceptions=True)
+    time.time = 1002.0
+    final = asyncio.create_task(kept.write_last(remembered))
+    await final_copied.wait()
+    disk.release.set()
+    await final
+    assert replicas(Directory(tmp_path).read().states) == [[1002.0]]
+    assert [file.name for file in sorted(tmp_path.glob("*.state"))] == ["000000000001.state", "000000000002.state"]
+
+
+async def test_second_process_on_a_directory_reads_and_does_not_write(tmp_path, clock, remembered, logged, replicas):
+    first, second, registry = *(CheckpointStore(settings(tmp_path), clock()) for _ in range(2)), CollectorRegistry()
+    registry.register(SnapshotCollector(second, lambda: 1007.0))
+    await first.read()
+    await first.write(remembered)
+    (tmp_path / ".x.tmp").write_bytes(b"the first is writing this")
+    (tmp_path / "000000000009.state").write_bytes(b"torn")
+    logged.clear()
+    assert replicas((await second.read()).rest(1000.0)) == [[3.0]]
+    await second.write(remembered)
+    await second.write(remembered)
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        ".lock", ".x.tmp", "000000000001.state", "000000000009.state",
+    ]  # fmt: skip
+    (locked,) = [line for line in logged if line["event"] == "checkpoint directory locked"]
+    assert (locked["log_level"], locked["directory"]) == ("warning", str(tmp_path))
+    assert str(os.getpid()) in locked["owner"]
+    assert (second.failures, second.size) == (0, None)
+    assert b"tidegate_snapshot_directory_owned 0.0\n" in generate_latest(registry)
+    first.close()
+    first._thread.shutdown(wait=True)
+    await second.write(remembered)
+    assert (tmp_path / "000000000010.state").exists(), "once the first has ended, the second writes"
+    assert events(logged)[-1] == "checkpoint directory acquired"
+    assert b"tidegate_snapshot_directory_owned 1.0\n" in generate_latest(registry)
+
+
+async def test_directory_without_locks_is_written_and_the_log_says_so(tmp_path, clock, remembered, logged, monkeypatch):
+    kept = CheckpointStore(settings(tmp_path), clock())
+
+    def no_locks(*_args):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("scaler.engine.checkpoint_store.flock", no_locks)
+    await kept.read()
+    for _ in range(2):
+        await kept.write(remembered)
+    assert (tmp_path / "000000000002.state").exists()
+    assert [(line["event"], line["problem"]) for line in logged] == [
+        ("checkpoint directory cannot be locked", "No locks available")
+    ]
+
+
+async def test_directory_that_was_replaced_is_locked_again(tmp_path, clock, remembered, logged):
+    place = tmp_path / "state"
+    first = CheckpointStore(settings(place), clock())
+    await first.read()
+    await first.write(remembered)
+    shutil.rmtree(place)
+    await first.write(remembered)
+    second = CheckpointStore(settings(place), clock())
+    await second.write(remembered)
+    assert [file.name for file in place.glob("*.state")] == ["000000000001.state"]
+    assert events(logged)[-1] == "checkpoint directory locked"

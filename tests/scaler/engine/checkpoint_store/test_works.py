@@ -1,0 +1,131 @@
+"""What was kept is claimed by those who come, and kept on for those who have not."""
+
+import asyncio
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry
+
+from exporter.model import WorkloadKey
+from exporter.sources.http import HttpLimits, HttpPages
+from exporter.sources.promql import Promql
+from scaler.columns import State
+from scaler.config import parse
+from scaler.engine import loop
+from scaler.engine.checkpoint import UnclaimedState
+from scaler.engine.loop import ControlLoop, LoopContext
+from scaler.engine.publisher import Publisher
+from scaler.metrics import SelfMetrics
+from scaler.model import Reason
+from tests.scaler.engine.checkpoint_store.conftest import Clock
+
+ENGINE = 'pods: {url: "http://10.0.0.1:8000/metrics"}'
+
+
+def config(*names):
+    workloads = [f"{{namespace: ai, name: {name}, engine: vllm, {ENGINE}}}" for name in names]
+    return parse(f"workloads: [{', '.join(workloads)}]", "c.yaml")[0]
+
+
+def key(name):
+    return WorkloadKey("ai", name)
+
+
+def kept(at, **replicas):
+    columns = {
+        "memory.replicas": np.array([float(count) for count in replicas.values()]),
+        "memory.active": np.array([count > 0 for count in replicas.values()]),
+        "memory.reason": np.zeros(len(replicas), np.int64),
+    }
+    return State(at, tuple(key(name) for name in replicas), columns)
+
+
+@pytest.fixture
+async def around():
+    """`around(states)`: the surroundings of works at second 1000, with what was kept."""
+    pages = HttpPages(HttpLimits(1.0, 1024))
+
+    def make(*states):
+        return LoopContext(
+            clock=Clock(),
+            pages=pages,
+            promql=Promql(pages),
+            publisher=Publisher([]),
+            own=SelfMetrics(CollectorRegistry()),
+            ticked=lambda now: None,
+            believed=lambda census: None,
+            kept=UnclaimedState(states),
+        )
+
+    yield make
+    await pages.close()
+
+
+def answers(around):
+    board = around.publisher.own
+    return {each.name: (said.replicas, said.active, said.reason) for each, said in board.decisions.items()}
+
+
+def remembered(states):
+    return [[each.name for each in state.workloads] for state in states]
+
+
+async def test_the_first_answers_are_those_before(around):
+    here = around(kept(990.0, chat=3, code=0))
+    ControlLoop(config("chat", "code", "new"), here).tick(1000.0)
+    assert answers(here) == {
+        "chat": (3, True, Reason.SERVING),
+        "code": (0, False, Reason.SERVING),
+        "new": (None, True, Reason.UNKNOWN),
+    }
+
+
+async def test_who_has_not_come_yet_goes_into_the_next_snapshot_as_it_was(around):
+    here = around(kept(990.0, chat=3, code=5), kept(500.0, code=1, old=2))
+    started = ControlLoop(config("chat"), here)
+    started.tick(1000.0)
+    own, *rest = await started.states()
+    assert (remembered([own]), own.at) == ([["chat"]], 1000.0)
+    assert (remembered(rest), [state.at for state in rest]) == ([["code"], ["code", "old"]], [990.0, 500.0])
+    after = ControlLoop(config("chat", "code", "old"), here, before=started)
+    after.tick(1001.0)
+    assert answers(here)["code"] == (5, True, Reason.SERVING)
+    assert answers(here)["old"] == (None, True, Reason.UNKNOWN), "it is older than answers are held"
+    assert remembered(await after.states()) == [["chat", "code", "old"]]
+
+
+async def test_a_large_fleet_is_copied_in_parts_between_which_others_run(around, monkeypatch):
+    monkeypatch.setattr(loop, "COPIED_AT_ONCE", 2)
+    here = around()
+    started, turns = ControlLoop(config(*"abcde"), here), []
+
+    async def others():
+        while True:
+            turns.append(1)
+            await asyncio.sleep(0)
+
+    running = asyncio.create_task(others())
+    states = await started.states()
+    running.cancel()
+    assert (remembered(states), len(turns)) == ([["a", "b"], ["c", "d"], ["e"]], 3)
+
+
+async def test_a_list_of_workloads_that_changes_meanwhile_is_begun_anew(around, monkeypatch):
+    monkeypatch.setattr(loop, "COPIED_AT_ONCE", 1)
+    here = around()
+    started, other = ControlLoop(config("a", "b"), here), ControlLoop(config("c"), here)
+    copying = asyncio.create_task(started.states())
+    await asyncio.sleep(0)
+    started._decider = other._decider
+    assert remembered(await copying) == [["c"]]
+
+
+async def test_what_is_counted_while_another_leads_is_kept_and_not_shown(around):
+    here = around()
+    leads = iter([True, True, False, False, True])
+    here.leads = lambda now: next(leads)
+    begun = ControlLoop(config("chat"), here)
+    for now in range(1000, 1005):
+        begun.tick(float(now))
+    books = begun.bookkeeping.books
+    assert (books.kept.state_seconds.sum(), books.shown.state_seconds.sum()) == (4.0, 2.0)

@@ -1,0 +1,170 @@
+"""The decider, its pages as vendors print them, and a clock that a test moves."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from exporter.catalog import Reader
+from exporter.model import Failure, ReplicaCount, Role, Target, WorkloadKey
+from exporter.scrape.loop import read
+from exporter.textformat import Scanner
+from scaler.engine.decider import Decider
+from scaler.explain.document import inputs, read_inputs
+from scaler.explain.trace import differences
+from scaler.policy.columns import Signal, Spec
+from scaler.signals.smoothing import HalfLives
+from scaler.workloads.spec import WorkloadSpec
+
+CHAT = WorkloadKey("ai", "chat")
+INTERVAL_S, INTERVALS = 5.0, 3.0  # so a reading is fresh for 15 s
+LOG = 2**22  # bytes: some hundred entries each
+
+
+def plan(name="chat", *, work=16.0, kv=None, gpu=None, up=0.0, down=0.0, queue=None, pattern=None, about=None, **spec):
+    """16 requests a replica, 0 to 8, both half-lives 0: what is read is what counts. about: more fields of Plan."""
+    wished = ((Signal.WORK, work), (Signal.KV_CACHE, kv), (Signal.GPU_ENGINE, gpu))
+    targets = tuple((signal, target) for signal, target in wished if target is not None)
+    bounds = {"minimum": 0, "maximum": 8, **spec}
+    key, asked = WorkloadKey("ai", name), Spec(targets=targets, **bounds)
+    return WorkloadSpec(key, asked, HalfLives(up, down), queue, pattern, **(about or {}))
+
+
+class Scene:
+    """Lands pages as text, sweeps, and keeps what was answered last. Times are seconds of its clock."""
+
+    def __init__(self, *plans):
+        self.now = 1000.0
+        self.decider = Decider(plans or (plan(),), interval_s=INTERVAL_S, fresh_intervals=INTERVALS, log_bytes=LOG)
+        self.answers = {}
+        self._readers = {}
+
+    def has(self, pods=None, gateway=None, wanted=None, ready=None, name="chat", leaving=()):
+        """Say where this workload's pages are, as discoveries would, and what the cluster counts.
+
+        pods: None is: nobody lists them. leaving: those of them on their way out.
+        """
+        for target in [*(pods or ()), *([gateway] if gateway else [])]:
+            self.decider.expect(target)
+        if pods is not None:
+            self.decider.listed(WorkloadKey("ai", name), len(set(pods) - set(leaving)), leaving)
+        self.counted(wanted, ready, name)
+
+    def counted(self, wanted, ready=None, name="chat"):
+        count = None if wanted is None else ReplicaCount(wanted, wanted if ready is None else ready, self.now)
+        self.decider.counted(WorkloadKey("ai", name), count)
+
+    def land(self, target, text, at=None):
+        """A page arrives; returns the decisions that changed. `at`: receipt, now unless said."""
+        reader, scanner = self._readers.setdefault(target, (Reader(target.kind), Scanner()))
+        at = self.now if at is None else at
+        outcome = read(text.encode(), reader, scanner, at)
+        if isinstance(outcome, Failure):
+            self.decider.missed(target)
+            return []
+        return self._told(self.decider.land(target, outcome, at, self.now))
+
+    def land_together(self, pages):
+        """The responses of one round arrive, in this order."""
+        landings = []
+        for target, text in pages.items():
+            reader, scanner = self._readers.setdefault(target, (Reader(target.kind), Scanner()))
+            landings.append((target, read(text.encode(), reader, scanner, self.now), self.now))
+        return self._told(self.decider.land_together(landings, self.now))
+
+    def sweep(self, after=0.0):
+        self.now += after
+        return self._told(self.decider.sweep(self.now))
+
+    def round(self, pages, after=INTERVAL_S):
+        """One scrape interval: the pages arrive (None: that scrape failed), then the tick; returns the answer."""
+        self.now += after
+        for target, text in pages.items():
+            if text is None:
+                self.decider.missed(target)
+            else:
+                self.land(target, text)
+        self.sweep()
+        return self.answer()
+
+    def rounds(self, seconds, pages):
+        """Rounds until so many seconds have passed; returns every different answer on the way."""
+        seen = []
+        for _ in range(round(seconds / INTERVAL_S)):
+            answer = self.round(pages)
+            if not seen or seen[-1] != answer:
+                seen.append(answer)
+        return seen
+
+    def answer(self, name="chat"):
+        decision = self.decision(name)
+        return decision.replicas, decision.active, str(decision.reason)
+
+    def decision(self, name="chat"):
+        return self.answers[WorkloadKey("ai", name)]
+
+    def decide_again(self):
+        """Every entry of the log, as it is and by way of a file; returns how many."""
+        count = 0
+        for each in self.decider.plans:
+            past = self.decider.past(each.workload)
+            for index in range(len(past)):
+                entry = past.entry(index)
+                assert differences(entry) == []
+                document = json.loads(json.dumps(inputs(entry), allow_nan=False))
+                filed = read_inputs(document, each.workload)
+                assert (inputs(filed), differences(filed)) == (inputs(entry), [])
+                count += 1
+        return count
+
+    def _told(self, changed):
+        self.answers.update({decision.workload: decision for decision in changed})
+        return changed
+
+
+@pytest.fixture
+def scene():
+    """`scene(*plans)`. Whatever its decider has noted by the end of the test is decided again, and has to come out the
+    same: law 11 rides on every storyboard.
+    """
+    scenes = []
+
+    def make(*plans):
+        scenes.append(Scene(*plans))
+        return scenes[-1]
+
+    yield make
+    for scene in scenes:
+        scene.decide_again()
+
+
+@pytest.fixture(name="plan")
+def plan_fixture():
+    return plan
+
+
+@pytest.fixture
+def pod():
+    """`pod(0)`: the page of an engine of `chat`."""
+
+    def target(number=0, name="chat", kind="vllm"):
+        return Target(f"http://10.0.0.{number}:8000/metrics", kind, Role.PODS, WorkloadKey("ai", name))
+
+    return target
+
+
+@pytest.fixture
+def gateway():
+    def target(kind="epp", name="chat", url="http://gateway:9090/metrics"):
+        return Target(url, kind, Role.GATEWAY, WorkloadKey("ai", name))
+
+    return target
+
+
+@pytest.fixture
+def node():
+    def target(number=0):
+        return Target(f"http://node-{number}:9400/metrics", "dcgm", Role.GPUS)
+
+    return target

@@ -1,0 +1,123 @@
+"""A ScaledJob as its triggers make it, and KEDA's own arithmetic on the answers: no Job is started for nothing."""
+
+import pytest
+
+from exporter.kubernetes.objects import Ref, ScaledObject, ScaledObjectTrigger
+from exporter.model import Role, Target, WorkloadKey
+from scaler.config import Config, Endpoint, Kubernetes, Redis, SharedGateway
+from scaler.controllers.keda import ScaledJobSpec, jobs_started
+from scaler.explain.document import DeciderWitness
+from scaler.model import Board
+from scaler.workloads import take, targets
+
+CHAT = WorkloadKey("ai", "chat")
+FRONT = Target("http://redis:9121/metrics", "redis_exporter", Role.GATEWAY, CHAT)
+
+
+def plan_of(**words):
+    """What the census and the configuration make of a ScaledJob with one trigger of these words."""
+    page = Endpoint(redis=Redis(url="redis://redis:6379", lists=("jobs", "doing")))
+    config = Config(kubernetes=Kubernetes(), gateways=(SharedGateway(name="jobs", page=page, namespaces=("ai",)),))
+    metadata = {"gateway": "jobs", "objectives.work": "1"} | {
+        key.replace("__", "."): text for key, text in words.items()
+    }
+    ref = Ref("ai", "ScaledJob", "chat")
+    census = take(config, [ScaledObject(ref, ref, triggers=(ScaledObjectTrigger("external", None, metadata),))], (), ())
+    (plan,) = targets.plans(config, census.workloads, jobs=census.jobs)
+    return plan
+
+
+class Queue:
+    """A list, those that a Job has taken off it, and KEDA, which polls every 10 s by the default strategy."""
+
+    def __init__(self, stage, page):
+        self.stage, self.page = stage, page
+        self.waiting = self.doing = self.jobs = self.started = 0
+        self.answers = []
+
+    def round(self, silent=False):
+        """10 s: two scrapes, KEDA's poll, and each new Job takes an entry if there is one."""
+        text = self.page.redis(self.waiting) + self.page.redis(self.doing, key="doing").replace("redis_up 1\n", "")
+        pages = {FRONT: None if silent else text}
+        self.stage.round(pages)
+        number, active, _ = self.stage.round(pages)
+        assert number is None or active == (number > 0)
+        self.answers.append(number)
+        new = jobs_started(ScaledJobSpec(), number, self.jobs)
+        self.jobs, self.started = self.jobs + new, self.started + new
+        taken = min(new, self.waiting)
+        self.waiting, self.doing = self.waiting - taken, self.doing + taken
+        return self.stage.answer()
+
+    def end(self, count):
+        self.jobs, self.doing = self.jobs - count, self.doing - count
+
+
+def explained(stage):
+    board = Board(1, stage.now, dict(stage.answers))
+    return DeciderWitness(stage.decider).explain(CHAT, board, stage.now, None, None, None)()
+
+
+@pytest.fixture
+def queue(scene, page):
+    def of(**words):
+        stage = scene(plan_of(**words))
+        stage.has(gateway=FRONT)
+        return Queue(stage, page)
+
+    return of
+
+
+def test_five_entries_start_five_jobs_and_none_when_they_are_done(queue):
+    stage = queue()
+    stage.waiting = 5
+    stage.round()
+    assert (stage.jobs, stage.started) == (5, 5)
+    for _ in range(60):  # ten minutes at work
+        assert stage.round() == (5, True, "queued")
+    stage.end(2)
+    assert stage.round() == (3, True, "queued")
+    stage.end(3)
+    assert [stage.round() for _ in range(60)] == [(0, False, "asleep")] * 60
+    assert (stage.jobs, stage.started) == (0, 5)
+
+
+def test_while_the_list_is_silent_no_job_is_started_and_none_is_replaced(queue):
+    stage = queue()
+    stage.waiting = 3
+    stage.round()
+    stage.round()
+    for _ in range(3):  # fresh for 15 s
+        stage.round(silent=True)
+    stage.end(3)
+    assert {stage.round(silent=True) for _ in range(60)} == {(None, True, "unknown")}
+    assert (stage.jobs, stage.started) == (0, 3)
+    document = explained(stage.stage)
+    assert "no number of Jobs is held: an error to whoever asks" in document["summary"]
+    (sized,) = [each["sentences"] for each in document["chain"] if "No number of Jobs" in " ".join(each["sentences"])]
+    assert sized[-1] == "Only what is seen to do is asked for; where that is nothing, nothing is known."
+    stage.waiting = 2
+    assert stage.round() == (2, True, "queued")
+    assert stage.started == 5
+
+
+def test_what_is_written_holds_and_starts_jobs_with_nothing_to_do(queue):
+    stage = queue(keep_warm="60s", smoothing__down="60s")
+    stage.waiting = 4
+    stage.round()
+    stage.end(4)
+    stage.round()
+    assert stage.answers[-1] > 0
+    assert stage.started > 4
+    assert [stage.round() for _ in range(60)][-1] == (0, False, "asleep")
+
+
+def test_a_burst_and_single_entries_for_an_hour_start_as_many_jobs_as_there_were_entries(queue):
+    stage, entries = queue(), 0
+    for minute in range(60):
+        more = (7, 0, 1, 0, 3)[minute % 5]
+        stage.waiting, entries = stage.waiting + more, entries + more
+        for _ in range(6):
+            stage.round()
+        stage.end(stage.jobs - minute % 2 * (stage.jobs // 2))
+    assert (stage.started, stage.waiting) == (entries, 0)

@@ -1,0 +1,140 @@
+"""To look on influences nothing: nobody else's answer, and not what was learned. Its scores rest on what is real."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from exporter.model import WorkloadKey
+from scaler.engine.decider import Decider
+from scaler.policy.groups import Membership
+
+OBSERVED = {"observed": True}
+
+
+def members(plan, *, observed):
+    """A group of two roles, with two that share a queue, and one that stands alone."""
+
+    def member(role, *, seen=observed, **more):
+        return {"member": Membership("ai", "pd", role, observed=seen, **more), "observed": seen}
+
+    return {
+        "prefill": plan("prefill", gateway=True, keep_warm=20.0, about=member("prefill", seen=False)),
+        "stable": plan("stable", gateway=True, keep_warm=20.0, about=member("decode", seen=False)),
+        "canary": plan("canary", gateway=True, keep_warm=20.0, about=member("decode")),
+        "aside": plan("aside", gateway=True, keep_warm=20.0, about={"observed": observed}),
+    }
+
+
+NAMES = ("prefill", "stable", "canary", "aside")
+ROUND = st.tuples(
+    st.sampled_from(NAMES),
+    st.one_of(st.none(), st.integers(0, 60)),  # requests in its pod; None: the page fails
+    st.integers(0, 40),  # held at the gateways
+    st.integers(0, 3),  # replicas that the cluster was told to run of it
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(story=st.lists(ROUND, min_size=1, max_size=25))
+def test_an_observed_workload_changes_no_other_answer(scene, plan, pod, gateway, page, story):
+    plans = members(plan, observed=True)
+    acting = ("prefill", "stable")
+    with_them, without = scene(*plans.values()), scene(*(plans[name] for name in acting))
+    for stage, names in ((with_them, NAMES), (without, acting)):
+        for number, name in enumerate(names):
+            stage.has(pods=[pod(number, name)], gateway=gateway(name=name), wanted=1, name=name)
+    for name, running, held, wanted in story:
+        for stage, names in ((with_them, NAMES), (without, acting)):
+            stage.now += 5.0
+            for number, each in enumerate(names):
+                if each == name and running is None:
+                    stage.decider.missed(pod(number, each))
+                else:
+                    work = running if each == name else 0
+                    stage.land(pod(number, each), page.vllm(waiting=0, running=work, kv=0.5))
+                stage.land(gateway(name=each), page.epp(held=held, ready=1))
+            if name in names:
+                stage.counted(wanted, wanted, name=name)
+            stage.sweep()
+        for other in acting:
+            assert with_them.decision(other) == without.decision(other)
+
+
+def test_members_that_are_observed_are_decided_as_a_group_of_their_own(scene, plan, pod, gateway, page):
+    def both(*, observed):
+        about = {"observed": observed}
+        prefill, decode = (Membership("ai", "pd", role, observed=observed) for role in ("prefill", "decode"))
+        stage = scene(
+            plan("prefill", gateway=True, about={**about, "member": prefill}),
+            plan("decode", about={**about, "member": decode}),
+        )
+        stage.has(pods=[pod(0, "prefill")], gateway=gateway(name="prefill"), wanted=1, name="prefill")
+        stage.has(pods=[pod(1, "decode")], wanted=1, name="decode")
+        stage.now += 5.0
+        stage.land(pod(0, "prefill"), page.vllm(waiting=0, running=0))
+        stage.land(pod(1, "decode"), page.vllm(waiting=0, running=40))
+        stage.land(gateway(name="prefill"), page.epp(held=0, ready=1))
+        stage.sweep()
+        return stage.answer("prefill"), stage.answer("decode")
+
+    assert both(observed=True) == both(observed=False) == ((1, True, "warm"), (3, True, "serving"))
+
+
+def test_an_observed_workload_is_decided_as_one_that_acts(scene, plan, pod, page):
+    stages = [scene(plan(about=about)) for about in ({}, OBSERVED)]
+    for stage in stages:
+        stage.has(pods=[pod()], wanted=2)
+        stage.rounds(20, {pod(): page.vllm(waiting=0, running=40)})
+        stage.rounds(60, {pod(): page.vllm(waiting=0, running=0)})
+    acting, observed = (stage.decision() for stage in stages)
+    assert replace(observed, observed=False) == acting
+
+
+def test_scores_are_against_what_the_cluster_was_told_to_run(scene, plan, pod, page):
+    stage, engine = scene(plan(about=OBSERVED)), pod()
+    stage.has(pods=[engine])
+    sums = stage.decider.books.kept
+
+    def told(wanted, waiting, seconds):
+        stage.counted(wanted, wanted)
+        before = {name: float(column[0]) for name, column in sums._asdict().items() if column.ndim == 1}
+        stage.rounds(seconds, {engine: page.vllm(waiting=waiting, running=16)})
+        return {name: float(getattr(sums, name)[0]) - before[name] for name in ("shadow", "more", "fewer")}
+
+    told(1, 0, 5)  # from here on what stood before is known
+    assert told(1, 0, 20) == {"shadow": 20.0, "more": 0.0, "fewer": 0.0}
+    # 16 + 20 requests at 16 are 3 replicas. A change is seen at the sweep, and stands from there.
+    assert told(1, 20, 20) == {"shadow": 20.0, "more": 15.0, "fewer": 0.0}
+    assert sums.queued[0] == 15.0 * 20
+    assert told(3, 20, 20) == {"shadow": 20.0, "more": 5.0, "fewer": 0.0}
+    assert told(8, 20, 20) == {"shadow": 20.0, "more": 0.0, "fewer": 15.0}
+
+
+def test_who_acts_has_no_shadow(scene, plan, pod, page):
+    stage, engine = scene(), pod()
+    stage.has(pods=[engine], wanted=5)
+    stage.rounds(30, {engine: page.vllm(waiting=9, running=16)})
+    sums = stage.decider.books.kept
+    assert (sums.shadow[0], sums.more[0], sums.fewer[0]) == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("way", ["adopt", "take_over"])
+def test_from_observing_to_acting_and_back_nothing_that_was_learned_is_lost(scene, plan, pod, gateway, page, way):
+    """Another word for the mode; the rest is remembered: the answer, idle times, what its pauses taught, the scores."""
+    stage, engine, front = scene(plan(gateway=True, about=OBSERVED)), pod(), gateway()
+    for _ in range(6):
+        stage.has(pods=[engine], gateway=front, wanted=3)
+        stage.rounds(60, {engine: page.vllm(waiting=0, running=20), front: page.epp(held=0, ready=1)})
+        stage.rounds(120, {engine: page.vllm(waiting=0, running=0), front: page.epp(held=0, ready=1)})
+    learned = {name: column.copy() for name, column in stage.decider.columns().items()}
+    assert learned["accounts.kept.shadow"][0] > 0.0
+    for about in ({}, OBSERVED):
+        decider = Decider([plan(gateway=True, about=about)], interval_s=5.0, fresh_intervals=3.0)
+        getattr(decider, way)(stage.decider)
+        stage.decider = decider
+        same = {name: column for name, column in decider.columns().items() if name != "memory.idle_since"}
+        for name, column in same.items():
+            assert column.tobytes() == learned[name].tobytes(), name
+    assert stage.decider.workloads == (WorkloadKey("ai", "chat"),)

@@ -1,0 +1,146 @@
+"""Law 2 inside the decider: arrivals only raise, and answers depend on when pages came, not on who asked when."""
+
+import pytest
+
+from exporter.model import WorkloadKey
+from scaler.engine.publisher import Publisher
+
+
+def test_between_ticks_a_page_raises_and_never_lowers(scene, pod, page):
+    stage, engine = scene(), pod()
+    stage.has(pods=[engine])
+    stage.round({engine: page.vllm(waiting=0, running=40)})
+    assert stage.answer() == (3, True, "serving")
+    stage.land(engine, page.vllm(waiting=0, running=10))
+    assert stage.answer() == (3, True, "serving")
+    stage.land(engine, page.vllm(waiting=0, running=60))
+    assert stage.answer() == (4, True, "serving")
+    stage.sweep(after=1)
+    assert stage.answer() == (4, True, "serving")
+    stage.now += 5
+    stage.land(engine, page.vllm(waiting=0, running=10))
+    assert stage.answer() == (4, True, "serving")
+    stage.sweep()
+    assert stage.answer() == (1, True, "serving")
+
+
+def test_a_page_that_wakes_does_so_before_the_next_tick(scene, plan, pod, gateway, page):
+    stage, engine, front = scene(plan(gateway=True, keep_warm=30.0)), pod(), gateway()
+    stage.has(pods=[engine], gateway=front)
+    stage.rounds(45, {engine: page.vllm(waiting=0, running=0), front: page.epp(held=0, ready=1)})
+    assert stage.answer() == (0, False, "asleep")
+    (woken,) = stage.land(front, page.epp(held=1, ready=0))
+    assert (woken.replicas, woken.active, woken.reason) == (1, True, "queued")
+
+
+def test_asking_a_thousand_times_changes_nothing(scene, pod, page):
+    stage, engine = scene(), pod()
+    stage.has(pods=[engine])
+    for second in range(6):
+        stage.round({engine: page.vllm(waiting=3, running=10, finished=100 * second)})
+    before = stage.decision()
+    told = [changed for _ in range(1000) if (changed := stage.sweep())]
+    assert told == []
+    assert stage.decision() is before
+
+
+@pytest.mark.parametrize("sweeps", [1, 10, 100])
+def test_rates_come_from_scrape_times_however_often_it_is_swept(scene, pod, page, sweeps):
+    # 100 requests in every 5 s are 20 a second, also while the first few pages are all there is.
+    stage, engine = scene(), pod()
+    stage.has(pods=[engine])
+    stage.land(engine, page.vllm(waiting=0, running=1, finished=0))
+    for round_ in range(1, 40):
+        for _ in range(sweeps - 1):
+            stage.sweep(after=5.0 / sweeps)
+        stage.now = 1000.0 + 5.0 * round_
+        stage.land(engine, page.vllm(waiting=0, running=1, finished=100 * round_))
+        stage.sweep()
+        assert stage.decision().evidence.requests_per_second == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize("sweeps", [1, 10, 100])
+def test_smoothing_comes_from_scrape_times_however_often_it_is_swept(scene, plan, pod, page, sweeps):
+    # A fall from 100 to 0 with a half-life of 60 s: 50 of it are left a minute after the page that said 0.
+    stage, engine = scene(plan(down=60.0)), pod()
+    stage.has(pods=[engine])
+    stage.round({engine: page.vllm(waiting=0, running=100)})
+    for round_ in range(1, 14):
+        for _ in range(sweeps - 1):
+            stage.sweep(after=5.0 / sweeps)
+        stage.now = 1005.0 + 5.0 * round_
+        stage.land(engine, page.vllm(waiting=0, running=0))
+        stage.sweep()
+    assert stage.now == 1010.0 + 60.0
+    (work,) = stage.decision().evidence.objectives
+    assert work.value == pytest.approx(50.0)
+    assert stage.decision().replicas == 4  # 50/16 = 3.1
+
+
+def test_a_request_is_not_counted_twice_because_its_page_came_late(scene, pod, page):
+    """Pages are read in threads: the receipt counts, not the moment when the decider got it."""
+    stage, engine = scene(), pod()
+    stage.has(pods=[engine])
+    for second in range(0, 65, 5):
+        stage.now = 1000.0 + second + (3.0 if second % 10 else 0.0)
+        stage.land(engine, page.vllm(waiting=0, running=1, finished=20 * second), at=1000.0 + second)
+    stage.sweep()
+    assert stage.decision().evidence.requests_per_second == pytest.approx(20.0)
+
+
+def test_what_is_published_is_one_entry_for_every_reader(scene, pod, page):
+    stage, engine, key = scene(), pod(), WorkloadKey("ai", "chat")
+    publisher = Publisher([key])
+    stage.has(pods=[engine])
+    for running in (10, 60, 200, 10):
+        publisher.publish(stage.land(engine, page.vllm(waiting=0, running=running)), publisher.board.at)
+        publisher.publish(stage.sweep(after=5), stage.now)
+        assert publisher.get(key) is stage.decision()
+        assert publisher.board.get(key) is publisher.get(key)
+    assert publisher.board.at == stage.now
+
+
+def test_only_what_changed_is_returned_and_evidence_once_per_tick(scene, plan, pod, page):
+    stage = scene(plan("chat"), plan("other"))
+    engine, others = pod(), pod(1, name="other")
+    stage.has(pods=[engine])
+    stage.has(pods=[others], name="other")
+    stage.land(engine, page.vllm(waiting=0, running=10))
+    stage.land(others, page.vllm(waiting=0, running=10))
+    stage.sweep()
+    assert stage.sweep(after=1) == []
+    # The same answer on new evidence: told at the tick, not at each of many pages.
+    assert stage.land(engine, page.vllm(waiting=0, running=11)) == []
+    (changed,) = stage.sweep(after=1)
+    assert (changed.workload.name, changed.evidence.running) == ("chat", 11.0)
+    assert changed.decided_at == 1000.0, "the answer is as old as it was"
+
+
+def test_a_pod_that_leaves_is_gone_from_the_evidence_at_the_next_tick(scene, pod, page):
+    stage, pods = scene(), [pod(0), pod(1)]
+    stage.has(pods=pods)
+    stage.round({each: page.vllm(waiting=0, running=5) for each in pods})
+    stage.decider.retire(pods[1])
+    stage.decider.listed(WorkloadKey("ai", "chat"), 1)
+    (changed,) = stage.sweep(after=1)
+    assert (changed.replicas, changed.evidence.running) == (1, 5.0)
+
+
+def test_a_page_of_nobody_configured_decides_nothing(scene, pod, gateway, node, page):
+    stage = scene()
+    stage.has(pods=[pod()])
+    stage.sweep()
+    assert stage.land(pod(7, name="stranger"), page.vllm(waiting=99, running=99)) == []
+    assert stage.land(gateway(name="stranger"), page.epp(held=99)) == []
+    assert stage.land(node(), page.gpu("GPU-1", ["stranger-0"], engine=1.0)) == []
+    assert stage.answer() == (None, True, "unknown")
+
+
+def test_after_somebody_else_answered_the_next_tick_says_everything_again(scene, pod, page):
+    stage, engine = scene(), pod()
+    stage.has(pods=[engine])
+    stage.round({engine: page.vllm(waiting=0, running=10)})
+    assert stage.sweep(after=1) == []
+    stage.decider.forget_answers()
+    (again,) = stage.sweep(after=1)
+    assert (again.replicas, again.active) == (1, True)

@@ -1,0 +1,374 @@
+"""Law 5: a restart changes nothing. Each state goes through its bytes."""
+
+import numpy as np
+import pytest
+
+from scaler.columns import State, translated
+from scaler.engine.checkpoint_format import pack, unpack
+from scaler.engine.decider import Decider
+from scaler.model import Reason
+from scaler.policy.columns import REASONS
+
+
+@pytest.fixture
+def restarted():
+    """`restarted(stage, plan, gone_s=10)`: killed, and back so many seconds later, with what was written at the kill.
+
+    changed: what happens to the state on the way.
+    """
+
+    def restart(stage, *plans, gone_s=10.0, changed=lambda state: state):
+        state = unpack(pack(changed(stage.decider.state(stage.now))))
+        stage.now += gone_s
+        stage.decider = Decider(plans, interval_s=5.0, fresh_intervals=3.0)
+        stage.decider.restore(state, stage.now)
+        stage.answers = {}
+        return stage
+
+    return restart
+
+
+IDLE = {"waiting": 0, "running": 0}
+
+
+def test_in_a_burst_the_answer_stands_as_old_as_it_is_until_pages_come_again(scene, plan, pod, page, restarted):
+    settled = plan("chat", hold=60.0, settle=15.0)
+    stage, engine = scene(settled), pod()
+    stage.has(pods=[engine])
+    assert stage.round({engine: page.vllm(waiting=0, running=100)}) == (7, True, "serving")
+    before = stage.decision()
+    stage = restarted(stage, plan("new"), settled)
+    stage.has(pods=[engine])
+    stage.sweep()
+    assert (stage.answer(), stage.answer("new")) == ((7, True, "serving"), (None, True, "unknown"))
+    assert stage.decision().decided_at == before.decided_at
+    assert stage.round({engine: page.vllm(waiting=0, running=100)}) == (7, True, "serving")
+    assert stage.decision().decided_at == before.decided_at
+
+
+def test_when_the_sources_are_gone_as_well_it_is_held_and_then_an_error(scene, plan, pod, page, restarted):
+    stage, engine = scene(plan(hold=60.0)), pod()
+    stage.has(pods=[engine])
+    stage.round({engine: page.vllm(waiting=0, running=100)})
+    stage.sweep(after=30.0)
+    held_since = stage.decision().held_since
+    stage = restarted(stage, plan(hold=60.0))
+    stage.has(pods=[engine])
+    stage.sweep()
+    assert stage.answer() == (7, True, "held")
+    assert stage.decision().held_since == held_since, "the outage is as long as it is, whoever looks"
+    stage.sweep(after=51.0)
+    assert stage.answer() == (None, True, "unknown")
+
+
+def test_smoothing_goes_on_where_it_was(scene, plan, pod, page, restarted):
+    slow = plan(down=60.0)
+    stage, engine = scene(slow), pod()
+    stage.has(pods=[engine])
+    stage.rounds(10, {engine: page.vllm(waiting=0, running=100)})
+    stage = restarted(stage, slow, gone_s=5.0)
+    stage.has(pods=[engine])
+    assert stage.round({engine: page.vllm(**IDLE)})[0] == 7
+    # A minute after the page that said 0: 50 of 100 are left, 50/16 = 3.1.
+    stage.rounds(60, {engine: page.vllm(**IDLE)})
+    assert stage.answer()[0] == 4
+
+
+def test_a_request_rate_goes_on_and_counts_what_was_finished_meanwhile(scene, plan, pod, page, restarted):
+    stage, engine = scene(), pod()
+    stage.has(pods=[engine])
+    for turn in range(12):
+        stage.round({engine: page.vllm(waiting=0, running=1, finished=100 * turn)})
+    stage = restarted(stage, plan(), gone_s=0.0)
+    stage.has(pods=[engine])
+    for turn in range(12, 20):
+        stage.round({engine: page.vllm(waiting=0, running=1, finished=100 * turn)})
+        assert stage.decision().evidence.requests_per_second == pytest.approx(20.0)
+
+
+def test_a_sleeper_stays_asleep_before_and_after_its_gateway_is_heard(scene, plan, gateway, pod, page, restarted):
+    sleepy = plan(gateway=True, keep_warm=30.0)
+    stage, engine, front = scene(sleepy), pod(), gateway()
+    stage.has(pods=[engine], gateway=front, wanted=1)
+    stage.rounds(45, {engine: page.vllm(**IDLE), front: page.epp(held=0, ready=1)})
+    stage.has(pods=[], gateway=front, wanted=0)
+    stage.decider.retire(engine)
+    assert stage.round({front: page.epp(held=0, ready=0)}) == (0, False, "asleep")
+    stage = restarted(stage, sleepy)
+    stage.decider.expect(front)
+    stage.sweep()
+    assert stage.answer() == (0, False, "held"), "before anything was heard of the cluster"
+    stage.has(pods=[], gateway=front, wanted=0)
+    assert stage.round({front: page.epp(held=0, ready=0)}) == (0, False, "asleep")
+    assert stage.round({front: page.epp(held=1, ready=0)}) == (1, True, "queued")
+
+
+class Sleepy:
+    """A workload that has been idle for 20 s of its 60 s when Tidegate is killed, and is away for 10 s."""
+
+    def __init__(self, scene, plan, pod, gateway, page, restarted):
+        self.plan, self.page = plan(gateway=True, keep_warm=60.0, hold=60.0), page
+        self.stage, self.engines, self.front = scene(self.plan), [pod(0), pod(1)], gateway()
+        self.stage.has(pods=self.engines, gateway=self.front)
+        self.stage.round(self.pages(39, 7))
+        self.busy_until = self.stage.now + 5.0
+        self.stage.rounds(25, self.pages(40, 7))
+        self.restarted = restarted
+
+    def pages(self, *finished):
+        page = self.page
+        engines = {
+            each: page.vllm(waiting=0, running=0, finished=n) for each, n in zip(self.engines, finished, strict=True)
+        }
+        return engines | {self.front: page.epp(held=0, ready=2)}
+
+    def restart(self, **how):
+        self.stage = self.restarted(self.stage, self.plan, **{"gone_s": 10.0, **how})
+        self.stage.has(pods=self.engines, gateway=self.front)
+        self.back_at = self.stage.now
+        self.stage.sweep()
+
+    def falls_asleep_at(self, *finished):
+        """Seconds after which it does, counted from the last request before the kill."""
+        for _ in range(60):
+            if self.stage.round(self.pages(*finished)) == (0, False, "asleep"):
+                return self.stage.now - self.busy_until
+        return None
+
+
+@pytest.fixture
+def sleepy(scene, plan, pod, gateway, page, restarted):
+    return Sleepy(scene, plan, pod, gateway, page, restarted)
+
+
+def test_without_a_restart_it_sleeps_when_its_time_is_over(sleepy):
+    assert sleepy.falls_asleep_at(40, 7) == 60.0
+
+
+def test_the_keep_warm_clock_goes_on_where_no_counter_has_moved(sleepy):
+    sleepy.restart()
+    assert sleepy.falls_asleep_at(40, 7) == 60.0
+
+
+def test_it_begins_anew_where_something_was_finished_meanwhile(sleepy):
+    sleepy.restart()
+    # Killed at 20 s, back at 30 s, heard again at 35 s: 60 s from then.
+    assert sleepy.falls_asleep_at(40, 8) == 95.0
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 7), (39, 7)])
+def test_it_begins_anew_where_an_engine_began_anew_whatever_it_had_done(sleepy, first, second):
+    sleepy.restart()
+    assert sleepy.falls_asleep_at(first, second) == 95.0
+
+
+def test_it_begins_anew_where_a_page_that_had_counted_does_not_come_back(sleepy):
+    sleepy.engines = sleepy.engines[:1]
+    sleepy.restart()
+    assert sleepy.falls_asleep_at(40) == 95.0
+
+
+@pytest.mark.parametrize(("finished", "expected"), [(0, 60.0), (1, 95.0)])
+def test_a_pod_that_is_new_since_must_have_counted_nothing(sleepy, pod, finished, expected):
+    sleepy.engines = [*sleepy.engines, pod(2)]
+    sleepy.restart()
+    assert sleepy.falls_asleep_at(40, 7, finished) == expected
+
+
+def test_it_begins_anew_after_a_gap_longer_than_answers_are_held(sleepy):
+    sleepy.restart(gone_s=60.5)
+    # Killed at 20 s, back at 80.5 s, heard at 85.5 s: 60 s from then.
+    assert sleepy.falls_asleep_at(40, 7) == 145.5
+
+
+def test_it_begins_anew_where_nobody_counts_requests(sleepy):
+    """Nothing shows what went on meanwhile."""
+
+    def uncounted(state):
+        pages = dict(state.tables["pages"])
+        pages["counters"] = np.full_like(pages["counters"], np.nan)
+        return State(state.at, state.workloads, state.columns, {"pages": pages})
+
+    sleepy.restart(changed=uncounted)
+    assert sleepy.falls_asleep_at(40, 7) == 95.0
+
+
+class Trains:
+    """A workload with a GPU of its own, and requests. Its GPU was busy until 20 s before the kill."""
+
+    def __init__(self, scene, plan, pod, gateway, node, page, restarted):
+        self.plan, self.page = plan(gateway=True, keep_warm=60.0, hold=60.0), page
+        self.stage, self.engine, self.front, self.node = scene(self.plan), pod(), gateway(), node()
+        self.stage.has(pods=[self.engine], gateway=self.front)
+        self.stage.round(self.pages(0.9))
+        self.busy_until = self.stage.now + 5.0
+        self.stage.rounds(25, self.pages(0.0))
+        self.restarted = restarted
+
+    def pages(self, activity, gpus=("chat-7d9f8b6c5d-x2k9q",)):
+        node = None if activity is None else self.page.gpu("GPU-1", gpus, engine=activity)
+        return {
+            self.engine: self.page.vllm(waiting=0, running=0, finished=40),
+            self.front: self.page.epp(held=0, ready=1),
+            self.node: node,
+        }
+
+    def restart(self):
+        self.stage = self.restarted(self.stage, self.plan)
+        self.stage.has(pods=[self.engine], gateway=self.front)
+        self.stage.decider.expect(self.node)
+        self.stage.sweep()
+
+    def falls_asleep_at(self, pages, seconds=300):
+        """Seconds after which it does, counted from when its GPU was busy last."""
+        while self.stage.now < self.busy_until + seconds:
+            if self.stage.round(pages) == (0, False, "asleep"):
+                return self.stage.now - self.busy_until
+        return None
+
+
+@pytest.fixture
+def trains(scene, plan, pod, gateway, node, page, restarted):
+    return Trains(scene, plan, pod, gateway, node, page, restarted)
+
+
+def test_a_gpu_that_is_quiet_after_a_restart_lets_the_clock_go_on(trains):
+    trains.restart()
+    assert trains.falls_asleep_at(trains.pages(0.0)) == 60.0
+
+
+def test_a_gpu_that_is_seen_a_little_later_lets_the_clock_go_on_as_well(trains):
+    trains.restart()
+    trains.stage.round(trains.pages(None))
+    assert trains.falls_asleep_at(trains.pages(0.0)) == 60.0
+
+
+def test_a_gpu_that_has_spoken_before_a_restart_and_is_silent_since_is_not_quiet(trains):
+    silent = trains.pages(0.0)
+    silent[trains.node] = trains.page.gpu("GPU-1", ["chat-7d9f8b6c5d-x2k9q"])
+    trains.restart()
+    assert trains.falls_asleep_at(silent) is None
+
+
+def test_a_gpu_that_is_not_seen_after_a_restart_is_waited_for_as_long_as_answers_are_held(trains):
+    trains.restart()
+    # Killed at 20 s with 60 s to hold: until 80 s its GPU may still be at work; 60 s from the next look.
+    assert trains.falls_asleep_at(trains.pages(None)) == 140.0
+
+
+def test_through_a_reload_a_gpu_that_has_spoken_is_remembered_as_well(trains):
+    silent = trains.pages(0.0)
+    silent[trains.node] = trains.page.gpu("GPU-1", ["chat-7d9f8b6c5d-x2k9q"])
+    after = Decider([trains.plan], interval_s=5.0, fresh_intervals=3.0)
+    after.adopt(trains.stage.decider)
+    trains.stage.decider = after
+    trains.stage.has(pods=[trains.engine], gateway=trains.front)
+    assert trains.falls_asleep_at(silent) is None
+
+
+def test_nothing_is_believed_of_an_idle_time_before_it_is_proven_even_if_a_page_comes_at_once(
+    scene, plan, pod, page, restarted
+):
+    stage, engine = scene(plan()), pod()
+    stage.has(pods=[engine])
+    stage.rounds(20, {engine: page.vllm(**IDLE)})
+    stage = restarted(stage, plan())
+    stage.has(pods=[engine])
+    stage.land(engine, page.vllm(**IDLE))  # nobody counts requests, and no tick came before it
+    stage.sweep()
+    assert stage.decision().idle_since == stage.now
+
+
+def test_every_answer_is_given_again_though_none_has_changed(scene, plan, pod, page, restarted):
+    settled = plan(settle=15.0)
+    stage, engine = scene(settled), pod()
+    stage.has(pods=[engine])
+    stage.round({engine: page.vllm(waiting=0, running=100)})
+    stage = restarted(stage, settled)
+    assert [decision.replicas for decision in stage.sweep()] == [7]
+    assert stage.sweep() == []
+
+
+def test_it_goes_on_though_the_list_of_workloads_changes_before_the_pages_come(sleepy, plan):
+    sleepy.restart()
+    after = Decider([plan("new"), sleepy.plan], interval_s=5.0, fresh_intervals=3.0)
+    after.take_over(sleepy.stage.decider)
+    sleepy.stage.decider = after
+    assert sleepy.falls_asleep_at(40, 7) == 60.0
+
+
+def test_through_a_reload_it_goes_on_as_well(sleepy, plan):
+    after = Decider([plan("new"), sleepy.plan], interval_s=5.0, fresh_intervals=3.0)
+    after.adopt(sleepy.stage.decider)
+    sleepy.stage.decider = after
+    sleepy.stage.has(pods=sleepy.engines, gateway=sleepy.front)
+    sleepy.stage.sweep()
+    assert sleepy.falls_asleep_at(40, 7) == 60.0
+
+
+@pytest.mark.parametrize(("gone_s", "answer"), [(60.0, (7, True, "held")), (60.5, (None, True, "unknown"))])
+def test_answers_are_believed_for_as_long_as_they_would_have_been_held(
+    scene, plan, pod, page, restarted, gone_s, answer
+):
+    stage, engine = scene(plan(hold=60.0)), pod()
+    stage.has(pods=[engine])
+    stage.round({engine: page.vllm(waiting=0, running=100)})
+    stage = restarted(stage, plan(hold=60.0), gone_s=gone_s)
+    stage.has(pods=[engine])
+    stage.sweep()
+    assert stage.answer() == answer
+
+
+@pytest.mark.parametrize(("ahead_s", "expected"), [(50.0, 60.0), (61.0, 95.0)])
+def test_a_state_from_the_future_is_moved_to_now_and_is_as_old_as_it_is_ahead(sleepy, ahead_s, expected):
+    """The clock was set back by more than Tidegate was away, or is another machine's."""
+    sleepy.restart(changed=lambda state: translated(state, 10.0 + ahead_s))
+    falls = sleepy.falls_asleep_at(40, 7)
+    # Moved to the moment it is read, 10 s after the kill: its 20 s of idleness are 20 s, so it sleeps 10 s later.
+    assert falls == (expected + 10.0 if expected == 60.0 else expected)
+    newest = np.nanmax(sleepy.stage.decider.columns()["windows.times"])
+    assert newest <= sleepy.stage.now
+
+
+def test_what_a_newer_version_remembers_of_itself_is_held_or_unknown_and_never_wrong(scene, plan, pod, page, restarted):
+    stage, engine = scene(plan("a", settle=15.0), plan("b"), plan("c")), pod()
+    stage.has(pods=[engine], name="a")
+
+    def from_tomorrow(state):
+        columns = dict(state.columns)
+        columns["memory.replicas"] = np.array([3.0, 0.0, -2.0])
+        columns["memory.active"] = np.array([True, True, True])
+        columns["memory.reason"] = np.array([len(REASONS), 0, -7])
+        columns["memory.from_tomorrow"] = np.ones((3, 5))
+        columns["memory.held_since"] = np.zeros(3, np.int64)
+        return State(state.at, state.workloads, columns, {"from_tomorrow": {"row": np.array([0])}})
+
+    stage = restarted(stage, plan("a", settle=15.0), plan("b"), plan("c"), changed=from_tomorrow)
+    stage.sweep()
+    answers = [stage.answer(name) for name in "abc"]
+    assert answers == [(3, True, "held"), (None, True, "unknown"), (None, True, "unknown")]
+
+
+def test_the_codes_of_reasons_are_in_peoples_snapshots_so_new_ones_come_last():
+    assert REASONS[:12] == (
+        *(Reason.SERVING, Reason.QUEUED, Reason.GPU_BUSY, Reason.LOADING, Reason.WARM, Reason.ASLEEP),
+        *(Reason.HELD, Reason.UNKNOWN, Reason.NO_WAKER, Reason.SCHEDULED, Reason.FROZEN, Reason.CAPPED),
+    )
+
+
+def test_a_state_is_a_copy_that_later_pages_do_not_change(scene, plan, pod, page):
+    stage, engine = scene(plan()), pod()
+    stage.has(pods=[engine])
+    stage.round({engine: page.vllm(waiting=0, running=100, finished=5)})
+    state = stage.decider.state(stage.now)
+    before = pack(state)
+    stage.rounds(30, {engine: page.vllm(waiting=0, running=1, finished=50)})
+    assert pack(state) == before
+
+
+def test_of_no_workload_there_is_a_state_as_well(scene, plan):
+    stage = scene()
+    empty = Decider([], interval_s=5.0, fresh_intervals=3.0)
+    stage.decider.restore(unpack(pack(empty.state(1000.0))), 1000.0)
+    empty.restore(stage.decider.state(1000.0), 1000.0)
+    assert empty.sweep(1000.0) == []

@@ -1,0 +1,141 @@
+"""Whom the cluster shows to act on each workload's number, and what of it is on /metrics and in explain."""
+
+from types import MappingProxyType
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from exporter.kubernetes.cache import Cluster
+from exporter.kubernetes.resources import HPAS, RESOURCES
+from exporter.model import WorkloadKey
+from scaler.api.http.outcome import OutcomeCollector
+from scaler.config import Config, Kubernetes, Workload
+from scaler.explain.outcome import ClusterView
+from scaler.explain.outcome_inputs import shown, survey
+from scaler.model import Board, Decision, Reason
+from scaler.workloads import take
+from tests.fakes import objects as api
+
+NOW = 1000.0
+CHAT, CODE, LAB = (WorkloadKey("ai", name) for name in ("chat", "code", "lab"))
+METRIC = {
+    "type": "External",
+    "external": {"metric": {"name": "s0-tidegate-replicas"}, "target": {"type": "AverageValue", "averageValue": "1"}},
+}
+FAILED = {"type": "ScalingActive", "status": "False", "reason": "FailedGetExternalMetric", "message": "no such host"}
+
+
+def scaled(name, **more):
+    return api.scaled_object(name, triggers=[api.trigger(engine="vllm")], minimum=1, **more)
+
+
+def hpa(name, owner=None, **status):
+    owner = ("ScaledObject", name) if owner is None else None
+    return api.hpa(f"keda-hpa-{name}", target=name, owner=owner, spec={"metrics": [METRIC]}, status=status)
+
+
+@pytest.fixture
+def seen():
+    """A view of a cluster that has these objects, with chat at 2, code at 5 and lab at 1 on the Board."""
+
+    def of(*documents, unlisted=(), config=None):
+        cluster = Cluster(blind_s=60.0)
+        for resource in RESOURCES:
+            if resource not in unlisted:
+                mine = [each for each in documents if each["kind"] == resource.kind]
+                cluster.replace(resource, None, mine, NOW)
+        config = config or Config(kubernetes=Kubernetes())
+        census = take(config, cluster.scaled_objects(), cluster.scalables(), cluster.hpas())
+        decisions = {
+            key: Decision(key, replicas, active=True, reason=Reason.SERVING, decided_at=NOW - 900.0)
+            for key, replicas in ((CHAT, 2), (CODE, 5), (LAB, 1))
+        }
+        return ClusterView(lambda: Board(1, NOW, MappingProxyType(decisions)), lambda: census, cluster, lambda: NOW)
+
+    return of
+
+
+def surveyed(view):
+    return survey(view.census().workloads, view.census(), shown(view.cluster, NOW))
+
+
+def codes(view):
+    return {each.decision.workload: str(each.outlook.code) for each in view.all()()}
+
+
+def test_each_workload_has_those_who_act_on_it(seen):
+    view = seen(
+        api.deployment("chat", replicas=2), scaled("chat"), hpa("chat"),
+        api.deployment("code", replicas=4), scaled("code"), hpa("code"),
+    )  # fmt: skip
+    assert codes(view) == {CHAT: "settled", CODE: "up"}
+    found = surveyed(view)[CODE]
+    assert (found.current, found.scaled.ref.name, found.hpa.ref.name) == (4, "code", "keda-hpa-code")
+    assert found.speaks
+
+
+def test_kedas_own_hpa_comes_before_somebody_elses(seen):
+    view = seen(api.deployment("chat", replicas=2), scaled("chat"), hpa("chat"), api.hpa("a", target="chat"))
+    assert [each.ref.name for each in surveyed(view)[CHAT].hpas] == ["keda-hpa-chat", "a"]
+    assert codes(view) == {CHAT: "two_hpas"}
+
+
+def test_a_scaled_object_whose_trigger_names_a_configured_workload_speaks_for_it(seen):
+    lab = Workload(namespace="ai", name="lab", engine="vllm", pods={"dns": "lab.ai.svc"})
+    trigger = api.trigger(workload="lab")
+    document = api.scaled_object("gpu-lab", target="chat", triggers=[trigger], minimum=1)
+    view = seen(api.deployment("chat", replicas=1), document, config=Config(workloads=(lab,), kubernetes=Kubernetes()))
+    assert codes(view) == {LAB: "no_hpa"}
+
+
+def test_hpas_that_rbac_does_not_show_are_made_up_for_by_the_scaled_object(seen):
+    view = seen(api.deployment("chat", replicas=4), scaled("chat"), unlisted=[HPAS])
+    assert codes(view) == {CHAT: "down"}
+    assert "its HPA is not seen" in " ".join(view.step(CHAT)["sentences"])
+
+
+def test_what_nobody_has_heard_of_has_no_step(seen):
+    view = seen(api.deployment("chat", replicas=2), scaled("chat"), hpa("chat"))
+    assert view.step(CHAT)["step"] == "controller"
+    assert view.step(CODE) is None  # on the Board, and of no census
+
+
+def test_the_metrics_say_what_the_hpa_wants_what_ails_it_and_what_will_become(seen):
+    view = seen(
+        api.deployment("chat", replicas=2), scaled("chat"), hpa("chat", desiredReplicas=3, conditions=[FAILED]),
+        api.deployment("code", replicas=5), scaled("code"), hpa("code"),
+    )  # fmt: skip
+    registry = CollectorRegistry()
+    registry.register(OutcomeCollector(view.all))
+
+    def value(name, workload, **labels):
+        return registry.get_sample_value(name, {"namespace": "ai", "workload": workload, **labels})
+
+    assert value("tidegate_hpa_desired_replicas", "chat") == 3.0
+    assert value("tidegate_hpa_desired_replicas", "code") is None
+    words = {"type": "ScalingActive", "status": "False", "reason": "FailedGetExternalMetric"}
+    assert value("tidegate_hpa_condition", "chat", **words) == 1.0
+    assert value("tidegate_outlook", "chat", code="controller_error") == 1.0
+    assert value("tidegate_outlook", "code", code="settled") == 1.0
+
+
+def test_what_is_still_is_not_reckoned_anew_and_what_time_changes_is(seen):
+    view = seen(
+        api.deployment("chat", replicas=2), scaled("chat"), hpa("chat"),
+        api.deployment("code", replicas=4), scaled("code"), hpa("code"),
+    )  # fmt: skip
+    first, second = ({each.decision.workload: each for each in view.all()()} for _ in range(2))
+    assert second[CHAT] is first[CHAT]
+    assert (first[CODE].outlook.code, second[CODE] is first[CODE]) == ("up", False)
+    # Somebody raises its minimum: that is a change.
+    view.cluster.apply(HPAS, "MODIFIED", api.hpa("keda-hpa-chat", target="chat", minimum=3), NOW)
+    assert codes(view)[CHAT] == "not_asked"
+
+
+def test_metrics_copy_the_cluster_when_they_are_collected_and_reckon_when_they_are_written(seen):
+    """Ten thousand workloads take a second, in which KEDA would wait."""
+    view = seen(api.deployment("chat", replicas=2), scaled("chat"), hpa("chat"))
+    families = list(OutcomeCollector(view.all).collect())
+    assert not view._still
+    view.cluster.apply(HPAS, "MODIFIED", api.hpa("keda-hpa-chat", target="chat", minimum=3), NOW)
+    assert [each.labels["code"] for each in families[-1].samples] == ["settled"]

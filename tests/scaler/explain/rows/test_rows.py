@@ -1,0 +1,175 @@
+"""One Board as people see it: the same rows for the page, the terminal and the demo."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from exporter.model import WorkloadKey
+from scaler.engine.accounting import STATES as GPU_USES
+from scaler.explain.rows import Ahead, by_trouble, count, fleet, ratio, row, shift, span
+from scaler.explain.summary import REASONS, STATES, Severity, WorkloadState, state, words_document
+from scaler.model import Decision, Evidence, Objective, Reason
+
+CHAT = WorkloadKey("ai", "chat")
+SERVING = Decision(
+    CHAT, 3, True, Reason.SERVING, 990.0, measured_at=998.0,
+    evidence=Evidence(
+        waiting=30.0, running=10.0, gpu_engine_active=0.5, replicas_wanted=2, replicas_ready=2, gpus_held=4,
+        objectives=(Objective("work", 40.0, 16.0, 2.5), Objective("gpu_engine", None, 0.8, None)),
+    ),
+)  # fmt: skip
+IDLE = Evidence(waiting=0.0, running=0.0, replicas_wanted=1, replicas_ready=1)
+SILENT = Decision(CHAT, None, True, Reason.UNKNOWN, 990.0, evidence=Evidence(stale=("http://10.0.0.7/",)))
+ASLEEP = Decision(CHAT, 0, False, Reason.ASLEEP, 990.0, idle_since=880.0, evidence=Evidence(replicas_wanted=0))
+
+
+def resting(reason, **evidence):
+    return Decision(CHAT, 1, True, reason, 990.0, idle_since=910.0, evidence=replace(IDLE, **evidence))
+
+
+def test_a_row_has_the_numbers_people_look_at_first():
+    seen = row(SERVING, 1000.0)
+    assert (seen.state, seen.severity, seen.why) == (
+        WorkloadState.SERVING, Severity.FINE, "10 requests in work, 30 waiting",
+    )  # fmt: skip
+    assert (seen.shift, seen.load, seen.demand, seen.gpu, seen.gpus) == ("2 → 3", 40.0, 2.5, 0.5, 4)
+    assert (seen.label, seen.age(1000.0)) == ("chat", "2 s")
+
+
+def test_what_is_not_known_is_none_in_every_number_and_said_in_words():
+    seen = row(SILENT, 1000.0)
+    numbers = (seen.cluster, seen.ready, seen.told, seen.load, seen.demand, seen.gpu, seen.gpus, seen.measured_at)
+    assert numbers == (None,) * 8
+    assert (seen.shift, seen.age(1000.0), seen.state) == ("unknown", "unknown", WorkloadState.UNKNOWN)
+    assert seen.why == "no answer from http://10.0.0.7/: whoever asks gets an error, and keeps what there is"
+
+
+def test_a_held_answer_says_since_when_and_who_is_silent():
+    held = replace(SERVING, reason=Reason.HELD, held_since=940.0, evidence=Evidence(stale=("a", "b", "c")))
+    seen = row(held, 1000.0)
+    assert (seen.state, seen.severity, seen.age(1000.0)) == (WorkloadState.UNKNOWN, Severity.TROUBLE, "held 1 min")
+    assert seen.why == "no answer from a and 2 more: the last answer stands, for 1 min now"
+
+
+@pytest.mark.parametrize("left", [{"replicas_wanted": 2, "replicas_ready": 2}, {"replicas_wanted": 0, "gpus_held": 4}])
+def test_who_is_told_to_sleep_and_still_holds_gpus_is_not_asleep_and_they_are_counted(left):
+    leaving = replace(ASLEEP, evidence=replace(Evidence(gpus_held=4), **left))
+    assert state(leaving) is WorkloadState.IDLE_WARM
+    assert fleet([row(leaving, 1000.0)]).gpus[WorkloadState.IDLE_WARM] == 4
+
+
+def test_states_are_those_of_the_accounts():
+    assert [str(each) for each in WorkloadState] == [str(each) for each in GPU_USES]
+
+
+def test_a_sleeper_that_is_held_still_sleeps():
+    assert state(replace(ASLEEP, reason=Reason.HELD, held_since=990.0)) is WorkloadState.ASLEEP
+
+
+@pytest.mark.parametrize(
+    ("evidence", "reason", "expected"),
+    [
+        (Evidence(replicas_wanted=2, replicas_ready=0, replicas_pending=0), Reason.LOADING, WorkloadState.LOADING),
+        (Evidence(replicas_wanted=2, replicas_ready=0, replicas_pending=2), Reason.LOADING, WorkloadState.PENDING),
+        (Evidence(replicas_wanted=2, replicas_ready=0, replicas_pending=1), Reason.LOADING, WorkloadState.LOADING),
+        (Evidence(replicas_wanted=0, replicas_ready=0, held_by_gateway=1.0), Reason.QUEUED, WorkloadState.LOADING),
+        (Evidence(), Reason.GPU_BUSY, WorkloadState.SERVING),
+        (replace(IDLE, running=1.0), Reason.FROZEN, WorkloadState.SERVING),
+        (IDLE, Reason.FROZEN, WorkloadState.IDLE_WARM),
+        (IDLE, Reason.SCHEDULED, WorkloadState.IDLE_WARM),
+        (IDLE, Reason.NO_WAKER, WorkloadState.IDLE_WARM),
+    ],
+)
+def test_a_state_is_what_the_gpus_do_whatever_the_reason(evidence, reason, expected):
+    assert state(Decision(CHAT, 2, True, reason, 990.0, evidence=evidence)) is expected
+
+
+@pytest.mark.parametrize(
+    ("decision", "why"),
+    [
+        (resting(Reason.WARM, keep_warm_s=300.0), "idle for 1 min, kept warm for 5 min"),
+        (resting(Reason.WARM), "idle for 1 min"),
+        (resting(Reason.NO_WAKER), "idle for 1 min; stays, as nothing would see a request at zero"),
+        (ASLEEP, "idle for 2 min"),
+        (replace(ASLEEP, evidence=Evidence(waker="the queue on u")), "idle for 2 min; woken by the queue on u"),
+        (resting(Reason.FROZEN, brake="freeze until tomorrow"), "freeze until tomorrow"),
+        (resting(Reason.SCHEDULED, schedule="at least 3"), "at least 3"),
+        (resting(Reason.GPU_BUSY, gpu_engine_active=0.004), "no requests, but its GPUs work: <1 %"),
+        (resting(Reason.QUEUED, waiting=1.0), "1 request waiting, none in work"),
+        (
+            resting(Reason.LOADING, replicas_wanted=2, replicas_pending=1, waiting=4.0),
+            "2 replicas to come, 1 without a node; 4 requests waiting",
+        ),
+        (
+            replace(SERVING, reason=Reason.CAPPED),
+            "10 requests in work, 30 waiting; 2.5 replicas would be needed, the maximum is less",
+        ),
+    ],
+)
+def test_the_sentence_has_the_numbers_of_its_reason(decision, why):
+    assert row(decision, 1000.0).why == why
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_every_reason_has_a_word_a_sentence_and_a_place_among_troubles(reason):
+    word = REASONS[reason]
+    assert word.state in STATES
+    assert len({each.rank for each in REASONS.values()}) == len(Reason)
+    decision = SILENT if reason is Reason.UNKNOWN else ASLEEP if reason is Reason.ASLEEP else resting(reason)
+    assert row(decision, 1000.0).why
+
+
+def test_trouble_comes_first_then_who_works_most_then_the_alphabet():
+    def named(name, like):
+        return row(replace(like, workload=WorkloadKey("ai", name)), 1000.0)
+
+    busier = replace(SERVING, evidence=replace(SERVING.evidence, waiting=99.0))
+    rows = [named("d", ASLEEP), named("c", SERVING), named("b", SERVING), named("e", busier), named("z", SILENT)]
+    assert [each.name for each in by_trouble(rows)] == ["z", "e", "b", "c", "d"]
+
+
+def test_gpus_that_nobody_counts_are_in_no_sum_and_are_told_of():
+    summed = fleet([row(each, 1000.0) for each in (SERVING, SERVING, resting(Reason.WARM), ASLEEP, SILENT)])
+    assert summed.workloads[WorkloadState.SERVING] == 2
+    assert summed.gpus == {
+        WorkloadState.SERVING: 8, WorkloadState.IDLE_WARM: 0, WorkloadState.LOADING: 0, WorkloadState.PENDING: 0,
+        WorkloadState.UNKNOWN: 0 }  # fmt: skip
+    assert (summed.uncounted, summed.troubles, summed.notices) == (2, 1, 0)
+
+
+def test_rows_and_words_are_json():
+    document = json.loads(json.dumps(row(SERVING, 1000.0).to_document(), allow_nan=False))
+    assert (document["state"], document["reason"], document["told"]) == ("serving", "serving", 3)
+    words = json.loads(json.dumps(words_document()))
+    assert [word["code"] for word in words["states"]] == list(WorkloadState)
+    assert {word["code"] for word in words["reasons"]} == set(Reason)
+
+
+def test_numbers_are_short_and_never_round_something_to_nothing():
+    assert [count(value) for value in (None, 0.0, 0.04, 2.54, 2.0, 9.96, 99.94, 250.5, 12345.0)] == [
+        "unknown", "0", "<0.1", "2.5", "2", "10", "99.9", "251", "12,345",
+    ]  # fmt: skip
+    assert [ratio(value) for value in (None, 0.0, 0.004, 0.005, 0.335, 1.0)] == [
+        "unknown", "0 %", "<1 %", "1 %", "34 %", "100 %",
+    ]  # fmt: skip
+    assert [span(value) for value in (None, 0.9, 59.9, 200.0, 3600.0, 7500.0, 172800.0)] == [
+        "unknown", "0 s", "59 s", "3 min", "1 h 00", "2 h 05", "2 d",
+    ]  # fmt: skip
+
+
+def test_a_number_of_replicas_that_is_not_to_change_is_one_number():
+    assert [shift(2, 3), shift(3, 3), shift(None, 3), shift(3, None), shift(None, None), shift(0, 0)] == [
+        "2 → 3", "3", "3", "3 → unknown", "unknown", "0",
+    ]  # fmt: skip
+
+
+def test_a_hindrance_is_said_and_its_trouble_comes_before_what_is_fine():
+    hindered = row(replace(SERVING, workload=WorkloadKey("ai", "zoo")), 1000.0, Ahead("paused", "paused at 2 replicas"))
+    assert (hindered.severity, hindered.hindered, hindered.hindered_by) == (
+        Severity.NOTICE, "paused", "paused at 2 replicas",
+    )  # fmt: skip
+    fine, silent = row(SERVING, 1000.0, Ahead("settled", "nothing")), row(SILENT, 1000.0, Ahead("paused", "paused"))
+    assert (fine.severity, fine.hindered, fine.hindered_by) == (Severity.FINE, None, None)
+    assert silent.severity is Severity.TROUBLE, "the worse of the two"
+    assert by_trouble([fine, hindered, silent]) == [silent, hindered, fine]

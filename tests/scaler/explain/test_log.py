@@ -1,0 +1,221 @@
+"""The decision log: rings of one size for everybody, that outlive lists of workloads and configurations."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exporter.model import WorkloadKey
+from scaler.engine.decision_log import ENTRY_BYTES, FEWEST, MOST, WIDTH, DecisionLog, blank
+from scaler.policy.columns import Signal, Spec
+from scaler.workloads.spec import WorkloadSpec
+
+
+def plan(name, maximum=8):
+    return WorkloadSpec(WorkloadKey("ai", name), Spec(0, maximum, ((Signal.WORK, 16.0),)))
+
+
+def plans(*names):
+    return [plan(name) for name in names]
+
+
+def noted(log, at, rows, replicas=1.0):
+    """Write an entry for these rows, at that second."""
+    rows = np.array(rows, dtype=np.int64)
+    given = blank(len(rows))
+    given.when.at[:] = at
+    given.verdicts.replicas[:] = replicas
+    given.verdicts.reason[:] = 0
+    log.note(rows, given, np.ones(len(rows), dtype=np.bool_))
+
+
+def times(log, row):
+    return log.past(row).times.tolist()
+
+
+class TestARing:
+    def test_what_was_written_is_read_back_oldest_first(self):
+        log = DecisionLog(plans("a", "b"), 2**20)
+        for at in (10.0, 20.0, 30.0):
+            noted(log, at, [1])
+        assert (times(log, 0), times(log, 1)) == ([], [10.0, 20.0, 30.0])
+
+    def test_the_oldest_entries_give_way(self):
+        log = DecisionLog(plans("a"), 1)
+        assert log.depth == FEWEST
+        for at in range(100):
+            noted(log, float(at), [0])
+        assert times(log, 0) == [float(at) for at in range(100 - FEWEST, 100)]
+
+    def test_every_column_comes_back_as_it_was(self):
+        log = DecisionLog(plans("a"), 2**20)
+        given = blank(1)
+        for number, column in enumerate(column for part in given for column in part):
+            column[...] = number % 2 if column.dtype == np.bool_ else number
+        log.note(np.array([0]), given, np.array([True]))
+        back = log.past(0).entry(0).given
+        for part, wanted in zip(back, given, strict=True):
+            for column, same in zip(part, wanted, strict=True):
+                assert (column.dtype, column.tolist()) == (same.dtype, same.tolist())
+
+    def test_what_is_asked_of_a_moment_is_what_was_decided_last_by_then(self):
+        log = DecisionLog(plans("a"), 2**20)
+        for at in (10.0, 20.0, 30.0):
+            noted(log, at, [0])
+        past = log.past(0)
+        assert [past.at(moment).at for moment in (9.0, 10.0, 19.9, 20.0, 99.0)] == [10.0, 10.0, 10.0, 20.0, 30.0]
+
+    def test_of_a_workload_of_which_nothing_is_noted_nothing_is_told(self):
+        past = DecisionLog(plans("a"), 2**20).past(0)
+        assert (len(past), past.at(10.0)) == (0, None)
+
+
+class TestHowMuchIsKept:
+    @pytest.mark.parametrize(
+        ("workloads", "depth", "every_s"),
+        [
+            (1, MOST, 15.0),
+            (70, MOST, 15.0),  # 64 MiB / (86 x 504 bytes) = 1548
+            (1000, 117, 7200 / 117),  # 64 MiB / (1133 x 504 bytes) = 117.5
+            (10_000, FEWEST, 450.0),
+        ],
+    )
+    def test_a_budget_is_shared_by_all(self, workloads, depth, every_s):
+        assert ENTRY_BYTES == 504
+        log = DecisionLog([plan("a")] * workloads, 64 * 2**20)
+        assert (log.depth, log.every_s) == (depth, pytest.approx(every_s))
+
+    def test_one_that_is_restless_costs_nobody_else_an_entry(self):
+        log = DecisionLog(plans("quiet", "restless"), 1)
+        noted(log, 1.0, [0])
+        for at in range(10_000):
+            noted(log, float(at), [1])
+        assert times(log, 0) == [1.0]
+
+    def test_with_no_budget_nothing_is_kept_and_nothing_is_due(self):
+        log = DecisionLog(plans("a"), 0)
+        noted(log, 10.0, [0])
+        assert (log.due(np.array([0]), 10.0).any(), times(log, 0), log.past(0).at(10.0)) == (False, [], None)
+        assert len(log.charted(np.array([0])).of(0)) == 0
+
+
+class TestWhenSomethingIsDue:
+    def test_a_quiet_workload_is_noted_once_in_every_while(self):
+        log, seen = DecisionLog(plans("a", "b", "c"), 2**20), [0, 0, 0]
+        for second in range(3000):
+            due = log.due(np.arange(3), 1000.0 + second)
+            noted(log, 1000.0 + second, np.flatnonzero(due))
+            seen = [count + int(one) for count, one in zip(seen, due, strict=True)]
+        every = log.every_s
+        # The first entry is at once, whatever its turn; from then on there is one in every while.
+        assert all(abs(count - 1 - 3000 / every) <= 1 for count in seen)
+
+    def test_a_fleet_is_not_noted_all_in_one_tick(self):
+        log = DecisionLog([plan("a")] * 600, 64 * 2**20)
+        noted(log, 0.0, np.arange(600))
+        most = 0
+        for second in range(1, 200):
+            due = np.flatnonzero(log.due(np.arange(600), float(second)))
+            noted(log, float(second), due)
+            most = max(most, len(due))
+        assert most <= 2 * 600 / log.every_s
+
+    def test_a_clock_that_was_set_back_does_not_silence_the_log(self):
+        log = DecisionLog(plans("a"), 2**20)
+        noted(log, 10_000.0, [0])
+        assert log.due(np.array([0]), 5_000.0).all()
+
+
+class TestLists:
+    def test_entries_outlive_another_list_of_workloads(self):
+        before = DecisionLog(plans("a", "b", "c"), 2**20)
+        for row in range(3):
+            noted(before, 10.0 + row, [row])
+        after = DecisionLog(plans("c", "new", "a"), 2**20)
+        after.adopt(before, np.array([0, 2]), np.array([2, 0]))
+        assert [times(after, row) for row in range(3)] == [[12.0], [], [10.0]]
+        assert times(before, 0) == []
+        for row in range(3):
+            noted(after, 20.0 + row, [row])
+        assert [times(after, row) for row in range(3)] == [[12.0, 20.0], [21.0], [10.0, 22.0]]
+
+    def test_a_place_that_was_somebody_elses_begins_empty(self):
+        before = DecisionLog(plans("a"), 2**20)
+        noted(before, 10.0, [0])
+        none = np.array([], dtype=np.int64)
+        after = DecisionLog(plans("b"), 2**20)
+        after.adopt(before, none, none)
+        assert times(after, 0) == []
+
+    def test_entries_move_when_there_are_many_more_workloads(self):
+        before = DecisionLog(plans("a"), 2**20)
+        for at in range(2000):
+            noted(before, float(at), [0])
+        after = DecisionLog(plans("a", *(f"b{number}" for number in range(50))), 2**20)
+        after.adopt(before, np.array([0]), np.array([0]))
+        assert after.depth < before.depth or before.depth == 0
+        assert times(after, 0) == [float(at) for at in range(2000 - after.depth, 2000)]
+        noted(after, 2000.0, [0])
+        assert times(after, 0)[-2:] == [1999.0, 2000.0]
+
+    def test_an_entry_is_of_the_plan_that_held_then(self):
+        log = DecisionLog([plan("a", maximum=4)], 2**20)
+        noted(log, 1.0, [0])
+        for maximum in (5, 6):  # nothing was decided with the first of them
+            after = DecisionLog([plan("a", maximum=maximum)], 2**20)
+            after.adopt(log, np.array([0]), np.array([0]))
+            log = after
+        noted(log, 2.0, [0])
+        past = log.past(0)
+        assert [past.entry(index).plan.spec.maximum for index in range(2)] == [4, 6]
+        assert len(past.plans) == 2
+
+    def test_plans_without_an_entry_are_forgotten(self):
+        log = DecisionLog([plan("a", maximum=1)], 1)
+        for maximum in range(2, 200):
+            noted(log, float(maximum), [0])
+            after = DecisionLog([plan("a", maximum=maximum)], 1)
+            after.adopt(log, np.array([0]), np.array([0]))
+            log = after
+        past = log.past(0)
+        assert len(past.plans) <= FEWEST + 1
+        assert [past.entry(index).plan.spec.maximum for index in range(FEWEST)] == list(range(183, 199))
+
+    @given(data=st.data())
+    @settings(max_examples=50)
+    def test_whatever_lists_come_each_workloads_entries_are_its_own(self, data):
+        names = st.lists(st.sampled_from("abcdefgh"), unique=True)
+        budget = st.sampled_from([1, 40 * ENTRY_BYTES * FEWEST])
+        log, kept, now, own = DecisionLog([], 1), {}, 0.0, []
+        for _ in range(data.draw(st.integers(1, 8))):
+            others, own = own, data.draw(names)
+            after = DecisionLog(plans(*own), data.draw(budget))
+            both = [name for name in own if name in others]
+            rows, theirs = (np.array([each.index(name) for name in both], dtype=np.int64) for each in (own, others))
+            after.adopt(log, rows, theirs)
+            log, kept = after, {name: kept.get(name, []) for name in own}
+            for _ in range(data.draw(st.integers(0, 30)) if own else 0):
+                now += 1.0
+                row = data.draw(st.integers(0, len(own) - 1))
+                noted(log, now, [row])
+                kept[own[row]].append(now)
+            for row, name in enumerate(own):
+                got = times(log, row)
+                assert got == kept[name][-len(got) :] if got else not kept[name]
+                assert len(got) >= min(FEWEST, len(kept[name]))
+
+
+def test_what_charts_show_is_each_workloads_own_oldest_first():
+    log = DecisionLog(plans("a", "b"), 1)
+    for at in range(20):
+        noted(log, float(at), [0], replicas=at)
+    noted(log, 5.0, [1], replicas=7)
+    charts = log.charted(np.array([1, 0]))
+    noted(log, 99.0, [0])  # what was copied stays as it was
+    ((at, *_, replicas, _, _, _, _, _),) = charts.of(0)
+    assert (at, replicas) == (5.0, 7.0)
+    assert charts.of(1)[:, 0].tolist() == [float(at) for at in range(20 - FEWEST, 20)]
+
+
+def test_a_row_of_the_log_is_as_wide_as_its_columns():
+    assert sum(column.size for part in blank(1) for column in part) == WIDTH

@@ -1,0 +1,199 @@
+"""Replicas in one loop, over real TLS: each with a clock of its own that a test winds, and one Lease between them."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from random import Random
+
+import pytest
+import trustme
+
+from exporter.kubernetes.protocol import ApiFailure
+from exporter.model import WorkloadKey
+from scaler.engine.publisher import Publisher
+from scaler.ha.election import Campaign, Election, Terms
+from scaler.ha.follower import Follower
+from scaler.ha.leader import PeerServer, PeerTlsFiles, connecting, listening
+from scaler.model import Decision, Reason
+
+NAME = "tidegate.tidegate.svc"
+TICK_S = 1.0
+
+
+class World:
+    """The present, which each replica's clock shows in its own way."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+
+class OffsetClock:
+    """Speaks `exporter.clock.Clock`. Nobody waits: a sleep is noted, and over."""
+
+    def __init__(self, world, offset_s):
+        self._world, self.offset_s, self.slept = world, offset_s, []
+
+    def now(self):
+        return self._world.now + self.offset_s
+
+    async def sleep(self, seconds):
+        self.slept.append(seconds)
+        await asyncio.sleep(0)
+
+
+class OneLease:
+    """Speaks `exporter.kubernetes.leases.Leases`. trouble: an ApiFailure that everybody gets."""
+
+    def __init__(self):
+        self.lease_now, self.trouble, self._versions = None, None, 0
+        self.writes, self.looks = [], 0
+
+    async def lease(self, namespace, name):
+        self.looks += 1
+        if self.trouble:
+            raise self.trouble
+        return self.lease_now
+
+    async def write_lease(self, namespace, name, lease):
+        if self.trouble:
+            raise self.trouble
+        if lease.version != (self.lease_now.version if self.lease_now else ""):
+            raise ApiFailure(409, "the object has been modified")
+        self._versions += 1
+        self.lease_now = lease._replace(version=str(self._versions))
+        self.writes.append(lease.holder)
+        return self.lease_now
+
+
+class Pki:
+    """An authority, and files that it signed."""
+
+    def __init__(self, folder):
+        self.folder, self.ca = folder, trustme.CA()
+
+    def files(self, whose, name=NAME, ca=None):
+        folder = self.folder / whose
+        folder.mkdir(exist_ok=True)
+        issued = (ca or self.ca).issue_cert(name)
+        issued.private_key_pem.write_to_path(folder / "tls.key")
+        issued.cert_chain_pems[0].write_to_path(folder / "tls.crt")
+        (ca or self.ca).cert_pem.write_to_path(folder / "ca.crt")
+        return PeerTlsFiles(*(str(folder / file) for file in ("tls.crt", "tls.key", "ca.crt")))
+
+
+class Peer:
+    """One replica's publisher, campaign, server and follower. learned: (memory, offset) as the follower got them;
+    asked_of: whose memory the server was asked for; failed: kinds of failures, None for an answer.
+    """
+
+    def __init__(self, name, world, leases, files, offset_s, workloads):
+        self.name, self.clock, self.files = name, OffsetClock(world, offset_s), files
+        self.publisher = Publisher(WorkloadKey("ai", each) for each in workloads)
+        self.learned, self.asked_of, self.failed, self.told, self.tls_told = [], [], [], [], []
+        self.patience_s = 0.0
+        self._leases = leases
+        self.server = PeerServer(
+            self.publisher,
+            host="127.0.0.1",
+            port=0,
+            context=listening(files, self.tls_told.append),
+            name=NAME,
+            clock=self.clock,
+            memory=self._memory,
+        )
+
+    async def start(self):
+        self.address = f"127.0.0.1:{await self.server.start()}"
+        self.campaign = self.server.campaign = Campaign(
+            self._leases,
+            Election(self.name, self.address, Terms()),
+            namespace="tidegate",
+            name="tidegate",
+            clock=self.clock,
+            jitter=Random(1),
+            followed_s=3.0,
+            patience_s=lambda: self.patience_s,
+            told=self.told.append,
+        )
+        self.follower = Follower(
+            self.publisher,
+            leader=self.campaign.leader,
+            leads=self.campaign.leads,
+            context=connecting(self.files, self.tls_told.append),
+            name=NAME,
+            tick_s=TICK_S,
+            clock=self.clock,
+            learned=self._learn,
+            failed=lambda _, why: self.failed.append(why.kind if why else None),
+        )
+
+    def decide(self, **replicas):
+        """A sweep that changed these."""
+        now = self.clock.now()
+        self.publisher.publish([decided(name, number, now) for name, number in replicas.items()], at=now)
+
+    @property
+    def answers(self):
+        return {key.name: each.replicas for key, each in self.publisher.board.decisions.items()}
+
+    async def ask(self):
+        """One question, and what it brought: None, or the kind of failure."""
+        async with self.follower.session() as session:
+            await self.follower.ask(session)
+        return self.failed[-1] if self.failed else None
+
+    def _memory(self, workloads):
+        self.asked_of.append(None if workloads is None else {key.name for key in workloads})
+        return lambda: b"all of it" if workloads is None else b"some of it"
+
+    async def _learn(self, memory, offset_s):
+        self.learned.append((memory, offset_s))
+
+
+def decided(name, replicas, at=1000.0):
+    reason = Reason.UNKNOWN if replicas is None else Reason.SERVING if replicas else Reason.ASLEEP
+    return Decision(WorkloadKey("ai", name), replicas, replicas != 0, reason, at, measured_at=at - 1.0)
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+@pytest.fixture
+def leases():
+    return OneLease()
+
+
+@pytest.fixture
+def pki(tmp_path):
+    return Pki(tmp_path)
+
+
+@pytest.fixture
+async def peer(world, leases, pki):
+    """`await peer("a", offset_s=300.0)`: one that listens, and has looked at no Lease yet."""
+    async with AsyncExitStack() as stack:
+
+        async def made(name, *, offset_s=0.0, files=None, workloads=("chat", "code")):
+            one = Peer(name, world, leases, files or pki.files(name), offset_s, workloads)
+            await one.start()
+            stack.push_async_callback(one.server.stop)
+            return one
+
+        yield made
+
+
+@pytest.fixture
+async def pair(peer):
+    """A leader that has decided, 5 minutes ahead of a follower that has decided otherwise."""
+    leader, follower = await peer("a", offset_s=300.0), await peer("b")
+    leader.decide(chat=3, code=0)
+    follower.decide(chat=7, code=7)
+    await leader.campaign.look()
+    await follower.campaign.look()
+    return leader, follower
+
+
+@pytest.fixture
+def decision():
+    return decided

@@ -1,0 +1,94 @@
+"""Whatever stands in a manifest, it is told or passed over, and never a traceback."""
+
+import re
+from copy import deepcopy
+from pathlib import Path
+
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scaler.lint.autoscalers import number
+from scaler.lint.findings import linted
+from scaler.lint.objects import Container, things, value_of
+from scaler.lint.promql import query, seconds
+from tests.scaler.lint.parts import sides
+
+NOW = 1795420800.0
+PAGES = (Path(__file__).parents[3] / "docs/reference/rules").glob("TG*.md")
+EXAMPLES = [
+    [document for document in yaml.safe_load_all(block) if "apiVersion" in document]
+    for page in sorted(PAGES)
+    for block in sides(page.read_text(encoding="utf-8"))
+]
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 500) | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=4), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+def places(document, at=()):
+    """Every place in a document, however deep."""
+    yield at
+    if isinstance(document, dict | list):
+        keys = document if isinstance(document, dict) else range(len(document))
+        for key in keys:
+            yield from places(document[key], (*at, key))
+
+
+@given(st.data())
+def test_an_example_with_anything_in_any_place_is_no_traceback(data):
+    documents = deepcopy(data.draw(st.sampled_from([each for each in EXAMPLES if each])))
+    for _ in range(data.draw(st.integers(1, 3))):
+        document = data.draw(st.sampled_from(documents))
+        *way, last = data.draw(st.sampled_from([at for at in places(document) if at]))
+        holder = document
+        for part in way:
+            holder = holder[part]
+        holder[last] = data.draw(ANYTHING)
+    found = [one for document in documents for one in things(value_of(document), "m")]
+
+    for live in (False, True):
+        for problem in linted(found, None, NOW, frozenset(), live=live).problems:
+            assert str(problem)
+
+
+@given(st.text(alphabet="abd:_019 {}[]()\"'`=~,*/\\\n5m$", max_size=60))
+def test_any_text_is_a_query_of_some_metrics(text):
+    assert all(re.fullmatch(r"[a-zA-Z_:][\w:]*", name) for name in query(text).names)
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_command_of_some_words(text):
+    container = Container(value_of({"command": ["sh", "-c", text]}), ())
+    assert [word for word, _ in container.words][:2] == ["sh", "-c"]
+    assert container.option("--a") is None or "--a" in text
+
+
+def test_what_a_query_names():
+    said = query(
+        'sum by (pod) (rate(a:b_total{pod=~"x{y}", le!="1"}[5m:30s] offset 1h)) / on(pod) group_left c > bool 1e3'
+    )
+    assert said.names == {"a:b_total", "c"}
+    assert said.windows == (300.0,)
+    assert said.labels == {"pod", "le"}
+    assert (said.has_arithmetic, said.sums, said.fills, said.on_engines) == (True, True, False, False)
+
+
+def test_a_zero_for_nothing_is_seen_however_it_is_written():
+    for zero in ("vector(0)", "on() vector(0)", "vector( 0.0 )"):
+        assert query(f"a or {zero}").fills
+    for no_zero in ("vector(1)", "b"):
+        assert not query(f"a or {no_zero}").fills
+
+
+def test_durations_are_those_of_promql():
+    assert seconds("1y2w3d4h5m6s7ms") == 365 * 86400 + 14 * 86400 + 3 * 86400 + 4 * 3600 + 5 * 60 + 6 + 0.007
+    assert seconds("soon") == 0.0
+
+
+def test_a_quantity_is_read_as_kubernetes_does():
+    said = ["1", "1000m", " 0.5 ", "2k", "1Ki", "3M", "1Mi", "1G", "1Gi", "-1", "1e3"]
+    assert [number(each) for each in said] == [1, 1, 0.5, 2000, 1024, 3e6, 2**20, 1e9, 2**30, -1, 1000]
+    assert [number(each) for each in ("", "much", "1e", "1 k", "0x1")] == [None] * 5

@@ -1,0 +1,76 @@
+"""One workload at a time, in words: say what is seen, step, look at the answer."""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from scaler.model import Reason
+from scaler.policy.columns import REASONS, Constraints, Memory, Readings, Signal, Spec, Specs
+from scaler.policy.kernel import step
+
+NAN = math.nan
+
+
+@dataclass
+class Workload:
+    """Steps one workload; `now` is the fake clock. Everything not said is unknown."""
+
+    spec: Spec
+    memory: Memory = field(default_factory=lambda: Memory.blank(1))
+    now: float = 1000.0
+    orders: dict = field(default_factory=dict)
+
+    def step(self, *, after=0.0, raise_only=False, work=None, gpu_engine=NAN, orders=None, **seen):
+        """Advance the clock and decide; returns (replicas, active, reason). `work` is the smoothed signal, by
+        default what waits, runs and is held right now."""
+        self.now += after
+        readings = Readings.unknown(1)
+        for name, value in seen.items():
+            column = getattr(readings, name)
+            column[0] = value
+        parts = [seen[name] for name in ("waiting", "running", "held") if name in seen]
+        readings.signals[0, Signal.WORK] = work if work is not None else _total(parts)
+        readings.signals[0, Signal.GPU_ENGINE] = gpu_engine
+        specs = Specs.stack([self.spec])
+        standing = Constraints.plain(specs)
+        for name, value in {**self.orders, **(orders or {})}.items():
+            getattr(standing, name)[0] = value
+        verdicts, self.memory = step(specs, readings, standing, self.memory, self.now, raise_only=raise_only)
+        replicas = verdicts.replicas[0]
+        return None if np.isnan(replicas) else int(replicas), bool(verdicts.active[0]), REASONS[verdicts.reason[0]]
+
+
+def seen(waiting=0, running=0, held=0, pods=1, **more):
+    """Everything fresh: `pods` of `pods` answer, the gateway answers and shows its queue."""
+    return {
+        "waiting": waiting, "running": running, "held": held, "pods_listed": pods, "pods_fresh": pods,
+        "gateway_fresh": True, "waker_fresh": True, "measured_at": 1.0, **more,
+    }  # fmt: skip
+
+
+def _total(parts):
+    said = [part for part in parts if not math.isnan(part)]
+    return float(sum(said)) if said else NAN
+
+
+@pytest.fixture
+def chat():
+    """16 requests per replica, 0 to 8 replicas, five minutes warm, five minutes held, a gateway in front."""
+    return Workload(Spec(0, 8, ((Signal.WORK, 16.0),), keep_warm=300.0, hold=300.0, gateway=True))
+
+
+@pytest.fixture
+def workload():
+    return Workload
+
+
+@pytest.fixture
+def fresh():
+    return seen
+
+
+@pytest.fixture
+def reason():
+    return Reason

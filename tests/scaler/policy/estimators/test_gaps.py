@@ -1,0 +1,119 @@
+"""How rests are seen: when one begins, what ends it, and what is known of one whose end was not seen."""
+
+import numpy as np
+import pytest
+
+from scaler.policy.estimators.idle_time import BLIND_S, Gaps
+
+ROW = np.array([0])
+
+
+class Watched:
+    """One workload on a clock of its own."""
+
+    def __init__(self):
+        self.gaps, self.now = Gaps(1), 1000.0
+
+    def __call__(self, after=0.0, *, busy=False, active_at=np.nan, known=True):
+        """The lengths of the rests that end `after` so many seconds."""
+        self.now += after
+        ended = self.gaps.observe(ROW, np.array([busy]), np.array([active_at]), np.array([known]), self.now)
+        assert (ended.rows == 0).all()
+        return ended.lengths.tolist()
+
+    @property
+    def seen(self):
+        return float(self.gaps.histograms.weight(self.now)[0])
+
+
+@pytest.fixture
+def watched():
+    return Watched()
+
+
+def test_the_worked_example_of_the_module(watched):
+    watched(busy=True)
+    assert watched(5) == []
+    assert watched(300, busy=True) == [300.0]
+    assert watched.gaps.histograms.quantile(0.5)[0] == pytest.approx(300.0, rel=0.05)
+
+
+def test_before_the_first_rest_has_ended_nothing_is_known(watched):
+    for _ in range(50):
+        watched(60)
+    assert watched.seen == 0.0
+    assert np.isnan(watched.gaps.histograms.quantile(0.5)[0])
+
+
+def test_a_request_that_came_and_went_ends_one_rest_and_begins_another(watched):
+    watched()  # 1000
+    assert watched(200, active_at=1150.0) == [150.0]
+    assert watched.gaps.idle_since.tolist() == [1150.0]
+    assert watched(100, active_at=1150.0) == []
+    assert watched(0, busy=True, active_at=1150.0) == [150.0]
+
+
+def test_a_counter_that_rose_before_the_rest_is_old_news(watched):
+    watched(busy=True)
+    assert watched(5, active_at=1002.0) == []
+    assert watched.gaps.idle_since.tolist() == [1005.0]
+    assert watched(5, active_at=1002.0) == []
+
+
+def test_a_lost_scrape_ends_no_rest(watched):
+    watched()
+    assert watched(100, known=False) == []
+    assert watched(100) == []
+    assert watched(100, busy=True) == [300.0]
+    assert watched.seen == 1.0
+
+
+def test_nothing_ends_while_nothing_is_known_even_if_something_seems_to_work(watched):
+    watched()
+    assert watched(100, busy=True, known=False) == []
+    assert watched.gaps.idle_since.tolist() == [1000.0]
+
+
+def test_blindness_shorter_than_the_bound_is_bridged_and_longer_is_not(watched):
+    watched()
+    watched(100)
+    watched(BLIND_S)
+    assert watched.gaps.idle_since.tolist() == [1000.0]
+    assert watched(BLIND_S + 1, busy=True) == []
+    assert watched.seen == 1.0
+    assert np.isnan(watched.gaps.idle_since).all()
+    # It rested for 400 s for sure, and then it was not seen.
+    assert watched.gaps.histograms.quantile(0.5)[0] == pytest.approx(400.0, rel=0.05)
+
+
+def test_a_silence_is_as_long_as_nothing_was_known_whoever_asked_meanwhile(watched):
+    watched()
+    for _ in range(10):
+        assert watched(60, known=False) == []
+    assert watched(10, busy=True) == []
+    # 610 s of silence: that it rested for 0 s is all that was seen.
+    assert watched.gaps.histograms.quantile(1.0).tolist() == [1.0]
+
+
+def test_others_are_not_touched():
+    gaps = Gaps(3)
+    one, no = np.array([1]), np.array([np.nan])
+    gaps.observe(one, np.array([False]), no, np.array([True]), 0.0)
+    ended = gaps.observe(one, np.array([True]), no, np.array([True]), 60.0)
+    assert (ended.rows.tolist(), ended.lengths.tolist()) == ([1], [60.0])
+    assert gaps.histograms.weight(60.0).tolist() == [0.0, 1.0, 0.0]
+
+
+def test_a_rest_goes_on_over_a_restart(watched):
+    watched()
+    again = Watched()
+    again.gaps.take(watched.gaps.columns(), ROW, ROW)
+    again.now = watched.now
+    assert again(200, busy=True) == [200.0]
+
+
+def test_a_state_of_an_older_version_leaves_what_it_lacks_as_it_is(watched):
+    watched()
+    watched.gaps.take({"gaps.seen_at": np.array([7.0])}, ROW, ROW)
+    assert watched.gaps.idle_since.tolist() == [1000.0]
+    assert watched.gaps.seen_at.tolist() == [7.0]

@@ -1,0 +1,144 @@
+"""Weeks of a workload on a fake clock, through `scaler.policy.constraints`, which is where the daemon meets what is
+learned."""
+
+import numpy as np
+import pytest
+
+from exporter.kubernetes.objects import Pod
+from exporter.model import PodKey, WorkloadKey
+from scaler.columns import State, translated
+from scaler.engine.checkpoint_format import pack, unpack
+from scaler.policy.columns import Readings, Signal, Spec, Specs
+from scaler.policy.constraints import PRICES, ConstraintSource, Teaching
+from scaler.policy.overrides import WorkloadOverrides
+
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
+TICK = 30.0
+ROW = np.array([0])
+SPEC = Spec(0, 4, ((Signal.WORK, 16.0),), gateway=True)
+AUTO = Teaching(learns=True, lowest=60.0, highest=4 * HOUR)
+
+
+class Played:
+    """One workload that is looked at every 30 s."""
+
+    def __init__(self, gpus=1.0, now=0.0):
+        self.stands = ConstraintSource(Specs.stack([SPEC]), [WorkloadOverrides((), ())], [AUTO], PRICES)
+        self.gpus, self.now = gpus, now
+
+    def started(self, seconds):
+        """A pod has been loading for so long when it becomes ready."""
+        pod = Pod(PodKey("ai", "chat-a"), "uid", created_at=self.now, node="n", scheduled_at=self.now)
+        at = self.now + seconds
+        ready = Pod(pod.key, "uid", node="n", scheduled_at=self.now, ready=True, was_ready=True, ready_at=at)
+        self.stands.starts.told(0, [pod], waiting=False, now=self.now)
+        self.stands.starts.told(0, [ready], waiting=False, now=at)
+        return self
+
+    def __call__(self, seconds, *, known=True, ready=1.0, **seen):
+        """What happens so long, and the part of it in which it was held up because its return is due."""
+        expected = 0
+        for _ in range(round(seconds / TICK)):
+            self.now += TICK
+            counts = {"waiting": 0.0, "running": 0.0, "wanted": 1.0, "existing": 1.0, "pending": 0.0, **seen}
+            columns = {name: np.array([value]) for name, value in {**counts, "ready": ready}.items()}
+            readings = Readings.unknown(1)._replace(**columns)
+            self.stands.rest(ROW, readings, np.array([known]), np.array([self.gpus]), self.now)
+            expected += bool(self.stands.expected(self.now)[0])
+        return expected / round(seconds / TICK)
+
+    def days(self, count):
+        """Nine minutes of work at each full hour from eight to six, and nights: as an office's batch does."""
+        held = 0.0
+        for _ in range(count):
+            for _ in range(10):
+                self(9 * MINUTE, running=1.0)
+                held = self(51 * MINUTE)
+            self(9 * MINUTE, running=1.0)
+            self(13 * HOUR + 51 * MINUTE)
+        return held
+
+    @property
+    def window(self):
+        return float(self.stands.at(self.now).keep_warm[0])
+
+
+@pytest.fixture
+def played():
+    return Played()
+
+
+def test_a_workload_of_which_nothing_is_known_has_the_constant(played):
+    played(DAY)
+    assert played.window == 300.0
+
+
+def test_the_break_even_follows_the_start_and_the_gpus_of_a_replica():
+    # 70.8 to 75.3 s are one bucket: 75.3 * (1 + 12) on one GPU, 75.3 * (1 + 3) on four.
+    windows = []
+    for gpus in (1.0, 4.0, np.nan):
+        each = Played(gpus=gpus).started(72.0)
+        each(TICK)
+        windows.append(round(each.window))
+    assert windows == [979, 301, 979]
+
+
+def test_weeks_of_office_hours_end_in_a_start_before_the_return(played):
+    held = played.started(72.0).days(7)
+    assert 0.02 < held < 0.25
+    # In the night it is tried once, and given up, and not kept warm again for what the day taught.
+    played(9 * MINUTE, running=1.0)
+    assert played(45 * MINUTE) == 0.0
+    assert played(20 * MINUTE) > 0.1
+    assert played.window == 60.0
+    assert played(12 * HOUR) == 0.0
+
+
+def test_what_loads_in_advance_and_works_on_its_gpus_is_no_return(played):
+    played.started(72.0)
+    for _ in range(20):
+        played(9 * MINUTE, running=1.0)
+        played(51 * MINUTE)
+    begins = played.stands.returns_at(ROW)[0] - played.now
+    played(9 * MINUTE, running=1.0)
+    # It is woken in advance: it loads with busy GPUs, and they show as busy for half a minute after it is ready.
+    since = played.now + TICK
+    while not played.stands.expected(played.now)[0]:
+        played(TICK, busiest_gpu=0.0)
+    played(90.0, busiest_gpu=0.9, ready=0.0)
+    played(30.0, busiest_gpu=0.9)
+    assert played.stands._gaps.idle_since.tolist() == [since]
+    assert begins < 0.0  # it had begun before the end of the rest before
+
+
+def test_a_batch_on_the_gpus_ends_a_rest(played):
+    played(HOUR, busiest_gpu=0.0)
+    played(TICK, busiest_gpu=0.9)
+    assert played.stands._gaps.histograms.weight(played.now).tolist() == [1.0]
+
+
+def test_who_was_turned_away_has_come(played):
+    played(HOUR)
+    played(TICK, refused_at=played.now + 10.0)
+    assert played.stands._gaps.idle_since.tolist() == [HOUR + 10.0]
+
+
+def test_what_is_not_known_moves_nothing(played):
+    played.started(72.0)(HOUR)
+    played(4 * MINUTE, running=1.0, known=False)
+    assert played.stands._gaps.idle_since.tolist() == [TICK]
+
+
+def test_a_restart_in_the_middle_of_a_rest_changes_nothing_on_a_clock_that_is_ahead(played):
+    played.started(72.0).days(3)
+    played(9 * MINUTE, running=1.0)
+    played(30 * MINUTE)
+    # Written down, read by a replica whose clock shows 100 s more.
+    state = State(played.now, (WorkloadKey("ai", "chat"),), played.stands.columns())
+    read = translated(unpack(pack(state)), 100.0)
+    again = Played(now=played.now + 100.0)
+    again.stands.take(read.columns, ROW, ROW)
+    for _ in range(200):
+        assert again.window == played.window
+        assert again.stands.returns_at(ROW)[0] == pytest.approx(played.stands.returns_at(ROW)[0] + 100.0)
+        assert again(TICK) == played(TICK)

@@ -1,0 +1,103 @@
+"""One queue, several members: the shares add up to what waits, whatever the weights and whoever is full."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from scaler.policy.groups import NOBODY, Sharing, allotted, told_apart
+
+
+def shares(amount, weights, room=None):
+    """What each member of one queue gets."""
+    rooms = np.full(len(weights), np.inf) if room is None else np.array(room, dtype=float)
+    queue = np.zeros(len(weights), dtype=np.int64)
+    return allotted(np.array([float(amount)]), np.array(weights, dtype=float), rooms, queue).tolist()
+
+
+@pytest.mark.parametrize(("amount", "weights", "room", "expected"), [
+    (100, [9, 1], None, [90, 10]),
+    (100, [1, 1, 0], None, [50, 50, 0]),
+    (0, [9, 1], [0, 0], [0, 0]),
+    (100, [9, 1], [40, 1000], [40, 60]),  # what the first has no room for spills over
+    (100, [9, 1], [40, 20], [76, 24]),  # 40 and 20, and 40 that nobody has room for: 36 and 4 more
+    (60, [1, 1, 1], [10, 15, 100], [10, 15, 35]),  # 20 each; 10 and 5 spill
+    (60, [1, 1, 0], [10, 20, 100], [25, 35, 0]),  # weight 0 gets nothing, not even what nobody has room for
+])  # fmt: skip
+def test_a_member_gets_its_weights_part_as_far_as_it_has_room(amount, weights, room, expected):
+    assert shares(amount, weights, room) == pytest.approx(expected)
+
+
+weights_of = st.lists(st.floats(0, 1000) | st.just(0.0), min_size=1, max_size=8)
+
+
+@given(data=st.data(), amount=st.floats(0, 1e6), weights=weights_of)
+def test_the_shares_add_up_to_what_waits_and_never_to_twice_it(data, amount, weights):
+    assume(sum(weights) > 1e-6)
+    sizes = {"min_size": len(weights), "max_size": len(weights)}
+    room = data.draw(st.lists(st.floats(0, 1e6) | st.just(np.inf), **sizes))
+    got = shares(amount, weights, room)
+    assert sum(got) == pytest.approx(amount, abs=1e-6)
+    assert min(got) >= 0.0
+    assert [share for share, weight in zip(got, weights, strict=True) if weight == 0.0 and share > 0.0] == []
+    # Whoever has room left has at least its weight's part: nobody is passed over.
+    for share, weight, space in zip(got, weights, room, strict=True):
+        if share < space - 1e-6:
+            assert share >= amount * weight / sum(weights) - 1e-6
+
+
+def test_many_queues_are_shared_at_once_as_each_alone():
+    amount, queue = np.array([100.0, 60.0]), np.array([0, 1, 0, 1, 1])
+    got = allotted(amount, np.array([9.0, 1, 1, 1, 1]), np.array([40.0, 10, 1000, 15, 100]), queue)
+    assert got.tolist() == pytest.approx([40, 10, 60, 15, 35])
+
+
+def sharing(queue, weight, most=None, work=16.0):
+    size = len(queue)
+    return told_apart(
+        Sharing(
+            np.array(queue),
+            np.array(weight, dtype=float),
+            np.array(most or [np.inf] * size, dtype=float),
+            np.full(size, work),
+        )
+    )
+
+
+def test_one_who_has_a_queue_to_himself_has_all_of_it():
+    alone = sharing([NOBODY, 3, 0, 0], [1, 0.1, 9, 1])
+    assert alone.queue.tolist() == [NOBODY, NOBODY, 0, 0]
+    parts = alone.parts(np.array([0, 1, 2]), np.array([5.0, 5.0, 5.0]), np.full(4, np.inf))
+    assert parts.tolist() == pytest.approx([1, 1, 0.9])
+
+
+def test_where_all_weights_are_0_the_queue_is_shared_evenly_because_demand_never_vanishes():
+    both = sharing([0, 0], [0, 0])
+    assert both.parts(np.array([0, 1]), np.array([8.0, 8.0]), np.full(2, np.inf)).tolist() == [0.5, 0.5]
+
+
+def test_an_empty_queue_is_shared_by_weight():
+    both = sharing([0, 0], [9, 1], most=[0, 1])
+    room = both.room(np.zeros(2), np.full(2, np.nan), np.full(2, np.nan))
+    assert both.parts(np.array([1]), np.array([0.0]), room).tolist() == [1.0]
+    room[:] = np.inf
+    assert both.parts(np.array([1]), np.array([0.0]), room).tolist() == pytest.approx([0.1])
+
+
+@pytest.mark.parametrize(("in_pods", "wanted", "pending", "expected"), [
+    (0.0, 1.0, 0.0, 64.0),  # 4 replicas at 16
+    (50.0, 1.0, 0.0, 14.0),
+    (100.0, 1.0, 0.0, 0.0),
+    (np.nan, np.nan, np.nan, 64.0),
+    (0.0, 1.0, 1.0, 16.0),  # its one replica waits for a node: no more than that one's worth goes there
+    (0.0, 9.0, 1.0, 64.0),
+])  # fmt: skip
+def test_room_is_what_the_replicas_it_may_have_can_take_besides(in_pods, wanted, pending, expected):
+    one = sharing([0, 0], [1, 1], most=[4, 4])
+    room = one.room(np.array([in_pods, 0.0]), np.array([wanted, 1.0]), np.array([pending, 0.0]))
+    assert room[0] == expected
+
+
+def test_one_that_is_not_sized_by_requests_has_room_for_any_number():
+    free = sharing([0, 0], [1, 1], most=[4, 4], work=np.nan)
+    assert free.room(np.zeros(2), np.ones(2), np.ones(2)).tolist() == [np.inf, np.inf]

@@ -1,0 +1,33 @@
+"""docs/how-to/overrides.md says nothing that is not so."""
+
+import re
+from pathlib import Path
+
+from scaler.config import parse
+from scaler.config.orders_shown import orders_shown
+from scaler.lint.triggers import is_manifest
+from scaler.policy.overrides import moment, read_brake
+
+_TEXT = (Path(__file__).parents[4] / "docs/how-to/overrides.md").read_text(encoding="utf-8")
+_YAML = re.findall(r"```yaml\n(.*?)```", _TEXT, flags=re.DOTALL)
+_NOW = moment("2026-11-22T12:00Z")
+
+
+def test_there_are_as_many_examples_as_there_were():
+    assert len(_YAML) == 4
+
+
+def test_every_line_that_is_a_brake_is_read():
+    block = re.search(r"```text\n(freeze\n.*?)```", _TEXT, flags=re.DOTALL)[1]
+    typed = re.findall(r'tidegate\.dev/brake="([^"]*)"', _TEXT)
+    lines = [*block.splitlines(), *typed]
+    assert [read_brake(line).order for line in lines] == ["freeze", "never_down", "floor 4", "freeze"]
+
+
+def test_what_check_prints_is_what_it_prints():
+    shown = {}
+    for text in _YAML:
+        if not is_manifest(text):
+            shown |= orders_shown(parse(text, "orders.md")[0], _NOW)
+    printed = re.search(r"```text\n(  all workloads.*?)```", _TEXT, flags=re.DOTALL)[1].splitlines()
+    assert set(printed) <= {f"  {name}: {line}" for name, lines in shown.items() for line in lines}

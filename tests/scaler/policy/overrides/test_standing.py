@@ -1,0 +1,214 @@
+"""What of all orders stands at a moment."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scaler.config.scalars import read_duration
+from scaler.policy.overrides import (
+    BrakeEnded,
+    OverrideColumns,
+    Overrides,
+    ReasonCodes,
+    WorkloadOverrides,
+    moment,
+    read_brake,
+    read_schedules,
+)
+
+CODES = ReasonCodes(scheduled=9, frozen=10)
+DAY = "0 8 * * * for 10h floor 3"
+MIDNIGHT = moment("2026-11-23T00:00Z")
+HOUR = 3600.0
+
+
+def ordered(schedules="", *brakes):
+    return WorkloadOverrides(
+        brakes=tuple(read_brake(brake, "ai/Deployment/chat") for brake in brakes),
+        schedules=read_schedules(schedules, read_duration) if schedules else (),
+    )
+
+
+def orders(*each, fleet=(), since=None):
+    return Overrides(each, CODES, fleet=[read_brake(brake, "configuration") for brake in fleet], since=since)
+
+
+def one(columns):
+    """floor, reason, ceiling, frozen, never down of the only workload."""
+    return tuple(column.tolist()[0] for column in columns)
+
+
+def at(standing, hour, lead=0.0):
+    return one(standing.at(MIDNIGHT + hour * HOUR, np.array([lead])))
+
+
+FREE = (0.0, -1, np.inf, False, False)
+
+
+def test_without_orders_everything_is_free():
+    assert at(orders(ordered()), 8) == FREE
+
+
+def test_a_floor_holds_in_its_window_and_not_at_its_end():
+    standing = orders(ordered(DAY))
+    assert [at(standing, hour)[:2] for hour in (7.99, 8, 17.99, 18, 32)] == [(0, -1), (3, 9), (3, 9), (0, -1), (3, 9)]
+
+
+def test_a_floor_begins_a_cold_start_early_and_a_ceiling_does_not():
+    standing = orders(ordered("0 8 * * * for 10h floor 2 ceiling 5"))
+    assert at(standing, 7.49, lead=1800) == FREE
+    assert at(standing, 7.5, lead=1800) == (2, 9, np.inf, False, False)
+    assert at(standing, 8, lead=1800) == (2, 9, 5, False, False)
+
+
+def test_a_lead_that_is_given_is_not_learned():
+    standing = orders(ordered(DAY + " prewarm 1h"))
+    assert [at(standing, hour, lead=60)[0] for hour in (6.99, 7)] == [0, 3]
+
+
+def test_a_cold_start_that_nobody_has_seen_is_five_minutes_and_none_is_longer_than_an_hour():
+    unlearned, endless = orders(ordered(DAY)), orders(ordered(DAY))
+    assert [at(unlearned, hour, lead=np.nan)[0] for hour in (7.9, 7.95)] == [0, 3]
+    assert [at(endless, hour, lead=1e9)[0] for hour in (6.99, 7)] == [0, 3]
+
+
+def test_a_lead_that_is_learned_meanwhile_counts_within_a_minute():
+    standing = orders(ordered(DAY))
+    assert at(standing, 7.5, lead=60) == FREE
+    assert at(standing, 7.5 + 61 / 3600, lead=2400)[0] == 3
+
+
+def test_of_overlapping_schedules_the_highest_floor_and_the_lowest_ceiling_hold():
+    standing = orders(ordered(f"{DAY}; 0 9 * * * for 1h floor 5 prewarm 0s; 0 0 * * * for 24h ceiling 9"))
+    assert [at(standing, hour)[:3] for hour in (8, 9, 10)] == [(3, 9, 9), (5, 9, 9), (3, 9, 9)]
+
+
+def test_a_floor_wins_over_a_ceiling():
+    standing = orders(ordered("0 0 * * * for 24h ceiling 2", "floor 8"))
+    assert at(standing, 8)[:3] == (8, 10, 8)
+
+
+def test_the_floor_that_decides_says_whose_it_is():
+    higher, lower = orders(ordered(DAY, "floor 4")), orders(ordered(DAY, "floor 2"))
+    assert [at(higher, 8)[:2], at(lower, 8)[:2], at(lower, 20)[:2]] == [(4, 10), (3, 9), (2, 10)]
+
+
+def test_a_brake_of_the_fleet_holds_for_everybody_and_ends_for_everybody():
+    standing = orders(ordered(), ordered(DAY), fleet=["freeze until 2026-11-23T09:00Z"])
+    leads = np.zeros(2)
+    assert standing.at(MIDNIGHT + 8 * HOUR, leads).frozen.tolist() == [True, True]
+    assert standing.at(MIDNIGHT + 9 * HOUR, leads).frozen.tolist() == [False, False]
+    assert standing.at(MIDNIGHT + 9 * HOUR, leads).floor.tolist() == [0, 3]
+
+
+def test_never_down_and_a_floor_hold_together():
+    assert at(orders(ordered("", "never_down", "floor 2")), 0) == (2, 10, np.inf, False, True)
+
+
+def test_the_most_careful_brake_is_the_one_that_is_shown():
+    standing = orders(ordered("", "floor 2", "never_down"), fleet=["freeze until 2026-11-24T00:00Z because of it"])
+    at(standing, 0)
+    said = standing.said(0, MIDNIGHT)
+    assert said.brake == "freeze until 2026-11-24T00:00Z because of it (configuration), and 2 more"
+    assert said.brake_until == MIDNIGHT + 24 * HOUR
+
+
+def test_an_order_that_is_over_is_gone_and_said_once():
+    standing = orders(ordered(DAY, "freeze until 2026-11-23T08:00Z"))
+    assert (at(standing, 7)[3], standing.news().ended) == (True, ())
+    assert at(standing, 8) == (3, 9, np.inf, False, False)
+    assert standing.news().ended == (BrakeEnded(0, read_brake("freeze until 2026-11-23T08:00Z", "ai/Deployment/chat")),)
+    assert [(at(standing, hour)[3], standing.news().ended) for hour in (17, 18, 32)] == [(False, ())] * 3
+
+
+def test_the_end_of_a_brake_of_the_fleet_is_said_once_and_not_per_workload():
+    standing = orders(ordered(), ordered(), fleet=["freeze until 2026-11-23T08:00Z"])
+    standing.at(MIDNIGHT, np.zeros(2))
+    standing.at(MIDNIGHT + 8 * HOUR, np.zeros(2))
+    assert [ended.row for ended in standing.news().ended] == [None]
+
+
+def test_an_order_that_ended_before_anybody_looked_is_not_said():
+    standing = orders(ordered("", "freeze until 2026-11-22T08:00Z"))
+    assert (at(standing, 0), standing.news().ended) == (FREE, ())
+
+
+def test_an_end_between_two_lists_of_orders_is_said_by_the_second():
+    standing = orders(ordered("", "freeze until 2026-11-23T08:00Z"), since=MIDNIGHT)
+    at(standing, 8)
+    assert len(standing.news().ended) == 1
+
+
+def test_what_is_shown_is_made_again_where_other_orders_hold():
+    standing = orders(ordered(), ordered(DAY))
+    leads = np.zeros(2)
+    standing.at(MIDNIGHT, leads)
+    assert standing.news().rows.tolist() == [1]  # of whom nothing is ordered nothing is to be shown
+    standing.at(MIDNIGHT + HOUR, leads)
+    assert standing.news().rows.tolist() == []
+    standing.at(MIDNIGHT + 8 * HOUR, leads)
+    assert standing.news().rows.tolist() == [1]
+
+
+def test_a_schedule_says_until_when_by_its_own_clock():
+    standing = orders(ordered("0 8 * * 1-5 for 10h in Europe/Berlin floor 3 ceiling 6 prewarm 0s"))
+    at(standing, 12)
+    said = standing.said(0, MIDNIGHT + 12 * HOUR)
+    assert said.schedule == (
+        "floor 3, ceiling 6 from 2026-11-23T08:00+01:00 until 2026-11-23T18:00+01:00 (0 8 * * 1-5 in Europe/Berlin)"
+    )
+    assert (said.schedule_floor, said.schedule_ceiling) == (3, 6)
+    at(standing, 20)
+    assert standing.said(0, MIDNIGHT + 20 * HOUR) == (None,) * 5
+
+
+def test_a_clock_that_is_set_back_opens_windows_again():
+    standing = orders(ordered(DAY, "freeze until 2026-11-23T08:00Z"))
+    assert [at(standing, hour)[0] for hour in (10, 19, 10)] == [3, 0, 3]
+    assert [at(standing, hour)[3] for hour in (9, 7)] == [False, True]
+
+
+def test_between_edges_nothing_is_reckoned():
+    standing = orders(ordered(DAY + " prewarm 0s"))
+    before = standing.at(MIDNIGHT, np.zeros(1))
+    assert standing.at(MIDNIGHT + 8 * HOUR - 1.0, np.zeros(1)) is before
+    assert standing.at(MIDNIGHT + 8 * HOUR, np.zeros(1)) is not before
+
+
+def test_no_workloads_have_no_orders():
+    standing = orders(fleet=["freeze"])
+    assert standing.at(MIDNIGHT, np.zeros(0)).floor.tolist() == []
+
+
+LINES = (
+    DAY,
+    "*/7 * * * * for 3m floor 2 prewarm 0s",
+    "0 22 * * * until 0 6 * * * ceiling 4",
+    "30 * * * * for 90m floor 6",
+)
+BRAKES = ("freeze until 2026-11-23T05:13Z", "never_down", "floor 5 until 2026-11-23T11:00Z")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    each=st.lists(st.tuples(st.sets(st.sampled_from(LINES)), st.sets(st.sampled_from(BRAKES))), min_size=1, max_size=4),
+    moments=st.lists(st.integers(0, 24 * 60), min_size=1, max_size=30),
+)
+def test_whoever_asks_at_every_tick_hears_what_one_who_asks_once_hears(each, moments):
+    """Leads apart, the columns of a moment do not depend on when was asked before."""
+    every = [ordered(";".join(sorted(lines)), *sorted(brakes)) for lines, brakes in each]
+    standing, leads = orders(*every), np.zeros(len(every))
+    for minute in moments:
+        now = MIDNIGHT + minute * 60
+        expected: OverrideColumns = orders(*every).at(now, leads)
+        got = standing.at(now, leads)
+        for name, mine, theirs in zip(OverrideColumns._fields, got, expected, strict=True):
+            assert mine.tolist() == theirs.tolist(), name
+
+
+@pytest.mark.parametrize("row", range(3))
+def test_each_workload_hears_its_own_orders(row):
+    each = [ordered(), ordered("0 8 * * * for 10h floor 2"), ordered("0 8 * * * for 10h ceiling 7", "never_down")]
+    columns = orders(*each).at(MIDNIGHT + 9 * HOUR, np.zeros(3))
+    assert tuple(column.tolist()[row] for column in columns) == at(orders(each[row]), 9)

@@ -1,0 +1,179 @@
+"""Knative's own scenarios (pkg/autoscaler/scaling/autoscaler_test.go, aggregation/bucketing_test.go), by value."""
+
+from __future__ import annotations
+
+import pytest
+
+from scaler.replay.baselines.knative import Buckets, Knative, KnativeMemory, KnativeSpec, excess_burst, scale
+
+TEN = KnativeSpec(target=10.0, up_rate=10.0, down_rate=10.0)
+ONE = KnativeSpec(target=1.0, up_rate=10.0, down_rate=10.0)
+NEW = KnativeMemory()
+
+
+def wanted(spec, stable, panic, ready, memory=NEW, now=0.0):
+    return scale(spec, memory, stable, panic, ready, now)[0]
+
+
+@pytest.mark.parametrize(
+    ("spec", "stable", "panic", "ready", "memory", "expected"),
+    [
+        (TEN, 0.0, 0.0, 1, NEW, 0),  # AutoscalerNoDataAtZeroNoAutoscale
+        (KnativeSpec(target=181.0, up_rate=10.0, down_rate=10.0), 21.0, 26.0, 1, NEW, 1),  # StableModeUnlimitedTBC
+        (TEN, 50.0, 49.0, 1, NEW, 5),  # Autoscaler0TBC
+        (TEN, 50.0, 50.0, 1, NEW, 5),  # StableModeNoChange
+        (ONE, 50.0, 30.0, 5, KnativeMemory(-5.0, 5), 50),  # PanicStableLargerThanPanic
+        (ONE, 20.0, 30.0, 5, KnativeMemory(-5.0, 5), 30),  # PanicStableLessThanPanic
+        (TEN, 50.0, 50.0, 5, NEW, 5),  # StableModeNoChangeAlreadyScaled
+        (KnativeSpec(target=1.0, up_rate=1.1, down_rate=10.0), 3.0, 3.1, 2, NEW, 3),  # IncreaseWithSmallScaleUpRate
+        (
+            KnativeSpec(target=10.0, up_rate=10.0, down_rate=1.1),
+            1.0,
+            1.0,
+            100,
+            NEW,
+            90,
+        ),  # DecreaseWithSmallScaleDownRate
+        (TEN, 50.0, 100.0, 1, NEW, 10),  # PanicModeDoublePodCount
+        (TEN, 1000.0, 1001.0, 1, NEW, 10),  # RateLimitScaleUp
+        (TEN, 1000.0, 1001.0, 10, NEW, 100),
+        (TEN, 1.0, 1.0, 100, NEW, 10),  # RateLimitScaleDown
+        (TEN, 1.0, 1.0, 10, NEW, 1),
+        (TEN, 1000.0, 888.0, 0, NEW, 10),  # UseOnePodAsMinimumIfEndpointsNotFound
+        (TEN, 1.0, 0.0, 1, NEW, 1),  # StableModeNoTrafficScaleToZero
+        (TEN, 100.0, 100.0, 8, NEW, 10),  # StableModeDecrease
+        (TEN, 50.0, 50.0, 8, NEW, 5),
+    ],
+)
+def test_knatives_table_of_scales(spec, stable, panic, ready, memory, expected):
+    assert expected == wanted(spec, stable, panic, ready, memory)
+
+
+def test_a_panic_holds_until_the_stable_window_has_passed():
+    # TestAutoscalerPanicThenUnPanicScaleDown
+    first, memory = scale(TEN, NEW, 100.0, 100.0, 1, 0.0)
+    second, memory = scale(TEN, memory, 100.0, 1000.0, 10, 0.0)
+    third, memory = scale(TEN, memory, 1.0, 1.0, 10, 30.0)
+    fourth, memory = scale(TEN, memory, 1.0, 1.0, 10, 61.0)
+    assert [first, second, third, fourth] == [10, 100, 100, 1]
+    assert memory == NEW
+
+
+def test_a_slow_increase_ends_the_panic():
+    # TestAutoscalerUnpanicAfterSlowIncrease
+    first, memory = scale(ONE, NEW, 11.0, 25.0, 10, 0.0)
+    second, memory = scale(ONE, memory, 30.0, 41.0, 40, 30.0)
+    assert memory.panic_at == 0.0
+    third, memory = scale(ONE, memory, 50.0, 56.0, 55, 62.0)
+    assert [first, second, third] == [25, 41, 50]
+    assert memory.panic_at is None
+
+
+def test_a_surge_that_goes_on_extends_the_panic():
+    # TestAutoscalerExtendPanicWindow
+    _, memory = scale(ONE, NEW, 11.0, 25.0, 10, 0.0)
+    pods, memory = scale(ONE, memory, 30.0, 80.0, 40, 30.0)
+    assert (pods, memory.panic_at) == (80, 30.0)
+
+
+def test_exponential_load_is_tracked_and_then_stands():
+    # TestAutoscalerPanicModeExponentialTrackAndStabilize
+    memory, ready, seen = NEW, 1, []
+    for second, load in enumerate((6.0, 36.0, 216.0, 1296.0, 1296.0)):
+        ready, memory = scale(ONE, memory, load, load, ready, float(second))
+        seen.append(ready)
+    assert seen == [6, 36, 216, 1296, 1296]
+
+
+def test_excess_burst_capacity_is_knatives():
+    # expectedEBC with targetUtilization 0.75: floor(totCap/0.75*pods - tbc - concurrency)
+    spec = KnativeSpec(target=10.0, total=10 / 0.75, burst=100.0)
+    assert excess_burst(spec, 1, 50.0) == -137.0
+    assert excess_burst(KnativeSpec(burst=-1.0), 9, 50.0) == -1.0
+    assert excess_burst(KnativeSpec(burst=0.0), 9, 50.0) == 0.0
+
+
+def test_the_mean_is_over_the_part_of_the_window_that_has_been():
+    buckets = Buckets(60.0, 2.0)
+    buckets.record(100.0, 10.0)
+    assert buckets.mean(100.0) == 10.0
+    buckets.record(104.0, 5.0)  # 102 is missing, which is 0
+    assert buckets.mean(104.0) == 5.0
+
+
+def test_a_window_of_silence_is_zero_and_begins_anew():
+    buckets = Buckets(6.0, 2.0)
+    for now in (0.0, 2.0, 4.0):
+        buckets.record(now, 9.0)
+    # What left the window is gone, and the buckets after the last write are not counted.
+    assert buckets.mean(6.0) == 9.0
+    assert buckets.mean(10.0) == 0.0
+    buckets.record(20.0, 4.0)
+    assert buckets.mean(20.0) == 4.0
+
+
+def ticks(plane, see, begin, end, **pages):
+    """The orders of these seconds that change something, carried out; pods are ready at once."""
+    wanted_now, orders, now = pages.pop("wanted"), [], begin
+    while now <= end:
+        order = plane.step(see(now, wanted=wanted_now, **pages))
+        if order is not None and order != wanted_now:
+            orders.append((now, order))
+            wanted_now = order
+        now += 2.0
+    return orders
+
+
+def test_a_burst_on_one_pod_panics_past_the_stable_window(see):
+    plane = Knative("knative", KnativeSpec())
+    ticks(plane, see, 0.0, 118.0, wanted=1, running=7.0)
+    # 6 s of 150 are in the panic window, 150/70 = 3 pods, at three ticks.
+    assert ticks(plane, see, 120.0, 124.0, wanted=1, running=150.0)[-1] == (124.0, 3)
+
+
+def test_the_last_pod_goes_a_stable_window_after_the_last_request(see):
+    # One pod is less than the burst capacity, so the activator is in the path, and no grace is left to wait.
+    plane = Knative("knative", KnativeSpec())
+    ticks(plane, see, 0.0, 120.0, wanted=1, running=1.0)
+    assert ticks(plane, see, 122.0, 300.0, wanted=1) == [(180.0, 0)]
+
+
+def test_without_the_activator_in_the_path_the_grace_is_waited_for(see):
+    plane = Knative("knative", KnativeSpec(burst=0.0))
+    ticks(plane, see, 0.0, 120.0, wanted=1, running=1.0)
+    assert ticks(plane, see, 122.0, 300.0, wanted=1) == [(210.0, 0)]
+
+
+def test_retention_keeps_the_last_pod(see):
+    plane = Knative("knative", KnativeSpec(retention_s=60.0))
+    ticks(plane, see, 0.0, 120.0, wanted=1, running=1.0)
+    assert ticks(plane, see, 122.0, 300.0, wanted=1) == [(240.0, 0)]
+
+
+def test_what_the_activator_holds_wakes_it_within_a_tick(see):
+    plane = Knative("knative", KnativeSpec())
+    assert ticks(plane, see, 0.0, 98.0, wanted=0) == []
+    assert ticks(plane, see, 100.0, 100.0, wanted=0, held=1.0) == [(100.0, 1)]
+
+
+def test_scale_down_delay_keeps_the_most_of_its_time(see):
+    plane = Knative("knative", KnativeSpec(delay_s=300.0, target=10.0))
+    ticks(plane, see, 0.0, 100.0, wanted=4, running=40.0)
+    orders = ticks(plane, see, 102.0, 900.0, wanted=4, running=10.0)
+    assert [order for _, order in orders] == [3, 2, 1]
+    assert orders[0][0] >= 400.0  # 4 was last wanted soon after 100 s
+    # Beside 4 pods the least is 2, half of them. Beside 3 it is 1, which 300 s later is the most of its time.
+    assert orders[2][0] == orders[0][0] + 300.0
+
+
+def test_a_panic_lasts_while_the_stable_window_is_not_over():
+    memory = KnativeMemory(0.0, 9)
+    assert scale(TEN, memory, 10.0, 10.0, 9, 60.0)[0] == 9
+    assert scale(TEN, memory, 10.0, 10.0, 9, 60.1)[0] == 1
+
+
+def test_silence_at_zero_does_not_dilute_what_comes(see):
+    # Nothing is recorded while there is nobody to ask, so the first answer is a window by itself: 150/70.
+    plane = Knative("knative", KnativeSpec())
+    ticks(plane, see, 0.0, 298.0, wanted=0)
+    assert ticks(plane, see, 300.0, 300.0, wanted=0, held=150.0) == [(300.0, 3)]

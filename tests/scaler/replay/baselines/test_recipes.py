@@ -1,0 +1,96 @@
+"""The queries people copy: what they read, how old it is, and what KEDA and the HPA make of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from scaler.controllers import hpa, keda
+from scaler.replay.baselines.chain import KedaAndHpa, average, whole
+from scaler.replay.baselines.recipes import DCGM_COLLECTS_S, Prometheus, gpu_util, in_hand, kv_used, waiting
+from scaler.replay.columns import DOING, IDLE, PREFILL
+
+
+def values(scaler, see, reading, until):
+    """(second, value) at each look, with `reading(now)` waiting requests."""
+    seen, now = [], 0.0
+    while now <= until:
+        scaler.hear(see(now, waiting=reading(now)))
+        seen.append((now, scaler.value()))
+        now += scaler.every_s
+    return dict(seen)
+
+
+def test_an_engines_gauge_is_half_a_scrape_old_at_each_sync(see):
+    told = values(Prometheus("q", waiting, 5.0), see, lambda now: now, 60.0)
+    assert told[0.0] is None
+    assert {now: told[now] for now in (15.0, 30.0, 45.0, 60.0)} == {15.0: 7.5, 30.0: 22.5, 45.0: 37.5, 60.0: 52.5}
+
+
+def test_what_an_exporter_collects_each_30_seconds_is_15_and_30_seconds_old_in_turn(see):
+    told = values(Prometheus("q", waiting, 5.0, DCGM_COLLECTS_S), see, lambda now: now, 120.0)
+    ages = [now - told[now] for now in (30.0, 45.0, 60.0, 75.0, 90.0, 105.0, 120.0)]
+    assert ages == [30.0, 15.0, 30.0, 15.0, 30.0, 15.0, 30.0]
+
+
+def test_the_queries_count_what_the_gateway_holds(see):
+    seen = see(0.0, waiting=3.0, running=4.0, held=5.0)
+    assert (waiting(seen), in_hand(seen)) == (8.0, 12.0)
+
+
+def test_gpu_util_is_100_for_any_work_and_0_while_starting(see):
+    seen = see(0.0, wanted=4, ready=3)
+    seen.world.replica_counts[:, DOING] = IDLE
+    seen.world.replica_counts[:2, DOING] = PREFILL
+    assert gpu_util(seen) == 50.0
+    assert gpu_util(see(0.0, wanted=0)) == 0.0
+
+
+def test_an_empty_answer_is_a_zero_as_keda_takes_it(see):
+    assert kv_used(see(0.0, wanted=1, ready=0)) == 0.0
+    assert kv_used(see(0.0, wanted=1, kv=0.4)) == 0.4
+
+
+def follow(plane, see, pages, until, wanted=1):
+    """The orders that change something, carried out at once."""
+    orders, now = [], 0.0
+    while now <= until:
+        order = plane.step(see(now, wanted=wanted, **pages(now)))
+        if order is not None and order != wanted:
+            orders.append((now, order))
+            wanted = order
+        now += plane.every_s
+    return orders
+
+
+def chain(read, target, least=1, most=32, metric=average, behavior=None):
+    scaler = Prometheus("recipe", read, target)
+    return KedaAndHpa(
+        scaler,
+        keda.ScaledObjectSpec(min_replicas=least, max_replicas=most),
+        hpa.HpaSpec(max_replicas=most, behavior=behavior),
+        first=max(1, least),
+        metric=metric,
+    )
+
+
+def test_what_keda_creates_doubles_or_reaches_four_each_sync(see):
+    orders = follow(chain(waiting, 5.0), see, lambda _: {"waiting": 100.0}, 60.0)
+    assert orders == [(15.0, 4), (30.0, 8), (45.0, 16), (60.0, 20)]
+
+
+def test_zero_comes_five_minutes_after_the_last_active_poll_and_a_held_request_ends_it_at_the_next(see):
+    plane = chain(in_hand, 5.0, least=0)
+    orders = follow(plane, see, lambda now: {"held" if now > 600.0 else "running": float(now < 70 or now > 605)}, 700.0)
+    # Scraped at 67.5 for the last time, polled active at 60; cooled down after 360, polled next at 390. A request at
+    # 605 is scraped at 607.5 and polled at 630.
+    assert orders == [(390.0, 0), (630.0, 1)]
+
+
+def test_a_value_metric_multiplies_the_ready_pods(see):
+    orders = follow(chain(kv_used, 0.5, metric=whole), see, lambda _: {"kv": 0.9}, 45.0)
+    assert orders == [(15.0, 2), (30.0, 4), (45.0, 8)]
+
+
+@pytest.mark.parametrize("kv", [0.46, 0.5, 0.54])
+def test_a_value_inside_the_tolerance_changes_nothing(see, kv):
+    assert follow(chain(kv_used, 0.5, metric=whole), see, lambda _: {"kv": kv}, 120.0, wanted=3) == []

@@ -1,0 +1,38 @@
+"""Tidegate in the replay learns as the daemon does: from the rests and the starts that it has seen."""
+
+import numpy as np
+import pytest
+
+from scaler.replay.policies import parse
+from scaler.replay.profiles import PROFILES
+from scaler.replay.run import run
+from scaler.replay.score import score
+from scaler.replay.trace import Trace
+
+HOUR = 3600.0
+
+
+def each(minutes, count):
+    """One request, again and again."""
+    at = 600.0 + 60.0 * minutes * np.arange(count)
+    return Trace(f"each {minutes} min", at, np.full(count, 500), np.full(count, 50))
+
+
+def scored(load, policy):
+    return score(run(load, PROFILES["A"], parse(policy).plane()))
+
+
+def test_who_comes_every_51_minutes_is_expected_once_that_is_known():
+    load = each(51, 60)
+    learned, constant = scored(load, "tidegate"), scored(load, "tidegate:keep-warm=300")
+
+    # Ten rests are seen before anything is chosen by them.
+    assert constant.cold_starts >= 59
+    assert learned.cold_starts <= 14
+    # Asleep for 45 of 51 minutes: a third of a replica that never sleeps.
+    assert learned.gpu_hours < 0.45 * load.at[-1] / HOUR
+
+
+@pytest.mark.parametrize("policy", ["tidegate", "tidegate:keep-warm=300"])
+def test_who_comes_every_two_minutes_is_never_put_to_sleep(policy):
+    assert scored(each(2, 200), policy).cold_starts <= 1

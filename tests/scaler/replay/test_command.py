@@ -1,0 +1,113 @@
+"""The words of `tidegate replay`: what is wrong with one is said with it, before anything is simulated."""
+
+from __future__ import annotations
+
+import pytest
+
+from scaler.cli.replay.command import MOST_REPLICAS, USUAL, BadReplayRequest, History, ReplayRequest, policies, replayed
+from scaler.config import ConfigErrors
+from scaler.replay.policies import FAMILIES
+
+LOAD = "each:5m,for=30m"
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (ReplayRequest([]), ["LOAD: must be given"]),
+        (ReplayRequest(["nothing.csv"]), ["nothing.csv: is no file", "diurnal"]),
+        (ReplayRequest(["diurnl:high=4"]), ["diurnl", "did you mean diurnal"]),
+        (ReplayRequest(["diurnal:hihg=4"]), ["diurnal:hihg=4", "must be key=value of low, high", "did you mean high"]),
+        (ReplayRequest([LOAD], form="xls"), ["--format: must be one of csv", "got xls"]),
+        (ReplayRequest([LOAD], seed=-1), ["--seed: must be 0 or more, got -1"]),
+        (ReplayRequest([LOAD], policies=["keda"]), ["--policy keda", "there is no policy 'keda'", "keda-waiting"]),
+        (ReplayRequest([LOAD], policies=["static:4"]), ["--policy static:4", "'4' should be key=value", "replicas="]),
+        (ReplayRequest([LOAD], policies=["static:size=4"]), ["static has no 'size'", "it has replicas"]),
+        (ReplayRequest([LOAD], policies=["ray:min=two"]), ["min must be a whole number, got 'two'"]),
+        (ReplayRequest([LOAD], policies=["tidegate:work=0"]), ["work must be at least 0.001, got 0"]),
+        (ReplayRequest([LOAD], policies=["hpa-kv:behavior=odd"]), ["behavior must be one of none, default, got 'odd'"]),
+        (ReplayRequest([LOAD], policies=["tidegate:min=9,max=3"]), ["min=9 is more than max=3"]),
+        (ReplayRequest([LOAD], policies=["static:replicas=600"]), ["replicas must be at most 512, got 600"]),
+        (
+            ReplayRequest([], history=History("http://127.0.0.1:1", None, "1d", None)),
+            ["--workload: must be NAMESPACE/NAME"],
+        ),
+        (ReplayRequest([], history=History("http://127.0.0.1:1", "chat", "1d", None)), ["--workload", "got chat"]),
+        (
+            ReplayRequest([], history=History("http://127.0.0.1:1", "ai/chat", "soon", None)),
+            ["--since: must be a duration"],
+        ),
+        (
+            ReplayRequest([], history=History("http://me:secret@127.0.0.1:1", "ai/chat", "1d", None, "/token")),
+            ["--bearer-file: there is a user in the URL"],
+        ),
+        (ReplayRequest([], history=History("nonsense", "ai/chat", "1d", None)), ["--prometheus: nonsense"]),
+        (
+            ReplayRequest([], history=History("http://127.0.0.1:1", "ai/chat", "1d", None)),
+            ["--prometheus: http://127.0.0.1:1"],
+        ),
+    ],
+)
+def test_a_word_that_is_wrong_is_named_with_what_would_be_right(asked, words):
+    with pytest.raises(BadReplayRequest) as bad:
+        replayed(asked)
+
+    assert [word for word in words if word not in str(bad.value)] == [], str(bad.value)
+
+
+def test_a_server_that_is_wrong_is_told_by_file_line_and_column(tmp_path):
+    file = tmp_path / "server.yaml"
+    file.write_text(
+        "name: mine\nstart: 40s\nengine: {step: 16ms, prompt_rate: -1, kv_tokens: 190000}\npromise: {first: 2s}\n"
+    )
+    with pytest.raises(ConfigErrors) as errors:
+        replayed(ReplayRequest([LOAD], server=str(file)))
+
+    (problem,) = errors.value.problems
+    assert str(problem).startswith(f"{file}:3:")
+    assert "prompt_rate" in str(problem)
+
+
+def test_what_is_odd_about_a_server_is_told_and_it_is_played(tmp_path):
+    file, told = tmp_path / "server.yaml", []
+    file.write_text(
+        "name: mine\nstart: 40s\nengine: {step: 16ms, prompt_rate: 7000, kv_tokens: 190000}\npromise: {first: 2s}\n"
+    )
+    (verdict,) = replayed(ReplayRequest([LOAD], server=str(file), policies=["static:replicas=1"]), told.append)
+
+    assert (verdict.profile.name, len(told)) == ("mine", 1)
+    assert told[0].startswith(f"{file}:4:")
+    assert "promise.per_prompt_token: should be at least 1/prompt_rate (0.143 ms)" in told[0]
+
+
+def test_where_nobody_says_the_usual_are_played_on_a_and_told_in_that_order(capsys):
+    (verdict,) = replayed(ReplayRequest([LOAD]))
+    captured = capsys.readouterr()
+
+    assert tuple(one.name for one in verdict.played) == USUAL
+    assert (verdict.profile.name, verdict.plan) == ("A", None)
+    assert captured.out == "", "progress goes to standard error"
+
+
+def test_tuning_adds_the_cheapest_of_the_grid_that_keeps_the_promise(monkeypatch):
+    tried = [one for one in USUAL if one == "keda-gpu-util"]
+    monkeypatch.setattr("scaler.cli.replay.play.BASELINES", (*tried, "static"))
+    (verdict,) = replayed(ReplayRequest(["each:1m,for=20m"], policies=["static:replicas=4"], tune=True))
+    four, best = verdict.played
+
+    assert best.name.startswith("hindsight: ")
+    assert best.score.gpu_hours < four.score.gpu_hours
+    assert best.score.slo_met_ratio >= 0.99
+
+
+def test_the_list_names_each_policy_with_its_parameters_and_defaults():
+    listed = policies()
+
+    assert [name for name in FAMILIES if f"  {name}: " not in listed] == []
+    assert "work=16.0, kv-cache=0.9, keep-warm=0.0" in listed
+
+
+def test_as_many_replicas_as_are_allowed_fit_the_simulator():
+    (verdict,) = replayed(ReplayRequest(["each:5m,for=16m"], policies=[f"static:replicas={MOST_REPLICAS}"]))
+
+    assert verdict.played[0].score.slo_met_ratio == 1.0

@@ -1,0 +1,57 @@
+"""The simulator's machine code: taken from the disk where it is kept, and never older than what it was made of."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import exporter
+import scaler
+
+# A step of 0.01 s and a prompt of 100 tokens at 1000/s: the first token is there at 5.11 s.
+PLAYED = """
+import numpy as np
+from scaler.replay.columns import FIRST, Server, World
+from scaler.replay.engine import advance, scale
+from scaler.replay.metric_pages import look
+world = World.of(np.array([5.0]), np.array([100]), np.array([3]), 4, 8)
+server = Server(0.01, 0.0, 0.0, 1000.0, 2048, 8, 1e9, 0)
+scale(world, 1, np.zeros(1))
+advance(world, server, 10.0)
+hits = [sum(one.stats.cache_hits.values()) for one in (advance, scale, look)]
+print(round(world.request_times[0, FIRST], 6), hits)
+"""
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """`copied(script)`: what it prints, of a copy of the packages with a cache of its own."""
+    for package in (exporter, scaler):
+        folder = Path(package.__file__).parent
+        shutil.copytree(folder, tmp_path / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def run(script):
+        keep = {key: value for key, value in os.environ.items() if not key.startswith(("NUMBA_", "PYTHON"))}
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", script],
+            cwd=tmp_path, env=keep | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")},
+            capture_output=True, text=True, timeout=300, check=True,
+        )  # fmt: skip
+        return done.stdout.strip()
+
+    run.folder = tmp_path
+    return run
+
+
+def test_the_simulator_is_compiled_once_and_again_when_a_file_it_is_made_of_has_changed(copied):
+    assert [copied(PLAYED), copied(PLAYED)] == ["5.11 [0, 0, 0]", "5.11 [1, 1, 1]"]
+
+    # `run_s` is in another file than the engine: the step's time twice.
+    steps = copied.folder / "scaler" / "replay" / "steps.py"
+    steps.write_text(steps.read_text().replace("first = server.step +", "first = 2 * server.step +"))
+    assert copied(PLAYED) == "5.12 [0, 0, 0]"

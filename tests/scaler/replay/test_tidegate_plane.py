@@ -1,0 +1,135 @@
+"""The plane that is called Tidegate decides what the daemon's own decider decides of the same pages, as text."""
+
+from __future__ import annotations
+
+import pytest
+
+from exporter.catalog import Reader
+from exporter.model import ReplicaCount, Role, Target, WorkloadKey
+from exporter.scrape.loop import read
+from exporter.textformat import Scanner
+from scaler.engine.decider import Decider
+from scaler.policy.columns import Signal, Spec
+from scaler.replay.baselines import tidegate
+from scaler.replay.metric_pages import (
+    AT_GATE,
+    BUSY_S,
+    EXISTING,
+    KV_USED,
+    READY_NOW,
+    RUNNING,
+    TOKENS_MADE,
+    WAITING,
+    WANTED,
+)
+from scaler.replay.profiles import PROFILES
+from scaler.replay.run import run
+from scaler.replay.traces import load
+from scaler.signals.smoothing import HalfLives
+from scaler.workloads.spec import WorkloadSpec
+
+CHAT = WorkloadKey("ai", "chat")
+GATEWAY = Target("http://gateway:9090/metrics", "epp", Role.GATEWAY, CHAT)
+PODS = Target("http://10.0.0.1:8000/metrics", "vllm", Role.PODS, CHAT)
+NODE = Target("http://node:9400/metrics", "dcgm", Role.GPUS)
+EPOCH_S = 1000.0
+
+
+class Daemon:
+    """The decider, told of the simulated Deployment as the daemon would be: pages, the pods' list, the replicas.
+
+    One page speaks for all pods, because the plane reads them all at one moment: with a page each, what falls between
+    two of them would be seen in between.
+    """
+
+    def __init__(self, wish):
+        targets = ((Signal.WORK, wish.work), (Signal.KV_CACHE, wish.kv_cache))
+        spec = Spec(
+            wish.least, wish.most, targets, keep_warm=wish.keep_warm_s, band=wish.band, settle=tidegate.SCRAPE_S,
+            pods=True, gateway=True,
+        )  # fmt: skip
+        plan = WorkloadSpec(CHAT, spec, HalfLives(wish.up_s, wish.down_s))
+        self.decider = Decider([plan], interval_s=tidegate.SCRAPE_S, fresh_intervals=3.0)
+        self.readers = {target: (Reader(target.kind), Scanner()) for target in (GATEWAY, PODS, NODE)}
+        self.decider.expect(GATEWAY)
+        self.busy_s = 0.0
+        self.answer = None
+
+    def hears(self, seen, page):
+        pages, now = seen.pages, EPOCH_S + seen.now
+        ready, wanted = int(pages[READY_NOW]), int(pages[WANTED])
+        share = (pages[BUSY_S] - self.busy_s) / (tidegate.SCRAPE_S * ready) if ready else 0.0
+        self.busy_s = pages[BUSY_S]
+        self.decider.counted(CHAT, ReplicaCount(wanted, ready, now, existing=wanted))
+        self.decider.listed(CHAT, min(ready, 1), () if ready else (PODS,))
+        answers = pages[EXISTING] and (ready or pages[RUNNING])
+        if not answers:
+            self.decider.retire(PODS)
+        self.land(GATEWAY, page.epp(held=pages[AT_GATE]), now)
+        if answers:
+            numbers = {"waiting": pages[WAITING], "running": pages[RUNNING], "tokens": pages[TOKENS_MADE]}
+            self.land(PODS, page.vllm(**numbers, kv=pages[KV_USED], finished=seen.finished), now)
+        self.land(NODE, page.gpu("GPU-1", ["chat-0"] if ready else [], engine=max(0.0, min(1.0, share))), now)
+        for decision in self.decider.sweep(now):
+            self.answer = decision.replicas, decision.active, decision.reason
+
+    def land(self, target, text, now):
+        reader, scanner = self.readers[target]
+        self.decider.land(target, read(text.encode(), reader, scanner, now), now, now)
+
+
+class Both:
+    """Tidegate's plane, and the daemon beside it. answers: (second, the plane's, the daemon's).
+
+    script: somebody else scales, and both only watch.
+    """
+
+    def __init__(self, wish, page, script=None):
+        self._script = script
+        self._plane, self._daemon, self._page = tidegate.plane("tidegate", wish), Daemon(wish), page
+        self.name, self.every_s, self.first = self._plane.name, self._plane.every_s, self._plane.first
+        self.answers = []
+
+    def step(self, seen):
+        order = self._plane.step(seen)
+        self._daemon.hears(seen, self._page)
+        scaler = self._plane._scaler
+        self.answers.append((seen.now, (scaler.value(), scaler.active(), scaler.reason()), self._daemon.answer))
+        return self._script.step(seen) if self._script else order
+
+
+def wish(**words):
+    usual = {"work": 16.0, "kv_cache": 0.9, "keep_warm_s": 120.0, "up_s": 5.0, "down_s": 60.0, "band": 0.2}
+    return tidegate.Wish(**{**usual, "least": 0, "most": 12, **words})
+
+
+@pytest.mark.parametrize(
+    ("words", "profile", "wishes"),
+    [
+        ("flash:peak=40,at=5m,for=25m", "A", {}),
+        ("flash:peak=40,at=5m,for=25m", "A", {"work": 4.0, "up_s": 0.0, "down_s": 300.0, "band": 0.0, "least": 2}),
+        ("onoff:rate=6,on=4m,off=8m,for=1h", "A", {"keep_warm_s": 30.0}),
+        ("each:4m,for=40m,output=2000", "B", {"kv_cache": 0.001}),
+        ("each:92s,for=35m,prompt=10,output=2", "A", {"keep_warm_s": 60.0, "work": 0.1}),
+        ("batch:jobs=20,every=15m,output=60,for=40m", "C", {"work": 2.0}),
+    ],
+)
+def test_it_answers_what_the_daemon_answers_to_the_same_pages(page, words, profile, wishes):
+    both = Both(wish(**wishes), page)
+    run(load(words, None, 5).load, PROFILES[profile], both, seed=1)
+
+    differ = [(at, plane, daemon) for at, plane, daemon in both.answers if plane != daemon]
+    assert differ == []
+    assert len(both.answers) > 300
+    assert len({plane for _, plane, _ in both.answers}) > 2, "nothing was asked of it"
+
+
+def test_it_watches_somebody_else_scale_as_the_daemon_does(page, load, scripted):
+    # To zero under load; from there up before the last pod has drained; and to zero again while one works.
+    script = scripted({60.0: 0, 180.0: 3, 400.0: 0, 405.0: 1, 700.0: 0}, first=2)
+    steady = load("each:20s,for=20m,prompt=500,output=1500")
+    both = Both(wish(work=0.3, keep_warm_s=30.0), page, script)
+    run(steady, PROFILES["A"], both)
+
+    assert [(at, plane, daemon) for at, plane, daemon in both.answers if plane != daemon] == []
+    assert len({plane for _, plane, _ in both.answers}) > 5

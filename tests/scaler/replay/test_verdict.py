@@ -1,0 +1,126 @@
+"""What a replay says at the end: the document, and its rows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import nan
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from scaler.cli.replay.play import ReplayPlan, play
+from scaler.cli.replay.tables import replay_tables
+from scaler.replay.baseline import Static
+from scaler.replay.clairvoyant import ClairvoyantPlan
+from scaler.replay.policies import parse
+from scaler.replay.profiles import A, C, Slo
+from scaler.replay.run import run
+from scaler.replay.traces import Recorded
+from scaler.replay.traces import load as read
+from scaler.replay.verdict import Played, TraceResult, in_words
+
+POLICY = [
+    "name", "parameters", "slo_met_ratio", "gpu_hours", "ratio_to_clairvoyant", "ttft_mean_s", "ttft_p99_s", "changes",
+    "flaps_per_day", "cold_starts",
+]  # fmt: skip
+
+
+def played(seed=0, **wishes):
+    policies = [parse("tidegate:work=8"), parse("static:replicas=2"), parse("keda-waiting")]
+    recorded = read("flash:peak=6,at=2m,for=12m", None, 1)
+    return play(
+        ReplayPlan([recorded], replace(A, start_sigma=0.3), policies, seed=seed, **wishes), lambda _what, _done: None
+    )
+
+
+@pytest.fixture
+def verdict(load):
+    """Two policies that kept nothing to judge by: of a load whose only request never had a token."""
+
+    def make(plan=None, notes=()):
+        never = load([(0.0, 10, 10), (100.0, 10, 10)])
+        one = Played("static", {"replicas": 0}, run(never, A, Static(0)))
+        return TraceResult(never, A, [one], plan, 1.5, notes)
+
+    return make
+
+
+def test_the_document_has_the_shape_it_is_known_by():
+    (document,) = [verdict.to_document() for verdict in played()]
+
+    assert list(document)[:3] == ["load", "server", "slo"]
+    assert (document["load"], document["server"]) == ("flash:peak=6,at=2m,for=12m", "A")
+    assert [list(policy) for policy in document["policies"]] == [POLICY] * 3
+    assert [policy["name"] for policy in document["policies"]] == ["tidegate", "static", "keda-waiting"]
+    assert [policy["parameters"] for policy in document["policies"]] == [{"work": 8.0}, {"replicas": 2}, {}]
+    assert document["slo"] == {
+        "share": 0.99, "first_token_s": 2.0, "first_token_s_per_prompt_token": 2 / 12_000, "rest_s": 0.5,
+        "rest_s_per_token": 0.06,
+    }  # fmt: skip
+
+
+def test_same_seed_same_bytes():
+    one, again, other = (json.dumps([each.to_document() for each in played(seed)]) for seed in (4, 4, 5))
+
+    assert one == again
+    assert one != other
+
+
+def test_what_is_not_known_is_null_and_never_zero(verdict):
+    document = verdict().to_document()
+    text = json.dumps(document, allow_nan=False)  # raises if any is left
+
+    (policy,) = json.loads(text)["policies"]
+    assert (policy["ttft_mean_s"], policy["ttft_p99_s"], policy["ratio_to_clairvoyant"]) == (None, None, None)
+    assert policy["slo_met_ratio"] == 0.0
+    assert document["clairvoyant"] is None
+    assert TraceResult(verdict().load, C, [], None, 0.0).to_document()["slo"]["rest_s"] is None
+
+
+def test_gpu_hours_are_told_as_a_share_of_the_plans(verdict):
+    with_plan = verdict(ClairvoyantPlan(np.ones(4, np.int64), 2.0, 0.99))
+
+    assert with_plan.ratio(3.0) == 1.5
+    assert with_plan.to_document()["clairvoyant"] == {"gpu_hours": 2.0, "slo_met_ratio": 0.99}
+    assert np.isnan(verdict(ClairvoyantPlan(np.zeros(4, np.int64), 0.0, nan)).ratio(3.0))
+
+
+def test_both_bounds_are_told_and_how_they_were_found(verdict):
+    assert verdict().bounds() == "1.5 GPU-hours are a bound nobody is under: full batches, and starting is free."
+    told = verdict(ClairvoyantPlan(np.ones(4, np.int64), 2.0, 0.9912)).bounds()
+    assert "takes 2.0 GPU-hours and keeps 99.12 %" in told
+    assert "1.5 GPU-hours are a bound" in told
+
+
+def test_a_promise_is_said_in_words():
+    assert in_words(A.promise) == (
+        "99 % of requests: first token in 2 s + 0.17 s per 1,000 prompt tokens, the rest in 0.5 s + 60 ms per token"
+    )
+    assert in_words(Slo(1.0, 0.0, share=0.95)) == "95 % of requests: first token in 1 s"
+
+
+def test_each_load_is_its_own_verdict_and_the_wait_is_told():
+    told = []
+    loads = [read("each:1m,for=20m", None, 0), Recorded(read("each:2m,for=20m", None, 0).load, ("made up",))]
+    one, two = play(ReplayPlan(loads, A, [parse("static:replicas=1")]), lambda what, done: told.append((what, done)))
+
+    assert (one.load.name, two.load.name) == ("each:1m,for=20m", "each:2m,for=20m")
+    assert two.to_document()["notes"] == ["made up"]
+    assert {what for what, _ in told} == {"each:1m,for=20m: static", "each:2m,for=20m: static"}
+    assert all(0.0 <= done <= 1.0 for _, done in told)
+
+
+def test_the_table_has_a_row_per_policy_and_dashes_for_what_is_not_known(verdict, tmp_path):
+    with (tmp_path / "table").open("w+") as file:
+        replay_tables([*played(), verdict(notes=["one row was bad"])], Console(file=file))
+        file.seek(0)
+        lines = file.read().splitlines()
+
+    starts = [line.split("  ")[0].strip() for line in lines]
+    assert [start for start in starts if start in ("tidegate work=8.0", "static replicas=2", "keda-waiting")] == [
+        "tidegate work=8.0", "static replicas=2", "keda-waiting",
+    ]  # fmt: skip
+    assert "one row was bad" in starts
+    assert any("0.00 %" in line and line.count("\N{EN DASH}") == 3 for line in lines)

@@ -1,0 +1,193 @@
+"""What pages of GPUs say of a workload, page after page."""
+
+import numpy as np
+import pytest
+
+from exporter.attribution import owners_by_name
+from exporter.model import PodKey, Role, Target, WorkloadKey
+from scaler.signals.gpus import GpuShares
+from scaler.signals.slots import Column
+
+CHAT = WorkloadKey("ai", "chat")
+NODE = Target("http://node:9400/metrics", "dcgm", Role.GPUS)
+GIB = 2.0**30
+
+
+class Node:
+    """One node's exporter, read by one reader, as the daemon does."""
+
+    def __init__(self, read, owners):
+        self.read, self.shares, self.now = read, GpuShares(owners), 1000.0
+
+    def says(self, text, after=5.0):
+        self.now += after
+        return self.shares.read(NODE, self.read(text, at=self.now), self.now).get(CHAT)
+
+
+@pytest.fixture
+def node(samples):
+    return Node(samples, owners_by_name({CHAT: None}))
+
+
+def mig(instance, profile, engine, pod="chat-0"):
+    labels = f'UUID="g",modelName="H100",GPU_I_ID="{instance}",GPU_I_PROFILE="{profile}",namespace="ai",pod="{pod}"'
+    return f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{labels}}} {engine}\nDCGM_FI_DEV_POWER_USAGE{{{labels}}} 300\n"
+
+
+def mean(reading):
+    return reading.values[Column.GPU_SUM] / reading.values[Column.GPU_WEIGHT]
+
+
+def test_mig_instances_of_unequal_size_average_by_their_share(node):
+    reading = node.says(mig(1, "3g.40gb", 0.3) + mig(2, "1g.10gb", 1.0))
+    assert mean(reading) == pytest.approx((3 * 0.3 + 1 * 1.0) / 4)
+    assert reading.values[Column.GPU_COUNT] == 2.0
+    assert reading.values[Column.GPU_BUSIEST] == 1.0
+
+
+def test_a_whole_gpu_weighs_as_all_its_slices(node, page):
+    reading = node.says(mig(1, "1g.10gb", 1.0) + page.gpu("h", ["chat-1"], engine=0.2))
+    assert mean(reading) == pytest.approx((1 * 1.0 + 7 * 0.2) / 8)
+
+
+def test_the_activity_of_an_instance_is_never_divided_by_its_ceiling(node):
+    reading = node.says(mig(1, "3g.40gb", 0.33))
+    assert mean(reading) == pytest.approx(0.33)
+    assert reading.values[Column.GPU_CEILING] / reading.values[Column.GPU_WEIGHT] == pytest.approx(1 / 3)
+
+
+def test_a_parent_is_not_another_gpu_of_its_instances_workload(node):
+    parent = 'UUID="g",modelName="H100",namespace="ai",pod="chat-0"'
+    text = mig(1, "1g.10gb", 0.6) + f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{parent}}} 0.1\n"
+    reading = node.says(text)
+    assert (reading.values[Column.GPU_COUNT], mean(reading)) == (1.0, pytest.approx(0.6))
+
+
+def test_a_gpu_that_has_stopped_to_say_its_activity_is_not_seen(node, page):
+    both = page.gpu("g", ["chat-0"], engine=0.0) + page.gpu("h", ["chat-0"], engine=0.0)
+    assert node.says(both).values[Column.GPU_BLIND] == 0.0
+    paused = page.gpu("g", ["chat-0"]) + page.gpu("h", ["chat-0"], engine=0.0)
+    values = node.says(paused).values
+    assert (values[Column.GPU_BLIND], values[Column.GPU_SILENT], values[Column.GPU_BUSIEST]) == (1.0, 1.0, 0.0)
+    assert node.says(paused, after=3600.0).values[Column.GPU_BLIND] == 1.0
+    assert node.says(both).values[Column.GPU_BLIND] == 0.0
+
+
+def test_that_a_gpu_can_be_seen_is_known_whoever_held_it_then(node, page):
+    assert node.says(page.gpu("g", engine=0.0)) is None
+    assert node.says(page.gpu("g", ["chat-0"])).values[Column.GPU_BLIND] == 1.0
+
+
+def test_a_gpu_that_never_said_its_activity_is_silent_and_not_missed(node, page):
+    values = node.says(page.gpu("g", ["chat-0"])).values
+    assert (values[Column.GPU_SILENT], values[Column.GPU_BLIND]) == (1.0, 0.0)
+    assert np.isnan(values[Column.GPU_SUM])
+    assert np.isnan(values[Column.GPU_BUSIEST])
+
+
+def test_utilisation_that_stands_in_is_seen_and_has_no_weight(node, page):
+    node.says(page.gpu("g", ["chat-0"], engine=0.4, util=50))
+    values = node.says(page.gpu("g", ["chat-0"], util=50)).values
+    assert (values[Column.GPU_UTILISED], values[Column.GPU_BLIND], values[Column.GPU_BUSIEST]) == (1.0, 0.0, 0.5)
+    assert np.isnan(values[Column.GPU_WEIGHT])
+
+
+def test_a_mixed_node_is_counted_gpu_by_gpu(node, page):
+    text = page.gpu("a", ["chat-0"], engine=0.5, util=100) + page.gpu("b", ["chat-0"], util=30)
+    values = node.says(text + page.gpu("c", ["chat-0"])).values
+    said = [Column.GPU_COUNT, Column.GPU_UTILISED, Column.GPU_SILENT, Column.GPU_SUM, Column.GPU_BUSIEST]
+    assert values[said].tolist() == [3.0, 1.0, 1.0, 0.5, 0.5]
+
+
+def test_memory_held_is_kept_as_memory(node):
+    labels = 'UUID="g",namespace="ai",pod="chat-0"'
+    values = node.says(f"DCGM_FI_DEV_FB_USED{{{labels}}} 1024\nDCGM_FI_DEV_GPU_UTIL{{{labels}}} 0\n").values
+    assert values[Column.GPU_MEMORY] == 1 * GIB
+    assert values[Column.GPU_BUSIEST] == 0.0
+
+
+class TestLost:
+    """The pages of one exporter with one reader, so that a change of the code can be seen."""
+
+    @pytest.fixture
+    def node(self):
+        from exporter.catalog import Reader  # noqa: PLC0415
+        from exporter.textformat import parse  # noqa: PLC0415
+
+        reader = Reader("dcgm")
+        return Node(lambda text, at: reader.read(parse(text.encode()), at), owners_by_name({CHAT: None}))
+
+    def page(self, xid, engine=None):
+        labels = 'UUID="g",namespace="ai",pod="chat-0"'
+        text = f"DCGM_FI_DEV_XID_ERRORS{{{labels}}} {xid}\n"
+        text += f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{labels}}} {engine}\n" if engine is not None else ""
+        other = labels.replace('"g"', '"h"')
+        return text + f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{other}}} 0.25\n"
+
+    def test_a_lost_gpu_is_counted_as_lost_and_left_out_of_the_mean(self, node):
+        node.says(self.page(0, engine=0.75))
+        assert mean(node.says(self.page(79, engine=0.75))) == 0.5
+        values = node.says(self.page(79)).values
+        said = [Column.GPU_COUNT, Column.GPU_LOST, Column.GPU_SILENT, Column.GPU_BLIND, Column.GPU_SUM]
+        assert values[said].tolist() == [2.0, 1.0, 0.0, 0.0, 0.25]
+        assert values[Column.GPU_WEIGHT] == 1.0
+
+
+class Began:
+    """Owners that know when each pod began."""
+
+    def __init__(self, at):
+        self.at, self.asked = at, []
+
+    def __call__(self, pod, at):
+        self.asked.append((pod, at))
+        return (CHAT,) if at >= self.at else ()
+
+
+def test_a_value_that_may_be_older_than_its_pod_is_not_the_pods(samples, page):
+    owners = Began(1000.0)
+    node = Node(samples, owners)
+    node.now = 1000.0
+    text = page.gpu("g", ["chat-0"], engine=0.9)
+    assert node.says(text, after=29.9) is None  # it may have been measured 30 s before
+    assert node.says(text, after=0.1) is not None
+    assert owners.asked[-1] == (PodKey("ai", "chat-0"), 1000.0)
+
+
+def test_how_old_a_value_may_be_is_learned_from_the_page(samples):
+    owners = Began(0.0)
+    node = Node(samples, owners)
+    labels = 'UUID="g",namespace="ai",pod="chat-0"'
+    for step in range(40):  # collected every 10 s, asked every 5 s
+        text = f"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{{labels}}} {step // 2}\n"
+        reading = node.says(text + f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{labels}}} 0.5\n")
+    assert reading.values[Column.GPU_LAG] == 15.0
+    assert node.shares.lag_s(NODE) == 15.0
+    assert owners.asked[-1][1] == node.now - 15.0
+
+
+def test_a_page_that_is_printed_and_no_longer_made_gets_old(samples):
+    node = Node(samples, Began(0.0))
+    labels = 'UUID="g",namespace="ai",pod="chat-0"'
+
+    def text(energy):
+        engine = f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{labels}}} 0.0\n"
+        return f"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{{labels}}} {energy}\n{engine}"
+
+    for step in range(40):
+        assert node.says(text(step // 2)).at == node.now
+    changed = node.now - 5.0
+    assert node.says(text(19), after=30.0).at == node.now
+    assert node.says(text(19), after=30.0).at == changed
+    assert node.says(text(20)).at == node.now
+
+
+def test_another_list_of_workloads_keeps_what_was_remembered_of_a_page(samples, page):
+    old = Node(samples, owners_by_name({CHAT: None}))
+    old.says(page.gpu("g", ["chat-0"], engine=0.5))
+    new = Node(samples, owners_by_name({CHAT: None}))
+    new.shares.adopt(old.shares)
+    assert new.says(page.gpu("g", ["chat-0"])).values[Column.GPU_BLIND] == 1.0
+    new.shares.forget(NODE)
+    assert new.says(page.gpu("g", ["chat-0"])).values[Column.GPU_BLIND] == 0.0
+    assert [target for target, _, _ in new.shares.pages()] == [NODE]

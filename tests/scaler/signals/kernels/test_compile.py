@@ -1,0 +1,191 @@
+"""Where a kernel's machine code comes from, and that no disk can keep it away."""
+
+from __future__ import annotations
+
+import ast
+import errno
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import numba.core.caching
+import numba.core.codegen
+import pytest
+
+import exporter
+import scaler
+from exporter import jit
+
+KERNELS = Path(scaler.__file__).parent / "kernels"
+
+A_KERNEL = """
+from scaler.jit import NUMBER, kernel
+
+@kernel(NUMBER(NUMBER))
+def double(x):
+    return 2.0 * x
+"""
+
+# A kernel cached in the plain way fails here, or this test proves nothing; ours work.
+ON_A_READ_ONLY_ROOT = """
+import numba
+try:
+    numba.njit("float64(float64)", cache=True)(__import__("plain").double)
+except RuntimeError as refusal:
+    assert "no locator available" in str(refusal), refusal
+else:
+    raise SystemExit("this place can be written to")
+import numpy as np
+from scaler.signals.smoothing.kernels import hysteresis, window_max
+assert hysteresis.stats.cache_path is None
+times, values, head = np.array([[1.0, 2.0]]), np.array([[5.0, 3.0]]), np.array([0])
+print(window_max(times, values, head, np.array([10.0]), 3.0)[0])
+"""
+
+# The smallest full disk: files may be made, and not a byte written to them.
+ON_A_FULL_DISK = """
+import resource
+import numba
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+try:
+    numba.njit("float64(float64)", cache=True)(__import__("plain").double)
+except OSError:
+    pass
+else:
+    raise SystemExit("this disk is not full")
+import a_kernel
+print(a_kernel.double(2.5))
+"""
+
+
+def run(script, folder, **environment):
+    """Run `script` in a fresh interpreter that looks for modules in `folder` first."""
+    keep = {key: value for key, value in os.environ.items() if not key.startswith(("NUMBA_", "XDG_", "PYTHON"))}
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", script],
+        cwd=folder,
+        env=keep | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_kernels_work_where_nothing_can_be_written(tmp_path):
+    """Not by permissions, which root ignores: where numba wants a folder, a file stands in its way."""
+    shutil.copytree(Path(scaler.__file__).parent / "kernels", tmp_path / "scaler" / "kernels")
+    shutil.rmtree(tmp_path / "scaler" / "kernels" / "__pycache__", ignore_errors=True)
+    shutil.copy(scaler.__file__, tmp_path / "scaler")
+    (tmp_path / "exporter").mkdir()
+    shutil.copy(exporter.__file__, tmp_path / "exporter")
+    for name in ("model.py", "jit.py"):
+        shutil.copy(Path(exporter.__file__).with_name(name), tmp_path / "exporter")
+    (tmp_path / "plain.py").write_text("def double(x):\n    return 2.0 * x\n")
+    for folder in (tmp_path, tmp_path / "scaler" / "kernels"):
+        (folder / "__pycache__").write_text("in the way")
+    nowhere = str(tmp_path / "plain.py" / "cache")
+    answer = run(ON_A_READ_ONLY_ROOT, tmp_path, NUMBA_CACHE_DIR=nowhere, XDG_CACHE_HOME=nowhere, HOME=nowhere)
+    assert answer == "5.0"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="resource limits are POSIX")
+def test_a_full_disk_costs_the_cache_and_not_the_kernel(tmp_path):
+    (tmp_path / "plain.py").write_text("def double(x):\n    return 2.0 * x\n")
+    # Without the package, whose import compiles every kernel.
+    shutil.copy(KERNELS / "_compile.py", tmp_path)
+    (tmp_path / "exporter").mkdir()
+    for name in ("__init__.py", "jit.py"):
+        shutil.copy(Path(exporter.__file__).with_name(name), tmp_path / "exporter")
+    (tmp_path / "a_kernel.py").write_text(A_KERNEL.replace("scaler.jit", "_compile"))
+    assert run(ON_A_FULL_DISK, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache")) == "5.0"
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch):
+    """Load a module of one kernel as a fresh start would, its cache in `tmp_path/cache`."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    source = tmp_path / "a_kernel.py"
+    source.write_text(A_KERNEL)
+
+    def fresh():
+        spec = importlib.util.spec_from_file_location("a_kernel", source)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return fresh
+
+
+def test_a_second_start_compiles_nothing(load):
+    assert load().double.stats.cache_hits == {}
+    assert sum(load().double.stats.cache_hits.values()) == 1
+
+
+def contents(folder):
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_cache_is_valid_whatever_the_times_of_the_sources_are(load, tmp_path):
+    load()
+    os.utime(tmp_path / "a_kernel.py", (0, 0))
+    assert sum(load().double.stats.cache_hits.values()) == 1
+
+
+def test_cache_that_cannot_be_written_to_is_read(load, tmp_path, monkeypatch):
+    load()
+    before = contents(tmp_path / "cache")
+
+    def refuse(*_, **__):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    # Permissions do not stop root.
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    monkeypatch.setattr(numba.core.caching.IndexDataCacheFile, "_open_for_write", refuse)
+    assert sum(load().double.stats.cache_hits.values()) == 1
+    monkeypatch.setattr(numba.config, "CPU_NAME", "nobody-else")  # of another CPU: it is compiled, and not kept
+    monkeypatch.setattr(numba.core.codegen.CPUCodegen, "_get_host_cpu_name", lambda _: "nobody-else")
+    other = load().double
+    assert other(2.5) == 5.0
+    assert other.stats.cache_hits == {}
+    assert contents(tmp_path / "cache") == before
+
+
+def test_what_was_compiled_and_what_was_cached_is_reported(load):
+    count = len(jit.loaded())
+    load()
+    load()
+    compiled, cached = jit.loaded()[count:]
+    assert (compiled.name, compiled.cached, cached.cached) == ("double", False, True)
+    assert compiled.seconds > 0.0
+
+
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+def test_a_damaged_cache_costs_the_cache_and_not_the_kernel(load, tmp_path, suffix):
+    load()
+    (damaged,) = (tmp_path / "cache").rglob(f"*.{suffix}")
+    damaged.write_bytes(damaged.read_bytes()[:40])
+    assert load().double(2.5) == 5.0
+
+
+def test_a_mistake_in_a_kernel_is_still_an_error(load, tmp_path):
+    load()
+    source = tmp_path / "a_kernel.py"
+    source.write_text(A_KERNEL.replace("2.0 * x", "x + 'two'"))
+    with pytest.raises(numba.TypingError):
+        load()
+
+
+def test_a_kernel_calls_only_kernels_of_its_own_file():
+    """numba's cache is stamped with one file: a callee elsewhere could change without it."""
+    rooms = [path for path in KERNELS.glob("*.py") if path.name not in ("__init__.py", "twins.py")]
+    assert len(rooms) >= 5
+    for path in rooms:
+        imports = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        assert {node.module for node in imports if node.level} <= {"_compile"}, path.name

@@ -1,0 +1,234 @@
+"""Rings and smoothing: one value per interval, fast up, slow down, and nobody's but one's own."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scaler.policy.columns import Readings, Signal
+from scaler.signals.aggregate import Aggregate
+from scaler.signals.smoothing import HalfLives, Signals
+
+NAN = float("nan")
+
+
+def totals(*work, kv=NAN, gpu=NAN, finished=NAN):
+    """What is known of as many workloads as there are `work`s."""
+    rows = len(work)
+    latest = np.full((rows, len(Signal)), NAN)
+    latest[:, Signal.WORK] = work
+    latest[:, Signal.KV_CACHE], latest[:, Signal.GPU_ENGINE] = kv, gpu
+    counted = np.broadcast_to(np.array(finished, dtype=float), rows).copy()
+    unknown = np.full(rows, NAN)
+    return Aggregate(Readings.unknown(rows), unknown, unknown, unknown, latest, counted, unknown, unknown)
+
+
+class One:
+    """The signals of one workload, a scrape every 5 s."""
+
+    def __init__(self, up=0.0, down=60.0, interval=5.0):
+        self.signals, self.rows = Signals([HalfLives(up, down)], interval), np.array([0])
+
+    def see(self, at, work, **more):
+        self.signals.observe(self.rows, totals(work, **more), np.array([True]), at)
+
+    def work(self, now):
+        return float(self.signals.smooth(self.rows, now)[0, Signal.WORK])
+
+    def rate(self, now):
+        return float(self.signals.rates(self.rows, now)[0])
+
+
+def test_nothing_observed_is_unknown():
+    one = One()
+    assert np.isnan(one.signals.smooth(one.rows, 1000.0)).all()
+    assert np.isnan(one.rate(1000.0))
+
+
+def test_a_rise_is_believed_fast_and_a_fall_slowly():
+    one = One(up=5.0, down=60.0)
+    one.see(0.0, 0.0)
+    one.see(5.0, 100.0)
+    assert one.work(5.0) == 0.0  # it has stood for no time yet
+    assert one.work(10.0) == pytest.approx(50.0)
+    assert one.work(15.0) == pytest.approx(75.0)
+    one.see(65.0, 0.0)  # after a minute at 100: 100 x (1 - 2**-12)
+    assert one.work(65.0) == pytest.approx(100.0, rel=1e-3)
+    assert one.work(125.0) == pytest.approx(50.0, rel=1e-3)
+    assert one.work(185.0) == pytest.approx(25.0, rel=1e-3)
+
+
+def test_without_a_half_life_a_rise_is_taken_at_once():
+    one = One(up=0.0, down=60.0)
+    one.see(0.0, 1.0)
+    one.see(5.0, 90.0)
+    assert one.work(5.0) == 90.0
+
+
+def test_each_signal_goes_its_own_way():
+    one = One(up=0.0, down=60.0)
+    one.see(0.0, 10.0, kv=0.5, gpu=NAN)
+    one.see(5.0, 20.0, kv=0.25, gpu=0.75)
+    work, kv, gpu = one.signals.smooth(one.rows, 65.0)[0]
+    assert (work, kv, gpu) == (20.0, pytest.approx(0.375), 0.75)
+
+
+def test_a_gap_changes_nothing_of_what_was_known():
+    one = One(down=60.0)
+    one.see(0.0, 100.0)
+    one.see(5.0, 0.0)
+    for second in range(10, 60, 5):
+        one.see(float(second), NAN)
+    assert one.work(65.0) == pytest.approx(50.0)
+
+
+def test_the_highest_of_an_interval_wins_whatever_comes_last():
+    one = One(down=0.0)
+    for at, work in ((0.0, 1.0), (5.0, 7.0), (5.5, 90.0), (6.0, 3.0), (6.5, NAN)):
+        one.see(at, work)
+    assert one.work(7.0) == 90.0
+    one.see(10.0, 2.0)
+    assert one.work(10.0) == 2.0
+
+
+def test_a_scrape_that_comes_a_little_early_is_the_next_one():
+    one = One(down=0.0)
+    one.see(0.0, 90.0)
+    one.see(4.0, 10.0)
+    assert one.work(4.0) == 10.0
+
+
+@pytest.mark.parametrize("pods", [1, 7, 100])
+def test_however_many_pages_land_a_ring_spans_minutes(pods):
+    # 60 intervals are 5 minutes: five half-lives of the default fall, and what was before it is still in the ring.
+    one = One(down=60.0)
+    one.see(0.0, 1024.0)
+    for step in range(60 * pods):
+        one.see(5.0 + step * 5.0 / pods, 0.0)
+    assert one.work(305.0) == pytest.approx(32.0), "1024 halved five times"
+
+
+def test_a_part_of_a_sum_never_enters_a_ring():
+    signals, rows = Signals([HalfLives(0.0, 0.0)] * 2, 5.0), np.array([0, 1])
+    signals.observe(rows, totals(10.0, 10.0, finished=5.0), np.array([True, True]), 0.0)
+    signals.observe(rows, totals(3.0, 3.0, finished=6.0), np.array([True, False]), 5.0)
+    assert signals.smooth(rows, 5.0)[:, Signal.WORK].tolist() == [3.0, 10.0]
+    assert np.isnan(signals.rates(rows, 5.0)).tolist() == [False, True]
+
+
+def test_rates_come_from_the_times_of_the_scrapes():
+    one = One()
+    for at, finished in ((0.0, 0.0), (5.0, 10.0), (10.0, 30.0)):
+        one.see(at, 1.0, finished=finished)
+    assert [one.rate(now) for now in (10.0, 14.0, 50.0)] == [3.0, 3.0, 3.0]
+
+
+def test_a_rate_looks_back_a_minute():
+    # 10 a second for 200 s, then none: half a minute later half of the look back is left.
+    one, rates = One(), {}
+    for second in range(0, 305, 5):
+        one.see(float(second), 1.0, finished=float(min(second, 200) * 10))
+        rates[second] = one.rate(float(second))
+    assert [rates[second] for second in (5, 100, 200, 230, 260, 300)] == [10.0, 10.0, 10.0, 5.0, 0.0, 0.0]
+    assert np.isnan(one.rate(400.0)), "nothing was scraped in the last minute"
+
+
+def test_a_page_that_is_read_later_than_its_successor_makes_time_go_nowhere():
+    one = One(down=0.0)
+    one.see(10.0, 5.0)
+    one.see(20.0, 6.0)
+    one.see(12.0, 50.0)  # highest of what is known wins; nothing is dated back
+    assert one.work(20.0) == 50.0
+    one.see(25.0, 1.0)
+    assert one.work(25.0) == 1.0
+
+
+def test_a_new_configuration_takes_over_rings_by_workload_and_never_a_neighbours():
+    old = Signals([HalfLives(0.0, 60.0)] * 3, 5.0)
+    rows = np.arange(3)
+    old.observe(rows, totals(10.0, 20.0, 30.0, kv=0.5, gpu=0.25, finished=0.0), np.ones(3, dtype=bool), 0.0)
+    old.observe(rows, totals(10.0, 20.0, 30.0, kv=0.5, gpu=0.25, finished=50.0), np.ones(3, dtype=bool), 5.0)
+    new = Signals([HalfLives(0.0, 60.0)] * 2, 5.0)
+    new.take(old.columns(), np.array([0]), np.array([2]))
+    assert new.smooth(np.array([0, 1]), 5.0).tolist()[0] == [30.0, 0.5, 0.25]
+    assert np.isnan(new.smooth(np.array([0, 1]), 5.0)[1]).all()
+    assert new.rates(np.array([0, 1]), 5.0)[0] == 10.0
+    new.observe(np.array([0]), totals(1.0, finished=60.0), np.array([True]), 10.0)
+    assert old.smooth(rows, 10.0)[2, Signal.WORK] == 30.0, "it was copied, not shared"
+
+
+def remembered():
+    """One workload, 8 requests at 0 s and 16 at 5 s; 0 and 50 finished."""
+    old = Signals([HalfLives(0.0, 60.0)], 5.0)
+    for at, work in ((0.0, 8.0), (5.0, 16.0)):
+        old.observe(np.array([0]), totals(work, finished=10.0 * at), np.array([True]), at)
+    return old
+
+
+def taken(columns, now=5.0):
+    new = Signals([HalfLives(0.0, 60.0)], 5.0)
+    new.take(columns, np.array([0]), np.array([0]), now)
+    return new
+
+
+def test_what_a_ring_would_have_lost_by_now_is_not_taken_and_nor_is_the_future():
+    rows, columns = np.array([0]), remembered().columns()
+    assert taken(columns).smooth(rows, 5.0)[0, Signal.WORK] == 16.0
+    # 128 slots of 5 s are 640 s: at 642 s the 8 of second 0 is out of the window, and at 646 s the 16 as well.
+    assert taken(columns, 642.0).columns()["windows.times"][0][np.array([0, 1])].tolist()[1:] == [5.0]
+    assert np.isnan(taken(columns, 646.0).smooth(rows, 646.0)).all()
+    assert taken(columns, 3.0).smooth(rows, 3.0)[0, Signal.WORK] == 8.0
+
+
+def test_after_values_of_the_future_were_dropped_the_next_one_is_heard():
+    new, rows = taken(remembered().columns(), 3.0), np.array([0])
+    new.observe(rows, totals(32.0, finished=0.0), np.array([True]), 4.0)
+    assert new.smooth(rows, 4.0)[0, Signal.WORK] == 32.0
+
+
+def test_a_signal_that_another_version_did_not_have_is_unknown_and_the_others_are_kept():
+    columns = {name: column for name, column in remembered().columns().items() if name != "windows.finished"}
+    new, rows = taken(columns | {"windows.from_tomorrow": np.zeros((1, 128))}), np.array([0])
+    assert new.smooth(rows, 5.0)[0, Signal.WORK] == 16.0
+    assert np.isnan(new.rates(rows, 5.0)).all()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"windows.times": np.zeros(1)},
+        {"windows.head": np.zeros((1, 2), np.int64)},
+        {"windows.head": np.zeros(1)},
+        {"windows.head": np.array([128])},
+        {"windows.work": np.zeros((1, 127))},
+        {"windows.times": np.zeros((1, 2), dtype=np.int64)},
+    ],
+)
+def test_columns_that_are_no_rings_are_as_good_as_missing(change):
+    new = taken(remembered().columns() | change)
+    assert np.isnan(new.smooth(np.array([0]), 5.0)[0, Signal.WORK])
+
+
+def test_some_workloads_alone_are_smoothed_as_all_together_are():
+    signals, rows = Signals([HalfLives(float(n), 10.0 * n) for n in range(5)], 5.0), np.arange(5)
+    for second in range(0, 50, 5):
+        signals.observe(rows, totals(*(float((second * (n + 3)) % 17) for n in rows)), np.ones(5, dtype=bool), second)
+    together = signals.smooth(rows, 52.0)
+    for some in ([0], [4], [1, 3], [0, 2, 4]):
+        np.testing.assert_array_equal(signals.smooth(np.array(some), 52.0), together[some])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    up=st.sampled_from([0.0, 5.0, 30.0]),
+    down=st.sampled_from([0.0, 60.0, 300.0]),
+    pages=st.lists(st.tuples(st.floats(0.1, 20.0), st.one_of(st.just(NAN), st.floats(0.0, 1000.0))), max_size=30),
+)
+def test_a_smoothed_value_lies_between_what_was_read(up, down, pages):
+    one, now, seen = One(up, down), 0.0, []
+    for after, work in pages:
+        now += after
+        one.see(now, work)
+        seen += [] if np.isnan(work) else [work]
+        value = one.work(now)
+        assert np.isnan(value) if not seen else min(seen) - 1e-9 <= value <= max(seen) + 1e-9

@@ -1,0 +1,153 @@
+"""Servers on loopback that say what a test tells them to, byte by byte, and the client under test."""
+
+import asyncio
+import socket
+import struct
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import pytest
+from aiohttp import web
+
+from exporter.sources.http import HttpLimits, HttpPages
+
+PATIENCE_S = 20.0  # never waited for: only says which await hung
+PAGE = b'vllm:num_requests_waiting{model_name="m"} 123\nvllm:num_requests_running{model_name="m"} 45\n'
+
+
+def reply(body=b"", *headers, version="1.1", status="200 OK"):
+    """The bytes of an answer; `headers` are whole lines."""
+    lines = [f"HTTP/{version} {status}", *headers]
+    return "".join(f"{line}\r\n" for line in [*lines, ""]).encode("latin-1") + body
+
+
+@dataclass
+class Raw:
+    """A server that answers every request with `answer` and then does `then`.
+
+    then: "keep" the connection, "close" it, "reset" it, "hold" it without another word, or send "more" for ever.
+    """
+
+    answer: bytes = b""
+    then: str = "close"
+    more: bytes = b""
+    url: str = ""
+    requests: list = field(default_factory=list)
+    connections: int = 0
+    open: int = 0
+    turn: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def says(self, answer, then="close", more=b""):
+        self.answer, self.then, self.more = answer, then, more
+
+    async def until(self, true):
+        """Wait until `true()`; it is asked whenever a connection or a request comes or goes."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not true():
+                await self.turn.wait()
+
+    def changed(self):
+        self.turn.set()
+        self.turn = asyncio.Event()
+
+    async def serve(self, reader, writer):
+        self.connections, self.open = self.connections + 1, self.open + 1
+        self.changed()
+        try:
+            while True:
+                self.requests.append(await reader.readuntil(b"\r\n\r\n"))
+                self.changed()
+                writer.write(self.answer)
+                await self._afterwards(reader, writer)
+                if self.then != "keep":
+                    break
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            self.open -= 1
+            self.changed()
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def _afterwards(self, reader, writer):
+        await writer.drain()
+        if self.then == "hold":
+            await reader.read(1)
+        while self.then == "more":
+            writer.write(self.more)
+            await writer.drain()
+            await asyncio.sleep(0)
+            if writer.is_closing():
+                break
+        if self.then == "reset":
+            # Closing with this option sends RST instead of FIN.
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            writer.transport.abort()
+
+
+@pytest.fixture
+async def raw():
+    server = Raw()
+    handlers = set()
+
+    async def serve(reader, writer):
+        handlers.add(asyncio.current_task())
+        await server.serve(reader, writer)
+
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/metrics"
+    yield server
+    listener.close()
+    await listener.wait_closed()
+    for handler in handlers:
+        handler.cancel()
+    await asyncio.gather(*handlers, return_exceptions=True)
+
+
+@pytest.fixture
+async def serve():
+    """`url = await serve(handler, host=…, ssl=…)`: a well-behaved server for one handler."""
+    runners = []
+
+    async def start(handler, host="127.0.0.1", ssl=None):
+        app = web.Application()
+        app.router.add_get("/{path:.*}", handler)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        runners.append(runner)
+        await runner.setup()
+        await web.TCPSite(runner, host, 0, ssl_context=ssl).start()
+        name = f"[{host}]" if ":" in host else host
+        return f"http{'s' if ssl else ''}://{name}:{runner.addresses[0][1]}/metrics"
+
+    yield start
+    for runner in runners:
+        await runner.cleanup()
+
+
+@pytest.fixture
+async def http():
+    """The client under test. Its limits are patient and large; a test that means them sets others."""
+    pages = HttpPages(HttpLimits(timeout_s=PATIENCE_S, body_bytes=1 << 20))
+    yield pages
+    await pages.close()
+
+
+@pytest.fixture
+def answer():
+    """The bytes of an answer: `answer(body, *header_lines, version="1.1", status="200 OK")`."""
+    return reply
+
+
+@pytest.fixture
+def page():
+    return PAGE
+
+
+@pytest.fixture
+def silent_port():
+    """A port of 127.0.0.1 where nobody listens and, while the test runs, nobody else can."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]

@@ -1,0 +1,335 @@
+"""What comes of a page, and of everything a server may do instead of sending one."""
+
+import asyncio
+import gzip
+import tracemalloc
+import zlib
+from pathlib import Path
+
+import certifi
+import pytest
+from aiohttp import web
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exporter.budget import BODIES
+from exporter.model import Credentials, Failure, FailureKind
+from exporter.sources.http import MAX_CONTEXTS, HttpLimits, HttpPages
+
+ANY = Credentials()
+GZIP = "Content-Encoding: gzip"
+
+
+def kind_of(outcome):
+    return outcome.kind if isinstance(outcome, Failure) else outcome
+
+
+def length(body):
+    return f"Content-Length: {len(body)}"
+
+
+def chunk(data):
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+async def test_a_page_comes_as_its_bytes(http, serve, page):
+    async def handler(request):
+        return web.Response(body=page)
+
+    assert await http.fetch(await serve(handler), ANY) == page
+
+
+async def test_a_compressed_page_comes_unpacked(http, serve, page):
+    asked = []
+
+    async def handler(request):
+        asked.append(request.headers["Accept-Encoding"])
+        response = web.Response(body=page)
+        response.enable_compression(web.ContentCoding.gzip)
+        return response
+
+    assert await http.fetch(await serve(handler), ANY) == page
+    assert asked == ["gzip"]
+
+
+async def test_a_page_in_chunks_comes_whole_compressed_or_not(http, raw, answer, page):
+    for body, *headers in ((page,), (gzip.compress(page), GZIP)):
+        halves = chunk(body[:50]) + chunk(body[50:]) + b"0\r\n\r\n"
+        raw.says(answer(halves, "Transfer-Encoding: chunked", *headers))
+        assert await http.fetch(raw.url, ANY) == page
+
+
+async def test_large_responses_at_one_time_share_a_budget_and_small_ones_pass(serve):
+    """Eight times the limit in all: nine responses that are nearly as large are more."""
+    limit, release = 1 << 16, asyncio.Event()
+    http = HttpPages(HttpLimits(timeout_s=20.0, body_bytes=limit))
+
+    async def handler(request):
+        if request.path == "/small":
+            return web.Response(body=b"up 1\n")
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"x" * (limit - 100))
+        await release.wait()
+        await response.write(b"\n")
+        return response
+
+    url = await serve(handler)
+    try:
+        fetches = [asyncio.create_task(http.fetch(url, ANY)) for _ in range(BODIES + 1)]
+        done, _ = await asyncio.wait(fetches, return_when=asyncio.FIRST_COMPLETED)
+        refused = [task.result() for task in done]
+        small = await http.fetch(url.rsplit("/", 1)[0] + "/small", ANY)
+        release.set()
+        outcomes = await asyncio.gather(*fetches)
+    finally:
+        release.set()
+        await http.close()
+    assert {kind_of(each) for each in refused} == {FailureKind.TOO_LARGE}
+    assert small == b"up 1\n"
+    assert sum(isinstance(each, bytes) for each in outcomes) >= BODIES // 2
+    assert http._bodies.used == 0
+
+
+def test_tls_contexts_of_earlier_configurations_are_let_go(tmp_path):
+    http = HttpPages(HttpLimits(timeout_s=1.0, body_bytes=1))
+    first = http._tls(Credentials(bearer_file="a"))
+    assert http._tls(Credentials(bearer_file="b")) is first  # a token is no part of a context
+    authority = Path(certifi.where()).read_text()
+    for number in range(MAX_CONTEXTS + 5):
+        file = tmp_path / f"{number}.pem"
+        file.write_text(authority.partition("-----END CERTIFICATE-----\n")[0] + "-----END CERTIFICATE-----\n")
+        http._tls(Credentials(ca_file=str(file)))
+    assert len(http._contexts) == MAX_CONTEXTS
+
+
+async def test_prometheus_text_is_asked_for_first(http, raw, answer):
+    raw.says(answer(b"", "Content-Length: 0"))
+    await http.fetch(raw.url, ANY)
+    (accept,) = (line for line in raw.requests[0].split(b"\r\n") if line.startswith(b"Accept: "))
+    assert accept.startswith(b"Accept: text/plain;version=0.0.4;q=1.0, application/openmetrics-text")
+
+
+async def test_many_scrapes_take_one_connection(http, raw, answer, page):
+    raw.says(answer(page, length(page)), then="keep")
+    for _ in range(20):
+        assert await http.fetch(raw.url, ANY) == page
+    assert (raw.connections, len(raw.requests)) == (1, 20)
+
+
+async def test_a_connection_that_the_server_dropped_between_scrapes_costs_no_scrape(http, raw, answer, page):
+    raw.says(answer(page, length(page)), then="close")
+    for _ in range(5):
+        assert await http.fetch(raw.url, ANY) == page
+    assert raw.connections == 5
+
+
+async def test_an_ipv6_address_is_asked(http, serve, page):
+    async def handler(request):
+        return web.Response(body=page)
+
+    try:
+        url = await serve(handler, host="::1")
+    except OSError as error:
+        pytest.skip(f"no IPv6 on this loopback: {error}")
+    assert url.startswith("http://[::1]:")
+    assert await http.fetch(url, ANY) == page
+
+
+async def test_a_charset_that_lies_changes_no_byte(http, raw, answer):
+    body = 'a{b="é"} 1\n'.encode()
+    raw.says(answer(body, length(body), "Content-Type: text/plain; charset=utf-16"))
+    assert await http.fetch(raw.url, ANY) == body
+
+
+async def test_an_empty_page_is_no_failure_of_http(http, raw, answer):
+    raw.says(answer(b"", "Content-Length: 0"))
+    assert await http.fetch(raw.url, ANY) == b""
+    raw.says(answer(b"", "Content-Length: 0", GZIP))
+    assert await http.fetch(raw.url, ANY) == b""
+
+
+async def test_cookies_are_not_kept(http, raw, answer):
+    raw.says(answer(b"", "Content-Length: 0", "Set-Cookie: a=b"), then="keep")
+    await http.fetch(raw.url, ANY)
+    await http.fetch(raw.url, ANY)
+    assert not any(b"Cookie" in request for request in raw.requests)
+
+
+@pytest.mark.parametrize("status", ["204 No Content", "206 Partial Content", "401 Unauthorized", "404 Not Found",
+                                    "429 Too Many Requests", "500 Oh no", "503 Service Unavailable"])  # fmt: skip
+async def test_any_status_but_200_is_a_failure_that_names_it(http, raw, answer, status):
+    raw.says(answer(b"", "Content-Length: 0", status=status))
+    assert await http.fetch(raw.url, ANY) == Failure(FailureKind.STATUS, f"HTTP {status}")
+
+
+@pytest.mark.parametrize("status", ["301 Moved Permanently", "302 Found", "307 Temporary Redirect"])
+async def test_a_redirect_is_not_followed(http, raw, serve, answer, status):
+    visits = []
+
+    async def elsewhere(request):
+        visits.append(request)
+        return web.Response(body=b"a 1\n")
+
+    raw.says(answer(b"", "Content-Length: 0", f"Location: {await serve(elsewhere)}", status=status))
+    assert await http.fetch(raw.url, ANY) == Failure(FailureKind.STATUS, f"HTTP {status}")
+    assert visits == []
+
+
+async def test_where_nobody_listens_the_connection_is_refused(http, silent_port):
+    place = f"127.0.0.1:{silent_port}"
+    assert await http.fetch(f"http://{place}/", ANY) == Failure(FailureKind.REFUSED, f"{place}: Connection refused")
+
+
+@pytest.mark.parametrize("url", ["http://", "http://[::1/", "ftp://127.0.0.1/", "nonsense", "http://127.0.0.1:x/"])
+async def test_what_is_no_url_is_a_failure(http, url):
+    assert kind_of(await http.fetch(url, ANY)) is FailureKind.REFUSED
+
+
+async def test_a_header_that_never_comes_times_out(raw):
+    pages = HttpPages(HttpLimits(timeout_s=0.05, body_bytes=1000))
+    raw.says(b"HTTP/1.1 200 OK\r\n", then="hold")
+    async with asyncio.timeout(20.0):
+        assert await pages.fetch(raw.url, ANY) == Failure(FailureKind.TIMEOUT, "no complete answer within 0.05 s")
+    await raw.until(lambda: raw.open == 0)
+    await pages.close()
+
+
+async def test_a_page_that_trickles_without_end_times_out(raw, answer):
+    pages = HttpPages(HttpLimits(timeout_s=0.05, body_bytes=1 << 30))
+    raw.says(answer(b"", "Content-Length: 1000000000"), then="more", more=b"a")
+    async with asyncio.timeout(20.0):
+        assert kind_of(await pages.fetch(raw.url, ANY)) is FailureKind.TIMEOUT
+    await raw.until(lambda: raw.open == 0)
+    await pages.close()
+
+
+async def test_a_page_may_be_as_large_as_the_limit_and_not_a_byte_larger(http, raw, answer, page):
+    for packed, *headers in ((page,), (gzip.compress(page), GZIP)):
+        raw.says(answer(packed, length(packed), *headers))
+        http.limits = HttpLimits(timeout_s=20.0, body_bytes=len(page))
+        assert await http.fetch(raw.url, ANY) == page
+        http.limits = HttpLimits(timeout_s=20.0, body_bytes=len(page) - 1)
+        assert kind_of(await http.fetch(raw.url, ANY)) is FailureKind.TOO_LARGE
+
+
+async def test_a_page_without_end_is_cut_off_at_the_limit(http, raw, answer):
+    raw.says(answer(b"", "Transfer-Encoding: chunked"), then="more", more=chunk(b"a 1\n" * 1000))
+    expected = Failure(FailureKind.TOO_LARGE, "more than 1048576 bytes (scrape.body_limit)")
+    assert await http.fetch(raw.url, ANY) == expected
+    await raw.until(lambda: raw.open == 0)
+
+
+async def test_a_length_that_promises_too_much_does_not_lift_the_limit(http, raw, answer):
+    raw.says(answer(b"", "Content-Length: 1000000000000"), then="more", more=b"a 1\n" * 1000)
+    assert kind_of(await http.fetch(raw.url, ANY)) is FailureKind.TOO_LARGE
+
+
+async def test_a_gzip_bomb_is_cut_off_before_it_fills_the_memory(http, raw, answer):
+    squeeze = zlib.compressobj(9, zlib.DEFLATED, 31)
+    bomb = b"".join(squeeze.compress(bytes(1 << 20)) for _ in range(64)) + squeeze.flush()
+    assert len(bomb) < 1 << 17  # 64 MiB in less than 128 KiB
+    raw.says(answer(bomb, length(bomb), GZIP))
+    tracemalloc.start()
+    try:
+        outcome = await http.fetch(raw.url, ANY)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kind_of(outcome) is FailureKind.TOO_LARGE
+    # The limit of 1 MiB twice (unpacked, and in the page), and as much again for everything else.
+    assert peak < 4 << 20
+
+
+@pytest.mark.parametrize("encoding", ["br", "zstd", "deflate", "gzip, gzip", "nonsense"])
+async def test_an_encoding_nobody_asked_for_is_a_failure_that_names_it(http, raw, answer, page, encoding):
+    raw.says(answer(page, length(page), f"Content-Encoding: {encoding}"))
+    outcome = await http.fetch(raw.url, ANY)
+    assert kind_of(outcome) is FailureKind.UNREADABLE
+    assert encoding in outcome.detail
+
+
+async def test_what_says_it_is_gzip_and_is_not_is_a_failure(http, raw, answer, page):
+    broken = bytearray(gzip.compress(page))
+    broken[-5] ^= 1  # in the checksum
+    for body in (page, bytes(broken), gzip.compress(page) + b"and more"):
+        raw.says(answer(body, length(body), GZIP))
+        assert kind_of(await http.fetch(raw.url, ANY)) in {FailureKind.UNREADABLE, FailureKind.REFUSED}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        b"HTTP/2 200 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n4\r\na 1\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"a" * 20_000 + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"X: 1\r\n" * 1000 + b"\r\n",
+    ],
+)
+async def test_what_is_not_http_is_a_failure_in_one_line(http, raw, said):
+    raw.says(said)
+    outcome = await http.fetch(raw.url, ANY)
+    assert kind_of(outcome) is FailureKind.REFUSED
+    assert outcome.detail
+    assert "\n" not in outcome.detail
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_no_answer_whatever_makes_a_fetch_raise(data):
+    """Whole answers with bytes put in, taken out or changed: the outcome is bytes or a Failure."""
+    template = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n"
+    said = bytearray(template + chunk(gzip.compress(b"a 1\n" * 50)) + b"0\r\n\r\n")
+    for _ in range(data.draw(st.integers(0, 4))):
+        at = data.draw(st.integers(0, len(said)))
+        said[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
+
+    async def fetch():
+        async def serve(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(said)
+            writer.close()
+            await writer.wait_closed()
+
+        pages = HttpPages(HttpLimits(timeout_s=20.0, body_bytes=1 << 16))
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            outcome = await pages.fetch(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", ANY)
+        await pages.close()
+        return outcome
+
+    assert isinstance(asyncio.run(fetch()), bytes | Failure)
+
+
+async def test_limits_that_change_hold_from_the_next_page_on(http, raw, answer, page):
+    raw.says(answer(page, length(page)), then="keep")
+    assert await http.fetch(raw.url, ANY) == page
+    http.limits = HttpLimits(timeout_s=20.0, body_bytes=10)
+    assert kind_of(await http.fetch(raw.url, ANY)) is FailureKind.TOO_LARGE
+
+
+async def test_a_fetch_that_is_cancelled_leaves_no_task_and_no_connection(http, raw):
+    before = asyncio.all_tasks()
+    raw.says(b"HTTP/1.1 200 OK\r\n", then="hold")
+    fetching = asyncio.create_task(http.fetch(raw.url, ANY))
+    await raw.until(lambda: raw.requests)
+    fetching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await fetching
+    await raw.until(lambda: raw.open == 0)
+    await http.close()
+    # Handlers of the server are tasks of this loop too; they end with their connections.
+    async with asyncio.timeout(20.0):
+        await asyncio.gather(*(asyncio.all_tasks() - before), return_exceptions=True)
+    assert asyncio.all_tasks() == before
+
+
+async def test_pages_that_were_closed_can_be_asked_again(http, raw, answer, page):
+    raw.says(answer(page, length(page)))
+    assert await http.fetch(raw.url, ANY) == page
+    await http.close()
+    assert await http.fetch(raw.url, ANY) == page

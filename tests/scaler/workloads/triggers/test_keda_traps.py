@@ -1,0 +1,111 @@
+"""What of KEDA's own words works against scaling to zero, and is told before it is applied."""
+
+import pytest
+
+from scaler.lint.triggers import check_manifests
+
+_TEXT = """\
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata: {{namespace: ai, name: chat, annotations: {{{annotations}}}}}
+spec:
+  scaleTargetRef: {{name: chat}}
+  minReplicaCount: {minimum}
+  cooldownPeriod: 30
+  {more}
+  triggers:
+    - {{type: external-push, metadata: {{scalerAddress: "tidegate:6000", engine: vllm, gateway: epp}}}}
+    {beside}
+"""
+_BETTER = 'tidegate.dev/brake: "freeze until ..." holds it and ends by itself'
+_KEEPS = "and none engages while Tidegate cannot be reached at all: without it KEDA keeps what there is"
+
+
+def _said(annotations="", minimum=0, more="", beside="", now=None):
+    text = _TEXT.format(annotations=annotations, minimum=minimum, more=more, beside=beside)
+    return [str(problem).removeprefix("m.yaml:") for problem in check_manifests(text, "m.yaml", None, now).problems]
+
+
+def test_without_traps_nothing_is_said():
+    assert _said() == []
+
+
+@pytest.mark.parametrize(("minimum", "replicas", "expected"), [
+    (0, 1, "wakes every sleeper when Tidegate knows nothing"),
+    (0, 0, "goes to zero when Tidegate knows nothing, under load too"),
+    (1, 4, "sets a number of replicas, whatever the load, when Tidegate knows nothing"),
+])  # fmt: skip
+def test_a_fallback_does_what_nobody_asked_for_and_helps_not_when_it_would_have_to(minimum, replicas, expected):
+    said = _said(minimum=minimum, more=f"fallback: {{replicas: {replicas}, failureThreshold: 3}}")
+    assert said == [f"8:3: warning TG004: spec.fallback: {expected}, {_KEEPS}"]
+
+
+@pytest.mark.parametrize(("key", "minimum", "expected"), [
+    ("paused", 0, "takes the HPA away; unpaused after its cooldownPeriod, it drops to zero at once"),
+    ("paused", 1, "takes the HPA away, and nothing is scaled until it is taken back"),
+    ("paused-replicas", 0, ("sets that many replicas at once, past Tidegate; unpaused after its cooldownPeriod, it "
+     "drops to zero at once")),
+    ("paused-replicas", 1, "sets that many replicas at once, past Tidegate"),
+    ("paused-scale-in", 0, "has no end, and keeps it from going to zero as long"),
+    ("paused-scale-out", 0, "keeps it from waking, whatever waits for it"),
+])  # fmt: skip
+def test_a_pause_of_kedas_is_told_what_it_does_and_what_is_better(key, minimum, expected):
+    (line,) = _said(f'autoscaling.keda.sh/{key}: "true"', minimum)
+    assert line == f"3:53: warning TG005: metadata.annotations.autoscaling.keda.sh/{key}: {expected}: {_BETTER}"
+
+
+def test_a_pause_that_is_taken_back_is_none():
+    assert _said('autoscaling.keda.sh/paused: "false"') == []
+
+
+def test_a_cron_trigger_beside_ours_is_told_of_schedules():
+    (line,) = _said(beside="- {type: cron, metadata: {timezone: UTC, start: 0 8 * * *, end: 0 9 * * *}}")
+    assert line.startswith("11:8: warning TG025: spec.triggers.1.type: holds its replicas beside Tidegate's")
+
+
+def test_a_schedule_in_a_trigger_is_checked_like_one_of_the_configuration():
+    text = _TEXT.replace("gateway: epp", 'gateway: epp, schedules: "0 8 * * 1 for 1h floor 200"')
+    (problem,) = check_manifests(text.format(annotations="", minimum=0, more="", beside=""), "m", None).problems
+    assert str(problem) == (
+        "m:10:111: warning TG084: spec.triggers.0.metadata.schedules: is above replicas.max (100), which holds: "
+        "more are "
+        "never asked for, got '200'"
+    )
+
+
+_EIGHT = 1795420800.0  # 2026-11-23T08:00Z
+
+
+@pytest.mark.parametrize(("brake", "now", "expected"), [
+    ('"freeze until 2026-11-23T08:00Z"', _EIGHT - 1, []),
+    ('"freeze until 2026-11-23T08:00Z"', None, []),
+    ('"freeze until 2026-11-23T08:00Z"', _EIGHT,
+     [("3:53: warning TG082: metadata.annotations.tidegate.dev/brake: is over since 2026-11-23T08:00Z: it orders "
+      "nothing")]),
+    ("freeze", _EIGHT, [("3:53: warning TG081: metadata.annotations.tidegate.dev/brake: has no end: it holds "
+                         "until somebody "
+                        "takes it away; say `until` and a moment")]),
+    ("[freeze]", None, ["3:53: metadata.annotations.tidegate.dev/brake: must be a string, and no mapping or list"]),
+])  # fmt: skip
+def test_a_brake_is_checked_before_it_is_applied(brake, now, expected):
+    assert _said(f"tidegate.dev/brake: {brake}", now=now) == expected
+
+
+def test_a_brake_that_cannot_be_read_is_told_what_it_counts_as():
+    (line,) = _said('tidegate.dev/brake: "freeze 2h"')
+    assert line.startswith("3:73: metadata.annotations.tidegate.dev/brake: must be freeze, never_down or floor N")
+    assert line.endswith("Until then it counts as never_down, got 'freeze 2h'")
+
+
+@pytest.mark.parametrize(("kind", "said"), [
+    ("Deployment", []),
+    ("DaemonSet", [("m.yaml:3:35: warning TG080: metadata.annotations.tidegate.dev/brake: is not read there: it "
+                    "is read on "
+                   "ScaledObject, ScaledJob, Deployment, StatefulSet, LeaderWorkerSet, Rollout")]),
+])  # fmt: skip
+def test_a_brake_alone_makes_no_workload_and_is_read_where_replicas_are(kind, said):
+    text = (
+        f"apiVersion: apps/v1\nkind: {kind}\n"
+        "metadata: {name: a, annotations: {tidegate.dev/brake: never_down until 2026-11-23T08:00Z}}\n"
+    )
+    assert [str(problem) for problem in check_manifests(text, "m.yaml", None).problems] == said
