@@ -10,20 +10,11 @@ GUIDE = Path(__file__).parents[2] / "docs/how-to/replay.md"
 BEGIN, END = "<!-- policies: tests/replay/test_guide.py -->\n", "<!-- end of policies -->\n"
 
 
-def plain(value):
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def table():
-    lines = ["| policy | is | parameters and defaults | grid |", "|---|---|---|---|"]
-    for family in FAMILIES.values():
-        parameters = ", ".join(f"`{key}={plain(one.default)}` {one.about}" for key, one in family.parameters.items())
-        grid = "; ".join(f"`{key}` {', '.join(map(plain, values))}" for key, values in family.grid.items())
-        lines.append(f"| `{family.name}` | {family.about} | {parameters} | {grid} |")
-    return "\n".join(lines) + "\n"
-
-
-def test_the_guide_lists_the_policies_their_parameters_and_the_grid():
+def test_the_guide_lists_every_policy():
     written = GUIDE.read_text(encoding="utf-8")
+    rows = [f"| `{family.name}` | {family.about} |" for family in FAMILIES.values()]
 
-    assert table() == written[written.index(BEGIN) + len(BEGIN) : written.index(END)]
+    assert (
+        "\n".join(["| policy | is |", "|---|---|", *rows, ""])
+        == written[written.index(BEGIN) + len(BEGIN) : written.index(END)]
+    )
