@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-others fuzz lint format bench generate proto clean
+.PHONY: help demo test test-others fuzz lint format bench generate proto site clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,8 +65,18 @@ proto:  ## regenerate the gRPC stubs from the .proto
 	.venv-proto/bin/pip install --quiet --group proto
 	.venv-proto/bin/python -m tests.tools.generate_proto
 
+SITE_STAMP := .venv-site/.installed
+site: $(SITE_STAMP)  ## build the documentation's site in site/
+	NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --quiet --strict
+
+$(SITE_STAMP): pyproject.toml
+	$(PYTHON) -m venv .venv-site
+	.venv-site/bin/pip install --quiet --upgrade 'pip>=25.1'
+	.venv-site/bin/pip install --quiet --group site
+	@touch $@
+
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) .venv-* dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # pip 25.1 is the first that knows dependency groups (PEP 735).
 $(STAMP): pyproject.toml

@@ -82,7 +82,7 @@ TITLES = {
     "Board": "Workloads",
     "Accounts": "Accounts and shadow scores",
     "Seen": "Targets and GPUs",
-    "Outlook": "Controller outcome",
+    "Outcome": "Controller outcome",
     "Cluster": "The cluster",
     "Peers": "Replicas of Tidegate",
     "Snapshot": "Checkpoints",

@@ -6,7 +6,7 @@ from .cluster import DcgmExporter, Kubernetes, SharedGateway
 from .endpoint import Endpoint, PrometheusQuery
 from .load import check, load, parse, read
 from .model import Config, Freshness, GrpcTls, Listen, Log, MetricsApi, Prices, Scrape, Snapshots
-from .overrides import ScheduleSection
+from .overrides import Schedule
 from .peers import Peers
 from .problem import ConfigErrors, Problem
 from .redis import Delayed, Redis, Running, StreamGroup
@@ -39,7 +39,7 @@ __all__ = [
     "Redis",
     "Replicas",
     "Running",
-    "ScheduleSection",
+    "Schedule",
     "Scrape",
     "SharedGateway",
     "Smoothing",

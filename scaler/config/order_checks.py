@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from scaler.policy.overrides import Brake, BrakeWord, written
 
 from .finding import Finding
-from .overrides import ScheduleSection
+from .overrides import Schedule
 from .problem import Loc
 from .rules import BRAKE_OVER, BRAKE_WITHOUT_END, FROZEN_ASLEEP, ORDER_BEYOND_BOUNDS
 from .workload import Replicas, Workload
@@ -46,7 +46,7 @@ def _for_whom(at: Loc, brake: Brake, workload: Workload) -> Iterator[Finding]:
         yield Finding(here, bound, ((*at, "replicas", "max"),), severity="warning", rule=ORDER_BEYOND_BOUNDS)
 
 
-def _schedule(at: Loc, schedule: ScheduleSection, replicas: Replicas, bounds: Loc) -> Iterator[Finding]:
+def _schedule(at: Loc, schedule: Schedule, replicas: Replicas, bounds: Loc) -> Iterator[Finding]:
     floor, ceiling = schedule.floor, schedule.ceiling
     ends = ((*at, "end"), (*at, "duration"))
     if schedule.end is None and schedule.duration is None:

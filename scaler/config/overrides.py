@@ -69,7 +69,7 @@ PREWARM = auto_or_duration("learned")
 SCHEDULES = Scalar(_read_lines, str, {"title": "schedules", "type": "string", "examples": [EXAMPLE]})
 
 
-class ScheduleSection(Section):
+class Schedule(Section):
     """Times with a floor, a ceiling or both. The highest active floor and the lowest ceiling apply; a floor wins over a
     ceiling.
     """
@@ -92,21 +92,21 @@ class ScheduleSection(Section):
     measured, at most 1h. Shorter serves the first requests cold."""
 
     @property
-    def order(self) -> overrides.Schedule:
+    def order(self) -> overrides.ReplicaSchedule:
         """Raises BadOrder where it has both ends or none: `order_checks` says so first."""
-        return overrides.Schedule(
+        return overrides.ReplicaSchedule(
             overrides.times_of(self.start, self.end, self.duration, self.zone), self.floor, self.ceiling, self.prewarm
         )
 
 
-def scheduled(lines: str | None) -> tuple[ScheduleSection, ...]:
+def scheduled(lines: str | None) -> tuple[Schedule, ...]:
     """What a trigger's word says. lines: as `SCHEDULES` reads it."""
     return tuple(_section(order) for order in read_schedules(lines, seconds)) if lines is not None else ()
 
 
-def _section(order: overrides.Schedule) -> ScheduleSection:
+def _section(order: overrides.ReplicaSchedule) -> Schedule:
     end = order.times.end
-    return ScheduleSection(
+    return Schedule(
         start=order.times.start.text,
         end=None if isinstance(end, float) else end.text,
         duration=end if isinstance(end, float) else None,

@@ -18,7 +18,7 @@ from scaler.policy.overrides import Brake
 from .access import Many, Section, Text
 from .endpoint import Endpoint
 from .kinds import ENGINE, GATEWAY, REDIS
-from .overrides import BRAKE, ScheduleSection
+from .overrides import BRAKE, Schedule
 from .scalars import AUTO, GLOB, ZERO, auto_or_duration, duration, kubernetes_name
 
 Ratio: TypeAlias = Annotated[float, Field(gt=0, le=1, title="ratio")]
@@ -148,7 +148,7 @@ class Workload(Section):
     gpu_quiet: Quiet = 0.02
     """Engine activity (ratio) up to which a GPU is quiet. Higher allows scaling to zero while something still runs; 0
     lets a stray kernel keep the workload up."""
-    schedules: Annotated[tuple[ScheduleSection, ...], Many] = ()
+    schedules: Annotated[tuple[Schedule, ...], Many] = ()
     """Times with a floor or a ceiling."""
     brake: Annotated[Brake, BRAKE] | None = None
     """Brake: `freeze`, `never_down` or `floor N`, then `until TIME` and `because REASON`. Of several brakes the most

@@ -1,4 +1,4 @@
-"""What the recipes say of an engine's page and of its defaults is the catalog's."""
+"""The recipes name the ports, the paths and the defaults of the catalog."""
 
 import re
 
@@ -11,13 +11,15 @@ from tests.docs.pages import ROOT, blocks, prose, text_of
 PAGES = sorted(
     path.relative_to(ROOT) for path in (ROOT / "docs/how-to/engines").glob("*.md") if path.name != "README.md"
 )
-ROW = re.compile(r"\| \[[\w-]+\.md\]\(([\w-]+\.md)\) \|(.*)\|$", re.MULTILINE)
+ROW = re.compile(r"\| \[[\w-]+\.md\]\(([\w-]+\.md)\):[^|]*\|(.*)\|$", re.MULTILINE)
 ROWS = dict(ROW.findall(text_of("docs/how-to/engines/README.md")))
 READ_FROM = re.compile(r"`:(\d+)(/[\w/.-]*)`")
+KEY = re.compile(r"`engine: (\w+)`")
 
 
 def engines(page):
-    """Those that the recipes of a page name, but for the ones that are asked somewhere else than usual."""
+    """The engines of a page's recipes and sentences, without those whose recipe sets another port or path."""
+    yield from (name for name in KEY.findall(prose(page)) if name in KINDS)
     for block in blocks(page):
         for each in yaml.safe_load_all(block.text) if block.language == "yaml" else ():
             for trigger in each.get("spec", {}).get("triggers", []) if isinstance(each, dict) else ():

@@ -11,6 +11,7 @@ import yaml
 
 from scaler.config import parse
 from scaler.config.agent import is_export
+from scaler.config.trigger import WORDS
 from scaler.lint.run import check_files
 from scaler.lint.triggers import is_manifest
 from scaler.policy.overrides import moment
@@ -22,6 +23,7 @@ NOW = moment("2026-11-22T12:00Z")
 # Pages of rules show what is wrong, and the linter's own tests play them.
 BLOCKS = [block for block in every_block("yaml") if not block.page.startswith("docs/reference/rules/")]
 PART, WARNED = "a part: ", "warned of: "
+METADATA = f"{PART}of the metadata of a trigger"
 SERVER = "a server of `tidegate replay`"
 SERVERS = [block for block in BLOCKS if block.note == SERVER]
 VALUES = "values of the chart"
@@ -79,6 +81,14 @@ def test_a_part_is_one_and_says_of_what():
 
     assert [str(block) for block in parts if len(block.note.removeprefix(PART).split()) < 2] == []
     assert [str(block) for block in parts if is_manifest(block.text)] == []
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.note == METADATA], ids=str)
+def test_keys_of_trigger_metadata_exist_and_values_are_text(block):
+    metadata = yaml.safe_load(block.text)
+
+    assert sorted(set(metadata) - set(WORDS)) == []
+    assert [value for value in metadata.values() if not isinstance(value, str)] == []
 
 
 def test_every_engine_and_every_gateway_that_wakes_has_a_recipe():

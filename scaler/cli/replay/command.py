@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from exporter.model import Credentials, WorkloadKey, without_user_info
 from scaler.config.scalars import read_duration
-from scaler.replay.policies import FAMILIES, Setting, parse
+from scaler.replay.policies import FAMILIES, Setting, Value, parse
 from scaler.replay.servers import load_profile
 from scaler.replay.traces import FORMATS, BadLoad, Recorded, load
 from scaler.replay.verdict import TraceResult
@@ -98,12 +98,18 @@ def replayed(asked: ReplayRequest, warned: Callable[[str], None] = _unheard) -> 
 
 
 def policies() -> str:
-    """All of them, a line each with its parameters and their defaults."""
+    """Every policy with its parameters, their defaults and meanings, and the values that `--tune` tries."""
     lines = []
     for family in FAMILIES.values():
-        words = ", ".join(f"{key}={one.default}" for key, one in family.parameters.items())
-        lines.append(f"  {family.name}: {family.about}\n      {words}")
+        lines.append(f"{family.name}: {family.about}")
+        lines += [f"    {key}={_plain(one.default)}  {one.about}" for key, one in family.parameters.items()]
+        tried = "; ".join(f"{key} {', '.join(map(_plain, values))}" for key, values in family.grid.items())
+        lines += [f"    --tune: {tried}"] if tried else []
     return "\n".join(lines)
+
+
+def _plain(value: Value) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _setting(words: str) -> Setting:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .brake import Brake, BrakeWord
-from .schedule import AUTO, LONGEST_LEAD_S, UNLEARNED_LEAD_S, Schedule, Span, Times
+from .schedule import AUTO, LONGEST_LEAD_S, UNLEARNED_LEAD_S, ReplicaSchedule, Span, Times
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -43,7 +43,7 @@ class WorkloadOverrides(NamedTuple):
     """What is ordered of one workload, beside what is ordered of all."""
 
     brakes: tuple[Brake, ...] = ()
-    schedules: tuple[Schedule, ...] = ()
+    schedules: tuple[ReplicaSchedule, ...] = ()
 
 
 class OverrideColumns(NamedTuple):

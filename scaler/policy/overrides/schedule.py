@@ -4,7 +4,7 @@ A window begins when `start` fires and ends when `end` fires next, or after a du
 begins, so it holds a lead earlier: as long as a cold start takes, learned (`auto`) or given. A ceiling holds only
 inside the window. A line of text says the same for triggers and annotations, several of them with ";" between.
 
-Worked example: `read_schedules("0 8 * * 1-5 for 10h in Europe/Berlin floor 2")` is one Schedule; with a cold start of
+Worked example: `read_schedules("0 8 * * 1-5 for 10h in Europe/Berlin floor 2")` is one schedule; with a cold start of
 six minutes its floor of 2 holds from 07:54 to 18:00, from Monday to Friday, in summer and in winter.
 
 Five cron fields and a time zone -> the moments at which they fire.
@@ -82,7 +82,7 @@ class Times(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class ReplicaSchedule:
     """floor, ceiling: replicas; None: it has none, but one of them it has.
 
     prewarm: seconds by which the floor holds before the window, or AUTO.
@@ -113,7 +113,7 @@ class Schedule:
         return f"{'now' if span.start <= now else 'next'}: {self.said(span)}"
 
 
-def read_schedules(text: str, duration: Callable[[str], float]) -> tuple[Schedule, ...]:
+def read_schedules(text: str, duration: Callable[[str], float]) -> tuple[ReplicaSchedule, ...]:
     """Lines with ";" between. duration: "10h" -> seconds; it may raise BadOrder, and this does."""
     lines = [line for line in text.split(";") if line.strip()]
     if not lines or len(lines) > MOST_SCHEDULES:
@@ -121,7 +121,7 @@ def read_schedules(text: str, duration: Callable[[str], float]) -> tuple[Schedul
     return tuple(_read(line, duration) for line in lines)
 
 
-def _read(line: str, duration: Callable[[str], float]) -> Schedule:
+def _read(line: str, duration: Callable[[str], float]) -> ReplicaSchedule:
     match = _LINE.fullmatch(line.strip())
     if match is None:
         raise BadOrder(_WANTED)
@@ -131,7 +131,7 @@ def _read(line: str, duration: Callable[[str], float]) -> Schedule:
     if len(said) * 2 != len(words):
         raise BadOrder(f"{_WANTED}: each word once")
     prewarm = said.get("prewarm", AUTO)
-    schedule = Schedule(
+    schedule = ReplicaSchedule(
         times_of(match["start"], match["end"], duration(match["duration"]) if match["duration"] else None, zone),
         floor=_count("floor", said.get("floor")),
         ceiling=_count("ceiling", said.get("ceiling")),
@@ -151,7 +151,7 @@ def times_of(start: str, end: str | None, duration_s: float | None, zone: str) -
     return Times(Cron(read_cron(start), zone), until)
 
 
-def check(schedule: Schedule) -> None:
+def check(schedule: ReplicaSchedule) -> None:
     """Raises BadOrder for bounds that cannot both hold, or none."""
     if schedule.floor is None and schedule.ceiling is None:
         raise BadOrder("must have a floor or a ceiling: else it orders nothing")

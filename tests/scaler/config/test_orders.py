@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from scaler.cli import main
-from scaler.config import ConfigErrors, ScheduleSection, parse
+from scaler.config import ConfigErrors, Schedule, parse
 from scaler.config.orders_shown import orders_shown
 from scaler.config.overrides import scheduled
 from scaler.policy.overrides import moment
@@ -79,8 +79,8 @@ def test_an_order_that_is_over_is_told_to_whoever_knows_the_time():
 def test_a_line_says_what_a_list_says():
     line = "0 8 * * 1-5 for 10h in Europe/Berlin floor 2 prewarm 10m; 0 22 * * * until 0 6 * * * ceiling 4"
     assert scheduled(line) == (
-        ScheduleSection(start="0 8 * * 1-5", duration=36000.0, zone="Europe/Berlin", floor=2, prewarm=600.0),
-        ScheduleSection(start="0 22 * * *", end="0 6 * * *", ceiling=4),
+        Schedule(start="0 8 * * 1-5", duration=36000.0, zone="Europe/Berlin", floor=2, prewarm=600.0),
+        Schedule(start="0 22 * * *", end="0 6 * * *", ceiling=4),
     )
     assert scheduled(None) == ()
 

@@ -100,11 +100,13 @@ def test_tuning_adds_the_cheapest_of_the_grid_that_keeps_the_promise(monkeypatch
     assert best.score.slo_met_ratio >= 0.99
 
 
-def test_the_list_names_each_policy_with_its_parameters_and_defaults():
-    listed = policies()
+def test_the_list_has_every_policy_with_parameters_defaults_meanings_and_the_tuned_values():
+    listed = policies().splitlines()
 
-    assert [name for name in FAMILIES if f"  {name}: " not in listed] == []
-    assert "work=16.0, kv-cache=0.9, keep-warm=0.0" in listed
+    assert [name for name, family in FAMILIES.items() if f"{name}: {family.about}" not in listed] == []
+    assert "    work=16  requests per replica" in listed
+    assert "    --tune: threshold 50, 65, 80, 95; behavior none, default" in listed
+    assert len(listed) == sum(1 + len(family.parameters) + bool(family.grid) for family in FAMILIES.values())
 
 
 def test_as_many_replicas_as_are_allowed_fit_the_simulator():

@@ -4,7 +4,7 @@ import pytest
 
 from exporter.kubernetes.objects import Ref
 from exporter.model import WorkloadKey
-from scaler.config import ScheduleSection
+from scaler.config import Schedule
 from scaler.policy.overrides import Brake, BrakeWord, WorkloadOverrides, read_brake, unreadable
 from scaler.workloads import ordered
 from tests.scaler.workloads.objects import configured, deployment, names, said, scaled, trigger
@@ -89,7 +89,7 @@ def test_a_misspelt_brake_on_a_deployment_is_told_the_word(cluster):
 
 
 def test_the_configurations_own_orders_stand_beside_those_of_the_cluster(cluster):
-    schedule = ScheduleSection(start="0 8 * * *", duration=3600.0, floor=2)
+    schedule = Schedule(start="0 8 * * *", duration=3600.0, floor=2)
     own = configured("chat", brake=Brake(BrakeWord.FLOOR, 3), schedules=(schedule,))
     census = cluster(own).take(
         scaled("chat", trigger(workload="chat"), annotations={"brake": FREEZE}),

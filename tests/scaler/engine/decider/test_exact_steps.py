@@ -5,7 +5,7 @@ import pytest
 
 from exporter.model import WorkloadKey
 from scaler.columns import State
-from scaler.config.overrides import ScheduleSection as Written
+from scaler.config.overrides import Schedule as Written
 from scaler.engine.decider import Decider
 from scaler.policy.overrides import WorkloadOverrides
 

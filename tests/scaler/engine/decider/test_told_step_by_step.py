@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.model import WorkloadKey
-from scaler.config.overrides import ScheduleSection as Written
+from scaler.config.overrides import Schedule as Written
 from scaler.explain.document import DeciderWitness
 from scaler.model import Board
 from scaler.policy.groups import Membership

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.config.scalars import read_duration
-from scaler.policy.overrides import BadOrder, Cron, Schedule, Times, moment, read_cron, read_schedules
+from scaler.policy.overrides import BadOrder, Cron, ReplicaSchedule, Times, moment, read_cron, read_schedules
 from scaler.policy.overrides.schedule import last_until, next_after
 
 BERLIN = "Europe/Berlin"
@@ -112,8 +112,8 @@ def test_several_schedules_stand_in_one_line():
     day, night = read_schedules(
         "0 8 * * 1-5 for 10h in Europe/Berlin floor 2 prewarm 10m; 0 22 * * * until 0 6 * * * ceiling 3", read_duration
     )
-    assert day == Schedule(Times(Cron("0 8 * * 1-5", BERLIN), 36000.0), floor=2, prewarm=600.0)
-    assert night == Schedule(Times(Cron("0 22 * * *", "UTC"), Cron("0 6 * * *", "UTC")), ceiling=3)
+    assert day == ReplicaSchedule(Times(Cron("0 8 * * 1-5", BERLIN), 36000.0), floor=2, prewarm=600.0)
+    assert night == ReplicaSchedule(Times(Cron("0 22 * * *", "UTC"), Cron("0 6 * * *", "UTC")), ceiling=3)
 
 
 @pytest.mark.parametrize(("text", "said"), [
