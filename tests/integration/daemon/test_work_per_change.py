@@ -79,7 +79,7 @@ class Scene:
         self.cluster.take_changes()
 
     @staticmethod
-    def registry(number, maximum=9, target=None, **words):
+    def scaled(number, maximum=9, target=None, **words):
         trigger = api.trigger(engine="vllm", **words)
         name = f"w{number}"
         return api.scaled_object(name, target=target or name, minimum=1, maximum=maximum, triggers=[trigger])
