@@ -169,15 +169,15 @@ _COMMON = 3  # so many metrics with the same labels make these the usual ones
 
 
 def _section(title: str, about: str, families: Iterable[MetricRow]) -> str:
-    """A heading, a paragraph that ends with the labels that most of the metrics have, and the table."""
+    """A heading, a paragraph that ends with the labels that most of the metrics have, and the list."""
     rows = list(families)
     usual, count = Counter(family.labels for family in rows).most_common(1)[0]
     common = usual if usual and count >= _COMMON else ()
     about += f" Labels, unless listed: {_listed(common)}." if common else ""
-    lines = [f"## {title}", "", wrapped(about), "", "| metric | type | labels | description |", "|---|---|---|---|"]
+    lines = [f"## {title}", "", wrapped(about), ""]
     for family in rows:
-        labels = _labels(family.labels, common)
-        lines.append(f"| `{family.name}` | {family.type} | {labels} | {_cell(family.help)} |")
+        kind = "; ".join(part for part in (family.type, _labels(family.labels, common)) if part)
+        lines.append(f"- `{family.name}` ({kind}): {' '.join(family.help.split())}")
     return "\n".join(lines) + "\n"
 
 
@@ -187,15 +187,11 @@ def _labels(labels: tuple[str, ...], common: tuple[str, ...]) -> str:
         return ""
     if common and labels[: len(common)] == common:
         return f"and {_listed(labels[len(common) :])}"
-    return _listed(labels) or "none"
+    return _listed(labels) or "no labels"
 
 
 def _listed(labels: Iterable[str]) -> str:
     return ", ".join(f"`{label}`" for label in labels)
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _first_paragraph(doc: str) -> str:

@@ -86,12 +86,12 @@ def listed() -> str:
 def readme() -> str:
     """The text of docs/reference/rules/README.md."""
     rows = (
-        f"| [{rule.id}]({rule.page}) | {rule.name} | {rule.severity} | {sentences(rule).summary} |"
+        f"- [{rule.id}]({rule.page}) {rule.name} ({rule.severity}): {sentences(rule).summary}"
         for rule in RULES.values()
     )
     names = sorted({f"`{resource}`" for resource in CHECKED})
     head = _HEAD.replace("{resources}", fill(", ".join(names), 119, break_on_hyphens=False))
-    return head + "\n".join(["| rule | name | severity | what it finds |", "|---|---|---|---|", *rows]) + "\n"
+    return head + "\n".join(rows) + "\n"
 
 
 def _text(rule: Rule) -> str | None:

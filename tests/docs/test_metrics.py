@@ -11,8 +11,8 @@ from docs.generate.metrics import export_families, families_of
 from tests.docs.pages import PAGES, ROOT, text_of
 
 PAGE = ROOT / "docs/reference/metrics.md"
-ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| ([^|]*) \| (.*) \|$", re.MULTILINE)
-ROWS = {name: (kind, text) for name, kind, _, text in ROW.findall(PAGE.read_text(encoding="utf-8"))}
+ROW = re.compile(r"^- `(\w+)` \((\w+)(?:; [^)]*)?\): (.*)$", re.MULTILINE)
+ROWS = {name: (kind, text) for name, kind, text in ROW.findall(PAGE.read_text(encoding="utf-8"))}
 SPOKEN = re.compile(r"\btidegate_[a-z0-9_]+[a-z0-9]\b")
 # The beginning of a page's own names; and series by which the daemon tells itself what Redis said.
 NOT_METRICS = {"tidegate_export", "tidegate_redis_waiting", "tidegate_redis_running"}
@@ -40,9 +40,9 @@ def test_a_section_names_the_part_of_the_configuration_that_it_needs_and_its_usu
     assert "Only with [`kubernetes`](configuration.md#kubernetes)." in sections["The cluster"]
     assert "Only with" not in sections["Workloads"]
     assert "Labels, unless listed: `namespace`, `workload`." in sections["Workloads"]
-    assert "| `tidegate_replicas` | gauge |  | " in sections["Workloads"]
-    assert "| `tidegate_signal` | gauge | and `objective` | " in sections["Workloads"]
-    assert "| `tidegate_board_version` | gauge | none | " in sections["Workloads"]
+    assert "- `tidegate_replicas` (gauge): " in sections["Workloads"]
+    assert "- `tidegate_signal` (gauge; and `objective`): " in sections["Workloads"]
+    assert "- `tidegate_board_version` (gauge; no labels): " in sections["Workloads"]
 
 
 def test_every_name_in_the_code_is_on_the_page():
