@@ -1,10 +1,65 @@
-"""Sizes a reader can hold."""
+"""The structure stays one that a reader can hold: sizes, packages, layers, names, no circles."""
 
+import ast
+import tomllib
+from collections import defaultdict
+from graphlib import TopologicalSorter
 from pathlib import Path
+from statistics import median
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = [path for room in ("exporter", "scaler") for path in (ROOT / room).rglob("*.py") if "_pb2" not in path.name]
+SOURCES = [path for top in ("exporter", "scaler") for path in (ROOT / top).rglob("*.py") if "_pb2" not in path.name]
+LONGEST, MOST_PACKAGES, MOST_LAYERS = 600, 13, 8
+
+
+def module(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+TREES = {module(path): (path, ast.parse(path.read_text(encoding="utf-8"))) for path in SOURCES}
+
+
+def imported(name):
+    """The modules of the product that a module imports when it is imported itself."""
+    path, tree = TREES[name]
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            base = package.rsplit(".", node.level - 1)[0] if node.level else ""
+            source = ".".join(part for part in (base, node.module) if part)
+            for alias in node.names:
+                yield from {f"{source}.{alias.name}", source} & TREES.keys()
+        elif isinstance(node, ast.Import):
+            yield from {alias.name for alias in node.names} & TREES.keys()
 
 
 def test_no_module_is_longer_than_a_reader_can_hold():
-    assert [str(path.relative_to(ROOT)) for path in SOURCES if path.read_text().count("\n") > 600] == []
+    lengths = {name: path.read_text().count("\n") for name, (path, _) in TREES.items()}
+    assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
+    assert 100 <= median(lengths.values()) <= 300
+
+
+def test_the_scaler_has_few_packages_and_few_layers():
+    packages = {path.parent.name for path in (ROOT / "scaler").glob("*/__init__.py")}
+    assert len(packages) <= MOST_PACKAGES, sorted(packages)
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    layers = [c["layers"] for c in settings["tool"]["importlinter"]["contracts"] if c.get("containers") == ["scaler"]]
+    assert [len(each) for each in layers if len(each) <= MOST_LAYERS] == [len(each) for each in layers] != []
+
+
+def test_no_two_modules_import_each_other():
+    graph = {name: set(imported(name)) - {name} for name in TREES}
+    # A package re-exports its modules: those need not be imported before it.
+    for name, needs in graph.items():
+        graph[name] = {need for need in needs if not name.startswith(f"{need}.")}
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
+
+
+def test_no_two_classes_have_the_same_name():
+    classes = defaultdict(set)
+    for name, (_, tree) in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and "Protocol" not in "".join(map(ast.unparse, node.bases)):
+                classes[node.name].add(name)
+    assert {name: places for name, places in classes.items() if len(places) > 1} == {}
