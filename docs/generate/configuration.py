@@ -12,8 +12,8 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
+from scaler.config.pydantic_errors import sections_in
 from scaler.config.schema import MINIMAL, defaults_of, is_section, json_schema, sections
-from scaler.config.words import sections_in
 
 _HEAD = """\
 # Configuration

@@ -9,10 +9,9 @@ import sys
 from collections.abc import Iterator
 
 from docs.generate.configuration import item, kind_of, written
+from scaler.config.pydantic_errors import sections_in
 from scaler.config.schema import defaults_of, schema_of
-from scaler.config.tenant import Trigger
-from scaler.config.trigger import WORDS
-from scaler.config.words import sections_in
+from scaler.config.trigger import WORDS, Trigger
 
 _HEAD = """\
 # Triggers and annotations

@@ -51,7 +51,7 @@ def run(file: str) -> None:
     from exporter.kubernetes.protocol import CannotConnect
     from scaler.config import ConfigErrors, load, parse
     from scaler.config import read as text_of
-    from scaler.config.stamp import FileWatch
+    from scaler.config.loader import FileWatch
     from scaler.logs import configure, say_warnings
 
     try:

@@ -1,17 +1,26 @@
 """The configuration: YAML -> a frozen value, or everything that is wrong with it, each with file:line:column."""
 
-from .access import Access, Basic, Tls
-from .bad_words import BadWord, BadWords
-from .cluster import DcgmExporter, Kubernetes, SharedGateway
-from .endpoint import Endpoint, PrometheusQuery
-from .load import check, load, parse, read
-from .model import Config, Freshness, GrpcTls, Listen, Log, MetricsApi, Prices, Scrape, Snapshots
+from .endpoint import Access, Basic, Delayed, Endpoint, PrometheusQuery, Redis, Running, StreamGroup, Tls
+from .errors import BadWord, BadWords, ConfigErrors, Problem
+from .loader import check, load, parse, read
+from .model import (
+    Config,
+    DcgmExporter,
+    Freshness,
+    GrpcTls,
+    Kubernetes,
+    Listen,
+    Log,
+    MetricsApi,
+    Peers,
+    Prices,
+    Scrape,
+    SharedGateway,
+    Snapshots,
+)
 from .overrides import Schedule
-from .peers import Peers
-from .problem import ConfigErrors, Problem
-from .redis import Delayed, Redis, Running, StreamGroup
 from .scalars import Address
-from .tenant import Trigger, TriggerWorkload
+from .trigger import Trigger, TriggerWorkload
 from .workload import Objectives, Replicas, Smoothing, Workload
 
 __all__ = [

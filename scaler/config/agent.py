@@ -18,18 +18,15 @@ from pydantic import Field
 from exporter.catalog import KINDS
 from exporter.catalog.own import PORT
 
-from .access import Access, Many, Section
-from .checks import pace_findings
-from .endpoint import Port, page, with_path
-from .endpoint_checks import access_findings
-from .finding import Finding
-from .kinds import GPUS
-from .load import Language, parse_as
+from .endpoint import Access, Many, Port, Section, page, with_path
+from .errors import Finding, Loc, Problem
+from .loader import Language, parse_as
 from .model import GiB, Interval, KiB, Log, MiB, usual_timeout
-from .problem import Loc, Problem
-from .scalars import ADDRESS, URL, Address, size
-from .tree import compose
+from .scalars import ADDRESS, GPUS, URL, Address, size
+from .validate import pace_findings
+from .validate_endpoint import access_findings
 from .workload import Engine
+from .yaml import compose
 
 # What Kubernetes' downward API is asked for. The names are ours; deploy/kustomize sets them.
 NODE_IP, NAMESPACE, POD = "TIDEGATE_NODE_IP", "TIDEGATE_POD_NAMESPACE", "TIDEGATE_POD_NAME"

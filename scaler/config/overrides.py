@@ -18,7 +18,7 @@ from scaler.policy.overrides import AUTO, BadOrder, Brake, Prewarm, read_brake, 
 from scaler.policy.overrides.brake import MOST_REPLICAS
 from scaler.policy.overrides.schedule import EXAMPLE
 
-from .access import Section
+from .endpoint import Section
 from .scalars import Scalar, auto_or_duration, duration, read_duration, refused
 
 CONFIGURATION = "configuration"

@@ -16,7 +16,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
 from .model import Config
-from .words import sections_in
+from .pydantic_errors import sections_in
 
 # The smallest configuration that decides something.
 MINIMAL: dict[str, Any] = {

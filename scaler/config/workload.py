@@ -3,11 +3,27 @@
 Worked example: a workload of two replicas at `objectives.work: 16` with 40 requests waiting or running needs
 40 / 16 = 2.5 replicas, so 3. With `kv_cache: 0.9` and caches 95 % full on average it needs 2 x 0.95 / 0.9 = 2.1, so
 3 as well; the largest of what the objectives ask for is taken.
+
+What a workload of a ScaledJob is unless somebody writes otherwise: the work in hand, and nothing kept up.
+
+KEDA starts Jobs up to the number it is told, less those that run, and ends none: zero is harmless, and each Job that
+ends under a number that is too high is replaced by one with nothing to do (pkg/scaling/executor/scale_jobs.go). So
+nothing is kept warm, smoothed, leased or added by a guard.
+
+Worked example: `smoothing.down: 30s` alone is written: half-lives of 0 s up and 30 s down, keep_warm 0, no KV guard.
+
+Which source would show the next request to a workload at zero replicas. Pure.
+
+What its gateway's kind can show, and not whether the page does: that is seen when it is asked, and is on the Board.
+
+Worked example: a workload with `gateway: {url: …, kind: envoy}` is woken by "refused requests (envoy)", one without a
+gateway by nothing, so it keeps a replica.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Literal, TypeAlias, TypeVar
 
 from pydantic import Field
 
@@ -15,11 +31,22 @@ from exporter.catalog import KINDS
 from exporter.model import WorkloadKey
 from scaler.policy.overrides import Brake
 
-from .access import Many, Section, Text
-from .endpoint import Endpoint
-from .kinds import ENGINE, GATEWAY, REDIS
+from .endpoint import Endpoint, Many, Section, Text
+from .errors import BadWord
 from .overrides import BRAKE, Schedule
-from .scalars import AUTO, GLOB, ZERO, auto_or_duration, duration, kubernetes_name
+from .rules import IDLE_JOBS, NO_WAKER, RISES_SLOWLY
+from .scalars import (
+    AUTO,
+    ENGINE,
+    GATEWAY,
+    GLOB,
+    REDIS,
+    ZERO,
+    auto_or_duration,
+    duration,
+    kubernetes_name,
+    write_duration,
+)
 
 Ratio: TypeAlias = Annotated[float, Field(gt=0, le=1, title="ratio")]
 Seconds: TypeAlias = Annotated[float, duration()]
@@ -202,3 +229,85 @@ class Workload(Section):
         if self.pods is None and self.gateway is None:
             return None
         return self.objectives.work or KINDS[self.engine or self.gateway_kind].work
+
+
+SCALED_JOB = "ScaledJob"
+AnySection = TypeVar("AnySection", bound=Section)
+
+_STARTS_IDLE = "KEDA would start Jobs with nothing to do"
+
+
+def for_jobs(workload: Workload) -> Workload:
+    """The same, and what is not written as Jobs need it."""
+    return _unless_written(
+        workload,
+        keep_warm=0.0,
+        lease_max=0.0,
+        scale_down_band=0.0,
+        smoothing=_unless_written(workload.smoothing, up=0.0, down=0.0),
+        objectives=_unless_written(workload.objectives, kv_cache=None),
+    )
+
+
+def said_of_jobs(said: Iterable[BadWord], workload: Workload, prefix: str) -> Iterator[BadWord]:
+    """What is to be said of a workload, as it is true of Jobs. prefix: of the place of its words, as "metadata."."""
+    for word in said:
+        if word.rule is NO_WAKER:
+            unseen = "nothing shows work while no Job runs, so none is started (reason no_waker)"
+            yield word._replace(key=f"{prefix}gateway", bound=unseen)
+        elif word.rule is not RISES_SLOWLY:  # no Job goes before another comes
+            yield word
+    yield from _idle_jobs(workload, prefix)
+
+
+def _idle_jobs(workload: Workload, prefix: str) -> Iterator[BadWord]:
+    """Words that keep the number above the work in hand."""
+    of_jobs = for_jobs(workload)
+    smoothing, objectives = of_jobs.smoothing, of_jobs.objectives
+    keep_warm = of_jobs.keep_warm
+    kept = (
+        ("keep_warm", keep_warm, keep_warm if isinstance(keep_warm, str) else write_duration(keep_warm)),
+        ("lease_max", of_jobs.lease_max, write_duration(of_jobs.lease_max)),
+        ("smoothing.down", smoothing.down, write_duration(smoothing.down)),
+        ("scale_down_band", of_jobs.scale_down_band, f"{of_jobs.scale_down_band:g}"),
+        ("objectives.kv_cache", objectives.kv_cache, f"{objectives.kv_cache}"),
+        ("objectives.gpu_engine", objectives.gpu_engine, f"{objectives.gpu_engine}"),
+        ("on_blind", of_jobs.on_blind == "wake", of_jobs.on_blind),
+    )
+    for key, value, shown in kept:
+        if value:
+            bound = f"keeps the number above the work in hand: {_STARTS_IDLE}; leave it out"
+            yield BadWord(prefix + key, bound, shown, "warning", IDLE_JOBS)
+    if any(schedule.floor for schedule in of_jobs.schedules):
+        bound = f"a floor is kept whether there is work or not: {_STARTS_IDLE}"
+        yield BadWord(f"{prefix}schedules", bound, None, "warning", IDLE_JOBS)
+
+
+def _unless_written(section: AnySection, **defaults: object) -> AnySection:
+    """Nested sections are given whole: they know themselves what was written of them."""
+    nested = {key for key, value in defaults.items() if isinstance(value, Section)}
+    update = {key: value for key, value in defaults.items() if key in nested or key not in section.model_fields_set}
+    return section.model_copy(update=update)
+
+
+_SHOWN = {
+    "queue": "the queue",
+    "in_flight": "the requests in flight",
+    "refused": "refused requests",
+    "counted": "the count of requests",
+}
+
+
+def at_zero(workload: Workload) -> str:
+    """What a request at zero replicas moves on its gateway's page: as `Kind.at_zero`."""
+    return KINDS[workload.gateway_kind].at_zero if workload.gateway is not None else "nothing"
+
+
+def woken_by(workload: Workload) -> str:
+    """A clause for a person."""
+    if not workload.replicas.sleeps:
+        return "never asleep: replicas.min is above 0"
+    shown = _SHOWN.get(at_zero(workload))
+    if shown is None:
+        return "kept at one replica at least: nothing would see a request at zero (reason no_waker)"
+    return f"woken by {shown} of its gateway ({workload.gateway_kind})"

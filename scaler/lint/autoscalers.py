@@ -18,11 +18,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from scaler.config.documents import DocumentValue
+from scaler.config.errors import Loc
 from scaler.config.model import Config
-from scaler.config.problem import Loc
-from scaler.config.remark import Remark
-from scaler.config.rules import Rule
+from scaler.config.yaml import DocumentValue
 
 from .objects import LintWorkload, Thing, workload
 from .triggers import is_ours
@@ -217,11 +215,6 @@ def see(things: Iterable[Thing], config: Config | None = None, *, live: bool = F
     workloads = {one.key: pods for one in things if (pods := workload(one)) is not None}
     keys = frozenset(one.key for one in things)
     return LintContext(things, scalers, by_target, workloads, keys, config, live)
-
-
-def said(rule: Rule, loc: Loc, message: str, got: str | None = None) -> Remark:
-    """A remark of a rule."""
-    return Remark(loc, message, rule.severity, got, rule)
 
 
 def shown_count(value: DocumentValue, *path: str | int) -> str | None:

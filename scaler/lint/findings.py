@@ -1,10 +1,4 @@
-"""The objects of one run -> what every rule says of them, less what is silenced. Pure.
-
-Worked example: of a ScaledObject whose annotation silences TG004 with a reason, its `fallback` is not spoken of.
-
-Which function looks at which objects. A table: the order is that of the rules, and no function knows of another.
-
-Worked example: `remarks(thing, seen)` of a ScaledObject asks each of `OF_AUTOSCALERS`.
+"""What a manifest is told, and where in it: a `Remark` names a path, `problem` finds the line.
 
 What somebody has decided to live with: `tidegate.dev/check-ignore` on an object, and `--ignore` for a run. Pure.
 
@@ -18,126 +12,47 @@ two rules for that object, and `"TG061"` alone is the error TG092.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from scaler.config.model import Config
-from scaler.config.problem import Loc, Problem
-from scaler.config.remark import Remark, problem
-from scaler.config.rules import IGNORED_WITHOUT_REASON, RULES
+from scaler.config.errors import BadWord, Loc, Problem, dotted, shown
+from scaler.config.rules import IGNORED_WITHOUT_REASON, RULES, Rule, Severity
 from scaler.config.trigger import ANNOTATION, CHECK_IGNORE
+from scaler.config.yaml import DocumentValue
 
-from .autoscalers import LintContext, said, see
-from .checks import hpa, pods, queries, replicas
-from .objects import PROMETHEUS, LintWorkload, Thing, workload
-from .triggers import remarks_on
+from .objects import Thing
 
 
-class Linted(NamedTuple):
-    """problems: in the order of the objects. passed_over: objects that no rule reads."""
-
-    problems: list[Problem]
-    passed_over: int
-
-
-def linted(
-    things: Sequence[Thing], config: Config | None, now: float | None, ignored: frozenset[str], *, live: bool = False
-) -> Linted:
-    """config: what they will meet; None: not known, defaults are assumed. now: POSIX seconds; None: what is over is not
-    looked for. ignored: ids of rules that nobody wants to hear of.
+class Remark(NamedTuple):
+    """loc: a path in the document, which need not be there. got: a value to show; None for none. rule: None for what
+    Tidegate, KEDA or Kubernetes would refuse.
     """
-    seen = see(things, config, live=live)
-    problems: list[Problem] = []
-    passed_over = 0
-    for thing in things:
-        words = remarks_on(thing.value, config, now)
-        passed_over += words is None and not thing.kind
-        silent, wrong = silenced(thing)
-        said = (*(words or ()), *remarks(thing, seen), *wrong)
-        problems += [
-            problem(thing.value, thing.file, one)
-            for one in said
-            if one.rule is None or one.rule.id not in silent | ignored
-        ]
-    return Linted(problems, passed_over)
+
+    loc: Loc
+    message: str
+    severity: Severity = "error"
+    got: str | None = None
+    rule: Rule | None = None
 
 
-OF_AUTOSCALERS = (
-    replicas.nothing_wakes,
-    replicas.zero_while_loading,
-    replicas.idle_replica_count,
-    replicas.activation_above_target,
-    replicas.polled_seldom,
-    replicas.queue_alone,
-    replicas.two_writers,
-    replicas.max_missing,
-    replicas.min_above_max,
-    replicas.zero_without_external,
-    replicas.formula_replaces,
-    hpa.smoothed_twice,
-    hpa.default_window,
-    hpa.lost_in_tolerance,
-    hpa.direction_disabled,
-    hpa.metric_type,
-    hpa.cached_metrics,
-    hpa.plain_text,
-    queries.gpu_util_on_mig,
-    queries.gpu_util_as_load,
-    queries.memory_as_load,
-    queries.ratio_against_percent,
-    queries.empty_is_zero,
-    queries.long_window,
-    queries.renamed_metric,
-    queries.exporters_labels,
-    pods.target_above_limit,
-)
-# In a live cluster.
-OF_CONDITIONS = (
-    hpa.metric_unread,
-    hpa.target_missing,
-    hpa.not_ready,
-    hpa.at_maximum,
-    hpa.on_fallback,
-)
-OF_WORKLOADS = (
-    replicas.replicas_in_manifest,
-    pods.target_above_limit_of_words,
-)
-# Of what works on GPUs or asks Tidegate.
-OF_SERVERS = (
-    pods.grace_too_short,
-    pods.no_prestop,
-    pods.no_drain,
-    pods.no_readiness,
-    pods.killed_while_loading,
-    pods.metrics_off,
-)
-OF_OTHERS: Mapping[str, Callable[[Thing, LintContext], Iterator[Remark]]] = {
-    "PodDisruptionBudget": replicas.drain_blocked,
-    "VerticalPodAutoscaler": replicas.restarted_by_vpa,
-    "ServiceMonitor": queries.scraped_seldom,
-    "PodMonitor": queries.scraped_seldom,
-    PROMETHEUS: queries.scraped_seldom,
-}
+def of_word(word: BadWord, loc: Loc) -> Remark:
+    """What is said of a word, at the place where it stands in this document."""
+    return Remark(loc, word.bound, word.severity, word.value, word.rule)
 
 
-def remarks(thing: Thing, seen: LintContext) -> Iterator[Remark]:
-    """What the rules say of one object among all others."""
-    scaler = seen.autoscalers.get(thing)
-    if scaler is not None:
-        for of_autoscaler in (*(() if scaler.is_kedas else OF_AUTOSCALERS), *(OF_CONDITIONS if seen.live else ())):
-            yield from of_autoscaler(scaler, seen)
-    target = workload(thing)
-    if target is not None:
-        for of_workload in (*OF_WORKLOADS, *(OF_SERVERS if _serves(target, seen) else ())):
-            yield from of_workload(target, seen)
-    if thing.kind in OF_OTHERS:
-        yield from OF_OTHERS[thing.kind](thing, seen)
+def said(rule: Rule, loc: Loc, message: str, got: str | None = None) -> Remark:
+    """A remark of a rule."""
+    return Remark(loc, message, rule.severity, got, rule)
 
 
-def _serves(target: LintWorkload, seen: LintContext) -> bool:
-    scalers = seen.scalers_of(target)
-    return bool(scalers) and (target.on_gpus or any(one.ours for one in scalers))
+def problem(document: DocumentValue, file: str, remark: Remark) -> Problem:
+    """The line to go to: that of the value, of the key where no value is at fault, or of what lacks it."""
+    there = document.at(*remark.loc)
+    near = next(found for length in range(len(remark.loc), -1, -1) if (found := document.at(*remark.loc[:length])))
+    mark = there.key if there is not None and remark.got is None else near.mark
+    got = "" if remark.got is None else f", got {shown(remark.got)}" if there else f", got {remark.got} (the default)"
+    rule = None if remark.rule is None else remark.rule.id
+    return Problem(file, mark.line, mark.column, dotted(remark.loc), remark.message + got, remark.severity, rule)
 
 
 _AT: Loc = ("metadata", "annotations", ANNOTATION + CHECK_IGNORE)

@@ -31,9 +31,8 @@ from typing import Any
 
 import yaml
 
-from scaler.config.documents import DocumentValue
-from scaler.config.problem import Loc
-from scaler.config.tree import TextPosition
+from scaler.config.errors import Loc
+from scaler.config.yaml import DocumentValue, TextPosition
 
 # Of each kind that a rule reads, its API group; "" is the core's.
 KINDS: Mapping[str, str] = {

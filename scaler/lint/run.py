@@ -18,7 +18,7 @@ Worked example: `await check_cluster(client, "ai", now, frozenset())` lists all 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -27,16 +27,18 @@ from exporter.kubernetes.resources import CHECKED, Resource
 from exporter.model import WorkloadKey
 from scaler.config import Config, ConfigErrors, parse
 from scaler.config.agent import is_export, parse_export
-from scaler.config.documents import documents
-from scaler.config.load import LARGEST_BYTES as LARGEST_CONFIG
-from scaler.config.load import body_of, decode
-from scaler.config.orders_shown import orders_shown
-from scaler.config.problem import Problem, dotted
-from scaler.config.wakers import woken_by
+from scaler.config.errors import Problem, dotted
+from scaler.config.loader import LARGEST_BYTES as LARGEST_CONFIG
+from scaler.config.loader import body_of, decode
+from scaler.config.workload import woken_by
+from scaler.config.yaml import documents
+from scaler.policy.overrides import Brake
 
-from .findings import linted
-from .objects import Thing, is_prometheus, things, value_of
-from .triggers import LARGEST_BYTES, is_manifest
+from .autoscalers import LintContext, see
+from .checks import hpa, pods, queries, replicas
+from .findings import Remark, problem, silenced
+from .objects import PROMETHEUS, LintWorkload, Thing, is_prometheus, things, value_of, workload
+from .triggers import LARGEST_BYTES, is_manifest, remarks_on
 
 STDIN = "-"
 
@@ -79,8 +81,8 @@ def check_files(
         said[file] = [Problem(file, *trouble.mark, dotted(trouble.loc), trouble.message) for trouble in troubles]
         found += [thing for root in roots for thing in things(root, file)]
     run = linted(found, configs[0] if len(configs) == 1 else None, now, ignored)
-    for problem in run.problems:
-        said[problem.file].append(problem)
+    for one in run.problems:
+        said[one.file].append(one)
     for problems in said.values():
         problems.sort(key=lambda problem: (problem.line or 0, problem.column or 0, problem.key))
     wakers = {workload.key: woken_by(workload) for config in configs for workload in config.workloads}
@@ -96,6 +98,132 @@ def _configuration(text: str, file: str, configs: list[Config], now: float | Non
     config, warnings = parse(text, file, now)
     configs.append(config)
     return warnings
+
+
+class Linted(NamedTuple):
+    """problems: in the order of the objects. passed_over: objects that no rule reads."""
+
+    problems: list[Problem]
+    passed_over: int
+
+
+def linted(
+    things: Sequence[Thing], config: Config | None, now: float | None, ignored: frozenset[str], *, live: bool = False
+) -> Linted:
+    """config: what they will meet; None: not known, defaults are assumed. now: POSIX seconds; None: what is over is not
+    looked for. ignored: ids of rules that nobody wants to hear of.
+    """
+    seen = see(things, config, live=live)
+    problems: list[Problem] = []
+    passed_over = 0
+    for thing in things:
+        words = remarks_on(thing.value, config, now)
+        passed_over += words is None and not thing.kind
+        silent, wrong = silenced(thing)
+        said = (*(words or ()), *remarks(thing, seen), *wrong)
+        problems += [
+            problem(thing.value, thing.file, one)
+            for one in said
+            if one.rule is None or one.rule.id not in silent | ignored
+        ]
+    return Linted(problems, passed_over)
+
+
+OF_AUTOSCALERS = (
+    replicas.nothing_wakes,
+    replicas.zero_while_loading,
+    replicas.idle_replica_count,
+    replicas.activation_above_target,
+    replicas.polled_seldom,
+    replicas.queue_alone,
+    replicas.two_writers,
+    replicas.max_missing,
+    replicas.min_above_max,
+    replicas.zero_without_external,
+    replicas.formula_replaces,
+    hpa.smoothed_twice,
+    hpa.default_window,
+    hpa.lost_in_tolerance,
+    hpa.direction_disabled,
+    hpa.metric_type,
+    hpa.cached_metrics,
+    hpa.plain_text,
+    queries.gpu_util_on_mig,
+    queries.gpu_util_as_load,
+    queries.memory_as_load,
+    queries.ratio_against_percent,
+    queries.empty_is_zero,
+    queries.long_window,
+    queries.renamed_metric,
+    queries.exporters_labels,
+    pods.target_above_limit,
+)
+# In a live cluster.
+OF_CONDITIONS = (
+    hpa.metric_unread,
+    hpa.target_missing,
+    hpa.not_ready,
+    hpa.at_maximum,
+    hpa.on_fallback,
+)
+OF_WORKLOADS = (
+    replicas.replicas_in_manifest,
+    pods.target_above_limit_of_words,
+)
+# Of what works on GPUs or asks Tidegate.
+OF_SERVERS = (
+    pods.grace_too_short,
+    pods.no_prestop,
+    pods.no_drain,
+    pods.no_readiness,
+    pods.killed_while_loading,
+    pods.metrics_off,
+)
+OF_OTHERS: Mapping[str, Callable[[Thing, LintContext], Iterator[Remark]]] = {
+    "PodDisruptionBudget": replicas.drain_blocked,
+    "VerticalPodAutoscaler": replicas.restarted_by_vpa,
+    "ServiceMonitor": queries.scraped_seldom,
+    "PodMonitor": queries.scraped_seldom,
+    PROMETHEUS: queries.scraped_seldom,
+}
+
+
+def remarks(thing: Thing, seen: LintContext) -> Iterator[Remark]:
+    """What the rules say of one object among all others."""
+    scaler = seen.autoscalers.get(thing)
+    if scaler is not None:
+        for of_autoscaler in (*(() if scaler.is_kedas else OF_AUTOSCALERS), *(OF_CONDITIONS if seen.live else ())):
+            yield from of_autoscaler(scaler, seen)
+    target = workload(thing)
+    if target is not None:
+        for of_workload in (*OF_WORKLOADS, *(OF_SERVERS if _serves(target, seen) else ())):
+            yield from of_workload(target, seen)
+    if thing.kind in OF_OTHERS:
+        yield from OF_OTHERS[thing.kind](thing, seen)
+
+
+def _serves(target: LintWorkload, seen: LintContext) -> bool:
+    scalers = seen.scalers_of(target)
+    return bool(scalers) and (target.on_gpus or any(one.ours for one in scalers))
+
+
+EVERYBODY = "all workloads"
+
+
+def orders_shown(config: Config, now: float) -> dict[str, list[str]]:
+    """By workload, those without orders left out; what is ordered of all of them first. now: POSIX seconds."""
+    lines = {EVERYBODY: list(_of_brake(config.brake, now))}
+    for one in config.workloads:
+        lines[str(one.key)] = [
+            *_of_brake(one.brake, now),
+            *(schedule.order.said_at(now) for schedule in one.schedules),
+        ]
+    return {name: said for name, said in lines.items() if said}
+
+
+def _of_brake(brake: Brake | None, now: float) -> Iterator[str]:
+    if brake is not None:
+        yield f"{'now' if brake.holds(now) else 'over'}: {brake.typed()}"
 
 
 _ROUNDS = 3  # a list that is forgotten half-way (410) is begun again so often

@@ -20,11 +20,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from scaler.config.access import Section, Text
-from scaler.config.finding import Finding
-from scaler.config.load import Language, parse_as
-from scaler.config.load import read as text_of
-from scaler.config.problem import Problem
+from scaler.config.endpoint import Section, Text
+from scaler.config.errors import Finding, Problem
+from scaler.config.loader import Language, parse_as
+from scaler.config.loader import read as text_of
 from scaler.config.scalars import duration
 
 from .columns import ServerColumns

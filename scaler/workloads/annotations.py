@@ -35,10 +35,9 @@ from typing import NamedTuple
 from exporter.kubernetes.objects import Hpa, Ref, Scalable, ScaledObject
 from exporter.model import WorkloadKey
 from scaler.config import Config, Replicas
-from scaler.config.bad_words import BadWord, BadWords
-from scaler.config.kinds import did_you_mean
-from scaler.config.tenant import Trigger, TriggerWorkload, bounds
-from scaler.config.trigger import ANNOTATION, ASIDES, BRAKE
+from scaler.config.errors import BadWord, BadWords
+from scaler.config.scalars import did_you_mean
+from scaler.config.trigger import ANNOTATION, ASIDES, BRAKE, Trigger, TriggerWorkload, bounds
 from scaler.policy.overrides import BadOrder, Brake, WorkloadOverrides, read_brake, unreadable
 
 from .caller_check import MOST_WORDS, plain

@@ -31,7 +31,7 @@ from enum import Enum, auto
 from typing import TypeAlias
 
 from exporter.model import WorkloadKey
-from scaler.config.bad_words import shown
+from scaler.config.errors import shown
 from scaler.config.trigger import FROM_ENV, KEDAS
 
 ObjectName: TypeAlias = tuple[str, str]  # namespace, name: what a call names

@@ -16,9 +16,9 @@ from typing import NamedTuple
 from exporter.kubernetes.objects import Ref
 from exporter.model import WorkloadKey
 from scaler.config import Workload
-from scaler.config.bad_words import BadWord, shown
-from scaler.config.jobs import SCALED_JOB
+from scaler.config.errors import BadWord, shown
 from scaler.config.rules import Severity
+from scaler.config.workload import SCALED_JOB
 from scaler.policy.overrides import Brake
 
 from . import caller_check

@@ -30,10 +30,9 @@ from typing import NamedTuple, TypeAlias
 from exporter.kubernetes.objects import Hpa, Ref, Scalable, ScaledObject
 from exporter.model import WorkloadKey
 from scaler.config import Config, Workload
-from scaler.config.bad_words import BadWord
-from scaler.config.group_checks import group_faults
-from scaler.config.tenant import TriggerWorkload
-from scaler.config.trigger import PREFIXES
+from scaler.config.errors import BadWord
+from scaler.config.trigger import PREFIXES, TriggerWorkload
+from scaler.config.validate_workload import group_faults
 
 from .annotations import Noted, Spoken, brakes, noted, tolerances
 from .caller_check import CallRejected, Doubt, ObjectName, TriggerClaim, observed, plain

@@ -27,10 +27,10 @@ from exporter.model import Credentials, Role, Target, WorkloadKey
 from exporter.sources import redis
 from exporter.sources.promql import Promql, PromqlQuery, PromqlTargets
 from scaler.config import Config, DcgmExporter, Endpoint, Redis, Workload
-from scaler.config.access import admission
-from scaler.config.jobs import for_jobs
-from scaler.config.kinds import GPUS
-from scaler.config.workload_checks import FEWEST_READINGS
+from scaler.config.endpoint import admission
+from scaler.config.scalars import GPUS
+from scaler.config.validate_workload import FEWEST_READINGS
+from scaler.config.workload import for_jobs
 from scaler.policy.columns import Signal, Spec
 from scaler.policy.constraints import Teaching
 from scaler.policy.groups import Membership

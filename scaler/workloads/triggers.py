@@ -39,10 +39,20 @@ from pydantic import ValidationError
 from exporter.kubernetes.objects import Hpa, Ref, Scalable, ScaledObject, ScaledObjectTrigger
 from exporter.model import WorkloadKey
 from scaler.config import Config, Endpoint, Replicas
-from scaler.config.bad_words import BadWord, BadWords
-from scaler.config.jobs import SCALED_JOB, said_of_jobs
-from scaler.config.tenant import Trigger, TriggerWorkload, bounds
-from scaler.config.trigger import FROM_ENV, KEDAS, PREFIXES, WORDS, Place, check_workload, read
+from scaler.config.errors import BadWord, BadWords
+from scaler.config.trigger import (
+    FROM_ENV,
+    KEDAS,
+    PREFIXES,
+    WORDS,
+    Place,
+    Trigger,
+    TriggerWorkload,
+    bounds,
+    check_workload,
+    read,
+)
+from scaler.config.workload import SCALED_JOB, said_of_jobs
 
 from .caller_check import CallRejected, Doubt, listed, not_configured, observed, spoken, too_much
 

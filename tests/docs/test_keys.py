@@ -7,8 +7,8 @@ import yaml
 
 from scaler.config.agent import ExportConfig
 from scaler.config.model import Config
+from scaler.config.pydantic_errors import sections_in
 from scaler.config.trigger import WORDS
-from scaler.config.words import sections_in
 from scaler.config.workload import Workload
 from scaler.model import Evidence
 from tests.docs.pages import PAGES, ROOT, in_backticks

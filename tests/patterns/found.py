@@ -95,7 +95,7 @@ def _attributes(module, *names):
 # The patterns that are built from local names: (file, name) -> patterns.
 _LOCAL = {
     ("exporter/agent/agent.py", "names"): lambda: [lines_of("dcgm").pattern],
-    ("scaler/config/redis.py", "pattern"): lambda: _attributes("scaler.config.redis", "_URL", "_NODE"),
+    ("scaler/config/endpoint.py", "pattern"): lambda: _attributes("scaler.config.endpoint", "_URL", "_NODE"),
     ("scaler/config/scalars.py", "pattern"): lambda: [
         kubernetes_name(63, what).schema["pattern"] for what in ("namespace", "workload")
     ],

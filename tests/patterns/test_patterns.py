@@ -5,7 +5,7 @@ import time
 import pytest
 
 from scaler.config import Config, Kubernetes
-from scaler.config.bad_words import BadWords
+from scaler.config.errors import BadWords
 from scaler.policy.overrides import BadOrder, read_brake
 from scaler.workloads.triggers import read_words
 from tests.patterns.ambiguity import SCANS, Automaton, trouble

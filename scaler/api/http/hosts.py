@@ -24,7 +24,7 @@ from ipaddress import ip_address
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from scaler.config.bad_words import shown
+from scaler.config.errors import shown
 
 ANY_HOST = frozenset({"/metrics", "/livez", "/readyz"})
 

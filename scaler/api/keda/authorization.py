@@ -29,7 +29,7 @@ from weakref import WeakValueDictionary
 
 from exporter.model import WorkloadKey
 from scaler.config import Config
-from scaler.config.bad_words import shown
+from scaler.config.errors import shown
 from scaler.config.trigger import FROM_ENV, KEDAS, WORDS
 from scaler.workloads import CallRejected, Doubt, RejectedCall, not_configured, observed
 

@@ -53,7 +53,7 @@ from urllib.parse import unquote
 import grpc
 
 from exporter.model import WorkloadKey
-from scaler.config.bad_words import shown
+from scaler.config.errors import shown
 from scaler.model import Decision, Reason
 from scaler.workloads import CallRejected, Doubt, RejectedCall
 from scaler.workloads.caller_check import plain

@@ -42,7 +42,7 @@ from urllib.parse import unquote
 
 from exporter.kubernetes.auth import AccessRequest, AccessVerdict, Reviews, User
 from exporter.kubernetes.protocol import ApiFailure
-from scaler.config.bad_words import shown
+from scaler.config.errors import shown
 
 from .errors import ApiError
 

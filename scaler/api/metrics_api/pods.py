@@ -24,7 +24,7 @@ from typing import NamedTuple, Protocol
 from exporter.kubernetes.objects import Pod, Ref
 from exporter.kubernetes.resources import PODS
 from exporter.model import PodKey
-from scaler.config.bad_words import shown
+from scaler.config.errors import shown
 from scaler.model import Board
 from scaler.signals.pods import Chosen, Gauge, PodNumbers
 

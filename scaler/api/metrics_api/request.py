@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from exporter.kubernetes.auth import AccessRequest
 from exporter.kubernetes.resources import PODS
-from scaler.config.bad_words import shown
+from scaler.config.errors import shown
 
 from . import pods, values
 from .discovery import SUBRESOURCES, VERSIONS

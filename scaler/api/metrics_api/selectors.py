@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum, auto
 from typing import NamedTuple, TypeAlias
 
-from scaler.config.bad_words import shown
+from scaler.config.errors import shown
 
 _KEY = r"[A-Za-z0-9](?:[\w./-]*[A-Za-z0-9])?"
 _VALUE = r"[A-Za-z0-9](?:[\w./-]*[A-Za-z0-9])?|"

@@ -54,7 +54,7 @@ from exporter.kubernetes.resources import (
     Resource,
 )
 from exporter.model import WorkloadKey
-from scaler.config.bad_words import shown
+from scaler.config.errors import shown
 from scaler.model import Board, Decision
 from scaler.workloads import Registry
 

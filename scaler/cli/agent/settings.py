@@ -94,10 +94,10 @@ def _tell(file: str, writing: int) -> NoReturn:
 def _settings(file: str, environment: Mapping[str, str]) -> Settings | tuple[str, ...]:
     from exporter.sources.nvml import NotInstalled, installed  # noqa: PLC0415 - only in a process that ends
     from scaler.config import ConfigErrors, read  # noqa: PLC0415
-    from scaler.config.access import Access as Written  # noqa: PLC0415
-    from scaler.config.access import admission  # noqa: PLC0415
     from scaler.config.agent import NAMESPACE, NODE_NAME, POD, POD_UID, parse_export  # noqa: PLC0415
-    from scaler.config.kinds import GPUS  # noqa: PLC0415
+    from scaler.config.endpoint import Access as Written  # noqa: PLC0415
+    from scaler.config.endpoint import admission  # noqa: PLC0415
+    from scaler.config.scalars import GPUS  # noqa: PLC0415
 
     try:
         config, warnings = parse_export(read(file), file, environment)

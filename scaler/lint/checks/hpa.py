@@ -18,11 +18,11 @@ import math
 from collections.abc import Iterator
 
 from scaler.config import rules
-from scaler.config.documents import DocumentValue
-from scaler.config.remark import Remark
 from scaler.config.scalars import write_duration
+from scaler.config.yaml import DocumentValue
 
-from ..autoscalers import OUR_METRIC, Autoscaler, LintContext, number, said
+from ..autoscalers import OUR_METRIC, Autoscaler, LintContext, number
+from ..findings import Remark, said
 from ..objects import SCALED
 from ..triggers import is_ours
 

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 
 from exporter.catalog import KINDS
 from scaler.config import rules
-from scaler.config.problem import Loc
-from scaler.config.remark import Remark
+from scaler.config.errors import Loc
 from scaler.config.trigger import ANNOTATION
 
-from ..autoscalers import Autoscaler, LintContext, number, said
+from ..autoscalers import Autoscaler, LintContext, number
+from ..findings import Remark, said
 from ..objects import GENERATIVE, Container, LintWorkload
 from ..promql import query
 from ..triggers import is_ours

@@ -17,11 +17,11 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from scaler.config import rules
-from scaler.config.problem import Loc
-from scaler.config.remark import Remark
+from scaler.config.errors import Loc
 from scaler.config.scalars import write_duration
 
-from ..autoscalers import Autoscaler, LintContext, ScalingMetric, said
+from ..autoscalers import Autoscaler, LintContext, ScalingMetric
+from ..findings import Remark, said
 from ..objects import PROMETHEUS, Thing
 from ..promql import ParsedQuery, query, seconds
 from .hpa import LONGEST_DOWN_S, down_window

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scaler.config import rules
-from scaler.config.remark import Remark
 from scaler.config.trigger import ANNOTATION
 
-from ..autoscalers import OUR_METRIC, Autoscaler, LintContext, said, shown_count
+from ..autoscalers import OUR_METRIC, Autoscaler, LintContext, shown_count
+from ..findings import Remark, said
 from ..objects import LintWorkload, Thing
 from ..promql import query
 

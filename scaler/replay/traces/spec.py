@@ -20,8 +20,7 @@ from pathlib import Path
 import numpy as np
 from pydantic_core import PydanticCustomError
 
-from scaler.config.kinds import did_you_mean
-from scaler.config.scalars import read_duration
+from scaler.config.scalars import did_you_mean, read_duration
 
 from .formats import read, read_clients
 from .generators import GENERATORS, Generator, generate

@@ -7,8 +7,8 @@ import pytest
 
 from exporter.catalog import own
 from scaler.config.agent import ExportConfig
+from scaler.config.pydantic_errors import sections_in
 from scaler.config.schema import defaults_of
-from scaler.config.words import sections_in
 
 DOCS = (Path(__file__).parents[3] / "docs/how-to/collect-only.md").read_text(encoding="utf-8")
 # Described in docs/reference/configuration.md, to which the row links.

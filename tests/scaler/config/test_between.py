@@ -2,7 +2,7 @@
 
 import pytest
 
-from scaler.config.kinds import PAGES_OF_GPUS
+from scaler.config.scalars import PAGES_OF_GPUS
 
 _CHAT = "workloads: [{namespace: ai, name: chat, engine: vllm, pods: {dns: chat.ai.svc}, replicas: {min: 1}"
 _SAME_PAGE = "must be another page than pods: that one vanishes with the pods and sees no request at zero"

@@ -4,7 +4,7 @@ import pytest
 
 from exporter.model import Credentials
 from scaler.config import Config, DcgmExporter, Endpoint, Kubernetes, Replicas, SharedGateway, parse
-from scaler.config.access import Access
+from scaler.config.endpoint import Access
 
 _KINDS = "Deployment, StatefulSet, LeaderWorkerSet, Rollout, InferenceService, ScaledJob"
 _SERVICE = "must be NAME or NAME.NAMESPACE of a Service such as chat-epp.ai"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from scaler.config.load import parse
-from scaler.config.problem import ConfigErrors
+from scaler.config.errors import ConfigErrors
+from scaler.config.loader import parse
 
 _GATEWAY = "gateway: {url: 'http://g:9090/metrics'}"
 

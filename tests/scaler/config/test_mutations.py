@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from scaler.config import Config, ConfigErrors, parse
-from scaler.config.salvage import salvage
-from scaler.config.words import sentence
+from scaler.config.pydantic_errors import salvage, sentence
 
 _FULL = (Path(__file__).parent / "full.yaml").read_text()
 _NASTY = [None, True, 5, -1, 0, 1e300, 1.5, "", "x y", "{}", "%s", [], [1], [[]], {}, {"a": 1}, {"url": None}, [{}]]

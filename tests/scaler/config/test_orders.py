@@ -5,8 +5,8 @@ from click.testing import CliRunner
 
 from scaler.cli import main
 from scaler.config import ConfigErrors, Schedule, parse
-from scaler.config.orders_shown import orders_shown
 from scaler.config.overrides import scheduled
+from scaler.lint.run import orders_shown
 from scaler.policy.overrides import moment
 
 _CHAT = "workloads: [{namespace: ai, name: chat, engine: vllm, pods: {dns: chat.ai.svc}, replicas: {min: 1}, "

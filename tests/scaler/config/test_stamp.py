@@ -2,7 +2,7 @@
 
 import os
 
-from scaler.config.stamp import FileWatch
+from scaler.config.loader import FileWatch
 
 
 def test_a_file_that_stays_the_same_has_not_changed(tmp_path):

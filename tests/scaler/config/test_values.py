@@ -3,7 +3,7 @@
 import pytest
 
 from exporter.catalog import KINDS
-from scaler.config.kinds import ENGINES
+from scaler.config.scalars import ENGINES
 
 _DURATION = "must be a duration such as 500ms, 5s, 2m or 1h30m"
 _ENGINES = ", ".join(ENGINES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scaler.config.model import Config
-from scaler.config.wakers import woken_by
+from scaler.config.workload import woken_by
 
 
 def _chat(gateway=None, minimum=0):

@@ -3,9 +3,8 @@
 import pytest
 import yaml
 
-from scaler.lint.findings import linted
 from scaler.lint.objects import things, value_of
-from scaler.lint.run import check_files
+from scaler.lint.run import check_files, linted
 
 NOW = 1795420800.0  # 2026-11-23T08:00Z
 

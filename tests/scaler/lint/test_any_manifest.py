@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.lint.autoscalers import number
-from scaler.lint.findings import linted
 from scaler.lint.objects import Container, things, value_of
 from scaler.lint.promql import query, seconds
+from scaler.lint.run import linted
 from tests.scaler.lint.parts import sides
 
 NOW = 1795420800.0

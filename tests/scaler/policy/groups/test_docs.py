@@ -7,7 +7,7 @@ import pytest
 
 from exporter.catalog.kind import LABELS, is_probe
 from scaler.config import Workload
-from scaler.config.load import parse
+from scaler.config.loader import parse
 from scaler.signals.activity import MANY_RISES, RISES
 from scaler.workloads.targets import plans
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from scaler.config import parse
-from scaler.config.orders_shown import orders_shown
+from scaler.lint.run import orders_shown
 from scaler.lint.triggers import is_manifest
 from scaler.policy.overrides import moment, read_brake
 

@@ -1,6 +1,6 @@
 import pytest
 
-from scaler.config.bad_words import BadWords
+from scaler.config.errors import BadWords
 from scaler.config.trigger import read
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.config import parse
-from scaler.config.kinds import ENGINES
+from scaler.config.scalars import ENGINES
 from scaler.lint.triggers import check_manifests, is_manifest
 
 _NO_WAKER = "0 without a gateway: nothing can wake it, so one replica is kept (reason no_waker)"

@@ -5,10 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.config import Endpoint, Objectives, Replicas, Smoothing, Workload
-from scaler.config.bad_words import BadWords
-from scaler.config.kinds import ENGINES
-from scaler.config.tenant import Trigger
-from scaler.config.trigger import WORDS, read
+from scaler.config.errors import BadWords
+from scaler.config.scalars import ENGINES
+from scaler.config.trigger import WORDS, Trigger, read
 from scaler.config.workload import RoleRatio
 
 _ENGINES = ", ".join(ENGINES)

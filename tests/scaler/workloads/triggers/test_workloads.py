@@ -4,10 +4,9 @@ import pytest
 
 from exporter.model import WorkloadKey
 from scaler.config import Config, DcgmExporter, Endpoint, Kubernetes, Objectives, Replicas, Scrape, Smoothing
-from scaler.config.bad_words import BadWord, BadWords
+from scaler.config.errors import BadWord, BadWords
 from scaler.config.rules import NO_WAKER, RISES_SLOWLY
-from scaler.config.tenant import Trigger, bounds
-from scaler.config.trigger import check_workload, read
+from scaler.config.trigger import Trigger, bounds, check_workload, read
 
 _KEY = WorkloadKey("ai", "chat", "decode")
 _CONFIG = Config(kubernetes=Kubernetes())

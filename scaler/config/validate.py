@@ -14,19 +14,13 @@ from collections.abc import Iterator
 from exporter.catalog import GPU_KINDS
 from exporter.model import WorkloadKey
 
-from .cluster import Kubernetes
-from .endpoint_checks import access_findings, endpoint_findings
-from .finding import Finding
-from .group_checks import group_faults
-from .kinds import PAGES_OF_GPUS
-from .model import Config, Listen
-from .order_checks import brake_findings
-from .places import EVERYWHERE
-from .problem import Loc
+from .errors import Finding, Loc
+from .model import Config, Kubernetes, Listen
 from .rules import SNAPSHOTS_TOO_OLD, WITHOUT_EFFECT
-from .scalars import Address, write_duration
+from .scalars import EVERYWHERE, PAGES_OF_GPUS, Address, write_duration
+from .validate_endpoint import access_findings, endpoint_findings
+from .validate_workload import brake_findings, group_faults, workload_findings
 from .workload import Workload
-from .workload_checks import workload_findings
 
 
 def findings(config: Config, now: float | None = None) -> Iterator[Finding]:
