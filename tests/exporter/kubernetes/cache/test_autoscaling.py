@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.kubernetes.decode import read
+from exporter.kubernetes.decode_autoscaling import pauses
 from exporter.kubernetes.objects import (
     Behavior,
     BehaviorPolicy,
@@ -16,7 +17,6 @@ from exporter.kubernetes.objects import (
     Pauses,
     ScaledObjectFallback,
     ScaledStatus,
-    pauses,
 )
 from exporter.kubernetes.resources import HPAS, SCALEDOBJECTS
 from tests.fakes import objects as api
