@@ -82,7 +82,7 @@ class ServiceTargets:
 
     async def refresh(self, now: float) -> None:
         endpoints = self._cluster.endpoints(self._namespace, self._service, now)
-        if endpoints is None or not self._cluster.known(PODS, now):
+        if endpoints is None or not self._cluster.synced(PODS, now):
             self._listing = None
             return
         # A dual-stack Service lists each pod under both families, and a pod counts once.

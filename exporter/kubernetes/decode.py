@@ -221,7 +221,8 @@ def _scalable(ref: Ref, document: Fields) -> Scalable:
 
 
 def _inference_service(ref: Ref, document: Fields) -> Scalable:
-    return Scalable(ref, owner=_owner(document.object("metadata"), ref.namespace), annotations=_annotations(document), uid=_uid(document))
+    owner = _owner(document.object("metadata"), ref.namespace)
+    return Scalable(ref, owner=owner, annotations=_annotations(document), uid=_uid(document))
 
 
 def _uid(document: Fields) -> str:
