@@ -340,7 +340,7 @@ class Daemon:
                     cluster,
                     namespaces=settings.namespaces,
                     clock=self._clock,
-                    told=scrape_log.of_kubernetes,
+                    on_problem=scrape_log.of_kubernetes,
                     jitter=jitter,
                 )
                 tasks.create_task(watching, name="watches")

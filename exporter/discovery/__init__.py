@@ -1,7 +1,7 @@
-"""Where to ask. A discovery lists targets; the scrape loop asks whatever is listed.
+"""Lists the targets to scrape.
 
-A list that cannot be had is not an empty list: `listing()` is None until the first answer and again when answers
-stop, and whoever reads it must not take that for "no pods".
+A list that cannot be obtained is not an empty list: `listing()` is None before the first answer, and again when answers
+stop. Readers must not treat None as "no pods".
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from exporter.model import Target, WorkloadKey
 
 
 class Listing(NamedTuple):
-    """Where to ask.
-
-    leaving: those of `targets` that are on their way out, or not ready any more: what they say is activity, they need
-             not answer, and they are no capacity.
+    """leaving: those of `targets` that are terminating or no longer ready. Their samples count as activity; they need
+    not answer, and they are no capacity.
     """
 
     targets: tuple[Target, ...]
@@ -28,14 +26,14 @@ class Listing(NamedTuple):
 
 
 class Discovery(Protocol):
-    """Somebody who knows where to ask for one purpose."""
+    """Lists the targets of one purpose."""
 
     @property
     def owner(self) -> WorkloadKey | None:
-        """The workload whose pods are listed; None for pages that belong to no single workload."""
+        """The workload whose pods are listed; None if the targets belong to no single workload."""
 
     def listing(self) -> Listing | None:
-        """The targets as last known; None while that is not known."""
+        """The last targets; None while they are unknown."""
 
     async def refresh(self, now: float) -> None:
-        """Look again. Never raises: what cannot be looked up shows as a `listing()` of None in time."""
+        """List again. Never raises: after repeated failures `listing()` is None."""

@@ -1,14 +1,11 @@
-"""Targets that a cluster's pods and Services are: read from memory, so a look never waits.
+"""Lists pods and Services of a cluster as targets, from the in-memory cache, without waiting.
 
-It knows which pods are to be asked and which of those need not answer. It refuses to know how the cluster is heard of
-and what an engine's page is called: `target_at` makes a target of an address.
+A pod that was never ready, or has restarted since, is loading: it is not scraped, because its zeros mean nothing. One
+that was ready and still runs may have requests: it must answer. A terminating pod is scraped, but need not answer, and
+is no capacity.
 
-A pod that has never been ready, or has begun anew since, is loading: it is not asked, and its zeros would be none. One
-that was ready and runs on still has requests: it must answer. One that has been asked to go is asked, but need not
-answer, and is no capacity.
-
-Worked example: of Deployment `ai/chat`, pod a is ready, b is terminating after having served, c loads its model, and d
-has failed its last readiness probes: `listing()` is a's, b's and d's targets, with b's in `leaving`; `due` is 2.
+Worked example: of Deployment `ai/chat`, pod a is ready, b is terminating after it was ready, c loads its model, and d
+fails its readiness probes: `listing()` is a's, b's and d's targets, with b's in `leaving`; `due` is 2.
 """
 
 from __future__ import annotations
@@ -26,12 +23,12 @@ from . import Listing
 
 
 class PodTargets:
-    """The pods of one scale target that take its requests."""
+    """Lists the pods of one scale target that take its requests."""
 
     def __init__(
         self, cluster: Cluster, ref: Ref, target_at: Callable[[str], Target], owner: WorkloadKey | None
     ) -> None:
-        """`target_at`: makes a target of a pod's address; which pod's it is, is added to it here."""
+        """target_at: the target of an address, without its pod."""
         self.owner = owner
         self._cluster, self._ref, self._target_at = cluster, ref, target_at
         self._listing: Listing | None = None
@@ -41,27 +38,27 @@ class PodTargets:
 
     async def refresh(self, now: float) -> None:
         pods = self._cluster.leaders_of(self._ref, now)
-        # A target that is not there and has no pods is not one without pods: it may be heard of in a moment, with none
-        # wanted, and whoever took it for one that loads would wake it.
+        # A target that does not exist and has no pods is unknown, not empty: it may appear in a moment with
+        # spec.replicas 0, and a list without pods would read as one that is loading.
         unknown = pods is None or (not pods and self._cluster.lacks(self._ref))
         self._listing = None if unknown else self._list(pods or ())
 
     def _list(self, pods: Iterable[Pod]) -> Listing:
-        asked: dict[str, Pod] = {}
-        # The ready one last, and of two alike the younger: it is who answers at an address that two say they have.
+        by_address: dict[str, Pod] = {}
+        # Of two pods with one address the ready one answers there, else the younger one: it comes last.
         for pod in sorted(pods, key=lambda pod: (_serves(pod), pod.created_at or 0.0, pod.key)):
             may_have = self._cluster.may_have_requests(pod)
             if pod.address is not None and may_have and self._cluster.has_its_address(pod):
-                asked[pod.address] = pod
-        found = {pod.key: replace(self._target_at(address), pod=pod.key) for address, pod in asked.items()}
-        leaving = frozenset(found[pod.key] for pod in asked.values() if pod.leaving)
+                by_address[pod.address] = pod
+        found = {pod.key: replace(self._target_at(address), pod=pod.key) for address, pod in by_address.items()}
+        leaving = frozenset(found[pod.key] for pod in by_address.values() if pod.leaving)
         return Listing(tuple(found[key] for key in sorted(found)), leaving)
 
 
 class ServiceTargets:
-    """The ready endpoints of one Service that are pods of its namespace: a gateway's replicas.
+    """Lists the ready endpoints of one Service that are pods of its namespace: a gateway's replicas.
 
-    Any address may stand in an EndpointSlice, and who writes them is not always who owns the address (law 10).
+    An EndpointSlice may name any address, and its writer need not own the address (invariant 10).
     """
 
     def __init__(
@@ -72,7 +69,7 @@ class ServiceTargets:
         target_at: Callable[[str, Mapping[str, int]], Target],
         owner: WorkloadKey | None = None,
     ) -> None:
-        """`target_at`: makes a target of an endpoint's address and its ports by name ("" for the unnamed one)."""
+        """target_at: the target of an address and its ports by name ("" for the unnamed one)."""
         self.owner = owner
         self._cluster, self._namespace, self._service, self._target_at = cluster, namespace, service, target_at
         self._listing: Listing | None = None
@@ -82,7 +79,7 @@ class ServiceTargets:
 
     async def refresh(self, now: float) -> None:
         endpoints = self._cluster.endpoints(self._namespace, self._service, now)
-        if endpoints is None or not self._cluster.known(PODS, now):
+        if endpoints is None or not self._cluster.synced(PODS, now):
             self._listing = None
             return
         # A dual-stack Service lists each pod under both families, and a pod counts once.
@@ -91,15 +88,15 @@ class ServiceTargets:
         self._listing = Listing(tuple(self._target_at(address, ports) for address, ports in one_family))
 
 
-# An exporter that is not there for so long is not coming back: a DaemonSet's pod is replaced within a minute or two.
+# An exporter that is missing for longer does not return: a DaemonSet's pod is replaced within a minute or two.
 EXPORTER_MISSED_S = 300.0
 
 
 class GpuExporterTargets:
-    """One dcgm-exporter per node: a second one on a node tells of the same GPUs.
+    """Lists one dcgm-exporter per node: a second one on a node exports the same GPUs.
 
-    One that is gone or not ready is still asked for a while: that its node's GPUs are not seen must show, or a restart
-    of it would read as quiet GPUs.
+    One that is gone or not ready is still scraped for a while: its failures must show, or its restart would read as
+    idle GPUs.
     """
 
     owner: WorkloadKey | None = None
@@ -107,12 +104,10 @@ class GpuExporterTargets:
     def __init__(
         self, cluster: Cluster, target_at: Callable[[str, int], Target], namespaces: frozenset[str] = frozenset()
     ) -> None:
-        """`target_at`: makes a target of an exporter's address and port; which pod's it is, is added to it here.
-        `namespaces`: only exporters in these are believed; none is all.
-        """
+        """target_at: the target of an address and port, without its pod. namespaces: trusted ones; empty is all."""
         self._cluster, self._target_at, self._namespaces = cluster, target_at, namespaces
         self._listing: Listing | None = None
-        self._last: dict[str | None, tuple[Target, float]] = {}  # of each node, and when it was there
+        self._last: dict[str | None, tuple[Target, float]] = {}  # by node, with the time of its last listing
 
     def listing(self) -> Listing | None:
         return self._listing
@@ -122,18 +117,18 @@ class GpuExporterTargets:
         self._listing = None if pods is None else self._list(pods, now)
 
     def _list(self, pods: Iterable[Pod], now: float) -> Listing:
-        there: dict[str | None, Target] = {}
+        serving: dict[str | None, Target] = {}
         for pod in sorted(pods, key=lambda pod: pod.key):
-            if pod.address is not None and _serves(pod) and self._believed(pod) and pod.node not in there:
-                there[pod.node] = replace(self._target_at(pod.address, page_port(pod)), pod=pod.key)
+            if pod.address is not None and _serves(pod) and self._is_trusted(pod) and pod.node not in serving:
+                serving[pod.node] = replace(self._target_at(pod.address, page_port(pod)), pod=pod.key)
         missed = {node: last for node, last in self._last.items() if now - last[1] <= EXPORTER_MISSED_S}
-        self._last = missed | {node: (target, now) for node, target in there.items()}
+        self._last = missed | {node: (target, now) for node, target in serving.items()}
         return Listing(tuple(target for target, _ in self._last.values()))
 
-    def _believed(self, pod: Pod) -> bool:
+    def _is_trusted(self, pod: Pod) -> bool:
         return not self._namespaces or pod.key.namespace in self._namespaces
 
 
 def _serves(pod: Pod) -> bool:
-    """Whether requests may be sent to it."""
+    """Whether it takes requests."""
     return pod.ready and not pod.leaving

@@ -1,3 +1,1 @@
-"""What Tidegate knows of the cluster it runs in: how it is asked (I/O), what is kept of the answers (pure), and for how
-long that is believed.
-"""
+"""Watches a Kubernetes cluster: a client (I/O), decoders and an in-memory cache (pure), and how long it is valid."""

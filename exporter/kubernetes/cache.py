@@ -1,28 +1,12 @@
-"""The cluster as it was last heard of, in memory: what there is, whose it is, and what has changed.
+"""Keeps the objects of a cluster in memory and answers questions about them without I/O and without a clock.
 
-It is told by a reflector (`trim`, `replace_with`, `apply`, `heard`, `lost`, `absent`) and answers without waiting:
-indexes are kept up to date with every object, and no answer looks at more than the pods it speaks of. It knows no
-socket and no clock. What is not known is None; what is known to be nothing is empty. Objects may come in any order.
+The reflector feeds it. Answers are indexed: none visits more than the pods it is about. None means unknown; empty means
+that there are none. A resource that was not listed in full, or was lost for longer than `blind_s`, is unknown.
 
-Worked example: told of pod `ai/chat-7d9f8b6c5d-x2k9q`, then of ReplicaSet `ai/chat-7d9f8b6c5d` that controls it and is
-controlled by Deployment `ai/chat`, `pods_of(Ref("ai", "Deployment", "chat"), now)` has the pod once pods and
-ReplicaSets have each been listed in full; before that it is None, not empty.
-
-What is known of each resource: whether it was ever listed in full, and for how long it has not been heard of.
-
-It knows resources and times and no objects. A list of a resource in one of several namespaces is a part of it; it is
-known once every part has been listed. An API server that restarts takes the knowledge with it only if it stays away.
-
-Worked example: with `blind_s` 60, pods listed at 1000 and lost at 1100 are known until 1160 and not from then on, until
-they are heard of again.
-
-How many replicas there are, from the pods that there are.
-
-It knows what makes a replica: a pod, or of a LeaderWorkerSet a group of pods with a leader. It refuses to know whose
-pods they are and whether the cluster has been heard of lately.
-
-Worked example: a LeaderWorkerSet of groups of 2 has group 0 with both pods ready and group 1 with its leader ready and
-its worker still pending: of 2 replicas 1 is ready and 1 pending.
+Worked example: given pod `ai/chat-7d9f8b6c5d-x2k9q` and then its owners ReplicaSet `ai/chat-7d9f8b6c5d` and Deployment
+`ai/chat`, `pods_of(Ref("ai", "Deployment", "chat"), now)` has the pod as soon as pods and ReplicaSets have each been
+listed in full; before that it is None. With `blind_s` 60, pods that are listed at 1000 and lost at 1100 are known until
+1160, and again as soon as the reflector receives them again.
 """
 
 from __future__ import annotations
@@ -51,9 +35,8 @@ from .resources import (
     Resource,
 )
 
-# What stands on the way from a pod up to each kind of target: a pod belongs to it for sure only if all of these are
-# known. Of a kind that is not ours to know anything may.
-_ON_THE_WAY: Mapping[str, tuple[Resource, ...]] = {
+# The resources between a pod and each kind of target: which pods a target has is known only if all of them are.
+_BELOW: Mapping[str, tuple[Resource, ...]] = {
     "Deployment": (PODS, REPLICASETS),
     "Rollout": (PODS, REPLICASETS),
     "InferenceService": (PODS, REPLICASETS, DEPLOYMENTS),
@@ -63,11 +46,11 @@ _ON_THE_WAY: Mapping[str, tuple[Resource, ...]] = {
     "Job": (PODS,),
     "ScaledJob": (PODS, JOBS),
 }
-_ANYTHING = (PODS, REPLICASETS, DEPLOYMENTS, STATEFULSETS, JOBS)
+_BELOW_OTHER_KINDS = (PODS, REPLICASETS, DEPLOYMENTS, STATEFULSETS, JOBS)
 _SCALABLE: Mapping[str, Resource] = {
     resource.kind: resource for resource in (DEPLOYMENTS, STATEFULSETS, LEADERWORKERSETS, ROLLOUTS, INFERENCESERVICES)
 }
-_NAMED = {resource.kind: resource for resource in RESOURCES}
+_BY_KIND = {resource.kind: resource for resource in RESOURCES}
 
 
 class ServiceEndpoint(NamedTuple):
@@ -78,15 +61,26 @@ class ServiceEndpoint(NamedTuple):
 
 
 class ParsedObject(NamedTuple):
-    """What is kept of a document. ref: None if it does not say what it is. record: None if it cannot be read."""
+    """ref: None if the document has no name. record: None if it is malformed."""
 
     ref: Ref | None
     record: Record | None
 
 
+class ReplicaTally(NamedTuple):
+    """ready: replicas that take requests. pending: replicas with a pod that no node runs yet. existing: all but the
+    terminating ones. leaving: terminating ones that still run.
+    """
+
+    ready: int
+    pending: int
+    existing: int
+    leaving: int
+
+
 class Cluster:
-    """malformed: documents that could not be read, by resource name.
-    on_change: told when something has changed and nothing had since the last `take_changes`.
+    """malformed: documents that could not be decoded, by resource name.
+    on_change: called at the first change after `take_changes`.
     """
 
     def __init__(
@@ -96,31 +90,32 @@ class Cluster:
         blind_s: float,
         on_change: Callable[[], None] | None = None,
     ) -> None:
-        """namespaces: those that are watched; none is: all. blind_s: seconds of silence that end all knowledge."""
+        """namespaces: those that are watched; empty is all. blind_s: seconds after which a lost resource is unknown."""
         self.malformed: Counter[str] = Counter()
         self.on_change = on_change
         self._namespaces = frozenset(namespaces)
-        self._hearing = Hearing(self._namespaces, blind_s)
-        self._known_when_counted: frozenset[Resource] | None = None
+        self._freshness = Freshness(self._namespaces, blind_s)
+        self._synced_when_counted: frozenset[Resource] | None = None
         self._records = Records()
 
-    # What the reflector says. `now`: POSIX seconds.
+    # Updates, by the reflector. `now`: POSIX seconds.
 
-    def trim(self, resource: Resource, documents: Sequence[Mapping[str, Any]]) -> list[ParsedObject]:
-        """What is kept of each of these, for `replace_with`."""
-        return [_trimmed(resource, document) for document in documents]
+    def parse(self, resource: Resource, documents: Sequence[Mapping[str, Any]]) -> list[ParsedObject]:
+        """The records of a part of a list, for `replace_parsed`. Changes nothing yet."""
+        return [_parsed(resource, document) for document in documents]
 
     def replace(
         self, resource: Resource, namespace: str | None, documents: Sequence[Mapping[str, Any]], now: float
     ) -> None:
-        """These are all there are in that namespace (None: anywhere). One that cannot be read stays what it was."""
-        self.replace_with(resource, namespace, self.trim(resource, documents), now)
+        """Make these the only objects in that namespace (None: in all). A malformed one keeps its last record."""
+        self.replace_parsed(resource, namespace, self.parse(resource, documents), now)
 
-    def replace_with(self, resource: Resource, namespace: str | None, kept: Sequence[ParsedObject], now: float) -> None:
-        """As `replace`, of documents that are trimmed already."""
-        quiet, known = not self._records.news, self.known(resource, now)
+    def replace_parsed(
+        self, resource: Resource, namespace: str | None, objects: Sequence[ParsedObject], now: float
+    ) -> None:
+        unchanged, synced = not self._records.changes, self.synced(resource, now)
         gone = self._records.refs(resource.kind, namespace)
-        for ref, record in kept:
+        for ref, record in objects:
             if ref is not None:
                 gone.discard(ref)
             if ref is None or record is None:
@@ -129,158 +124,155 @@ class Cluster:
                 self._records.keep(ref, record)
         for ref in gone:
             self._records.keep(ref, None)
-        self._hearing.listed(resource, namespace, now)
-        self._announce(resource, quiet=quiet, known=known, now=now)
+        self._freshness.mark_listed(resource, namespace, now)
+        self._notify(resource, unchanged=unchanged, synced=synced, now=now)
 
     def apply(self, resource: Resource, type: str, document: Mapping[str, Any], now: float) -> None:  # noqa: A002
-        """One was ADDED, MODIFIED or DELETED. One that cannot be read stays what it was."""
-        quiet, known = not self._records.news, self.known(resource, now)
+        """One object was ADDED, MODIFIED or DELETED. A malformed one keeps its last record."""
+        unchanged, synced = not self._records.changes, self.synced(resource, now)
         try:
-            if type == "DELETED":
-                self._records.keep(identify(resource, document), None)
-            else:
-                self._records.keep(identify(resource, document), read(resource, document))
+            ref = identify(resource, document)
+            self._records.keep(ref, None if type == "DELETED" else read(resource, document))
         except Malformed:
             self.malformed[resource.name] += 1
-        self._hearing.heard(resource, now)
-        self._announce(resource, quiet=quiet, known=known, now=now)
+        self._freshness.mark_current(resource, now)
+        self._notify(resource, unchanged=unchanged, synced=synced, now=now)
 
-    def heard(self, resource: Resource, now: float) -> None:
-        """What is kept of it is up to date."""
-        quiet, known = not self._records.news, self.known(resource, now)
-        self._hearing.heard(resource, now)
-        self._announce(resource, quiet=quiet, known=known, now=now)
+    def mark_current(self, resource: Resource, now: float) -> None:
+        """The stored objects are up to date."""
+        unchanged, synced = not self._records.changes, self.synced(resource, now)
+        self._freshness.mark_current(resource, now)
+        self._notify(resource, unchanged=unchanged, synced=synced, now=now)
 
-    def lost(self, resource: Resource, now: float) -> None:
-        """From here on nothing is heard of it, until the next `heard`."""
-        self._hearing.lost(resource, now)
+    def mark_lost(self, resource: Resource, now: float) -> None:
+        """No updates come from now on, until the next `mark_current`."""
+        self._freshness.mark_lost(resource, now)
 
-    def absent(self, resource: Resource, now: float) -> None:
-        """The cluster does not have such a thing: there are none, and that is known."""
-        quiet, known = not self._records.news, self.known(resource, now)
+    def mark_absent(self, resource: Resource, now: float) -> None:
+        """The cluster does not have the resource: it is known that there are no objects."""
+        unchanged, synced = not self._records.changes, self.synced(resource, now)
         for ref in self._records.refs(resource.kind, None):
             self._records.keep(ref, None)
-        self._hearing.absent(resource, now)
-        self._announce(resource, quiet=quiet, known=known, now=now)
+        self._freshness.mark_absent(resource, now)
+        self._notify(resource, unchanged=unchanged, synced=synced, now=now)
 
-    def _announce(self, resource: Resource, *, quiet: bool, known: bool, now: float) -> None:
-        if not known and self.known(resource, now):
-            self._records.news.of_knowledge()
-        if quiet and self._records.news and self.on_change is not None:
+    def _notify(self, resource: Resource, *, unchanged: bool, synced: bool, now: float) -> None:
+        """unchanged, synced: before the update."""
+        if not synced and self.synced(resource, now):
+            self._records.changes.add_synced()
+        if unchanged and self._records.changes and self.on_change is not None:
             self.on_change()
 
-    # What is asked.
+    # Queries.
 
     def take_changes(self) -> Changes:
-        """What has moved since the last call."""
-        return self._records.news.take()
+        """What has changed since the last call."""
+        return self._records.changes.take()
 
-    def known(self, resource: Resource, now: float) -> bool:
-        """Whether it was listed in full once, and has not been unheard of for too long."""
-        return self._hearing.known(resource, now)
+    def synced(self, resource: Resource, now: float) -> bool:
+        """Whether it was listed in full, and was not lost for too long."""
+        return self._freshness.synced(resource, now)
 
     def pods_of(self, target: Ref, now: float) -> tuple[Pod, ...] | None:
-        """All pods that belong to `target` and may still run, by name; None while it is not known which do."""
-        if not self._all_known(target.namespace, _ON_THE_WAY.get(target.kind, _ANYTHING), now):
+        """All pods of `target` that have not ended, by name; None while unknown."""
+        if not self._all_synced(target.namespace, _BELOW.get(target.kind, _BELOW_OTHER_KINDS), now):
             return None
         return self._below(target)
 
     def lacks(self, target: Ref) -> bool:
-        """Whether a target of a kind that is watched is not there, or not yet."""
+        """Whether a target of a watched kind does not exist, or is not listed yet."""
         return target.kind in _SCALABLE and self._records.get(target, Scalable) is None
 
     def subject(self, ref: Ref) -> Subject | None:
-        """What an Event is to say that it is on; None if there is no such thing, or of a kind that is not watched."""
-        resource = _NAMED.get(ref.kind)
+        """An object as the subject of an Event; None if it does not exist or its kind is not watched."""
+        resource = _BY_KIND.get(ref.kind)
         found = self._records.get(ref, Scalable) or self._records.get(ref, ScaledObject)
         return None if resource is None or found is None else Subject(resource.version, ref, found.uid)
 
     def leaders_of(self, target: Ref, now: float) -> tuple[Pod, ...] | None:
-        """Those of `pods_of` that take the requests: of each LeaderWorkerSet's group one, of an InferenceService its
-        predictor.
+        """Those of `pods_of` that take requests: the leader of each group of a LeaderWorkerSet, the predictors of an
+        InferenceService.
         """
         pods = self.pods_of(target, now)
         if pods is None or target.kind not in {"LeaderWorkerSet", "InferenceService"}:
             return pods
         if target.kind == "LeaderWorkerSet":
-            return tuple(filter(leads, pods))
+            return tuple(filter(_is_leader, pods))
         return tuple(pod for predictor in self._predictors(target) for pod in self._below(predictor.ref))
 
     def count(self, target: Ref, now: float) -> ReplicaCount | None:
-        """None while it is not known, or for what is not there or has no replicas (a ScaledJob)."""
+        """None while unknown, and for a target that does not exist or has no replicas (a ScaledJob)."""
         scalable, resource = self._records.get(target, Scalable), _SCALABLE.get(target.kind)
         if scalable is None or resource is None:
             return None
-        resources = (resource, *_ON_THE_WAY[target.kind])
+        resources = (resource, *_BELOW[target.kind])
         leaders = self.leaders_of(target, now)
-        if leaders is None or not self._all_known(target.namespace, resources, now):
+        if leaders is None or not self._all_synced(target.namespace, resources, now):
             return None
-        tally = by_group(self._below(target)) if target.kind == "LeaderWorkerSet" else by_pod(leaders)
+        pods = self._below(target)
+        tally = count_groups(pods) if target.kind == "LeaderWorkerSet" else count_pods(leaders)
+        wanted = scalable.wanted or 0
         if target.kind == "InferenceService":
             predictors = self._predictors(target)
             if not predictors:
                 return None
             wanted = sum(predictor.wanted or 0 for predictor in predictors)
-        else:
-            wanted = scalable.wanted or 0
-        heard_at = self._hearing.heard_at(resources)
         return ReplicaCount(
             wanted,
             tally.ready,
-            heard_at,
+            self._freshness.current_at(resources),
             tally.pending,
-            held_by(self._below(target)),
+            sum(sum(pod.gpus.values()) for pod in pods if pod.phase == "Running"),
             existing=tally.existing,
             leaving=tally.leaving,
         )
 
     def will_count(self, target: Ref, now: float) -> bool:
-        """Whether `count` of it is None only until its resources are listed: it has replicas, and may be there."""
+        """Whether `count` is None only until its resources are synced: the target has replicas, and may exist."""
         resource = _SCALABLE.get(target.kind)
-        resources = () if resource is None else (resource, *_ON_THE_WAY[target.kind])
-        return bool(resources) and not all(self.known(each, now) for each in resources)
+        resources = () if resource is None else (resource, *_BELOW[target.kind])
+        return bool(resources) and not all(self.synced(each, now) for each in resources)
 
     def take_uncounted(self, now: float) -> frozenset[Ref] | None:
-        """The targets whose `count` may be another than at the last call; None: any, because what is known has changed.
-
-        So counting costs as much as what has changed. Only `ReplicaCount.at` goes on by itself.
+        """The targets of which `count` may have changed since the last call; None: all, because a resource was synced
+        or lost. Only `ReplicaCount.at` advances by itself.
         """
-        before, known = self._known_when_counted, frozenset(each for each in RESOURCES if self.known(each, now))
-        self._known_when_counted, moved = known, self._records.news.take_uncounted()
-        return moved if known == before else None
+        before, synced = self._synced_when_counted, frozenset(each for each in RESOURCES if self.synced(each, now))
+        self._synced_when_counted, changed = synced, self._records.changes.take_uncounted()
+        return changed if synced == before else None
 
     def owners_of(self, pod: PodKey) -> tuple[Ref, ...] | None:
-        """Its controller, the controller of that, and so on, as far as they are known; None if there is no such pod."""
+        """Its controller, the controller of that, and so on, as far as known; None if there is no such pod."""
         ref = _ref(pod)
         return None if self._records.get(ref, Pod) is None else self._records.chains.up(ref)
 
     def named(self, pod: PodKey) -> PodKey:
-        """A pod that is known by its UID alone, by its name; as it was if there is none with that UID."""
-        found = self._records.named(pod.pod) if not pod.namespace else None
+        """The key of a pod that is given by its UID (no namespace); unchanged if no pod has that UID."""
+        found = self._records.pod_of_uid(pod.pod) if not pod.namespace else None
         return pod if found is None else PodKey(found.namespace, found.name)
 
     def pod(self, key: PodKey) -> Pod | None:
         return self._records.get(_ref(key), Pod)
 
     def may_have_requests(self, pod: Pod) -> bool:
-        """Whether it is ready, or has been and still runs what it ran then."""
+        """Whether it is or was ready, and its containers have not restarted since."""
         return self._records.was_ready(pod.uid) and not pod.fresh_start
 
     def is_pod_of(self, namespace: str, address: str) -> bool:
-        """Whether a living pod of that namespace has this address."""
-        if any(pod.key.namespace == namespace for pod in self._records.at(address)):
+        """Whether a running pod of that namespace has this address."""
+        if any(pod.key.namespace == namespace for pod in self._records.pods_at(address)):
             return True
-        # Rare: pods on their node's network are not kept by address, because they share it.
+        # Rare: pods of the host network share an address, so they are not indexed by it.
         return any(
             pod.address == address and pod.host_network and pod.key.namespace == namespace and not pod.done
             for pod in self._records.all(Pod)
         )
 
     def has_its_address(self, pod: Pod) -> bool:
-        """Whether `pod` still has the address it says: that of a pod on a lost node may have been given to another."""
+        """Whether `pod` still has the address in its status: that of a pod on a lost node may have been reused."""
         if pod.address is None or pod.host_network:
             return pod.address is not None
-        return all(other.key == pod.key or _claim(other) < _claim(pod) for other in self._records.at(pod.address))
+        return all(other.key == pod.key or _claim(other) < _claim(pod) for other in self._records.pods_at(pod.address))
 
     def scaled_objects(self) -> tuple[ScaledObject, ...]:
         """ScaledObjects and ScaledJobs, in order."""
@@ -296,23 +288,23 @@ class Cluster:
         return tuple(sorted(self._records.all(Node), key=lambda node: node.name))
 
     def gpu_exporters(self, now: float) -> tuple[Pod, ...] | None:
-        """All pods of dcgm-exporter that may still run, ready or not; None while pods are not known."""
-        if not self.known(PODS, now):
+        """All pods of dcgm-exporter that have not ended, ready or not; None while unknown."""
+        if not self.synced(PODS, now):
             return None
         return tuple(pod for pod in self._records.gpu_exporters() if not pod.done)
 
     def endpoints(self, namespace: str, service: str, now: float) -> tuple[ServiceEndpoint, ...] | None:
-        """The ready addresses of a Service, each once; None while they are not known."""
-        if not self._all_known(namespace, (SLICES,), now):
+        """The ready addresses of a Service, each once; None while unknown."""
+        if not self._all_synced(namespace, (SLICES,), now):
             return None
         ports = {
-            address: piece.ports for piece in self._records.slices(namespace, service) for address in piece.addresses
+            address: slice_.ports for slice_ in self._records.slices(namespace, service) for address in slice_.addresses
         }
         return tuple(ServiceEndpoint(address, ports[address]) for address in sorted(ports))
 
-    def _all_known(self, namespace: str, resources: Iterable[Resource], now: float) -> bool:
+    def _all_synced(self, namespace: str, resources: Iterable[Resource], now: float) -> bool:
         watched = not self._namespaces or namespace in self._namespaces
-        return watched and all(self.known(resource, now) for resource in resources)
+        return watched and all(self.synced(resource, now) for resource in resources)
 
     def _below(self, target: Ref) -> tuple[Pod, ...]:
         refs = sorted(ref for ref in self._records.chains.below(target) if ref.kind == "Pod")
@@ -320,15 +312,100 @@ class Cluster:
         return tuple(pod for pod in pods if pod is not None and not pod.done)
 
     def _predictors(self, target: Ref) -> list[Scalable]:
-        """The Deployments whose pods an InferenceService's requests end at: not its transformer's or explainer's, and
-        not those with the workers of a model that is spread over several nodes ("-predictor-worker").
+        """The Deployments whose pods serve the requests of an InferenceService: not its transformer's or explainer's,
+        and not the workers of a model that is spread over several nodes ("-predictor-worker").
         """
         names = {f"{target.name}-predictor", f"{target.name}-predictor-default"}
         refs = sorted(ref for ref in self._records.chains.owned(target) if ref.name in names)
         return [found for ref in refs if (found := self._records.get(ref, Scalable)) is not None]
 
 
-def _trimmed(resource: Resource, document: Mapping[str, Any]) -> ParsedObject:
+class Freshness:
+    """Tracks for each resource whether it was listed in full, and since when no updates come.
+
+    namespaces: those that are watched, each of which is listed on its own; empty is all at once.
+    blind_s:    seconds without updates after which a resource is unknown.
+    """
+
+    def __init__(self, namespaces: Iterable[str], blind_s: float) -> None:
+        self._parts: frozenset[str | None] = frozenset(namespaces) or frozenset({None})
+        self._blind_s = blind_s
+        self._listed: dict[Resource, set[str | None]] = {}
+        self._current_at: dict[Resource, float] = {}
+        self._lost_at: dict[Resource, float] = {}
+
+    def mark_listed(self, resource: Resource, namespace: str | None, now: float) -> None:
+        """One namespace was listed in full."""
+        self._listed.setdefault(resource, set()).add(namespace if resource.namespaced else None)
+        self._current_at[resource] = now
+
+    def mark_absent(self, resource: Resource, now: float) -> None:
+        self._listed[resource] = {None, *self._parts}
+        self.mark_current(resource, now)
+
+    def mark_current(self, resource: Resource, now: float) -> None:
+        self._current_at[resource] = now
+        self._lost_at.pop(resource, None)
+
+    def mark_lost(self, resource: Resource, now: float) -> None:
+        self._lost_at.setdefault(resource, now)
+
+    def synced(self, resource: Resource, now: float) -> bool:
+        listed = self._listed.get(resource, set())
+        in_full = None in listed or (resource.namespaced and self._parts <= listed)
+        return in_full and now - self._lost_at.get(resource, now) <= self._blind_s
+
+    def current_at(self, resources: Iterable[Resource]) -> float:
+        """POSIX seconds when all of these were last up to date. Each must have been listed."""
+        return min(self._current_at[resource] for resource in resources)
+
+
+def count_pods(pods: Iterable[Pod]) -> ReplicaTally:
+    """Each pod is a replica, unless it is terminating."""
+    every = list(pods)
+    staying = [pod for pod in every if not pod.leaving]
+    leaving = sum(map(_still_runs, every))
+    return ReplicaTally(sum(pod.ready for pod in staying), sum(map(_is_pending, staying)), len(staying), leaving)
+
+
+def count_groups(pods: Iterable[Pod]) -> ReplicaTally:
+    """Each group of a LeaderWorkerSet is a replica: ready if its leader is ready and the group is complete.
+
+    Worked example: of two groups of 2, one has both pods ready, the other a ready leader and a pending worker: of 2
+    replicas 1 is ready and 1 pending.
+    """
+    groups: dict[str | None, list[Pod]] = {}
+    leaving: set[str | None] = set()
+    for pod in pods:
+        if not pod.leaving:
+            groups.setdefault(pod.labels.get(GROUP_INDEX), []).append(pod)
+        elif _still_runs(pod):
+            leaving.add(pod.labels.get(GROUP_INDEX))
+    groups.pop(None, None)  # pods without a group cannot complete one
+    going = len(leaving - groups.keys() - {None})
+    pending = sum(any(map(_is_pending, group)) for group in groups.values())
+    return ReplicaTally(sum(map(_is_ready_group, groups.values())), pending, len(groups), going)
+
+
+def _is_leader(pod: Pod) -> bool:
+    return pod.labels.get(WORKER_INDEX) == "0"
+
+
+def _is_ready_group(group: Sequence[Pod]) -> bool:
+    # With startupPolicy LeaderReady the workers are created after their leader is ready, so the size must be compared.
+    size = max((pod.group_size or 1 for pod in group), default=1)
+    return len(group) >= size and any(map(_is_leader, group)) and all(pod.ready for pod in group)
+
+
+def _is_pending(pod: Pod) -> bool:
+    return pod.phase == "Pending"
+
+
+def _still_runs(pod: Pod) -> bool:
+    return pod.leaving and pod.phase == "Running"
+
+
+def _parsed(resource: Resource, document: Mapping[str, Any]) -> ParsedObject:
     try:
         return ParsedObject(identify(resource, document), read(resource, document))
     except Malformed as malformed:
@@ -340,101 +417,5 @@ def _ref(pod: PodKey) -> Ref:
 
 
 def _claim(pod: Pod) -> tuple[bool, float, PodKey]:
-    """Of two pods that say they have one address, the ready one has it, else the younger."""
+    """Orders pods with one address: the ready one has it, else the youngest."""
     return pod.ready and not pod.leaving, pod.created_at or 0.0, pod.key
-
-
-class Hearing:
-    """namespaces: those that are watched; none is: all of them. blind_s: seconds of silence that change nothing yet."""
-
-    def __init__(self, namespaces: Iterable[str], blind_s: float) -> None:
-        self._parts: frozenset[str | None] = frozenset(namespaces) or frozenset({None})
-        self._blind_s = blind_s
-        self._listed: dict[Resource, set[str | None]] = {}
-        self._heard_at: dict[Resource, float] = {}
-        self._lost_at: dict[Resource, float] = {}
-
-    def listed(self, resource: Resource, namespace: str | None, now: float) -> None:
-        """One part of it has been listed in full."""
-        self._listed.setdefault(resource, set()).add(namespace if resource.namespaced else None)
-        self._heard_at[resource] = now
-
-    def absent(self, resource: Resource, now: float) -> None:
-        """The cluster has no such thing: all of it is known."""
-        self._listed[resource] = {None, *self._parts}
-        self.heard(resource, now)
-
-    def heard(self, resource: Resource, now: float) -> None:
-        self._heard_at[resource] = now
-        self._lost_at.pop(resource, None)
-
-    def lost(self, resource: Resource, now: float) -> None:
-        self._lost_at.setdefault(resource, now)
-
-    def known(self, resource: Resource, now: float) -> bool:
-        listed = self._listed.get(resource, set())
-        whole = None in listed or (resource.namespaced and self._parts <= listed)
-        return whole and now - self._lost_at.get(resource, now) <= self._blind_s
-
-    def heard_at(self, resources: Iterable[Resource]) -> float:
-        """When all of these were known to be so: POSIX seconds. Each must have been heard of."""
-        return min(self._heard_at[resource] for resource in resources)
-
-
-class ReplicaTally(NamedTuple):
-    """ready: replicas that take requests. pending: replicas that no node runs in full yet. existing: all there are but
-    those on their way out. leaving: those of them that still run.
-    """
-
-    ready: int
-    pending: int
-    existing: int
-    leaving: int
-
-
-def leads(pod: Pod) -> bool:
-    """Whether it is the pod of its group that takes the requests."""
-    return pod.labels.get(WORKER_INDEX) == "0"
-
-
-def by_pod(pods: Iterable[Pod]) -> ReplicaTally:
-    """Each pod is a replica. One that has been asked to go is none any more."""
-    every = list(pods)
-    staying = [pod for pod in every if not pod.leaving]
-    leaving = sum(map(_still_runs, every))
-    return ReplicaTally(sum(pod.ready for pod in staying), sum(map(_is_pending, staying)), len(staying), leaving)
-
-
-def by_group(pods: Iterable[Pod]) -> ReplicaTally:
-    """Each group of a LeaderWorkerSet is a replica: ready if its leader is ready and the group is complete."""
-    groups: dict[str | None, list[Pod]] = {}
-    leaving: set[str | None] = set()
-    for pod in pods:
-        if not pod.leaving:
-            groups.setdefault(pod.labels.get(GROUP_INDEX), []).append(pod)
-        elif _still_runs(pod):
-            leaving.add(pod.labels.get(GROUP_INDEX))
-    groups.pop(None, None)  # of no group: it cannot make one complete
-    going = len(leaving - groups.keys() - {None})
-    pending = sum(any(map(_is_pending, group)) for group in groups.values())
-    return ReplicaTally(sum(map(_is_ready, groups.values())), pending, len(groups), going)
-
-
-def _is_ready(group: Sequence[Pod]) -> bool:
-    # The workers of a group may only be made when its leader is ready (startupPolicy): that all are ready does not say
-    # that all are there.
-    size = max((pod.group_size or 1 for pod in group), default=1)
-    return len(group) >= size and any(map(leads, group)) and all(pod.ready for pod in group)
-
-
-def _is_pending(pod: Pod) -> bool:
-    return pod.phase == "Pending"
-
-
-def _still_runs(pod: Pod) -> bool:
-    return pod.leaving and pod.phase == "Running"
-
-
-def held_by(pods: Iterable[Pod]) -> int:
-    """GPUs and MIG instances that these pods asked for and have, because a node runs them."""
-    return sum(sum(pod.gpus.values()) for pod in pods if pod.phase == "Running")

@@ -1,11 +1,10 @@
-"""The Kubernetes API over the official client: the only module that imports it, and only when somebody connects.
+"""Speaks to the Kubernetes API through the official client. The only module that imports it, when a client connects.
 
-The client brings what is hard to get right: kubeconfig files, tokens that rotate, exec plugins, TLS, proxies. What it
-would make of the answers (an object with some hundred attributes for each pod) is not wanted: lists and watches stay
-the API's own JSON. Nothing here remembers what an object said.
+The client brings what is hard to get right: kubeconfig files, rotating tokens, exec plugins, TLS and proxies. Its
+models (an object with some hundred attributes for each pod) are not used: lists and watches stay the API's own JSON.
 
-Worked example: `client = await connect(None, None, Random())` in a pod uses its ServiceAccount;
-`await client.page(PODS, None, "")` is the first page of all pods. `await client.close()` when done.
+Worked example: in a pod `client = await connect(None, None, Random())` uses its ServiceAccount;
+`await client.page(PODS, None, "")` returns the first page of all pods. `await client.close()` when done.
 """
 
 from __future__ import annotations
@@ -13,12 +12,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiohttp
 
@@ -26,29 +26,44 @@ from . import auth, events, leases, protocol
 from .auth import AccessRequest, AccessVerdict, Holder, ServerVersion, User
 from .events import Happening
 from .leases import Lease
-from .protocol import OPENED, ApiFailure, CannotConnect, Document, Event, Garbled, Lines, ListPage, ListRequest, Opened
+from .protocol import (
+    OPENED,
+    Absent,
+    ApiFailure,
+    CannotConnect,
+    Document,
+    Event,
+    Garbled,
+    Lines,
+    ListPage,
+    ListRequest,
+    Opened,
+)
 from .resources import Resource, url
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient, Configuration
 
-# json.loads keeps the interpreter to itself (measured: a thread helps nothing), about 1 ms for 100 kB. A pod has some
-# 10 kB, so a page costs the event loop about 25 ms; 5,000 pods are 20 pages.
+# json.loads holds the GIL (measured: a thread helps nothing), about 1 ms for 100 kB. A pod has some 10 kB, so a page
+# costs the event loop about 25 ms; 5,000 pods are 20 pages.
 PAGE_OBJECTS = 250
-# The API server ends a watch after this many seconds; spread out, so that all of ours do not come back at once.
+# The API server ends a watch after so many seconds; spread out, so that not all watches are opened again at once.
 WATCH_S = (240, 480)
 LIST_AS_METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"
 WATCH_AS_METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"
-_ANYBODY = "bind whoever asks to the ClusterRoles system:basic-user and system:discovery, as Kubernetes itself does"
-ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+_BASIC_USER = "bind the user to the ClusterRoles system:basic-user and system:discovery, as Kubernetes does by default"
+_AUTH_DELEGATOR = "bind Tidegate's ServiceAccount to the ClusterRole system:auth-delegator"
 
 
 class Patience(NamedTuple):
-    """Seconds of the wall.
+    """Time limits, seconds of the wall clock.
 
-    connect_s: for a connection. answer_s: for a page of a list, or until a watch is taken; the API server itself gives
-    up after 60. silence_s: of an open watch. A bookmark comes about once a minute, so that two missed ones mean a
-    connection that nobody holds at the other end. review_s: for one question about one request, whose sender waits.
+    connect_s: for a connection.
+    answer_s:  for a page of a list, or until a watch is accepted; the API server itself gives up after 60.
+    silence_s: of an open watch. A bookmark comes about once a minute, so two missed ones mean a dead connection.
+    review_s:  for a short request, whose caller waits.
     """
 
     connect_s: float = 10.0
@@ -65,28 +80,27 @@ async def connect(
     context: str | None,
     jitter: Random,
     patience: Patience = PATIENCE,
-    account: Path = ACCOUNT,
+    account: Path = SERVICE_ACCOUNT,
 ) -> KubernetesClient:
-    """A client for the API server that this process belongs to, or that a kubeconfig file names. Asks nothing yet.
+    """A client for the API server of this pod or of a kubeconfig file. Sends no request yet. Raises CannotConnect.
 
     kubeconfig: a file, or several, as in $KUBECONFIG; None: the pod's own ServiceAccount (whose files are in
-                `account`) if this is a pod and no context is named, else $KUBECONFIG or ~/.kube/config.
+                `account`) if this is a pod and no context is given, else $KUBECONFIG or ~/.kube/config.
     context:    one of the file's; None: its current one.
-    Raises CannotConnect.
     """
-    # A thousand modules of models: half a second that no answer should wait for.
+    # A thousand modules of models: half a second that would block the event loop.
     await asyncio.to_thread(_import)
     from kubernetes.aio.client import ApiClient, Configuration  # noqa: PLC0415
 
     configuration = Configuration()
-    # One connection for each watch and a few for lists, of which we know how many there are: no bound is needed.
+    # One connection for each watch and a few for lists: their number is bounded already.
     configuration.connection_pool_maxsize = 0
-    # From Python 3.13 on OpenSSL is told to refuse CAs that RFC 5280 would not have, as those of many clusters.
+    # From Python 3.13 on OpenSSL would refuse CAs that violate RFC 5280, as those of many clusters do.
     configuration.disable_strict_ssl_verification = True
     if kubeconfig is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
-        _as_account(configuration, account)
+        _configure_account(configuration, account)
     else:
-        await _as_in_file(configuration, _files(kubeconfig), context)
+        await _configure_file(configuration, _files(kubeconfig), context)
     try:
         client = ApiClient(configuration)
     except OSError as error:  # ssl.SSLError is one
@@ -95,12 +109,190 @@ async def connect(
     return KubernetesClient(client, jitter, patience)
 
 
+@dataclass(frozen=True, slots=True)
+class KubernetesClient:
+    """Implements `Api`, `Reviews`, `ApiServices`, `Leases` and `Events`. jitter: varies the length of watches."""
+
+    client: ApiClient
+    jitter: Random
+    patience: Patience
+
+    async def page(self, resource: Resource, namespace: str | None, after: str) -> ListPage:
+        request = ListRequest("list", resource, namespace)
+        query = [("limit", str(PAGE_OBJECTS)), *([("continue", after)] if after else [])]
+        async with _limit(request, self.patience.answer_s):
+            response = await self._open(request, query, LIST_AS_METADATA)
+            try:
+                body = await response.read()
+            finally:
+                response.close()
+        return protocol.page(request, body)
+
+    async def watch(
+        self, resource: Resource, namespace: str | None, version: str
+    ) -> AsyncGenerator[Opened | Event | Garbled, None]:
+        request = ListRequest("watch", resource, namespace)
+        query = [
+            ("watch", "true"),
+            ("resourceVersion", version),
+            ("allowWatchBookmarks", "true"),
+            ("timeoutSeconds", str(self.jitter.randint(*WATCH_S))),
+        ]
+        async with _limit(request, self.patience.answer_s):
+            response = await self._open(request, query, WATCH_AS_METADATA)
+        lines = Lines()
+        try:
+            yield OPENED
+            async for chunk in response.content.iter_any():
+                for line in lines.feed(chunk):
+                    yield protocol.event(request, line)
+        except (aiohttp.ClientError, OSError):
+            # Broken, or silent for too long. An incomplete line is dropped: the next watch has all of it.
+            return
+        finally:
+            response.close()
+
+    async def token_review(self, token: str) -> User | None:
+        document = auth.token_review(token)
+        return auth.user(await self._post(auth.TOKEN_REVIEWS, document, "create tokenreviews", _AUTH_DELEGATOR))
+
+    async def access_review(self, user: User, access: AccessRequest) -> AccessVerdict:
+        document, action = auth.access_review(user, access), "create subjectaccessreviews"
+        return auth.verdict(await self._post(auth.ACCESS_REVIEWS, document, action, _AUTH_DELEGATOR))
+
+    async def config_map(self, namespace: str, name: str) -> dict[str, str]:
+        action = f"get configmap {namespace}/{name}"
+        role = f'a Role in {namespace} with resources ["configmaps"], verbs ["get"]'
+        permission = f"give Tidegate's ServiceAccount {role}"
+        body = await self._get(auth.config_map_path(namespace, name), action, permission)
+        return auth.config_map_data(action, body)
+
+    async def holder(self, name: str) -> Holder | None:
+        path, permission = auth.api_service_path(name), auth.api_service_permission(name)
+        try:
+            return auth.holder(name, await self._get(path, f"get apiservice {name}", permission))
+        except Absent:
+            return None
+
+    async def lease(self, namespace: str, name: str) -> Lease | None:
+        action = f"get lease {namespace}/{name}"
+        try:
+            body = await self._get(leases.path(namespace, name), action, leases.permission(namespace))
+        except Absent:
+            return None
+        return leases.read(action, body)
+
+    async def write_lease(self, namespace: str, name: str, lease: Lease) -> Lease:
+        method, verb = ("PUT", "update") if lease.version else ("POST", "create")
+        path, action = leases.path(namespace, name if lease.version else ""), f"{verb} lease {namespace}/{name}"
+        document, permission = leases.document(namespace, name, lease), leases.permission(namespace)
+        _, body = await self._call(method, path, document, action, permission)
+        return leases.read(action, body)
+
+    async def write_event(self, happening: Happening, instance: str) -> str:
+        namespace = happening.subject.ref.namespace
+        action, document = f"create event in {namespace}", events.document(happening, instance)
+        body = await self._post(events.path(namespace), document, action, events.permission(namespace))
+        return events.name(action, body)
+
+    async def repeat_event(self, namespace: str, name: str, count: int, at: float) -> None:
+        action, document = f"patch event {namespace}/{name}", events.series(count, at)
+        await self._call("PATCH", events.path(namespace, name), document, action, events.permission(namespace))
+
+    async def version(self) -> tuple[ServerVersion, str | None]:
+        """The server's version, and the header `Date` of the response. Raises ApiFailure."""
+        headers, body = await self._call("GET", auth.VERSION, None, f"get {auth.VERSION}", _BASIC_USER)
+        return auth.version(body), headers.get("Date")
+
+    async def groups(self) -> frozenset[str]:
+        """Each `GROUP/VERSION` that the cluster serves. Raises ApiFailure."""
+        return auth.groups(await self._get(auth.GROUPS, f"get {auth.GROUPS}", _BASIC_USER))
+
+    async def may(self, access: AccessRequest) -> AccessVerdict:
+        """Whether this client has the access itself. Raises ApiFailure."""
+        document, action = auth.self_access_review(access), "create selfsubjectaccessreviews"
+        return auth.verdict(await self._post(auth.SELF_ACCESS_REVIEWS, document, action, _BASIC_USER))
+
+    async def username(self) -> str:
+        """The user of this client. Raises ApiFailure, with status 404 if the API server is older than 1.28."""
+        document, action = auth.self_review(), "create selfsubjectreviews"
+        return auth.self_username(await self._post(auth.SELF_REVIEWS, document, action, _BASIC_USER))
+
+    async def close(self) -> None:
+        await self.client.close()  # type: ignore[no-untyped-call]
+
+    async def _open(
+        self, request: ListRequest, query: list[tuple[str, str]], as_metadata: str
+    ) -> aiohttp.ClientResponse:
+        """The open response of a list or watch that the API accepts. Raises ApiFailure, and what aiohttp raises."""
+        accept = as_metadata if request.resource.metadata_only else "application/json"
+        path = url(request.resource, request.namespace)
+        signed = await self._sign(request, "GET", path, header_params={"Accept": accept}, query_params=query)
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=self.patience.connect_s, sock_read=self.patience.silence_s
+        )
+        response: aiohttp.ClientResponse = (await self.client.call_api(*signed, _request_timeout=timeout)).response
+        if response.status == HTTPStatus.OK:
+            return response
+        try:
+            body = await response.read()
+        finally:
+            response.close()
+        retry_after = response.headers.get("Retry-After")
+        raise protocol.failure(request, request.permission, response.status, body, retry_after)
+
+    async def _get(self, path: str, action: str, permission: str) -> bytes:
+        return (await self._call("GET", path, None, action, permission))[1]
+
+    async def _post(self, path: str, document: Document, action: str, permission: str) -> bytes:
+        return (await self._call("POST", path, document, action, permission))[1]
+
+    async def _call(
+        self, method: str, path: str, document: Document | None, action: str, permission: str
+    ) -> tuple[Mapping[str, str], bytes]:
+        """Headers and body of a short response. Raises ApiFailure, with `action` and `permission` in its message."""
+        content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        headers = {"Accept": "application/json", "Content-Type": content_type}
+        signed = await self._sign(action, method, path, header_params=headers, body=document)
+        async with _limit(action, self.patience.review_s):
+            response: aiohttp.ClientResponse = (await self.client.call_api(*signed)).response
+            try:
+                body = await response.read()
+            finally:
+                response.close()
+        if response.status not in (HTTPStatus.OK, HTTPStatus.CREATED):
+            raise protocol.failure(action, permission, response.status, body)
+        return response.headers, body
+
+    async def _sign(self, action: object, method: str, path: str, **parameters: Any) -> tuple[Any, ...]:
+        """The arguments of a request with credentials."""
+        try:
+            signed: tuple[Any, ...] = await self.client.param_serialize(
+                method, path, auth_settings=["BearerToken"], **parameters
+            )
+        except Exception as error:  # a token file, an exec plugin, an OIDC issuer: any of them may fail in any way
+            raise ApiFailure(None, f"{action}: no credentials: {str(error) or type(error).__name__}") from error
+        return signed
+
+
+@asynccontextmanager
+async def _limit(action: object, limit_s: float) -> AsyncGenerator[None, None]:
+    """Bounds a request in time. Turns its exceptions into ApiFailure."""
+    try:
+        async with asyncio.timeout(limit_s):
+            yield
+    except TimeoutError as error:
+        raise ApiFailure(None, f"{action}: no answer within {limit_s:g} s") from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise ApiFailure(None, f"{action}: {str(error) or type(error).__name__}") from error
+
+
 def _import() -> None:
     import kubernetes.aio  # noqa: F401, PLC0415
 
 
-def _as_account(configuration: Configuration, account: Path) -> None:
-    """As the ServiceAccount of the pod. kubelet rotates its token; the client reads the file again each minute."""
+def _configure_account(configuration: Configuration, account: Path) -> None:
+    """For the ServiceAccount of the pod. kubelet rotates its token; the client reads the file again each minute."""
     from kubernetes.aio.config import ConfigException  # noqa: PLC0415
     from kubernetes.aio.config.incluster_config import InClusterConfigLoader  # noqa: PLC0415
 
@@ -113,220 +305,23 @@ def _as_account(configuration: Configuration, account: Path) -> None:
         ) from error
 
 
-async def _as_in_file(configuration: Configuration, files: str, context: str | None) -> None:
-    """As a kubeconfig file says. Its token is looked at again for each request: exec plugins' and OIDC's expire."""
+async def _configure_file(configuration: Configuration, files: str, context: str | None) -> None:
+    """For a kubeconfig file. Its token is loaded again for each request: those of exec plugins and OIDC expire."""
     from kubernetes.aio.config import ConfigException, load_kube_config  # noqa: PLC0415
 
     try:
         loader = await load_kube_config(files, context, configuration, persist_config=False)  # type: ignore[no-untyped-call]
     except (ConfigException, OSError) as error:
         raise CannotConnect(f"{files}: {error}") from error
-    except Exception as error:  # whatever else somebody's file may hold: the loader checks little of it
+    except Exception as error:  # the loader checks little of the file
         raise CannotConnect(f"{files}: not a kubeconfig file ({type(error).__name__}: {error})") from error
     configuration.refresh_api_key_hook = loader.load_and_set
 
 
 def _files(kubeconfig: str | None) -> str:
-    """One path, or several as in $KUBECONFIG, of which at least one is there."""
+    """One path, or several as in $KUBECONFIG, of which at least one exists. Raises CannotConnect."""
     files = kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
     if not any(Path(file).expanduser().is_file() for file in files.split(os.pathsep) if file):
-        where = "" if kubeconfig else "no pod's ServiceAccount (KUBERNETES_SERVICE_HOST is not set), and "
-        raise CannotConnect(f"{where}{files}: no such file")
+        reason = "" if kubeconfig else "no pod's ServiceAccount (KUBERNETES_SERVICE_HOST is not set), and "
+        raise CannotConnect(f"{reason}{files}: no such file")
     return files
-
-
-@dataclass(frozen=True, slots=True)
-class KubernetesClient:
-    """Speaks `Api`, `Reviews`, `ApiServices`, `Leases` and `Events`. jitter: chance, for the length of watches."""
-
-    client: ApiClient
-    jitter: Random
-    patience: Patience
-
-    async def page(self, resource: Resource, namespace: str | None, after: str) -> ListPage:
-        asked = ListRequest("list", resource, namespace)
-        query = [("limit", str(PAGE_OBJECTS)), *([("continue", after)] if after else [])]
-        try:
-            async with asyncio.timeout(self.patience.answer_s):
-                response = await self._get(asked, query, LIST_AS_METADATA)
-                try:
-                    body = await response.read()
-                finally:
-                    response.close()
-        except (aiohttp.ClientError, OSError) as error:
-            raise self._unanswered(asked, error) from error
-        if response.status != HTTPStatus.OK:
-            raise _failure(asked, response, body)
-        return protocol.page(asked, body)
-
-    async def watch(
-        self, resource: Resource, namespace: str | None, version: str
-    ) -> AsyncGenerator[Opened | Event | Garbled, None]:
-        asked = ListRequest("watch", resource, namespace)
-        seconds = self.jitter.randint(*WATCH_S)
-        query = [
-            ("watch", "true"),
-            ("resourceVersion", version),
-            ("allowWatchBookmarks", "true"),
-            ("timeoutSeconds", str(seconds)),
-        ]
-        response = await self._taken(asked, query)
-        lines = Lines()
-        try:
-            yield OPENED
-            async for chunk in response.content.iter_any():
-                for line in lines.feed(chunk):
-                    yield protocol.event(asked, line)
-        except (aiohttp.ClientError, OSError):
-            # Broken, or silent for too long. Half a line is forgotten with it: the next watch tells it whole.
-            return
-        finally:
-            response.close()
-
-    async def token_review(self, token: str) -> User | None:
-        return auth.user(await self._review(auth.TOKEN_REVIEWS, auth.token_review(token)))
-
-    async def access_review(self, user: User, access: AccessRequest) -> AccessVerdict:
-        return auth.verdict(await self._review(auth.ACCESS_REVIEWS, auth.access_review(user, access)))
-
-    async def config_map(self, namespace: str, name: str) -> dict[str, str]:
-        asked = f"get configmap {namespace}/{name}"
-        right = f'give Tidegate\'s ServiceAccount a Role in {namespace} with resources ["configmaps"], verbs ["get"]'
-        path = auth.config_map_path(namespace, name)
-        return auth.data(namespace, name, await self._ask("GET", path, None, asked, right))
-
-    async def holder(self, name: str) -> Holder | None:
-        asked, right = auth.asked(name), auth.right(name)
-        try:
-            body = await self._ask("GET", auth.path(name), None, asked, right)
-        except ApiFailure as failed:
-            if failed.status == HTTPStatus.NOT_FOUND:
-                return None
-            raise
-        return auth.holder(name, body)
-
-    async def lease(self, namespace: str, name: str) -> Lease | None:
-        asked = f"get lease {namespace}/{name}"
-        try:
-            body = await self._ask("GET", leases.path(namespace, name), None, asked, leases.right(namespace))
-        except ApiFailure as failed:
-            if failed.status == HTTPStatus.NOT_FOUND:
-                return None
-            raise
-        return leases.read(asked, body)
-
-    async def write_lease(self, namespace: str, name: str, lease: Lease) -> Lease:
-        method, verb = ("PUT", "update") if lease.version else ("POST", "create")
-        path = leases.path(namespace, name if lease.version else "")
-        asked, document = f"{verb} lease {namespace}/{name}", leases.document(namespace, name, lease)
-        return leases.read(asked, await self._ask(method, path, document, asked, leases.right(namespace)))
-
-    async def write_event(self, happening: Happening, instance: str) -> str:
-        namespace = happening.subject.ref.namespace
-        asked, document = f"create event in {namespace}", events.document(happening, instance)
-        right = events.right(namespace)
-        return events.name(asked, await self._ask("POST", events.path(namespace), document, asked, right))
-
-    async def repeat_event(self, namespace: str, name: str, count: int, at: float) -> None:
-        asked, document = f"patch event {namespace}/{name}", events.series(count, at)
-        await self._ask("PATCH", events.path(namespace, name), document, asked, events.right(namespace))
-
-    async def version(self) -> tuple[ServerVersion, str | None]:
-        """And the header `Date` of the answer, as it came. Raises ApiFailure."""
-        headers, body = await self._answer("GET", auth.VERSION, None, f"get {auth.VERSION}", _ANYBODY)
-        return auth.version(body), headers.get("Date")
-
-    async def groups(self) -> frozenset[str]:
-        """Each `GROUP/VERSION` that the cluster has. Raises ApiFailure."""
-        return auth.groups(await self._ask("GET", auth.GROUPS, None, f"get {auth.GROUPS}", _ANYBODY))
-
-    async def may(self, access: AccessRequest) -> AccessVerdict:
-        """May we do this ourselves? Raises ApiFailure."""
-        document, asked = auth.own_access_review(access), "create selfsubjectaccessreviews"
-        return auth.verdict(await self._ask("POST", auth.OWN_ACCESS_REVIEWS, document, asked, _ANYBODY))
-
-    async def who(self) -> str:
-        """As whom we ask. Raises ApiFailure; where the API server is older than 1.28 its status is 404."""
-        asked = "create selfsubjectreviews"
-        return auth.own_name(await self._ask("POST", auth.OWN_REVIEWS, auth.own_review(), asked, _ANYBODY))
-
-    async def close(self) -> None:
-        await self.client.close()  # type: ignore[no-untyped-call]
-
-    async def _taken(self, asked: ListRequest, query: list[tuple[str, str]]) -> aiohttp.ClientResponse:
-        """The response of a watch that the API has taken. Raises ApiFailure."""
-        try:
-            async with asyncio.timeout(self.patience.answer_s):
-                response = await self._get(asked, query, WATCH_AS_METADATA)
-                if response.status == HTTPStatus.OK:
-                    return response
-                try:
-                    body = await response.read()
-                finally:
-                    response.close()
-        except (aiohttp.ClientError, OSError) as error:
-            raise self._unanswered(asked, error) from error
-        raise _failure(asked, response, body)
-
-    async def _review(self, path: str, document: Document) -> bytes:
-        right = "bind Tidegate's ServiceAccount to the ClusterRole system:auth-delegator"
-        return await self._ask("POST", path, document, f"create {path.rpartition('/')[2]}", right)
-
-    async def _ask(self, method: str, path: str, document: Document | None, asked: str, right: str) -> bytes:
-        """One short answer. asked, right: for the sentence of the ApiFailure it may raise."""
-        return (await self._answer(method, path, document, asked, right))[1]
-
-    async def _answer(
-        self, method: str, path: str, document: Document | None, asked: str, right: str
-    ) -> tuple[Mapping[str, str], bytes]:
-        """Its headers and its body."""
-        written = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        headers = {"Accept": "application/json", "Content-Type": written}
-        try:
-            request = await self.client.param_serialize(
-                method, path, header_params=headers, body=document, auth_settings=["BearerToken"]
-            )
-        except Exception as error:  # as in `_get`
-            raise ApiFailure(None, f"{asked}: no credentials: {str(error) or type(error).__name__}") from error
-        try:
-            async with asyncio.timeout(self.patience.review_s):
-                answer = await self.client.call_api(*request)
-                response: aiohttp.ClientResponse = answer.response
-                try:
-                    body = await response.read()
-                finally:
-                    response.close()
-        except TimeoutError as error:
-            raise ApiFailure(None, f"{asked}: no answer within {self.patience.review_s:g} s") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise ApiFailure(None, f"{asked}: {str(error) or type(error).__name__}") from error
-        if response.status not in (HTTPStatus.OK, HTTPStatus.CREATED):
-            raise auth.failure(asked, right, response.status, body)
-        return response.headers, body
-
-    async def _get(self, asked: ListRequest, query: list[tuple[str, str]], as_metadata: str) -> aiohttp.ClientResponse:
-        try:
-            request = await self.client.param_serialize(
-                "GET",
-                url(asked.resource, asked.namespace),
-                query_params=query,
-                header_params={"Accept": as_metadata if asked.resource.metadata_only else "application/json"},
-                auth_settings=["BearerToken"],
-            )
-        except Exception as error:  # a token file, an exec plugin, an OIDC issuer: anything may be wrong with those
-            raise ApiFailure(None, f"{asked}: no credentials: {str(error) or type(error).__name__}") from error
-        patience = aiohttp.ClientTimeout(
-            total=None, sock_connect=self.patience.connect_s, sock_read=self.patience.silence_s
-        )
-        answer = await self.client.call_api(*request, _request_timeout=patience)
-        response: aiohttp.ClientResponse = answer.response
-        return response
-
-    def _unanswered(self, asked: ListRequest, error: Exception) -> ApiFailure:
-        if isinstance(error, TimeoutError):
-            return ApiFailure(None, f"{asked}: no answer within {self.patience.answer_s:g} s")
-        return ApiFailure(None, f"{asked}: {str(error) or type(error).__name__}")
-
-
-def _failure(asked: ListRequest, response: aiohttp.ClientResponse, body: bytes) -> ApiFailure:
-    return protocol.failure(asked, response.status, response.headers.get("Retry-After"), body)

@@ -1,48 +1,33 @@
-"""One object of the API's JSON -> its record.
+"""Decodes the JSON of one Kubernetes object to its record.
 
-It knows where Kubernetes and its extensions write what we keep, and their defaults. It refuses to know how the JSON got
-here and what other objects there are. An object that cannot be what it says is `Malformed`, and costs itself.
+An object that is not valid raises Malformed; other objects are not affected.
 
-Worked example: `read(PODS, {"metadata": {"namespace": "ai", "name": "chat-0", "uid": "u"}})` is a pending `Pod` with no
-owner, no address and no GPUs. With `"spec": {"containers": "none"}` it raises `Malformed`: "ai/Pod/chat-0:
+Worked example: `read(PODS, {"metadata": {"namespace": "ai", "name": "chat-0", "uid": "u"}})` returns a pending `Pod`
+without owner, address and GPUs. With `"spec": {"containers": "none"}` it raises `Malformed`: "ai/Pod/chat-0:
 spec.containers: must be a list of objects, got 'none'".
 
-How many GPUs a pod asks for, and a node has to give, by resource name.
-
-It knows Kubernetes' arithmetic of containers, init containers and sidecars, and which resource names are GPUs. It
-refuses to know which GPU a pod got: that is the device plugin's word, and dcgm-exporter repeats it.
-
-Worked example: a pod whose one init container asks for 2 `nvidia.com/gpu` and whose two containers ask for 1 each
-holds 2; with a sidecar (an init container that restarts always) that asks for 1 as well, it holds 3.
+GPUs are counted by resource name, with Kubernetes' arithmetic of containers, init containers and sidecars. A pod whose
+init container requests 2 `nvidia.com/gpu` and whose two containers request 1 each holds 2; with a sidecar (an init
+container that always restarts) that requests 1 as well, it holds 3.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from exporter.model import PodKey
 
-from .fields import NOTHING, Wrong, amount, mapping, moment, needed, objects, text, texts, true, whole, wrong
-from .objects import (
-    Hpa,
-    Link,
-    Node,
-    Pod,
-    Record,
-    Ref,
-    Scalable,
-    ScaledObject,
-    ScaledObjectTrigger,
-    Slice,
+from .decode_autoscaling import (
     behavior,
-    behavior_of_keda,
+    behavior_of_scaled_object,
     hpa_status,
     metrics,
     pace,
-    scaled_status,
+    scaled_object_status,
 )
+from .fields import NOTHING, FieldError, Fields
+from .objects import Hpa, Link, Node, Pod, Record, Ref, Scalable, ScaledObject, ScaledObjectTrigger, Slice
 from .resources import Resource
 
 GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
@@ -51,19 +36,21 @@ WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"  # "0" is the leader
 ANNOTATIONS = "tidegate.dev/"
 
 _GROUP_SIZE = "leaderworkerset.sigs.k8s.io/size"
+_LONGEST_GROUP_SIZE = 6  # digits: a million pods
 _SERVICE = "kubernetes.io/service-name"
-# Why a pod waits for a node, in its condition PodScheduled (core/v1 PodReasonUnschedulable, PodReasonSchedulingGated).
-# Of the third, SchedulerError, the scheduler itself is the cause, and it tries again at once.
+# Reasons of the condition PodScheduled for which a pod waits (core/v1 PodReasonUnschedulable and
+# PodReasonSchedulingGated). The third, SchedulerError, is the scheduler's own failure, and it tries again at once.
 _NO_NODE = {"Unschedulable", "SchedulingGated"}
 # A condition that has not changed since the kubelet first wrote it is as old as the pod's start, and times are in whole
 # seconds: two of one moment may be a second apart.
 _SAME_MOMENT_S = 1.0
+# Whole GPUs, time-sliced and MPS-shared ones (gpu.shared), MIG profiles; AMD's GPUs and their partitions (cpx_nps4).
+# Not resources in megabytes or percent: HAMi's nvidia.com/gpumem and nvidia.com/gpucores.
+_is_gpu = re.compile(r"nvidia\.com/(?:gpu(?:\..+)?|mig-.+)|amd\.com/(?:gpu(?:\..+)?|[a-z]px_nps[0-9])").fullmatch
 
-_Json = Mapping[str, Any]
 
-
-class Malformed(ValueError):  # noqa: N818 - the document is, not we
-    """An object that cannot be what it says. ref: which, as far as it says so. why: path, bound and value."""
+class Malformed(ValueError):  # noqa: N818 - the document is malformed
+    """An invalid object. ref: None if its name is missing. why: path, bound and value."""
 
     def __init__(self, ref: Ref | None, why: str) -> None:
         super().__init__(f"{ref or 'an object without a name'}: {why}")
@@ -73,251 +60,273 @@ class Malformed(ValueError):  # noqa: N818 - the document is, not we
 def read(resource: Resource, document: object) -> Record:
     """The record of one object of `resource`. Raises Malformed."""
     ref = identify(resource, document)
-    assert isinstance(document, dict)  # noqa: S101 - `identify` has seen to it; this tells the type checker
+    assert isinstance(document, dict)  # noqa: S101 - `identify` has checked it; this is for the type checker
     try:
-        return _READERS[resource.kind](ref, document)
-    except Wrong as error:
+        return _DECODERS[resource.kind](ref, Fields(document))
+    except FieldError as error:
         raise Malformed(ref, str(error)) from None
 
 
 def identify(resource: Resource, document: object) -> Ref:
-    """What an object of `resource` is called. Raises Malformed."""
+    """The namespace and name of an object of `resource`. Raises Malformed."""
     try:
         if not isinstance(document, dict):
-            raise wrong("", "document", "an object", document)
-        metadata = mapping(document, "metadata")
-        namespace = needed(metadata, "namespace", "metadata") if resource.namespaced else ""
-        return Ref(namespace, resource.kind, needed(metadata, "name", "metadata"))
-    except Wrong as error:
+            raise Fields({"document": document}).error("document", "an object")
+        metadata = Fields(document).object("metadata")
+        namespace = metadata.required_text("namespace") if resource.namespaced else ""
+        return Ref(namespace, resource.kind, metadata.required_text("name"))
+    except FieldError as error:
         raise Malformed(None, f"{resource}: {error}") from None
 
 
-def _owner(document: _Json, namespace: str) -> Ref | None:
-    """The controller; an owner that is not one only decides when the object is to be deleted."""
-    for reference in objects(mapping(document, "metadata"), "ownerReferences", "metadata"):
-        if reference.get("controller") is True:
-            place = "metadata.ownerReferences"
-            return Ref(namespace, needed(reference, "kind", place), needed(reference, "name", place))
+def gpus_of_pod(spec: Fields) -> Mapping[str, int]:
+    """GPUs that a pod with this `spec` holds, by resource name. Raises FieldError."""
+    started: dict[str, int] = {}  # held by the sidecars that have started so far
+    most: dict[str, int] = {}  # the most that is held while the init containers run
+    for container in spec.objects("initContainers"):
+        requested = _gpus_of_container(container)
+        if container.text("restartPolicy") == "Always":
+            started = _sum(started, requested)
+            most = _maximum(most, started)
+        else:
+            most = _maximum(most, _sum(started, requested))
+    running = started
+    for container in spec.objects("containers"):
+        running = _sum(running, _gpus_of_container(container))
+    return _maximum(most, running) or NOTHING
+
+
+def gpus_of(resources: Fields) -> dict[str, int]:
+    """The GPUs in a list of resources, none of 0. Raises FieldError."""
+    found = {name: resources.amount(name) for name in resources.values if _is_gpu(name)}
+    return {name: number for name, number in found.items() if number}
+
+
+def _gpus_of_container(container: Fields) -> dict[str, int]:
+    resources = container.object("resources")
+    if not resources.values:
+        return {}
+    # The request of an extended resource must equal its limit, and is set from it if only the limit is written.
+    return gpus_of(resources.object("requests")) | gpus_of(resources.object("limits"))
+
+
+def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in one.keys() | other.keys()}
+
+
+def _maximum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in one.keys() | other.keys()}
+
+
+def _owner(metadata: Fields, namespace: str) -> Ref | None:
+    """The controller. Other owners only decide when the object is deleted."""
+    for reference in metadata.objects("ownerReferences"):
+        if reference.values.get("controller") is True:
+            return Ref(namespace, reference.required_text("kind"), reference.required_text("name"))
     return None
 
 
-def _pod(ref: Ref, document: _Json) -> Pod:
-    metadata, spec, status = mapping(document, "metadata"), mapping(document, "spec"), mapping(document, "status")
-    ready, ready_since = _condition(status, "Ready")
-    scheduled, scheduled_at, why_not = _condition_and_reason(status, "PodScheduled")
-    started_at = moment(status, "startTime", "status")
+def _pod(ref: Ref, document: Fields) -> Pod:
+    metadata, spec, status = document.object("metadata"), document.object("spec"), document.object("status")
+    containers = status.objects("containerStatuses")
+    ready, ready_since, _ = _condition(status, "Ready")
+    scheduled, scheduled_at, why_not = _condition(status, "PodScheduled")
+    started_at = status.time("startTime")
     return Pod(
         key=PodKey(ref.namespace, ref.name),
-        uid=needed(metadata, "uid", "metadata"),
-        owner=_owner(document, ref.namespace),
-        node=text(spec, "nodeName", "spec"),
-        address=text(status, "podIP", "status"),
-        phase=text(status, "phase", "status") or "Pending",
+        uid=metadata.required_text("uid"),
+        owner=_owner(metadata, ref.namespace),
+        node=spec.text("nodeName"),
+        address=status.text("podIP"),
+        phase=status.text("phase") or "Pending",
         ready=ready,
         was_ready=ready
         or (started_at is not None and ready_since is not None and ready_since > started_at + _SAME_MOMENT_S),
-        fresh_start=not ready and _starts_afresh(status, ready_since),
-        leaving=metadata.get("deletionTimestamp") is not None,
-        host_network=true(spec, "hostNetwork", "spec") or False,
-        created_at=moment(metadata, "creationTimestamp", "metadata"),
+        fresh_start=not ready and any(_started_after(container, ready_since) for container in containers),
+        leaving=metadata.values.get("deletionTimestamp") is not None,
+        host_network=spec.boolean("hostNetwork") or False,
+        created_at=metadata.time("creationTimestamp"),
         scheduled_at=scheduled_at if scheduled else None,
         unscheduled_since=scheduled_at if not scheduled and why_not in _NO_NODE else None,
         started_at=started_at,
         ready_at=ready_since if ready else None,
-        restarted=_restarted(status),
-        labels=texts(metadata, "labels", "metadata") or NOTHING,
-        ports=_ports(spec),
-        gpus=asked_for(spec),
+        restarted=any(container.integer("restartCount") for container in containers),
+        labels=metadata.texts("labels"),
+        ports=_container_ports(spec),
+        gpus=gpus_of_pod(spec),
         group_size=_group_size(metadata),
     )
 
 
-def _condition(status: _Json, kind: str) -> tuple[bool, float | None]:
-    """Whether a condition is true, and since when it is as it is. "Unknown" is not true."""
-    return _condition_and_reason(status, kind)[:2]
-
-
-def _condition_and_reason(status: _Json, kind: str) -> tuple[bool, float | None, str | None]:
-    place = "status.conditions"
-    for condition in objects(status, "conditions", "status"):
-        if condition.get("type") == kind:
-            since = moment(condition, "lastTransitionTime", place)
-            return condition.get("status") == "True", since, text(condition, "reason", place)
+def _condition(status: Fields, kind: str) -> tuple[bool, float | None, str | None]:
+    """Whether a condition is true, since when, and its reason. "Unknown" is not true."""
+    for condition in status.objects("conditions"):
+        if condition.values.get("type") == kind:
+            since, reason = condition.time("lastTransitionTime"), condition.text("reason")
+            return condition.values.get("status") == "True", since, reason
     return False, None, None
 
 
-def _restarted(status: _Json) -> bool:
-    place = "status.containerStatuses"
-    return any(whole(container, "restartCount", place) for container in objects(status, "containerStatuses", "status"))
+def _started_after(container: Fields, unready_since: float | None) -> bool:
+    """Whether a container does not run, or started after its pod ceased to be ready."""
+    started_at = container.object("state").object("running").time("startedAt")
+    return started_at is None or (unready_since is not None and started_at > unready_since)
 
 
-def _starts_afresh(status: _Json, unready_since: float | None) -> bool:
-    """Of a pod that is not ready: has a container stopped, or begun after it was ready for the last time?"""
-    for container in objects(status, "containerStatuses", "status"):
-        place = "status.containerStatuses.state"
-        running = mapping(mapping(container, "state", "status.containerStatuses"), "running", place)
-        began = moment(running, "startedAt", f"{place}.running")
-        if began is None or (unready_since is not None and began > unready_since):
-            return True
-    return False
-
-
-def _ports(spec: _Json) -> Mapping[str, int]:
+def _container_ports(spec: Fields) -> Mapping[str, int]:
     found: dict[str, int] = {}
-    for container in objects(spec, "containers", "spec"):
-        for port in objects(container, "ports", "spec.containers"):
-            name, number = (
-                text(port, "name", "spec.containers.ports"),
-                whole(port, "containerPort", "spec.containers.ports"),
-            )
+    for container in spec.objects("containers"):
+        for port in container.objects("ports"):
+            name, number = port.text("name"), port.integer("containerPort")
             if name is not None and number is not None:
                 found.setdefault(name, number)
     return found or NOTHING
 
 
-def _group_size(metadata: _Json) -> int | None:
-    said = mapping(metadata, "annotations", "metadata").get(_GROUP_SIZE)
-    if said is None:
+def _group_size(metadata: Fields) -> int | None:
+    annotations = metadata.object("annotations")
+    value = annotations.values.get(_GROUP_SIZE)
+    if value is None:
         return None
-    if not isinstance(said, str) or not said.isdecimal() or len(said) > 6:  # noqa: PLR2004 - a million pods
-        raise wrong("metadata.annotations", _GROUP_SIZE, "a whole number", said)
-    return int(said)
+    if not isinstance(value, str) or not value.isdecimal() or len(value) > _LONGEST_GROUP_SIZE:
+        raise annotations.error(_GROUP_SIZE, "a whole number")
+    return int(value)
 
 
-def _node(ref: Ref, document: _Json) -> Node:
-    status = mapping(document, "status")
+def _node(ref: Ref, document: Fields) -> Node:
+    status = document.object("status")
     return Node(
         name=ref.name,
         ready=_condition(status, "Ready")[0],
-        schedulable=not true(mapping(document, "spec"), "unschedulable", "spec"),
-        gpus=named(mapping(status, "allocatable", "status"), "status.allocatable") or NOTHING,
+        schedulable=not document.object("spec").boolean("unschedulable"),
+        gpus=gpus_of(status.object("allocatable")) or NOTHING,
     )
 
 
-def _link(ref: Ref, document: _Json) -> Link:
-    return Link(ref, _owner(document, ref.namespace))
+def _link(ref: Ref, document: Fields) -> Link:
+    return Link(ref, _owner(document.object("metadata"), ref.namespace))
 
 
-def _scalable(ref: Ref, document: _Json) -> Scalable:
-    wanted = whole(mapping(document, "spec"), "replicas", "spec")
+def _scalable(ref: Ref, document: Fields) -> Scalable:
+    wanted = document.object("spec").integer("replicas")
     return Scalable(
         ref,
-        owner=_owner(document, ref.namespace),
+        owner=_owner(document.object("metadata"), ref.namespace),
         wanted=1 if wanted is None else wanted,
         # The controllers leave out a zero.
-        ready=whole(mapping(document, "status"), "readyReplicas", "status") or 0,
+        ready=document.object("status").integer("readyReplicas") or 0,
         annotations=_annotations(document),
         uid=_uid(document),
     )
 
 
-def _inference_service(ref: Ref, document: _Json) -> Scalable:
-    return Scalable(ref, owner=_owner(document, ref.namespace), annotations=_annotations(document), uid=_uid(document))
+def _inference_service(ref: Ref, document: Fields) -> Scalable:
+    owner = _owner(document.object("metadata"), ref.namespace)
+    return Scalable(ref, owner=owner, annotations=_annotations(document), uid=_uid(document))
 
 
-def _uid(document: _Json) -> str:
-    return text(mapping(document, "metadata"), "uid", "metadata") or ""
+def _uid(document: Fields) -> str:
+    return document.object("metadata").text("uid") or ""
 
 
-def _annotations(document: _Json) -> Mapping[str, str]:
-    said = mapping(mapping(document, "metadata"), "annotations", "metadata")
-    ours = {name: said[name] for name in said if name.startswith(ANNOTATIONS)}
-    for name, value in ours.items():
+def _annotations(document: Fields) -> Mapping[str, str]:
+    """Tidegate's annotations, without their prefix. Others may have any type."""
+    annotations = document.object("metadata").object("annotations")
+    found = {name: value for name, value in annotations.values.items() if name.startswith(ANNOTATIONS)}
+    for name, value in found.items():
         if not isinstance(value, str):
-            raise wrong("metadata.annotations", name, "text", value)
-    return {name.removeprefix(ANNOTATIONS): value for name, value in ours.items()} or NOTHING
+            raise annotations.error(name, "text")
+    return {name.removeprefix(ANNOTATIONS): value for name, value in found.items()} or NOTHING
 
 
-def _scaled_object(ref: Ref, document: _Json) -> ScaledObject:
-    spec = mapping(document, "spec")
-    return _bounds(ref, document, _target(spec, ref.namespace))
+def _scaled_object(ref: Ref, document: Fields) -> ScaledObject:
+    return _scaled(ref, document, _target(document, ref.namespace))
 
 
-def _scaled_job(ref: Ref, document: _Json) -> ScaledObject:
-    return _bounds(ref, document, ref)
+def _scaled_job(ref: Ref, document: Fields) -> ScaledObject:
+    return _scaled(ref, document, ref)
 
 
-def _bounds(ref: Ref, document: _Json, target: Ref) -> ScaledObject:
-    spec = mapping(document, "spec")
-    minimum, maximum = whole(spec, "minReplicaCount", "spec"), whole(spec, "maxReplicaCount", "spec")
+def _scaled(ref: Ref, document: Fields, target: Ref) -> ScaledObject:
+    spec = document.object("spec")
+    minimum, maximum = spec.integer("minReplicaCount"), spec.integer("maxReplicaCount")
     return ScaledObject(
         ref,
         target,
         # KEDA's defaults (apis/keda/v1alpha1).
         minimum=0 if minimum is None else minimum,
         maximum=100 if maximum is None else maximum,
-        idle=whole(spec, "idleReplicaCount", "spec"),
-        triggers=tuple(_trigger(trigger) for trigger in objects(spec, "triggers", "spec")),
+        idle=spec.integer("idleReplicaCount"),
+        triggers=tuple(map(_trigger, spec.objects("triggers"))),
         annotations=_annotations(document),
-        behavior=behavior_of_keda(spec),
+        behavior=behavior_of_scaled_object(spec),
         pace=pace(document),
-        created_at=moment(mapping(document, "metadata"), "creationTimestamp", "metadata"),
-        status=scaled_status(document),
+        created_at=document.object("metadata").time("creationTimestamp"),
+        status=scaled_object_status(document),
         uid=_uid(document),
     )
 
 
-def _trigger(trigger: _Json) -> ScaledObjectTrigger:
-    place = "spec.triggers"
+def _trigger(fields: Fields) -> ScaledObjectTrigger:
     return ScaledObjectTrigger(
-        needed(trigger, "type", place),
-        text(trigger, "name", place),
-        texts(trigger, "metadata", place),
-        cached=true(trigger, "useCachedMetrics", place) or False,
+        fields.required_text("type"),
+        fields.text("name"),
+        fields.texts("metadata"),
+        cached=fields.boolean("useCachedMetrics") or False,
     )
 
 
-def _target(spec: _Json, namespace: str) -> Ref:
-    reference, place = mapping(spec, "scaleTargetRef", "spec"), "spec.scaleTargetRef"
-    return Ref(namespace, text(reference, "kind", place) or "Deployment", needed(reference, "name", place))
+def _target(document: Fields, namespace: str) -> Ref:
+    reference = document.object("spec").object("scaleTargetRef")
+    return Ref(namespace, reference.text("kind") or "Deployment", reference.required_text("name"))
 
 
-def _hpa(ref: Ref, document: _Json) -> Hpa:
-    spec = mapping(document, "spec")
-    minimum, maximum = whole(spec, "minReplicas", "spec"), whole(spec, "maxReplicas", "spec")
+def _hpa(ref: Ref, document: Fields) -> Hpa:
+    spec = document.object("spec")
+    minimum, maximum = spec.integer("minReplicas"), spec.integer("maxReplicas")
     if maximum is None:
-        raise wrong("spec", "maxReplicas", "a whole number", None)
+        raise spec.error("maxReplicas", "a whole number")
     return Hpa(
         ref,
-        _target(spec, ref.namespace),
+        _target(document, ref.namespace),
         1 if minimum is None else minimum,
         maximum,
-        owner=_owner(document, ref.namespace),
+        owner=_owner(document.object("metadata"), ref.namespace),
         behavior=behavior(spec),
         metrics=metrics(spec),
         status=hpa_status(document),
     )
 
 
-def _slice(ref: Ref, document: _Json) -> Slice:
-    service = text(mapping(mapping(document, "metadata"), "labels", "metadata"), _SERVICE, "metadata.labels")
-    ready = [endpoint for endpoint in objects(document, "endpoints") if _takes_requests(endpoint)]
-    addresses = {address for endpoint in ready for address in _addresses(endpoint)}
+def _slice(ref: Ref, document: Fields) -> Slice:
+    service = document.object("metadata").object("labels").text(_SERVICE)
+    addresses = {address for endpoint in document.objects("endpoints") for address in _ready_addresses(endpoint)}
     ports = {
-        text(port, "name", "ports") or "": number
-        for port in objects(document, "ports")
-        if (number := whole(port, "port", "ports")) is not None
+        port.text("name") or "": number
+        for port in document.objects("ports")
+        if (number := port.integer("port")) is not None
     }
-    by_name = document.get("addressType") == "FQDN"  # deprecated, and no address
-    return Slice(ref, service, () if by_name else tuple(sorted(addresses)), ports or NOTHING)
+    # FQDN is deprecated, and its values are not addresses.
+    is_fqdn = document.values.get("addressType") == "FQDN"
+    return Slice(ref, service, () if is_fqdn else tuple(sorted(addresses)), ports or NOTHING)
 
 
-def _takes_requests(endpoint: _Json) -> bool:
-    """A missing `ready` is to be taken for true (discovery/v1 EndpointConditions)."""
-    return true(mapping(endpoint, "conditions", "endpoints"), "ready", "endpoints.conditions") is not False
+def _ready_addresses(endpoint: Fields) -> list[str]:
+    """The first address of a ready endpoint: all are of one endpoint, and clients may use any.
 
-
-def _addresses(endpoint: _Json) -> list[str]:
-    """All of them are one endpoint, and clients may use any: the first."""
-    addresses = endpoint.get("addresses")
+    A missing `ready` counts as true (discovery/v1 EndpointConditions).
+    """
+    if endpoint.object("conditions").boolean("ready") is False:
+        return []
+    addresses = endpoint.values.get("addresses")
     if addresses is None:
         return []
     if not isinstance(addresses, list) or not all(isinstance(address, str) for address in addresses):
-        raise wrong("endpoints", "addresses", "a list of texts", addresses)
+        raise endpoint.error("addresses", "a list of texts")
     return addresses[:1]
 
 
-_READERS: Mapping[str, Callable[[Ref, _Json], Record]] = {
+_DECODERS: Mapping[str, Callable[[Ref, Fields], Record]] = {
     "Pod": _pod,
     "Node": _node,
     "ReplicaSet": _link,
@@ -332,48 +341,3 @@ _READERS: Mapping[str, Callable[[Ref, _Json], Record]] = {
     "ScaledObject": _scaled_object,
     "ScaledJob": _scaled_job,
 }
-
-
-# Whole GPUs, time-sliced and MPS-shared ones (gpu.shared), MIG profiles; AMD's GPUs and their partitions (cpx_nps4).
-# Not what others count in megabytes or percent: HAMi's nvidia.com/gpumem and nvidia.com/gpucores.
-_IS_GPU = re.compile(r"nvidia\.com/(?:gpu(?:\..+)?|mig-.+)|amd\.com/(?:gpu(?:\..+)?|[a-z]px_nps[0-9])").fullmatch
-
-
-def asked_for(spec: Mapping[str, Any]) -> Mapping[str, int]:
-    """GPUs that a pod with this `spec` holds, by resource name. Raises Wrong."""
-    begun: dict[str, int] = {}  # held by the sidecars that have started so far
-    most: dict[str, int] = {}  # the most that is held while the init containers run
-    for container in objects(spec, "initContainers", "spec"):
-        wants = _wants(container, "spec.initContainers")
-        if text(container, "restartPolicy") == "Always":
-            begun = _sum(begun, wants)
-            most = _larger(most, begun)
-        else:
-            most = _larger(most, _sum(begun, wants))
-    running = begun
-    for container in objects(spec, "containers", "spec"):
-        running = _sum(running, _wants(container, "spec.containers"))
-    return _larger(most, running) or NOTHING
-
-
-def named(resources: Mapping[str, Any], place: str) -> dict[str, int]:
-    """Those of a list of resources that are GPUs, none of 0. `place`: its path, for errors. Raises Wrong."""
-    found = {name: amount(resources, name, place) for name in resources if _IS_GPU(name)}
-    return {name: number for name, number in found.items() if number}
-
-
-def _wants(container: Mapping[str, Any], place: str) -> dict[str, int]:
-    resources = mapping(container, "resources", place)
-    if not resources:
-        return {}
-    # Of an extended resource the request must equal the limit, and is set from it if only the limit is written.
-    requests = named(mapping(resources, "requests", f"{place}.resources"), f"{place}.resources.requests")
-    return requests | named(mapping(resources, "limits", f"{place}.resources"), f"{place}.resources.limits")
-
-
-def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    return {name: one.get(name, 0) + other.get(name, 0) for name in one.keys() | other.keys()}
-
-
-def _larger(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    return {name: max(one.get(name, 0), other.get(name, 0)) for name in one.keys() | other.keys()}

@@ -1,34 +1,31 @@
-"""An Event of the Kubernetes API: what happened to an object, where `kubectl describe` shows it. Documents and values.
+"""Builds Kubernetes Events, which `kubectl describe` shows beside an object.
 
-It is written by events.k8s.io/v1, which has a series for what happens again and in which all but the series is for
-good; core/v1, whose objects are the same, has only counters that the server no longer looks after. kubectl reads them
-as core/v1: `describe` asks for the UID of the object, and shows `series.count` as "x4 over 12m". What is worth an
-Event, and how often, is not for this room to say.
+Events are written by events.k8s.io/v1, where a series counts repetitions and all other fields are immutable. The same
+objects by core/v1 have only counters that the server no longer maintains. kubectl reads them as core/v1: `describe`
+selects by the UID of the object, and shows `series.count` as "x4 over 12m".
 
 Worked example: of `Happening(Subject("apps/v1", Ref("ai", "Deployment", "chat"), "4711"), None, "Normal", "Asleep",
-"Sleep", "asleep: idle for 5m", 0.0)`, `document(that, "tidegate-0")` is what to POST to `path("ai")`; the same again a
-minute later is `series(2, 60.0)` to PATCH `path("ai", name)` with.
+"Sleep", "asleep: idle for 5m", 0.0)`, `document(happening, "tidegate-0")` is the body to POST to `path("ai")`. When it
+happens again a minute later, `series(2, 60.0)` is the body to PATCH `path("ai", name)` with.
 """
 
 from __future__ import annotations
 
-import json
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
 from .fields import micro_time
 from .objects import Ref
-from .protocol import ApiFailure, Document, start
+from .protocol import ApiFailure, Document, excerpt, section
 
 EVENTS = "/apis/events.k8s.io/v1/namespaces/{}/events"
 CONTROLLER = "tidegate"
-LONGEST_NOTE = 1024  # bytes (NoteLengthLimit of Kubernetes' validation, which is Go's len); more would be refused
+LONGEST_NOTE = 1024  # bytes (NoteLengthLimit of Kubernetes' validation, which uses Go's len); longer ones are refused
+LONGEST_INSTANCE = 128  # characters of reportingInstance
 
 
 class Subject(NamedTuple):
-    """The object that an Event is on. api_version: "apps/v1". uid: without the right one `kubectl describe` shows
-    nothing.
-    """
+    """The object of an Event. api_version: "apps/v1". uid: `kubectl describe` selects Events by it."""
 
     api_version: str
     ref: Ref
@@ -36,8 +33,8 @@ class Subject(NamedTuple):
 
 
 class Happening(NamedTuple):
-    """related: another object that has a part in it. type: "Normal" or "Warning". reason: one word, as `Asleep`, for
-    machines and columns; action: what was done; note: a sentence. at: POSIX seconds.
+    """related: another object that is involved. type: "Normal" or "Warning". reason: one word, such as `Asleep`.
+    action: what was done. note: a sentence. at: POSIX seconds.
     """
 
     subject: Subject
@@ -50,28 +47,27 @@ class Happening(NamedTuple):
 
 
 class Events(Protocol):
-    """What whoever tells of something asks of the API. Each call raises ApiFailure."""
+    """What an event writer needs of the API. Each call raises ApiFailure."""
 
     async def write_event(self, happening: Happening, instance: str) -> str:
-        """Create it; returns its name. instance: which process says so."""
+        """Create it; returns its name. instance: the process that reports it."""
 
     async def repeat_event(self, namespace: str, name: str, count: int, at: float) -> None:
-        """It has happened so often by now, 2 at least. If it is not kept any more (an hour, as a rule), the
-        ApiFailure's status is 404.
+        """Set its count, at least 2. If the Event has expired (after an hour, as a rule), the ApiFailure's status is
+        404.
         """
 
 
 def path(namespace: str, name: str = "") -> str:
-    """Of one, or of all in the namespace, where a new one is posted."""
-    own = EVENTS.format(quote(namespace, safe=""))
-    return f"{own}/{quote(name, safe='')}" if name else own
+    """Of one Event, or of the collection in the namespace, where a new one is posted."""
+    collection = EVENTS.format(quote(namespace, safe=""))
+    return f"{collection}/{quote(name, safe='')}" if name else collection
 
 
-def right(namespace: str) -> str:
-    """What to give Tidegate, should RBAC not allow it."""
+def permission(namespace: str) -> str:
     rule = 'apiGroups ["events.k8s.io"], resources ["events"], verbs ["create", "patch"]'
-    words = f"give Tidegate's ServiceAccount a ClusterRole, or a Role in {namespace}, with {rule}"
-    return f"{words}, or set kubernetes.events: false"
+    roles = f"a ClusterRole, or a Role in {namespace}, with {rule}"
+    return f"give Tidegate's ServiceAccount {roles}, or set kubernetes.events: false"
 
 
 def document(happening: Happening, instance: str) -> Document:
@@ -79,49 +75,42 @@ def document(happening: Happening, instance: str) -> Document:
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        # The server adds what makes the name unlike any other, and cuts it where it is too long for that. It refuses a
-        # prefix that ends with a dot.
+        # The server makes the name unique, and cuts it where it is too long for that. It refuses a prefix that ends
+        # with a dot.
         "metadata": {"generateName": f"{happening.subject.ref.name}-", "namespace": happening.subject.ref.namespace},
         "eventTime": micro_time(happening.at),
         "reportingController": CONTROLLER,
-        "reportingInstance": instance[:128],
+        "reportingInstance": instance[:LONGEST_INSTANCE],
         "type": happening.type,
         "reason": happening.reason,
         "action": happening.action,
-        "note": _cut(happening.note),
+        "note": _shortened(happening.note),
         "regarding": _reference(happening.subject),
         **related,
     }
 
 
 def series(count: int, at: float) -> Document:
-    """A merge patch. count: of all times, the first included; the API takes none below 2."""
+    """A merge patch. count: all occurrences, the first included; the API refuses less than 2."""
     return {"series": {"count": count, "lastObservedTime": micro_time(at)}}
 
 
-def name(asked: str, body: bytes) -> str:
-    """Of the Event that the API answers with. Raises ApiFailure if that is none."""
-    try:
-        found = json.loads(body)["metadata"]["name"]
-    except (ValueError, RecursionError, KeyError, TypeError) as error:
-        raise _no_event(asked, body) from error
+def name(action: str, body: bytes) -> str:
+    """The name of a created Event. Raises ApiFailure if the body is none."""
+    found = section(action, body, "metadata").get("name")
     if not isinstance(found, str) or not found:
-        raise _no_event(asked, body)
+        raise ApiFailure(None, f"{action}: no Event: {excerpt(body)!r}")
     return found
 
 
-def _no_event(asked: str, body: bytes) -> ApiFailure:
-    return ApiFailure(None, f"{asked}: no Event: {start(body)!r}")
-
-
 def _reference(subject: Subject) -> dict[str, Any]:
-    namespace, kind, called = subject.ref
-    known = {"uid": subject.uid} if subject.uid else {}
-    return {"apiVersion": subject.api_version, "kind": kind, "namespace": namespace, "name": called, **known}
+    namespace, kind, name = subject.ref
+    uid = {"uid": subject.uid} if subject.uid else {}
+    return {"apiVersion": subject.api_version, "kind": kind, "namespace": namespace, "name": name, **uid}
 
 
-def _cut(note: str) -> str:
-    written, more = note.encode(), "…".encode()
-    if len(written) <= LONGEST_NOTE:
+def _shortened(note: str) -> str:
+    encoded, ellipsis = note.encode(), "…".encode()
+    if len(encoded) <= LONGEST_NOTE:
         return note
-    return (written[: LONGEST_NOTE - len(more)] + more).decode(errors="ignore")
+    return (encoded[: LONGEST_NOTE - len(ellipsis)] + ellipsis).decode(errors="ignore")

@@ -1,11 +1,10 @@
-"""A Lease of the Kubernetes API, by which one of several replicas is chosen: documents in, values out.
+"""Builds and parses Leases of the Kubernetes API, through which one of several replicas is elected.
 
-Who holds it, whether that is still so, and what to do about it, is not for this room to say. The times in a Lease are
-of its holder's clock and for people alone; nobody compares them with a clock of their own. Every write names the
-version it replaces, so that of two who write at once one is told so (409).
+The times in a Lease are of its holder's clock and only for people; they are never compared with another clock. Each
+write names the version it replaces, so that of two concurrent writes one is refused (409).
 
 Worked example: `read("get lease ai/t", b'{"metadata": {"resourceVersion": "7"}, "spec": {"holderIdentity": "a"}}')` is
-`Lease(holder="a", version="7")`, and `document("ai", "t", that)` is what to send to hold it as "a" from version 7 on.
+`Lease(holder="a", version="7")`, and `document("ai", "t", lease)` of it is the body that renews it from version 7 on.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
 from .fields import micro_time
-from .protocol import ApiFailure, Document, start
+from .protocol import ApiFailure, Document, excerpt
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
-ADDRESS = "tidegate.dev/peer-address"  # HOST:PORT where the other replicas ask the holder
+ADDRESS = "tidegate.dev/peer-address"  # HOST:PORT where the other replicas reach the holder
 
 
 class Lease(NamedTuple):
-    """holder:      who has it; "" is: nobody, it was given back.
-    address:     HOST:PORT where the holder is asked; "" where it does not say.
-    duration_s:  seconds for which it holds after each renewal; 0.0 where it does not say.
-    acquired_at: POSIX seconds of the holder's clock; None where it does not say. Also renewed_at.
+    """holder:      "" if it was released.
+    address:     HOST:PORT of the holder; "" if missing.
+    duration_s:  seconds for which it is valid after each renewal; 0.0 if missing.
+    acquired_at: POSIX seconds of the holder's clock; None if missing. Also renewed_at.
     transitions: how often it changed hands.
-    version:     of the object that this was read from; "" for one that is not there yet.
+    version:     of the object that this was read from; "" for one that does not exist yet.
     """
 
     holder: str
@@ -41,25 +40,24 @@ class Lease(NamedTuple):
 
 
 class Leases(Protocol):
-    """What an election asks of the API. Each call raises ApiFailure."""
+    """What an election needs of the API. Each call raises ApiFailure."""
 
     async def lease(self, namespace: str, name: str) -> Lease | None:
-        """As it is; None: there is none."""
+        """None if there is none."""
 
     async def write_lease(self, namespace: str, name: str, lease: Lease) -> Lease:
-        """Create it (version "") or replace that version; returns it with the new one. Somebody else was first: the
+        """Create it (version "") or replace that version; returns it with the new one. If another write was first, the
         ApiFailure's status is 409.
         """
 
 
 def path(namespace: str, name: str = "") -> str:
-    """Of the one Lease, or of all in the namespace, where a new one is posted."""
-    own = LEASES.format(quote(namespace, safe=""))
-    return f"{own}/{quote(name, safe='')}" if name else own
+    """Of one Lease, or of the collection in the namespace, where a new one is posted."""
+    collection = LEASES.format(quote(namespace, safe=""))
+    return f"{collection}/{quote(name, safe='')}" if name else collection
 
 
-def right(namespace: str) -> str:
-    """What to give Tidegate, should RBAC not allow it."""
+def permission(namespace: str) -> str:
     rule = 'apiGroups ["coordination.k8s.io"], resources ["leases"], verbs ["get", "create", "update"]'
     return f"give Tidegate's ServiceAccount a Role in {namespace} with {rule}"
 
@@ -78,9 +76,9 @@ def document(namespace: str, name: str, lease: Lease) -> Document:
     return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
 
 
-def read(asked: str, body: bytes) -> Lease:
-    """Raises ApiFailure if it is no Lease. What it does not say, or says in another type, is as if it were not there:
-    whoever may write Leases in that namespace may write anything.
+def read(action: str, body: bytes) -> Lease:
+    """Raises ApiFailure if the body is no Lease. A field of a wrong type counts as missing: every writer of Leases in
+    the namespace may write anything.
     """
     try:
         found = json.loads(body)
@@ -91,19 +89,18 @@ def read(asked: str, body: bytes) -> Lease:
             holder=_text(spec.get("holderIdentity")),
             address=_text(annotations.get(ADDRESS)),
             duration_s=float(_count(spec.get("leaseDurationSeconds"))),
-            acquired_at=_seconds(spec.get("acquireTime")),
-            renewed_at=_seconds(spec.get("renewTime")),
+            acquired_at=_time(spec.get("acquireTime")),
+            renewed_at=_time(spec.get("renewTime")),
             transitions=_count(spec.get("leaseTransitions")),
             version=_text(version),
         )
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-        shown = start(body)
-        raise ApiFailure(None, f"{asked}: no Lease: {shown!r}") from error
+        raise ApiFailure(None, f"{action}: no Lease: {excerpt(body)!r}") from error
 
 
-def _seconds(moment: Any) -> float | None:
+def _time(value: Any) -> float | None:
     try:
-        return datetime.fromisoformat(moment).timestamp() if isinstance(moment, str) else None
+        return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else None
     except ValueError:
         return None
 

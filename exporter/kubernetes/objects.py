@@ -1,36 +1,30 @@
-"""What Tidegate keeps of Kubernetes' objects: frozen records, a few fields each, made from the API's JSON.
+"""Defines the records that Tidegate keeps of Kubernetes objects: frozen, a few fields each.
 
-A pod's JSON is about 10 kB and a node's more; a cluster has thousands. Each is trimmed to its record on arrival and
-forgotten. Nothing here knows a socket or a clock; a field that an object does not say is None, never 0.
+A pod's JSON is about 10 kB and a node's more; a cluster has thousands. Each is reduced to its record on arrival
+(`decode`). A field that an object does not have is None, never 0.
 
 Worked example: a pod `ai/chat-7d9f8b6c5d-x2k9q` whose controller is ReplicaSet `chat-7d9f8b6c5d`, ready at 10.0.0.7,
 with one `nvidia.com/gpu`, is `Pod(PodKey("ai", "chat-7d9f8b6c5d-x2k9q"), owner=Ref("ai", "ReplicaSet",
 "chat-7d9f8b6c5d"), address="10.0.0.7", ready=True, gpus={"nvidia.com/gpu": 1}, …)`.
-
-What a HorizontalPodAutoscaler and a ScaledObject say of how they scale, and what they report of it: records, and
-their JSON read.
-
-It knows the fields of autoscaling/v2 and of keda.sh/v1alpha1 and refuses to know what follows from them. None of this
-decides how many replicas are wanted, so a part that cannot be read is None, and costs nobody the object.
-
-Worked example: `behavior({"behavior": {"scaleUp": {"tolerance": "50m"}}})` is `Behavior(up=Rules(tolerance=0.05))`; of
-`{"behavior": {"scaleUp": {"tolerance": "a bit"}}}` nothing is known: None.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 from exporter.model import PodKey
 
-from .fields import Wrong, mapping, moment, needed, objects, quantity, text, texts, whole, wrong
+from .fields import NOTHING
+
+
+def _empty() -> Mapping[str, Any]:
+    return NOTHING
 
 
 class Ref(NamedTuple):
-    """An object by what it is called. The API group is left out: two kinds of one name do not meet in practice."""
+    """Identifies an object. The API group is left out: two kinds of one name do not meet in practice."""
 
     namespace: str
     kind: str
@@ -42,23 +36,24 @@ class Ref(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """owner: its controller, the nearest one. leaving: it has been asked to go and may still work.
+    """A pod. Times are POSIX seconds.
 
-    address:    the primary one of a dual-stack pod.
-    created_at, scheduled_at, started_at: POSIX seconds; a node was found for it, and took it on.
-    ready_at:   POSIX seconds since when it has been ready; None while it is not.
-    unscheduled_since: POSIX seconds since when no node can be found for it ("Unschedulable": none has room, and one
-                may be on its way), or may be looked for ("SchedulingGated": a queue holds it).
-    restarted:  a container of it has ended and begun again: since when it is ready says nothing of how long its start
-                took.
-    was_ready:  its conditions tell that it is ready or has been.
-    fresh_start: it is not ready, and a container of it does not run, or began to run after it ceased to be ready: what
-                it worked on is gone, and what it will work on has not come.
-    host_network: its address is its node's, and others have the same one.
-    labels:     all of them, about 450 bytes where there are eight: a selector may ask for any.
-    ports:      container ports by name; of an unnamed one nothing is kept.
-    gpus:       GPU resources it asks for, by resource name: "nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "amd.com/gpu".
-    group_size: of a LeaderWorkerSet's pod: how many pods its group has when it is complete.
+    owner:        its controller, the nearest one.
+    address:      the primary one of a dual-stack pod.
+    was_ready:    its conditions show that it is or was ready.
+    fresh_start:  it is not ready, and one of its containers does not run, or started after the pod ceased to be ready:
+                  the requests it had are lost, and new ones have not come.
+    leaving:      it is being deleted, and may still serve.
+    host_network: its address is its node's, which other pods share.
+    scheduled_at: when a node was found for it. started_at: when the kubelet accepted it.
+    unscheduled_since: since when no node can be found for it ("Unschedulable": none has room, and one may be on its
+                  way), or may be searched ("SchedulingGated": a queue holds it).
+    ready_at:     since when it has been ready; None while it is not.
+    restarted:    one of its containers has restarted, so `ready_at` does not measure its start.
+    labels:       all of them, about 450 bytes where there are eight: a selector may need any.
+    ports:        container ports by name; unnamed ones are dropped.
+    gpus:         GPU resources it requests, by resource name: "nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "amd.com/gpu".
+    group_size:   pods in a complete group of its LeaderWorkerSet.
     """
 
     key: PodKey
@@ -78,20 +73,20 @@ class Pod:
     started_at: float | None = None
     ready_at: float | None = None
     restarted: bool = False
-    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    ports: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    gpus: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    labels: Mapping[str, str] = field(default_factory=_empty)
+    ports: Mapping[str, int] = field(default_factory=_empty)
+    gpus: Mapping[str, int] = field(default_factory=_empty)
     group_size: int | None = None
 
     @property
     def done(self) -> bool:
-        """It will not run again."""
+        """Whether it has ended for good."""
         return self.phase in {"Succeeded", "Failed"}
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An object that is only a step on the way from a pod up to what is scaled: a ReplicaSet, a Job."""
+    """An object of which only the owner matters: a ReplicaSet, a Job."""
 
     ref: Ref
     owner: Ref | None
@@ -99,27 +94,27 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Scalable:
-    """Something with replicas: Deployment, StatefulSet, LeaderWorkerSet, Rollout, InferenceService.
+    """An object with replicas: Deployment, StatefulSet, LeaderWorkerSet, Rollout, InferenceService.
 
-    wanted:      spec.replicas; None where the kind does not say (InferenceService).
-    ready:       status.readyReplicas; None where the kind does not say.
-    annotations: only those that begin with `tidegate.dev/`, without that prefix.
-    uid:         what an Event must name for `kubectl describe` to find it; "" where the object does not say.
+    wanted:      spec.replicas; None where the kind has no such field (InferenceService).
+    ready:       status.readyReplicas; None where the kind has no such field.
+    annotations: those that begin with `tidegate.dev/`, without that prefix.
+    uid:         an Event must carry it for `kubectl describe` to find it; "" if missing.
     """
 
     ref: Ref
     owner: Ref | None = None
     wanted: int | None = None
     ready: int | None = None
-    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    annotations: Mapping[str, str] = field(default_factory=_empty)
     uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ScaledObjectTrigger:
-    """One of `spec.triggers` of a ScaledObject or ScaledJob. name: None where it has none.
+    """One of `spec.triggers` of a ScaledObject or ScaledJob.
 
-    cached: useCachedMetrics: the HPA hears what KEDA heard at its last poll.
+    cached: useCachedMetrics: the HPA gets the value of KEDA's last poll.
     """
 
     type: str
@@ -130,14 +125,14 @@ class ScaledObjectTrigger:
 
 @dataclass(frozen=True, slots=True)
 class ScaledObject:
-    """A ScaledObject, or a ScaledJob, which has no target: its Jobs are its own.
+    """A ScaledObject or a ScaledJob.
 
-    target:  what it scales; of a ScaledJob itself.
+    target:      what it scales; a ScaledJob itself, which has no other target than its Jobs.
     minimum, maximum, idle: minReplicaCount (KEDA's default 0), maxReplicaCount (100), idleReplicaCount (None).
-    annotations: only those that begin with `tidegate.dev/`, without that prefix.
-    behavior: what it wants its HPA's to be. pace: how KEDA goes about it. status: what KEDA reports.
-    created_at: POSIX seconds.
-    uid:     "" where the object does not say.
+    annotations: those that begin with `tidegate.dev/`, without that prefix.
+    behavior:    for the HPA that KEDA creates.
+    created_at:  POSIX seconds.
+    uid:         "" if missing.
     """
 
     ref: Ref  # kind "ScaledObject" or "ScaledJob"
@@ -146,7 +141,7 @@ class ScaledObject:
     maximum: int = 100
     idle: int | None = None
     triggers: tuple[ScaledObjectTrigger, ...] = ()
-    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    annotations: Mapping[str, str] = field(default_factory=_empty)
     behavior: Behavior | None = None
     pace: Pace | None = None
     created_at: float | None = None
@@ -156,10 +151,11 @@ class ScaledObject:
 
 @dataclass(frozen=True, slots=True)
 class Hpa:
-    """owner: the ScaledObject that made it, if one did. minimum: spec.minReplicas (default 1).
+    """A HorizontalPodAutoscaler.
 
-    behavior: as it is said; None is none, which is another way of scaling than the defaults of one.
-    metrics:  what it scales by. status: what its controller reports.
+    minimum:  spec.minReplicas (default 1).
+    owner:    the ScaledObject it was created for, if any.
+    behavior: None is no `behavior`, which scales differently from the defaults of one.
     """
 
     ref: Ref
@@ -184,7 +180,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """An EndpointSlice. addresses: those that are ready. ports: by name, "" for the unnamed one."""
+    """An EndpointSlice. addresses: the ready ones. ports: by name, "" for the unnamed one."""
 
     ref: Ref
     service: str | None
@@ -192,18 +188,8 @@ class Slice:
     ports: Mapping[str, int]
 
 
-Record: TypeAlias = Pod | Link | Scalable | ScaledObject | Hpa | Node | Slice
-
-
-Read = TypeVar("Read")
-_Json = Mapping[str, Any]
-
-PAUSED = "autoscaling.keda.sh/paused"
-_SHOWN = 300  # characters of a condition's message that are kept
-
-
 class BehaviorPolicy(NamedTuple):
-    """kind: "Pods" or "Percent". value: so many at most in `period_s` seconds."""
+    """kind: "Pods" or "Percent". value: the most in `period_s` seconds."""
 
     kind: str
     value: int
@@ -212,10 +198,10 @@ class BehaviorPolicy(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BehaviorRules:
-    """One direction of `behavior`, as far as it is said; what is None has Kubernetes' default.
+    """One direction of `behavior`; None is Kubernetes' default.
 
     window_s:  stabilizationWindowSeconds. select: "Max", "Min" or "Disabled".
-    tolerance: ratio; None is the cluster's.
+    tolerance: a ratio; None is the cluster's.
     """
 
     window_s: float | None = None
@@ -226,7 +212,7 @@ class BehaviorRules:
 
 @dataclass(frozen=True, slots=True)
 class Behavior:
-    """None: nothing is said of that direction."""
+    """scaleUp and scaleDown; None where that direction is missing."""
 
     up: BehaviorRules | None = None
     down: BehaviorRules | None = None
@@ -237,7 +223,7 @@ class Behavior:
 
 
 class Condition(NamedTuple):
-    """status: "True", "False" or "Unknown". message: its beginning. since: POSIX seconds."""
+    """status: "True", "False" or "Unknown". message: its first 300 characters. since: POSIX seconds."""
 
     type: str
     status: str
@@ -249,7 +235,7 @@ class Condition(NamedTuple):
 class HpaMetricSpec(NamedTuple):
     """One of `spec.metrics`. type: "External", "Object", "Pods", "Resource" or "ContainerResource".
 
-    target: as "AverageValue"; value: of it, None where it is a utilisation.
+    target: its type, such as "AverageValue". value: the target's; None where it is a utilization.
     """
 
     type: str
@@ -260,8 +246,8 @@ class HpaMetricSpec(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HpaStatus:
-    """What its controller reports. current: replicas it saw. desired: replicas it wants; None: it has not said yet.
-    scaled_at: POSIX seconds; None: it never has.
+    """current: replicas it counted. desired: replicas it wants; None before its first computation.
+    scaled_at: POSIX seconds of the last scaling; None if it never scaled.
     """
 
     current: int | None = None
@@ -271,7 +257,7 @@ class HpaStatus:
 
 
 class ScaledObjectFallback(NamedTuple):
-    """behavior: "static" takes `replicas` as they are."""
+    """behavior: "static" applies `replicas` unchanged."""
 
     failure_threshold: int
     replicas: int
@@ -280,7 +266,7 @@ class ScaledObjectFallback(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pauses:
-    """The annotations `autoscaling.keda.sh/paused…`. replicas: of paused-replicas; scale_in, scale_out: the others."""
+    """The annotations `autoscaling.keda.sh/paused…`. replicas: of paused-replicas."""
 
     paused: bool = False
     replicas: int | None = None
@@ -290,7 +276,7 @@ class Pauses:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How KEDA goes about it. Seconds; what is left out has KEDA's default."""
+    """When KEDA polls, scales to zero, falls back and pauses. Defaults are KEDA's."""
 
     polling_s: float = 30.0
     cooldown_s: float = 300.0
@@ -301,178 +287,10 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class ScaledStatus:
-    """What KEDA reports. active_at: POSIX seconds when a trigger was active last; None: never."""
+    """active_at: POSIX seconds when a trigger was last active; None: never."""
 
     active_at: float | None = None
     conditions: tuple[Condition, ...] = ()
 
 
-def behavior(spec: _Json) -> Behavior | None:
-    """`behavior` of an HPA's spec; None where none is said."""
-    return _or_none(lambda: _behavior(spec, "spec"))
-
-
-def behavior_of_keda(spec: _Json) -> Behavior | None:
-    """The same of a ScaledObject's spec, that KEDA hands on to the HPA."""
-
-    def read() -> Behavior | None:
-        place = "spec.advanced.horizontalPodAutoscalerConfig"
-        advanced = mapping(spec, "advanced", "spec")
-        return _behavior(mapping(advanced, "horizontalPodAutoscalerConfig", "spec.advanced"), place)
-
-    return _or_none(read)
-
-
-def _behavior(parent: _Json, place: str) -> Behavior | None:
-    said = mapping(parent, "behavior", place)
-    up, down = (_rules(said, key, f"{place}.behavior") for key in ("scaleUp", "scaleDown"))
-    return None if up is None and down is None else Behavior(up, down)
-
-
-def _rules(said: _Json, key: str, place: str) -> BehaviorRules | None:
-    if said.get(key) is None:
-        return None
-    rules, here = mapping(said, key, place), f"{place}.{key}"
-    policies = None if rules.get("policies") is None else tuple(_policy(each) for each in objects(rules, "policies"))
-    window_s = whole(rules, "stabilizationWindowSeconds", here)
-    return BehaviorRules(
-        window_s=None if window_s is None else float(window_s),
-        select=_one_of(rules, "selectPolicy", here, ("Max", "Min", "Disabled")),
-        policies=policies,
-        tolerance=quantity(rules, "tolerance", here),
-    )
-
-
-def _policy(said: _Json) -> BehaviorPolicy:
-    value, period = whole(said, "value", "policies"), whole(said, "periodSeconds", "policies")
-    kind = _one_of(said, "type", "policies", ("Pods", "Percent"))
-    if kind is None or value is None or period is None:
-        raise wrong("policies", "value", "a whole number, beside type and periodSeconds", value)
-    return BehaviorPolicy(kind, value, float(period))
-
-
-def _one_of(parent: _Json, key: str, place: str, words: tuple[str, ...]) -> str | None:
-    value = text(parent, key, place)
-    if value is not None and value not in words:
-        raise wrong(place, key, f"one of {', '.join(words)}", value)
-    return value
-
-
-def metrics(spec: _Json) -> tuple[HpaMetricSpec, ...] | None:
-    """`spec.metrics` of an HPA."""
-    return _or_none(lambda: tuple(_metric(each) for each in objects(spec, "metrics", "spec")))
-
-
-def _metric(said: _Json) -> HpaMetricSpec:
-    kind, place = needed(said, "type", "spec.metrics"), "spec.metrics"
-    # The part of a metric is called as its type is, beginning in lower case: autoscaling/v2 MetricSpec.
-    part = mapping(said, kind[:1].lower() + kind[1:], place)
-    target = mapping(part, "target", place)
-    name = text(part, "name", place) or text(mapping(part, "metric", place), "name", place) or ""
-    value = quantity(target, "averageValue", place)
-    whole_value = quantity(target, "value", place)
-    return HpaMetricSpec(kind, name, text(target, "type", place) or "", whole_value if value is None else value)
-
-
-def hpa_status(document: _Json) -> HpaStatus | None:
-    """`status` of an HPA."""
-
-    def read() -> HpaStatus:
-        status = mapping(document, "status")
-        conditions = _conditions(status)
-        active = next((each for each in conditions if each.type == "ScalingActive"), None)
-        current, desired = (whole(status, key, "status") for key in ("currentReplicas", "desiredReplicas"))
-        return HpaStatus(
-            # It is left out where it is 0 (`omitempty`), and ScalingActive is written by who has seen the replicas.
-            current=0 if current is None and active is not None else current,
-            desired=None if desired == 0 and not _wants_zero(active) else desired,
-            scaled_at=moment(status, "lastScaleTime", "status"),
-            conditions=conditions,
-        )
-
-    return _or_none(read)
-
-
-def _wants_zero(active: Condition | None) -> bool:
-    """An HPA always prints desiredReplicas: a 0 that nobody has worked out is there before the first sync, and for as
-    long as no metric could be read. active: the condition ScalingActive, which is off at zero replicas too.
-    """
-    return active is not None and (active.status == "True" or active.reason == "ScalingDisabled")
-
-
-def _conditions(status: _Json) -> tuple[Condition, ...]:
-    place = "status.conditions"
-    return tuple(
-        Condition(
-            needed(each, "type", place),
-            text(each, "status", place) or "Unknown",
-            text(each, "reason", place) or "",
-            (text(each, "message", place) or "")[:_SHOWN],
-            moment(each, "lastTransitionTime", place),
-        )
-        for each in objects(status, "conditions", "status")
-    )
-
-
-def pace(document: _Json) -> Pace | None:
-    """How a ScaledObject's KEDA goes about it."""
-
-    def read() -> Pace:
-        spec, said = mapping(document, "spec"), mapping(document, "metadata")
-        polling, cooldown, initial = (
-            whole(spec, key, "spec") for key in ("pollingInterval", "cooldownPeriod", "initialCooldownPeriod")
-        )
-        return Pace(
-            # KEDA's defaults (apis/keda/v1alpha1 and pkg/scaling/executor).
-            polling_s=30.0 if polling is None else float(polling),
-            cooldown_s=300.0 if cooldown is None else float(cooldown),
-            initial_cooldown_s=float(initial or 0),
-            fallback=_fallback(spec),
-            pauses=pauses(texts(said, "annotations", "metadata")),
-        )
-
-    return _or_none(read)
-
-
-def _fallback(spec: _Json) -> ScaledObjectFallback | None:
-    if spec.get("fallback") is None:
-        return None
-    said, place = mapping(spec, "fallback", "spec"), "spec.fallback"
-    threshold, replicas = whole(said, "failureThreshold", place), whole(said, "replicas", place)
-    return ScaledObjectFallback(threshold or 0, replicas or 0, text(said, "behavior", place) or "static")
-
-
-def pauses(annotations: Mapping[str, str]) -> Pauses:
-    """KEDA's annotations, as scaledobject_types.go takes them: what is no truth value is taken for true."""
-    replicas = annotations.get(f"{PAUSED}-replicas")
-    return Pauses(
-        paused=_set(annotations, PAUSED),
-        replicas=int(replicas) if replicas is not None and replicas.isdecimal() else None,
-        scale_in=_set(annotations, f"{PAUSED}-scale-in"),
-        scale_out=_set(annotations, f"{PAUSED}-scale-out"),
-    )
-
-
-# Go's strconv.ParseBool.
-_FALSE = {"0", "f", "F", "false", "FALSE", "False"}
-
-
-def _set(annotations: Mapping[str, str], key: str) -> bool:
-    return key in annotations and annotations[key] not in _FALSE
-
-
-def scaled_status(document: _Json) -> ScaledStatus | None:
-    """`status` of a ScaledObject."""
-
-    def read() -> ScaledStatus:
-        status = mapping(document, "status")
-        return ScaledStatus(moment(status, "lastActiveTime", "status"), _conditions(status))
-
-    return _or_none(read)
-
-
-def _or_none(read: Callable[[], Read]) -> Read | None:
-    try:
-        return read()
-    except Wrong:
-        return None
+Record: TypeAlias = Pod | Link | Scalable | ScaledObject | Hpa | Node | Slice

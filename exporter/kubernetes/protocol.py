@@ -1,18 +1,12 @@
-"""What the rest of the project asks of a Kubernetes API, and the ways in which it can fail. No client is in here.
+"""Parses responses of the Kubernetes API: bytes in; pages, events and failures out. Defines what a client must offer.
 
-Two questions are enough: a list, page by page, and a watch, which tells what happened since. An object is the
-API's own JSON as a dict; what it means is not for this room to say.
+Two requests are enough to follow a resource: a list, page by page, and a watch of what changes after it. An object is
+the API's own JSON as a dict. A watch line that cannot be read is dropped and reported; a list that cannot be read in
+full is refused.
 
-Worked example: `page(PODS, "ai", "")` is `Page([{...}, {...}], version="4711", after="")`, and
-`watch(PODS, "ai", "4711")` yields `OPENED`, then `Event("MODIFIED", {...}, "4712")` when a pod changes.
-
-What the Kubernetes API says, read: bytes in, pages, events and failures out.
-
-Nothing here knows a socket, nor what a pod is. A line of a watch that cannot be read costs itself and says so; a list
-that cannot be read whole is no list.
-
-Worked example: `event(asked, b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"4790"}}}')` is
-`Event("BOOKMARK", {...}, "4790")`; the same with `"type":"ERROR"` and a Status of code 410 raises `Gone`.
+Worked example: `Api.page(PODS, "ai", "")` returns `ListPage([{...}, {...}], version="4711", after="")`. Then
+`Api.watch(PODS, "ai", "4711")` yields `OPENED` and, when a pod changes, `Event("MODIFIED", {...}, "4712")`, which
+`event` parses from a line. A line of type ERROR with a Status of code 410 raises `Gone`.
 """
 
 from __future__ import annotations
@@ -27,10 +21,11 @@ from .resources import Resource
 Document = dict[str, Any]
 
 ADDED, MODIFIED, DELETED, BOOKMARK = "ADDED", "MODIFIED", "DELETED", "BOOKMARK"
+EXCERPT_BYTES = 300  # of a response, in a message
 
 
 class ListPage(NamedTuple):
-    """A part of a list. version: of the list as a whole. after: what to ask the next page with; "" on the last one."""
+    """A part of a list. version: of the list as a whole. after: continue token of the next page; "" on the last one."""
 
     items: list[Document]
     version: str
@@ -38,7 +33,7 @@ class ListPage(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One thing that happened. version: where the watch now is; "" if the object does not say."""
+    """A change. version: the resource version of the watch after it; "" if the object has none."""
 
     type: str
     document: Document
@@ -46,24 +41,24 @@ class Event(NamedTuple):
 
 
 class Garbled(NamedTuple):
-    """Something happened, and the line that told it was not readable: one change is lost."""
+    """A watch line that cannot be read: one change is lost."""
 
     detail: str
 
 
 class Opened(NamedTuple):
-    """The API has taken the watch: what comes from here on is news, and silence means that there is none."""
+    """The API has accepted the watch: events follow, and silence means that nothing changes."""
 
 
 OPENED = Opened()
 
 
-class ApiFailure(Exception):  # noqa: N818 - it is an answer, or the lack of one, and no error of ours
-    """No answer, or none to work with.
+class ApiFailure(Exception):  # noqa: N818 - a response, or the lack of one, and not an error of this program
+    """A request without a usable response.
 
-    status:        of HTTP, or of the API's own Status object; None if nobody answered.
-    detail:        a sentence for a person: what was asked, what came, and what to do where we know it.
-    retry_after_s: how long the API asks us to leave it alone; None if it does not say.
+    status:        of HTTP, or of the API's Status object; None without a response.
+    detail:        for people: the request, the response, and the remedy where it is known.
+    retry_after_s: how long the API asks clients to wait; None if it does not.
     """
 
     def __init__(self, status: int | None, detail: str, retry_after_s: float | None = None) -> None:
@@ -74,23 +69,23 @@ class ApiFailure(Exception):  # noqa: N818 - it is an answer, or the lack of one
 
 
 class Absent(ApiFailure):
-    """404: the cluster has no such resource."""
+    """404: the cluster has no such object or resource."""
 
 
 class Gone(ApiFailure):
-    """410: the API has forgotten what came after that version, or the rest of that list. A new list is due."""
+    """410: the API no longer has the changes after that version, or the rest of that list. List again."""
 
 
 class Forbidden(ApiFailure):
-    """403: it is there, and not for us."""
+    """403 of RBAC."""
 
 
 class Ending(ApiFailure):
-    """403: its namespace is being deleted and takes nothing new, whatever our rights are."""
+    """403: the namespace is being deleted and accepts nothing new, whatever RBAC allows."""
 
 
-class CannotConnect(Exception):  # noqa: N818 - it is said to a person, and the word is the message
-    """Nothing says where the API is or who we are; names the file and the reason."""
+class CannotConnect(Exception):  # noqa: N818 - the message begins with the name of the file
+    """There is no address of the API or no credentials. Names the file and the reason."""
 
 
 class Api(Protocol):
@@ -100,18 +95,15 @@ class Api(Protocol):
     def watch(
         self, resource: Resource, namespace: str | None, version: str
     ) -> AsyncGenerator[Opened | Event | Garbled, None]:
-        """What happened after `version`, as it happens; `OPENED` first.
+        """Changes after `version`, as they happen; `OPENED` first.
 
-        Ends when the server ends it, when the connection breaks, or when it has been silent for too long: all three
-        mean to ask again from the last version. Raises ApiFailure if it cannot be opened or the API breaks it off.
+        Ends when the server ends it, when the connection breaks, or after too long a silence: watch again from the last
+        version. Raises ApiFailure if it cannot be opened or the API reports an error.
         """
 
 
-SHOWN = 300  # characters of an answer that get into a sentence
-
-
 class ListRequest(NamedTuple):
-    """What was asked, for the sentences. verb: "list" or "watch"."""
+    """A list or a watch, for messages. verb: "list" or "watch"."""
 
     verb: str
     resource: Resource
@@ -120,18 +112,26 @@ class ListRequest(NamedTuple):
     def __str__(self) -> str:
         if not self.resource.namespaced:
             return f"{self.verb} {self.resource}"
-        where = f"of namespace {self.namespace}" if self.namespace else "of all namespaces"
-        return f"{self.verb} {self.resource} {where}"
+        scope = f"of namespace {self.namespace}" if self.namespace else "of all namespaces"
+        return f"{self.verb} {self.resource} {scope}"
+
+    @property
+    def permission(self) -> str:
+        """What to grant if RBAC refuses the request."""
+        resource = self.resource
+        kind = "ClusterRole" if self.namespace is None or not resource.namespaced else f"Role in {self.namespace}"
+        rule = f'apiGroups ["{resource.group}"], resources ["{resource.name}"], verbs ["list", "watch"]'
+        return f"give Tidegate's ServiceAccount a {kind} with {rule}"
 
 
 class Lines:
-    """Lines out of chunks, however long: an object has up to about 3 MB, more than a reader's buffer."""
+    """Splits chunks into lines of any length: an object has up to about 3 MB, more than a stream reader's buffer."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that are complete now, without their line feeds; empty ones are left out."""
+        """The lines that are complete now, without their line feeds and without blank lines."""
         *lines, rest = chunk.split(b"\n")
         if lines:
             lines[0] = b"".join((*self._parts, lines[0]))
@@ -140,86 +140,101 @@ class Lines:
         return [line for line in lines if line.strip()]
 
 
-def page(asked: ListRequest, body: bytes) -> ListPage:
-    """A page of a list. Raises ApiFailure if it is none."""
+def page(request: ListRequest, body: bytes) -> ListPage:
+    """A page of a list. Raises ApiFailure if the body is not one."""
     try:
-        answer = json.loads(body)
-        version, after = answer["metadata"]["resourceVersion"], answer["metadata"].get("continue") or ""
-        items = answer["items"] or []  # Go writes an empty list as null now and then
+        response = json.loads(body)
+        version, after = response["metadata"]["resourceVersion"], response["metadata"].get("continue") or ""
+        items = response["items"] or []  # Go writes an empty list as null now and then
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-        raise ApiFailure(None, f"{asked}: not a list as the Kubernetes API answers: {start(body)!r}") from error
+        raise ApiFailure(None, f"{request}: not a list of the Kubernetes API: {excerpt(body)!r}") from error
     if not (isinstance(items, list) and isinstance(version, str) and version and isinstance(after, str)):
-        raise ApiFailure(None, f"{asked}: a list without items or resourceVersion: {start(body)!r}")
-    return ListPage([_lean(item) for item in items], version, after)
+        raise ApiFailure(None, f"{request}: a list without items or resourceVersion: {excerpt(body)!r}")
+    return ListPage([_without_managed_fields(item) for item in items], version, after)
 
 
-def event(asked: ListRequest, line: bytes) -> Event | Garbled:
-    """One line of a watch. Raises ApiFailure if it says that the watch is over."""
+def event(request: ListRequest, line: bytes) -> Event | Garbled:
+    """One line of a watch. Raises ApiFailure if it reports an error, which ends the watch."""
     try:
-        said = json.loads(line)
-        happened, document = said["type"], said["object"]
+        parsed = json.loads(line)
+        type_, document = parsed["type"], parsed["object"]
     except (ValueError, RecursionError, KeyError, TypeError):
-        return Garbled(f"{asked}: a line that cannot be read: {start(line)!r}")
-    if not (isinstance(happened, str) and isinstance(document, dict)):
-        return Garbled(f"{asked}: a line that is not an event: {start(line)!r}")
-    if happened == "ERROR":
+        return Garbled(f"{request}: a line that cannot be read: {excerpt(line)!r}")
+    if not (isinstance(type_, str) and isinstance(document, dict)):
+        return Garbled(f"{request}: a line that is not an event: {excerpt(line)!r}")
+    if type_ == "ERROR":
         code = document.get("code")
-        raise _broken(asked, code if isinstance(code, int) else None, _message(document), None)
+        raise _failure(request, request.permission, code if isinstance(code, int) else None, document, "")
     metadata = document.get("metadata")
     version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
-    return Event(happened, document, version if isinstance(version, str) else "")
+    return Event(type_, document, version if isinstance(version, str) else "")
 
 
-def failure(asked: ListRequest, status: int, retry_after: str | None, body: bytes) -> ApiFailure:
-    """What an HTTP status other than 200 means. retry_after: the header of that name."""
+def section(action: object, body: bytes, key: str) -> Document:
+    """The object at `key` of a response; an empty one if there is none. Raises ApiFailure if the body is no object."""
     try:
-        message = _message(json.loads(body))
+        found = json.loads(body).get(key) or {}
+    except (ValueError, RecursionError, AttributeError):
+        found = None
+    if not isinstance(found, dict):
+        raise ApiFailure(None, f"{action}: not a response of the Kubernetes API: {excerpt(body)!r}")
+    return found
+
+
+def failure(action: object, permission: str, status: int, body: bytes, retry_after: str | None = None) -> ApiFailure:
+    """The failure for an HTTP status.
+
+    action: the request, for the message. permission: what to grant if RBAC refuses it. retry_after: that header.
+    """
+    try:
+        document = json.loads(body)
     except (ValueError, RecursionError):
-        message = ""
+        document = None
     wait_s = float(retry_after) if retry_after is not None and retry_after.isdecimal() else None
-    return _broken(asked, status, message or start(body), wait_s)
+    return _failure(action, permission, status, document, excerpt(body), wait_s)
 
 
-def _broken(asked: ListRequest, status: int | None, message: str, retry_after_s: float | None) -> ApiFailure:
-    says = f": the API server says: {message}" if message else ""
+def excerpt(body: bytes) -> str:
+    """The beginning of a response, for a message."""
+    return body[:EXCERPT_BYTES].decode(errors="replace").strip()
+
+
+def _failure(
+    action: object, permission: str, status: int | None, document: Any, text: str, retry_after_s: float | None = None
+) -> ApiFailure:
+    """document: a Status object, or any JSON. text: shown where it has no message."""
+    message = document.get("message") if isinstance(document, dict) else None
+    message = message if message and isinstance(message, str) else text
+    reason = f": the API server says: {message}" if message else ""
     match status:
         case HTTPStatus.UNAUTHORIZED:
             hint = "it does not know us: is the token, or the kubeconfig's user, of this cluster, and not expired?"
-            return ApiFailure(status, f"{asked}: HTTP 401, {hint}{says}", retry_after_s)
+            return ApiFailure(status, f"{action}: HTTP 401, {hint}{reason}", retry_after_s)
+        case HTTPStatus.FORBIDDEN if _is_terminating(document):
+            return Ending(status, f"{action}: HTTP 403{reason}", retry_after_s)
         case HTTPStatus.FORBIDDEN:
-            return Forbidden(status, f"{asked}: HTTP 403, {_right(asked)}{says}", retry_after_s)
+            return Forbidden(status, f"{action}: HTTP 403, RBAC does not allow it: {permission}{reason}", retry_after_s)
         case HTTPStatus.NOT_FOUND:
-            return Absent(status, f"{asked}: HTTP 404, the cluster has no such resource{says}", retry_after_s)
+            return Absent(status, f"{action}: HTTP 404, the cluster has no such resource{reason}", retry_after_s)
         case HTTPStatus.GONE:
-            return Gone(status, f"{asked}: HTTP 410{says}", retry_after_s)
-    what = "an error" if status is None else f"HTTP {status}"
-    return ApiFailure(status, f"{asked}: {what}{says}", retry_after_s)
+            return Gone(status, f"{action}: HTTP 410{reason}", retry_after_s)
+    shown = "an error" if status is None else f"HTTP {status}"
+    return ApiFailure(status, f"{action}: {shown}{reason}", retry_after_s)
 
 
-def _right(asked: ListRequest) -> str:
-    """What to give whom."""
-    resource = asked.resource
-    kind = "ClusterRole" if asked.namespace is None or not resource.namespaced else f"Role in {asked.namespace}"
-    return (
-        f'RBAC does not allow it: give Tidegate\'s ServiceAccount a {kind} with apiGroups ["{resource.group}"], '
-        f'resources ["{resource.name}"], verbs ["list", "watch"]'
+def _is_terminating(status: Any) -> bool:
+    """Whether a namespace that is being deleted refused the request (plugin/pkg/admission/namespace/lifecycle)."""
+    details = status.get("details") if isinstance(status, dict) else None
+    causes = details.get("causes") if isinstance(details, dict) else None
+    return isinstance(causes, list) and any(
+        isinstance(cause, dict) and cause.get("reason") == "NamespaceTerminating" for cause in causes
     )
 
 
-def _message(status: Any) -> str:
-    """Of the API's Status object."""
-    message = status.get("message") if isinstance(status, dict) else None
-    return message if isinstance(message, str) else ""
+def _without_managed_fields(item: Any) -> Document:
+    """Drops the bookkeeping of `kubectl apply`, a third of an object, while a list of thousands is collected.
 
-
-def start(body: bytes) -> str:
-    """So much of it as fits into a message."""
-    return body[:SHOWN].decode(errors="replace").strip()
-
-
-def _lean(item: Any) -> Document:
-    """Without the bookkeeping of `kubectl apply`, a third of an object, while a list of thousands is collected. What
-    is no object at all stays one malformed document, for whoever counts those.
+    An item that is not an object becomes an empty one, which is counted as malformed later.
     """
     if not isinstance(item, dict):
         return {}

@@ -1,17 +1,15 @@
-"""Keeps a store up to date with one resource of a cluster: a list, then a watch, then a watch from where that ended.
+"""Keeps a Cluster up to date: one task for each resource and namespace lists it once and then watches it.
 
-A watch that ends is asked for again from the last version heard of, without a list; a list is taken only at the start,
-when the API has forgotten that version (410), or when a line was lost on the way. What it means that nobody answers is
-the store's to judge: it is told when we began not to hear, and when we hear again.
+A watch that ends is opened again from its last version. A new list is taken only at the start, when the API no longer
+has that version (410), or when a line was lost. While the API does not answer, the resource is marked as lost, and the
+Cluster decides how long its objects remain valid.
 
-Worked example: pods are listed at version 4711 and the watch says MODIFIED 4712, BOOKMARK 4790. The API server
-restarts: the next watch is from 4790. It refuses connections for a while: tries after about 1, 2, 4 … 30 s, one line
-in the log, one `store.lost`. It has compacted its history since: 410, and a list.
+Worked example: pods are listed at version 4711, and the watch brings MODIFIED 4712 and BOOKMARK 4790. The API server
+restarts: the next watch is from 4790. It refuses connections for a while: attempts after about 1, 2, 4 … 30 s, one
+reported problem, one `mark_lost`. It has compacted its history since: 410, and a list.
 
-Everything that is asked of a Kubernetes API, at once: one task for each resource of each namespace.
-
-client = await connect(kubeconfig=None, context=None)
-await watch_all(client, cluster, namespaces=(), clock=clock, told=log_it, jitter=Random())   # until cancelled
+    client = await connect(kubeconfig=None, context=None, jitter=jitter)
+    await watch_all(client, cluster, namespaces=(), clock=clock, on_problem=log_it, jitter=Random())  # until cancelled
 """
 
 from __future__ import annotations
@@ -20,216 +18,187 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from http import HTTPStatus
 from random import Random
-from typing import Any, NoReturn, Protocol
+from typing import NoReturn
 
 from exporter.clock import Clock
 
-from .protocol import (
-    ADDED,
-    BOOKMARK,
-    DELETED,
-    MODIFIED,
-    Absent,
-    Api,
-    ApiFailure,
-    Document,
-    Event,
-    Forbidden,
-    Garbled,
-    Gone,
-)
+from .cache import Cluster, ParsedObject
+from .protocol import ADDED, BOOKMARK, DELETED, MODIFIED, Absent, Api, ApiFailure, Event, Forbidden, Garbled, Gone
 from .resources import RESOURCES, Resource
 
 FIRST_DELAY_S, LONGEST_DELAY_S = 1.0, 30.0
-# Rights and kinds come with somebody's next `kubectl apply`: no use in asking every second.
+# Rights and CRDs come with a person's next `kubectl apply`: no use in a request every second.
 REFUSED_DELAY_S, ABSENT_DELAY_S = 60.0, 300.0
-# A watch that lasted this long was a good one, even if there was nothing to say. Servers end them after minutes.
+# A watch that lasted this long was a good one, even without an event. Servers end them after minutes.
 GOOD_WATCH_S = 30.0
 
-Told = Callable[[Resource, str | None, str | None], None]
-"""`told(resource, namespace, problem)`: a sentence when the state changes, None when all is well again."""
+OnProblem = Callable[[Resource, str | None, str | None], None]
+"""Receives resource, namespace (None: all) and a description when a problem begins or changes, None when it ends."""
 
 
-class Store(Protocol):
-    """Who wants to know. `now`: POSIX seconds. namespace: None is all of them."""
-
-    def trim(self, resource: Resource, documents: Sequence[Document], /) -> Sequence[Any]:
-        """What is kept of a page of a list; it changes nothing yet."""
-
-    def replace_with(self, resource: Resource, namespace: str | None, kept: Sequence[Any], now: float, /) -> None:
-        """What `trim` has made of these is all there is (in that namespace); forget any other."""
-
-    def apply(self, resource: Resource, happened: str, document: Document, now: float, /) -> None:
-        """One was ADDED, MODIFIED or DELETED. May say again what is known already."""
-
-    def heard(self, resource: Resource, now: float, /) -> None:
-        """What is kept of it is up to date."""
-
-    def lost(self, resource: Resource, now: float, /) -> None:
-        """From here on nothing is heard of it. Said once, until the next `heard`."""
-
-    def absent(self, resource: Resource, now: float, /) -> None:
-        """The cluster does not have such a thing: there are none, and that is known."""
+async def watch_all(
+    api: Api, cluster: Cluster, *, namespaces: Sequence[str], clock: Clock, on_problem: OnProblem, jitter: Random
+) -> None:
+    """Keep `cluster` up to date until cancelled. namespaces: empty is all of them, with one watch for each resource."""
+    async with asyncio.TaskGroup() as tasks:
+        for resource in RESOURCES:
+            lost: set[str | None] = set()
+            for namespace in (namespaces or (None,)) if resource.namespaced else (None,):
+                watching = follow(api, resource, namespace, cluster, clock, on_problem, jitter, lost)
+                tasks.create_task(watching, name=f"watch {resource.name} {namespace or ''}".rstrip())
 
 
 async def follow(
     api: Api,
     resource: Resource,
     namespace: str | None,
-    store: Store,
+    cluster: Cluster,
     clock: Clock,
-    told: Told,
+    on_problem: OnProblem,
     jitter: Random,
-    deaf: set[str | None] | None = None,
+    lost: set[str | None] | None = None,
 ) -> NoReturn:
-    """Keep `store` up to date, for good.
+    """Keep one resource up to date until cancelled.
 
-    deaf: an empty set, shared by all who follow this resource in one namespace each: the resource is heard of only if
-          it is in every namespace. Left out by who follows it alone.
+    lost: namespaces without updates, an empty set that the tasks of one resource share: the resource is current only
+          while no namespace is lost. None for a single task.
     """
-    await _Follower(api, resource, namespace, store, clock, told, jitter, set() if deaf is None else deaf).follow()
+    shared = set() if lost is None else lost
+    await _Follower(api, resource, namespace, cluster, clock, on_problem, jitter, shared).follow()
 
 
 @dataclass(slots=True)
 class _Follower:
+    """version: of the last list or event; "" if a list is due. problem: the kind of the last reported one."""
+
     api: Api
     resource: Resource
     namespace: str | None
-    store: Store
+    cluster: Cluster
     clock: Clock
-    told: Told
+    on_problem: OnProblem
     jitter: Random
-    deaf: set[str | None]
-    version: str = ""  # "": a list is due
+    lost: set[str | None]
+    version: str = ""
     delay_s: float = FIRST_DELAY_S
-    trouble: object = None  # the kind of it that was told
+    problem: object = None
 
     async def follow(self) -> NoReturn:
         while True:
-            delay_s = await self._round()
+            delay_s = await self._list_and_watch()
             if delay_s > 0.0:
                 await self.clock.sleep(delay_s)
 
-    async def _round(self) -> float:
-        """A list if one is due, and a watch until it ends; the seconds to wait before the next."""
+    async def _list_and_watch(self) -> float:
+        """List if it is due, and watch until the watch ends; returns the seconds to wait before the next call."""
         try:
             if not self.version:
                 self.version = await self._list()
             return await self._watch()
         except Gone as failure:
             self.version = ""
-            return self._pause(failure.retry_after_s)
+            return self._backoff(failure.retry_after_s)
         except Absent as failure:
             self.version = ""
-            return self._absent() if self.resource.optional else self._failed(failure, self._scattered(REFUSED_DELAY_S))
+            if self.resource.optional:
+                return self._mark_absent()
+            return self._mark_lost(failure, self._jittered(REFUSED_DELAY_S))
         except Forbidden as failure:
-            return self._failed(failure, self._scattered(REFUSED_DELAY_S))
+            return self._mark_lost(failure, self._jittered(REFUSED_DELAY_S))
         except ApiFailure as failure:
-            return self._failed(failure, self._pause(failure.retry_after_s))
+            return self._mark_lost(failure, self._backoff(failure.retry_after_s))
 
     async def _list(self) -> str:
-        """Take the whole list, hand it on, and say of which version it is."""
-        version, after, kept = await self._page("")
+        """Replace all objects; returns the version of the list."""
+        version, after, objects = await self._page("")
         while after:
-            # All pages are of one version. If a server says otherwise, the oldest one misses nothing.
+            # All pages are of one version. If a server violates that, the oldest version misses nothing.
             _, after, more = await self._page(after)
-            kept += more
-        self.store.replace_with(self.resource, self.namespace, kept, self.clock.now())
-        self._heard()
+            objects += more
+        self.cluster.replace_parsed(self.resource, self.namespace, objects, self.clock.now())
+        self._mark_current()
         return version
 
-    async def _page(self, after: str) -> tuple[str, str, list[Any]]:
-        """Version, what to ask the next page with, and what is kept of a page. The API's own JSON ends here: of 20,000
-        pods it takes 0.8 GB.
-        """
+    async def _page(self, after: str) -> tuple[str, str, list[ParsedObject]]:
+        """Version, continue token and records of a page. Its JSON is dropped here: of 20,000 pods it takes 0.8 GB."""
         page = await self.api.page(self.resource, self.namespace, after)
-        return page.version, page.after, list(self.store.trim(self.resource, page.items))
+        return page.version, page.after, self.cluster.parse(self.resource, page.items)
 
     async def _watch(self) -> float:
-        """Hand on what happens until the watch ends; the seconds to wait before the next one."""
+        """Apply events until the watch ends; returns the seconds to wait before the next one."""
         began, good, garbled = self.clock.now(), False, False
         try:
-            async with aclosing(self.api.watch(self.resource, self.namespace, self.version)) as happenings:
-                async for happening in happenings:
-                    if isinstance(happening, Garbled):
+            async with aclosing(self.api.watch(self.resource, self.namespace, self.version)) as events:
+                async for event in events:
+                    if isinstance(event, Garbled):
                         garbled = True
-                        self._say(Garbled, happening.detail)
+                        self._report(Garbled, event.detail)
                         continue
-                    self._heard(whole=not garbled)
-                    if isinstance(happening, Event):
+                    self._mark_current(complete=not garbled)
+                    if isinstance(event, Event):
                         good = True
-                        self._take(happening)
+                        self._apply(event)
         finally:
-            if garbled:  # what was lost, only a list can tell
+            if garbled:  # only a list can restore the lost change
                 self.version = ""
         if good or self.clock.now() - began >= GOOD_WATCH_S:
             self.delay_s = FIRST_DELAY_S
             return 0.0
-        return self._pause()
+        return self._backoff()
 
-    def _take(self, event: Event) -> None:
+    def _apply(self, event: Event) -> None:
         self.delay_s = FIRST_DELAY_S
-        if _earlier(event.version, self.version):
+        if _is_earlier(event.version, self.version):
             if event.type == BOOKMARK:
-                # The API's own time went back: its data were restored from a backup, and what we have may be no more.
+                # The API's data were restored from a backup, so the stored objects may no longer exist.
                 raise Gone(None, f"{self.resource}: the API went back from {self.version} to {event.version}")
-            return  # an old story: the list, or a later event, has told how it ended
+            return  # the list or a later event supersedes it
         if event.type in {ADDED, MODIFIED, DELETED}:
-            self.store.apply(self.resource, event.type, event.document, self.clock.now())
+            self.cluster.apply(self.resource, event.type, event.document, self.clock.now())
         self.version = event.version or self.version
 
-    def _heard(self, *, whole: bool = True) -> None:
-        """whole: nothing was lost on the way."""
-        self.deaf.discard(self.namespace)
-        if not self.deaf:
-            self.store.heard(self.resource, self.clock.now())
-        if whole:
-            self._say(None, None)
+    def _mark_current(self, *, complete: bool = True) -> None:
+        """complete: no line was lost."""
+        self.lost.discard(self.namespace)
+        if not self.lost:
+            self.cluster.mark_current(self.resource, self.clock.now())
+        if complete:
+            self._report(None, None)
 
-    def _failed(self, failure: ApiFailure, delay_s: float) -> float:
-        if not self.deaf:
-            self.store.lost(self.resource, self.clock.now())
-        self.deaf.add(self.namespace)
-        # A refusal is another trouble than no answer, and needs somebody else. No answer, a 503 and a 429 take turns
-        # when an API server restarts, and are one.
+    def _mark_lost(self, failure: ApiFailure, delay_s: float) -> float:
+        if not self.lost:
+            self.cluster.mark_lost(self.resource, self.clock.now())
+        self.lost.add(self.namespace)
+        # A refusal is a different problem from no answer, for different people. No answer, a 503 and a 429 alternate
+        # while an API server restarts, and are one problem.
         status = failure.status or 0
-        self._say(status if 400 <= status < 500 and status != 429 else ApiFailure, failure.detail)  # noqa: PLR2004
+        refused = 400 <= status < 500 and status != HTTPStatus.TOO_MANY_REQUESTS  # noqa: PLR2004 - the 4xx of HTTP
+        self._report(status if refused else ApiFailure, failure.detail)
         return delay_s
 
-    def _absent(self) -> float:
-        self.deaf.discard(self.namespace)
-        self.store.absent(self.resource, self.clock.now())
-        self._say(None, None)
-        return self._scattered(ABSENT_DELAY_S)
+    def _mark_absent(self) -> float:
+        self.lost.discard(self.namespace)
+        self.cluster.mark_absent(self.resource, self.clock.now())
+        self._report(None, None)
+        return self._jittered(ABSENT_DELAY_S)
 
-    def _say(self, trouble: object, problem: str | None) -> None:
-        if trouble != self.trouble:
-            self.told(self.resource, self.namespace, problem)
-        self.trouble = trouble
+    def _report(self, problem: object, description: str | None) -> None:
+        if problem != self.problem:
+            self.on_problem(self.resource, self.namespace, description)
+        self.problem = problem
 
-    def _pause(self, asked_for_s: float | None = None) -> float:
-        """The next delay: about twice the one before, and at least what the API asks for, within reason."""
+    def _backoff(self, retry_after_s: float | None = None) -> float:
+        """The next delay: about twice the last one, and at least what the API asks for, within reason."""
         delay_s, self.delay_s = self.delay_s, min(2 * self.delay_s, LONGEST_DELAY_S)
-        return max(self._scattered(delay_s), min(asked_for_s or 0.0, REFUSED_DELAY_S))
+        return max(self._jittered(delay_s), min(retry_after_s or 0.0, REFUSED_DELAY_S))
 
-    def _scattered(self, seconds: float) -> float:
-        """So that all who lost one API server do not come back to it in one instant."""
+    def _jittered(self, seconds: float) -> float:
+        """So that not all clients of one API server return in one instant."""
         return seconds * self.jitter.uniform(0.5, 1.0)
 
 
-def _earlier(one: str, other: str) -> bool:
-    """Versions of one resource count up. Of those that are no numbers nothing is known, and none is earlier."""
+def _is_earlier(one: str, other: str) -> bool:
+    """Versions of one resource count up. One that is not a number is not comparable, and so not earlier."""
     return one.isdecimal() and other.isdecimal() and (len(one), one) < (len(other), other)
-
-
-async def watch_all(
-    api: Api, store: Store, *, namespaces: Sequence[str], clock: Clock, told: Told, jitter: Random
-) -> None:
-    """Keep `store` up to date, for good. namespaces: none is all of them, each resource with one watch."""
-    async with asyncio.TaskGroup() as tasks:
-        for resource in RESOURCES:
-            deaf: set[str | None] = set()
-            for namespace in (namespaces or (None,)) if resource.namespaced else (None,):
-                watching = follow(api, resource, namespace, store, clock, told, jitter, deaf)
-                tasks.create_task(watching, name=f"watch {resource.name} {namespace or ''}".rstrip())

@@ -1,8 +1,4 @@
-"""Which kinds of objects Tidegate follows, and where the Kubernetes API keeps them. A table, and nothing else.
-
-`metadata_only`: the API is asked for the metadata alone, because owner references are all we want of it. `optional`: a
-cluster may well not have it (a CRD of something that is not installed), so that "404 Not Found" is an answer there, and
-the answer is that there are none.
+"""Lists the resources that Tidegate watches or checks, with their API paths.
 
 Worked example: `url(SCALEDOBJECTS, "ai")` is `/apis/keda.sh/v1alpha1/namespaces/ai/scaledobjects`, and
 `url(SCALEDOBJECTS, None)` is `/apis/keda.sh/v1alpha1/scaledobjects`: those of all namespaces.
@@ -15,8 +11,10 @@ from urllib.parse import quote
 
 
 class Resource(NamedTuple):
-    """name: its plural, as in the URL. path: the API group and version, as in the URL. kind: what its objects call
-    themselves. namespaced: False for what belongs to the whole cluster.
+    """name: its plural, as in the URL. path: the API group and version, as in the URL.
+
+    metadata_only: request the metadata alone, because only owner references are needed.
+    optional:      a cluster may lack it (a CRD that is not installed): 404 means that there are none.
     """
 
     name: str
@@ -28,16 +26,16 @@ class Resource(NamedTuple):
 
     @property
     def group(self) -> str:
-        """The API group, as RBAC writes it: "" for the core."""
+        """The API group as in RBAC: "" for the core."""
         return self.path.split("/")[2] if self.path.startswith("/apis/") else ""
 
     @property
     def version(self) -> str:
-        """The API group and version, as an object's `apiVersion` writes it: "apps/v1", "v1"."""
+        """The API group and version as in `apiVersion`: "apps/v1", "v1"."""
         return self.path.removeprefix("/apis/").removeprefix("/api/")
 
     def __str__(self) -> str:
-        """As kubectl takes it: "pods", "deployments.apps"."""
+        """As in kubectl: "pods", "deployments.apps"."""
         return f"{self.name}.{self.group}" if self.group else self.name
 
 
@@ -73,7 +71,7 @@ RESOURCES = (
     INFERENCESERVICES,
 )
 
-# Listed when somebody checks a cluster, and never followed.
+# Listed by `tidegate lint` and never watched.
 PODDISRUPTIONBUDGETS = Resource("poddisruptionbudgets", "/apis/policy/v1", "PodDisruptionBudget")
 SERVICEMONITORS = Resource("servicemonitors", "/apis/monitoring.coreos.com/v1", "ServiceMonitor", optional=True)
 VERTICALPODAUTOSCALERS = Resource(
@@ -96,7 +94,7 @@ CHECKED = (
 
 
 def url(resource: Resource, namespace: str | None) -> str:
-    """The path of its list. namespace: None is all of them; what belongs to no namespace is listed whole anyway."""
+    """The path of its list. namespace: None is all; ignored for cluster-scoped resources."""
     if namespace is None or not resource.namespaced:
         return f"{resource.path}/{resource.name}"
     return f"{resource.path}/namespaces/{quote(namespace, safe='')}/{resource.name}"

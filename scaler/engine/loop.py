@@ -218,8 +218,8 @@ class ControlLoop:
     def _follow_changes(self, changes: Changes) -> None:
         for place in self._places.touched(changes):
             self._look(place)
-        self._look_at_starts(self._scaled.keys() if changes.known else changes.targets & self._scaled.keys())
-        if changes.census:
+        self._look_at_starts(self._scaled.keys() if changes.synced else changes.targets & self._scaled.keys())
+        if changes.registry:
             self._registry_changed.set()
 
     async def _register_forever(self) -> None:
@@ -370,7 +370,7 @@ class ControlLoop:
         cluster, settings = self._around.cluster, self.config.kubernetes
         if cluster is None or settings is None or not settings.triggers:
             return True
-        return all(cluster.known(resource, now) for resource in (SCALEDOBJECTS, SCALEDJOBS))
+        return all(cluster.synced(resource, now) for resource in (SCALEDOBJECTS, SCALEDJOBS))
 
     def _say_troubles(self, troubles: Iterable[str]) -> None:
         """One line when somebody's object begins to be wrong, one when it is mended."""

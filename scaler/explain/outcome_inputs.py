@@ -89,8 +89,8 @@ def shown(cluster: Cluster | None, now: float) -> Shown | None:
         cluster.hpas(),
         cluster.scaled_objects(),
         cluster.scalables(),
-        cluster.known(HPAS, now),
-        cluster.known(SCALEDOBJECTS, now),
+        cluster.synced(HPAS, now),
+        cluster.synced(SCALEDOBJECTS, now),
     )
 
 

@@ -345,7 +345,7 @@ class PlaceIndex:
 
     def touched(self, changes: Changes) -> list[TargetSource]:
         """The places at which what has moved in the cluster may be."""
-        if changes.known:
+        if changes.synced:
             return list(self.places)
         found = list(self._exporters) if changes.exporters else []
         for ref in changes.targets:

@@ -22,7 +22,7 @@ from redis.exceptions import AskError, MovedError, RedisError, ResponseError
 
 from exporter.model import Credentials, FailureKind
 
-from ..http import ScrapeRejected, os_words, secret, tls_context, tls_words
+from ..http import ScrapeRejected, os_reason, secret, tls_context, tls_reason
 from .answers import ErrorReply, Reply, failure
 from .query import Address, Command, host_port
 
@@ -98,9 +98,9 @@ class RedisServer:
     def _refusal(self, error: RedisError) -> ScrapeRejected:
         cause, place = error.__cause__ or error.__context__, host_port(self.address)
         if isinstance(cause, ssl.SSLError):
-            return ScrapeRejected(FailureKind.TLS, f"{place}: {tls_words(cause)}")
+            return ScrapeRejected(FailureKind.TLS, f"{place}: {tls_reason(cause)}")
         if isinstance(cause, OSError):
-            return ScrapeRejected(FailureKind.REFUSED, f"{place}: {os_words(cause)}")
+            return ScrapeRejected(FailureKind.REFUSED, f"{place}: {os_reason(cause)}")
         refusal = _said(error)
         if refusal is None:
             return ScrapeRejected(FailureKind.REFUSED, f"{place}: {error}")

@@ -31,7 +31,7 @@ class ClusterCollector:
             "tidegate_kubernetes_malformed_objects", "Objects that could not be parsed.", labels=("resource",)
         )
         for resource in RESOURCES:
-            known.add_metric((resource.name,), float(self._cluster.known(resource, self._now())))
+            known.add_metric((resource.name,), float(self._cluster.synced(resource, self._now())))
             malformed.add_metric((resource.name,), self._cluster.malformed[resource.name])
         yield from (known, malformed, self._allocatable(), self._wrong())
 

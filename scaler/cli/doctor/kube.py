@@ -104,7 +104,7 @@ def of_kinds(config: Config, groups: frozenset[str]) -> Check:
 
 async def _who(client: KubernetesClient) -> Check:
     try:
-        name = await client.who()
+        name = await client.username()
     except ApiFailure:  # before Kubernetes 1.28, and no matter
         return ok("identity", "not said")
     if name.startswith("system:serviceaccount:"):
@@ -155,7 +155,7 @@ async def _list_all(
                 if not after:
                     break
         except Absent:
-            seen.absent(resource, clock.now())
+            seen.mark_absent(resource, clock.now())
             return
         except ApiFailure:
             return

@@ -66,10 +66,10 @@ async def test_a_target_that_is_not_heard_of_yet_is_not_one_without_pods(pods, t
 async def test_no_pods_are_an_empty_list_and_unknown_pods_are_none(pods, cluster, tell):
     tell(api.stateful_set("chat"))
     assert await listing(pods) == Listing(())
-    cluster.lost(PODS, T0)
+    cluster.mark_lost(PODS, T0)
     assert await listing(pods, T0 + BLIND_S) == Listing(())
     assert await listing(pods, T0 + BLIND_S + 1) is None
-    cluster.heard(PODS, T0 + 100)
+    cluster.mark_current(PODS, T0 + 100)
     assert await listing(pods, T0 + 1000) == Listing(())
 
 
@@ -157,7 +157,7 @@ async def test_a_services_targets_are_its_ready_endpoints(service, tell, cluster
     tell(piece("gateway-1", "10.0.0.2", unready=["10.0.0.9"]), piece("gateway-2", "10.0.0.1"))
     assert [target.url for target in (await listing(service)).targets] == ["http://10.0.0.1:90/", "http://10.0.0.2:90/"]
     assert (service.owner, (await listing(service)).leaving) == (CHAT, frozenset())
-    cluster.lost(SLICES, T0)
+    cluster.mark_lost(SLICES, T0)
     assert await listing(service, T0 + BLIND_S + 1) is None
 
 
@@ -202,7 +202,7 @@ async def test_every_node_with_an_exporter_is_asked_at_its_port(gpus, tell, clus
     assert urls == ["http://10.1.0.3:9400/", "http://10.1.0.1:9401/", "http://10.1.0.2:9402/"]
     assert [PodKey("gpu", "bare")] == [target.pod for target in gpus.listing().targets][:1]
     assert gpus.owner is None
-    cluster.lost(PODS, T0)
+    cluster.mark_lost(PODS, T0)
     assert await listing(gpus, T0 + BLIND_S + 1) is None
 
 

@@ -98,7 +98,7 @@ class Scene:
     async def follow_changes(self):
         changes = self.cluster.take_changes()
         self.works._follow_changes(changes)
-        if changes.census:
+        if changes.registry:
             await self.works._register()
 
     def tick(self, after=1.0):
@@ -145,12 +145,12 @@ async def test_replicas_are_counted_even_if_the_control_loop_has_looked_at_the_c
 
 async def test_every_workload_is_counted_when_the_cluster_becomes_unknown_and_when_it_is_known_again(scene):
     scene.tick()
-    scene.cluster.lost(PODS, scene.clock.time)
+    scene.cluster.mark_lost(PODS, scene.clock.time)
     assert scene.tick(after=BLIND_S) == []
     assert len(scene.tick()) == WORKLOADS
     assert scene.replicas(3) == (-1, -1)
     assert scene.tick() == []
-    scene.cluster.heard(PODS, scene.clock.time)
+    scene.cluster.mark_current(PODS, scene.clock.time)
     assert len(scene.tick()) == WORKLOADS
     assert scene.replicas(3) == (1, 1)
 
@@ -270,10 +270,10 @@ async def test_annotated_object_is_parsed_again_only_if_it_or_its_bounds_change(
 
 
 async def test_everything_is_looked_at_when_a_resource_becomes_known(calls, scene):
-    scene.cluster.lost(PODS, scene.clock.time)
+    scene.cluster.mark_lost(PODS, scene.clock.time)
     scene.clock.time += BLIND_S + 1
     calls.clear()
-    scene.cluster.heard(PODS, scene.clock.time)
+    scene.cluster.mark_current(PODS, scene.clock.time)
     await scene.follow_changes()
     assert calls == {"pages looked for": WORKLOADS + 1, "starts looked at": WORKLOADS}, "and the GPUs' pages"
 

@@ -211,9 +211,9 @@ def test_a_redirect_is_not_followed(tidegate, serve, text):
 @pytest.mark.parametrize(
     ("broken", "kind", "why"),
     [
-        (lambda packed: packed[:-9], "refused", "the gzip stream of the page does not end where the page ends"),
-        (lambda packed: packed + b"and more", "refused", "the gzip stream of the page does not end"),
-        (lambda packed: packed[:-5] + b"\0" + packed[-4:], "unreadable", "the page is not the gzip it says it is"),
+        (lambda packed: packed[:-9], "refused", "the gzip stream does not end where the response ends"),
+        (lambda packed: packed + b"and more", "refused", "the gzip stream does not end"),
+        (lambda packed: packed[:-5] + b"\0" + packed[-4:], "unreadable", "not valid gzip"),
     ],
 )
 def test_a_broken_gzip_body_is_an_error_that_names_it(tidegate, raw, text, broken, kind, why):

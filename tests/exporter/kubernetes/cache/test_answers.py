@@ -140,12 +140,13 @@ def test_nothing_is_kept_of_what_is_gone(told):
     cluster = told(*documents)
     forget(cluster, *documents)
     records = cluster._records
-    assert not any(records._kinds.values())
-    assert not records._at
+    assert not any(records._tables.values())
+    assert not records._pods_at
+    assert not records._slices_at
     assert not records._slices
     assert not records._exporters
     assert not records._once_ready
     assert not records.chains._owned
     cluster.replace(PODS, None, documents[:1], T0)
-    cluster.absent(PODS, T0)
-    assert not records._kinds["Pod"]
+    cluster.mark_absent(PODS, T0)
+    assert not records._tables["Pod"]

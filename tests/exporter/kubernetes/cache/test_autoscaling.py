@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.kubernetes.decode import read
+from exporter.kubernetes.decode_autoscaling import pauses
 from exporter.kubernetes.objects import (
     Behavior,
     BehaviorPolicy,
@@ -16,7 +17,6 @@ from exporter.kubernetes.objects import (
     Pauses,
     ScaledObjectFallback,
     ScaledStatus,
-    pauses,
 )
 from exporter.kubernetes.resources import HPAS, SCALEDOBJECTS
 from tests.fakes import objects as api
@@ -188,12 +188,12 @@ def test_a_tolerance_is_a_quantity(written, expected):
 
 def test_a_status_that_moves_counts_nobody_anew(told):
     cluster = told(api.hpa("h", target="chat"), api.scaled_object("chat"))
-    assert cluster.take_changes().census
+    assert cluster.take_changes().registry
     told(
         api.hpa("h", target="chat", status={"currentReplicas": 5}),
         api.scaled_object("chat", status={"lastActiveTime": "2025-11-22T10:00:00Z"}),
     )
-    assert not cluster.take_changes().census
+    assert not cluster.take_changes().registry
     assert cluster.hpas()[0].status == HpaStatus(current=5)
     assert cluster.scaled_objects()[0].status.active_at == T
 
@@ -210,7 +210,7 @@ def test_a_behavior_that_changes_counts_everybody_anew(told, document):
     cluster = told(api.hpa("h", target="chat"), api.scaled_object("chat"))
     cluster.take_changes()
     told(document)
-    assert cluster.take_changes().census
+    assert cluster.take_changes().registry
 
 
 JSON = st.recursive(

@@ -90,16 +90,16 @@ def test_replicas_that_are_wanted_move_the_target_and_what_made_it(chat, ref):
 )
 def test_what_makes_workloads_moves_the_census_when_it_comes_and_when_it_goes(cluster, document):
     tell(cluster, document)
-    assert cluster.take_changes().census
+    assert cluster.take_changes().registry
     tell(cluster, document)
-    assert not cluster.take_changes().census
+    assert not cluster.take_changes().registry
     forget(cluster, document)
-    assert cluster.take_changes().census
+    assert cluster.take_changes().registry
 
 
 def test_a_deployment_without_words_of_ours_moves_no_census(cluster):
     tell(cluster, api.deployment("other"))
-    assert not cluster.take_changes().census
+    assert not cluster.take_changes().registry
 
 
 def test_a_slice_moves_the_service_it_was_of_and_the_one_it_is_of(cluster):

@@ -50,8 +50,8 @@ def test_a_pod_is_a_replica_while_it_stays(told, ref, wanted, states, ready, pen
 def test_a_count_is_as_old_as_the_oldest_of_what_it_rests_on(told, ref):
     cluster = told(api.deployment("chat", replicas=2))
     for at in (T0 + 5, T0 + 7):
-        cluster.heard(DEPLOYMENTS, at)
-    cluster.heard(PODS, T0 + 6)
+        cluster.mark_current(DEPLOYMENTS, at)
+    cluster.mark_current(PODS, T0 + 6)
     assert cluster.count(ref("Deployment", "chat"), T0 + 8).at == T0  # ReplicaSets were heard of last at T0
 
 
@@ -63,7 +63,7 @@ def test_what_is_not_there_has_no_replicas_rather_than_zero(told, ref):
 
 def test_nothing_is_counted_while_any_of_it_is_not_known(told, ref):
     cluster = told(api.deployment("chat"))
-    cluster.lost(DEPLOYMENTS, T0)
+    cluster.mark_lost(DEPLOYMENTS, T0)
     assert cluster.count(ref("Deployment", "chat"), T0 + BLIND_S) is not None
     assert cluster.count(ref("Deployment", "chat"), T0 + BLIND_S + 1) is None
 

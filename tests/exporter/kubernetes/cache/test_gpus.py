@@ -2,8 +2,8 @@
 
 import pytest
 
-from exporter.kubernetes.decode import asked_for, named
-from exporter.kubernetes.fields import Wrong
+from exporter.kubernetes.decode import gpus_of, gpus_of_pod
+from exporter.kubernetes.fields import FieldError, Fields
 
 
 def container(number, *, always=False, gpu="nvidia.com/gpu", of="limits"):
@@ -39,7 +39,7 @@ def container(number, *, always=False, gpu="nvidia.com/gpu", of="limits"):
     ],
 )
 def test_a_pod_holds_the_most_that_it_ever_needs_at_once(spec, held):
-    assert held == asked_for(spec)
+    assert held == gpus_of_pod(Fields(spec))
 
 
 @pytest.mark.parametrize(
@@ -59,14 +59,14 @@ def test_a_pod_holds_the_most_that_it_ever_needs_at_once(spec, held):
     ],
 )
 def test_megabytes_of_a_gpu_are_no_gpus(name, is_gpu):
-    assert ({name: 8} if is_gpu else {}) == named({name: "8"}, "")
+    assert ({name: 8} if is_gpu else {}) == gpus_of(Fields({name: "8"}))
 
 
 def test_a_thousand_shares_may_be_written_as_one_k():
-    assert named({"nvidia.com/gpu.shared": "1k"}, "") == {"nvidia.com/gpu.shared": 1000}
+    assert gpus_of(Fields({"nvidia.com/gpu.shared": "1k"})) == {"nvidia.com/gpu.shared": 1000}
 
 
 @pytest.mark.parametrize("value", ["", "-1", -1, "1.5", 1.5, True, None, "٣", "1e3", "9" * 40, [], "1Ki"])
 def test_an_amount_that_is_not_whole_is_refused(value):
-    with pytest.raises(Wrong, match="whole quantity"):
-        named({"nvidia.com/gpu": value}, "status.allocatable")
+    with pytest.raises(FieldError, match="whole quantity"):
+        gpus_of(Fields({"nvidia.com/gpu": value}))

@@ -11,7 +11,7 @@ from .conftest import BLIND_S, T0, tell
 def test_before_the_first_full_list_nothing_is_known(ref):
     cluster = Cluster(blind_s=BLIND_S)
     tell(cluster, api.pod("chat-1", owner=("ReplicaSet", "chat-7d")))
-    assert not cluster.known(PODS, T0)
+    assert not cluster.synced(PODS, T0)
     assert cluster.pods_of(ref("ReplicaSet", "chat-7d"), T0) is None
     assert cluster.count(ref("Deployment", "chat"), T0) is None
     assert cluster.gpu_exporters(T0) is None
@@ -35,49 +35,49 @@ def test_count_is_expected_until_everything_that_it_rests_on_is_listed(ref):
     assert cluster.count(target, T0) is None
     assert not cluster.will_count(target, T0), "there is none"
     assert not cluster.will_count(ref("Fleet", "chat"), T0), "of that kind replicas are never counted"
-    cluster.lost(DEPLOYMENTS, T0)
+    cluster.mark_lost(DEPLOYMENTS, T0)
     assert cluster.will_count(target, T0 + BLIND_S + 1)
 
 
 def test_a_kind_that_nobody_knows_is_known_if_everything_on_any_way_is(cluster, ref):
     assert cluster.pods_of(ref("Fleet", "chat"), T0) == ()
-    cluster.lost(REPLICASETS, T0)
+    cluster.mark_lost(REPLICASETS, T0)
     assert cluster.pods_of(ref("Fleet", "chat"), T0 + BLIND_S + 1) is None
 
 
 def test_a_short_silence_changes_nothing_and_a_long_one_ends_all_knowledge(cluster, ref):
     target = ref("Deployment", "chat")
-    cluster.lost(PODS, T0 + 10)
-    cluster.lost(PODS, T0 + 50)  # still the same silence
+    cluster.mark_lost(PODS, T0 + 10)
+    cluster.mark_lost(PODS, T0 + 50)  # still the same silence
     assert cluster.pods_of(target, T0 + 10 + BLIND_S) == ()
     assert cluster.pods_of(target, T0 + 11 + BLIND_S) is None
-    cluster.heard(PODS, T0 + 100)
+    cluster.mark_current(PODS, T0 + 100)
     assert cluster.pods_of(target, T0 + 1000) == ()
 
 
 def test_an_object_that_is_told_of_ends_the_silence(cluster):
-    cluster.lost(PODS, T0)
+    cluster.mark_lost(PODS, T0)
     tell(cluster, api.pod("chat-1"), now=T0 + 30)
-    assert cluster.known(PODS, T0 + 1000)
+    assert cluster.synced(PODS, T0 + 1000)
 
 
 def test_what_becomes_known_is_said(cluster):
-    cluster.lost(PODS, T0)
-    cluster.heard(PODS, T0 + 1)
-    assert not cluster.take_changes().census  # it was known all the time
-    cluster.lost(PODS, T0 + 2)
-    cluster.heard(PODS, T0 + 3 + BLIND_S)
-    assert cluster.take_changes().census
+    cluster.mark_lost(PODS, T0)
+    cluster.mark_current(PODS, T0 + 1)
+    assert not cluster.take_changes().registry  # it was known all the time
+    cluster.mark_lost(PODS, T0 + 2)
+    cluster.mark_current(PODS, T0 + 3 + BLIND_S)
+    assert cluster.take_changes().registry
 
 
 def test_of_several_namespaces_every_one_must_be_listed():
     cluster = Cluster(["ai", "ml"], blind_s=BLIND_S)
     cluster.replace(PODS, "ai", [], T0)
-    assert not cluster.known(PODS, T0)
+    assert not cluster.synced(PODS, T0)
     cluster.replace(PODS, "ml", [], T0)
-    assert cluster.known(PODS, T0)
+    assert cluster.synced(PODS, T0)
     cluster.replace(NODES, None, [], T0)
-    assert cluster.known(NODES, T0)
+    assert cluster.synced(NODES, T0)
 
 
 def test_of_a_namespace_that_is_not_watched_nothing_is_known(ref):
@@ -101,9 +101,9 @@ def test_a_list_of_one_namespace_says_nothing_of_another(names, ref):
 def test_what_the_cluster_does_not_have_is_known_to_be_nothing(ref):
     cluster = Cluster(["ai", "ml"], blind_s=BLIND_S)
     cluster.replace(ROLLOUTS, "ai", [api.rollout("chat")], T0)
-    assert not cluster.known(ROLLOUTS, T0)
-    cluster.absent(ROLLOUTS, T0)
-    assert cluster.known(ROLLOUTS, T0)
+    assert not cluster.synced(ROLLOUTS, T0)
+    cluster.mark_absent(ROLLOUTS, T0)
+    assert cluster.synced(ROLLOUTS, T0)
     assert cluster.scalables() == ()
     cluster.replace(ROLLOUTS, "ml", [api.rollout("chat", "ml")], T0)
     assert [scalable.ref.namespace for scalable in cluster.scalables()] == ["ml"]
@@ -122,4 +122,4 @@ def test_an_object_that_cannot_be_read_stays_what_it_was_and_harms_no_other(clus
     cluster.apply(PODS, "DELETED", bad, T0)  # its name is all that is needed
     assert cluster.pod(PodKey("ai", "chat-1")) is None
     assert cluster.malformed == {"pods": 4}
-    assert cluster.known(PODS, T0)
+    assert cluster.synced(PODS, T0)

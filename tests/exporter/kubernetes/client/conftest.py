@@ -88,10 +88,10 @@ class Remembered:
         self.told = []
         self._turn = turn
 
-    def trim(self, resource, documents):
+    def parse(self, resource, documents):
         return documents
 
-    def replace_with(self, resource, namespace, kept, now):
+    def replace_parsed(self, resource, namespace, kept, now):
         self.held = {key: d for key, d in self.held.items() if namespace not in {None, key[0]}}
         for document in kept:
             self._put(document)
@@ -104,13 +104,13 @@ class Remembered:
             self._put(document)
         self._note(happened, now)
 
-    def heard(self, resource, now):
+    def mark_current(self, resource, now):
         self._note("heard", now)
 
-    def lost(self, resource, now):
+    def mark_lost(self, resource, now):
         self._note("lost", now)
 
-    def absent(self, resource, now):
+    def mark_absent(self, resource, now):
         self.held.clear()
         self._note("absent", now)
 

@@ -86,7 +86,7 @@ def test_a_line_is_an_event_or_garbled_or_the_end(line):
 
 @given(st.integers(100, 599), st.none() | st.text(), st.binary() | anything.map(lambda body: json.dumps(body).encode()))
 def test_every_status_is_a_failure_with_words(status, retry_after, body):
-    failure = protocol.failure(WATCH, status, retry_after, body)
+    failure = protocol.failure(WATCH, WATCH.permission, status, body, retry_after)
     assert failure.status == status
     assert failure.detail.startswith(f"watch pods of namespace ai: HTTP {status}")
 

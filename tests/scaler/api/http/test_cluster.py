@@ -26,7 +26,7 @@ def shown():
 def test_a_resource_is_known_while_it_is_heard_of(shown):
     cluster = Cluster(blind_s=60.0)
     cluster.replace(PODS, None, [], NOW)
-    cluster.lost(PODS, NOW)
+    cluster.mark_lost(PODS, NOW)
     known = [shown(cluster, now=now)("tidegate_kubernetes_known", {"resource": "pods"}) for now in (NOW, NOW + 61)]
     assert known == [1.0, 0.0]
     assert shown(cluster)("tidegate_kubernetes_known", {"resource": "nodes"}) == 0.0

@@ -173,7 +173,7 @@ async def test_while_the_cluster_is_not_known_nobody_is_said_not_to_exist(api, h
     assert (await hpa.forward(asked(name="nobody"))).status == 503
     api.know()
     assert (await hpa.forward(asked(name="nobody"))).status == 404
-    both.cluster.lost(PODS, api.clock.now())
+    both.cluster.mark_lost(PODS, api.clock.now())
     api.clock.time += 3601.0
     assert (await hpa.forward(asked(name="nobody"))).status == 503
 

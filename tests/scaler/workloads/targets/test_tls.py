@@ -90,14 +90,14 @@ async def test_a_page_is_believed_whose_certificate_the_ca_file_vouches_for(http
 async def test_a_certificate_of_another_authority_is_refused_in_words(http, ours, theirs, page_over):
     url = await page_over(theirs.server("127.0.0.1"))
     place = url.removeprefix("https://").removesuffix("/metrics")
-    said = f"{place}: certificate not believed: unable to get local issuer certificate"
+    said = f"{place}: certificate not trusted: unable to get local issuer certificate"
     assert await refusal(http, url, ours.trusted) == said
     assert await refusal(http, url, Credentials()) == said
 
 
 async def test_a_certificate_for_another_name_is_refused_and_names_both(http, ours, page_over):
     detail = await refusal(http, await page_over(ours.server("chat.ai.svc")), ours.trusted)
-    assert "certificate not believed" in detail
+    assert "certificate not trusted" in detail
     assert "127.0.0.1" in detail
 
 
@@ -112,7 +112,7 @@ async def test_an_expired_certificate_is_refused_in_words(http, ours, page_over)
     day = dt.timedelta(days=1)
     now = dt.datetime.now(dt.UTC)
     url = await page_over(ours.server("127.0.0.1", not_before=now - 9 * day, not_after=now - day))
-    assert (await refusal(http, url, ours.trusted)).endswith("certificate not believed: certificate has expired")
+    assert (await refusal(http, url, ours.trusted)).endswith("certificate not trusted: certificate has expired")
 
 
 async def test_only_who_asks_for_it_believes_any_certificate(http, theirs, page_over):
