@@ -21,7 +21,7 @@ from exporter.catalog import Reader, families
 from exporter.catalog.completeness import START_TIME
 from exporter.clock import Clock
 from exporter.model import Credentials, Failure, FailureKind, Gpu, PodKey, Samples
-from exporter.scrape.loop import THREAD_BYTES, Pages, read
+from exporter.scrape.request import THREAD_BYTES, Pages, read
 from exporter.textformat import PlainScanner
 
 from .page import SourceState
