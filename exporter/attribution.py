@@ -81,11 +81,11 @@ PODS_REMEMBERED = 100_000
 class Share(NamedTuple):
     """Rows of a Samples table that name a workload's pods.
 
-    own:    GPUs that are wholly the workload's: their numbers speak of it alone.
+    exclusive: GPUs that are wholly the workload's: their numbers speak of it alone.
     shared: GPUs that others may use too, or nobody can tell.
     """
 
-    own: tuple[int, ...]
+    exclusive: tuple[int, ...]
     shared: tuple[int, ...]
 
 
@@ -172,7 +172,7 @@ class Labels:
         """A GPU that had this label at `at` (POSIX seconds), when another process read it; unless it is known here."""
         self._named.setdefault((gpu.uuid, gpu.instance), _Named(gpu, at))
 
-    def recall(self, samples: Samples, owners: Owners, at: float) -> Samples:
+    def resolve(self, samples: Samples, owners: Owners, at: float) -> Samples:
         """The samples, with each GPU as its page means it. `at`: POSIX seconds of receipt.
 
         One that has lost its label is as it was last named, but not once its pod is no more, because a series never

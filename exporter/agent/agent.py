@@ -21,7 +21,7 @@ from exporter.catalog import Reader, families
 from exporter.catalog.completeness import START_TIME
 from exporter.clock import Clock
 from exporter.model import Credentials, Failure, FailureKind, Gpu, PodKey, Samples
-from exporter.scrape.loop import THREAD_BYTES, Pages, read
+from exporter.scrape.request import THREAD_BYTES, Pages, read
 from exporter.textformat import PlainScanner
 
 from .page import SourceState
@@ -113,7 +113,7 @@ def _of_pod(samples: Samples, pod: PodKey) -> Samples | Failure:
     )
 
 
-Told = Callable[[str, Failure | None], None]
+Changed = Callable[[str, Failure | None], None]
 
 
 @dataclass(slots=True)
@@ -127,19 +127,19 @@ class Exporter:
     sources: Sequence[ExportSource]
     interval_s: float
     clock: Clock
-    told: Told = lambda _source, _failure: None
+    changed: Changed = lambda _source, _failure: None
     jitter: Random = field(default_factory=Random)
-    heard: tuple[SourceState, ...] = field(init=False)
+    states: tuple[SourceState, ...] = field(init=False)
     _ended_at: dict[str, float] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.heard = tuple(SourceState(source.name) for source in self.sources)
+        self.states = tuple(SourceState(source.name) for source in self.sources)
         self._ended_at = dict.fromkeys((source.name for source in self.sources), self.clock.now())
 
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for source, heard in zip(self.sources, self.heard, strict=True):
+            for source, heard in zip(self.sources, self.states, strict=True):
                 tasks.create_task(self._ask_again_and_again(source, heard), name=f"source {source.name}")
 
     def stuck(self, now: float) -> str | None:
@@ -171,4 +171,4 @@ class Exporter:
         else:
             heard.failures[outcome.kind] = heard.failures.get(outcome.kind, 0) + 1
         if first or heard.up != was_up:
-            self.told(heard.source, None if isinstance(outcome, Samples) else outcome)
+            self.changed(heard.source, None if isinstance(outcome, Samples) else outcome)

@@ -27,7 +27,7 @@ from exporter.catalog.own import (
     QUEUE_AGE,
     QUEUE_FAMILIES,
     SOURCE_UP,
-    OwnFamily,
+    Family,
 )
 from exporter.model import FailureKind, Gpu, Quantity, Queue, Samples, Subject
 
@@ -142,7 +142,7 @@ def _age(samples: Samples, row: int, now: float) -> float:
     return round(max(0.0, now - float(samples.at[row])), 3)
 
 
-def _families(table: Mapping[Quantity, OwnFamily]) -> dict[Quantity, Metric]:
+def _families(table: Mapping[Quantity, Family]) -> dict[Quantity, Metric]:
     return {
         quantity: (CounterMetricFamily if family.name.endswith("_total") else GaugeMetricFamily)(
             family.full_name, family.text
@@ -152,7 +152,7 @@ def _families(table: Mapping[Quantity, OwnFamily]) -> dict[Quantity, Metric]:
 
 
 def _say(
-    table: Mapping[Quantity, OwnFamily],
+    table: Mapping[Quantity, Family],
     families: Mapping[Quantity, Metric],
     labels: dict[str, str],
     samples: Samples,

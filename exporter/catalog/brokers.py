@@ -1,7 +1,7 @@
-"""Queues that outlive every worker: Redis lists and streams, Celery, RQ, RabbitMQ, NATS JetStream, Kafka groups.
+"""Maps the metrics of brokers: Redis lists and streams, Celery, RQ, RabbitMQ, NATS JetStream, Kafka groups.
 
-A broker's page is there at zero replicas, so an empty queue on it is a true zero. What is handed out and not yet
-acknowledged is running. A name is shortened only as far as it stays the only one on the page.
+A broker exists at zero replicas, so an empty queue is a true zero. Delivered and not yet acknowledged is running. A
+name is shortened only as far as it stays unique in the response.
 
 Worked example: `rabbitmq_queue_messages_ready{vhost="/",queue="jobs"} 4` and
 `rabbitmq_queue_messages_unacked{vhost="/",queue="jobs"} 2` make 4 requests waiting and 2 running for `Queue("jobs")`.
@@ -10,22 +10,19 @@ Worked example: `rabbitmq_queue_messages_ready{vhost="/",queue="jobs"} 4` and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from exporter.model import Quantity, Queue, Subject
 
-from .kind import Kind, compile_table
+from .kind import Kind
 from .schema import (
     COUNTER,
     UNNAMED,
     Key,
-    KindTable,
     Labels,
     SeriesRow,
-    as_it_is,
     label,
     labels_of,
-    one_queue_each,
+    matching,
     shortest,
     where,
 )
@@ -55,13 +52,17 @@ def _redis_subjects(keys: Sequence[Key]) -> list[Subject | None]:
 
 
 # redis_exporter: exporter/keys.go (--check-keys, --check-single-keys), exporter/streams.go (--check-streams). Lag is
-# what no consumer has, pending what one has and has not acknowledged. The names of ours: exporter/sources/redis, which
-# prints a queue that it has asked for itself. A lag Redis cannot tell is printed as 0.
+# what no consumer has, pending what one has and has not acknowledged. The tidegate_redis names are those of
+# exporter/sources/redis. A lag that Redis cannot compute is exposed as 0.
 _REDIS_ROWS = (
     SeriesRow(Q.REQUESTS_WAITING, ("redis_key_size", "tidegate_redis_waiting"), _redis_key),
     SeriesRow(Q.REQUESTS_RUNNING, ("tidegate_redis_running",), _redis_key),
     SeriesRow(Q.REQUESTS_WAITING, ("redis_stream_group_lag",), _redis_group),
     SeriesRow(Q.REQUESTS_RUNNING, ("redis_stream_group_messages_pending",), _redis_group),
+)
+
+REDIS_EXPORTER = Kind(
+    "redis_exporter", {"redis_": 2}, port=9121, work=1.0, rows=_REDIS_ROWS, subjects=_redis_subjects, at_zero="queue"
 )
 
 
@@ -74,7 +75,7 @@ def _celery_task(labels: Labels) -> Key:
 
 
 def _celery_queues(keys: Sequence[Key]) -> list[Subject | None]:
-    """Queues by name. A series of tasks that names no queue is the only queue's, and nobody's if there are several."""
+    """Queues by name. A series without a queue belongs to the only queue, or is left out if there are several."""
     queues = [name for what, name in keys if what == "queue"]
     lone = queues[0] if len(queues) == 1 else None
     names = [name or lone for _, name in keys]
@@ -89,6 +90,9 @@ _CELERY_ROWS = (
     SeriesRow(Q.REQUESTS_FINISHED, ("celery_task_succeeded_total",), _celery_task, unit=COUNTER),
     SeriesRow(Q.REQUESTS_FAILED, ("celery_task_failed_total",), _celery_task, unit=COUNTER),
 )
+CELERY = Kind(
+    "celery", {"celery_": 2}, port=9808, work=1.0, rows=_CELERY_ROWS, subjects=_celery_queues, at_zero="queue"
+)
 
 # mdawar/rq-exporter and django-rq: jobs per queue and status. Finished and failed ones are kept for a time and then
 # forgotten: sizes of a list, no counters. Deferred and scheduled ones wait for something else than a worker.
@@ -96,9 +100,10 @@ _RQ_ROWS = (
     SeriesRow(Q.REQUESTS_WAITING, ("rq_jobs",), label("queue"), keep=where(status="queued")),
     SeriesRow(Q.REQUESTS_RUNNING, ("rq_jobs",), label("queue"), keep=where(status="started")),
 )
+RQ = Kind("rq", {"rq_jobs": 2, "rq_workers": 2}, port=9726, work=1.0, rows=_RQ_ROWS, at_zero="queue")
 
 # RabbitMQ: deps/rabbitmq_prometheus, on 15692. /metrics adds up a node's queues under no name; /metrics/per-object and
-# /metrics/detailed name them; kbudde's exporter says unacknowledged. A queue is counted by the node it lives on only.
+# /metrics/detailed name them; kbudde's exporter names it unacknowledged. Only the node of a queue counts it.
 _RABBIT_QUEUE = labels_of("vhost", "queue")
 _RABBIT_READY = ("rabbitmq_detailed_queue_messages_ready", "rabbitmq_queue_messages_ready")
 _RABBIT_UNACKED = (
@@ -110,19 +115,35 @@ _RABBIT_ROWS = (
     SeriesRow(Q.REQUESTS_WAITING, _RABBIT_READY, _RABBIT_QUEUE),
     SeriesRow(Q.REQUESTS_RUNNING, _RABBIT_UNACKED, _RABBIT_QUEUE),
 )
-
-
-def _leader(members: Sequence[Labels]) -> list[int]:
-    """Of a consumer's replicas the leader's word; where the exporter is too old to say who leads, all it prints."""
-    return [place for place, labels in enumerate(members) if labels.get("is_consumer_leader", "true") == "true"]
+RABBITMQ = Kind(
+    "rabbitmq",
+    {"rabbitmq_": 2},
+    port=15692,
+    path="/metrics/per-object",
+    work=1.0,
+    rows=_RABBIT_ROWS,
+    subjects=shortest,
+    at_zero="queue",
+)
 
 
 # prometheus-nats-exporter with -jsz=consumers or all; "nats" instead of "jetstream" under -prefix. Every replica of a
-# consumer prints it, followers with 0 pending (exporter issue 218). A page with no leader on it knows nothing.
+# consumer exposes it, followers with 0 pending (exporter issue 218): only the leader counts, or all if the exporter is
+# too old to have the label. Without a leader in the response the queue is unknown.
+_LEADER = matching(lambda labels: labels.get("is_consumer_leader", "true") == "true")
 _NATS_CONSUMER = labels_of("account", "stream_name", "consumer_name")
 _NATS_ROWS = tuple(
-    SeriesRow(quantity, (f"jetstream_consumer_{name}", f"nats_consumer_{name}"), _NATS_CONSUMER, keep=_leader)
+    SeriesRow(quantity, (f"jetstream_consumer_{name}", f"nats_consumer_{name}"), _NATS_CONSUMER, keep=_LEADER)
     for quantity, name in ((Q.REQUESTS_WAITING, "num_pending"), (Q.REQUESTS_RUNNING, "num_ack_pending"))
+)
+NATS = Kind(
+    "nats",
+    {"jetstream_": 2, "nats_consumer_": 2, "nats_stream_": 2, "gnatsd_": 2},
+    port=7777,
+    work=1.0,
+    rows=_NATS_ROWS,
+    subjects=shortest,
+    at_zero="queue",
 )
 
 
@@ -132,8 +153,8 @@ def _kafka_groups(keys: Sequence[Key]) -> list[Subject | None]:
 
 
 # kafka_exporter (danielqsj): per partition and summed; seglo's kafka-lag-exporter; KMinion. Lag is what is produced and
-# not committed, so it holds the ones being worked on too. -1 is no committed offset: unknown, never a negative queue,
-# and one such partition makes the sum unknown (the exporter's own sum leaves it out).
+# not committed, so it includes requests in progress. -1 is no committed offset: unknown, never a negative queue, and
+# one such partition makes the sum unknown (the exporter's own sum leaves it out).
 _KAFKA_LAG = (
     "kafka_consumergroup_lag",
     "kafka_consumergroup_lag_sum",
@@ -143,58 +164,12 @@ _KAFKA_LAG = (
 )
 _KAFKA_GROUP = labels_of(("consumergroup", "group", "group_id"), ("topic", "topic_name"))
 _KAFKA_ROWS = (SeriesRow(Q.REQUESTS_WAITING, _KAFKA_LAG, _KAFKA_GROUP),)
-
-REDIS_EXPORTER = Kind(
-    name="redis_exporter",
-    signs={"redis_": 2},
-    port=9121,
-    path="/metrics",
-    work=1.0,
-    compile=partial(compile_table, "redis_exporter", KindTable(_REDIS_ROWS, _redis_subjects, as_it_is)),
-    at_zero="queue",
-)
-CELERY = Kind(
-    name="celery",
-    signs={"celery_": 2},
-    port=9808,
-    path="/metrics",
-    work=1.0,
-    compile=partial(compile_table, "celery", KindTable(_CELERY_ROWS, _celery_queues, as_it_is)),
-    at_zero="queue",
-)
-RQ = Kind(
-    name="rq",
-    signs={"rq_jobs": 2, "rq_workers": 2},
-    port=9726,
-    path="/metrics",
-    work=1.0,
-    compile=partial(compile_table, "rq", KindTable(_RQ_ROWS, one_queue_each, as_it_is)),
-    at_zero="queue",
-)
-RABBITMQ = Kind(
-    name="rabbitmq",
-    signs={"rabbitmq_": 2},
-    port=15692,
-    path="/metrics/per-object",
-    work=1.0,
-    compile=partial(compile_table, "rabbitmq", KindTable(_RABBIT_ROWS, shortest, as_it_is)),
-    at_zero="queue",
-)
-NATS = Kind(
-    name="nats",
-    signs={"jetstream_": 2, "nats_consumer_": 2, "nats_stream_": 2, "gnatsd_": 2},
-    port=7777,
-    path="/metrics",
-    work=1.0,
-    compile=partial(compile_table, "nats", KindTable(_NATS_ROWS, shortest, as_it_is)),
-    at_zero="queue",
-)
 KAFKA = Kind(
-    name="kafka",
-    signs={"kafka_consumergroup_": 2, "kafka_brokers": 2, "kminion_": 2},
+    "kafka",
+    {"kafka_consumergroup_": 2, "kafka_brokers": 2, "kminion_": 2},
     port=9308,
-    path="/metrics",
     work=1.0,
-    compile=partial(compile_table, "kafka", KindTable(_KAFKA_ROWS, _kafka_groups, as_it_is)),
+    rows=_KAFKA_ROWS,
+    subjects=_kafka_groups,
     at_zero="queue",
 )

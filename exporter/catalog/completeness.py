@@ -14,17 +14,16 @@ What a response does to a series that the target has exposed before:
 | not at all, and the process has restarted                           | forgotten                             |
 | not at all, nor any series with its labels, for long enough         | forgotten: adapter or engine unloaded |
 
-A restart is seen by `process_start_time_seconds`, or by a counter that falls where that series is not exposed. A series
+A restart shows in `process_start_time_seconds`, or in a counter that falls where that series is not exposed. A series
 is unloaded only if series of other families shared its labels before and none does now, and no line was dropped. If
-none ever did, it must also have been 0 at last: exporters delete the series of a queue that is gone, never that of an
-engine alone. A GPU is not forgotten by these rules: it is its pod's for as long as the pod lives, which the caller
-knows.
+none ever did, its last value must also have been 0: exporters delete the series of a queue that is gone, never that of
+an engine alone. A GPU is not forgotten by these rules: it belongs to its pod for as long as the pod lives.
 
-What is missing outlives this process: `judge` returns records of the missing series in `Samples.missing`, and `restore`
-takes them in another process. Such a series is one that the target has exposed before, until the table closes its gap.
+Missing series outlive this process: `judge` returns their records in `Samples.missing`, and `restore` loads them in
+another process. Such a series is one that the target has exposed before, until the table closes its gap.
 
-Worked example: `vllm:num_requests_waiting` is 0 for engine 0 and 30 for engine 1, then the line of engine 1 is not
-there. The quantity is NaN in the samples, with `Gap(row=0, quantity=requests_waiting, at_least=0.0, reason=missing,
+Worked example: `vllm:num_requests_waiting` is 0 for engine 0 and 30 for engine 1, then the line of engine 1 is
+missing. The quantity is NaN in the samples, with `Gap(row=0, quantity=requests_waiting, at_least=0.0, reason=missing,
 series='vllm:num_requests_waiting{engine="1"}')`.
 """
 
@@ -46,25 +45,25 @@ from .missing_series import read as read_identity
 from .missing_series import write as write_identity
 from .plan import Mask, ReadPlan, Wanted
 
-# A series whose labels are on no other series any more is taken to be unloaded after so long: a minute is twelve
-# scrapes at the default interval if nothing of it was in hand, five minutes (the default hold) if something was, or if
-# no other series ever shared its labels, as of a gateway's flow or a broker's queue that is deleted.
+# A series whose labels no other series has any more counts as unloaded after so long: a minute (twelve scrapes at the
+# default interval) if it had no work in hand, five minutes (the default hold) if it had, or if no other series ever
+# shared its labels, as of a gateway's flow or a broker's queue that is deleted.
 UNLOADED_AFTER_S = 60.0
 UNLOADED_BUSY_AFTER_S = 300.0
 # A GPU that was not in the responses for a day is forgotten, so that memory stays bounded.
 GPU_FORGOTTEN_AFTER_S = 86_400.0
 # Missing series remembered per target. More are only possible if a target invents labels; the oldest go first.
 MAX_MISSING = 4096
-# Of one response: label sets that are looked for, each in one pass over the names and labels, and series looked at.
+# Of one response: label sets that are searched, each in one pass over the names and labels, and series checked.
 MAX_LABEL_SETS = 64
-MAX_LOOKED_AT = 10_000
+MAX_CHECKED = 10_000
 START_TIME = "process_start_time_seconds"
 SAME_START_S = 1.0  # some exporters compute it from uptime, with a jitter of some 10 ms
-# A stored start time that is further ahead is not taken: no later one would ever show a restart.
+# A stored start time that is further ahead is ignored: no later one would ever show a restart.
 START_AHEAD_S = 7 * 86_400.0
 # Counters stored beside the missing series of a target without a start time: one that has fallen shows a restart.
 MAX_COUNTERS_STORED = 4
-TEXT_LENGTH = 160  # characters of a series shown to people
+TEXT_LENGTH = 160  # characters of a series in messages
 
 GPU_ACTIVITY = frozenset({Quantity.GPU_ENGINE_ACTIVE, Quantity.GPU_UTILIZATION})
 COUNTERS = frozenset(
@@ -84,7 +83,7 @@ class _Series:
     had_mates: series of other families had all its labels when it was there last.
     has_mates: … and in the last response.
     gone_since: POSIX seconds since when none has; NaN while some do.
-    identity: what a checkpoint holds of it: empty before it is written, None if it cannot be.
+    identity: its record in a checkpoint: empty before it is written, None if it cannot be.
     """
 
     subject: Subject
@@ -113,11 +112,11 @@ class Completeness:
         self._started_at = nan
         self._restarted = False
         self._judged_at = nan
-        self._restored: tuple[MissingSeries, ...] = ()  # not taken over yet
+        self._restored: tuple[MissingSeries, ...] = ()  # not merged yet
         self._watched_since = inf  # POSIX seconds of the first response
         self._saw_restart = False
-        self._subjects: tuple[Subject, ...] = ()  # of the last samples that were extended, …
-        self._extended: tuple[Subject, ...] = ()  # … and with the missing ones
+        self._subjects: tuple[Subject, ...] = ()  # of the last samples with missing subjects, …
+        self._extended: tuple[Subject, ...] = ()  # … and the same with the missing ones
 
     def judge(self, plan: ReadPlan, page: Page, samples: Samples, received_at: float) -> Samples:
         """Returns the samples with their gaps: incomplete quantities of queues are NaN, missing GPUs have a row.
@@ -125,7 +124,7 @@ class Completeness:
         received_at: POSIX seconds.
         """
         if self._restored:
-            self._take_over(received_at)
+            self._merge_restored(received_at)
         self._watched_since = min(self._watched_since, received_at)
         values = page.values[plan.wanted_series]
         valid = (values >= plan.wanted_low) & (values <= plan.wanted_high)
@@ -144,7 +143,7 @@ class Completeness:
         return self._with_gaps(plan, page, samples, values, valid)
 
     def restore(self, missing: Iterable[MissingSeries]) -> None:
-        """Takes these for missing from the next response on. The event loop may call it while a thread judges."""
+        """These are missing from the next response on. The event loop may call this while a thread judges."""
         self._restored = tuple({each.identity: each for each in (*self._restored, *missing)}.values())[:MAX_MISSING]
 
     def missing(self) -> tuple[MissingSeries, ...]:
@@ -157,7 +156,7 @@ class Completeness:
         return (*stored, *self._counters()) if stored and isnan(self._started_at) else stored
 
     def _counters(self) -> Iterator[MissingSeries]:
-        """The largest counters of the last response. Where one falls or is missing later, that shows as ever."""
+        """The largest counters of the last response: one that falls after a restart of this process shows a restart."""
         values = zip(self._keys, self._values.tolist(), strict=True)
         counters = {key: value for key, value in values if self._present[key].quantity in COUNTERS and value > 0.0}
         for key in sorted(counters, key=lambda each: -counters[each])[:MAX_COUNTERS_STORED]:
@@ -174,10 +173,10 @@ class Completeness:
         pods = series.subject.pods if isinstance(series.subject, Gpu) else ()
         return MissingSeries(series.identity, pods, value, at, series.gone_since, series.had_mates, self._started_at)
 
-    def _take_over(self, received_at: float) -> None:
-        """Takes restored series for missing, except those that this tracker knows better.
+    def _merge_restored(self, received_at: float) -> None:
+        """Adds restored series to the missing ones.
 
-        It does if it has watched the target since before the gap, or the process since its start.
+        Not if this object has followed the target since before the gap, or the process since its start.
         """
         records, self._restored = self._restored, ()
         added = []
@@ -209,7 +208,7 @@ class Completeness:
         self._started_at = started_at
 
     def _follow(self, plan: ReadPlan, page: Page) -> None:
-        """Takes over another layout: which series are new, which are missing."""
+        """Switches to another layout: which series are new, which are missing."""
         for series, value in zip(self._present_in_order(), self._values.tolist(), strict=True):
             series.value = value
         old, old_layout, self._layout = self._present, self._layout, page.layout
@@ -217,8 +216,8 @@ class Completeness:
         self._present = {}
         for key, wanted in zip(self._keys, plan.wanted, strict=True):
             if key not in self._present:
-                known = self._missing.pop(key, None) or old.pop(key, None)
-                series = self._present[key] = known or _series(plan, page.layout, wanted)
+                earlier = self._missing.pop(key, None) or old.pop(key, None)
+                series = self._present[key] = earlier or _series(plan, page.layout, wanted)
                 series.subject, series.gone_since = plan.subjects[wanted.row], nan
         self._values = np.array([series.value for series in self._present_in_order()])
         if old_layout is not None:
@@ -237,10 +236,10 @@ class Completeness:
 
     def _is_counter(self, chosen: Mask) -> bool:
         """Whether one of the chosen series is a counter. chosen: shape (wanted series of the layout,)."""
-        return any(self._present[self._keys[place]].quantity in COUNTERS for place in np.flatnonzero(chosen).tolist())
+        return any(self._present[self._keys[index]].quantity in COUNTERS for index in np.flatnonzero(chosen).tolist())
 
     def _forget_queues(self) -> None:
-        """The process has restarted: what its predecessor exposed is no part of it. A GPU is still its pod's."""
+        """After a restart of the process, forgets what its predecessor exposed. A GPU still belongs to its pod."""
         self._missing = {key: series for key, series in self._missing.items() if isinstance(series.subject, Gpu)}
         self._saw_restart = True
 
@@ -256,8 +255,8 @@ class Completeness:
                 series.gone_since = nan
                 continue
             series.gone_since = received_at if isnan(series.gone_since) else series.gone_since
-            known = series.had_mates and idle
-            if received_at - series.gone_since >= (UNLOADED_AFTER_S if known else UNLOADED_BUSY_AFTER_S):
+            limit_s = UNLOADED_AFTER_S if series.had_mates and idle else UNLOADED_BUSY_AFTER_S
+            if received_at - series.gone_since >= limit_s:
                 del self._missing[key]
 
     def _with_gaps(self, plan: ReadPlan, page: Page, samples: Samples, values: Floats, valid: Mask) -> Samples:
@@ -288,13 +287,13 @@ class Completeness:
         there = {_identity(subject) for subject in subjects}
         gone = {_identity(series.subject): series.subject for series in self._missing.values()}
         extended = (*subjects, *(subject for identity, subject in gone.items() if identity not in there))
-        # The same tuple as long as it is the same: readers compare it by identity.
+        # The same tuple as long as its content is the same: readers compare it by identity.
         if subjects is not self._subjects or extended != self._extended:
             self._subjects, self._extended = subjects, extended
         return self._extended
 
     def _last_readings(self, subjects: Sequence[Subject]) -> list[float]:
-        """POSIX seconds: a GPU's row is as old as its last reading; that a queue is unknown now is as old as now."""
+        """POSIX seconds of each row: a GPU's last reading; of a queue, whose values are unknown, the last response."""
         read_at = {_identity(series.subject): series.at for series in self._missing.values()}
         return [read_at[_identity(each)] if isinstance(each, Gpu) else self._judged_at for each in subjects]
 
@@ -304,18 +303,18 @@ class Completeness:
             yield rows[_identity(series.subject)], series.quantity, GapReason.MISSING, series.text, series.at
 
     def _invalid(self, plan: ReadPlan, samples: Samples, values: Floats, valid: Mask) -> Iterator[_Found]:
-        for place in np.flatnonzero(~valid).tolist():
-            series, row = self._present[self._keys[place]], plan.wanted[place].row
-            if isinstance(series.subject, Gpu) and not plan.is_wrong(place, float(values[place])):
-                continue  # "no value": an exporter's way to say that a GPU does not have this field
+        for index in np.flatnonzero(~valid).tolist():
+            series, row = self._present[self._keys[index]], plan.wanted[index].row
+            if isinstance(series.subject, Gpu) and not plan.is_wrong(index, float(values[index])):
+                continue  # "no value": the GPU does not have this field
             if not np.isnan(samples.column(series.quantity)[row]):
                 continue  # another copy of the same measurement is valid
             yield row, series.quantity, GapReason.INVALID, series.text, nan
 
     def _conflicting(self, plan: ReadPlan, page: Page) -> Iterator[_Found]:
-        doubtful = set(page.conflicts)
+        conflicts = set(page.conflicts)
         for key, wanted in zip(self._keys, plan.wanted, strict=True):
-            if wanted.series in doubtful:
+            if wanted.series in conflicts:
                 yield wanted.row, wanted.quantity, GapReason.CONFLICTING, self._present[key].text, nan
 
     def _unparsable(self, plan: ReadPlan, page: Page, subjects: Sequence[Subject]) -> Iterator[_Found]:
@@ -330,17 +329,17 @@ class Completeness:
 
 
 def _identity(subject: Subject) -> Subject | tuple[str, str | None]:
-    """What makes a subject the same in the next response. A GPU's pods, for one, may change."""
+    """The identity of a subject across responses. A GPU's pods, for one, may change."""
     return (subject.uuid, subject.instance) if isinstance(subject, Gpu) else subject
 
 
 def _is_broken(family: str, broken: frozenset[str]) -> bool:
-    """Whether a line of the family may be among those that did not parse: one may have broken within its name."""
+    """Whether a line of the family may be among those that did not parse, maybe broken within its name."""
     return family in broken or any(family.startswith(name) for name in broken)
 
 
 def _key(plan: ReadPlan, layout: Layout, wanted: Wanted) -> Key:
-    """What makes a series the same in the next response. A GPU's labels name its pod, and change with it."""
+    """The identity of a series across responses. A GPU's labels name its pod, and change with it."""
     subject = plan.subjects[wanted.row]
     if isinstance(subject, Gpu):
         return subject.uuid, subject.instance or "", wanted.quantity
@@ -380,7 +379,7 @@ def _restored(identity: Identity, record: MissingSeries) -> _Series:
 
 
 def _text(name: str, labels: Mapping[str, str]) -> str:
-    """A series as people know it, short and without control characters."""
+    """A series for messages, short and without control characters."""
     pairs = ",".join(f'{label}="{value}"' for label, value in labels.items())
     whole = f"{name}{{{pairs}}}" if pairs else name
     shown = "".join(char if char.isprintable() else "\ufffd" for char in whole[: TEXT_LENGTH + 1])
@@ -401,21 +400,21 @@ def _mark_mates(missing: Iterable[_Series], layout: Layout) -> None:
 
 
 def _carried(missing: Iterable[_Series], layout: Layout) -> Iterator[bool]:
-    """Whether series of other families have all labels of each of these: then what the labels describe is there.
+    """Whether series of other families have all labels of each of these: then what the labels describe still exists.
 
-    The work is bounded, because a target may invent labels: what is not looked at counts as there.
+    The work is bounded, because a target may invent labels: series that are not checked count as carried.
     """
-    known: dict[tuple[str, tuple[bytes, ...]], bool] = {}
-    left = MAX_LOOKED_AT
+    results: dict[tuple[str, tuple[bytes, ...]], bool] = {}
+    left = MAX_CHECKED
     for series in missing:
         if series.labels is None:
             yield True
             continue
         key = series.name, series.labels
-        if key not in known:
-            if left <= 0 or len(known) >= MAX_LABEL_SETS:
+        if key not in results:
+            if left <= 0 or len(results) >= MAX_LABEL_SETS:
                 yield True
                 continue
-            known[key], looked = layout.carries(*key, left)
-            left -= looked
-        yield known[key]
+            results[key], checked = layout.carries(*key, left)
+            left -= checked
+        yield results[key]

@@ -1,32 +1,26 @@
-"""What stands in front of engines and knows their number: Ray Serve and the Gateway API's endpoint picker (EPP).
+"""Maps the metrics of gateways and proxies: Ray Serve, the Gateway API's endpoint picker (EPP), Envoy, LiteLLM,
+Knative's activator and queue-proxy, KEDA's HTTP interceptor.
 
-These pages see requests that no engine has yet. They also repeat what the engines say (EPP's averages), which is kept
-apart: `requests_held` is what the gateway itself keeps.
-
-Worked example: `inference_pool_average_queue_size{name="p"} 0.5` and `inference_pool_ready_pods{name="p"} 4` make
-2.0 requests waiting for `Queue("p")`: an average over ready pods means nothing without their number.
-
-What requests pass through: Envoy, LiteLLM, Knative's activator and queue-proxy, KEDA's HTTP interceptor.
-
-Their requests in flight are the engines' own waiting and running requests seen from the other end, so all of them
-repeat their engines; what is kept back in front of an engine is `requests_held`. What is refused because nobody is
-there is `requests_failed`: a counter whose rise is activity, and at zero replicas often the only sign of a request.
+Gateways have requests that no engine has yet: `requests_held`. Their requests in flight, and EPP's averages, are the
+engines' own waiting and running requests, so all but Ray Serve repeat their engines. A request that is rejected because
+no replica exists is in `requests_failed`: a counter that rises with activity, and at zero replicas often the only sign
+of a request.
 
 Worked example: `envoy_cluster_upstream_rq_pending_active{envoy_cluster_name="chat"} 3` and
 `envoy_cluster_upstream_cx_none_healthy{envoy_cluster_name="chat"} 7` make, for `Queue("chat")`, 3 requests held and a
-counter of 7 failed ones.
+counter of 7 failed ones. `inference_pool_average_queue_size{name="p"} 0.5` with `inference_pool_ready_pods{name="p"} 4`
+makes 2.0 requests waiting for `Queue("p")`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 
 from exporter.model import Quantity, Queue, Subject
 
-from .kind import Kind, compile_table
+from .kind import Kind
 from .schema import (
     COUNTER,
     RATIO,
@@ -34,14 +28,12 @@ from .schema import (
     Columns,
     Combine,
     Key,
-    KindTable,
     Labels,
     SeriesRow,
-    as_it_is,
     label,
     labels_of,
-    one_queue_each,
     shortest,
+    whole_response,
 )
 
 Q = Quantity
@@ -61,9 +53,9 @@ def _deployments(keys: Sequence[Key]) -> list[Subject | None]:
 
 
 # Ray Serve: python/ray/serve/_private. A deployment's queue is spread over its handles, its work over its replicas.
-# Processing and ongoing are the same requests seen at two ends, the replicas' own count and the handles', reported at
-# different moments: with 7 requests ongoing a replica may say 1. They are not added, and the larger one counts.
-# Every counter is printed twice, `x_total` and a gauge `x`: only the first is a counter.
+# Processing and ongoing are the same requests, counted by the replicas and by the handles and reported at different
+# moments: with 7 requests ongoing a replica may have 1. They are not added, and the larger one counts.
+# Every counter is exposed twice, `x_total` and a gauge `x`: only the first is a counter.
 _RAY_WAITING = ("ray_serve_deployment_queued_queries",)
 _RAY_PROCESSING, _RAY_ONGOING = "ray_serve_replica_processing_queries", "ray_serve_num_ongoing_requests_at_replicas"
 _RAY_FINISHED = ("ray_serve_deployment_request_counter_total",)
@@ -78,25 +70,36 @@ _RAY_ROWS = (
 
 
 def _larger_view(columns: Columns, subjects: tuple[Subject, ...]) -> tuple[Columns, tuple[Subject, ...]]:
-    """What runs, by the replicas or by the handles, whichever says more or says anything."""
+    """Running requests, counted by the replicas or by the handles: the larger count, or the only one."""
     views = [columns[name] for name in (Q.REQUESTS_RUNNING, "ongoing") if name in columns]
     if views:
         columns[Q.REQUESTS_RUNNING] = np.fmax.reduce(views)
     return columns, subjects
 
 
+RAY_SERVE = Kind(
+    "ray_serve",
+    {"ray_serve_": 2},
+    port=8080,  # --metrics-export-port as KubeRay sets it; Ray alone picks a free one
+    work=2.0,
+    rows=_RAY_ROWS,
+    subjects=_deployments,
+    finish=_larger_view,
+    at_zero="queue",  # the handle in the proxy keeps the request
+)
+
+
 def _pools(keys: Sequence[Key]) -> list[Subject | None]:
-    """A pool by its name. A series that names none is the pool's: an EPP serves one."""
+    """A pool by its name. A series without a name belongs to the only pool: an EPP serves one."""
     named = sorted({pool for (pool,) in keys if pool})
     lone = named[0] if len(named) == 1 else UNNAMED
     return [Queue(pool or lone) for (pool,) in keys]
 
 
 def _pool_totals(columns: Columns, subjects: tuple[Subject, ...]) -> tuple[Columns, tuple[Subject, ...]]:
-    """Averages become totals: times the ready pods, or else the sum over pods, or else unknown.
+    """Converts averages to totals: times the ready pods, or else the sum over pods, or else unknown.
 
-    With no pod ready there is nobody to average over: an average of 0 is then what the code begins with, and times 0
-    ready pods anything is 0. What waits in pods that are not ready nobody knows here.
+    Without a ready pod the totals are unknown: the average is its initial 0, and anything times 0 pods is 0.
     """
     unknown = np.full(len(subjects), np.nan)
     ready = columns.get(Q.REPLICAS_READY, unknown)
@@ -112,8 +115,8 @@ def _pool_totals(columns: Columns, subjects: tuple[Subject, ...]) -> tuple[Colum
     return columns, subjects
 
 
-# EPP: pkg/epp/metrics/metrics.go of the inference extension (v1.5) and of llm-d, which prints its own names beside the
-# old ones. Flow control's queue appears when it is switched on and something was queued: absent is unknown, not 0.
+# EPP: pkg/epp/metrics/metrics.go of the inference extension (v1.5) and of llm-d, which has its own names beside the
+# old ones. Flow control's queue appears once it is enabled and a request was queued: absent is unknown, not 0.
 _POOL = label("inference_pool", "name")
 _EPP_HELD = ("llm_d_epp_flow_control_queue_size", "inference_extension_flow_control_queue_size")
 _EPP_EACH = ("llm_d_epp_per_endpoint_queue_size", "inference_pool_per_pod_queue_size")
@@ -136,10 +139,10 @@ _EPP_ROWS = (
     SeriesRow("waiting_at_each", _EPP_EACH, _POOL),
     SeriesRow("average_waiting", _EPP_WAITING, _POOL, Combine.COPY),
     SeriesRow("average_running", _EPP_RUNNING, _POOL, Combine.COPY),
-    SeriesRow("running_through", _EPP_THROUGH, _POOL),  # what it has let through and is not answered, per model
+    SeriesRow("running_through", _EPP_THROUGH, _POOL),  # open requests that it has let through, per model
     SeriesRow(Q.KV_CACHE_USED, _EPP_KV, _POOL, Combine.COPY, RATIO),
     SeriesRow(Q.REPLICAS_READY, _EPP_READY, _POOL, Combine.COPY),
-    # Without flow control a request that finds no ready pod is refused (ServiceUnavailable): all that shows of it.
+    # Without flow control a request that finds no ready pod is rejected (ServiceUnavailable): only this shows it.
     SeriesRow(Q.REQUESTS_FAILED, _EPP_ERRORS, _POOL, unit=COUNTER),  # per model and error_code
 )
 _EPP_FEEDS = {
@@ -148,31 +151,23 @@ _EPP_FEEDS = {
     "average_running": Q.REQUESTS_RUNNING,
     "running_through": Q.REQUESTS_RUNNING,
 }
-
-RAY_SERVE = Kind(
-    name="ray_serve",
-    signs={"ray_serve_": 2},
-    port=8080,  # --metrics-export-port as KubeRay sets it; Ray alone picks a free one
-    path="/metrics",
-    work=2.0,
-    compile=partial(compile_table, "ray_serve", KindTable(_RAY_ROWS, _deployments, _larger_view)),
-    at_zero="queue",  # the handle in the proxy keeps the request
-)
 EPP = Kind(
-    name="epp",
-    signs={"inference_pool_": 2, "inference_extension_": 2, "inference_objective_": 2, "llm_d_epp_": 2},
+    "epp",
+    {"inference_pool_": 2, "inference_extension_": 2, "inference_objective_": 2, "llm_d_epp_": 2},
     port=9090,
-    path="/metrics",
     work=16.0,
-    compile=partial(compile_table, "epp", KindTable(_EPP_ROWS, _pools, _pool_totals, _EPP_FEEDS)),
+    rows=_EPP_ROWS,
+    subjects=_pools,
+    finish=_pool_totals,
+    feeds=_EPP_FEEDS,
     repeats_engines=True,
     at_zero="queue",
 )
 
 
 # Clusters that an Envoy's own bootstrap defines: its control plane (whose streams stay open for ever), its admin port
-# (where its statistics are read), and what it sends statistics, traces, access logs and filters' questions to. No
-# request of an application passes through them. By who writes the bootstrap:
+# (where its statistics are read), and the receivers of statistics, traces, access logs and filters. No application
+# request passes through them. By author of the bootstrap:
 _BOOTSTRAP = frozenset(
     {
         # Istio's is tools/packaging/common/envoy_bootstrap.json.
@@ -187,8 +182,8 @@ _BOOTSTRAP = frozenset(
 )
 _NUMBERED = "otel_metric_sink_"  # Envoy Gateway, as above: otel_metric_sink_0, _1, ...
 _CONTOUR = ("_contour_", "_envoy-admin_")  # Contour internal/envoy/v3/bootstrap.go: NAMESPACE_contour_PORT
-# Istio's own agent in the pod. Also what somebody may call an application, so only beside Istio's control plane, which
-# Istio's bootstrap always has in its statistics.
+# Istio's own agent in the pod. An application may have this name too, so it counts only beside Istio's control plane,
+# which Istio's bootstrap always has in its statistics.
 _ISTIO, _ISTIO_AGENT = "xds-grpc", "agent"
 
 
@@ -206,7 +201,7 @@ def _clusters(keys: Sequence[Key]) -> list[Subject | None]:
 
 # Envoy: docs "Cluster manager, statistics"; Istio calls the label cluster_name and hides these stats unless its
 # proxyStatsMatcher names them. A request is pending until it has a connection, then active: never both. Over HTTP/2 all
-# are active at once, wherever they wait in the server. With no healthy backend a request is answered 503 at once.
+# are active at once, wherever they wait in the server. Without a healthy backend the response is 503 at once.
 _CLUSTER = label("envoy_cluster_name", "cluster_name")
 _ENVOY_ROWS = (
     SeriesRow(Q.REQUESTS_HELD, ("envoy_cluster_upstream_rq_pending_active",), _CLUSTER),
@@ -216,25 +211,42 @@ _ENVOY_ROWS = (
     SeriesRow(Q.REQUESTS_FAILED, ("envoy_cluster_upstream_rq_pending_overflow",), _CLUSTER, unit=COUNTER),
 )
 
-
-def _whole_proxy(_: Labels) -> Key:
-    """One key for the page: its gauge names no model, so nothing may be kept apart by one."""
-    return ("",)
+ENVOY = Kind(
+    "envoy",
+    {"envoy_": 0},
+    port=9901,
+    path="/stats/prometheus",
+    work=16.0,
+    rows=_ENVOY_ROWS,
+    subjects=_clusters,
+    repeats_engines=True,
+    at_zero="refused",
+)
 
 
 # LiteLLM: proxy/middleware/in_flight_requests_middleware.py, integrations/prometheus.py. In flight is every HTTP
-# request, waiting or running, health probes and the scrape itself among them: at least 1 on a page that was scraped.
+# request, waiting or running, with health probes and the scrape itself: at least 1 in every scrape.
 _LITELLM_TOTAL = ("litellm_proxy_total_requests_metric_total", "litellm_proxy_total_requests_metric")
 _LITELLM_FAILED = ("litellm_proxy_failed_requests_metric_total", "litellm_proxy_failed_requests_metric")
 _LITELLM_ROWS = (
-    SeriesRow(Q.REQUESTS_RUNNING, ("litellm_in_flight_requests",), _whole_proxy),  # one series per worker process
-    SeriesRow(Q.REQUESTS_FINISHED, _LITELLM_TOTAL, _whole_proxy, unit=COUNTER),
-    SeriesRow(Q.REQUESTS_FAILED, _LITELLM_FAILED, _whole_proxy, unit=COUNTER),
+    SeriesRow(Q.REQUESTS_RUNNING, ("litellm_in_flight_requests",), whole_response),  # one series per worker process
+    SeriesRow(Q.REQUESTS_FINISHED, _LITELLM_TOTAL, whole_response, unit=COUNTER),
+    SeriesRow(Q.REQUESTS_FAILED, _LITELLM_FAILED, whole_response, unit=COUNTER),
+)
+LITELLM = Kind(
+    "litellm",
+    {"litellm_": 2},
+    port=4000,
+    path="/metrics/",  # without the slash the response is a redirect
+    work=16.0,
+    rows=_LITELLM_ROWS,
+    repeats_engines=True,
+    at_zero="refused",
 )
 
 # Knative: pkg/activator/handler/metrics.go, pkg/queue/request_metric.go; OpenTelemetry's names since 1.19, OpenCensus'
-# before. The activator is where requests wait at zero pods. The old one prints only a concurrency, waiting or not.
-# The queue-proxy's depth is left out: it is noted when a request arrives, so the last one's value stays for ever.
+# before. The activator is where requests wait at zero pods. The old one has only a concurrency, waiting or not.
+# The queue-proxy's depth is left out: it is set when a request arrives, so the last value stays for ever.
 _REVISION = labels_of(("k8s_namespace_name", "namespace_name"), ("kn_revision_name", "revision_name"))
 _KNATIVE_RUNNING = ("kn_revision_request_active", "activator_request_concurrency")
 _KNATIVE_FINISHED = (
@@ -250,41 +262,9 @@ _KNATIVE_ROWS = (
     SeriesRow(Q.REQUESTS_RUNNING, _KNATIVE_RUNNING, _REVISION),
     SeriesRow(Q.REQUESTS_FINISHED, _KNATIVE_FINISHED, _REVISION, unit=COUNTER),  # per response code
 )
-
-# KEDA HTTP add-on: keda.sh/http-add-on reference/metrics (0.14 on) and interceptor/metrics (before: "pending", from the
-# request's arrival to the end of its answer, per host). What waits for a replica and what one works on are one number.
-_ROUTE = labels_of("route_namespace", ("route_name", "host"))
-_HTTP_ADDON_IN_FLIGHT = ("interceptor_request_concurrency", "interceptor_pending_request_count")
-_HTTP_ADDON_ROWS = (
-    SeriesRow(Q.REQUESTS_RUNNING, _HTTP_ADDON_IN_FLIGHT, _ROUTE),
-    SeriesRow(
-        Q.REQUESTS_FINISHED, ("interceptor_request_count_total",), _ROUTE, unit=COUNTER
-    ),  # per method, path and code
-)
-
-ENVOY = Kind(
-    name="envoy",
-    signs={"envoy_": 0},
-    port=9901,
-    path="/stats/prometheus",
-    work=16.0,
-    compile=partial(compile_table, "envoy", KindTable(_ENVOY_ROWS, _clusters, as_it_is)),
-    repeats_engines=True,
-    at_zero="refused",
-)
-LITELLM = Kind(
-    name="litellm",
-    signs={"litellm_": 2},
-    port=4000,
-    path="/metrics/",  # without the slash it answers with a redirection
-    work=16.0,
-    compile=partial(compile_table, "litellm", KindTable(_LITELLM_ROWS, one_queue_each, as_it_is)),
-    repeats_engines=True,
-    at_zero="refused",
-)
 KNATIVE = Kind(
-    name="knative",
-    signs={
+    "knative",
+    {
         "kn_revision_request_": 2,
         "kn_serving_": 2,
         "activator_request_": 2,
@@ -294,19 +274,29 @@ KNATIVE = Kind(
         "queue_proxy_": 1,
     },
     port=9090,  # the activator's; a queue-proxy's is 9091
-    path="/metrics",
     work=16.0,
-    compile=partial(compile_table, "knative", KindTable(_KNATIVE_ROWS, shortest, as_it_is)),
+    rows=_KNATIVE_ROWS,
+    subjects=shortest,
     repeats_engines=True,
     at_zero="in_flight",
 )
+
+# KEDA HTTP add-on: keda.sh/http-add-on reference/metrics (0.14 on) and interceptor/metrics (before: "pending", from the
+# request's arrival to the end of its answer, per host). What waits for a replica and what one works on are one number.
+_ROUTE = labels_of("route_namespace", ("route_name", "host"))
+_HTTP_ADDON_IN_FLIGHT = ("interceptor_request_concurrency", "interceptor_pending_request_count")
+_HTTP_ADDON_ROWS = (
+    SeriesRow(Q.REQUESTS_RUNNING, _HTTP_ADDON_IN_FLIGHT, _ROUTE),
+    # per method, path and code
+    SeriesRow(Q.REQUESTS_FINISHED, ("interceptor_request_count_total",), _ROUTE, unit=COUNTER),
+)
 HTTP_ADDON = Kind(
-    name="http_addon",
-    signs={"interceptor_pending_request_": 2, "interceptor_request_": 2},
+    "http_addon",
+    {"interceptor_pending_request_": 2, "interceptor_request_": 2},
     port=2223,
-    path="/metrics",
     work=16.0,
-    compile=partial(compile_table, "http_addon", KindTable(_HTTP_ADDON_ROWS, shortest, as_it_is)),
+    rows=_HTTP_ADDON_ROWS,
+    subjects=shortest,
     repeats_engines=True,
     at_zero="in_flight",
 )

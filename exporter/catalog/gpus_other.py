@@ -1,8 +1,8 @@
-"""GPUs without dcgm-exporter: nvidia_gpu_exporter (nvidia-smi), HAMi's vGPU monitor, AMD's device-metrics-exporter,
-Intel's XPU Manager (1.x) and its daemon (2.x).
+"""Maps the metrics of other GPU exporters: nvidia_gpu_exporter (nvidia-smi), HAMi's vGPU monitor, AMD's
+device-metrics-exporter, Intel's XPU Manager (1.x) and its daemon (2.x).
 
-All tell how long any kernel ran, which is `gpu_utilization`: good for an idle verdict and never for sizing. None
-takes a shared GPU apart, and a whole-GPU number of a partitioned GPU is no partition's.
+All measure how long any kernel ran, which is `gpu_utilization`: it proves idleness and never sizes. None divides a
+shared GPU by pod, and the value of a partitioned GPU belongs to none of its partitions.
 
 Worked example: `gpu_gfx_activity{gpu_uuid="u",gpu_partition_id="0",namespace="ai",pod="chat-0"} 57` makes the row
 `Gpu("u", attribution=EXCLUSIVE, pods=(chat-0,))` with utilization 0.57.
@@ -12,41 +12,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 from exporter.model import Attribution, Gpu, PodKey, Quantity, Subject
 
-from .kind import Kind, compile_table
+from .kind import Kind
 from .schema import (
     BYTES,
+    CELSIUS,
     JOULES,
+    PERCENT,
     RATIO,
     WATTS,
     Combine,
+    Keep,
     Key,
-    KindTable,
     Labels,
     SeriesRow,
     Unit,
-    as_it_is,
     every,
     labels_of,
+    matching,
     where,
 )
 
 Q = Quantity
 
-PERCENT = Unit(per=100.0, high=100.0)
-# amd-smi divides bytes by 2**20: an MI300X of 192 GiB says 196592.
+# amd-smi divides bytes by 2**20: an MI300X of 192 GiB has 196592.
 MEGABYTES = Unit(per=2.0**-20, high=1e9)
 MICROJOULES = Unit(per=1e6, high=1e18)
-CELSIUS = Unit(high=200.0)
 PRESENT = Unit(low=1.0, high=1.0)
 
 
 class _GpuLabels(NamedTuple):
-    """What one series says of whose it is. `pod`: None where it names nobody."""
+    """The labels of one series. `pod`: None if it names none."""
 
     uuid: str
     instance: str
@@ -54,11 +53,11 @@ class _GpuLabels(NamedTuple):
     pod: PodKey | None
 
 
-def _gpus(seen: Sequence[_GpuLabels]) -> list[Subject | None]:
-    """One GPU per (uuid, instance) with all that any series says of it; a series without a uuid is no GPU's."""
-    models = {(each.uuid, each.instance): each.model for each in seen if each.model}
+def _gpus(labels: Sequence[_GpuLabels]) -> list[Subject | None]:
+    """One GPU per (uuid, instance) with the labels of all its series; None for a series without a uuid."""
+    models = {(each.uuid, each.instance): each.model for each in labels if each.model}
     pods: dict[tuple[str, str], set[PodKey]] = {}
-    for each in seen:
+    for each in labels:
         holders = pods.setdefault((each.uuid, each.instance), set())
         if each.pod is not None:
             holders.add(each.pod)
@@ -66,7 +65,7 @@ def _gpus(seen: Sequence[_GpuLabels]) -> list[Subject | None]:
         _gpu(each.uuid, each.instance, models.get((each.uuid, each.instance)), pods[each.uuid, each.instance])
         if each.uuid
         else None
-        for each in seen
+        for each in labels
     ]
 
 
@@ -83,8 +82,8 @@ def _smi(column: str, name: str, unit: Unit) -> SeriesRow:
     return SeriesRow(column, (f"nvidia_smi_{name}",), labels_of("uuid", "name"), Combine.COPY, unit)
 
 
-# utkuozdemir/nvidia_gpu_exporter: fields of `nvidia-smi --query-gpu` in base units, percentages as ratios. With MIG on
-# the utilization families are missing and memory is the whole GPU's; nobody says which instance is whose.
+# utkuozdemir/nvidia_gpu_exporter: fields of `nvidia-smi --query-gpu` in base units, percentages as ratios. With MIG
+# enabled the utilization families are missing and memory is the whole GPU's; no label names an instance's pod.
 _NVIDIA_SMI_ROWS = (
     _smi("present", "gpu_info", PRESENT),  # names the model
     _smi(Q.GPU_UTILIZATION, "utilization_gpu_ratio", RATIO),
@@ -92,6 +91,10 @@ _NVIDIA_SMI_ROWS = (
     _smi(Q.GPU_MEMORY_TOTAL, "memory_total_bytes", BYTES),
     _smi(Q.GPU_POWER, "power_draw_watts", WATTS),
     _smi(Q.GPU_TEMPERATURE, "temperature_gpu", CELSIUS),
+)
+
+NVIDIA_SMI = Kind(
+    "nvidia_gpu_exporter", {"nvidia_smi_": 2}, port=9835, rows=_NVIDIA_SMI_ROWS, subjects=_nvidia_smi_gpus
 )
 
 
@@ -109,31 +112,38 @@ _HAMI_LABELS = labels_of(
 
 
 def _hami_gpus(keys: Sequence[Key]) -> list[Subject | None]:
-    """Whoever has a vGPU of it, the GPU's numbers are the device's: another container may be on it and not in the
-    response, before its first kernel or after its last.
+    """A GPU with a vGPU is shared (DEVICE): another container may use it and not be in the response, before its first
+    kernel or after its last.
     """
     exported = any(key[3] for key in keys)
-    seen = []
+    labels = []
     for uuid, model, *names in keys:
         namespace, pod = names[:2] if exported else names[2:]
-        seen.append(_GpuLabels(uuid, "", model.removeprefix("NVIDIA-"), PodKey(namespace, pod) if pod else None))
+        labels.append(_GpuLabels(uuid, "", model.removeprefix("NVIDIA-"), PodKey(namespace, pod) if pod else None))
     return [
         replace(each, attribution=Attribution.DEVICE) if isinstance(each, Gpu) and each.pods else each
-        for each in _gpus(seen)
+        for each in _gpus(labels)
     ]
 
 
 # HAMi's vGPU monitor: Project-HAMi/HAMi cmd/vGPUmonitor/metrics.go; the names with capitals are of releases before 2.9
-# and of --legacy-metrics. The host's utilization is NVML's percentage, whatever its name says. What containers use is
-# not read: HAMi-core watches it only under a core limit (src/multiprocess/multiprocess_utilization_watcher.c), and it
-# is printed as 0 without one.
+# and of --legacy-metrics. The host's utilization is NVML's percentage, despite its name. Utilization by container
+# is not read: HAMi-core measures it only under a core limit (src/multiprocess/multiprocess_utilization_watcher.c), and
+# it is exposed as 0 without one.
 _HAMI_ROWS = (
     _hami(Q.GPU_UTILIZATION, PERCENT, "hami_host_gpu_utilization_ratio", "HostCoreUtilization"),
     _hami(Q.GPU_MEMORY_USED, BYTES, "hami_host_gpu_memory_used_bytes", "HostGPUMemoryUsage"),
     _hami("held", BYTES, "hami_vgpu_memory_limit_bytes", "vGPU_device_memory_limit_in_bytes"),  # names the pods
 )
+HAMI = Kind(
+    "hami",
+    {"hami_host_gpu_": 2, "hami_container_": 2, "HostGPUMemoryUsage": 2, "HostCoreUtilization": 2},
+    port=9394,
+    rows=_HAMI_ROWS,
+    subjects=_hami_gpus,
+)
 
-_AMD_EXPORTER = "metrics-exporter"  # through Prometheus a GPU of nobody carries the exporter's own pod
+_AMD_EXPORTER = "metrics-exporter"  # through Prometheus an unallocated GPU has the exporter's own pod
 _AMD_LABELS = labels_of(
     ("gpu_uuid", "serial_number", "gpu_id"),
     "gpu_partition_id",
@@ -143,44 +153,53 @@ _AMD_LABELS = labels_of(
 
 
 def _amd_gpus(keys: Sequence[Key]) -> list[Subject | None]:
-    """Through Prometheus the workload's pod is `exported_pod`: what one series of a page has, holds for the page."""
+    """Through Prometheus the workload's pod is `exported_pod`: if one series has it, it counts for all."""
     exported = any(key[4] for key in keys)
-    seen = []
+    labels = []
     for uuid, partition, model, *names in keys:
         namespace, pod = names[:2] if exported else names[2:]
         held = PodKey(namespace, pod) if pod and _AMD_EXPORTER not in pod else None
-        seen.append(_GpuLabels(uuid, "" if partition in ("0", "NA") else partition, model, held))
-    return _gpus(seen)
+        labels.append(_GpuLabels(uuid, "" if partition in ("0", "NA") else partition, model, held))
+    return _gpus(labels)
 
 
-def _whole(members: Sequence[Labels]) -> list[int]:
-    """A GPU or its first partition: the others have no sensors of their own and print 0."""
-    return [place for place, labels in enumerate(members) if labels.get("gpu_partition_id", "0") in ("", "0", "NA")]
+def _is_whole(labels: Labels) -> bool:
+    """A GPU or its first partition: the others have no sensors of their own and expose 0."""
+    return labels.get("gpu_partition_id", "0") in ("", "0", "NA")
 
 
-def _unpartitioned(members: Sequence[Labels]) -> list[int]:
-    return [
-        place
-        for place in _whole(members)
-        if members[place].get("gpu_compute_partition_type", "").lower() in ("", "spx")
-    ]
+def _is_unpartitioned(labels: Labels) -> bool:
+    return _is_whole(labels) and labels.get("gpu_compute_partition_type", "").lower() in ("", "spx")
 
 
-def _amd(column: str, unit: Unit, *names: str, keep: Callable[[Sequence[Labels]], list[int]] = _whole) -> SeriesRow:
+def _amd(column: str, unit: Unit, *names: str, matches: Callable[[Labels], bool] = _is_whole) -> SeriesRow:
     both = tuple(f"{prefix}{name}" for name in names for prefix in ("", "amd_"))
-    return SeriesRow(column, both, _AMD_LABELS, Combine.COPY, unit, keep=keep)
+    return SeriesRow(column, both, _AMD_LABELS, Combine.COPY, unit, keep=matching(matches))
 
 
 # ROCm/device-metrics-exporter: docs/configuration/metricslist.md. An operator may set a prefix; amd_ is the usual one.
 # Power and temperature: MI3xx first, then MI2xx. Activity is that of an unpartitioned GPU, memory each partition's own.
 _AMD_ROWS = (
-    _amd(Q.GPU_UTILIZATION, PERCENT, "gpu_gfx_activity", keep=_unpartitioned),
+    _amd(Q.GPU_UTILIZATION, PERCENT, "gpu_gfx_activity", matches=_is_unpartitioned),
     _amd(Q.GPU_DRAM_ACTIVE, PERCENT, "gpu_umc_activity"),
-    _amd(Q.GPU_MEMORY_USED, MEGABYTES, "gpu_used_vram", keep=every),
-    _amd(Q.GPU_MEMORY_TOTAL, MEGABYTES, "gpu_total_vram", keep=every),
+    _amd(Q.GPU_MEMORY_USED, MEGABYTES, "gpu_used_vram", matches=lambda _: True),
+    _amd(Q.GPU_MEMORY_TOTAL, MEGABYTES, "gpu_total_vram", matches=lambda _: True),
     _amd(Q.GPU_POWER, WATTS, "gpu_package_power", "gpu_average_package_power", "gpu_power_usage"),
     _amd(Q.GPU_ENERGY, MICROJOULES, "gpu_energy_consumed"),
     _amd(Q.GPU_TEMPERATURE, CELSIUS, "gpu_junction_temperature", "gpu_edge_temperature"),
+)
+AMD = Kind(
+    "amd",
+    {
+        **dict.fromkeys(("gpu_gfx_activity", "gpu_used_vram", "gpu_total_vram", "gpu_umc_activity", "amd_gpu_"), 2),
+        # An operator may choose few fields, such as power alone. Other exporters may have these names.
+        **dict.fromkeys(
+            ("gpu_package_power", "gpu_average_package_power", "gpu_power_usage", "gpu_energy_consumed"), 1
+        ),
+    },
+    port=5000,
+    rows=_AMD_ROWS,
+    subjects=_amd_gpus,
 )
 
 
@@ -194,8 +213,8 @@ def _intel_gpus(keys: Sequence[Key]) -> list[Subject | None]:
 
 
 def _device(members: Sequence[Labels]) -> list[int]:
-    """The device's own series; its tiles' where it has none."""
-    device = [place for place, labels in enumerate(members) if not labels.get("sub_dev")]
+    """The device's own series; those of its tiles if it has none."""
+    device = [index for index, labels in enumerate(members) if not labels.get("sub_dev")]
     return device or list(range(len(members)))
 
 
@@ -210,6 +229,7 @@ _INTEL_ROWS = (
     _xpum(Q.GPU_POWER, "power_watts", Combine.SUM, WATTS),
     _xpum(Q.GPU_ENERGY, "energy_joules_total", Combine.SUM, JOULES),
 )
+INTEL = Kind("intel", {"xpum_": 2}, port=29999, rows=_INTEL_ROWS, subjects=_intel_gpus)
 
 _HW_LABELS = labels_of("hw_id", "hw_model")
 
@@ -218,10 +238,10 @@ def _hw_gpus(keys: Sequence[Key]) -> list[Subject | None]:
     return _gpus([_GpuLabels(uuid, "", model, None) for uuid, model in keys])
 
 
-def _of_the_device(members: Sequence[Labels]) -> list[int]:
+def _is_of_device(labels: Labels) -> bool:
     """The device's own sensors, of its widest domain. Domains are nested: a package is on a card."""
-    own = [place for place, labels in enumerate(members) if not labels.get("com_intel_subdevice_id")]
-    return [place for place in own if members[place].get("hw_sensor_location") in ("card", "package", "gpu")]
+    location = labels.get("hw_sensor_location")
+    return not labels.get("com_intel_subdevice_id") and location in ("card", "package", "gpu")
 
 
 def _hw(
@@ -229,7 +249,7 @@ def _hw(
     name: str,
     unit: Unit,
     combine: Combine = Combine.COPY,
-    keep: Callable[[Sequence[Labels]], list[int]] = every,
+    keep: Keep = every,
 ) -> SeriesRow:
     return SeriesRow(column, (f"hw_{name}",), _HW_LABELS, combine, unit, keep=keep)
 
@@ -242,54 +262,8 @@ _HW_ROWS = (
     _hw(Q.GPU_UTILIZATION, "gpu_utilization_ratio", RATIO),
     _hw(Q.GPU_MEMORY_USED, "memory_usage_bytes", BYTES, Combine.SUM, where(hw_memory_location="device")),
     _hw(Q.GPU_MEMORY_TOTAL, "memory_size_bytes", BYTES, Combine.SUM, where(hw_memory_location="device")),
-    _hw(Q.GPU_POWER, "power_watts", WATTS, keep=_of_the_device),
-    _hw(Q.GPU_ENERGY, "energy_joules_total", JOULES, keep=_of_the_device),
+    _hw(Q.GPU_POWER, "power_watts", WATTS, keep=matching(_is_of_device)),
+    _hw(Q.GPU_ENERGY, "energy_joules_total", JOULES, keep=matching(_is_of_device)),
     _hw(Q.GPU_TEMPERATURE, "temperature_celsius", CELSIUS, keep=where(hw_sensor_location="gpu", statistic="max")),
 )
-
-NVIDIA_SMI = Kind(
-    name="nvidia_gpu_exporter",
-    signs={"nvidia_smi_": 2},
-    port=9835,
-    path="/metrics",
-    work=None,
-    compile=partial(compile_table, "nvidia_gpu_exporter", KindTable(_NVIDIA_SMI_ROWS, _nvidia_smi_gpus, as_it_is)),
-)
-AMD = Kind(
-    name="amd",
-    signs={
-        **dict.fromkeys(("gpu_gfx_activity", "gpu_used_vram", "gpu_total_vram", "gpu_umc_activity", "amd_gpu_"), 2),
-        # An operator may choose few fields, power alone for one. These names are plainer: somebody else may have them.
-        **dict.fromkeys(
-            ("gpu_package_power", "gpu_average_package_power", "gpu_power_usage", "gpu_energy_consumed"), 1
-        ),
-    },
-    port=5000,
-    path="/metrics",
-    work=None,
-    compile=partial(compile_table, "amd", KindTable(_AMD_ROWS, _amd_gpus, as_it_is)),
-)
-INTEL = Kind(
-    name="intel",
-    signs={"xpum_": 2},
-    port=29999,
-    path="/metrics",
-    work=None,
-    compile=partial(compile_table, "intel", KindTable(_INTEL_ROWS, _intel_gpus, as_it_is)),
-)
-HAMI = Kind(
-    name="hami",
-    signs={"hami_host_gpu_": 2, "hami_container_": 2, "HostGPUMemoryUsage": 2, "HostCoreUtilization": 2},
-    port=9394,
-    path="/metrics",
-    work=None,
-    compile=partial(compile_table, "hami", KindTable(_HAMI_ROWS, _hami_gpus, as_it_is)),
-)
-INTEL_XPUMD = Kind(
-    name="intel_xpumd",
-    signs={"hw_gpu_": 2},
-    port=8080,
-    path="/metrics",
-    work=None,
-    compile=partial(compile_table, "intel_xpumd", KindTable(_HW_ROWS, _hw_gpus, as_it_is)),
-)
+INTEL_XPUMD = Kind("intel_xpumd", {"hw_gpu_": 2}, port=8080, rows=_HW_ROWS, subjects=_hw_gpus)

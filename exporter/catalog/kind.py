@@ -1,23 +1,22 @@
-"""What a kind of page is: how to know it, where it is served by default, and how its layouts become plans.
+"""Defines kinds of targets: how to detect one, its default port and path, and how its layouts become plans.
 
-Health checks by name: series of request counters that a path or a route tells to be probes, and nobody's requests.
+A kind is one vendor's metrics: a table of `SeriesRow`s, or a compile function of its own (DCGM).
 
-Where a page counts requests by path (KEDA's HTTP add-on, LiteLLM's and Ray Serve's routes, a BentoML or FastAPI server
-behind our own export), a prober that asks every ten seconds would keep a workload awake for ever. Such series are left
-out of the counters of finished and failed requests; what waits or runs is never left out by its name. Pages that count
-without a path are looked at elsewhere, by how regularly they rise (`scaler.signals.smoothing.activity`).
+Health checks are left out of the counters of finished and failed requests where a label names the path. KEDA's HTTP
+add-on, the routes of LiteLLM and Ray Serve, and BentoML or FastAPI servers behind `tidegate export` count requests by
+path, and a probe every ten seconds would keep a workload awake for ever. What waits or runs is never left out. Counters
+without a path are analysed elsewhere, by how regularly they rise (`scaler.signals.activity`). These do not count
+probes: Envoy (its active health checks are `health_check.attempt`), Knative (neither kubelet's probes nor its own),
+Triton, KServe and vLLM (only inferences).
 
-Left as they are, because they do not count probes: Envoy (its active health checks are `health_check.attempt`), Knative
-(requests of kubelet and of its own probes are not counted), Triton, KServe and vLLM (only inferences are).
-
-Worked example: `interceptor_request_count_total{method="GET",path="/healthz"}` is a probe's,
-`{path="/v1/models/health:predict"}` is not: the last part of the path has to be one of `LAST`.
+Worked example: `interceptor_request_count_total{method="GET",path="/healthz"}` counts probes,
+`{path="/v1/models/health:predict"}` does not: the last part of the path has to be one of `PROBE_PATHS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -26,72 +25,98 @@ from exporter.model import Quantity, Subject
 from exporter.textformat import Layout
 
 from .plan import Cell, Mask, ReadPlan, build
-from .schema import Columns, Combine, Finish, Key, KindTable, Labels, SeriesRow
+from .schema import Columns, Combine, Finish, Key, Labels, SeriesRow, Subjects, one_queue_each, unchanged
 
-# What lives at zero replicas. "queue": a broker, or a gateway that keeps the request: what waits is there to be read,
-# and its absence is unknown. "refused": the request is turned away and only a counter of failures rises: enough to
-# wake, too little to size. "counted": refused too, but counted among all requests as they arrive, and nowhere apart.
-# "nothing": the page dies with its pod, or shows GPUs, which nobody holds at zero.
+# What shows a request at zero replicas. "queue": a broker, or a gateway that keeps the request. "in_flight": a gateway
+# that keeps it and counts it among those in flight. "refused": the request is rejected and only a counter of failures
+# rises: enough to wake, too little to size. "counted": rejected too, but counted among all requests as they arrive.
+# "nothing": the target dies with its pod, or exposes GPUs, which are not allocated at zero.
 AtZero: TypeAlias = Literal["queue", "in_flight", "refused", "counted", "nothing"]
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One vendor's page.
-
-    signs:   how families of this kind begin, and how much that says: a page is of the kind with the strongest sign on
-             it. 3: only ever the outer server. 2: a vendor's own prefix. 1: seen on other kinds' pages too. 0: a proxy
-             that prints whatever it stands beside (Istio merges the application's page into Envoy's).
-    port:    where the page is by default, with `path`.
-    work:    requests per replica to aim at (waiting + running); None where a page has no queue. A place to start: what
-             one replica can carry depends on model, GPU and lengths, and is for the user to measure.
-    repeats_engines: its waiting and running are the engines' own requests seen at another end, not more of them; what
-             it holds back itself is `requests_held`.
-    at_zero: what of the page moves when a request comes and no replica is there.
-    """
-
-    name: str
-    signs: Mapping[str, Literal[0, 1, 2, 3]]
-    port: int
-    path: str
-    work: float | None
-    compile: Callable[[Layout], ReadPlan]
-    repeats_engines: bool = False
-    at_zero: AtZero = "nothing"
-
 
 # Parts are columns of their own until they are combined. Few engines have more data-parallel ranks or models than this;
 # of a response that has more, each series is a part, which makes too much of copies and never too little.
 MOST_PARTS, MOST_SUBJECTS = 64, 256
 
+# Labels that name the path of a request. Instrumentations of FastAPI and Starlette use handler or path, OpenTelemetry
+# http_route, http_target or url_path, LiteLLM and Ray Serve route, BentoML endpoint, nginx' exporters uri.
+LABELS = ("path", "route", "handler", "endpoint", "http_route", "url_path", "http_target", "uri")
+# The last part of a probe's path. Kubernetes' conventions (healthz, livez, readyz), Prometheus' own scrape (metrics),
+# SageMaker's and TorchServe's ping, Triton's and KServe's v2/health/{live,ready}, LiteLLM's health/liveliness, Ray's
+# -/healthz, vLLM's and SGLang's health. Not `status`, `info` or `version`: users request those.
+PROBE_PATHS = frozenset({
+    "health", "healthz", "health_check", "healthcheck", "healthy", "livez", "readyz", "live", "ready", "liveness",
+    "readiness", "liveliness", "ping", "metrics",
+})  # fmt: skip
+COUNTERS = frozenset({Quantity.REQUESTS_FINISHED, Quantity.REQUESTS_FAILED})
 
-def compile_table(kind: str, table: KindTable, layout: Layout) -> ReadPlan:
-    """The plan of a page whose kind is written as a table. Once per layout."""
-    found = _found(table.rows, layout)
-    keys = [key for key, _ in sorted(_first_seen(found).items(), key=lambda item: item[1])]
-    subject_of = {key: subject for key, subject in zip(keys, table.subjects(keys), strict=True) if subject is not None}
+
+def compile_table(kind: Kind, layout: Layout) -> ReadPlan:
+    """The plan of a kind that is written as rows. Once per layout."""
+    found = _found(kind.rows, layout)
+    keys = [key for key, _ in sorted(_first_series(found).items(), key=lambda item: item[1])]
+    subject_of = {key: subject for key, subject in zip(keys, kind.subjects(keys), strict=True) if subject is not None}
     subjects = tuple(dict.fromkeys(subject_of.values()))
-    place = {subject: row for row, subject in enumerate(subjects)}
+    subject_row = {subject: row for row, subject in enumerate(subjects)}
+    row_of = {key: subject_row[subject] for key, subject in subject_of.items()}
     placed = [
-        [(index, place[subject_of[key]]) for key, index in _first_present(row, names, layout) if key in subject_of]
-        for row, names in zip(table.rows, found, strict=True)
+        [(index, row_of[key]) for key, index in _first_present(row, names, layout) if key in row_of]
+        for row, names in zip(kind.rows, found, strict=True)
     ]
-    cells, parts = _cells(table.rows, placed, layout, len(subjects))
+    cells, parts = _cells(kind.rows, placed, layout, len(subjects))
     timed: dict[int, list[int]] = {}
     for names in found:
         for groups in names.values():
             for key, members in groups.items():
-                if key in subject_of:
-                    timed.setdefault(place[subject_of[key]], []).extend(members)
+                if key in row_of:
+                    timed.setdefault(row_of[key], []).extend(members)
     return build(
-        kind,
+        kind.name,
         subjects,
         cells,
-        _combining(parts, table.finish) if parts else table.finish,
+        _combining(parts, kind.finish) if parts else kind.finish,
         timed=timed,
-        families={name: row.column for row in table.rows for name in row.names},
-        feeds={**table.feeds, **{part.column: table.feeds.get(part.row.column, part.row.column) for part in parts}},
+        families={name: row.column for row in kind.rows for name in row.names},
+        feeds={**kind.feeds, **{part.column: kind.feeds.get(part.row.column, part.row.column) for part in parts}},
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One vendor's metrics.
+
+    signs:   how names of this kind begin, and how much that proves: a target is of the kind with its strongest sign.
+             3: only the outer server. 2: a vendor's own prefix. 1: also in responses of other kinds. 0: a proxy that
+             exposes whatever it stands beside (Istio merges the application's metrics into Envoy's).
+    port:    where the target is by default, with `path`.
+    rows:    the table. subjects: the subject of each key of a response, in their order; None leaves one out.
+    finish:  the last arithmetic between columns, once per response.
+    feeds:   the quantity that a column of the kind's own becomes there.
+    work:    requests per replica to aim at (waiting + running); None if the kind has no queue. A starting point: what
+             one replica can carry depends on model, GPU and lengths, and must be measured.
+    repeats_engines: its waiting and running are the engines' own requests, not more of them; what it holds back itself
+             is `requests_held`.
+    at_zero: what shows a request when no replica exists.
+    families: those that `compile` reads without a row.
+    """
+
+    name: str
+    signs: Mapping[str, Literal[0, 1, 2, 3]]
+    port: int
+    rows: tuple[SeriesRow, ...] = ()
+    subjects: Subjects = one_queue_each
+    finish: Finish = unchanged
+    feeds: Mapping[str, Quantity] = field(default_factory=dict)
+    path: str = "/metrics"
+    work: float | None = None
+    repeats_engines: bool = False
+    at_zero: AtZero = "nothing"
+    compile: Callable[[Kind, Layout], ReadPlan] = compile_table
+    families: Collection[str] = ()
+
+
+def is_probe(labels: Labels) -> bool:
+    """Whether a label says that these requests were health checks or scrapes."""
+    return any(_last_part(labels[name]) in PROBE_PATHS for name in LABELS if name in labels)
 
 
 class _Part(NamedTuple):
@@ -102,13 +127,13 @@ class _Part(NamedTuple):
     there: Mask
 
 
-_Placed = Sequence[Sequence[tuple[int, int]]]  # of each row: (series, the place of its subject)
+_Placed = Sequence[Sequence[tuple[int, int]]]  # of each row: (series, row of its subject)
 
 
 def _cells(
     rows: Sequence[SeriesRow], placed: _Placed, layout: Layout, subjects: int
 ) -> tuple[list[Cell], Sequence[_Part]]:
-    """The cells of all rows. Rows with parts have a column for each part, and these parts are returned beside them."""
+    """The cells of all rows, and the parts: a row with parts has a column for each."""
     cells: list[Cell] = []
     parts: dict[str, _Part] = {}
     numbered = [_numbered(row, members, layout) for row, members in zip(rows, placed, strict=True)]
@@ -129,16 +154,16 @@ def _numbered(row: SeriesRow, members: Sequence[tuple[int, int]], layout: Layout
     """The number of each series' part among its subject's parts; nothing for a row without parts."""
     if row.part is None:
         return []
-    known: dict[int, dict[Key, int]] = {}
+    parts: dict[int, dict[Key, int]] = {}
     numbers = []
     for index, at in members:
-        of_subject = known.setdefault(at, {})
+        of_subject = parts.setdefault(at, {})
         numbers.append(of_subject.setdefault(row.part(layout.series[index].labels), len(of_subject)))
     return numbers
 
 
 def _combining(parts: Sequence[_Part], finish: Finish) -> Finish:
-    """`finish`, after the parts are combined. A part that is there and cannot be read makes its column NaN."""
+    """`finish`, after the parts are combined. A part without a valid value makes its column NaN."""
 
     def combine(columns: Columns, subjects: tuple[Subject, ...]) -> tuple[Columns, tuple[Subject, ...]]:
         totals = {part.row.column: np.zeros(len(subjects)) for part in parts}
@@ -174,7 +199,7 @@ def _found(rows: Sequence[SeriesRow], layout: Layout) -> list[_Groups]:
     return found
 
 
-def _first_seen(found: Sequence[_Groups]) -> dict[Key, int]:
+def _first_series(found: Sequence[_Groups]) -> dict[Key, int]:
     first: dict[Key, int] = {}
     for names in found:
         for groups in names.values():
@@ -184,7 +209,7 @@ def _first_seen(found: Sequence[_Groups]) -> dict[Key, int]:
 
 
 def _first_present(row: SeriesRow, names: _Groups, layout: Layout) -> list[tuple[Key, int]]:
-    """For each key the series of the first family that has it: a renamed family printed twice is one number."""
+    """For each key the series of the first family that has it: a renamed family exposed twice is one number."""
     chosen: dict[Key, list[int]] = {}
     for groups in names.values():
         for key, members in groups.items():
@@ -193,39 +218,6 @@ def _first_present(row: SeriesRow, names: _Groups, layout: Layout) -> list[tuple
             if kept:
                 chosen.setdefault(key, kept)
     return [(key, index) for key, kept in chosen.items() for index in kept]
-
-
-# Where a page says which path was asked. Instrumentations of FastAPI and Starlette say handler or path, OpenTelemetry
-# http_route, http_target or url_path, LiteLLM and Ray Serve route, BentoML endpoint, nginx' exporters uri.
-LABELS = ("path", "route", "handler", "endpoint", "http_route", "url_path", "http_target", "uri")
-
-# The last part of a probe's path. Kubernetes' conventions (healthz, livez, readyz), Prometheus' own scrape (metrics),
-# SageMaker's and TorchServe's ping, Triton's and KServe's v2/health/{live,ready}, LiteLLM's health/liveliness, Ray's
-# -/healthz, vLLM's and SGLang's health. Not `status`, `info` or `version`: people ask for those.
-LAST = frozenset(
-    {
-        *(
-            "health",
-            "healthz",
-            "health_check",
-            "healthcheck",
-            "livez",
-            "readyz",
-            "live",
-            "ready",
-            "liveness",
-            "readiness",
-        ),
-        *("liveliness", "ping", "metrics", "healthy"),
-    }
-)
-
-COUNTERS = frozenset({Quantity.REQUESTS_FINISHED, Quantity.REQUESTS_FAILED})
-
-
-def is_probe(labels: Labels) -> bool:
-    """Does one of its labels say that these were health checks, or scrapes?"""
-    return any(_last_part(labels[name]) in LAST for name in LABELS if name in labels)
 
 
 def _last_part(path: str) -> str:

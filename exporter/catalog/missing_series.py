@@ -1,7 +1,7 @@
 """Writes what identifies a missing series, or a GPU without its pod label, as bytes for a checkpoint. Pure.
 
-A record is one JSON object without NUL bytes. `read` and `read_label` return None for anything else than such a record,
-because the bytes may come from a damaged file or another version.
+A record is one JSON object without NUL bytes. For any other bytes `read` and `read_label` return None: a checkpoint may
+be damaged or of another version.
 
 Worked example: `vllm:num_requests_waiting{model_name="m",engine="1"}` is written as
 `{"quantity":"requests_waiting","queue":"m","series":["vllm:num_requests_waiting","engine","1","model_name","m"]}`.
@@ -17,7 +17,7 @@ from exporter.model import Attribution, Gpu, PodKey, Quantity, Queue, Subject, p
 
 from .plan import ESSENTIAL
 
-# Of one target. More of them say nothing more of it: one gap makes a quantity a lower bound.
+# Of one target. More would add nothing: one gap makes a quantity a lower bound.
 MAX_STORED = 32
 # Of one record: a name and ten labels of Kubernetes' longest values (63 characters) have about 900 bytes. A longer
 # record is not stored.
@@ -28,7 +28,7 @@ Key: TypeAlias = tuple[str, ...]
 
 
 class Identity(NamedTuple):
-    """key: what makes the series the same in the next response. text: of a GPU's series, for people; "" for a queue."""
+    """key: identity of the series across responses. text: of a GPU's series, for messages; "" for a queue."""
 
     key: Key
     subject: Subject
@@ -53,7 +53,7 @@ def write_label(gpu: Gpu) -> bytes | None:
 
 
 def read_label(record: bytes) -> Gpu | None:
-    """Returns the GPU that `write_label` has written. Returns None if these bytes are anything else."""
+    """Returns the GPU that `write_label` has written. Returns None for any other bytes."""
     if len(record) > MAX_IDENTITY_BYTES:
         return None
     try:
@@ -64,7 +64,7 @@ def read_label(record: bytes) -> Gpu | None:
 
 
 def read(record: bytes) -> Identity | None:
-    """Returns what `write` has written. Returns None if these bytes are anything else."""
+    """Returns the identity that `write` has written. Returns None for any other bytes."""
     if len(record) > MAX_IDENTITY_BYTES:
         return None
     try:

@@ -1,14 +1,14 @@
-"""Tidegate's own words: the small page that `tidegate export` prints beside an engine or on a node.
+"""Reads the metrics of `tidegate export`, which runs beside an engine or on a node.
 
-Every quantity has one family here, in the units of `exporter.model`; the writer (`exporter.agent.page`) and the reader
-below share the table. Beside the values stand whose they are and how old:
+Every quantity has one family, in the units of `exporter.model`. The writer (`exporter.agent.page`) and the reader below
+share the tables. Beside the values are:
 
-- `tidegate_export_queue_age_seconds` and `tidegate_export_gpu_age_seconds` say for each queue and GPU how long ago it
-  was measured, by the exporter's own clock: two machines' clocks need not agree, and an old number stays old however
-  often its page is read. A row without an age that can be believed has no values.
-- `tidegate_export_source_up` is 0 for a source that does not answer. Its values are not on the page, while the ages of
-  what it last spoke of are and grow: that is not known now, and not gone. A queue of several sources is known only if
-  all of them answer; a page on which none does is `NotHeard`.
+- `tidegate_export_queue_age_seconds` and `tidegate_export_gpu_age_seconds`: how long ago each queue and GPU was
+  measured, by the exporter's clock. The clocks of two machines need not agree, and an old number stays old however
+  often it is scraped. A row without a valid age has no values.
+- `tidegate_export_source_up`: 0 if a source does not answer. Its values are missing then, while the ages of its queues
+  and GPUs remain and grow: unknown now, and not gone. A queue of several sources is known only if all of them answer.
+  If no source answers, `read` raises NotHeard.
 
 Worked example: `tidegate_export_requests_waiting{queue="m",source="s"} 3`, the same queue's age of 2.5 and
 `tidegate_export_source_up{source="s"} 1`, received at 100.0, are 3 requests of `Queue("m")`, measured at 97.5.
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -30,16 +29,15 @@ from .kind import Kind, compile_table
 from .plan import Indices, ReadPlan
 from .schema import (
     BYTES,
+    CELSIUS,
     COUNT,
     COUNTER,
     FLAG,
     JOULES,
     RATIO,
     WATTS,
-    Columns,
     Combine,
     Key,
-    KindTable,
     Labels,
     SeriesRow,
     Unit,
@@ -54,11 +52,11 @@ GPU_INFO = f"{PREFIX}gpu_info"
 GPU_POD_INFO = f"{PREFIX}gpu_pod_info"
 SOURCE_UP = f"{PREFIX}source_up"
 IMPLIED = "true"
-OLDEST_S = 1e9  # a larger age is none
+OLDEST_S = 1e9  # a larger age is invalid
 
 
-class OwnFamily(NamedTuple):
-    """One quantity on the page. `name`: without PREFIX; a counter's ends in `_total`."""
+class Family(NamedTuple):
+    """One quantity. `name`: without PREFIX; a counter's ends in `_total`. `text`: the help."""
 
     name: str
     unit: Unit
@@ -71,40 +69,40 @@ class OwnFamily(NamedTuple):
 
 
 _MEAN, _MIN = Combine.MEAN, Combine.MIN
-QUEUE_FAMILIES: Mapping[Quantity, OwnFamily] = {
-    Q.REQUESTS_WAITING: OwnFamily("requests_waiting", COUNT, "Waiting requests."),
-    Q.REQUESTS_RUNNING: OwnFamily("requests_running", COUNT, "Requests in progress."),
-    Q.REQUESTS_HELD: OwnFamily("requests_held", COUNT, "Requests that a gateway holds."),
-    Q.REQUESTS_FINISHED: OwnFamily("requests_finished_total", COUNTER, "Finished requests."),
-    Q.REQUESTS_FAILED: OwnFamily("requests_failed_total", COUNTER, "Rejected, aborted or failed requests."),
-    Q.TOKENS_PROMPT: OwnFamily("prompt_tokens_total", COUNTER, "Prompt tokens."),
-    Q.TOKENS_GENERATED: OwnFamily("generated_tokens_total", COUNTER, "Generated tokens."),
-    Q.KV_CACHE_USED: OwnFamily("kv_cache_used_ratio", RATIO, "KV-cache usage, 0 to 1.", _MEAN),
-    Q.ENGINE_AWAKE: OwnFamily("engine_awake", FLAG, "1: the engine is awake. 0: it is in sleep mode.", _MIN),
-    Q.REPLICAS_READY: OwnFamily("replicas_ready", COUNT, "Ready backends of a gateway."),
+QUEUE_FAMILIES: Mapping[Quantity, Family] = {
+    Q.REQUESTS_WAITING: Family("requests_waiting", COUNT, "Waiting requests."),
+    Q.REQUESTS_RUNNING: Family("requests_running", COUNT, "Requests in progress."),
+    Q.REQUESTS_HELD: Family("requests_held", COUNT, "Requests that a gateway holds."),
+    Q.REQUESTS_FINISHED: Family("requests_finished_total", COUNTER, "Finished requests."),
+    Q.REQUESTS_FAILED: Family("requests_failed_total", COUNTER, "Rejected, aborted or failed requests."),
+    Q.TOKENS_PROMPT: Family("prompt_tokens_total", COUNTER, "Prompt tokens."),
+    Q.TOKENS_GENERATED: Family("generated_tokens_total", COUNTER, "Generated tokens."),
+    Q.KV_CACHE_USED: Family("kv_cache_used_ratio", RATIO, "KV-cache usage, 0 to 1.", _MEAN),
+    Q.ENGINE_AWAKE: Family("engine_awake", FLAG, "1: the engine is awake. 0: it is in sleep mode.", _MIN),
+    Q.REPLICAS_READY: Family("replicas_ready", COUNT, "Ready backends of a gateway."),
 }
 _COPY = Combine.COPY
 _ACTIVE = "Share of time with an active {}, 0 to 1."
-GPU_FAMILIES: Mapping[Quantity, OwnFamily] = {
-    Q.GPU_ENGINE_ACTIVE: OwnFamily("gpu_engine_active_ratio", RATIO, _ACTIVE.format("compute engine"), _COPY),
-    Q.GPU_UTILIZATION: OwnFamily(
+GPU_FAMILIES: Mapping[Quantity, Family] = {
+    Q.GPU_ENGINE_ACTIVE: Family("gpu_engine_active_ratio", RATIO, _ACTIVE.format("compute engine"), _COPY),
+    Q.GPU_UTILIZATION: Family(
         "gpu_utilization_ratio", RATIO, "Share of time with any running kernel, 0 to 1; not a measure of load.", _COPY
     ),
-    Q.GPU_SM_ACTIVE: OwnFamily("gpu_sm_active_ratio", RATIO, _ACTIVE.format("multiprocessor, mean over all"), _COPY),
-    Q.GPU_TENSOR_ACTIVE: OwnFamily("gpu_tensor_active_ratio", RATIO, _ACTIVE.format("tensor pipe"), _COPY),
-    Q.GPU_DRAM_ACTIVE: OwnFamily("gpu_dram_active_ratio", RATIO, _ACTIVE.format("memory interface"), _COPY),
-    Q.GPU_MEMORY_USED: OwnFamily("gpu_memory_used_bytes", BYTES, "Used memory, idle or not.", _COPY),
-    Q.GPU_MEMORY_TOTAL: OwnFamily("gpu_memory_total_bytes", BYTES, "Total memory.", _COPY),
-    Q.GPU_POWER: OwnFamily("gpu_power_watts", WATTS, "Power draw.", _COPY),
-    Q.GPU_ENERGY: OwnFamily("gpu_energy_joules_total", JOULES, "Used energy.", _COPY),
-    Q.GPU_TEMPERATURE: OwnFamily("gpu_temperature_celsius", Unit(high=200.0), "Temperature in degrees Celsius.", _COPY),
-    Q.GPU_XID: OwnFamily("gpu_xid", Unit(high=10_000.0), "Code of the last Xid error until the GPU is reset.", _COPY),
-    Q.GPU_LOST: OwnFamily("gpu_lost", FLAG, "1: no metrics after a fatal Xid error. Other GPUs have no sample.", _COPY),
+    Q.GPU_SM_ACTIVE: Family("gpu_sm_active_ratio", RATIO, _ACTIVE.format("multiprocessor, mean over all"), _COPY),
+    Q.GPU_TENSOR_ACTIVE: Family("gpu_tensor_active_ratio", RATIO, _ACTIVE.format("tensor pipe"), _COPY),
+    Q.GPU_DRAM_ACTIVE: Family("gpu_dram_active_ratio", RATIO, _ACTIVE.format("memory interface"), _COPY),
+    Q.GPU_MEMORY_USED: Family("gpu_memory_used_bytes", BYTES, "Used memory, idle or not.", _COPY),
+    Q.GPU_MEMORY_TOTAL: Family("gpu_memory_total_bytes", BYTES, "Total memory.", _COPY),
+    Q.GPU_POWER: Family("gpu_power_watts", WATTS, "Power draw.", _COPY),
+    Q.GPU_ENERGY: Family("gpu_energy_joules_total", JOULES, "Used energy.", _COPY),
+    Q.GPU_TEMPERATURE: Family("gpu_temperature_celsius", CELSIUS, "Temperature in degrees Celsius.", _COPY),
+    Q.GPU_XID: Family("gpu_xid", Unit(high=10_000.0), "Code of the last Xid error until the GPU is reset.", _COPY),
+    Q.GPU_LOST: Family("gpu_lost", FLAG, "1: no metrics after a fatal Xid error. Other GPUs have no sample.", _COPY),
 }
 
 
-class NotHeard(ValueError):  # noqa: N818 - it says what is the case
-    """A page of ours that has heard none of its own sources: it knows nothing, and says so."""
+class NotHeard(ValueError):  # noqa: N818 - it names the reason
+    """No source of a `tidegate export` answers, so its response has no values."""
 
 
 def _queue(labels: Labels) -> Key:
@@ -115,7 +113,7 @@ def _gpu(labels: Labels) -> Key:
     return "gpu", labels.get("uuid", ""), labels.get("mig_instance", "")
 
 
-def _nobody(_: Labels) -> Key:
+def _no_subject(_: Labels) -> Key:
     return ("source",)
 
 
@@ -132,87 +130,76 @@ def _subject(key: Key) -> Subject | None:
     return None
 
 
-def _as_it_is(columns: Columns, subjects: tuple[Subject, ...]) -> tuple[Columns, tuple[Subject, ...]]:
-    return columns, subjects
-
-
 _AGE = Unit(high=OLDEST_S)
-# The last columns are no quantities: they make a row of whoever has no value now, and their lines are looked at below.
-TABLE = KindTable(
-    rows=(
-        *(SeriesRow(column, (family.full_name,), _queue, family.combine, family.unit)
-          for column, family in QUEUE_FAMILIES.items()),
-        *(SeriesRow(column, (family.full_name,), _gpu, family.combine, family.unit)
-          for column, family in GPU_FAMILIES.items()),
-        SeriesRow("age", (QUEUE_AGE,), _queue, Combine.MEAN, _AGE),
-        SeriesRow("age", (GPU_AGE,), _gpu, Combine.MEAN, _AGE),
-        SeriesRow("info", (GPU_INFO,), _gpu, Combine.COPY),
-        SeriesRow("pod", (GPU_POD_INFO,), _gpu, Combine.COPY),
-        SeriesRow("up", (SOURCE_UP,), _nobody),
-    ),
-    subjects=_subjects,
-    finish=_as_it_is,
-)  # fmt: skip
+# The last columns are no quantities: they make rows of subjects without values; `compile_export` reads their labels.
+_ROWS = (
+    *(SeriesRow(column, (each.full_name,), _queue, each.combine, each.unit) for column, each in QUEUE_FAMILIES.items()),
+    *(SeriesRow(column, (each.full_name,), _gpu, each.combine, each.unit) for column, each in GPU_FAMILIES.items()),
+    SeriesRow("age", (QUEUE_AGE,), _queue, Combine.MEAN, _AGE),
+    SeriesRow("age", (GPU_AGE,), _gpu, Combine.MEAN, _AGE),
+    SeriesRow("info", (GPU_INFO,), _gpu, Combine.COPY),
+    SeriesRow("pod", (GPU_POD_INFO,), _gpu, Combine.COPY),
+    SeriesRow("up", (SOURCE_UP,), _no_subject),
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OwnPlan(ReadPlan):
-    """A plan that also knows how old its rows are, and which sources they rest on.
+class ExportPlan(ReadPlan):
+    """A plan with the ages of its rows and the sources of its queues.
 
-    ages, age_rows:  series of the ages, and the row of each.
-    ups:             series of the sources.
-    rests, rests_on: rows of queues, and the place in `ups` of a source that each rests on (-1: a source that is not on
-                     the page).
+    ages, age_rows: series of the ages, and the row of each.
+    ups:            series of SOURCE_UP.
+    source_rows, source_ups: rows of queues, and the position in `ups` of a source of each (-1: no such series).
     """
 
     ages: Indices
     age_rows: Indices
     ups: Indices
-    rests: Indices
-    rests_on: Indices
+    source_rows: Indices
+    source_ups: Indices
 
     def read(self, page: Page, received_at: float) -> Samples:
-        """What the page says, as old as it says it is. Raises NotHeard."""
-        heard = np.append(page.values[self.ups] == 1.0, False)  # the last: a source that is not there
-        if len(self.ups) and not heard.any():
+        """The samples, as old as their ages. Raises NotHeard."""
+        is_up = np.append(page.values[self.ups] == 1.0, False)  # the last: a source without a series
+        if len(self.ups) and not is_up.any():
             raise NotHeard("none of the sources that the page is made of answers (tidegate_export_source_up is 0)")
         samples = ReadPlan.read(self, page, received_at)
         ages = self._ages(page, len(samples.subjects))
         values = samples.values.copy()
         values[np.isnan(ages)] = np.nan
-        values[self.rests[~heard[self.rests_on]]] = np.nan
+        values[self.source_rows[~is_up[self.source_ups]]] = np.nan
         return replace(samples, values=values, at=samples.at - np.nan_to_num(ages))
 
     def _ages(self, page: Page, rows: int) -> Floats:
-        """Seconds, the oldest part of each row; NaN where there is none, or one of them cannot be believed."""
+        """Seconds, the oldest age of each row; NaN if it has none, or an invalid one."""
         ages = np.full(rows, -np.inf)
-        said = page.values[self.ages]
-        np.maximum.at(ages, self.age_rows, np.where((said >= 0.0) & (said <= OLDEST_S), said, np.inf))
+        exposed = page.values[self.ages]
+        np.maximum.at(ages, self.age_rows, np.where((exposed >= 0.0) & (exposed <= OLDEST_S), exposed, np.inf))
         return np.where(np.isinf(ages), np.nan, ages)
 
 
-def compile_own(kind: str, table: KindTable, layout: Layout) -> OwnPlan:
-    """The plan of a page of ours. Once per layout."""
-    plan = compile_table(kind, table, layout)
+def compile_export(kind: Kind, layout: Layout) -> ExportPlan:
+    """The plan of a response of `tidegate export`. Once per layout."""
+    plan = compile_table(kind, layout)
     row_of = {_identity(subject): row for row, subject in enumerate(plan.subjects)}
     special = {name: layout.select({name}) for name in (QUEUE_AGE, GPU_AGE, GPU_INFO, GPU_POD_INFO, SOURCE_UP)}
     labels = {index: layout.series[index].labels for indices in special.values() for index in indices}
-    up_of = {labels[index].get("source", ""): place for place, index in enumerate(special[SOURCE_UP])}
+    up_of = {labels[index].get("source", ""): position for position, index in enumerate(special[SOURCE_UP])}
     queues = [(row_of[_queue(labels[index])], labels[index].get("source", "")) for index in special[QUEUE_AGE]]
     gpus = [(index, row_of[key]) for index in special[GPU_AGE] if (key := _gpu(labels[index])) in row_of]
-    known = {field.name: getattr(plan, field.name) for field in fields(ReadPlan)}
-    known["subjects"] = _dressed(
+    base = {field.name: getattr(plan, field.name) for field in fields(ReadPlan)}
+    base["subjects"] = _with_labels(
         plan.subjects,
         [labels[index] for index in special[GPU_INFO]],
         [labels[index] for index in special[GPU_POD_INFO]],
     )
-    return OwnPlan(
-        **known,
+    return ExportPlan(
+        **base,
         ages=_indices([*special[QUEUE_AGE], *(index for index, _ in gpus)]),
         age_rows=_indices([*(row for row, _ in queues), *(row for _, row in gpus)]),
         ups=_indices(special[SOURCE_UP]),
-        rests=_indices([row for row, _ in queues]),
-        rests_on=_indices([up_of.get(source, -1) for _, source in queues]),
+        source_rows=_indices([row for row, _ in queues]),
+        source_ups=_indices([up_of.get(source, -1) for _, source in queues]),
     )
 
 
@@ -224,43 +211,35 @@ def _identity(subject: Subject) -> Key:
     return ("queue", subject.name) if isinstance(subject, Queue) else ("gpu", subject.uuid, subject.instance or "")
 
 
-def _dressed(subjects: Sequence[Subject], infos: Sequence[Labels], pods: Sequence[Labels]) -> tuple[Subject, ...]:
-    """The subjects, with what the page says of each GPU."""
-    said = {_gpu(labels): labels for labels in infos}
+def _with_labels(subjects: Sequence[Subject], infos: Sequence[Labels], pods: Sequence[Labels]) -> tuple[Subject, ...]:
+    """The subjects, with the labels and pods of each GPU."""
+    info = {_gpu(labels): labels for labels in infos}
     holders: dict[Key, set[PodKey]] = {}
     for labels in pods:
         holders.setdefault(_gpu(labels), set()).add(PodKey(labels.get("pod_namespace", ""), labels.get("pod_name", "")))
     return tuple(
-        _with_holders(subject, said.get(_identity(subject), {}), tuple(sorted(holders.get(_identity(subject), ()))))
+        _with_holders(subject, info.get(_identity(subject), {}), tuple(sorted(holders.get(_identity(subject), ()))))
         if isinstance(subject, Gpu)
         else subject
         for subject in subjects
     )
 
 
-def _with_holders(gpu: Gpu, said: Labels, pods: tuple[PodKey, ...]) -> Gpu:
-    # A line that was lost, or a word of a later version: then it is not known whose the numbers are.
-    if said.get("pods") == str(len(pods)) and said.get("attribution") in set(Attribution):
-        attribution = Attribution(said["attribution"])
+def _with_holders(gpu: Gpu, info: Labels, pods: tuple[PodKey, ...]) -> Gpu:
+    # With a lost line, or an attribution of a later version, the values cannot be attributed.
+    if info.get("pods") == str(len(pods)) and info.get("attribution") in set(Attribution):
+        attribution = Attribution(info["attribution"])
     else:
         attribution = Attribution.DEVICE if pods else Attribution.NONE
     return replace(
         gpu,
-        profile=said.get("profile") or None,
-        model=said.get("model") or None,
+        profile=info.get("profile") or None,
+        model=info.get("model") or None,
         attribution=attribution,
         pods=pods,
-        implied=said.get("implied") == IMPLIED,
-        node=said.get("node") or None,
+        implied=info.get("implied") == IMPLIED,
+        node=info.get("node") or None,
     )
 
 
-OWN = Kind(
-    name="tidegate",
-    signs={PREFIX: 3},
-    port=PORT,
-    path="/metrics",
-    work=16.0,
-    at_zero="nothing",
-    compile=partial(compile_own, "tidegate", TABLE),
-)
+EXPORT = Kind("tidegate", {PREFIX: 3}, port=PORT, work=16.0, rows=_ROWS, subjects=_subjects, compile=compile_export)

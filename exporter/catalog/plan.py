@@ -1,9 +1,9 @@
-"""A page's layout, compiled: which series is which cell. Once compiled, reading a page is a dozen NumPy calls.
+"""Compiles layouts to plans: which series belongs to which cell. With a plan, a response costs a dozen NumPy calls.
 
 `build` takes cells ("series 17 adds, in MiB, to column memory_used of row 3") and sorts them so that each way of
-combining is one `reduceat`. `Plan.read` then checks all values at once, combines, and only when something is not
-believed goes back to names and line numbers, to say why. It knows no vendor but DCGM's marks for "no value", because
-a mark explains itself better than "outside 0..100".
+combining is one `reduceat`. `ReadPlan.read` checks all values at once and combines them. Only if a value is invalid
+does it look up names and line numbers, for the reason. Of vendors it knows only DCGM's marks for "no value", because a
+mark is a better reason than "outside 0..100".
 
 Worked example: cells (series 0 → row 0, sum), (series 1 → row 0, sum), values [3, 4] → column [7].
 """
@@ -26,12 +26,12 @@ from .schema import Columns, Combine, Finish, Unit
 Indices: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
 
-# DCGM prints integers and doubles that mean "blank", "not found", "not supported" or "no permission" (go-dcgm
+# DCGM exposes integers and doubles that mean "blank", "not found", "not supported" or "no permission" (go-dcgm
 # const.go). The int64 ones are just under 2**63 and as a float all of them are 2**63: compare with >=, never ==.
 INT64_MARKS = (9.2e18, 9.3e18)
 INT32_MARKS = (2147483632.0, 2147483635.0)
 FP64_MARKS = (140737488355328.0, 140737488355331.0)
-# A ratio printed as a percentage, where the family's name does not tell: only a value above what a ratio can be does.
+# A ratio may be a percentage if the family's name does not tell: only a value above what a ratio can be shows it.
 SURELY_PERCENT = 1.5
 _QUANTITIES = tuple(Quantity)
 
@@ -64,7 +64,7 @@ class Wanted:
     quantity: Quantity
 
 
-# What decides about replicas and idleness: requests in hand, the counters whose rise is activity, GPU activity.
+# What decides about replicas and idleness: requests in hand, counters that rise with activity, GPU activity.
 ESSENTIAL = frozenset(
     {
         Quantity.REQUESTS_WAITING,
@@ -94,7 +94,7 @@ class _CombineGroup:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadPlan:
-    """How to read pages of one layout. Built by `build`; the arrays run over the checked series."""
+    """How to read responses of one layout. Built by `build`. The arrays run over the checked series."""
 
     kind: str
     subjects: tuple[Subject, ...]
@@ -106,10 +106,10 @@ class ReadPlan:
     per: Floats
     cap: Floats
     int32: Mask
-    marked: Mask  # DCGM's series: the ones that may carry a mark
-    unsure: Indices  # positions of ratios that may be percentages
+    marked: Mask  # DCGM's series, which may be a mark
+    maybe_percent: Indices  # positions of ratios that may be percentages
     groups: tuple[_CombineGroup, ...]
-    members: Indices  # series whose own times count, by row, cut at `first`
+    members: Indices  # series whose timestamps count, by row, cut at `first`
     first: Indices
     finish: Finish
     wanted: tuple[Wanted, ...]
@@ -119,41 +119,41 @@ class ReadPlan:
     families: Mapping[str, Quantity]  # the families of ESSENTIAL quantities, whether or not the layout has them
 
     def read(self, page: Page, received_at: float) -> Samples:
-        """What the page says. `received_at`: POSIX seconds, for series without a time of their own."""
-        seen = page.values[self.series]
-        clean, good = self._clean(seen)
+        """The samples. received_at: POSIX seconds, for series without a timestamp."""
+        exposed = page.values[self.series]
+        clean, good = self._clean(exposed)
         columns, subjects = self.finish(self._combine(clean, _reduce), self.subjects)
         quantities = tuple(quantity for quantity in _QUANTITIES if quantity in columns)
         values = np.empty((len(subjects), len(quantities)))
-        for place, quantity in enumerate(quantities):
-            values[:, place] = columns[quantity]
+        for column, quantity in enumerate(quantities):
+            values[:, column] = columns[quantity]
         return Samples(
             kind=self.kind,
             subjects=subjects,
             quantities=quantities,
             values=values,
             at=self._measured(page, received_at),
-            dropped=page.dropped if good.all() else self._dropped(page, seen, good),
+            dropped=page.dropped if good.all() else self._dropped(page, exposed, good),
         )
 
     def lower_bounds(self, page: Page) -> Columns:
-        """Each quantity of the page with the series left out that have no valid value: NaN if none of a sum has."""
+        """Each quantity without the series that have no valid value. NaN if no part of a sum has one."""
         clean, _ = self._clean(page.values[self.series])
-        return self.finish(self._combine(clean, _reduce_known), self.subjects)[0]
+        return self.finish(self._combine(clean, _reduce_valid), self.subjects)[0]
 
-    def is_wrong(self, place: int, value: float) -> bool:
-        """Whether a value of `wanted[place]` is a number that cannot be true, rather than a mark for "no value"."""
-        int32 = self.int32[np.searchsorted(self.series, self.wanted_series[place])]
+    def is_wrong(self, index: int, value: float) -> bool:
+        """Whether a value of `wanted[index]` is a number that cannot be true, rather than a mark for "no value"."""
+        int32 = self.int32[np.searchsorted(self.series, self.wanted_series[index])]
         return not np.isnan(value) and not is_mark(np.array([value]), np.array([int32]))[0]
 
-    def _clean(self, seen: Floats) -> tuple[Floats, Mask]:
-        """Values in our units, NaN where one is not valid; and which are."""
-        marks = self.marked & is_mark(seen, self.int32)
-        good = (seen >= self.low) & (seen <= self.high) & ~marks
-        clean = np.where(good, seen, np.nan)
-        doubtful = clean[self.unsure]
-        if (doubtful > SURELY_PERCENT).any():
-            clean[self.unsure] = doubtful / 100.0
+    def _clean(self, exposed: Floats) -> tuple[Floats, Mask]:
+        """(values in our units, NaN where invalid; which are valid)."""
+        marks = self.marked & is_mark(exposed, self.int32)
+        good = (exposed >= self.low) & (exposed <= self.high) & ~marks
+        clean = np.where(good, exposed, np.nan)
+        ratios = clean[self.maybe_percent]
+        if (ratios > SURELY_PERCENT).any():
+            clean[self.maybe_percent] = ratios / 100.0
         return np.minimum(clean / self.per, self.cap), good
 
     def _combine(self, clean: Floats, reduce: Callable[[_CombineGroup, Floats], Floats]) -> Columns:
@@ -163,16 +163,16 @@ class ReadPlan:
         return dict(zip(self.columns, table.reshape(len(self.columns), len(self.subjects)), strict=True))
 
     def _measured(self, page: Page, received_at: float) -> Floats:
-        own = page.at[self.members]
-        if np.isnan(own).all():
+        times = page.at[self.members]
+        if np.isnan(times).all():
             return np.full(len(self.subjects), received_at)
-        oldest = np.fmin.reduceat(own, self.first)
+        oldest = np.fmin.reduceat(times, self.first)
         return np.where(np.isnan(oldest), received_at, oldest)
 
-    def _dropped(self, page: Page, seen: Floats, good: Mask) -> tuple[Dropped, ...]:
+    def _dropped(self, page: Page, exposed: Floats, good: Mask) -> tuple[Dropped, ...]:
         names = page.layout.names
         ours = [
-            Dropped(int(page.lines[self.series[i]]), self._reason(names[self.series[i]], float(seen[i]), int(i)))
+            Dropped(int(page.lines[self.series[i]]), self._reason(names[self.series[i]], float(exposed[i]), int(i)))
             for i in np.flatnonzero(~good)
         ]
         return tuple(sorted([*page.dropped, *ours]))
@@ -181,13 +181,13 @@ class ReadPlan:
         if np.isnan(value):
             return f"{name}: no value (NaN)"
         if self.marked[position] and is_mark(np.array([value]), self.int32[position : position + 1])[0]:
-            return f"{name}: {_written(value)} is DCGM's 'no value' mark"
+            return f"{name}: {_number_text(value)} is DCGM's 'no value' mark"
         unit = self.units[position]
-        return f"{name}: {_written(value)} is outside {_written(unit.low)}..{_written(unit.high)}"
+        return f"{name}: {_number_text(value)} is outside {_number_text(unit.low)}..{_number_text(unit.high)}"
 
 
 def is_mark(values: Floats, int32: Mask) -> Mask:
-    """DCGM's ways to say "no value". `int32`: where a true value cannot be as large as the int32 marks."""
+    """Whether values are DCGM's marks for "no value". int32: true values stay below the int32 marks."""
     marks: Mask = (
         ((values >= INT64_MARKS[0]) & (values <= INT64_MARKS[1]))
         | (int32 & (values >= INT32_MARKS[0]) & (values <= INT32_MARKS[1]))
@@ -211,17 +211,17 @@ def _reduce(group: _CombineGroup, values: Floats) -> Floats:
             return np.where(largest == np.fmin.reduceat(values, group.starts), largest, np.nan)
 
 
-def _reduce_known(group: _CombineGroup, values: Floats) -> Floats:
-    """As `_reduce`, but a sum is that of its valid parts."""
+def _reduce_valid(group: _CombineGroup, values: Floats) -> Floats:
+    """As `_reduce`, but a sum is the sum of its valid parts."""
     if group.combine is not Combine.SUM:
         return _reduce(group, values)
-    known = ~np.isnan(values)
-    sums = np.add.reduceat(np.where(known, values, 0.0), group.starts)
-    return np.where(np.logical_or.reduceat(known, group.starts), sums, np.nan)
+    valid = ~np.isnan(values)
+    sums = np.add.reduceat(np.where(valid, values, 0.0), group.starts)
+    return np.where(np.logical_or.reduceat(valid, group.starts), sums, np.nan)
 
 
-def _written(value: float) -> str:
-    """A number as a person would write it: 9.22e18, 4294967295, -1, 1.5."""
+def _number_text(value: float) -> str:
+    """A number, short: 9.22e18, 4294967295, -1, 1.5."""
     if value.is_integer() and abs(value) < 1e15:  # noqa: PLR2004 - all digits of such a float are meant
         return str(int(value))
     return f"{value:.3g}".replace("e+", "e")
@@ -235,17 +235,17 @@ def build(
     *,
     timed: Mapping[int, Sequence[int]],
     watched: Sequence[CheckedSeries] = (),
-    unsure: Sequence[int] = (),
+    maybe_percent: Sequence[int] = (),
     families: Mapping[str, str] = MappingProxyType({}),
     feeds: Mapping[str, str] = MappingProxyType({}),
 ) -> ReadPlan:
-    """Sort cells into a Plan.
+    """Sorts cells into a plan.
 
-    timed:   for rows that may have no cell, the series whose times count.
-    watched: DCGM's series; those that are cells too keep their cell's range.
-    unsure:  series that are ratios or percentages.
-    families: the column of each family that the kind knows.
-    feeds:   the quantity that a column of the kind's own becomes.
+    timed:    for rows that may have no cell, the series whose timestamps count.
+    watched:  DCGM's series; those that are cells too keep their cell's range.
+    maybe_percent: series that are ratios or percentages.
+    families: the column of each family of the kind.
+    feeds:    the quantity that a column of the kind's own becomes.
     """
     essential = {column: quantity for column in {*families.values(), *(cell.column for cell in cells)}
                  if (quantity := feeds.get(column, column)) in ESSENTIAL}  # fmt: skip
@@ -254,7 +254,7 @@ def build(
     units = {cell.series: cell.unit for cell in cells}
     watch = {item.series: item.int32 for item in watched}
     series = sorted(units.keys() | watch.keys())
-    position = {index: place for place, index in enumerate(series)}
+    position = {index: number for number, index in enumerate(series)}
     checked = tuple(units.get(index, _ANYTHING) for index in series)
     columns = tuple(dict.fromkeys(cell.column for cell in cells))
     used: dict[int, set[int]] = {}
@@ -273,7 +273,7 @@ def build(
         cap=np.array([unit.cap for unit in checked]),
         int32=np.array([watch.get(index, False) for index in series], dtype=np.bool_),
         marked=np.array([index in watch for index in series], dtype=np.bool_),
-        unsure=np.array([position[index] for index in unsure], dtype=np.int64),
+        maybe_percent=np.array([position[index] for index in maybe_percent], dtype=np.int64),
         groups=_groups(cells, position, columns, len(subjects)),
         members=np.array([index for row in members for index in row], dtype=np.int64),
         first=np.cumsum([0, *(len(row) for row in members)], dtype=np.int64)[:-1],
@@ -303,7 +303,7 @@ def _groups(
         groups.append(
             _CombineGroup(
                 combine=combine,
-                of=np.array([place for part in parts.values() for place in part], dtype=np.int64),
+                of=np.array([index for part in parts.values() for index in part], dtype=np.int64),
                 starts=np.cumsum([0, *sizes], dtype=np.int64)[:-1],
                 sizes=np.array(sizes, dtype=np.float64),
                 into=np.array(list(parts), dtype=np.int64),

@@ -1,53 +1,51 @@
-"""The vocabulary in which the catalog's tables are written. It knows how numbers combine and nothing of any vendor.
+"""Defines what the catalog's tables are made of: rows, units, ways to combine series, and names of subjects.
 
-A table is a tuple of `Row`s. A row says: these families (the first one present wins: a renamed family is the same
-number twice), of which series (`keep`), grouped by what (`key`), combined how, are this quantity in this unit.
-Rows of one column add to the same cell of a subject, so SGLang's five queues are five rows of `requests_waiting`.
+A row says: these families (the first one present counts: a renamed family is the same number twice), of which series
+(`keep`), grouped by what (`key`), combined how, are this quantity in this unit. Rows of one column add to the same cell
+of a subject, so SGLang's six queues are six rows of `requests_waiting`.
 
-Worked example: `Row(REQUESTS_WAITING, ("vllm:num_requests_waiting",), key=label("model_name"), combine=SUM)` turns two
-series `{engine="0",model_name="m"} 3` and `{engine="1",model_name="m"} 4` into 7 for `Queue("m")`. If one of the two
-is NaN the sum is NaN: unknown is never zero. If its line is not there at all, it is not part of the sum.
+A subject's name is what the response calls it. Where that is more than a person would write (a database, a virtual
+host, an account), the rest is added only if two subjects would else have one name.
 
-How things on a page get the names people use in a configuration. It knows labels and nothing of any vendor.
-
-A name is what the page calls the thing; where a page says more than a person would (a database, a virtual host, an
-account), the rest is added only where two things on the page would else have one name.
-
-Worked example: `shortest` of the keys `("/", "jobs")`, `("/", "mail")` and `("test", "mail")` is `Queue("jobs")`,
-`Queue("//mail")` and `Queue("test/mail")`.
+Worked example: `SeriesRow(REQUESTS_WAITING, ("vllm:num_requests_waiting",), label("model_name"))` turns the series
+`{engine="0",model_name="m"} 3` and `{engine="1",model_name="m"} 4` into 7 for `Queue("m")`. If one of the two is NaN,
+the sum is NaN: unknown is never zero. `shortest` of the keys `("/", "jobs")`, `("/", "mail")` and `("test", "mail")` is
+`Queue("jobs")`, `Queue("//mail")` and `Queue("test/mail")`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from math import inf
 from typing import TypeAlias
 
-from exporter.model import Floats, Quantity, Queue, Subject
+from exporter.model import Floats, Queue, Subject
 
 Labels: TypeAlias = Mapping[str, str]
 Key: TypeAlias = tuple[str, ...]
 Columns: TypeAlias = dict[str, Floats]
+Keep: TypeAlias = Callable[[Sequence[Labels]], list[int]]  # of a group's series, the indices of those that count
+Subjects: TypeAlias = Callable[[Sequence[Key]], Sequence[Subject | None]]
 Finish: TypeAlias = Callable[[Columns, tuple[Subject, ...]], tuple[Columns, tuple[Subject, ...]]]
 
 
 class Combine(Enum):
-    """How the series of one cell become one number. NaN below is a series that is there and cannot be believed."""
+    """How the series of one cell become one number. NaN: a series without a valid value."""
 
     SUM = "sum"  # NaN if any part is
     MEAN = "mean"  # NaN if any part is
     MIN = "min"  # NaN if any part is
-    COPY = "copy"  # the same measurement printed several times: any copy that can be believed
-    SAME = "same"  # copies, or else parts of a whole that is not on the page: the value if all agree, else NaN
+    COPY = "copy"  # the same measurement several times: the largest valid copy
+    SAME = "same"  # copies, or parts of a whole that is missing: the value if all agree, else NaN
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """From the page's unit to ours: dropped outside low..high (the page's unit), divided by `per`, then capped.
+    """Converts a response's unit to ours: dropped outside low..high (its unit), divided by `per`, then capped.
 
-    per: how many of the page's units make one of ours: 100 for percent, 1000 for mJ, 2**-20 for MiB. Dividing keeps
+    per: how many of the response's units make one of ours: 100 for percent, 1000 for mJ, 2**-20 for MiB. Dividing keeps
          57 % at 0.57, where times 0.01 makes it 0.5700000000000001.
     """
 
@@ -57,15 +55,17 @@ class Unit:
     cap: float = inf
 
 
-# Requests at one moment, and cumulative counts. The bounds only catch marks and garbage: nobody queues 10**12 requests.
+# Requests at one moment, and cumulative counts. The bounds only catch marks and garbage: no queue has 10**12 requests.
 COUNT = Unit(high=1e12)
 COUNTER = Unit(high=1e18)
-# Ratios measured over slightly different intervals overshoot: SM_ACTIVE 1.294 was seen (NVIDIA/DCGM#152).
+# Ratios measured over slightly different intervals overshoot: SM_ACTIVE 1.294 occurred (NVIDIA/DCGM#152).
 RATIO = Unit(high=1.5, cap=1.0)
 BYTES = Unit(high=1e15)
 WATTS = Unit(high=10_000.0)
 JOULES = Unit(high=1e12)
 FLAG = Unit(high=1.0)
+PERCENT = Unit(per=100.0, high=100.0)  # GPU_UTIL glitches of 1,000 to 4,294,967,295 occurred (NVIDIA/DCGM#199)
+CELSIUS = Unit(high=200.0)
 
 
 def label(*names: str) -> Callable[[Labels], Key]:
@@ -77,26 +77,28 @@ def label(*names: str) -> Callable[[Labels], Key]:
     return key
 
 
+def whole_response(_: Labels) -> Key:
+    """One key for a response whose gauges name no model."""
+    return ("",)
+
+
 def every(members: Sequence[Labels]) -> list[int]:
     return list(range(len(members)))
 
 
-def where(**wanted: str) -> Callable[[Sequence[Labels]], list[int]]:
+def matching(matches: Callable[[Labels], bool]) -> Keep:
+    """Keep the series with labels for which `matches` is true."""
+    return lambda members: [index for index, labels in enumerate(members) if matches(labels)]
+
+
+def where(**wanted: str) -> Keep:
     """Keep the series with these labels. To Prometheus an absent label and an empty one are the same."""
-
-    def keep(members: Sequence[Labels]) -> list[int]:
-        return [
-            position
-            for position, labels in enumerate(members)
-            if all(labels.get(name, "") == value for name, value in wanted.items())
-        ]
-
-    return keep
+    return matching(lambda labels: all(labels.get(name, "") == value for name, value in wanted.items()))
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesRow:
-    """One line of a table. `column`: a Quantity, or a name of the kind's own that its `finish` uses up.
+    """One row of a table. `column`: a Quantity, or a name that the kind's `finish` uses.
 
     part: series of one part are copies of one measurement, of which the largest counts; the parts are combined. None:
           each series is a part.
@@ -107,26 +109,11 @@ class SeriesRow:
     key: Callable[[Labels], Key]
     combine: Combine = Combine.SUM
     unit: Unit = COUNT
-    keep: Callable[[Sequence[Labels]], list[int]] = every
+    keep: Keep = every
     part: Callable[[Labels], Key] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class KindTable:
-    """What a kind's page says.
-
-    subjects: the subject of each key found on a page, in their order; None leaves one out.
-    finish:   the last arithmetic between columns, once a page.
-    feeds:    which quantity a column of the kind's own becomes there.
-    """
-
-    rows: tuple[SeriesRow, ...]
-    subjects: Callable[[Sequence[Key]], Sequence[Subject | None]]
-    finish: Finish
-    feeds: Mapping[str, Quantity] = field(default_factory=dict)
-
-
-UNNAMED = "default"  # the queue of a page that names none: it serves one model and does not say which
+UNNAMED = "default"  # the queue of a response that names none: it serves one model and does not name it
 
 
 def one_queue_each(keys: Sequence[Key]) -> list[Subject | None]:
@@ -143,14 +130,14 @@ def shortest(keys: Sequence[Key]) -> list[Subject | None]:
 
 
 def labels_of(*names: str | tuple[str, ...]) -> Callable[[Labels], Key]:
-    """Group by all of these labels; of several in one place by the first that says something."""
-    places = [(name,) if isinstance(name, str) else name for name in names]
+    """Group by all of these labels; of alternatives by the first that is not empty."""
+    choices = [(name,) if isinstance(name, str) else name for name in names]
 
     def key(labels: Labels) -> Key:
-        return tuple(next((labels[name] for name in place if labels.get(name)), "") for place in places)
+        return tuple(next((labels[name] for name in choice if labels.get(name)), "") for choice in choices)
 
     return key
 
 
-def as_it_is(columns: Columns, subjects: tuple[Subject, ...]) -> tuple[Columns, tuple[Subject, ...]]:
+def unchanged(columns: Columns, subjects: tuple[Subject, ...]) -> tuple[Columns, tuple[Subject, ...]]:
     return columns, subjects

@@ -47,7 +47,7 @@ class Beats:
         self._turn = np.zeros(len(rows), dtype=np.int64)
         self._learned = np.nan
 
-    def hear(self, samples: Samples) -> None:
+    def update(self, samples: Samples) -> None:
         """Take in one page. Another list of GPUs, or another number to watch, begins anew."""
         quantity = next((quantity for quantity in _LIVELY if quantity in samples.quantities), None)
         if quantity is None or not len(samples.at):

@@ -1,8 +1,8 @@
-r"""Exposition bytes to samples: Prometheus text 0.0.4 and OpenMetrics 1.0, line by line.
+r"""Parses metrics responses, Prometheus text 0.0.4 and OpenMetrics 1.0, line by line.
 
-A bad line costs that line and is counted with its reason; nothing here ever raises on a page. `parse` and
-`PlainScanner` are plain Python; `Scanner` is the same with a numba kernel, and importing it is what imports numba
-(hence the lazy attribute: `tidegate read` and `tidegate export` never pay for it).
+A bad line costs that line and is counted with its reason; no response raises an exception. `parse` and `PlainScanner`
+are plain Python. `Scanner` does the same with numba, which it imports (hence the lazy attribute: `tidegate read` and
+`tidegate export` do not pay for it).
 
 Worked example: `parse(b'queue_depth{queue="a"} 3\n')` has `values == [3.0]` and one series, named `queue_depth`.
 """
@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .page import MAX_DROPPED, Layout, Page, Rest, Series, TooManySeries
-from .plain import PlainScanner, parse
+from .parser import MAX_DROPPED, Layout, Page, PlainScanner, Rest, Series, TooManySeries, parse
 from .selection import Selection
 
 if TYPE_CHECKING:

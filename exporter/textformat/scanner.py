@@ -1,12 +1,11 @@
-r"""Pages with numba: `Scanner` reads the pages of one target and remembers the last one.
+r"""Parses the responses of one target with numba. `Scanner` remembers the last response.
 
-A page of the same series costs one pass of a kernel that compares bytes and reads numbers, off the GIL. A page that
-gained, lost or moved lines is surveyed: a second kernel reads what is new, and what it did not want to judge
-(a rare number, a line it calls bad) goes to the plain reader, whose word is final. Only Python below sees duplicates,
-broken UTF-8 and reasons. Labels are not read at all until somebody looks at a series.
+A response of the same series costs one pass of a kernel that compares bytes and reads numbers, off the GIL. A response
+that gained, lost or moved lines is surveyed: a second kernel reads what is new, and the plain reader decides what the
+kernel leaves open (a rare number, a line that looks bad). Duplicates, broken UTF-8 and reasons are found in Python.
+Labels are not parsed until a caller reads them.
 
-Worked example: `scanner.scan(b"up 1\n").layout is scanner.scan(b"up 2\n").layout`, and the second page's value
-is 2.0.
+Worked example: `scanner.scan(b"up 1\n").layout is scanner.scan(b"up 2\n").layout`, and the second value is 2.0.
 """
 
 from __future__ import annotations
@@ -22,15 +21,31 @@ from numpy.typing import NDArray
 from exporter.budget import Budget
 from exporter.model import Dropped, Floats
 
-from . import _kernel as kernel
-from .line import LineError, family_of, is_openmetrics, is_utf8, read_line, read_series, read_tail, read_type
-from .page import MAX_DROPPED, Ints, Layout, Page, Rest, TooManySeries
-from .plain import Identity, identity
-from .selection import EVERYTHING, MAX_SIGN_NAMES, Selected, Selection, names_shown
+from . import kernel
+from .parser import (
+    MAX_DROPPED,
+    Identity,
+    Ints,
+    Layout,
+    LineError,
+    Page,
+    Rest,
+    TooManySeries,
+    family_of,
+    identity,
+    is_openmetrics,
+    is_utf8,
+    names_shown,
+    read_line,
+    read_series,
+    read_tail,
+    read_type,
+)
+from .selection import EVERYTHING, MAX_SIGN_NAMES, Selected, Selection
 
 
 class _Lines(NamedTuple):
-    """What the kernel found: an entry per line of the page. `stop` ends the head of a sample, else the line."""
+    """What the kernel found, one entry per line. `stop` is the end of the head of a sample, else of the line."""
 
     start: Ints
     stop: Ints
@@ -42,11 +57,11 @@ class _Lines(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Memory:
-    """The last page that was surveyed, and what every page that follows it shares with it.
+    """The last response that was surveyed.
 
-    body:    its selected lines; `lines` is of these.
-    numbers: of each line its number on the page, from 1.
-    signs:   whether the page has a name with each sign.
+    body:    its selected lines; `lines` describes these.
+    numbers: number of each line in the response, from 1.
+    signs:   whether the response has a name with each sign.
     """
 
     body: bytes
@@ -68,40 +83,38 @@ def _lines(count: int) -> _Lines:
     )
 
 
-def _nothing() -> _Memory:
+def _empty_memory() -> _Memory:
     layout = Layout([], np.empty(0, np.int32), MappingProxyType({}), {})
     page = Page(layout, np.empty(0), np.empty(0), np.empty(0, np.int32), (), 0)
     return _Memory(b"", False, _lines(0), np.empty(0, np.int32), np.empty(0, np.uint8), page)
 
 
 class Scanner:
-    """Reads the pages of one target, one after the other. Not for two threads at once."""
+    """Parses the responses of one target, one after the other. Not for two threads at once."""
 
     def __init__(self, selection: Selection | None = None, budget: Budget | None = None) -> None:
-        """selection: the metrics that are read; None is all. budget: the selected lines that may be remembered,
-        together with those of other scanners.
-        """
+        """selection: the metrics that are read; None is all. budget: of the lines that all scanners remember."""
         self._selection = selection
         self._tables = EVERYTHING if selection is None else selection.tables
         self._share = None if budget is None else budget.share()
-        self._memory = _nothing()
+        self._memory = _empty_memory()
 
     def scan(self, body: bytes) -> Page:
         """Raises TooManySeries."""
         openmetrics = is_openmetrics(body)
-        # Across a change of format no line is recognised: the same timestamp means another time.
-        known = self._memory if self._memory.openmetrics == openmetrics else None
-        # Whether repeated series agree is only seen by a survey, because `follow` does not keep their numbers.
-        repeats = known is not None and bool((known.lines.kind == kernel.DUPLICATE).any())
-        page = self._follow(body, known) if known is not None and not repeats else None
-        return page or self._survey(body, known or _nothing(), openmetrics=openmetrics)
+        # Across a change of format no line is recognized: the same timestamp means another time.
+        memory = self._memory if self._memory.openmetrics == openmetrics else None
+        # Only a survey compares repeated series, because `follow` does not keep their numbers.
+        repeats = memory is not None and bool((memory.lines.kind == kernel.DUPLICATE).any())
+        page = self._follow(body, memory) if memory is not None and not repeats else None
+        return page or self._survey(body, memory or _empty_memory(), openmetrics=openmetrics)
 
     def _follow(self, body: bytes, memory: _Memory) -> Page | None:
-        """The page, if its selected lines are the remembered ones but for their numbers."""
+        """The response; None if its selected lines differ from the remembered ones in more than their numbers."""
         lines, page = memory.lines, memory.page
         count = len(page.layout)
         if self._selection is not None and not count:
-            return None  # a page without a selected series is looked at each time: it may be no page of metrics
+            return None  # a response without a selected series is surveyed each time: it may not be metrics at all
         value, at, slow = np.empty(count), np.empty(count), np.empty((count, 3), np.int32)
         numbers = np.empty(count, np.int32)
         hard = kernel.follow(
@@ -133,13 +146,13 @@ class Scanner:
         signs = {sign: count for sign, count in zip(selection.signs, counts.tolist(), strict=True) if count}
         return Selected(into.tobytes(), numbers, MappingProxyType(signs))
 
-    def _survey(self, page: bytes, known: _Memory, *, openmetrics: bool) -> Page:
+    def _survey(self, response: bytes, memory: _Memory, *, openmetrics: bool) -> Page:
         selection = self._selection
-        selected = None if selection is None else self._select(page, selection)
-        body = page if selected is None else selected.body
-        lines = _survey(body, known, openmetrics=openmetrics)
-        _ask_the_plain_reader(body, lines, openmetrics=openmetrics)
-        heads, conflicts = _settle(body, lines)
+        selected = None if selection is None else self._select(response, selection)
+        body = response if selected is None else selected.body
+        lines = _survey(body, memory, openmetrics=openmetrics)
+        _decide_open_lines(body, lines, openmetrics=openmetrics)
+        heads, conflicts = _mark_invalid(body, lines)
         rows = np.flatnonzero(lines.kind == kernel.SAMPLE)
         every_number = np.arange(1, len(lines.kind) + 1, dtype=np.int32) if selected is None else selected.numbers
         numbers = every_number[rows]
@@ -147,14 +160,14 @@ class Scanner:
         signs, rest = np.empty(0, np.uint8), None
         if selected is not None and selection is not None:
             signs = np.array([sign in selected.signs for sign in selection.signs], np.uint8)
-            rest = Rest(selected.signs, () if heads else names_shown(page))
+            rest = Rest(selected.signs, () if heads else names_shown(response))
         layout = self._memory.page.layout
         if not layout.has(heads, types, rest):
             layout = Layout(heads, numbers, types, layout.parsed, rest)
-        refused = np.flatnonzero(_refused(lines.kind))
+        dropped_rows = np.flatnonzero(_is_dropped(lines.kind))
         dropped = tuple(
             drop._replace(line=int(every_number[drop.line - 1]))
-            for drop in _dropped(body, lines, refused[:MAX_DROPPED], openmetrics=openmetrics)
+            for drop in _dropped(body, lines, dropped_rows[:MAX_DROPPED], openmetrics=openmetrics)
         )
         found = Page(
             layout,
@@ -162,7 +175,7 @@ class Scanner:
             lines.at[rows],
             numbers,
             dropped,
-            len(refused),
+            len(dropped_rows),
             _broken(body, lines),
             tuple(np.searchsorted(rows, conflicts).tolist()),
         )
@@ -174,19 +187,20 @@ def _array(body: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(body, np.uint8)
 
 
-def _survey(body: bytes, known: _Memory, *, openmetrics: bool) -> _Lines:
-    room = _lines(body.count(b"\n") + 1)
-    old, page = known.lines, _array(body)
+def _survey(body: bytes, memory: _Memory, *, openmetrics: bool) -> _Lines:
+    columns = _lines(body.count(b"\n") + 1)
+    old, text = memory.lines, _array(body)
     count = kernel.survey(
-        page, _array(known.body), old.start, old.stop, old.kind, old.hash, room.start, room.stop, room.kind, room.hash
+        *(text, _array(memory.body), old.start, old.stop, old.kind, old.hash),
+        *(columns.start, columns.stop, columns.kind, columns.hash),
     )
-    lines = _Lines(*(column[:count] for column in room))  # type: ignore[arg-type] # mypy joins the columns' types
-    kernel.measure(page, openmetrics, lines.stop, lines.kind, lines.value, lines.at)
+    lines = _Lines(*(column[:count] for column in columns))  # type: ignore[arg-type] # mypy joins the columns' types
+    kernel.measure(text, openmetrics, lines.stop, lines.kind, lines.value, lines.at)
     return lines
 
 
 def _text(body: bytes, start: int, stop: int) -> bytes:
-    """A line, or the rest of one, without the carriage return that may end it."""
+    """A line, or the rest of one, without its carriage return."""
     return body[start:stop].removesuffix(b"\r")
 
 
@@ -195,9 +209,9 @@ def _line_end(body: bytes, start: int) -> int:
     return end if end >= 0 else len(body)
 
 
-def _ask_the_plain_reader(body: bytes, lines: _Lines, *, openmetrics: bool) -> None:
-    """Settle the lines the kernel left open: each becomes SAMPLE or BAD."""
-    for row in np.flatnonzero((lines.kind == kernel.SLOW) | (lines.kind == kernel.ASK)).tolist():
+def _decide_open_lines(body: bytes, lines: _Lines, *, openmetrics: bool) -> None:
+    """Decides the lines that the kernel left open: each becomes SAMPLE or BAD."""
+    for row in np.flatnonzero((lines.kind == kernel.SLOW) | (lines.kind == kernel.UNDECIDED)).tolist():
         start = int(lines.start[row])
         end = _line_end(body, start)
         try:
@@ -209,11 +223,11 @@ def _ask_the_plain_reader(body: bytes, lines: _Lines, *, openmetrics: bool) -> N
             lines.value[row], lines.at[row] = value, at
 
 
-def _settle(body: bytes, lines: _Lines) -> tuple[list[bytes], list[int]]:
-    """Marks what only the whole page shows: broken UTF-8 and repeated series.
+def _mark_invalid(body: bytes, lines: _Lines) -> tuple[list[bytes], list[int]]:
+    """Marks lines with broken UTF-8 and repeated series.
 
     Returns the heads of what is left, and the lines of series whose repeats have another value. Of those the largest
-    value is kept: two processes that print the same series have at least the work of the busier one.
+    value is kept: two processes that expose the same series have at least the work of the busier one.
     """
     rows = np.flatnonzero(lines.kind == kernel.SAMPLE)
     spans = zip(lines.start[rows].tolist(), lines.stop[rows].tolist(), strict=True)
@@ -237,20 +251,20 @@ def _settle(body: bytes, lines: _Lines) -> tuple[list[bytes], list[int]]:
 
 
 def _repeats(heads: list[bytes], hashes: NDArray[np.uint64], faults: Mapping[int, int]) -> dict[int, int]:
-    """The heads that name a series which an earlier head names, and that head. Looks only at heads of equal hashes."""
+    """Each head that names the series of an earlier head, with that head. Compares only heads of equal hashes."""
     order = np.argsort(hashes, kind="stable")
     equal = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
     suspects = sorted({*order[equal].tolist(), *order[equal + 1].tolist()})
     firsts: dict[Identity, int] = {}
-    spelt: dict[bytes, Identity] = {}
+    identities: dict[bytes, Identity] = {}
     repeats = {}
     for i in suspects:
         if i in faults:
             continue
         head = heads[i]
-        if head not in spelt:
-            spelt[head] = identity(read_series(head))
-        first = firsts.setdefault(spelt[head], i)
+        if head not in identities:
+            identities[head] = identity(read_series(head))
+        first = firsts.setdefault(identities[head], i)
         if first != i:
             repeats[i] = first
     return repeats
@@ -265,9 +279,9 @@ def _types(body: bytes, lines: _Lines) -> Mapping[str, str]:
     return MappingProxyType(types)
 
 
-def _refused(kind: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    refused: NDArray[np.bool_] = (kind == kernel.DUPLICATE) | (kind == kernel.BAD) | (kind == kernel.NOT_UTF8)
-    return refused
+def _is_dropped(kind: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    dropped_rows: NDArray[np.bool_] = (kind == kernel.DUPLICATE) | (kind == kernel.BAD) | (kind == kernel.NOT_UTF8)
+    return dropped_rows
 
 
 def _broken(body: bytes, lines: _Lines) -> frozenset[str]:

@@ -1,8 +1,8 @@
 r"""Selects the lines of a response that a scanner reads; all other lines cost no memory.
 
-A scanner with a `Selection` reads, judges and counts only the lines of the selected metrics. All others are skipped
-where they stand: no array has an entry for them, and nothing about them is remembered. A response of 700,000 series of
-which ten are selected costs its bytes while it is read, and ten series afterwards.
+A scanner with a `Selection` reads, checks and counts only the lines of the selected metrics. It skips all others: no
+array has an entry for them, and nothing about them is remembered. A response of 700,000 series of which ten are
+selected costs its bytes while it is read, and ten series afterwards.
 
 `Selection.lines` is the plain form. The kernels apply the same rule with `Tables`, one look-up per byte of a name.
 
@@ -23,19 +23,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .line import LineError, read_line, read_series
-
-# Distinct names counted for one sign. The counts rank kinds of equal signs; what is many is many.
+# Distinct names counted for one sign. The counts only rank kinds whose signs are equally strong.
 MAX_SIGN_NAMES = 256
-# Where a response without a selected line is searched for names to show, and how many are shown.
-SHOWN_BYTES, SHOWN_NAMES = 1 << 14, 3
 MAX_STATES = 2**16 - 1  # a state is a uint16
 
 # What begins a line: `name`, `{"name`, `# TYPE name` or `# TYPE "name`.
 _BEGIN = re.compile(rb"[ \t]*+(?:(?P<type>#[ \t]*+TYPE[ \t]++)\"?+|\{[ \t]*+\"|)(?P<name>[a-zA-Z0-9_:]*+)(?P<end>\"?+)")
 _NAME_BYTES = (string.ascii_letters + string.digits + "_:").encode()
 
-NOWHERE, START = 0, 1  # states: no selected name or sign begins so; nothing is read yet
+START = 1  # state: nothing is read yet. State 0: no selected name or sign begins like this
 EXACT, PREFIX = 1, 2  # flag of a state: a selected name ends here; every name that gets here is selected
 
 
@@ -79,11 +75,11 @@ class Selection:
     signs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for word in (*self.names, *self.prefixes, *self.signs):
-            if not word or set(word.encode()) - set(_NAME_BYTES):
-                raise ValueError(f"selection: must be part of a metric name, got {word!r}")
+        for text in (*self.names, *self.prefixes, *self.signs):
+            if not text or set(text.encode()) - set(_NAME_BYTES):
+                raise ValueError(f"selection: must be part of a metric name, got {text!r}")
         for sign in self.signs:
-            inside = [word for word in self.prefixes if sign != word and sign.startswith(word)]
+            inside = [prefix for prefix in self.prefixes if sign != prefix and sign.startswith(prefix)]
             if inside:  # a pass over a name ends at a prefix
                 raise ValueError(f"selection: the sign {sign!r} must not begin with {inside[0]!r}")
 
@@ -113,15 +109,15 @@ class Selection:
 
     @cached_property
     def tables(self) -> Tables:
-        words = (*self.names, *self.prefixes, *self.signs)
-        used = sorted(set("".join(words).encode()))
+        texts = (*self.names, *self.prefixes, *self.signs)
+        used = sorted(set("".join(texts).encode()))
         column = np.zeros(256, np.uint8)
         column[used] = np.arange(1, len(used) + 1)
         states = {"": START}
-        for word in words:
-            if not word.startswith(self.prefixes) or word in self.prefixes:
-                for length in range(1, len(word) + 1):
-                    states.setdefault(word[:length], len(states) + 1)
+        for text in texts:
+            if not text.startswith(self.prefixes) or text in self.prefixes:
+                for length in range(1, len(text) + 1):
+                    states.setdefault(text[:length], len(states) + 1)
         if len(states) > MAX_STATES:
             raise ValueError(f"selection: must have at most {MAX_STATES} states, got {len(states)}")
         step = np.zeros((len(states) + 1, len(used) + 1), np.uint16)
@@ -130,31 +126,11 @@ class Selection:
             if text:
                 step[states[text[:-1]], column[ord(text[-1])]] = state
             flags[state] = PREFIX if text in self.prefixes else EXACT if text in self.names else 0
-            ended = [place for place, each in enumerate(self.signs) if text.startswith(each)]
-            sign[state] = max(ended, key=lambda place: len(self.signs[place]), default=-1)
+            ended = [index for index, each in enumerate(self.signs) if text.startswith(each)]
+            sign[state] = max(ended, key=lambda index: len(self.signs[index]), default=-1)
         return Tables(column, step, flags, sign)
 
 
 EVERYTHING = Tables(
     np.zeros(256, np.uint8), np.zeros((2, 1), np.uint16), np.array([0, PREFIX], np.uint8), np.full(2, -1, np.int16)
 )
-
-
-def names_shown(body: bytes) -> tuple[str, ...]:
-    """The first names of valid series in the first `SHOWN_BYTES` of a response, at most `SHOWN_NAMES` of them."""
-    lines = body[:SHOWN_BYTES].split(b"\n")
-    if len(body) > SHOWN_BYTES:
-        lines.pop()  # it is cut
-    names: dict[str, None] = {}
-    for ended in lines:
-        line = ended.removesuffix(b"\r")
-        if line.lstrip(b" \t")[:1] in (b"", b"#"):
-            continue
-        try:
-            end, _, _ = read_line(line, openmetrics=False)
-        except LineError:
-            continue
-        names[read_series(line[:end])[0]] = None
-        if len(names) == SHOWN_NAMES:
-            break
-    return tuple(names)

@@ -160,7 +160,7 @@ def read(source: str, kind: str, timeout: float, output: str) -> None:
 
     from exporter.agent.view import describe
     from exporter.catalog import KINDS, NotHeard, Reader, UnknownKind
-    from exporter.scrape.diagnose import foreign
+    from exporter.scrape.request import foreign
     from exporter.textformat import parse
 
     from .client import Unanswered, page

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from exporter.catalog import Reader
 from exporter.model import Failure, Role, Target
-from exporter.scrape.loop import read
+from exporter.scrape.request import read
 from exporter.textformat import Scanner
 from scaler.workloads.spec import WorkloadSpec
 

@@ -24,7 +24,8 @@ from exporter.kubernetes.index import Changes
 from exporter.kubernetes.objects import Ref
 from exporter.kubernetes.resources import SCALEDJOBS, SCALEDOBJECTS
 from exporter.model import Failure, FailureKind, PodKey, Scrape, Target, WorkloadKey
-from exporter.scrape.loop import Counters, Loop, Pages, internal
+from exporter.scrape.loop import Counters, Loop
+from exporter.scrape.request import Pages, internal
 from exporter.sources.promql import Promql, PromqlTargets
 from exporter.sources.redis import RedisPages
 from exporter.textformat import Scanner

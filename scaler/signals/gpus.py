@@ -138,8 +138,8 @@ class GpuShares:
         page.own = {}
         if self._names is not None:
             samples = named(samples, self._names)
-        samples = page.labels.recall(samples, self._owners, at)
-        page.beats.hear(samples)
+        samples = page.labels.resolve(samples, self._owners, at)
+        page.beats.update(samples)
         lag, stopped_at = page.beats.interval_s, page.beats.stopped_at(at)
         page.last = samples, at if stopped_at is None else min(at, stopped_at)
         # A value from before a pod began carries its name all the same: it may be as old as the interval.
@@ -148,7 +148,7 @@ class GpuShares:
         missing = {gap.row for gap in samples.gaps if np.isnan(samples.values[gap.row]).all()}
         for workload, rows in shares.items():
             parts = list(self._parts(samples, rows.shared, workload, lag))
-            own = _gpus(samples, (row for row in rows.own if self._is_its_own(samples, row, missing, at)))
+            own = _gpus(samples, (row for row in rows.exclusive if self._is_its_own(samples, row, missing, at)))
             left = {row: own.pop(row) for row in list(own) if self._may_have_ended(page, own[row], at)}
             if not own and not left and not parts:
                 continue
@@ -163,7 +163,7 @@ class GpuShares:
             if parts:
                 values[Column.GPU_PARTS] = len(parts)
                 values[Column.GPU_MEMORY] = _sum([values[Column.GPU_MEMORY], *(p.memory for p in parts)])
-            read = [row for row in (*rows.own, *rows.shared) if row not in missing]
+            read = [row for row in (*rows.exclusive, *rows.shared) if row not in missing]
             measured = min([at, *samples.at[read].tolist()])
             found[workload] = GpuShareReading(
                 values, measured if stopped_at is None else min(measured, stopped_at), gaps

@@ -53,7 +53,7 @@ class Listener:
 
     async def _metrics(self, request: web.Request) -> web.Response:
         encoder, content_type = exposition.choose_encoder(request.headers.get("Accept", ""))
-        body = encoder(NormalisedCollector(self.exporter.heard, self.clock.now()))
+        body = encoder(NormalisedCollector(self.exporter.states, self.clock.now()))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def _livez(self, request: web.Request) -> web.Response:

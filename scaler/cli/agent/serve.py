@@ -33,11 +33,11 @@ async def export(
     log = structlog.get_logger()
     pages = HttpPages(HttpLimits(settings.timeout_s, settings.body_limit))
     driver = _driver(settings) if settings.nvml else None
-    exporter = Exporter(_sources(settings, pages, clock, driver), settings.interval_s, clock, told=_told)
+    exporter = Exporter(_sources(settings, pages, clock, driver), settings.interval_s, clock, changed=_told)
     listener = Listener(settings.host, settings.port, exporter, clock)
     try:
         port = await listener.start()
-        log.info("listening", port=port, sources=[heard.source for heard in exporter.heard])
+        log.info("listening", port=port, sources=[heard.source for heard in exporter.states])
         async with asyncio.TaskGroup() as tasks:
             asking = tasks.create_task(exporter.run(), name="sources")
             settling = tasks.create_task(_settle(2 * settings.interval_s, clock), name="settling")

@@ -20,7 +20,7 @@ from exporter.clock import Clock
 from exporter.discovery import Discovery, Listing
 from exporter.kubernetes.cache import Cluster
 from exporter.model import Failure, FailureKind, Queue, Role, Samples, Target, without_user, without_user_info
-from exporter.scrape.loop import Pages, read
+from exporter.scrape.request import Pages, read
 from exporter.sources.http import HttpLimits, HttpPages
 from exporter.sources.promql import Promql
 from exporter.sources.redis import RedisPages

@@ -20,7 +20,7 @@ import numpy as np
 
 from exporter.catalog import AUTO, Reader
 from exporter.model import Credentials, Failure, Floats, Quantity, Role, Target, WorkloadKey, without_user
-from exporter.scrape.loop import read
+from exporter.scrape.request import read
 from exporter.sources.http import OK, HttpLimits, HttpPages
 from exporter.sources.promql import HistoryFrame, Promql, PromqlQuery, PromqlTargets
 from exporter.textformat import Scanner

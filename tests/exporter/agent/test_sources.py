@@ -53,7 +53,7 @@ class Ears:
 
 @asynccontextmanager
 async def running(clock, *sources, told=lambda *_: None):
-    exporter = Exporter(sources, 5.0, clock, told=told, jitter=Random(1))
+    exporter = Exporter(sources, 5.0, clock, changed=told, jitter=Random(1))
     task = asyncio.create_task(exporter.run())
     yield exporter
     task.cancel()
@@ -76,7 +76,7 @@ async def test_a_source_that_does_not_end_holds_up_no_other(clock):
         await clock.asleep(1)
         await turns(clock, 3, 1)
         assert (len(good.asked), len(hung.asked)) == (4, 1)
-        assert [(heard.source, heard.up) for heard in exporter.heard] == [("good", True), ("hung", False)]
+        assert [(heard.source, heard.up) for heard in exporter.states] == [("good", True), ("hung", False)]
 
 
 async def test_a_source_that_does_not_end_is_a_fault_that_liveness_tells(clock):
@@ -94,7 +94,7 @@ async def test_what_was_said_last_is_kept_and_known_to_be_no_answer(clock):
         await turns(clock, 1, 1)
         source.next = GONE
         await turns(clock, 2, 1)
-        (heard,) = exporter.heard
+        (heard,) = exporter.states
         assert (heard.up, heard.asked, heard.failures) == (False, 3, {FailureKind.REFUSED: 2})
         assert heard.samples.subjects == (of(CHAT),)
 

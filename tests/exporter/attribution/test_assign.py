@@ -25,29 +25,29 @@ def shares(*subjects):
 
 def test_a_gpu_of_one_pod_is_wholly_its_workloads():
     assert shares(gpu(Attribution.EXCLUSIVE, "chat-0"), gpu(Attribution.MIG, "embed-0", instance="3")) == {
-        CHAT: Share(own=(0,), shared=()),
-        EMBED: Share(own=(1,), shared=()),
+        CHAT: Share(exclusive=(0,), shared=()),
+        EMBED: Share(exclusive=(1,), shared=()),
     }
 
 
 def test_a_gpu_shared_by_two_workloads_is_neithers():
     assert shares(gpu(Attribution.DEVICE, "chat-0", "embed-0")) == {
-        CHAT: Share(own=(), shared=(0,)),
-        EMBED: Share(own=(), shared=(0,)),
+        CHAT: Share(exclusive=(), shared=(0,)),
+        EMBED: Share(exclusive=(), shared=(0,)),
     }
 
 
 def test_a_gpu_shared_with_a_stranger_is_not_the_workloads():
-    assert shares(gpu(Attribution.PROCESS, "chat-0", "stranger-0")) == {CHAT: Share(own=(), shared=(0,))}
+    assert shares(gpu(Attribution.PROCESS, "chat-0", "stranger-0")) == {CHAT: Share(exclusive=(), shared=(0,))}
 
 
 def test_a_gpu_shared_among_a_workloads_own_replicas_is_wholly_its_own():
-    assert shares(gpu(Attribution.DEVICE, "chat-0", "chat-1")) == {CHAT: Share(own=(0,), shared=())}
-    assert shares(gpu(Attribution.PROCESS, "chat-0", "chat-1")) == {CHAT: Share(own=(0,), shared=())}
+    assert shares(gpu(Attribution.DEVICE, "chat-0", "chat-1")) == {CHAT: Share(exclusive=(0,), shared=())}
+    assert shares(gpu(Attribution.PROCESS, "chat-0", "chat-1")) == {CHAT: Share(exclusive=(0,), shared=())}
 
 
 def test_one_named_pod_on_a_shared_device_does_not_own_it():
-    assert shares(gpu(Attribution.DEVICE, "chat-0")) == {CHAT: Share(own=(), shared=(0,))}
+    assert shares(gpu(Attribution.DEVICE, "chat-0")) == {CHAT: Share(exclusive=(), shared=(0,))}
 
 
 def test_rows_of_one_workload_come_together_and_nobodys_stay_out():
@@ -58,13 +58,13 @@ def test_rows_of_one_workload_come_together_and_nobodys_stay_out():
         gpu(Attribution.EXCLUSIVE, "stranger-0"),
         gpu(Attribution.DEVICE, "chat-1", "embed-0"),
         gpu(Attribution.EXCLUSIVE, "chat-2"),
-    ) == {CHAT: Share(own=(0, 5), shared=(4,)), EMBED: Share(own=(), shared=(4,))}
+    ) == {CHAT: Share(exclusive=(0, 5), shared=(4,)), EMBED: Share(exclusive=(), shared=(4,))}
 
 
 def test_workloads_with_the_same_pods_each_have_their_gpus():
     assert shares(gpu(Attribution.EXCLUSIVE, "twin-0")) == {
-        CHAT: Share(own=(0,), shared=()),
-        EMBED: Share(own=(0,), shared=()),
+        CHAT: Share(exclusive=(0,), shared=()),
+        EMBED: Share(exclusive=(0,), shared=()),
     }
 
 

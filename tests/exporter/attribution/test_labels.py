@@ -29,43 +29,43 @@ def nobody(pod, at):
 
 def test_a_gpu_that_loses_its_label_for_a_moment_stays_its_pods():
     labels = Labels()
-    labels.recall(page(gpu(POD)), anybody, 100.0)
-    assert labels.recall(page(gpu()), anybody, 115.0).subjects == (gpu(POD),)
-    assert labels.recall(page(gpu(POD)), anybody, 130.0).subjects == (gpu(POD),)
+    labels.resolve(page(gpu(POD)), anybody, 100.0)
+    assert labels.resolve(page(gpu()), anybody, 115.0).subjects == (gpu(POD),)
+    assert labels.resolve(page(gpu(POD)), anybody, 130.0).subjects == (gpu(POD),)
 
 
 def test_a_gpu_that_lost_its_label_is_its_pods_for_as_long_as_the_pod_lives():
     labels = Labels()
-    labels.recall(page(gpu(POD)), anybody, 100.0)
-    assert labels.recall(page(gpu()), anybody, 100.0 + 10 * LABEL_MEMORY_S).subjects == (gpu(POD),)
+    labels.resolve(page(gpu(POD)), anybody, 100.0)
+    assert labels.resolve(page(gpu()), anybody, 100.0 + 10 * LABEL_MEMORY_S).subjects == (gpu(POD),)
     assert labels.lost_at == {("GPU-1", None): 100.0}
-    assert labels.recall(page(gpu()), nobody, 101.0 + 10 * LABEL_MEMORY_S).subjects == (gpu(),)
+    assert labels.resolve(page(gpu()), nobody, 101.0 + 10 * LABEL_MEMORY_S).subjects == (gpu(),)
     assert labels.lost_at == {}
 
 
 def test_a_series_never_outlives_its_pod():
     labels = Labels()
-    labels.recall(page(gpu(POD)), anybody, 100.0)
-    assert labels.recall(page(gpu()), lambda pod, at: (), 101.0).subjects == (gpu(),)
+    labels.resolve(page(gpu(POD)), anybody, 100.0)
+    assert labels.resolve(page(gpu()), lambda pod, at: (), 101.0).subjects == (gpu(),)
 
 
 def test_a_gpu_handed_to_another_pod_is_that_pods_at_once():
     labels = Labels()
-    labels.recall(page(gpu(POD)), anybody, 100.0)
-    assert labels.recall(page(gpu(OTHER)), anybody, 105.0).subjects == (gpu(OTHER),)
-    assert labels.recall(page(gpu()), anybody, 110.0).subjects == (gpu(OTHER),)
+    labels.resolve(page(gpu(POD)), anybody, 100.0)
+    assert labels.resolve(page(gpu(OTHER)), anybody, 105.0).subjects == (gpu(OTHER),)
+    assert labels.resolve(page(gpu()), anybody, 110.0).subjects == (gpu(OTHER),)
 
 
 @pytest.mark.parametrize("stranger", [gpu(uuid="GPU-2"), gpu(instance="3"), Queue("m")])
 def test_a_label_is_of_one_gpu_or_instance_alone(stranger):
     labels = Labels()
-    labels.recall(page(gpu(POD)), anybody, 100.0)
-    assert labels.recall(page(stranger), anybody, 101.0).subjects == (stranger,)
+    labels.resolve(page(gpu(POD)), anybody, 100.0)
+    assert labels.resolve(page(stranger), anybody, 101.0).subjects == (stranger,)
 
 
 def test_a_page_that_says_everything_is_handed_on_as_it_is():
     labels, samples = Labels(), page(gpu(POD), Queue("m"))
-    assert labels.recall(samples, anybody, 100.0) is samples
+    assert labels.resolve(samples, anybody, 100.0) is samples
 
 
 THIRD = PodKey("ai", "code-0")
@@ -74,7 +74,7 @@ THIRD = PodKey("ai", "code-0")
 def named(labels, *pods, at=100.0, every=5.0, owners=anybody):
     """The last of several pages, one for each pod: whose the GPU is."""
     for turn, pod in enumerate(pods):
-        (found,) = labels.recall(page(gpu(pod)), owners, at + every * turn).subjects
+        (found,) = labels.resolve(page(gpu(pod)), owners, at + every * turn).subjects
     return found.attribution, found.pods
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from exporter.catalog import KINDS, Reader, UnknownKind, detect, selection
 from exporter.model import Quantity
-from exporter.scrape.diagnose import foreign
+from exporter.scrape.request import foreign
 from exporter.textformat import PlainScanner, parse
 
 Q = Quantity

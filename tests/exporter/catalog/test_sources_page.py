@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from exporter.catalog import GPU_KINDS, KINDS, families
-from exporter.catalog.own import OWN
+from exporter.catalog.own import EXPORT
 from exporter.model import Quantity
 
 Q = Quantity
@@ -15,7 +15,7 @@ ROWS = {name: (int(port), path, at_zero, says) for name, port, path, at_zero, sa
 
 
 def test_every_kind_has_its_row_and_no_row_is_of_no_kind():
-    assert set(KINDS) - {OWN.name} == set(ROWS)
+    assert set(KINDS) - {EXPORT.name} == set(ROWS)
 
 
 def test_ports_paths_and_what_is_seen_at_zero_are_the_catalogs():
@@ -36,7 +36,7 @@ def test_what_a_kind_says_is_what_its_table_reads():
     for name, (_, _, _, says) in ROWS.items():
         if name in ("dcgm", "epp"):  # no table; sums made of averages
             continue
-        columns = {row.column for row in KINDS[name].compile.args[1].rows}
+        columns = {row.column for row in KINDS[name].rows}
         bare = re.sub(r"\([^)]*\)", "", says)
         assert {word for word, quantity in words.items() if quantity in columns} == {
             word for word in words if re.search(rf"\b{word}\b", bare)

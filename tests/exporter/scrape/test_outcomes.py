@@ -8,7 +8,8 @@ import pytest
 from exporter.budget import Budget
 from exporter.catalog import Reader, selection
 from exporter.model import Failure, FailureKind, Quantity, Queue, Role, Samples, Target, without_user
-from exporter.scrape.loop import ROUND_WAIT_S, THREAD_BYTES, read
+from exporter.scrape.loop import ROUND_WAIT_S
+from exporter.scrape.request import THREAD_BYTES, read
 from exporter.textformat import PlainScanner, Scanner
 
 INTERVAL_S = 5.0

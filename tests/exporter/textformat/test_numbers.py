@@ -8,9 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from exporter.textformat import Scanner
-from exporter.textformat import _kernel as kernel
-from exporter.textformat._kernel.powers import power_of_ten
+from exporter.textformat import Scanner, kernel
+from exporter.textformat.kernel.numbers import power_of_ten
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 BITS = st.integers(0, 2**63 - 1).map(lambda bits: struct.unpack("<d", struct.pack("<q", bits))[0])

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from exporter.jit import kernel as compiled
-from exporter.textformat import PlainScanner, Scanner, parse
-from exporter.textformat import _kernel as kernel
-from exporter.textformat._kernel.compiled import COUNT
+from exporter.textformat import PlainScanner, Scanner, kernel, parse
+from exporter.textformat.kernel.common import COUNT
 
 POD = 'engine_active{{gpu="{gpu}",pod="chat-{pod}"}} {value}\n'
 HELP = b"# HELP engine_active How busy.\n# TYPE engine_active gauge\n"

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from exporter.budget import Budget
 from exporter.textformat import PlainScanner, Scanner, Selection, TooManySeries, parse
-from exporter.textformat.selection import MAX_SIGN_NAMES, SHOWN_BYTES
+from exporter.textformat.parser import SHOWN_BYTES
+from exporter.textformat.selection import MAX_SIGN_NAMES
 
 SELECTION = Selection(frozenset({"up", "vllm:waiting"}), ("DCGM_FI_",), ("vllm:", "DCGM_FI_", "go_"))
 LINES = 20_000
@@ -135,7 +136,7 @@ def test_labels_of_an_earlier_layout_are_not_kept(new_scanner):
     for turn in range(3):
         page = scanner.scan(b'up{a="%d"} 1\nvllm:waiting 1\n' % turn)
         assert len(list(page.layout.series)) == 2
-    assert set(page.layout._known) <= {b'up{a="2"}', b"vllm:waiting"}
+    assert set(page.layout._earlier) <= {b'up{a="2"}', b"vllm:waiting"}
 
 
 def test_response_with_more_selected_lines_than_the_budget_allows_is_refused():

@@ -17,7 +17,7 @@ from random import Random
 from exporter.catalog import Reader
 from exporter.kubernetes.objects import Pod
 from exporter.model import Failure, PodKey, ReplicaCount, Role, Target, WorkloadKey
-from exporter.scrape.loop import read
+from exporter.scrape.request import read
 from exporter.textformat import Scanner
 from scaler.config import parse
 from scaler.engine.checkpoint_format import pack, unpack

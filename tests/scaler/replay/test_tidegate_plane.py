@@ -6,7 +6,7 @@ import pytest
 
 from exporter.catalog import Reader
 from exporter.model import ReplicaCount, Role, Target, WorkloadKey
-from exporter.scrape.loop import read
+from exporter.scrape.request import read
 from exporter.textformat import Scanner
 from scaler.engine.decider import Decider
 from scaler.policy.columns import Signal, Spec

@@ -19,7 +19,7 @@ def heard(interval_s, scrape_s, pages, quantity=Q.GPU_ENERGY, phase_s=0.0, gpus=
         at = 1000.0 + page * scrape_s
         made = np.floor((at - phase_s) / interval_s)
         values = np.array([[100.0 * made + row] for row in range(len(gpus))])
-        beats.hear(Samples("dcgm", gpus, (quantity,), values, np.full(len(gpus), at)))
+        beats.update(Samples("dcgm", gpus, (quantity,), values, np.full(len(gpus), at)))
     return beats
 
 
@@ -49,7 +49,7 @@ def test_a_gauge_that_stands_still_shows_no_longer_interval(quantity):
 def test_a_lost_page_or_a_restart_changes_nothing_for_long():
     beats = heard(10.0, 5.0, pages=100)
     odd = Samples("dcgm", GPUS, (Q.GPU_ENERGY,), np.array([[1e9], [1e9]]), np.full(2, 5000.0))
-    beats.hear(odd)
+    beats.update(odd)
     assert beats.interval_s == 15.0
 
 
@@ -83,7 +83,7 @@ def test_a_counter_that_never_moved_is_not_one_that_stopped():
 
 def test_a_page_without_gpus_teaches_nothing():
     beats = Beats()
-    beats.hear(Samples("dcgm", (), (), np.empty((0, 0)), np.empty(0)))
+    beats.update(Samples("dcgm", (), (), np.empty((0, 0)), np.empty(0)))
     assert (beats.interval_s, beats.stopped_at(1.0)) == (30.0, None)
 
 
@@ -91,5 +91,5 @@ def test_a_blank_between_two_values_is_no_change():
     beats = Beats()
     for page in range(60):
         value = np.nan if page % 3 == 1 else 7.0
-        beats.hear(Samples("dcgm", GPUS[:1], (Q.GPU_ENERGY,), np.array([[value]]), np.array([1000.0 + page])))
+        beats.update(Samples("dcgm", GPUS[:1], (Q.GPU_ENERGY,), np.array([[value]]), np.array([1000.0 + page])))
     assert beats.interval_s == 30.0

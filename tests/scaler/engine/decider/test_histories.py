@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from exporter.catalog import Reader, selection
 from exporter.model import Failure, PodKey, ReplicaCount, Role, Target, WorkloadKey
-from exporter.scrape.loop import read
+from exporter.scrape.request import read
 from exporter.textformat import Scanner
 from scaler.engine.checkpoint_format import pack, unpack
 from scaler.engine.decider import Decider
