@@ -8,7 +8,7 @@ from the times at which somebody asks.
 Rings: the last values of many series, side by side in four arrays.
 
 This module knows which slot is next. It knows no clock, no quantity and no arithmetic:
-`scaler.signals.smoothing.kernels` turns the
+`scaler.signals.kernels` turns the
 rings into signals, and whoever owns a `Windows` remembers which row is whose. A slot nobody wrote has time NaN and
 value NaN; a gap (asked, and nothing came) has its time and value NaN. Neither is ever 0.
 
