@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.policy import questions
+from scaler.policy import demand as policy_demand
 
 NOTHING = float("nan")
 DEMAND = st.floats(0.0, 1e4)
@@ -16,7 +16,7 @@ BAND = st.floats(0.0, 2.0)
 
 
 def steps(demand, current, band):
-    return questions.steps.py_func(float(demand), float(current), band)
+    return policy_demand.steps.py_func(float(demand), float(current), band)
 
 
 @pytest.mark.parametrize(
