@@ -168,6 +168,6 @@ def keep_portions(sharing: Sharing, has: Hands, rows: Rows, owner: Rows, values:
     # Held requests are in flight too, where a page says both.
     shown: Floats = np.where(np.isnan(hands[:, 2]), np.nansum(hands, axis=1), np.nansum(hands[:, :3], axis=1))
     waits = np.bincount(owner[shared], weights=shown, minlength=len(rows)).astype(np.float64)
-    part = sharing.parts(rows, waits, sharing.room(has.in_pods, has.wanted, has.pending))
+    part = sharing.parts(rows, waits, sharing.capacity(has.in_pods, has.wanted, has.pending))
     values[shared[:, None], IN_HAND] = hands * part[owner[shared], None]
     values[shared, Column.READY] = np.nan  # the backends of all of them

@@ -74,7 +74,7 @@ class LatestSamples:
         None is: nobody.
         """
         self.sources = tuple(sources)
-        self._sharing = sharing or Sharing.nobody(len(self.sources))
+        self._sharing = sharing or Sharing.none(len(self.sources))
         self._row = {source.workload: row for row, source in enumerate(self.sources)}
         self._owners, self._gpus = owners, GpuShares(owners, names)
         self._limit = limit_s
