@@ -144,7 +144,7 @@ class ConstraintSource:
         """The changes of overrides since the last call."""
         return self._overrides.news()
 
-    def said(self, row: int, now: float) -> ActiveOverride:
+    def active_override(self, row: int, now: float) -> ActiveOverride:
         """The active overrides of a workload, as text."""
         return self._overrides.active(row, now)
 

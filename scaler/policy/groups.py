@@ -121,14 +121,14 @@ class Groups(NamedTuple):
 class Decided(NamedTuple):
     """The result of `step` and its final arguments, so that each workload can be decided again, alone.
 
-    asked:    replicas that its group needs, if that is more than the member wants alone: shape (rows,), else 0.
+    needed:   replicas that its group needs, if that is more than the member wants alone: shape (rows,), else 0.
     readings: `waker_fresh` is that of the group.
     standing: the constraints, with what its group needs as a floor.
     """
 
     verdicts: Verdicts
     memory: Memory
-    asked: Floats
+    needed: Floats
     readings: Readings
     standing: Constraints
 

@@ -59,7 +59,7 @@ class GpusSeen(NamedTuple):
 class Aggregate:
     """The fresh readings of some workloads, added up; every column has shape (rows,), NaN unknown.
 
-    seen:     the readings for the policy; its `signals` are unknown until they are smoothed.
+    readings: those for the policy; its `signals` are unknown until they are smoothed.
     gpus_held: GPUs that its running pods request.
     gpus:     those among them that are exclusively its by fresh readings.
     in_pods:  requests waiting and running in the pods that must answer and do.
@@ -70,7 +70,7 @@ class Aggregate:
     leaving:  terminating replicas that still hold their GPUs.
     """
 
-    seen: Readings
+    readings: Readings
     gpus_held: Floats
     gpus: GpusSeen
     in_pods: Floats
@@ -82,7 +82,7 @@ class Aggregate:
     @property
     def gpus_each(self) -> Floats:
         """GPUs that a replica holds, ready or not, terminating or not; NaN unknown."""
-        running = self.seen.existing - self.seen.pending + self.leaving
+        running = self.readings.existing - self.readings.pending + self.leaving
         return self.gpus_held / np.where(running > 0.0, running, np.nan)
 
     @property
@@ -97,17 +97,19 @@ class Aggregate:
         """The same, without readings of these workloads but for the times of their last activity."""
         if not rows.any():
             return self
-        unknown = Readings.unknown(len(rows))._replace(active_at=self.seen.active_at, refused_at=self.seen.refused_at)
+        unknown = Readings.unknown(len(rows))._replace(
+            active_at=self.readings.active_at, refused_at=self.readings.refused_at
+        )
         readings = (
             np.where(rows[:, None] if column.ndim > 1 else rows, blank, column)
-            for blank, column in zip(unknown, self.seen, strict=True)
+            for blank, column in zip(unknown, self.readings, strict=True)
         )
-        return replace(self, seen=Readings(*readings), latest=np.where(rows[:, None], np.nan, self.latest))
+        return replace(self, readings=Readings(*readings), latest=np.where(rows[:, None], np.nan, self.latest))
 
     def choose(self, rows: Rows) -> Aggregate:
         """The same for some of the workloads only."""
         return Aggregate(
-            choose(rows, self.seen),
+            choose(rows, self.readings),
             self.gpus_held[rows],
             choose(rows, self.gpus),
             *(column[rows] for column in (self.in_pods, self.latest, self.finished, self.sleeping, self.leaving)),
@@ -117,7 +119,7 @@ class Aggregate:
         """Assumes, for these workloads, that pods which do not answer are like the others: 30 requests in 3 of 4 pods
         are 40 in all. Modifies `latest` in place.
         """
-        missing = self.seen.pods_listed[rows] / self.seen.pods_fresh[rows] - 1.0
+        missing = self.readings.pods_listed[rows] / self.readings.pods_fresh[rows] - 1.0
         self.latest[rows, Signal.WORK] += np.nan_to_num(self.in_pods[rows] * missing)
 
 
@@ -127,7 +129,7 @@ def sleepers_aside(totals: Aggregate) -> Aggregate:
     Without requests an engine in sleep mode is as good as any other: it may be removed. A mean over GPUs becomes one
     over those of the replicas that are awake, because the others do nothing.
     """
-    readings = totals.seen
+    readings = totals.readings
     work = np.nan_to_num(readings.waiting) + np.nan_to_num(readings.running) + np.nan_to_num(readings.held) > 0.0
     asleep = (totals.sleeping > 0.0) & work
     if not asleep.any():
@@ -137,7 +139,7 @@ def sleepers_aside(totals: Aggregate) -> Aggregate:
     latest = totals.latest.copy()
     more = np.divide(there, awake, out=np.ones(len(there)), where=asleep & (awake > 0.0))
     latest[:, Signal.GPU_ENGINE] = np.minimum(latest[:, Signal.GPU_ENGINE] * more, 1.0)
-    return replace(totals, seen=readings._replace(ready=np.where(asleep, awake, readings.ready)), latest=latest)
+    return replace(totals, readings=readings._replace(ready=np.where(asleep, awake, readings.ready)), latest=latest)
 
 
 class Hands(NamedTuple):

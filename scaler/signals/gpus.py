@@ -227,7 +227,7 @@ def gpu_activity(totals: Aggregate, row: int) -> str | None:
 
 def gpu_notes(totals: Aggregate, row: int, target: float | None) -> list[str]:
     """Remarks on the GPUs of a workload. target: the engine activity that it is sized by, if it is."""
-    gpus, readings = totals.gpus, totals.seen
+    gpus, readings = totals.gpus, totals.readings
     shown, held = gpus.shown[row], totals.gpus_held[row]
     found = []
     if readings.gpus_stale[row]:

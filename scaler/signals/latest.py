@@ -298,7 +298,7 @@ class LatestSamples:
         """Whether a workload has a gateway, whether or not it answers."""
         return any(target.role is Role.GATEWAY for target in self._members[self._row[workload]].values())
 
-    def waker(self, workload: WorkloadKey, now: float) -> tuple[Waker, str]:
+    def wake_source(self, workload: WorkloadKey, now: float) -> tuple[Waker, str]:
         """The series that would show the next request at zero replicas, and the URL of its target."""
         slots = self._slots
         pages = [
@@ -465,7 +465,7 @@ class LatestSamples:
         latest[:, Signal.GPU_ENGINE] = sums[:, Column.GPU_SUM] / sums[:, Column.GPU_WEIGHT]
         return sleepers_aside(
             Aggregate(
-                seen=readings,
+                readings=readings,
                 gpus_held=self._gpus_held[rows],
                 gpus=GpusSeen.of(sums),
                 in_pods=sum_of_known(in_pods),

@@ -81,7 +81,7 @@ class Starts:
         self._pods: list[dict[str, _Start]] = [{} for _ in range(rows)]
         self._awaited: dict[PodKey, _Awaited] = {}
 
-    def told(self, row: int, pods: Iterable[Pod], *, waiting: bool, now: float) -> None:
+    def observe(self, row: int, pods: Iterable[Pod], *, waiting: bool, now: float) -> None:
         """Takes all the pods of a workload that serve requests. waiting: requests wait for it now."""
         before, after = self._pods[row], {}
         found_ready = []
