@@ -235,7 +235,7 @@ def look(
     totals: Aggregate, known: Circumstances, answers: SweepAnswers, before: AccountedSweep, now: float
 ) -> AccountedSweep:
     """What is seen now. before: the last that was. now: POSIX seconds."""
-    seen = totals.seen
+    seen = totals.readings
     does = doing(totals, known, now)
     there = replicas(totals, known, does)
     state = states(there, totals, known, does)
@@ -301,7 +301,7 @@ class Circumstances(NamedTuple):
 
 def doing(totals: Aggregate, known: Circumstances, now: float) -> Codes:
     """What the ready replicas do: SERVING, IDLE_WARM or UNKNOWN. now: POSIX seconds."""
-    seen = totals.seen
+    seen = totals.readings
     busy = np.nan_to_num(seen.waiting) + np.nan_to_num(seen.running) + np.nan_to_num(seen.held) > 0.0
     # What rose between two pages was done in the time between them, which is as long as the one that follows.
     busy |= now - seen.active_at < known.rise_s
@@ -313,7 +313,7 @@ def doing(totals: Aggregate, known: Circumstances, now: float) -> Codes:
 
 def replicas(totals: Aggregate, known: Circumstances, does: Codes) -> Floats:
     """Replicas in each state, shape (rows, len(STATES)); NaN where nobody counts them. does: see `doing`."""
-    seen, count = totals.seen, len(does)
+    seen, count = totals.readings, len(does)
     # Who says what is wanted and ready, and not what is there, means that the rest of it is on its way.
     existing = np.where(np.isnan(seen.existing), np.fmax(seen.wanted, seen.ready), seen.existing)
     pending = np.nan_to_num(seen.pending)
@@ -338,7 +338,7 @@ def states(there: Floats, totals: Aggregate, known: Circumstances, does: Codes) 
     order = np.array(_FIRST)
     counted: Codes = order[np.argmax(there[:, order] > 0.0, axis=1)]
     # Nobody counts. What a page or a listing shows is there; what is told to be at zero, and shows nothing, is there.
-    seen = totals.seen
+    seen = totals.readings
     shown = (seen.ready > 0.0) | (seen.pods_fresh > 0.0) | (seen.pods_listed > 0.0)
     gone = known.zero & ~shown
     loads = known.whole & (seen.pods_listed == 0.0)

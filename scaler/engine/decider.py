@@ -214,9 +214,9 @@ class Decider:
         """These are all the pods of a workload that take requests, as the cluster has them now."""
         row = self._rows.get(workload)
         if row is not None:
-            seen = self._intake.totals(np.array([row]), now).seen
+            seen = self._intake.totals(np.array([row]), now).readings
             waiting = float(np.nansum([seen.waiting[0], seen.held[0]]))
-            self._stands.starts.told(row, pods, waiting=waiting > 0.0, now=now)
+            self._stands.starts.observe(row, pods, waiting=waiting > 0.0, now=now)
 
     def pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
         """What is known of a namespace's chosen pods themselves: readings, made when asked. Nothing rests on them."""
@@ -441,30 +441,35 @@ class Decider:
         specs, before = choose(rows, self._specs), choose(rows, self._memory)
         undecidable = self._uncounted.undecidable(rows, before, now)
         totals = self._intake.totals(rows, now).withhold(undecidable)
-        filled, whole = imputed(specs, totals.seen, before, now), answered(specs, totals.seen, before)
+        filled, whole = imputed(specs, totals.readings, before, now), answered(specs, totals.readings, before)
         totals.impute(filled)
         if heard is not None:
             said = np.flatnonzero(np.isin(rows, heard.rows))
             self._signals.observe(rows[said], totals.choose(said), (filled | whole)[said], heard.at)
         else:
-            self._stands.rest(rows, totals.seen, whole, totals.gpus_each, now)
+            self._stands.rest(rows, totals.readings, whole, totals.gpus_each, now)
         smoothed = self._signals.smooth(rows, now)
         smoothed[np.isnan(totals.latest)] = np.nan  # a smoothed value must not outlive its source
-        readings = totals.seen._replace(signals=smoothed)
+        readings = totals.readings._replace(signals=smoothed)
         if self._standing is None:
             # Orders hold from the first page on: what is raised before the first sweep would stay so under a freeze.
             self._standing = self._stands.at(now)
         standing, groups = choose(rows, self._standing), choose(rows, self._groups)
         decided = decide_groups(groups, specs, readings, standing, before, now, raise_only=raise_only)
-        verdicts, asked = decided.verdicts, decided.asked
+        verdicts, asked = decided.verdicts, decided.needed
         self._intake.activity.answered(
-            rows, totals.seen, was_active=self._memory.active[rows], verdicts=verdicts, now=now, slack_s=self._slack_s
+            rows,
+            totals.readings,
+            was_active=self._memory.active[rows],
+            verdicts=verdicts,
+            now=now,
+            slack_s=self._slack_s,
         )
         for column, after in zip(self._memory, decided.memory, strict=True):
             column[rows] = after
         if heard is None:
             self._enter(totals, whole, verdicts, now, leads=leads)
-        self._rests.prove(self._memory, self._intake.awaited, rows, totals.seen, specs.hold, now)
+        self._rests.prove(self._memory, self._intake.awaited, rows, totals.readings, specs.hold, now)
         most = np.where(verdicts.replicas > standing.floor, standing.ceiling, inf)
         number = past_band(verdicts.replicas, readings.wanted, self._tolerance[rows], most)
         number = self._told.kept(rows, verdicts, number, np.isnan(readings.wanted), raise_only=raise_only)

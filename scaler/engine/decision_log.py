@@ -107,7 +107,7 @@ class Given(NamedTuple):
     @classmethod
     def of(cls, decided: Decided, before: Memory, aside: Aside, now: float, *, raise_only: bool) -> Given:
         """now: POSIX seconds."""
-        rows = len(decided.asked)
+        rows = len(decided.needed)
         when = When(np.full(rows, now), np.full(rows, raise_only))
         return cls(when, decided.readings, decided.standing, before, decided.verdicts, aside)
 

@@ -62,7 +62,7 @@ class SweepColumns:
 def decisions(plans: Sequence[WorkloadSpec], seen: SweepColumns, witnesses: Witnesses, now: float) -> list[Decision]:
     """One for each of `seen.rows`, which are rows of `plans`. `now`: POSIX seconds."""
     replicas, active, told = whole(seen.verdicts.replicas), seen.verdicts.active.tolist(), whole(seen.number)
-    decided_at, measured_at = seen.decided_at.tolist(), known(seen.totals.seen.measured_at)
+    decided_at, measured_at = seen.decided_at.tolist(), known(seen.totals.readings.measured_at)
     held_since, idle_since = known(seen.memory.held_since), known(seen.memory.idle_since)
     return [
         Decision(
@@ -90,7 +90,7 @@ def _evidence(
     keep_warm, again = seen.keep_warm.tolist(), known(stands.returns_at(seen.rows))
     usual, slow = (known(column[seen.rows]) for column in stands.starts.times)
     saving = [known(column) for column in stands.saving(seen.rows)]
-    totals, readings = seen.totals, seen.totals.seen
+    totals, readings = seen.totals, seen.totals.readings
     waiting, running, held = known(readings.waiting), known(readings.running), known(readings.held)
     kv_cache, gpu_engine = known(totals.kv_cache), known(totals.gpu_engine)
     rates = known(signals.rates(seen.rows, now))
@@ -120,7 +120,7 @@ def _evidence(
             gpu_activity=gpu_activity(totals, place),
             gpu_engine_ceiling=ceiling[place],
             gpu_memory_held_bytes=memory[place],
-            waker=_waker(*intake.waker(plan.workload, now)),
+            waker=_waker(*intake.wake_source(plan.workload, now)),
             objectives=tuple(
                 Objective(OBJECTIVE_NAMES[signal], values[signal][place], target, demands[signal][place])
                 for signal, target in plan.spec.targets
@@ -131,7 +131,7 @@ def _evidence(
                 *_notes(plan.spec, seen, place, has_gateway=intake.has_gateway(plan.workload)),
                 *intake.activity.probes.notes(int(row), now),
             ),
-            **stands.said(int(row), now)._asdict(),
+            **stands.active_override(int(row), now)._asdict(),
             keep_warm_s=keep_warm[place],
             starts_again_at=again[place],
             cold_start_p50_s=usual[place],
@@ -146,7 +146,7 @@ def _evidence(
 
 def _told_past(about: SweepColumns, place: int) -> str:
     """Why more is told than is wanted."""
-    number, replicas, current = about.number[place], about.verdicts.replicas[place], about.totals.seen.wanted[place]
+    number, replicas, current = about.number[place], about.verdicts.replicas[place], about.totals.readings.wanted[place]
     if isnan(current):
         return f"told as {number:.0f}, as before: how many replicas there are is not known now"
     if current >= replicas:
@@ -160,7 +160,7 @@ def _told_past(about: SweepColumns, place: int) -> str:
 def _notes(spec: Spec, about: SweepColumns, place: int, *, has_gateway: bool) -> tuple[str, ...]:
     """What a person would ask next."""
     notes = []
-    seen, reason = about.totals.seen, REASONS[about.verdicts.reason[place]]
+    seen, reason = about.totals.readings, REASONS[about.verdicts.reason[place]]
     if about.imputed[place]:
         notes.append(
             f"{seen.pods_fresh[place]:.0f} of {seen.pods_listed[place]:.0f} ready pods answer; the others are taken to "

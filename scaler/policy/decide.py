@@ -1,10 +1,9 @@
-"""The answer to one workload: the order of the questions. Pure; parts of the kernels in `step`. Read `decide` first.
+"""Decides one workload: from its readings, constraints and memory to replicas. Pure; parts of the kernels.
 
-The laws behind each answer are in its comments; each is a test in tests/policy.
+Read `decide` first. Each invariant is a comment here and a test in tests/scaler/policy.
 
-Worked example: 20 requests wait or run and a replica should carry 16: 1.25, so 2 replicas, `serving`. A schedule's
-floor
-of 3 stands: 3 replicas, `scheduled`. Somebody freezes it and the load ends: still 3, `frozen`.
+Worked example: 20 requests wait or run and a replica should carry 16: 1.25, so 2 replicas, `serving`. With a
+schedule's floor of 3: 3 replicas, `scheduled`. A brake freezes it and the load ends: still 3, `frozen`.
 """
 
 from __future__ import annotations
@@ -22,295 +21,252 @@ from .columns import (
     HELD,
     INCOMPLETE,
     LOADING,
-    NO_WAKER,
+    NO_WAKE_SOURCE,
     QUEUED,
     SCHEDULED,
     SERVING,
     UNKNOWN,
     WARM,
-    WORK,
+    ConstraintsSlot,
     MemorySlot,
     ReadingsSlot,
     SpecSlot,
-    StandingSlot,
 )
-from .questions import (
+from .demand import (
     DUST,
     answered,
     at_zero,
-    can_fall,
     counted,
     demanded,
-    gpu_busy,
-    has_served,
-    idle_since,
-    known_at_zero,
-    lease_runs,
-    loading,
+    least_demand,
     mean_is_partial,
     partial,
     rest_is_like,
     steps,
-    was_asleep,
 )
+from .idleness import gpu_busy, has_served, idle_since, known_at_zero, lease_runs, loading, was_asleep
 
 
 @part
 def decide(
-    spec: SpecSlot, seen: ReadingsSlot, stands: StandingSlot, mind: MemorySlot, demands: Floats, now: float
-) -> MemorySlot:
-    """The answer, and what to remember of it. Here `replicas` may be NaN: nothing is known.
-
-    demands: shape (signals,): what each objective asks for is written there.
-    """
-    demand = demanded(spec, seen, demands)
-    fresh, lower = answered(spec, seen, was_asleep(mind)), partial(spec, seen)
-    incomplete_since = np.nan
-    if lower:
-        incomplete_since = now if np.isnan(mind.incomplete_since) else mind.incomplete_since
-    if (lower or not fresh) and not np.isnan(demand) and rest_is_like(spec, seen, mind, now):
-        # What was imputed may size it; it proves no idleness (law 6).
-        answer = _fresh(spec, seen, stands, mind, demand, np.nan, now)
-        obeyed, held_since = _obeying(spec, seen, stands, mind, answer), np.nan if fresh else mind.held_since
-        return _remembered(seen, mind, obeyed, np.nan, held_since, incomplete_since, now)
-    if not fresh or (np.isnan(demand) and not lower):
-        held_since = _held_since(spec, seen, mind, now)
-        answer = _stale(spec, seen, mind, held_since, now)
-        obeyed = _obeying(spec, seen, stands, mind, answer)
-        return _remembered(seen, mind, obeyed, np.nan, held_since, incomplete_since, now)
-    if lower:
-        answer = _lower_bound(spec, seen, mind, demand, incomplete_since, now)
-        obeyed = _obeying(spec, seen, stands, mind, answer)
-        return _remembered(seen, mind, obeyed, np.nan, np.nan, incomplete_since, now)
-    mind = _begun(spec, seen, mind, now)
-    idle = idle_since(spec, seen, stands, mind, now)
-    answer = _fresh(spec, seen, stands, mind, demand, idle, now)
-    if mean_is_partial(spec, seen) and mind.active and answer[1] and answer[0] < mind.replicas:
-        answer = (mind.replicas, True, INCOMPLETE)
-    mind = _remembered(seen, mind, _obeying(spec, seen, stands, mind, answer), idle, np.nan, np.nan, now)
-    # The lease is over with the first replica that is ready. Until then it is remembered, run out or not, until nothing
-    # of that start is left: what hung and was put to sleep does not wake as long as its pod is still there.
-    over = has_served(spec, seen) or (not mind.active and at_zero(seen))
-    return _at_ease(mind) if over else mind
-
-
-@part
-def _remembered(
-    seen: ReadingsSlot,
-    mind: MemorySlot,
-    answer: tuple[float, bool, int],
-    idle: float,
-    held_since: float,
-    incomplete_since: float,
+    spec: SpecSlot,
+    readings: ReadingsSlot,
+    constraints: ConstraintsSlot,
+    memory: MemorySlot,
+    demands: Floats,
     now: float,
 ) -> MemorySlot:
-    replicas, active, reason = answer
-    asleep = was_asleep(mind) or (np.isnan(mind.replicas) and seen.wanted == 0.0)
-    woken_at = now if asleep and active and replicas > 0.0 else mind.woken_at
-    return MemorySlot(
-        replicas, active, reason, idle, held_since, woken_at, mind.floor, mind.floor_until, incomplete_since
-    )
+    """The decision, and what to keep of it. Here `replicas` may be NaN: nothing is known.
+
+    demands: shape (signals,): the replicas that each objective needs are written there.
+    """
+    demand = demanded(spec, readings, demands)
+    fresh, lower = answered(spec, readings, was_asleep(memory)), partial(spec, readings)
+    complete = fresh and not lower and not np.isnan(demand)
+    idle, held_since, incomplete_since = np.nan, np.nan, np.nan
+    floor, floor_until = memory.floor, memory.floor_until
+    if lower:
+        incomplete_since = now if np.isnan(memory.incomplete_since) else memory.incomplete_since
+    if complete:
+        floor, floor_until = _start_floor(spec, readings, memory, now)
+        idle = idle_since(spec, readings, constraints, memory, now)
+        answer = _fresh(spec, readings, constraints, memory, floor, demand, idle, now)
+        if mean_is_partial(spec, readings) and memory.active and answer[1] and answer[0] < memory.replicas:
+            answer = (memory.replicas, True, INCOMPLETE)
+    elif not np.isnan(demand) and rest_is_like(spec, readings, memory, now):
+        # An imputed demand may size it; it proves no idleness.
+        answer = _fresh(spec, readings, constraints, memory, floor, demand, np.nan, now)
+        held_since = np.nan if fresh else memory.held_since
+    elif fresh and lower:
+        answer = _lower_bound(spec, readings, memory, demand, incomplete_since, now)
+    else:
+        held_since = _held_since(spec, readings, memory, now)
+        answer = _stale(spec, readings, memory, held_since, now)
+    replicas, active, reason = _constrained(spec, readings, constraints, memory, answer)
+    asleep = was_asleep(memory) or (np.isnan(memory.replicas) and readings.wanted == 0.0)
+    woken_at = now if asleep and active and replicas > 0.0 else memory.woken_at
+    # The start-up grace is over with the first replica that is ready. Until then it is kept, over or not, until nothing
+    # of that start is left: a workload that hung and was put to sleep does not wake as long as its pod is still there.
+    if complete and (has_served(spec, readings) or (not active and at_zero(readings))):
+        woken_at = np.nan
+    return MemorySlot(replicas, active, reason, idle, held_since, woken_at, floor, floor_until, incomplete_since)
 
 
 @part
-def _at_ease(mind: MemorySlot) -> MemorySlot:
-    return MemorySlot(
-        mind.replicas,
-        mind.active,
-        mind.reason,
-        mind.idle_since,
-        mind.held_since,
-        np.nan,
-        mind.floor,
-        mind.floor_until,
-        mind.incomplete_since,
-    )
+def can_fall(memory: MemorySlot) -> bool:
+    """Whether there was a decision that a lower one would take back."""
+    return not np.isnan(memory.replicas) and memory.reason != UNKNOWN
 
 
 @part
-def _begun(spec: SpecSlot, seen: ReadingsSlot, mind: MemorySlot, now: float) -> MemorySlot:
-    """Without a memory, what the cluster has is the least until the windows speak: a first page says little."""
-    floor, until = mind.floor, mind.floor_until
-    if np.isnan(until) and not np.isnan(seen.wanted):
-        floor, until = min(seen.wanted, spec.maximum), now + spec.young
+def _start_floor(spec: SpecSlot, readings: ReadingsSlot, memory: MemorySlot, now: float) -> tuple[float, float]:
+    """Without a memory, the replicas of the cluster are the minimum until the windows are filled: (floor, until)."""
+    floor, until = memory.floor, memory.floor_until
+    if np.isnan(until) and not np.isnan(readings.wanted):
+        floor, until = min(readings.wanted, spec.maximum), now + spec.young
     if now >= until:
         floor = np.nan
-    return MemorySlot(
-        mind.replicas,
-        mind.active,
-        mind.reason,
-        mind.idle_since,
-        mind.held_since,
-        mind.woken_at,
-        floor,
-        until,
-        mind.incomplete_since,
-    )
+    return floor, until
 
 
 @part
 def _fresh(
     spec: SpecSlot,
-    seen: ReadingsSlot,
-    stands: StandingSlot,
-    mind: MemorySlot,
+    readings: ReadingsSlot,
+    constraints: ConstraintsSlot,
+    memory: MemorySlot,
+    floor: float,
     demand: float,
     idle: float,
     now: float,
 ) -> tuple[float, bool, int]:
-    """Everything needed is fresh: (replicas, active, reason). idle: POSIX seconds since when; NaN is busy."""
-    nothing_there = known_at_zero(spec, seen, mind)
-    whole = steps(demand, mind.replicas if mind.active else np.nan, spec.band)
-    least = max(1.0, spec.minimum, counted(mind.floor))
+    """With complete readings: (replicas, active, reason). idle: POSIX seconds since when; NaN is busy."""
+    nothing_there = known_at_zero(spec, readings, memory)
+    whole = steps(demand, memory.replicas if memory.active else np.nan, spec.band)
+    least = max(1.0, spec.minimum, counted(floor))
     replicas = min(max(whole, least), spec.maximum)
     if not np.isnan(idle):
         # Found at zero with nothing to do: waking it to let it fall asleep again would be a wrong wake.
-        rested = nothing_there or was_asleep(mind) or now - idle >= stands.keep_warm
-        if spec.sleeps and rested and not mind.floor > 0.0:
-            if now - seen.refused_at < stands.keep_warm:
-                # Somebody was turned away for want of a replica. How many were is not known, so one is made; from then
-                # on this is activity like any other, so it is kept for the keep-warm time at least.
+        rested = nothing_there or was_asleep(memory) or now - idle >= constraints.keep_warm
+        if spec.sleeps and rested and not floor > 0.0:
+            if now - readings.refused_at < constraints.keep_warm:
+                # A request was rejected because there is no replica. The number of requests is not known, so one
+                # replica is started; it is kept for the keep-warm time at least, as after any other activity.
                 return replicas, True, QUEUED
-            if seen.waker_fresh:
+            if readings.waker_fresh:
                 return 0.0, False, ASLEEP
-            if nothing_there or spec.jobs:  # a Job ends whatever is answered: none can be kept to see the next request
-                return 0.0, False, NO_WAKER
-            return replicas, True, NO_WAKER
+            if nothing_there or spec.jobs:  # a Job ends anyway: none can be kept to show the next request
+                return 0.0, False, NO_WAKE_SOURCE
+            return replicas, True, NO_WAKE_SOURCE
         return replicas, True, WARM
     if whole > spec.maximum:
         return replicas, True, CAPPED
-    if counted(seen.running) > 0.0:
+    if counted(readings.running) > 0.0:
         return replicas, True, SERVING
-    loads = loading(spec, seen, was_asleep(mind))
-    leased = lease_runs(spec, seen, stands, mind, now)
-    nothing_to_do = not counted(seen.waiting) + counted(seen.held) > 0.0
-    if loads and not seen.ready > 0.0:
-        # Found with no ready pod and nothing to do, where nobody counts replicas: it loads, or is at zero. An order to
+    loads = loading(spec, readings, was_asleep(memory))
+    leased = lease_runs(spec, readings, constraints, memory, now)
+    nothing_to_do = not counted(readings.waiting) + counted(readings.held) > 0.0
+    if loads and not readings.ready > 0.0:
+        # At a start without a memory, with no ready pod, no request and no replica count: it loads, or is at zero. To
         # wake it, or to put it to sleep, would be a guess.
-        guessed = np.isnan(mind.replicas) and np.isnan(seen.wanted) and nothing_to_do
+        guessed = np.isnan(memory.replicas) and np.isnan(readings.wanted) and nothing_to_do
         return (np.nan, True, UNKNOWN) if guessed else (replicas, True, LOADING)
-    refused = leased and now - seen.refused_at < stands.keep_warm
+    refused = leased and now - readings.refused_at < constraints.keep_warm
     if refused or not nothing_to_do:
         return replicas, True, QUEUED
-    if gpu_busy(spec, seen, nothing_there):
+    if gpu_busy(spec, readings, nothing_there):
         return replicas, True, GPU_BUSY
-    # Nothing to do that is seen, and not idle: something loads, or a pod whose work was imputed does not answer.
+    # No request is visible, and it is not idle: something loads, or a pod whose work was imputed does not answer.
     return replicas, True, LOADING if loads or leased else WARM
 
 
 @part
-def _seen_to_do(spec: SpecSlot, seen: ReadingsSlot) -> float:
-    """Replicas for the requests that are known to be in hand: a lower bound of the demand, whatever is missing.
-
-    Requests that an engine had when it stopped to answer are added to those that are seen elsewhere: 30 in engines that
-    do not answer and 15 new ones at the gateway are 45. Not so for Jobs, where that would start some twice.
-    """
-    work = counted(seen.waiting) + counted(seen.running) + counted(seen.held)
-    if not spec.jobs:
-        work = max(work, seen.in_hand_at_least)
-    target = spec.targets[WORK]
-    at_least = 0.0 if np.isnan(target) else np.ceil(work / target - DUST)
-    if work > 0.0:
-        at_least = max(at_least, 1.0)
-    return min(at_least, spec.maximum)
+def _last_replicas(spec: SpecSlot, readings: ReadingsSlot, memory: MemorySlot) -> float:
+    """The replicas that can be held: those decided last or, without a memory, those of the cluster."""
+    if np.isnan(memory.replicas) and not np.isnan(readings.wanted):
+        return min(readings.wanted, spec.maximum)
+    return memory.replicas
 
 
 @part
-def _last(spec: SpecSlot, seen: ReadingsSlot, mind: MemorySlot) -> float:
-    """What can be held: the last answer or, without a memory, what the cluster has."""
-    if np.isnan(mind.replicas) and not np.isnan(seen.wanted):
-        return min(seen.wanted, spec.maximum)
-    return mind.replicas
+def _held_since(spec: SpecSlot, readings: ReadingsSlot, memory: MemorySlot, now: float) -> float:
+    """POSIX seconds since when the decision is held.
 
-
-@part
-def _held_since(spec: SpecSlot, seen: ReadingsSlot, mind: MemorySlot, now: float) -> float:
-    """Since when the answer is held. One that demand has raised when it was too late to hold begins anew, or it would
-    be an error again at the next tick, before anybody has heard it. What somebody set by hand meanwhile is not taken
-    down on a part of the demand.
+    If demand has raised it after the end of `hold`, the time begins anew, or the decision would be an error again at
+    the next tick, before any reader got it. Replicas that a person has set meanwhile are not reduced on a part of the
+    demand.
     """
-    if np.isnan(mind.held_since):
+    if np.isnan(memory.held_since):
         return now
-    at_least = _seen_to_do(spec, seen)
-    raised = at_least > counted(_last(spec, seen, mind)) and at_least >= counted(seen.wanted)
-    return now if raised and now - mind.held_since > spec.hold else mind.held_since
+    at_least = least_demand(spec, readings)
+    raised = at_least > counted(_last_replicas(spec, readings, memory)) and at_least >= counted(readings.wanted)
+    return now if raised and now - memory.held_since > spec.hold else memory.held_since
 
 
 @part
 def _stale(
-    spec: SpecSlot, seen: ReadingsSlot, mind: MemorySlot, held_since: float, now: float
+    spec: SpecSlot, readings: ReadingsSlot, memory: MemorySlot, held_since: float, now: float
 ) -> tuple[float, bool, int]:
-    """Something needed is missing: hold, as a floor that fresh demand may raise; then an error (law 1)."""
-    at_least, last = _seen_to_do(spec, seen), _last(spec, seen, mind)
+    """With missing readings: holds the decision, as a floor that fresh demand may raise; then it is an error."""
+    at_least, last = least_demand(spec, readings), _last_replicas(spec, readings, memory)
     blind = now - held_since > spec.hold
-    # Of Jobs what is seen to do is the answer and nothing is held: each one that ends would be replaced under it.
+    # For Jobs the known requests decide and nothing is held: each Job that ends would be replaced.
     if (at_least > counted(last) and not blind) or (at_least > 0.0 and spec.jobs):
         return max(at_least, spec.minimum), True, HELD
     if np.isnan(last):
         return np.nan, True, UNKNOWN
-    # The answer of a moment ago, and its reason: a page that is about to come is no outage.
-    settling = now - held_since < spec.settle and can_fall(mind)
-    reason = mind.reason if settling else HELD
-    # Whoever would rather pay than leave a sleeper blind has it woken, and kept until the cluster says it is there.
-    wakes = blind and spec.wakes_blind and spec.sleeps and not seen.wanted > 0.0
-    if last == 0.0 and (at_zero(seen) or known_at_zero(spec, seen, mind) or settling) and spec.sleeps and not wakes:
+    # A response that is about to come is no outage: the last decision stays with its reason.
+    settling = now - held_since < spec.settle and can_fall(memory)
+    reason = memory.reason if settling else HELD
+    # With `wakes_blind` it is woken, and kept until the cluster counts a replica.
+    wakes = blind and spec.wakes_blind and spec.sleeps and not readings.wanted > 0.0
+    if (
+        last == 0.0
+        and (at_zero(readings) or known_at_zero(spec, readings, memory) or settling)
+        and spec.sleeps
+        and not wakes
+    ):
         return 0.0, False, reason  # an error here would let KEDA's fallback wake every sleeper
     if (blind or spec.jobs) and not wakes:  # at an error KEDA starts no Job and ends none
         return np.nan, True, UNKNOWN
     held = max(last, 1.0, spec.minimum)
-    return held, True, reason if mind.active and held == mind.replicas else HELD
+    return held, True, reason if memory.active and held == memory.replicas else HELD
 
 
 @part
 def _lower_bound(
-    spec: SpecSlot, seen: ReadingsSlot, mind: MemorySlot, demand: float, since: float, now: float
+    spec: SpecSlot, readings: ReadingsSlot, memory: MemorySlot, demand: float, since: float, now: float
 ) -> tuple[float, bool, int]:
-    """All is fresh, and something is incomplete: a floor that what is known may raise, for as long as it takes.
+    """With fresh, incomplete readings: holds the decision as a floor that the known demand may raise.
 
     demand: replicas, a lower bound; NaN unknown. since: POSIX seconds since when readings are incomplete.
     """
-    at_least, last = _seen_to_do(spec, seen), _last(spec, seen, mind)
-    if spec.jobs:  # what is known to be in hand is the answer; at an error KEDA starts no Job and ends none
+    at_least, last = least_demand(spec, readings), _last_replicas(spec, readings, memory)
+    if spec.jobs:  # the known requests decide; at an error KEDA starts no Job and ends none
         return (at_least, True, INCOMPLETE) if at_least > 0.0 else (np.nan, True, UNKNOWN)
     long = now - since > spec.hold
     if np.isnan(last):
         if at_least > 0.0 or long:
             return max(1.0, at_least, spec.minimum), True, INCOMPLETE
         return np.nan, True, UNKNOWN
-    settling = now - since < spec.settle and can_fall(mind)
-    wakes = long and spec.wakes_blind and spec.sleeps and not seen.wanted > 0.0
-    asleep = last == 0.0 and (at_zero(seen) or known_at_zero(spec, seen, mind) or settling) and spec.sleeps
+    settling = now - since < spec.settle and can_fall(memory)
+    wakes = long and spec.wakes_blind and spec.sleeps and not readings.wanted > 0.0
+    asleep = last == 0.0 and (at_zero(readings) or known_at_zero(spec, readings, memory) or settling) and spec.sleeps
     if asleep and at_least == 0.0 and not wakes:
-        return 0.0, False, mind.reason if settling else INCOMPLETE
+        return 0.0, False, memory.reason if settling else INCOMPLETE
     held = max(last, at_least, 1.0, spec.minimum)
     if last > 0.0 and not np.isnan(demand):
         held = max(held, min(np.ceil(demand - DUST), spec.maximum))
-    return held, True, mind.reason if settling and mind.active and held == mind.replicas else INCOMPLETE
+    return held, True, memory.reason if settling and memory.active and held == memory.replicas else INCOMPLETE
 
 
 @part
-def _obeying(
-    spec: SpecSlot, seen: ReadingsSlot, stands: StandingSlot, mind: MemorySlot, answer: tuple[float, bool, int]
+def _constrained(
+    spec: SpecSlot,
+    readings: ReadingsSlot,
+    constraints: ConstraintsSlot,
+    memory: MemorySlot,
+    answer: tuple[float, bool, int],
 ) -> tuple[float, bool, int]:
-    """The answer after people's orders: the brake first, which is pulled when something is wrong with the rest."""
+    """The decision within its constraints. A brake comes first: it is set when something is wrong with the rest."""
     replicas, active, reason = answer
-    last = seen.wanted if np.isnan(mind.replicas) else mind.replicas
-    if stands.frozen and spec.jobs:  # nothing moves: none is started, and those that run end by themselves
+    last = readings.wanted if np.isnan(memory.replicas) else memory.replicas
+    if constraints.frozen and spec.jobs:  # none is started, and those that run end by themselves
         return 0.0, False, FROZEN
-    if stands.frozen and not np.isnan(last):
+    if constraints.frozen and not np.isnan(last):
         return last, last > 0.0, FROZEN
     if np.isnan(replicas):
         return answer
-    if active and replicas > stands.ceiling:
-        replicas, reason = max(1.0, spec.minimum, stands.ceiling), SCHEDULED
-    floor = min(stands.floor, spec.maximum)
+    if active and replicas > constraints.ceiling:
+        replicas, reason = max(1.0, spec.minimum, constraints.ceiling), SCHEDULED
+    floor = min(constraints.floor, spec.maximum)
     if floor > replicas:
-        if stands.floor_reason >= 0:
-            reason = stands.floor_reason
+        if constraints.floor_reason >= 0:
+            reason = constraints.floor_reason
         elif not active:
             reason = WARM
         replicas, active = floor, True
-    # Last: what an order asks for anyhow shows that order's reason.
-    if stands.never_down and last > replicas and not spec.jobs:  # no answer takes a Job down
+    # Last, so that a floor that asks for as many shows its own reason.
+    if constraints.never_down and last > replicas and not spec.jobs:  # no number ends a Job
         replicas, active, reason = last, True, FROZEN
     return replicas, active, reason

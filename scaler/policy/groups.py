@@ -1,34 +1,24 @@
-"""Workloads that belong together: prefill and decode that sleep and wake as one, variants behind one queue. Pure.
+"""Decides workloads that belong together: roles that sleep and wake as one, and members of one queue. Pure.
 
-A member may play a role. Members of one role, or of none, stand behind one queue: `shares` says what is whose. Of a
-group of several roles each request needs every role, so the members sleep and wake together, and bounds may be set on
-how many replicas one role has for each of another. Members of weight 0 are not part of either.
+A member may have a role. Members of one role, or of none, work on one queue: `Sharing` divides it. In a group of
+several roles each request needs every role, so the members sleep and wake together, and bounds may be set on the
+replicas of one role for each replica of another. Members of weight 0 take part in neither.
 
-The order of things is the decider's: everybody is decided alone; `floors` says what that asks of the mates; whoever
-has less than that is decided again with it. What a mate asks for never counts as activity of one's own, so a group
-whose members are all idle falls asleep, in one tick, and nobody keeps anybody awake in a circle.
+`decide_groups` decides every member alone, derives from that a floor for its mates, and decides again with it. A floor
+is not activity: it ends in the tick in which no member wants anything, so no cycle keeps a group awake. Without groups
+it is `step` and costs nothing more.
 
-Worked example: prefill wants 4 replicas, decode is idle and wants 0, with `ratio: {to: prefill, min: 0.5, max: 2}` on
-decode. The group is awake, so each has at least 1; 0.5 x 4 = 2, so the floors are 4 for prefill and 2 for decode. Were
-decode at 10 and prefill at 4, prefill would be raised to 10 / 2 = 5: the lower one is raised, nobody is lowered.
+A member gets its weight's part of the queue, but no more than its capacity while another has capacity left: what a full
+member cannot take goes to the others, by their weights. What exceeds all capacities is divided by weight again, so all
+of them ask for more than they may have, and say so. The shares always add up to the queue.
 
-Deciding workloads with their mates: everybody alone, what that asks of the others, and again with it. Pure.
+Worked example of roles: prefill wants 4 replicas, decode is idle and wants 0, with `ratio: {to: prefill, min: 0.5,
+max: 2}` on decode. The group is awake, so each has at least 1; 0.5 x 4 = 2, so the floors are 4 for prefill and 2 for
+decode. With decode at 10 and prefill at 4, prefill is raised to 10 / 2 = 5: the lower one is raised, none is lowered.
 
-What a mate asks for is a floor like a schedule's, and not activity: it is made anew from what each member wants alone,
-so it ends in the tick in which nobody wants anything. Where there are no groups this is `step` and costs nothing more.
-
-Worked example: prefill has one request waiting, decode is asleep. Alone they are at 1 and 0; prefill is awake, so
-decode's floor is 1, and both are at 1 from this very scrape on: prefill `queued`, decode `warm`.
-
-One queue, several who work on it: how much of what waits there is each one's. Pure.
-
-A member gets its weight's part of the queue, but no more than it has room for while another has room left: what a full
-member cannot take spills over to the others, by their weights. What nobody has room for is everybody's again by weight,
-so that all of them ask for more than they may have, and say so. Whatever the weights and rooms, the shares add up to
-what waits: never to twice it, and nothing vanishes.
-
-Worked example: 100 requests, weights 9 and 1, room for 40 and 1000: by weight 90 and 10; the first can take 40 of its
-90, so the shares are 40 and 60. With room for 40 and 20 they are 40 and 20 and then 36 and 4 more: 76 and 24.
+Worked example of shares: 100 requests, weights 9 and 1, capacities 40 and 1000: by weight 90 and 10; the first can take
+40 of its 90, so the shares are 40 and 60. With capacities 40 and 20 they are 40 and 20 and then 36 and 4 more: 76 and
+24.
 """
 
 from __future__ import annotations
@@ -42,23 +32,22 @@ import numpy as np
 from exporter.model import Floats
 
 from .columns import OWN, Bools, Constraints, Ints, Memory, Readings, Signal, Specs, Verdicts
+from .demand import DUST  # 3 replicas at a ratio of 1/3 are 1.0000000000000002 of the other
 from .kernel import choose, step
 
-NONE = -1
-# 3 replicas at a ratio of 1/3 are 1.0000000000000002 of the other.
-DUST = 1e-9
+NONE = -1  # no group, no role, no shared queue
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What a workload says of its group.
+    """A workload's membership in a group.
 
     namespace, name: of the group.
     role:   "" is none.
-    weight: its part of the queue that members of its role stand behind.
-    to:     the role whose replicas its own role's are bounded by; None is: by none's.
+    weight: its part of the queue that the members of its role share.
+    to:     the role that bounds the replicas of its own role; None if none does.
     least, most: replicas of its role for each replica of that one.
-    observed: it is only looked at. Those who are make a group of their own: nobody who acts may hang on them.
+    observed: whether it is only observed. Observed members are a group apart: no acting workload depends on them.
     """
 
     namespace: str
@@ -74,7 +63,7 @@ class Membership:
 class Groups(NamedTuple):
     """Many memberships, by column; numbers are the same for the same name, NONE where there is none.
 
-    group:    which. A group of one is no group.
+    group:    its group. A group of one is no group.
     role:     the number of its role in its group. to: of the role that bounds it.
     together: its group has several roles, and its weight is above 0: it sleeps and wakes with its mates.
     weight, least, most: as in `Membership`.
@@ -90,7 +79,9 @@ class Groups(NamedTuple):
 
     @classmethod
     def stack(cls, memberships: Sequence[Membership | None]) -> Groups:
-        """Of members of one role that set different bounds the first one's hold: such a configuration is refused."""
+        """The columns of these memberships. If members of one role have different bounds, those of the first hold:
+        such a configuration is refused.
+        """
         groups: dict[tuple[str, str, bool], list[tuple[int, Membership]]] = {}
         for row, member in enumerate(memberships):
             if member is not None:
@@ -110,16 +101,16 @@ class Groups(NamedTuple):
                 if member.to in names and member.to != member.role:
                     bounds.setdefault(member.role, member)
             for row, member in members:
-                said = bounds.get(member.role)
-                if said is not None and said.to is not None:
-                    to[row], least[row], most[row] = roles[number, said.to], said.least, said.most
+                bound = bounds.get(member.role)
+                if bound is not None and bound.to is not None:
+                    to[row], least[row], most[row] = roles[number, bound.to], bound.least, bound.most
         return cls(group, role, to, together, weight, least, most)
 
     def sharing(self, specs: Specs) -> Sharing:
-        """Who shares the queue on its gateway's page with whom: members of one role that have a gateway."""
-        return told_apart(
+        """Which workloads share the queue of their gateway: members of one role that have a gateway."""
+        return only_shared(
             Sharing(
-                queue=np.where(specs.gateway, self.role, NOBODY),
+                queue=np.where(specs.gateway, self.role, NONE),
                 weight=self.weight,
                 most=specs.maximum,
                 work=specs.targets[:, Signal.WORK],
@@ -127,8 +118,52 @@ class Groups(NamedTuple):
         )
 
 
+class Decided(NamedTuple):
+    """The result of `step` and its final arguments, so that each workload can be decided again, alone.
+
+    needed:   replicas that its group needs, if that is more than the member wants alone: shape (rows,), else 0.
+    readings: `waker_fresh` is that of the group.
+    standing: the constraints, with what its group needs as a floor.
+    """
+
+    verdicts: Verdicts
+    memory: Memory
+    needed: Floats
+    readings: Readings
+    standing: Constraints
+
+
+def decide_groups(
+    groups: Groups,
+    specs: Specs,
+    readings: Readings,
+    constraints: Constraints,
+    memory: Memory,
+    now: float,
+    *,
+    raise_only: bool = False,
+) -> Decided:
+    """`step` for workloads some of which belong together; whole groups (see `closure`)."""
+    needed = np.zeros(specs.minimum.shape[0])
+    mates = np.flatnonzero(groups.together)
+    if len(mates):
+        readings = readings._replace(waker_fresh=woken_with(groups, readings.waker_fresh))
+        # Without `raise_only`: a decision that stays because nothing falls between ticks is no need of a member.
+        alone, _ = step(*(choose(mates, columns) for columns in (specs, readings, constraints, memory)), now)
+        most = np.minimum(specs.maximum, np.maximum(constraints.ceiling, 1.0))[mates]
+        floor = floors(choose(mates, groups), alone, most)
+        needed[mates] = np.where(floor > np.where(alone.active, np.fmax(alone.replicas, 0.0), 0.0), floor, 0.0)
+        higher = needed > constraints.floor
+        constraints = constraints._replace(
+            floor=np.where(higher, needed, constraints.floor),
+            floor_reason=np.where(higher, OWN, constraints.floor_reason),
+        )
+    verdicts, memory = step(specs, readings, constraints, memory, now, raise_only=raise_only)
+    return Decided(verdicts, memory, needed, readings, constraints)
+
+
 def closure(groups: Groups, rows: Ints) -> Ints:
-    """These workloads and those who sleep and wake with them, in order: who has to be decided together."""
+    """These workloads and those that sleep and wake with them, in order: they are decided together."""
     numbers = groups.group[rows[groups.together[rows]]]
     if not len(numbers):
         return np.unique(rows)
@@ -136,25 +171,25 @@ def closure(groups: Groups, rows: Ints) -> Ints:
     return np.union1d(rows, mates)
 
 
-def woken_with(groups: Groups, waker: Bools) -> Bools:
-    """Whom the next request would wake: those who see it, and those who sleep and wake with one that does.
+def woken_with(groups: Groups, visible: Bools) -> Bools:
+    """The workloads that the next request would wake: those with a wake source, and their mates.
 
-    waker: shape (rows,), whole groups. What comes back has the same shape.
+    visible: shape (rows,), whole groups: which have a wake source themselves. The result has the same shape.
     """
     rows = np.flatnonzero(groups.together)
     if not len(rows):
-        return waker
+        return visible
     names, group = np.unique(groups.group[rows], return_inverse=True)
-    seen = np.bincount(group, weights=waker[rows], minlength=len(names)) > 0.0
-    out = waker.copy()
-    out[rows] = seen[group]
+    woken = np.bincount(group, weights=visible[rows], minlength=len(names)) > 0.0
+    out = visible.copy()
+    out[rows] = woken[group]
     return out
 
 
 def floors(groups: Groups, verdicts: Verdicts, maxima: Floats) -> Floats:
-    """At least so many replicas for the mates' sake, shape (rows,); 0 is: nothing is asked.
+    """The replicas that the mates of each workload need at least, shape (rows,); 0 is no floor.
 
-    verdicts: of each member decided alone, whole groups. An unknown one is awake, and says nothing of how many.
+    verdicts: of each member decided alone, whole groups. An unknown one is awake and needs no number of replicas.
     maxima:   replicas that each may have: they win against every bound.
     """
     out = np.zeros(len(groups.group))
@@ -170,18 +205,18 @@ def floors(groups: Groups, verdicts: Verdicts, maxima: Floats) -> Floats:
 
 
 def _bounded(groups: Groups, rows: Ints, alone: Floats, maxima: Floats) -> Floats:
-    """What the bounds on ratios ask of awake members. alone, maxima: shape (len(rows),), and so is the answer."""
+    """The replicas of awake members by the bounds on ratios. alone, maxima, and the result: shape (len(rows),)."""
     bound = np.flatnonzero(groups.to[rows] != NONE)
     names, role = np.unique(groups.role[rows], return_inverse=True)
-    bound = bound[np.isin(groups.to[rows[bound]], names)]  # a role may be there with weight 0 alone
+    bound = bound[np.isin(groups.to[rows[bound]], names)]  # all members of a role may have weight 0
     if not len(bound):
         return alone
     have = np.bincount(role, weights=alone)
     most = np.maximum(have, np.bincount(role, weights=maxima))
     one, other = role[bound], np.searchsorted(names, groups.to[rows[bound]])
     least, ceiling = groups.least[rows[bound]], groups.most[rows[bound]]
-    # Bounds are a forest over the roles, and are followed unrounded: a raise to the one bound cannot break the other
-    # one of the same pair. So it comes to rest after as many rounds as there are roles in a group, at most.
+    # Bounds are a forest over the roles, and are followed unrounded: a raise to one bound cannot break the other one
+    # of the same pair. So it ends after as many rounds as there are roles in a group, at most.
     need = have.copy()
     for _ in range(len(names)):
         before = need.copy()
@@ -191,89 +226,37 @@ def _bounded(groups: Groups, rows: Ints, alone: Floats, maxima: Floats) -> Float
         if (need == before).all():
             break
     missing = np.ceil(need - DUST) - have
-    return alone + _whole_parts(missing, groups.weight[rows], maxima - alone, role)
+    return alone + _whole_shares(missing, groups.weight[rows], maxima - alone, role)
 
 
-def _whole_parts(missing: Floats, weights: Floats, room: Floats, role: Ints) -> Floats:
+def _whole_shares(missing: Floats, weights: Floats, capacity: Floats, role: Ints) -> Floats:
     """`allotted` in whole replicas that add up to what is missing. missing: shape (roles,)."""
-    parts = allotted(missing.clip(min=0.0), weights, room.clip(min=0.0), role)
+    shares = allotted(missing.clip(min=0.0), weights, capacity.clip(min=0.0), role)
     order = np.argsort(role, kind="stable")
-    reached = np.cumsum(parts[order])
+    reached = np.cumsum(shares[order])
     before = np.concatenate([[0.0], reached[:-1]])
-    # What all roles before have got is a whole number, so each role's own steps add up to its own.
-    whole = np.empty(len(parts))
+    # The sum of all roles before is a whole number, so each role's steps add up to its own sum.
+    whole = np.empty(len(shares))
     whole[order] = np.floor(reached + DUST) - np.floor(before + DUST)
     return whole
 
 
-class Decided(NamedTuple):
-    """What `step` returned, and what it was given at last: with that each workload can be decided again, alone.
+def allotted(amount: Floats, weights: Floats, capacity: Floats, queue: Ints) -> Floats:
+    """Each member's share of its queue, shape (members,).
 
-    asked:    how many replicas its group asks for where that is more than a member wants alone: shape (rows,), else 0.
-    readings: `waker_fresh` is the group's.
-    standing: with what its group asks for as a floor.
-    """
-
-    verdicts: Verdicts
-    memory: Memory
-    asked: Floats
-    readings: Readings
-    standing: Constraints
-
-
-def decide_groups(
-    groups: Groups,
-    specs: Specs,
-    readings: Readings,
-    standing: Constraints,
-    memory: Memory,
-    now: float,
-    *,
-    raise_only: bool = False,
-) -> Decided:
-    """`step` for workloads of which some belong together; whole groups (see `closure`)."""
-    asked = np.zeros(specs.minimum.shape[0])
-    mates = np.flatnonzero(groups.together)
-    if len(mates):
-        readings = readings._replace(waker_fresh=woken_with(groups, readings.waker_fresh))
-        # Asked without `raise_only`: an answer that stands because nothing falls between ticks is no need of a member.
-        own_specs, own_readings, own_standing, own_memory = (
-            choose(mates, columns) for columns in (specs, readings, standing, memory)
-        )
-        alone, _ = step(own_specs, own_readings, own_standing, own_memory, now)
-        most = np.minimum(specs.maximum, np.maximum(standing.ceiling, 1.0))[mates]
-        floor = floors(choose(mates, groups), alone, most)
-        asked[mates] = np.where(floor > np.where(alone.active, np.fmax(alone.replicas, 0.0), 0.0), floor, 0.0)
-        higher = asked > standing.floor
-        standing = standing._replace(
-            floor=np.where(higher, asked, standing.floor),
-            floor_reason=np.where(higher, OWN, standing.floor_reason),
-        )
-    verdicts, memory = step(specs, readings, standing, memory, now, raise_only=raise_only)
-    return Decided(verdicts, memory, asked, readings, standing)
-
-
-NOBODY = -1  # no queue is shared
-
-# Room that is less than this is none: sums of shares are off by some 1e-16 of their size.
-
-
-def allotted(amount: Floats, weights: Floats, room: Floats, queue: Ints) -> Floats:
-    """Each member's part of its queue, shape (members,).
-
-    amount:  shape (queues,), what is to be shared. weights, room: shape (members,), in any unit and in the amount's.
+    amount:  shape (queues,), what is shared. weights, capacity: shape (members,), the latter in the amount's unit.
     queue:   shape (members,), the number of each member's queue. Members of weight 0 get nothing.
-    A queue whose members all have weight 0 is shared by nobody: see `told_apart`, which does not let that be.
+    A queue whose members all have weight 0 is not shared: `only_shared` removes such queues.
     """
     queues = len(amount)
     given, left, open_ = np.zeros(len(weights)), amount.astype(np.float64), weights > 0.0
     while open_.any():
         weight = np.where(open_, weights, 0.0)
         wish = _by_weight(left, weight, queue)
-        fits = np.where(open_, np.minimum(wish, room - given), 0.0).clip(min=0.0)
+        fits = np.where(open_, np.minimum(wish, capacity - given), 0.0).clip(min=0.0)
         given += fits
         left = (left - np.bincount(queue, weights=fits, minlength=queues)).clip(min=0.0)
-        full = open_ & (room - given <= DUST)
+        full = open_ & (capacity - given <= DUST)  # sums of shares are off by some 1e-16 of their size
         if not full.any():
             return given
         open_ &= ~full
@@ -286,11 +269,11 @@ def _by_weight(amount: Floats, weights: Floats, queue: Ints) -> Floats:
 
 
 class Sharing(NamedTuple):
-    """Who stands behind one queue with whom; a slot per workload.
+    """Which workloads share a queue; a slot per workload.
 
-    queue:  the number of the queue that it shares; NOBODY where it has its queue to itself.
+    queue:  the number of the queue that it shares; NONE if it shares none.
     weight: its part of it, in any unit.
-    most:   replicas it may have. work: requests that one of them should hold; NaN where it is not sized by that.
+    most:   replicas it may have. work: requests that one of them should hold; NaN if it is not sized by that.
     """
 
     queue: Ints
@@ -299,33 +282,34 @@ class Sharing(NamedTuple):
     work: Floats
 
     @classmethod
-    def nobody(cls, rows: int) -> Sharing:
-        return cls(np.full(rows, NOBODY, dtype=np.int64), np.ones(rows), np.full(rows, np.inf), np.full(rows, np.nan))
+    def none(cls, rows: int) -> Sharing:
+        """No workload shares its queue."""
+        return cls(np.full(rows, NONE, dtype=np.int64), np.ones(rows), np.full(rows, np.inf), np.full(rows, np.nan))
 
     def shares(self, rows: Ints) -> Bools:
         """Which of `rows` share their queue."""
-        mask: Bools = self.queue[rows] != NOBODY
+        mask: Bools = self.queue[rows] != NONE
         return mask
 
     def gets_nothing(self, row: int) -> bool:
-        """Is none of the queue that it shares its own?"""
-        return bool(self.queue[row] != NOBODY and self.weight[row] == 0.0)
+        """Whether its share of its queue is always 0."""
+        return bool(self.queue[row] != NONE and self.weight[row] == 0.0)
 
-    def room(self, in_pods: Floats, wanted: Floats, pending: Floats) -> Floats:
+    def capacity(self, in_pods: Floats, wanted: Floats, pending: Floats) -> Floats:
         """Requests that each could take beside those in its pods, shape (rows,).
 
-        While a replica of it waits for a node, a member has room for what the replicas it was given can hold and not
-        for more: what comes besides goes to those who can grow. NaN of the arguments: not known, and no limit.
+        While a replica of a member waits for a node, its capacity is that of `wanted` and not of its maximum: the rest
+        goes to members that can grow. NaN of the arguments: not known, and no limit.
         """
         stuck = (pending > 0.0) & ~np.isnan(wanted)
         replicas = np.where(stuck, np.minimum(self.most, wanted), self.most)
         held = np.where(np.isnan(in_pods), 0.0, in_pods)
         return np.where(np.isnan(self.work), np.inf, np.maximum(replicas * self.work - held, 0.0))
 
-    def parts(self, rows: Ints, amount: Floats, room: Floats) -> Floats:
-        """Which part (0..1) of what the queue of each of `rows` shows is its own; 1 where it shares with nobody.
+    def parts(self, rows: Ints, amount: Floats, capacity: Floats) -> Floats:
+        """The part (0..1) of its queue that belongs to each of `rows`; 1 if it shares none.
 
-        amount: shape (len(rows),), requests on the queue's page as that workload last read it. room: of all workloads.
+        amount: shape (len(rows),), requests of the queue as that workload last read it. capacity: of all workloads.
         """
         part = np.ones(len(rows))
         sharing = np.flatnonzero(self.shares(rows))
@@ -340,19 +324,18 @@ class Sharing(NamedTuple):
         asker = np.repeat(np.arange(len(sharing)), count)  # a pair for each of the sharing rows and each of its mates
         mate = order[np.arange(count.sum()) - np.repeat(np.cumsum(count) - count - first, count)]
         waits = np.where(amount[sharing] > 0.0, amount[sharing], 1.0)  # an empty queue is shared like one with little
-        given = allotted(waits, self.weight[mate], room[mate], asker)
-        own = mate == rows[sharing][asker]
-        part[sharing] = given[own] / waits
+        given = allotted(waits, self.weight[mate], capacity[mate], asker)
+        part[sharing] = given[mate == rows[sharing][asker]] / waits
         return part
 
 
-def told_apart(sharing: Sharing) -> Sharing:
-    """The same without queues of one, and where all weights of a queue are 0, all of them 1: demand never vanishes."""
-    shared = sharing.queue != NOBODY
+def only_shared(sharing: Sharing) -> Sharing:
+    """The same without queues of one, and if all weights of a queue are 0, all of them 1: demand never vanishes."""
+    shared = sharing.queue != NONE
     members = np.bincount(sharing.queue[shared])
     alone = shared & (members[np.where(shared, sharing.queue, 0)] < 2) if shared.any() else shared  # noqa: PLR2004
-    queue = np.where(alone, NOBODY, sharing.queue)
-    shared = queue != NOBODY
+    queue = np.where(alone, NONE, sharing.queue)
+    shared = queue != NONE
     total = np.bincount(queue[shared], weights=sharing.weight[shared])
     nothing = np.zeros(len(queue), dtype=np.bool_)
     nothing[shared] = total[queue[shared]] == 0.0

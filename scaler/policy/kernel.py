@@ -1,231 +1,142 @@
-"""How many replicas, active or not, and why: one kernel over all workloads, pure, time an argument.
+"""Applies one step of the policy to all workloads: readings, constraints and memory to replicas, active and a reason.
 
-The order of the questions is in `answers.decide`. The same function runs in the daemon and in replays of recorded
-loads.
+The kernels are compiled at import; the decision of one workload is `decide.decide`. The daemon and the replay of
+recorded traces run the same functions. Pure; time is an argument.
 
 Worked example: 40 requests wait or run and a replica should carry 16: 40/16 = 2.5, so 3 replicas, `serving`. All
 finish; after 60 s of decay the smoothed work asks for one; `warm` until 300 s have passed with nothing waiting,
-nothing running, no counter moving and quiet GPUs; then 0 replicas, inactive, `asleep`, if the gateway's page is
-there to see the next request, else 1 replica, `no_waker`.
+nothing running, no counter rising and idle GPUs; then 0 replicas, inactive, `asleep`, if the gateway's target can
+show the next request, else 1 replica, `no_waker`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import typeof, types
 
-from scaler.jit import fingerprint, kernel, part
+from scaler.jit import kernel, part
 
-from . import columns, questions
-from . import decide as decide_module
 from .columns import (
-    GPU_ENGINE,
-    KV_CACHE,
-    WORK,
     Bools,
     Constraints,
+    ConstraintsSlot,
     Memory,
     MemorySlot,
+    PerSignal,
     Readings,
     ReadingsSlot,
+    Signal,
     Specs,
     SpecSlot,
-    StandingSlot,
     Verdicts,
+    kinds,
 )
-from .decide import decide
-from .questions import answered as wholly_known
-from .questions import can_fall, partial, rest_is_like, was_asleep
+from .decide import can_fall, decide
+from .demand import answered as is_answered
+from .demand import partial, rest_is_like
+from .idleness import was_asleep
 
-# What the kernels take. Their parts take one workload's slot, as plain numbers: each array that is handed from part to
-# part is counted in and out again, which cost forty times what is decided here.
-_NOBODY = Specs.stack([])
-COLUMNS = (typeof(_NOBODY), typeof(Readings.unknown(0)), typeof(Memory.blank(0)))
-
-
-@part
-def _spec_of(specs: Specs, i: int) -> SpecSlot:
-    targets = specs.targets
-    return SpecSlot(
-        specs.minimum[i],
-        specs.maximum[i],
-        (targets[i, WORK], targets[i, KV_CACHE], targets[i, GPU_ENGINE]),
-        specs.sleeps[i],
-        specs.hold[i],
-        specs.impute_after[i],
-        specs.settle[i],
-        specs.band[i],
-        specs.gpu_quiet[i],
-        specs.pods[i],
-        specs.fixed[i],
-        specs.gateway[i],
-        specs.young[i],
-        specs.wakes_blind[i],
-        specs.jobs[i],
-        specs.holds_incomplete[i],
-    )
+_NONE = Specs.stack([])
+_SPECS, _READINGS, _MEMORY = typeof(_NONE), typeof(Readings.unknown(0)), typeof(Memory.blank(0))
+_CONSTRAINTS, _VERDICTS = typeof(Constraints.plain(_NONE)), typeof(Verdicts.blank(0))
+_MASK = types.bool_[::1]
 
 
-@part
-def _stands_of(standing: Constraints, i: int) -> StandingSlot:
-    return StandingSlot(
-        standing.floor[i],
-        standing.floor_reason[i],
-        standing.ceiling[i],
-        standing.frozen[i],
-        standing.never_down[i],
-        standing.keep_warm[i],
-        standing.lease[i],
-    )
+def _reader(slot: type[Any]) -> Callable[[Any, int], Any]:
+    """Compiles a part that takes the slot of workload `i` out of its columns.
 
-
-@part
-def _seen_of(readings: Readings, i: int) -> ReadingsSlot:
-    signals = readings.signals
-    return ReadingsSlot(
-        (signals[i, WORK], signals[i, KV_CACHE], signals[i, GPU_ENGINE]),
-        readings.waiting[i],
-        readings.running[i],
-        readings.held[i],
-        readings.busiest_gpu[i],
-        readings.active_at[i],
-        readings.pods_listed[i],
-        readings.pods_fresh[i],
-        readings.pods_partial[i],
-        readings.gateway_fresh[i],
-        readings.gateway_partial[i],
-        readings.kv_partial[i],
-        readings.unproven[i],
-        readings.in_hand_at_least[i],
-        readings.waker_fresh[i],
-        readings.refused_at[i],
-        readings.gpus_stale[i],
-        readings.gpus_blind[i],
-        readings.wanted[i],
-        readings.ready[i],
-        readings.existing[i],
-    )
-
-
-@part
-def _mind_of(memory: Memory, i: int) -> MemorySlot:
-    return MemorySlot(
-        memory.replicas[i],
-        memory.active[i],
-        memory.reason[i],
-        memory.idle_since[i],
-        memory.held_since[i],
-        memory.woken_at[i],
-        memory.floor[i],
-        memory.floor_until[i],
-        memory.incomplete_since[i],
-    )
-
-
-class _Kernels(NamedTuple):
-    """What is compiled here."""
-
-    answered: Callable[[Specs, Readings, Memory, Bools], None]
-    imputed: Callable[[Specs, Readings, Memory, float, Bools], None]
-    step: Callable[[Specs, Readings, Constraints, Memory, float, bool, Verdicts], None]
-
-
-def _compiled(parts: str) -> _Kernels:
-    """`parts`: a fingerprint of the files that the kernels' parts are in; a variable of the closure, so that numba
-    takes no kernel from its cache whose parts have changed.
+    numba unrolls no loop over columns of different types, so the text of the part is written here, as
+    `lambda columns, i: slot(columns.minimum[i], columns.maximum[i], ...)`. Columns that are not used cost nothing.
     """
-
-    @kernel(types.void(*COLUMNS, types.bool_[::1]))
-    def all_answered(specs: Specs, readings: Readings, memory: Memory, out: Bools) -> None:
-        parts  # noqa: B018
-        for i in range(out.shape[0]):
-            mind = _mind_of(memory, i)
-            spec, seen = _spec_of(specs, i), _seen_of(readings, i)
-            out[i] = wholly_known(spec, seen, was_asleep(mind)) and not partial(spec, seen)
-
-    @kernel(types.void(*COLUMNS, types.float64, types.bool_[::1]))
-    def all_imputed(specs: Specs, readings: Readings, memory: Memory, now: float, out: Bools) -> None:
-        parts  # noqa: B018
-        for i in range(out.shape[0]):
-            spec, seen, mind = _spec_of(specs, i), _seen_of(readings, i), _mind_of(memory, i)
-            known = wholly_known(spec, seen, was_asleep(mind)) and not partial(spec, seen)
-            out[i] = not known and rest_is_like(spec, seen, mind, now)
-
-    @kernel(
-        types.void(
-            *COLUMNS[:2],
-            typeof(Constraints.plain(_NOBODY)),
-            COLUMNS[2],
-            types.float64,
-            types.bool_,
-            typeof(Verdicts.blank(0)),
-        )
+    signals = range(len(Signal))
+    values = (
+        f"({', '.join(f'columns.{name}[i, {signal}]' for signal in signals)})"
+        if kind is PerSignal
+        else f"columns.{name}[i]"
+        for name, kind in kinds(slot).items()
     )
-    def all_decided(
-        specs: Specs,
-        readings: Readings,
-        standing: Constraints,
-        memory: Memory,
-        now: float,
-        raise_only: bool,
-        out: Verdicts,
-    ) -> None:
-        parts  # noqa: B018
-        for i in range(out.replicas.shape[0]):
-            mind = _mind_of(memory, i)
-            seen, stands = _seen_of(readings, i), _stands_of(standing, i)
-            new = decide(_spec_of(specs, i), seen, stands, mind, out.demand[i], now)
-            memory.idle_since[i], memory.held_since[i] = new.idle_since, new.held_since
-            memory.woken_at[i], memory.incomplete_since[i] = new.woken_at, new.incomplete_since
-            memory.floor[i], memory.floor_until[i] = new.floor, new.floor_until
-            replicas, active, reason = new.replicas, new.active, new.reason
-            if raise_only and can_fall(mind) and not replicas >= mind.replicas:
-                # Between ticks an arrival may only raise or activate: two callers a millisecond apart must not see a
-                # number fall because one page of many came in (law 2). After an error any answer is a gain.
-                replicas, active, reason = mind.replicas, mind.active, mind.reason
-                if not new.active:  # it has not been put to sleep: what it was woken for goes on
-                    memory.woken_at[i] = mind.woken_at
-            out.replicas[i], out.active[i], out.reason[i] = replicas, active, reason
-            if not np.isnan(replicas):
-                memory.replicas[i], memory.active[i] = replicas, active
-            memory.reason[i] = reason
-
-    return _Kernels(all_answered, all_imputed, all_decided)
+    function: Callable[[Any, int], Any] = eval(f"lambda columns, i: slot({', '.join(values)})", {"slot": slot})  # noqa: S307
+    return part(function)
 
 
-_KERNELS = _compiled(fingerprint(decide_module, columns, questions))
+_spec = _reader(SpecSlot)
+_constraints = _reader(ConstraintsSlot)
+_readings = _reader(ReadingsSlot)
+_memory = _reader(MemorySlot)
+
+
+@kernel(types.void(_SPECS, _READINGS, _MEMORY, _MASK))
+def _all_answered(specs: Specs, readings: Readings, memory: Memory, out: Bools) -> None:
+    for i in range(out.shape[0]):
+        spec, reading = _spec(specs, i), _readings(readings, i)
+        out[i] = is_answered(spec, reading, was_asleep(_memory(memory, i))) and not partial(spec, reading)
+
+
+@kernel(types.void(_SPECS, _READINGS, _MEMORY, types.float64, _MASK))
+def _all_imputed(specs: Specs, readings: Readings, memory: Memory, now: float, out: Bools) -> None:
+    for i in range(out.shape[0]):
+        spec, reading, before = _spec(specs, i), _readings(readings, i), _memory(memory, i)
+        complete = is_answered(spec, reading, was_asleep(before)) and not partial(spec, reading)
+        out[i] = not complete and rest_is_like(spec, reading, before, now)
+
+
+@kernel(types.void(_SPECS, _READINGS, _CONSTRAINTS, _MEMORY, types.float64, types.bool_, _VERDICTS))
+def _all_decided(
+    specs: Specs,
+    readings: Readings,
+    constraints: Constraints,
+    memory: Memory,
+    now: float,
+    raise_only: bool,
+    out: Verdicts,
+) -> None:
+    for i in range(out.replicas.shape[0]):
+        before = _memory(memory, i)
+        new = decide(_spec(specs, i), _readings(readings, i), _constraints(constraints, i), before, out.demand[i], now)
+        memory.idle_since[i], memory.held_since[i] = new.idle_since, new.held_since
+        memory.woken_at[i], memory.incomplete_since[i] = new.woken_at, new.incomplete_since
+        memory.floor[i], memory.floor_until[i] = new.floor, new.floor_until
+        replicas, active, reason = new.replicas, new.active, new.reason
+        if raise_only and can_fall(before) and not replicas >= before.replicas:
+            # Between ticks an arrival may only raise or activate: two callers a millisecond apart must not get a lower
+            # number because one response of many arrived. After an error any number is a gain.
+            replicas, active, reason = before.replicas, before.active, before.reason
+            if not new.active:  # it has not been put to sleep: its start-up grace goes on
+                memory.woken_at[i] = before.woken_at
+        out.replicas[i], out.active[i], out.reason[i] = replicas, active, reason
+        if not np.isnan(replicas):
+            memory.replicas[i], memory.active[i] = replicas, active
+        memory.reason[i] = reason
 
 
 def step(
-    specs: Specs, readings: Readings, standing: Constraints, memory: Memory, now: float, *, raise_only: bool = False
+    specs: Specs, readings: Readings, constraints: Constraints, memory: Memory, now: float, *, raise_only: bool = False
 ) -> tuple[Verdicts, Memory]:
-    """Decide all workloads.
+    """Decides all workloads. Returns the decisions and the next memory; the arguments are not changed.
 
     now:        POSIX seconds.
-    raise_only: an arrival between ticks: answers may rise or activate, never fall.
-    Returns what to answer and what to remember; the arguments are not changed.
+    raise_only: for an arrival between ticks: decisions may rise or activate, never fall.
     """
-    rows = specs.minimum.shape[0]
-    verdicts = Verdicts.blank(rows)
-    mind: Memory = choose(np.arange(rows), memory)  # copies
-    _KERNELS.step(specs, readings, standing, mind, now, raise_only, verdicts)
-    return verdicts, mind
+    verdicts = Verdicts.blank(specs.minimum.shape[0])
+    after = Memory._make(column.copy() for column in memory)
+    _all_decided(specs, readings, constraints, after, now, raise_only, verdicts)
+    return verdicts, after
 
 
 def answered(specs: Specs, readings: Readings, memory: Memory) -> Bools:
     """Which workloads' readings are fresh and complete: only then is a sum a value, else it is a lower bound."""
     out = np.zeros(specs.minimum.shape[0], dtype=np.bool_)
-    _KERNELS.answered(specs, readings, memory, out)
+    _all_answered(specs, readings, memory, out)
     return out
 
 
 def imputed(specs: Specs, readings: Readings, memory: Memory, now: float) -> Bools:
-    """Of which workloads some pods do not answer and are to be taken to be like the others."""
+    """For which workloads some pods do not answer and are assumed to be like the others."""
     out = np.zeros(specs.minimum.shape[0], dtype=np.bool_)
-    _KERNELS.imputed(specs, readings, memory, now, out)
+    _all_imputed(specs, readings, memory, now, out)
     return out
 
 

@@ -1,39 +1,35 @@
-"""When each workload last did something that its counters show. Pure.
+"""Records when each workload was last active, by its counters, and recognises probes by their regularity. Pure.
 
-A request may start and end between two scrapes: its counter has risen. A counter that falls began anew, and all that it
-shows happened since; the first sight of one is a baseline. Requests that rise like a clock are probes' (see `probes`)
-and are no activity; tokens always are, and so is a request that was turned away where nobody is there.
+A request may start and end between two scrapes: its counter has risen. A counter that falls was restarted, and its
+whole value is new; the first value of one is a baseline. Tokens are always activity, and so is a request that was
+rejected because there is no replica. Requests that come like a clock are probes and no activity.
 
-Worked example: a page says 100 finished requests, then 101: active at that scrape's time. It says 3: it was restarted,
-and 3 more have finished. A load balancer's question every 10 s is activity for 5 minutes, and then no more.
+A prober sends a request every so many seconds, so its counter stays near a straight line. Sampled at times t, the count
+of one clock is a whole number N with N <= line(t) < N + 1: all samples are within a band one request high. Of two
+clocks the band is two high, of three three, whatever their periods. So a stream counts as probes while the samples
+around its last rises fit a band of 1 or 2 (after 30 rises) or 3 (after 45: within 1.5 of the line), at a mean distance
+of at most the workload's `probe_period`.
 
-Probers by their regularity: which counters of requests rise like clocks, where no path tells. Pure.
-
-A prober asks every so many seconds, for ever; so its counter stays beside a straight line. Sampled at times t, the
-count of one clock is a whole number N with N <= line(t) < N + 1: there is a line of which all samples keep within a
-band one request high. Of two clocks the band is two high, of three three, whatever their periods. So a stream is taken
-for probes while the samples around its last rises fit a band of 1 or 2 (after 30 rises) or 3 (after 45: within 1.5 of
-the line), at a mean distance of at most the workload's `probe_period`.
-
-Who comes by chance leaves the band: the count of a Poisson stream strays like a random walk, by the root of 30, 5.5
+Random requests leave the band: the count of a Poisson stream strays like a random walk, by the root of 30, 5.5
 requests. Of 45,000 such windows (mean distances 5, 10 and 60 s, scraped every 5 s) none fitted a band of 2 over 30
-rises (7 fitted 2.5, 73 fitted 3), and none fitted 3 over 45. A stream is asked again at each rise: of 600 streams of
-400 requests none was ever taken for probes. One that is, once in a great while, leaves the band a few rises later.
+rises (7 fitted 2.5, 73 fitted 3), and none fitted 3 over 45. A stream is checked again at each rise: of 600 streams of
+400 requests none ever counted as probes. A rare one that does leaves the band a few rises later.
 
-A steady client looks the same, and must not be put to sleep for being steady. So: tokens, a request in flight or a busy
-GPU anywhere on the workload's pages is work, and the 30 rises begin anew after it; a rise that does not fit is a
-request, at once; and what wakes a workload within two periods after it fell asleep may have been the regular stream
-itself: then it was a client, and the workload's regular requests count again.
+A steady client looks the same, and must not be put to sleep for being steady. So tokens, a request in flight or a busy
+GPU on any target of the workload is work, and the 30 rises begin anew after it; a rise that does not fit is a request,
+at once; and if a workload is woken within two periods after it fell asleep, the request may have been one of the
+regular stream: then that was a client, and the workload's regular requests count again.
 
 That verdict is a guess from one request, so it ends. It holds for an hour after the first such wake-up and four times
 as long after each further one, at most seven days; a sleep that lasts longer than two periods takes one step back.
-After 1 + 4 + 16 + 64 h a steady client is put to sleep once in seven days. Nothing is
-concluded from a wake-up beside which tokens or a busy GPU were seen: the stream makes neither. Nor, once until a sleep
-lasts, if the request was worked on by a replica, or came at another time than the clock's next ones. Once, because a
-client whose clock stops while its request hangs comes at another time as well.
+After 1 + 4 + 16 + 64 h a steady client is put to sleep once in seven days. A wake-up beside which tokens or a busy GPU
+are visible proves nothing: the stream makes neither. Nor, once until a sleep lasts, if the request ran on a replica, or
+came at another time than the clock's next ones. Once, because a client with a clock that stops while its request hangs
+comes at another time as well.
 
-Worked example: a load balancer asks every 10 s and nothing else happens. For 5 minutes each question is activity like
-any other; then it is known, and the keep-warm time runs. Somebody's request comes between: two rises where one was due,
+Worked example: a counter has 100 finished requests, then 101: active at that scrape's time. It has 3: it was restarted,
+and 3 more have finished. A load balancer sends a probe every 10 s and nothing else happens: for 5 minutes each probe is
+activity; then they are recognised, and the keep-warm time runs. A request comes between: two rises where one was due,
 so it is activity, at that scrape; the next probe is none. One request each 7 minutes is further apart than
 `probe_period` and always counts.
 """
@@ -56,113 +52,103 @@ from .slots import ACTIVITY
 
 TOKENS = frozenset({Quantity.TOKENS_PROMPT, Quantity.TOKENS_GENERATED})
 BY_REQUESTS = [REASONS.index(reason) for reason in (Reason.QUEUED, Reason.SERVING, Reason.CAPPED)]
-# What is counted for people, in this order: requests once, where they are finished, and not again at a gateway.
+# The counters for accounting, in this order: requests once, at the engine that finished them, not at a gateway.
 COUNTED = (Quantity.REQUESTS_FINISHED, Quantity.TOKENS_PROMPT, Quantity.TOKENS_GENERATED)
 IN_HAND = (Quantity.REQUESTS_WAITING, Quantity.REQUESTS_RUNNING, Quantity.REQUESTS_HELD)
 
-
-class Activity:
-    """Of a fixed list of workloads: each array has a slot for each of them, POSIX seconds, NaN never.
-
-    active_at:  when a counter of requests or tokens last rose.
-    refused_at: when a request was last turned away at a page that can wake.
-    finished:   requests finished since this process began to look, corrected for restarts; NaN none seen yet.
-    counted:    shape (rows, len(COUNTED)), what was counted since `take_counted`; NaN where no page has said.
-    """
-
-    def __init__(self, probe_periods: Floats, slots: int) -> None:
-        """probe_periods: seconds, 0 is: every request counts. slots: how many sources there is room for."""
-        rows = len(probe_periods)
-        self.active_at, self.refused_at, self.finished = (np.full(rows, nan) for _ in range(3))
-        self.counted = np.full((rows, len(COUNTED)), nan)
-        self.probes = Probes(probe_periods, slots)
-
-    def adopt(self, other: Activity, rows: Rows, others: Rows) -> None:
-        """Take over what another has seen: own `rows` from its slots `others`, and the sources as they are."""
-        copy_into(self.columns(), other.columns(), rows, others)
-        self.counted[rows] = other.counted[others]
-        self.probes.adopt(other.probes, rows, others)
-
-    def columns(self) -> dict[str, Array]:
-        """What survives a restart, as `scaler.columns` wants it; live."""
-        counted = {"finished": self.finished, "active_at": self.active_at, "refused_at": self.refused_at}
-        return {**named("intake", counted), **self.probes.columns()}
-
-    def make_sound(self, rows: Rows, now: float) -> None:
-        """Reset what cannot have been counted. now: POSIX seconds, or infinity."""
-        finished = self.finished[rows]
-        self.finished[rows] = np.where((finished >= 0.0) & (finished <= 2.0**53), finished, nan)
-        self.probes.make_sound(rows, now)
-
-    def answered(
-        self, rows: Rows, seen: Readings, *, was_active: Mask, verdicts: Verdicts, now: float, slack_s: float
-    ) -> None:
-        """What was decided of these workloads: who is woken right after was put to sleep wrongly. See `Probes`."""
-        there = (seen.wanted > 0.0) | (seen.ready > 0.0) | (seen.pods_fresh > 0.0)
-        woken = ~was_active & verdicts.active & np.isin(verdicts.reason, BY_REQUESTS)
-        self.probes.answered(rows, ~verdicts.active, there, woken, now, slack_s)
-
-    def take_counted(self) -> Floats:
-        """What was counted since this was asked last, shape (rows, len(COUNTED)); NaN where no page has said."""
-        counted, self.counted = self.counted, np.full_like(self.counted, nan)
-        return counted
-
-    def land(self, row: int, slot: int, counters: Floats, page: QueuePage, at: float, *, counts: bool) -> None:
-        """Take in one page. counters: of its slot, shape (len(ACTIVITY),); they are brought up to date.
-
-        counts: what it has finished, no other page has.
-        """
-        rises = {quantity: _rise(counters, place, page) for place, quantity in enumerate(ACTIVITY)}
-        tokens = any(rises[quantity] > 0.0 for quantity in TOKENS)
-        if tokens:
-            self.probes.worked(row, at)
-        elif any(page.said.get(quantity, nan) > 0.0 for quantity in IN_HAND):
-            self.probes.in_hand(row, slot, at, on_replica=not page.waker)
-        finished, failed = rises[Quantity.REQUESTS_FINISHED], rises[Quantity.REQUESTS_FAILED]
-        requests = (0.0 if isnan(finished) else finished) + (0.0 if isnan(failed) else failed)
-        somebody = self.probes.count(row, slot, requests, at)
-        if somebody or tokens:
-            self.active_at[row] = at
-        # Where every request is counted as it arrives, a prober's are among them.
-        turned_away = somebody and finished > 0.0 if page.arrivals else failed > 0.0
-        if page.waker and turned_away:
-            self.active_at[row] = self.refused_at[row] = at
-        if counts and not isnan(finished):
-            before = self.finished[row]
-            self.finished[row] = finished + (0.0 if isnan(before) else before)
-        if counts:
-            for place, quantity in enumerate(COUNTED):
-                rise = rises[quantity]
-                if not isnan(rise):
-                    before = self.counted[row, place]
-                    self.counted[row, place] = rise + (0.0 if isnan(before) else before)
-
-
-def _rise(counters: Floats, place: int, page: QueuePage) -> float:
-    """How much a counter has risen; NaN where the page does not say it."""
-    before, after = float(counters[place]), page.said.get(ACTIVITY[place], nan)
-    if isnan(after):
-        return nan
-    counters[place] = after
-    return 0.0 if isnan(before) else after - before if after >= before else after
-
-
-RISES = 30  # before a stream of one or two clocks is known, and …
+RISES = 30  # before a stream of one or two clocks is recognised, and …
 MANY_RISES = 45  # … of three
-KEPT = 48  # rises that are kept: the band is asked of these, so nobody has to be as regular as quartz for days
+KEPT = 48  # rises that are kept: a stream has to be regular over these, not for days
 CLOCKS = 3
 SLACK = 0.1  # of a request: clocks and scrapes tremble by some tens of milliseconds
-SHORTEST_S = 1.0  # kubelet's shortest period. Who asks more often is working.
+SHORTEST_S = 1.0  # kubelet's shortest period: more frequent requests are work
 FIRST_DISTRUST_S, LONGEST_DISTRUST_S = 3600.0, 7 * 86400.0
 DISTRUST_GROWTH = 4.0
 MOST_WRONG_SLEEPS = 5  # 1, 4, 16, 64 and 256 h: the last is cut to seven days, and more would change nothing
 SLOPES = 65  # tried at once, twice: the second time to 1/64 of the distance of the first
 
 
-class ProbeSchedule(NamedTuple):
-    """When a clock's requests come: the last one after `after` and by `by`, then one each `period_s`. POSIX seconds.
+class Activity:
+    """The activity of a fixed list of workloads: each array has a slot for each of them, POSIX seconds, NaN never.
 
-    period_s: 0 where there are several clocks: then any time fits.
+    active_at:  when a counter of requests or tokens last rose.
+    refused_at: when a request was last rejected at a wake source.
+    finished:   requests finished since the start of this process, corrected for restarts; NaN without a counter.
+    counted:    shape (rows, len(COUNTED)), counted since `take_counted`; NaN without a counter.
+    """
+
+    def __init__(self, probe_periods: Floats, slots: int) -> None:
+        """probe_periods: seconds; with 0 every request counts. slots: how many there are."""
+        rows = len(probe_periods)
+        self.active_at, self.refused_at, self.finished = (np.full(rows, nan) for _ in range(3))
+        self.counted = np.full((rows, len(COUNTED)), nan)
+        self.probes = Probes(probe_periods, slots)
+
+    def adopt(self, other: Activity, rows: Rows, source_rows: Rows) -> None:
+        """Takes over the state of another: `source_rows` into `rows`, pairwise, and all slots."""
+        copy_into(self.columns(), other.columns(), rows, source_rows)
+        self.counted[rows] = other.counted[source_rows]
+        self.probes.adopt(other.probes, rows, source_rows)
+
+    def columns(self) -> dict[str, Array]:
+        """The state that a checkpoint keeps; live arrays."""
+        counted = {"finished": self.finished, "active_at": self.active_at, "refused_at": self.refused_at}
+        return {**named("intake", counted), **self.probes.columns()}
+
+    def make_sound(self, rows: Rows, now: float) -> None:
+        """Resets impossible values. now: POSIX seconds, or infinity."""
+        finished = self.finished[rows]
+        self.finished[rows] = np.where((finished >= 0.0) & (finished <= 2.0**53), finished, nan)
+        self.probes.make_sound(rows, now)
+
+    def answered(
+        self, rows: Rows, readings: Readings, *, was_active: Mask, verdicts: Verdicts, now: float, slack_s: float
+    ) -> None:
+        """Takes the decisions: a workload that is woken at once was put to sleep wrongly. See `Probes`."""
+        there = (readings.wanted > 0.0) | (readings.ready > 0.0) | (readings.pods_fresh > 0.0)
+        woken = ~was_active & verdicts.active & np.isin(verdicts.reason, BY_REQUESTS)
+        self.probes.answered(rows, ~verdicts.active, there, woken, now, slack_s)
+
+    def take_counted(self) -> Floats:
+        """Returns `counted`, shape (rows, len(COUNTED)), and begins anew."""
+        counted, self.counted = self.counted, np.full_like(self.counted, nan)
+        return counted
+
+    def land(self, row: int, slot: int, counters: Floats, page: QueuePage, at: float, *, counts: bool) -> None:
+        """Takes one response. counters: of its slot, shape (len(ACTIVITY),); updated in place.
+
+        counts: its finished requests are counted by no other target.
+        """
+        rises = {quantity: _rise(counters, index, page) for index, quantity in enumerate(ACTIVITY)}
+        tokens = any(rises[quantity] > 0.0 for quantity in TOKENS)
+        if tokens:
+            self.probes.worked(row, at)
+        elif any(page.sums.get(quantity, nan) > 0.0 for quantity in IN_HAND):
+            self.probes.in_hand(row, slot, at, on_replica=not page.wake_source)
+        finished, failed = rises[Quantity.REQUESTS_FINISHED], rises[Quantity.REQUESTS_FAILED]
+        requests = (0.0 if isnan(finished) else finished) + (0.0 if isnan(failed) else failed)
+        is_activity = self.probes.count(row, slot, requests, at)
+        if is_activity or tokens:
+            self.active_at[row] = at
+        # A counter of all requests as they arrive includes probes.
+        turned_away = is_activity and finished > 0.0 if page.arrivals else failed > 0.0
+        if page.wake_source and turned_away:
+            self.active_at[row] = self.refused_at[row] = at
+        if counts and not isnan(finished):
+            before = self.finished[row]
+            self.finished[row] = finished + (0.0 if isnan(before) else before)
+        if counts:
+            for index, quantity in enumerate(COUNTED):
+                rise = rises[quantity]
+                if not isnan(rise):
+                    before = self.counted[row, index]
+                    self.counted[row, index] = rise + (0.0 if isnan(before) else before)
+
+
+class ProbeSchedule(NamedTuple):
+    """The times of a clock's requests: the last one after `after` and by `by`, then one each `period_s`. POSIX seconds.
+
+    period_s: 0 with several clocks: then any time fits.
     """
 
     after: float
@@ -192,31 +178,33 @@ def distrust_s(wrong_sleeps: float) -> float:
 
 
 class Probes:
-    """What is known of the regularity of each slot's requests, and which workloads are not to be judged by it."""
+    """The regularity of the requests of each slot, and the workloads with regular requests that count."""
 
     def __init__(self, periods: Floats, slots: int) -> None:
-        """periods: `probe_period` of each workload in seconds, 0 is: never. slots: how many there are."""
+        """periods: `probe_period` of each workload in seconds; with 0 none is a probe. slots: how many there are."""
         rows = len(periods)
         self._periods = periods
         self._rises = np.full((slots, KEPT, 3), np.nan)  # last sample before it, first with it, the count then
         self._kept = np.zeros(slots, dtype=np.int64)
-        self._clocks = np.zeros(slots, dtype=np.int64)  # 0: not known to be probes
-        self._heard_at = np.full(slots, np.nan)
-        self._real_at = np.full(rows, np.nan)  # POSIX seconds when tokens, requests in flight or a GPU were seen
-        self.period = np.full(rows, np.nan)  # seconds, of the slowest stream that is now taken for probes
-        self.asleep_at = np.full(rows, np.nan)  # POSIX seconds since when nothing of it is there
-        self.count_until = np.full(rows, np.nan)  # POSIX seconds: so long its regular requests count
-        self.wrong_sleeps = np.zeros(rows)  # that it was put to sleep for being steady, less the right ones since
-        self.excused = np.zeros(rows, dtype=np.bool_)  # a request at another time has woken it soon, once
-        self._schedules: dict[int, dict[int, ProbeSchedule]] = {}  # by row and slot, of the streams taken for probes
-        self._asked: dict[int, ObservedRequest] = {}  # by row: the last request that came while it was asleep
+        self._clocks = np.zeros(slots, dtype=np.int64)  # 0: no probes
+        self._read_at = np.full(slots, np.nan)
+        self._real_at = np.full(rows, np.nan)  # POSIX seconds of the last tokens, request in flight or busy GPU
+        self.period = np.full(rows, np.nan)  # seconds, of the slowest stream that counts as probes now
+        self.asleep_at = np.full(rows, np.nan)  # POSIX seconds since when it has no replica
+        self.count_until = np.full(rows, np.nan)  # POSIX seconds until when its regular requests count
+        self.wrong_sleeps = np.zeros(rows)  # sleeps that ended at once, less those that lasted since
+        self.excused = np.zeros(rows, dtype=np.bool_)  # one early wake-up by a request at another time has not counted
+        self._schedules: dict[
+            int, dict[int, ProbeSchedule]
+        ] = {}  # by row and slot, of the streams that count as probes
+        self._last_requests: dict[int, ObservedRequest] = {}  # by row: the last request that came while it was asleep
 
     def replan(self, rows: Rows, periods: Floats) -> None:
         """Replaces the `probe_period` of `rows`. periods: shape (rows,), seconds."""
         self._periods[rows] = periods
 
     def columns(self) -> dict[str, Array]:
-        """What survives a restart, as `scaler.columns` wants it; live. Which streams are regular is seen anew."""
+        """The state that a checkpoint keeps; live arrays. Streams are recognised anew after a restart."""
         learned = {
             "count_until": self.count_until,
             "wrong_sleeps": self.wrong_sleeps,
@@ -227,9 +215,10 @@ class Probes:
         return named("probes", learned)
 
     def make_sound(self, rows: Rows, now: float) -> None:
-        """Mend what this version cannot have learned, of `rows` that were copied in. now: POSIX seconds, or infinity.
+        """Resets impossible values of `rows`. now: POSIX seconds, or infinity.
 
-        A verdict ends no later than one of now would; one that is over, or of a workload without `probe_period`, goes.
+        A verdict ends no later than one of now would; one that is over, or of a workload without `probe_period`, is
+        removed.
         """
         sleeps = np.nan_to_num(self.wrong_sleeps[rows], nan=0.0, posinf=0.0, neginf=0.0)
         self.wrong_sleeps[rows] = np.clip(np.floor(sleeps), 0.0, MOST_WRONG_SLEEPS)
@@ -244,25 +233,27 @@ class Probes:
             np.isfinite(self.asleep_at[rows]), np.minimum(self.asleep_at[rows], now), np.nan
         )
 
-    def adopt(self, other: Probes, rows: Rows, others: Rows) -> None:
-        """Take over another's slots, because the same targets go on being asked: own `rows` from its `others`."""
+    def adopt(self, other: Probes, rows: Rows, source_rows: Rows) -> None:
+        """Takes over all slots of another, whose targets go on being scraped: `source_rows` into `rows`, pairwise."""
         self._rises, self._kept, self._clocks = other._rises, other._kept, other._clocks
-        self._heard_at = other._heard_at
-        self._real_at[rows] = other._real_at[others]
-        same = list(zip(rows.tolist(), others.tolist(), strict=True))
-        self._schedules = {mine: other._schedules[theirs] for mine, theirs in same if theirs in other._schedules}
-        self._asked = {mine: other._asked[theirs] for mine, theirs in same if theirs in other._asked}
+        self._read_at = other._read_at
+        self._real_at[rows] = other._real_at[source_rows]
+        same = list(zip(rows.tolist(), source_rows.tolist(), strict=True))
+        self._schedules = {target: other._schedules[source] for target, source in same if source in other._schedules}
+        self._last_requests = {
+            target: other._last_requests[source] for target, source in same if source in other._last_requests
+        }
 
     def grow(self, slots: int) -> None:
         more = slots - len(self._kept)
         self._rises = np.concatenate([self._rises, np.full((more, KEPT, 3), np.nan)])
         self._kept = np.concatenate([self._kept, np.zeros(more, dtype=np.int64)])
         self._clocks = np.concatenate([self._clocks, np.zeros(more, dtype=np.int64)])
-        self._heard_at = np.concatenate([self._heard_at, np.full(more, np.nan)])
+        self._read_at = np.concatenate([self._read_at, np.full(more, np.nan)])
 
     def clear(self, slot: int) -> None:
         self._kept[slot] = self._clocks[slot] = 0
-        self._heard_at[slot] = np.nan
+        self._read_at[slot] = np.nan
 
     def worked(self, row: int, at: float) -> None:
         """Tokens or a busy GPU: a stream of probes makes neither."""
@@ -270,19 +261,19 @@ class Probes:
         self.period[row] = np.nan
 
     def in_hand(self, row: int, slot: int, at: float, *, on_replica: bool) -> None:
-        """A page shows a request in hand. While a workload is asleep, it may be the stream's, which gets no answer.
+        """Takes a request in hand. While a workload is asleep, it may be one of the regular stream that waits.
 
-        on_replica: it is an engine's page, and not one that would show the request at zero replicas too.
+        on_replica: it is on an engine, not on a wake source.
         """
         if isnan(self.asleep_at[row]):
             self.worked(row, at)
         else:
             self._real_at[row] = at
-            self._asked[row] = ObservedRequest(float(self._heard_at[slot]), at, on_replica)
+            self._last_requests[row] = ObservedRequest(float(self._read_at[slot]), at, on_replica)
 
     def count(self, row: int, slot: int, rise: float, at: float) -> bool:
-        """A page came in, and its counters of requests rose by so many (0: they did not). Is that activity?"""
-        before, self._heard_at[slot] = self._heard_at[slot], at
+        """Takes the rise of the counters of requests in one response. Returns whether it is activity."""
+        before, self._read_at[slot] = self._read_at[slot], at
         if not rise > 0.0:
             return False
         if not self._periods[row] > 0.0 or at < self.count_until[row]:
@@ -293,19 +284,19 @@ class Probes:
         is_activity = self._is_activity(row, slot, rise)
         if not isnan(self.asleep_at[row]):
             if not is_activity:
-                self._asked[row] = ObservedRequest()  # the stream's own, wherever else it is in hand
-            elif self._asked.get(row, ObservedRequest()).by < at:
-                self._asked[row] = ObservedRequest(float(before), at)
+                self._last_requests[row] = ObservedRequest()  # one of the stream, even if it is also in hand elsewhere
+            elif self._last_requests.get(row, ObservedRequest()).by < at:
+                self._last_requests[row] = ObservedRequest(float(before), at)
         return is_activity
 
     def answered(self, rows: Rows, asleep: Mask, there: Mask, wanted: Mask, now: float, slack_s: float) -> None:
-        """What became of these workloads; every argument has shape (len(rows),).
+        """Takes the decisions for these workloads; every argument has shape (len(rows),).
 
-        asleep: they are to be at zero. there: some replica still is. wanted: they were woken this moment by requests.
-        slack_s: what a request may take to be seen, beside two periods.
+        asleep: decided to be at zero. there: a replica still exists. wanted: woken at this moment by requests.
+        slack_s: the time until a request is visible, beside two periods.
         """
-        known = ~np.isnan(self.period[rows])
-        falling = asleep & known & (there | np.isnan(self.asleep_at[rows]))
+        judged = ~np.isnan(self.period[rows])
+        falling = asleep & judged & (there | np.isnan(self.asleep_at[rows]))
         self.asleep_at[rows[falling]] = now
         ended = ~asleep & ~np.isnan(self.asleep_at[rows])
         soon = now - self.asleep_at[rows] <= 2.0 * self.period[rows] + slack_s
@@ -314,7 +305,7 @@ class Probes:
                 self.excused[row] = True
             else:
                 self._distrust(row, now)
-        lasted = rows[ended & ~soon & known]
+        lasted = rows[ended & ~soon & judged]
         self.wrong_sleeps[lasted] = np.maximum(0.0, self.wrong_sleeps[lasted] - 1.0)
         self.excused[lasted] = False
         self.asleep_at[rows[~asleep]] = np.nan
@@ -326,35 +317,35 @@ class Probes:
         self._schedules.pop(row, None)
 
     def _came_off_schedule(self, row: int) -> bool:
-        """Whether the request that woke it is known to be none of the streams that were taken for probes."""
-        asked = self._asked.get(row, ObservedRequest())
+        """Whether the request that woke it is not one of the streams that counted as probes."""
+        request = self._last_requests.get(row, ObservedRequest())
         asleep_at = self.asleep_at[row]
-        # A stream that has ended before, as that of a pod long gone, asks no more.
+        # Without the streams that ended before, as that of a deleted pod.
         current = [
             schedule
             for schedule in self._schedules.get(row, {}).values()
             if schedule.by >= asleep_at - 3.0 * max(schedule.period_s, SHORTEST_S) or not schedule.period_s > 0.0
         ]
-        fits = not current or any(schedule.has(asked.after, asked.by) for schedule in current)
-        return bool(asked.by >= asleep_at) and (asked.on_replica or not fits)
+        fits = not current or any(schedule.has(request.after, request.by) for schedule in current)
+        return bool(request.by >= asleep_at) and (request.on_replica or not fits)
 
     def verdicts(self, rows: Rows, now: float) -> tuple[Floats, Floats]:
-        """What holds at `now` of these workloads, each of shape (len(rows),): the period in seconds of regular requests
-        that are taken for probes, and until when they count instead, POSIX seconds; NaN where neither is so.
+        """The period in seconds of regular requests that count as probes, and POSIX seconds until when they count as
+        activity instead, each of shape (len(rows),); NaN if not.
         """
         until = self.count_until[rows]
         return self.period[rows], np.where(until > now, until, np.nan)
 
     def notes(self, row: int, now: float) -> tuple[str, ...]:
-        """What a person would ask next of this workload."""
+        """Remarks on the regular requests of a workload."""
         if now < self.count_until[row]:
             until = written(float(self.count_until[row]))
-            why = "taken for probes, they woke it right after it fell asleep; then they are looked at anew"
+            why = "as probes they woke it right after it fell asleep; then they are checked anew"
             return (f"its regular requests count until {until}: {why}",)
         if np.isnan(self.period[row]):
             return ()
         every = f"one each {self.period[row]:.0f} s at the rarest"
-        return (f"requests as regular as a clock, {every}, are taken for probes and keep nothing awake",)
+        return (f"requests as regular as a clock, {every}, count as probes and keep nothing awake",)
 
     def _append(self, slot: int, before: float, at: float, rise: float) -> None:
         kept = self._kept[slot]
@@ -386,7 +377,7 @@ class Probes:
                 return True
             self._clocks[slot] = clocks
         elif band(rises) > clocks + SLACK:
-            # Of what rose, some was due. Without the rest the clocks go on; if they do not, they were none.
+            # A part of the rise was due. If the clocks do not go on without the rest, they were none.
             for extra in range(1, int(rise) + 1):
                 rises[-1, 2] -= 1.0
                 if band(rises) <= clocks + SLACK or extra == rise:
@@ -404,24 +395,33 @@ class Probes:
 
 
 def band(rises: Floats) -> float:
-    """Height of the lowest band around a straight line that holds all samples, in requests.
+    """The height of the lowest band around a straight line that contains all samples, in requests.
 
     rises: shape (rises, 3): the last sample before each (POSIX seconds), the first with it, and the count then. Before
-    the first, nothing is known. It is an upper bound, by about a hundredth: slopes are tried, not solved for.
+    the first, nothing is known. The result is too high by about a hundredth: slopes are tried, not solved for.
     """
     # A sample before a rise has the count of the rise before; of the first one that is not kept.
     times = np.concatenate([rises[:, 1], rises[1:, 0]]) - rises[0, 1]
     counts = np.concatenate([rises[:, 2], rises[:-1, 2]])
-    known = ~np.isnan(times)
-    times, counts = times[known], counts[known]
+    known_times = ~np.isnan(times)
+    times, counts = times[known_times], counts[known_times]
     mean = (rises[-1, 2] - rises[0, 2]) / (rises[-1, 1] - rises[0, 1])
     low, high, best = 0.8 * mean, 1.2 * mean, np.inf
     for _ in range(2):
         slopes = np.linspace(low, high, SLOPES)
         away = counts - slopes[:, None] * times
         heights = away.max(axis=1) - away.min(axis=1)
-        place = int(heights.argmin())
-        best = min(best, float(heights[place]))
+        index = int(heights.argmin())
+        best = min(best, float(heights[index]))
         step = slopes[1] - slopes[0]
-        low, high = slopes[place] - step, slopes[place] + step
+        low, high = slopes[index] - step, slopes[index] + step
     return best
+
+
+def _rise(counters: Floats, index: int, page: QueuePage) -> float:
+    """How much a counter has risen; NaN if not exposed."""
+    before, after = float(counters[index]), page.sums.get(ACTIVITY[index], nan)
+    if isnan(after):
+        return nan
+    counters[index] = after
+    return 0.0 if isnan(before) else after - before if after >= before else after

@@ -1,17 +1,14 @@
-"""The latest of each source, added up per workload: from scrapes to the columns of `policy.Readings`.
+"""Stores the latest samples of every target, and adds up the fresh ones of each workload. Pure.
 
-Each source of a workload has a *slot*: one engine's page, its gateway's page, or its share of one node's GPUs. A slot
-keeps the last reading and its time; a reading older than its limit is not there. Adding up is a handful of
-`bincount`s over all slots at once: ten thousand workloads take milliseconds, one takes the price of the calls.
+Each target of a workload has a *slot*: an engine, a gateway, or its share of one node's GPUs. A slot holds the last
+reading and its time; a reading older than its limit does not count. Adding up is a handful of `bincount`s over all
+slots: ten thousand workloads take milliseconds, one takes the price of the calls.
 
-What it refuses to do: treat a page that does not speak of queues as an empty queue. Such a page is as good as absent
-(a fresh engine that has not published its gauges yet, an exporter that reloads). Nor is an incomplete response all
-there is: what it says is a lower bound.
+A response without any queue is no empty queue: it counts as absent (a new engine that has not published its gauges yet,
+an exporter that reloads). An incomplete response is a lower bound.
 
-How one workload's pages are to be read: what `intake` is told of each. Pure.
-
-Worked example: `Source(WorkloadKey("ai", "chat"), pods=True, queue="llama")` is a workload whose engines are asked
-themselves, and of whose pages only the queue of `llama` counts.
+Worked example: `TargetRules(WorkloadKey("ai", "chat"), pods=True, queue="llama")` is a workload with engines that are
+scraped themselves, and of whose responses only the queue of `llama` counts.
 """
 
 from __future__ import annotations
@@ -50,17 +47,36 @@ from .restart_proof import RestartProof, key_table, keys_of, page_key, page_tabl
 from .slots import ACTIVITY, ADDED, GATEWAY, GPUS, PODS, ROLE_CODE, Column, Slots, added, sum_of_known, tally
 
 QUEUES = slice(Column.WAITING, Column.HELD + 1)  # requests in hand
-MOST_GAPS = 20  # incomplete series of a workload that are named to people
+MOST_GAPS = 20  # incomplete series of a workload that are shown
 QUEUE_WIDTH = QUEUES.stop - QUEUES.start
 
-# Replica counts from the cluster. They do not survive a restart: the cluster is read again.
+# Replica counts from the cluster. A checkpoint has none of them: the cluster is read again.
 COUNTED = ("_wanted", "_ready", "_pending", "_gpus_held", "_existing", "_going")
-# What is known of each workload's targets together; it does not survive a restart either.
+# The state of each workload's targets together; not in a checkpoint either.
 PER_WORKLOAD = ("_listed", *COUNTED, "_in_pods", "_gpus_owed_until")
 
 
+@dataclass(frozen=True, slots=True)
+class TargetRules:
+    """How the responses of one workload's targets are read.
+
+    pods:  its engines are scraped themselves, so metrics that a gateway repeats of them are not added.
+    queue: only this queue of a response (a model's name); None is all of them.
+    probe_period: seconds; regular requests that are no further apart are probes. With 0 every request counts.
+    gpu_quiet: engine activity (ratio) above which a GPU works.
+    hold: seconds for which the last known requests of an engine that does not answer count as in hand.
+    """
+
+    workload: WorkloadKey
+    pods: bool
+    queue: str | None = None
+    probe_period: float = 0.0
+    gpu_quiet: float = 0.0
+    hold: float = 300.0
+
+
 class LatestSamples:
-    """What is known of every source of a fixed list of workloads. No clock: `now` is an argument."""
+    """The latest samples of all targets of a fixed list of workloads."""
 
     def __init__(
         self,
@@ -70,11 +86,9 @@ class LatestSamples:
         names: Names | None = None,
         sharing: Sharing | None = None,
     ) -> None:
-        """`limit_s`: seconds after which a reading is no longer fresh. sharing: who stands behind one queue with whom;
-        None is: nobody.
-        """
+        """limit_s: seconds after which a reading is no longer fresh. sharing: which workloads share a queue."""
         self.sources = tuple(sources)
-        self._sharing = sharing or Sharing.nobody(len(self.sources))
+        self._sharing = sharing or Sharing.none(len(self.sources))
         self._row = {source.workload: row for row, source in enumerate(self.sources)}
         self._owners, self._gpus = owners, GpuShares(owners, names)
         self._limit = limit_s
@@ -93,29 +107,29 @@ class LatestSamples:
         self.open_gaps = OpenGaps()
         self._in_pods, self._gpus_owed_until = np.full((2, rows), np.nan)  # the first as last added up
         self._leaving: list[frozenset[Target]] = [frozenset()] * rows
-        self._members: list[dict[int, Target]] = [{} for _ in range(rows)]  # row -> its slots, and whose page each is
+        self._members: list[dict[int, Target]] = [{} for _ in range(rows)]  # row -> its slots, and the target of each
 
-    def adopt(self, other: LatestSamples, rows: Rows, others: Rows) -> None:
-        """Take over what another has seen of the workloads that both know: own `rows`, and theirs, pair by pair.
+    def adopt(self, other: LatestSamples, rows: Rows, source_rows: Rows) -> None:
+        """Takes over the state of another, whose targets go on being scraped: `source_rows` into `rows`, pairwise.
 
-        Its targets are still asked; those of the workloads that are gone are forgotten with them. Those of a workload
-        that both know and that is not among `rows` are expected, as if they had never answered.
+        Targets of workloads that are gone are forgotten. Those of a workload that both have and that is not among
+        `rows` are expected, as if they had never answered.
         """
         for name in PER_WORKLOAD:
-            getattr(self, name)[rows] = getattr(other, name)[others]
-        self.awaited.adopt(other.awaited, rows, others)
+            getattr(self, name)[rows] = getattr(other, name)[source_rows]
+        self.awaited.adopt(other.awaited, rows, source_rows)
         self._gpus.adopt(other._gpus)
-        self.activity.adopt(other.activity, rows, others)
+        self.activity.adopt(other.activity, rows, source_rows)
         self._slots, self._gaps, self._free = other._slots, other._gaps, other._free
         self.open_gaps = other.open_gaps
-        place = dict(zip(others.tolist(), rows.tolist(), strict=True))
-        begun = (target for target, slots in other._where.items() if not slots.keys() <= place.keys())
+        row_of = dict(zip(source_rows.tolist(), rows.tolist(), strict=True))
+        begun = (target for target, slots in other._where.items() if not slots.keys() <= row_of.keys())
         expected = [target for target in begun if target.role is not Role.GPUS and target.owner in self._row]
-        for old, row in place.items():
+        for old, row in row_of.items():
             self._leaving[row] = other._leaving[old]
         for target, slots in other._where.items():
             for old, slot in slots.items():
-                row = place.get(old)
+                row = row_of.get(old)
                 if row is None:
                     self._clear(slot)
                     continue
@@ -126,10 +140,10 @@ class LatestSamples:
         for target in expected:
             self.expect(target)
 
-    def adopt_counts(self, other: LatestSamples, rows: Rows, others: Rows) -> None:
-        """Copies the replica counts of the workloads that both have: `others` into `rows`, pairwise."""
+    def adopt_counts(self, other: LatestSamples, rows: Rows, source_rows: Rows) -> None:
+        """Copies the replica counts of the workloads that both have: `source_rows` into `rows`, pairwise."""
         for name in COUNTED:
-            getattr(self, name)[rows] = getattr(other, name)[others]
+            getattr(self, name)[rows] = getattr(other, name)[source_rows]
 
     def replan(self, sources: Sequence[TargetRules], rows: Rows) -> None:
         """Replaces the sources of `rows`. sources: those of `rows`, in their order, each of the same workload."""
@@ -142,12 +156,12 @@ class LatestSamples:
         self.activity.probes.replan(rows, np.array([source.probe_period for source in sources], dtype=np.float64))
 
     def columns(self) -> dict[str, Array]:
-        """What survives, as `scaler.columns` wants it; live."""
+        """The state that a checkpoint keeps; live arrays."""
         return self.activity.columns()
 
     def tables(self, rows: slice = slice(None)) -> dict[str, dict[str, Array]]:
-        """What survives of the pages of a run of workloads: their counters, their missing series, and which GPUs ever
-        said their activity.
+        """The tables that a checkpoint keeps of a range of workloads: the counters of their targets, their missing
+        series, and the GPUs that have ever exposed their activity.
         """
         first, last, _ = rows.indices(len(self.sources))
         spoken = ((self._row.get(workload, -1), key) for workload, key in self._gpus.spoken())
@@ -155,29 +169,29 @@ class LatestSamples:
         return {"pages": page_table(self._slots, first, last), "gpus": gpus, **self.missing(rows)}
 
     def missing(self, rows: slice = slice(None)) -> dict[str, dict[str, Array]]:
-        """The table of the missing series of a run of workloads; empty if none is missing."""
+        """The table of the missing series of a range of workloads; empty if none is missing."""
         first, last, _ = rows.indices(len(self.sources))
         table = self.open_gaps.table(first, last, self._row, self._owners)
         return {"missing": table} if table else {}
 
-    def take_missing(self, tables: Mapping[str, Columns], rows: Rows, others: Rows, now: float) -> None:
-        """Make pending what was missing of somebody else's workloads `others`, in own `rows`."""
+    def take_missing(self, tables: Mapping[str, Columns], rows: Rows, source_rows: Rows, now: float) -> None:
+        """Makes the missing series of a checkpoint's workloads `source_rows` pending in `rows`, pairwise."""
         if "missing" in tables:
             workloads = [self.sources[row].workload for row in rows.tolist()]
-            self.open_gaps.take(tables["missing"], workloads, others, now)
+            self.open_gaps.take(tables["missing"], workloads, source_rows, now)
 
-    def take(self, tables: Mapping[str, Columns], rows: Rows, others: Rows, until: Floats) -> None:
-        """Go on from what somebody else's workloads `others` had on their pages, in own `rows`.
+    def take(self, tables: Mapping[str, Columns], rows: Rows, source_rows: Rows, until: Floats) -> None:
+        """Takes the tables of a checkpoint: those of `source_rows` into `rows`, pairwise.
 
-        until: POSIX seconds by workload: so long its GPUs are owed an answer, then they are its no more.
+        until: POSIX seconds by workload: for so long its GPUs are expected to answer, then they are no longer its.
         """
-        self.awaited.expect(tables.get("pages", {}), len(ACTIVITY), rows, others)
-        owed, keys = keys_of(tables.get("gpus", {}), rows, others)
+        self.awaited.expect(tables.get("pages", {}), len(ACTIVITY), rows, source_rows)
+        owed, keys = keys_of(tables.get("gpus", {}), rows, source_rows)
         self._gpus.believe(keys)
         self._gpus_owed_until[owed] = until[owed]
 
     def land(self, target: Target, samples: Samples, at: float) -> list[int]:
-        """Take in one page; returns the rows of the workloads it speaks of. `at`: receipt, POSIX seconds."""
+        """Takes one response. Returns the rows of the workloads that it is about. `at`: POSIX seconds of receipt."""
         if target.role is Role.GPUS:
             self._gpus.restore(target, self.open_gaps.pending(target))
             touched = self._land_gpus(target, samples, at)
@@ -191,13 +205,13 @@ class LatestSamples:
         page = queues.read(samples, target.role, source.queue, at, pods=source.pods)
         self._slots.values[slot] = page.values
         self._slots.at[slot] = page.at
-        self._slots.waker[slot] = page.waker
+        self._slots.wake_source[slot] = page.wake_source
         self._slots.incomplete[slot] = page.incomplete
         self._note_gaps(slot, page.gaps, at)
         if target.role is Role.PODS or not self._sharing.gets_nothing(row):
             if self.awaited.pending(row) and not self.awaited.meet(self._slots, slot, page.counters):
                 self.activity.active_at[row] = at
-            # A gateway repeats what its engines finish.
+            # A gateway repeats the finished requests of its engines.
             counts = target.role is Role.PODS or not source.pods
             self.activity.land(row, slot, self._slots.counters[slot], page, at, counts=counts)
         gpus = beside(target, samples)
@@ -228,27 +242,27 @@ class LatestSamples:
             self._gpus_owed_until[row] = np.nan
             touched.append(row)
         for row in set(self._where.get(target, ())) - set(touched):
-            self._forget(target, row)  # its pods left these GPUs: the page is fresh and says so
+            self._forget(target, row)  # its pods left these GPUs, by a fresh response
         return touched
 
     def listed(self, workload: WorkloadKey, pods: int | None) -> None:
-        """How many pods of a workload should answer; None is: the listing itself is not known now."""
+        """Takes the number of pods of a workload that should answer; None: the list is not known now."""
         row = self._row.get(workload)
         if row is not None:
             self._listed[row] = np.nan if pods is None else float(pods)
 
     def expect(self, target: Target) -> None:
-        """A target that will be asked: until it answers it counts as stale. Whose GPUs a node has is not yet known."""
+        """Adds a target that will be scraped: it is stale until it answers. The owners of GPUs are not known yet."""
         row = self._row.get(target.owner) if target.owner else None
         if row is not None:
             self._slot(target, row)
 
     def rows_of(self, target: Target) -> list[int]:
-        """Rows of the workloads a target has spoken of, or is expected to."""
+        """The rows of the workloads that a target is about."""
         return list(self._where.get(target, ()))
 
     def retire(self, target: Target) -> None:
-        """A target is no longer there to be asked: a series never outlives its pod."""
+        """Removes a target and all its readings: a series never outlives its pod."""
         self.open_gaps.retire(target)
         for each in (target, on_page(target)):
             self._gpus.forget(each)
@@ -256,13 +270,13 @@ class LatestSamples:
                 self._forget(each, row)
 
     def distrust(self, target: Target) -> None:
-        """What is known of a target counts as stale until it lands again: its last response may be taken in by half."""
+        """Marks a target as stale until its next response: the last one may have been processed by half."""
         for each in (target, on_page(target)):
             for slot in self._where.get(each, {}).values():
                 self._slots.at[slot] = np.nan
 
     def leaving(self, workload: WorkloadKey, targets: Collection[Target]) -> None:
-        """Which of a workload's targets are on their way out; the others are not, or not any more."""
+        """Takes the targets of a workload whose pods terminate; the others do not."""
         row = self._row.get(workload)
         if row is not None:
             self._leaving[row] = frozenset(targets)
@@ -270,7 +284,7 @@ class LatestSamples:
                 self._slots.leaving[slot] = target in targets
 
     def counted(self, workload: WorkloadKey, count: ReplicaCount | None) -> None:
-        """What the cluster says of a workload's replicas; None is: it does not say."""
+        """Takes the replica count of a workload; None if the cluster has none."""
         row = self._row.get(workload)
         if row is not None:
             self._wanted[row] = np.nan if count is None else float(count.wanted)
@@ -281,21 +295,21 @@ class LatestSamples:
             self._gpus_held[row] = np.nan if count is None or count.gpus is None else float(count.gpus)
 
     def has_gateway(self, workload: WorkloadKey) -> bool:
-        """Is there a page of a gateway to be asked, whether or not it answers?"""
+        """Whether a workload has a gateway, whether or not it answers."""
         return any(target.role is Role.GATEWAY for target in self._members[self._row[workload]].values())
 
-    def waker(self, workload: WorkloadKey, now: float) -> tuple[Waker, str]:
-        """What would show the next request at zero replicas, and the URL of the page it is on."""
+    def wake_source(self, workload: WorkloadKey, now: float) -> tuple[Waker, str]:
+        """The series that would show the next request at zero replicas, and the URL of its target."""
         slots = self._slots
         pages = [
-            (Waker(int(slots.waker[slot])), target.url)
+            (Waker(int(slots.wake_source[slot])), target.url)
             for slot, target in self._members[self._row[workload]].items()
             if target.role is Role.GATEWAY and now - slots.at[slot] <= slots.limit[slot]
         ]
         return max(pages, default=(Waker.NOTHING, ""))
 
     def stale(self, workload: WorkloadKey, now: float) -> tuple[str, ...]:
-        """URLs of a workload's sources that should be fresh and are not, for a person to read."""
+        """The URLs of a workload's targets that should be fresh and are not, as text."""
         slots = self._slots
         members = self._members[self._row[workload]]
         return tuple(
@@ -307,7 +321,7 @@ class LatestSamples:
         )
 
     def incomplete(self, workload: WorkloadKey, now: float) -> tuple[str, ...]:
-        """The series of a workload's fresh sources that are not complete, for a person to read."""
+        """The incomplete series of a workload's fresh targets, as text."""
         slots = self._slots
         found = [
             (since, f"{series} of {without_user(target.url)} is {reason} for {now - since:.0f} s")
@@ -318,7 +332,7 @@ class LatestSamples:
         return tuple(text for _, text in sorted(found)[:MOST_GAPS])
 
     def pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
-        """What is known of each chosen pod, all of one namespace, that a page is of, or names. `now`: POSIX seconds."""
+        """The numbers of each chosen pod, all of one namespace. `now`: POSIX seconds."""
         gpus = (
             GpuPage(target.url, samples, at, max(self._limit, target.max_age_s or 0.0), self._gpus.lag_s(target))
             for target, samples, at in self._gpus.pages()
@@ -326,7 +340,7 @@ class LatestSamples:
         return numbers(self._engines(namespace, chosen, now), gpus, self._owners, chosen, now)
 
     def pages(self, workload: WorkloadKey, now: float) -> tuple[PageRead, ...]:
-        """What each of a workload's pages says of it, as it landed last. `now`: POSIX seconds."""
+        """The last response of each of a workload's targets. `now`: POSIX seconds."""
         members = self._members[self._row[workload]]
         gaps = {slot: self._gaps[slot] for slot in members if slot in self._gaps}
         incomplete = {slot: [f"{series} is {reason}" for series, reason in found] for slot, found in gaps.items()}
@@ -377,43 +391,43 @@ class LatestSamples:
         self._free.append(slot)
 
     def totals(self, rows: Rows, now: float) -> Aggregate:
-        """Add up what is fresh at `now` for these workloads; no row twice."""
+        """Adds up the readings of these workloads that are fresh at `now`; no row twice."""
         count, (slots, owner) = len(rows), self._slots_of(rows)
         role, at, values = self._slots.role[slots], self._slots.at[slots], self._slots.values[slots]
         fresh, incomplete = now - at <= self._slots.limit[slots], self._slots.incomplete[slots]
         lower = (incomplete & Incomplete.IN_HAND) != 0
         stays = ~self._slots.leaving[slots]
         speaks = ~np.isnan(values[:, QUEUES]).all(axis=1)
-        # What a pod on its way out still works on keeps a workload awake and the others from being fewer; but where
-        # zero is wanted it is no reason for one that is not there.
+        # Requests in a terminating pod keep a workload awake and its other replicas from being fewer; but if zero is
+        # wanted they are no reason for a replica.
         pods = fresh & (role == PODS) & speaks & (stays | (self._wanted[rows][owner] != 0.0))
         gateway, gpus = fresh & (role == GATEWAY), fresh & (role == GPUS)
-        # Of several gateways each holds requests of its own: as with pods, a part of them is not all.
+        # Each of several gateways holds its own requests: as with pods, a part of them is not all.
         silent = (role == GATEWAY) & ~fresh
         silenced = (role == PODS) & ~fresh & stays & (now - at <= self._slots.limit[slots] + self._hold[rows][owner])
         remembered = np.bincount(owner[silenced], weights=np.nansum(values[silenced, QUEUES], axis=1), minlength=count)
 
-        counts = (pods | gateway | gpus)[:, None] & ADDED[role]
-        counts[~stays | (values[:, Column.SLEEPING] > 0.0), Column.KV_CACHE] = False  # a mean over what carries load
-        counts[~stays, Column.SLEEPING] = False
+        mask = (pods | gateway | gpus)[:, None] & ADDED[role]
+        mask[~stays | (values[:, Column.SLEEPING] > 0.0), Column.KV_CACHE] = False  # a mean over what carries load
+        mask[~stays, Column.SLEEPING] = False
         in_pods, _ = added(owner, values[:, QUEUES], np.repeat((pods & stays)[:, None], QUEUE_WIDTH, axis=1), count)
         self._in_pods[rows] = sum_of_known(in_pods)
         hands = Hands(self._in_pods, self._wanted, self._pending)
         keep_portions(self._sharing, hands, rows, owner, values, gateway)
-        sums, said = added(owner, values, counts, count)
+        sums, counts = added(owner, values, mask, count)
         busiest, measured = np.full(count, np.nan), np.full(count, np.nan)
         np.fmax.at(busiest, owner[gpus], values[gpus, Column.GPU_BUSIEST])
         np.fmin.at(measured, owner[fresh], (at - np.nan_to_num(values[:, Column.GPU_LAG]))[fresh])
         ready = np.where(np.isnan(self._ready[rows]), sums[:, Column.READY], self._ready[rows])
-        # Batch work without a queue: its pods are known by the GPUs they hold.
+        # Batch work without a queue: its pods are those with GPUs.
         ready = np.where(np.isnan(ready) & ~self._has_pods[rows], sums[:, Column.GPU_PODS], ready)
-        # Where nothing is ready, what passes through a gateway waits there.
+        # Without ready replicas the requests in flight wait at the gateway.
         idle = (ready == 0.0) | (self._listed[rows] == 0.0) | (self._wanted[rows] == 0.0)
         sums[:, Column.HELD] = np.where(
             idle & np.isnan(sums[:, Column.HELD]), sums[:, Column.IN_FLIGHT], sums[:, Column.HELD]
         )
         in_hand = sum_of_known(sums[:, QUEUES])
-        seen = Readings(
+        readings = Readings(
             signals=np.full((count, len(Signal)), np.nan),
             waiting=sums[:, Column.WAITING].copy(),
             running=sums[:, Column.RUNNING].copy(),
@@ -434,7 +448,7 @@ class LatestSamples:
                 np.nan_to_num(sums[:, Column.IN_FLIGHT]),
             ),
             gateway_fresh=(tally(owner[gateway], count) > 0) & (tally(owner[silent], count) == 0),
-            waker_fresh=tally(owner[gateway & (self._slots.waker[slots] > Waker.NOTHING)], count) > 0,
+            waker_fresh=tally(owner[gateway & (self._slots.wake_source[slots] > Waker.NOTHING)], count) > 0,
             refused_at=self.activity.refused_at[rows],
             gpus_stale=(tally(owner[~fresh & (role == GPUS)], count) > 0) | (now <= self._gpus_owed_until[rows]),
             gpus_blind=sums[:, Column.GPU_BLIND] > 0.0,
@@ -446,12 +460,12 @@ class LatestSamples:
         )
         latest = np.empty((count, len(Signal)))
         latest[:, Signal.WORK] = in_hand
-        latest[:, Signal.KV_CACHE] = sums[:, Column.KV_CACHE] / np.maximum(said[:, Column.KV_CACHE], 1.0)
-        # A page may list GPUs and say nothing of their activity: their mean is not known.
+        latest[:, Signal.KV_CACHE] = sums[:, Column.KV_CACHE] / np.maximum(counts[:, Column.KV_CACHE], 1.0)
+        # A response may have GPUs without their activity: the mean is not known.
         latest[:, Signal.GPU_ENGINE] = sums[:, Column.GPU_SUM] / sums[:, Column.GPU_WEIGHT]
         return sleepers_aside(
             Aggregate(
-                seen=seen,
+                readings=readings,
                 gpus_held=self._gpus_held[rows],
                 gpus=GpusSeen.of(sums),
                 in_pods=sum_of_known(in_pods),
@@ -463,30 +477,11 @@ class LatestSamples:
         )
 
     def _slots_of(self, rows: Rows) -> tuple[Rows, Rows]:
-        """The slots of these workloads, and for each the place in `rows` of its owner."""
+        """The slots of these workloads, and for each the index of its owner in `rows`."""
         if len(rows) == len(self.sources):
             slots = np.flatnonzero(self._slots.owner >= 0)
         else:
             slots = np.array([slot for row in rows for slot in self._members[row]], dtype=np.int64)
-        place = np.empty(len(self.sources), dtype=np.int64)
-        place[rows] = np.arange(len(rows))
-        return slots, place[self._slots.owner[slots]]
-
-
-@dataclass(frozen=True, slots=True)
-class TargetRules:
-    """How one workload's pages are to be read.
-
-    pods:  its engines are asked themselves, so what a gateway repeats of them is not added.
-    queue: only this queue of a page (a model's name); None is all of them.
-    probe_period: seconds; regular requests that are no further apart are probes'. 0 is: every request counts.
-    gpu_quiet: engine activity (ratio) above which a GPU works.
-    hold: seconds for which the last known requests of an engine that does not answer count as in hand.
-    """
-
-    workload: WorkloadKey
-    pods: bool
-    queue: str | None = None
-    probe_period: float = 0.0
-    gpu_quiet: float = 0.0
-    hold: float = 300.0
+        index_of = np.empty(len(self.sources), dtype=np.int64)
+        index_of[rows] = np.arange(len(rows))
+        return slots, index_of[self._slots.owner[slots]]

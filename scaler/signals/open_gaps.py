@@ -36,11 +36,11 @@ from scaler.columns import ROW, Array, Columns, Rows
 from .restart_proof import KEY_BYTES, page_key
 
 MAX_ROWS = 4096
-# Of targets that have not answered, all together: 36 MB. More come only from states of ever other targets.
+# Of all targets that have not answered: 36 MB. Only checkpoints of ever changing targets have more.
 MAX_PENDING = 32_768
-# A target that has not answered for so long is gone, as its workload would be.
+# A target that has not answered for so long has been deleted.
 FORGOTTEN_AFTER_S = 7 * 86_400.0
-_NOBODY = WorkloadKey("", "", "")
+_NO_WORKLOAD = WorkloadKey("", "", "")
 _FLOATS = ("value", "at", "gone_since", "pending_since", "process_start")
 
 
@@ -117,21 +117,21 @@ class OpenGaps:
             **dict(zip(_FLOATS, np.array(floats, dtype=np.float64).T.copy(), strict=True)),
         }
 
-    def take(self, table: Columns, workloads: Sequence[WorkloadKey], others: Rows, now: float) -> None:
+    def take(self, table: Columns, workloads: Sequence[WorkloadKey], source_rows: Rows, now: float) -> None:
         """Makes the series of a checkpoint pending. A row that no version writes is dropped.
 
-        workloads: whose they are here, for each row of the table's workloads in `others`. now: POSIX seconds; infinite
-        on a reload.
+        workloads: the local workload for each of the table's workloads `source_rows`. now: POSIX seconds; infinite on a
+        reload.
         """
         if not _fits(table):
             return
-        place = dict(zip(others.tolist(), workloads, strict=True))
+        workload_of = dict(zip(source_rows.tolist(), workloads, strict=True))
         since_of = now if isfinite(now) else nan
         columns = (table[ROW], table["had_mates"], *(table[name] for name in _FLOATS))
         numbers = zip(*(column[:MAX_ROWS].tolist() for column in columns), strict=True)
         for number, (row, had_mates, value, at, gone_since, pending_since, start) in enumerate(numbers):
             since = since_of if np.isnan(pending_since) else pending_since
-            workload = place.get(row)
+            workload = workload_of.get(row)
             forgotten = isfinite(now) and now - since > FORGOTTEN_AFTER_S
             identity = table["identity"][number].tobytes().rstrip(b"\0")
             if workload is None or not identity or not isfinite(at) or forgotten:
@@ -161,7 +161,7 @@ class OpenGaps:
 
     def _entries(self, owners: Owners) -> Iterator[tuple[WorkloadKey, bytes, MissingSeries, float]]:
         """Each series with its workload and the key of its target, and since when it is pending."""
-        # The first of a target matter most. Where thousands of targets have gaps, the event loop has no time for all.
+        # The first ones of a target matter most. With gaps in thousands of targets the event loop has no time for all.
         most = min(MAX_STORED, max(1, 2 * MAX_ROWS // max(1, len(self._open))))
         for target, missing in self._open.items():
             key = _key(target)
@@ -172,7 +172,7 @@ class OpenGaps:
 
 
 def _key(target: Target) -> bytes:
-    return page_key(target, target.owner or _NOBODY).tobytes()
+    return page_key(target, target.owner or _NO_WORKLOAD).tobytes()
 
 
 def _workloads(target: Target, series: MissingSeries, owners: Owners) -> Collection[WorkloadKey]:

@@ -1,16 +1,11 @@
-"""What is known of single pods: their engine's queue, and how busy the GPUs are that are theirs alone. Pure.
+"""Computes the numbers of single pods, and of single targets, for API callers and people. Pure.
 
-It is made when somebody asks, from what landed last, and no decision rests on it. It refuses to smooth, to fill in for
-a pod that does not answer, and to divide a GPU: one that several pods are on, or may be, is nobody's (law 9). What is
-not known is None.
+They are computed on request from the latest responses, and no decision depends on them. Nothing is smoothed, nothing is
+imputed for a pod that does not answer, and a GPU that is shared, or may be, belongs to no pod. Unknown is None.
 
-Worked example: the page of pod `ai/chat-0` says 3 requests waiting and 5 running, and its node's page shows two GPUs
-that it has for itself, 40 % and 80 % active: `waiting` 3, `running` 5, `queue` 8 and `gpu_engine_active` 0.6.
-
-What each page says of one workload just now, for a person: made when somebody asks. Pure; no decision rests on it.
-
-Worked example: of an engine that answered 4 s ago with 3 requests waiting, `age_s` is 4.0, `waiting` 3.0, `held` None
-and `fresh` True; of one that never answered, `age_s` is None and `fresh` False.
+Worked example: the engine of pod `ai/chat-0` has 3 requests waiting and 5 running, and its node's exporter shows two
+GPUs that it has exclusively, 40 % and 80 % active: `waiting` 3, `running` 5, `queue` 8 and `gpu_engine_active` 0.6. An
+engine that answered 4 s ago has `age_s` 4.0 and `fresh` True; one that never answered has None and False.
 """
 
 from __future__ import annotations
@@ -28,14 +23,14 @@ from exporter.model import Attribution, Gpu, PodKey, Quantity, Role, Samples, Ta
 
 from .slots import Column, Slots
 
-# How a GPU's number came to be one pod's. Engine activity is never taken apart by process, so that is none of them.
+# Engine activity is never divided by process, so an attribution by process is none of these.
 _ALONE = frozenset({Attribution.EXCLUSIVE, Attribution.MIG})
 
 Chosen: TypeAlias = Callable[[PodKey], bool]
 
 
 class Gauge(NamedTuple):
-    """at: POSIX seconds when it was measured, at the earliest; the oldest of its parts."""
+    """A measured number. at: POSIX seconds of its oldest part, at the earliest."""
 
     value: float
     at: float
@@ -43,11 +38,11 @@ class Gauge(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PodNumbers:
-    """One pod as one workload's; fresh readings only.
+    """One pod of one workload; fresh readings only.
 
-    waiting, running: requests. queue: both. gpu_engine_active: a ratio, the mean over the GPUs that are its alone, MIG
-    instances by their share of one.
-    stale_engines, stale_gpus: URLs of pages that spoke of it, or should, and are not fresh.
+    waiting, running: requests. queue: both. gpu_engine_active: a ratio, the mean over its exclusive GPUs, MIG instances
+    by their share of one.
+    stale_engines, stale_gpus: URLs of its targets that are not fresh.
     """
 
     workload: WorkloadKey
@@ -60,10 +55,10 @@ class PodNumbers:
 
 
 class PodEngine(NamedTuple):
-    """What one pod's engine said last of one workload.
+    """The last response of one pod's engine, for one workload.
 
-    waiting, running: requests; NaN where it does not say. at: POSIX seconds, NaN if it never answered.
-    fresh: young enough, and not without something that it said before.
+    waiting, running: requests; NaN if not exposed. at: POSIX seconds, NaN if it never answered.
+    fresh: young enough and complete.
     """
 
     pod: PodKey
@@ -76,9 +71,9 @@ class PodEngine(NamedTuple):
 
 
 class GpuPage(NamedTuple):
-    """The last page of GPUs of one target. limit_s: for how long it is fresh.
+    """The last response of one target with GPUs. limit_s: for how long it is fresh.
 
-    at: POSIX seconds of receipt, or since when it stands still. lag_s: by how much its values may be older than that.
+    at: POSIX seconds of receipt, or since when it does not change. lag_s: by how much its values may be older.
     """
 
     url: str
@@ -88,12 +83,36 @@ class GpuPage(NamedTuple):
     lag_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class PageRead:
+    """The last response of one target, for one workload. Counts and ratios are None if not exposed.
+
+    of:      the role of the target: "pods", "gateway", "gpus".
+    age_s:   seconds since it was received; None if it never was.
+    fresh:   it counts in full. why: why it does not, or a remark; "" is none.
+    waiting, running, held: requests. kv_cache: ratio.
+    gpus:    those that are exclusively the workload's. gpu_active: the mean of their engine activity, a ratio.
+    """
+
+    url: str
+    of: str
+    age_s: float | None
+    fresh: bool
+    why: str = ""
+    waiting: float | None = None
+    running: float | None = None
+    held: float | None = None
+    kv_cache: float | None = None
+    gpus: float | None = None
+    gpu_active: float | None = None
+
+
 def numbers(
     engines: Iterable[PodEngine], gpus: Iterable[GpuPage], owners: Owners, chosen: Chosen, now: float
 ) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
-    """Of each pod that has an engine's page, or that is chosen and named beside a GPU: one entry per workload of it.
+    """The numbers of each pod with an engine, and of each chosen pod with a GPU: one entry per workload of it.
 
-    Several pages of one pod and workload are several engines: they add up, and one that is not fresh makes the sums
+    Several targets of one pod and workload are several engines: they add up, and one that is not fresh makes the sums
     unknown. engines: of chosen pods. now: POSIX seconds.
     """
     pages: dict[PodKey, dict[WorkloadKey, list[PodEngine]]] = {}
@@ -104,22 +123,33 @@ def numbers(
         for workload in device.workloads:
             pages.setdefault(pod, {}).setdefault(workload, [])
     return {
-        pod: tuple(_numbers(workload, said[workload], devices.get(pod)) for workload in sorted(said))
-        for pod, said in pages.items()
+        pod: tuple(_numbers(workload, by_workload[workload], devices.get(pod)) for workload in sorted(by_workload))
+        for pod, by_workload in pages.items()
     }
+
+
+def read_pages(
+    slots: Slots, members: Mapping[int, Target], incomplete: Mapping[int, Collection[str]], now: float
+) -> tuple[PageRead, ...]:
+    """The targets of a workload, sorted by role and URL.
+
+    members: the target of each slot. incomplete: the incomplete series of a slot, with reasons. now: POSIX seconds.
+    """
+    pages = [_read(slots, slot, target, incomplete.get(slot, ()), now) for slot, target in members.items()]
+    return tuple(sorted(pages, key=lambda page: (page.of, page.url)))
 
 
 @dataclass(slots=True)
 class _Devices:
-    """The GPUs that pages name one pod beside. active: of those that are its alone, fresh and said, with how much of a
-    GPU each is; by UUID and MIG instance, because two pages may show the same one.
+    """The GPUs of one pod. active: the known activity of those that are exclusive and fresh, and their share of a GPU;
+    by UUID and MIG instance, because two targets may show the same one.
     """
 
     workloads: set[WorkloadKey] = field(default_factory=set)
     active: dict[tuple[str, str | None], tuple[Gauge, float]] = field(default_factory=dict)
     stale: set[str] = field(default_factory=set)
 
-    def see(self, gpu: Gpu, gauge: Gauge) -> None:
+    def add(self, gpu: Gpu, gauge: Gauge) -> None:
         before = self.active.get((gpu.uuid, gpu.instance))
         if before is None or before[0].at < gauge.at:
             self.active[gpu.uuid, gpu.instance] = gauge, share(gpu)
@@ -138,7 +168,7 @@ def _devices(pages: Iterable[GpuPage], owners: Owners, chosen: Chosen, now: floa
         at = min(float(page.samples.at[row]), page.at)
         measured = at - page.lag_s
         workloads = owners(pod, measured)
-        if not workloads:  # a stranger's, or a reading from before there was this pod
+        if not workloads:  # another workload's, or a reading from before the pod existed
             continue
         devices = found.setdefault(pod, _Devices())
         devices.workloads.update(workloads)
@@ -146,7 +176,7 @@ def _devices(pages: Iterable[GpuPage], owners: Owners, chosen: Chosen, now: floa
         if not now - at <= page.limit_s:
             devices.stale.add(page.url)
         elif gpu.attribution in _ALONE and len(gpu.pods) == 1 and not isnan(value):
-            devices.see(gpu, Gauge(value, measured))
+            devices.add(gpu, Gauge(value, measured))
     return found
 
 
@@ -170,9 +200,9 @@ def _numbers(workload: WorkloadKey, pages: list[PodEngine], devices: _Devices | 
 
 
 def _queue(page: PodEngine) -> float:
-    """As a workload's work is counted: an engine that has no such thing as running requests has what waits."""
-    said = [value for value in (page.waiting, page.running) if not isnan(value)]
-    return sum(said) if said else float("nan")
+    """Requests in hand of an engine, without a metric of running requests those that wait."""
+    requests = [value for value in (page.waiting, page.running) if not isnan(value)]
+    return sum(requests) if requests else float("nan")
 
 
 def _sum(pages: list[PodEngine], read: Callable[[PodEngine], float]) -> Gauge | None:
@@ -180,40 +210,6 @@ def _sum(pages: list[PodEngine], read: Callable[[PodEngine], float]) -> Gauge | 
         return None
     value = sum(read(page) for page in pages)
     return None if isnan(value) else Gauge(value, min(page.at for page in pages))
-
-
-@dataclass(frozen=True, slots=True)
-class PageRead:
-    """Counts and ratios are None where the page does not say.
-
-    of:      what the page is of: "pods", "gateway", "gpus".
-    age_s:   seconds since it was received; None if it never was.
-    fresh:   it counts in full. why: why it does not, or what else is to be known of it; "" is nothing.
-    waiting, running, held: requests. kv_cache: ratio.
-    gpus:    that are wholly the workload's. gpu_active: the mean of their engines' activity, a ratio.
-    """
-
-    url: str
-    of: str
-    age_s: float | None
-    fresh: bool
-    why: str = ""
-    waiting: float | None = None
-    running: float | None = None
-    held: float | None = None
-    kv_cache: float | None = None
-    gpus: float | None = None
-    gpu_active: float | None = None
-
-
-def read_pages(
-    slots: Slots, members: Mapping[int, Target], incomplete: Mapping[int, Collection[str]], now: float
-) -> tuple[PageRead, ...]:
-    """members: whose page each slot of the workload is. incomplete: series of a slot that are not complete, and why.
-    now: POSIX seconds.
-    """
-    pages = [_read(slots, slot, target, incomplete.get(slot, ()), now) for slot, target in members.items()]
-    return tuple(sorted(pages, key=lambda page: (page.of, page.url)))
 
 
 def _read(slots: Slots, slot: int, target: Target, incomplete: Collection[str], now: float) -> PageRead:
@@ -235,14 +231,14 @@ def _read(slots: Slots, slot: int, target: Target, incomplete: Collection[str], 
         age_s=age,
         fresh=young and not incomplete,
         why=why,
-        waiting=_known(values[Column.WAITING]),
-        running=_known(values[Column.RUNNING]),
-        held=_known(values[Column.HELD]),
-        kv_cache=_known(values[Column.KV_CACHE]),
-        gpus=_known(values[Column.GPU_COUNT]) if gpus else None,
-        gpu_active=_known(active) if gpus else None,
+        waiting=_optional(values[Column.WAITING]),
+        running=_optional(values[Column.RUNNING]),
+        held=_optional(values[Column.HELD]),
+        kv_cache=_optional(values[Column.KV_CACHE]),
+        gpus=_optional(values[Column.GPU_COUNT]) if gpus else None,
+        gpu_active=_optional(active) if gpus else None,
     )
 
 
-def _known(value: float) -> float | None:
+def _optional(value: float) -> float | None:
     return None if isnan(value) else float(value)

@@ -1,14 +1,14 @@
-"""Pages of queues: what an engine's or a gateway's page says of one workload, as the columns of a slot. Pure.
+"""Reads the queues of one workload from the response of an engine or a gateway, as the columns of a slot. Pure.
 
-A page may speak of several queues, of which a workload may have chosen one; a gateway may repeat what the engines say.
-What of a page would still move at zero replicas, its kind says (`Kind.at_zero`), and whether this page really has it is
-looked at here: that is what can wake a sleeper.
+A response may have several queues, of which a workload may have chosen one; a gateway may repeat the metrics of its
+engines. `Kind.at_zero` tells which series of a kind still change at zero replicas; whether this response has them is
+checked here: that is the wake source.
 
-An incomplete quantity (see `exporter.catalog.completeness`) is the lower bound of what is known of it: it counts as
+An incomplete quantity (see `exporter.catalog.completeness`) is a lower bound of what is known of it: it counts as
 demand and proves nothing.
 
-Worked example: EPP's page with two requests in its own queue, in front of pods that are asked themselves: HELD is 2,
-WAITING and RUNNING are unknown (they are the pods' own over again), and it can wake by its queue.
+Worked example: EPP with two requests in its own queue, in front of pods that are scraped themselves: HELD is 2, WAITING
+and RUNNING are unknown (they repeat those of the pods), and its queue is a wake source.
 """
 
 from __future__ import annotations
@@ -26,24 +26,22 @@ from scaler.columns import Rows
 
 from .slots import ACTIVITY, Column
 
-# Counts that are sums over the queues of a page.
+# Counts that are sums over the queues of a response.
 QUEUE_COLUMNS = (
     (Column.WAITING, Quantity.REQUESTS_WAITING),
     (Column.RUNNING, Quantity.REQUESTS_RUNNING),
     (Column.HELD, Quantity.REQUESTS_HELD),
     (Column.READY, Quantity.REPLICAS_READY),
 )
-
-
 _REPEATED = frozenset({Quantity.REQUESTS_WAITING, Quantity.REQUESTS_RUNNING})
 IN_HAND = _REPEATED | {Quantity.REQUESTS_HELD}
 
 
 class Waker(IntEnum):
-    """What of a page shows a request that comes while no replica is there."""
+    """Which series of a target show a request that comes at zero replicas."""
 
     NOTHING = 0
-    REFUSALS = 1  # only a counter: that one was turned away, or that one came
+    REFUSALS = 1  # only a counter of rejected, or of all requests
     QUEUE = 2  # the request itself, which waits
 
 
@@ -64,41 +62,48 @@ _GROUPS = {
 
 
 class QueuePage(NamedTuple):
-    """values: shape (len(Column),), NaN where the page does not say. said: its sums, counters too, NaN where one is not
-    known. at: POSIX seconds of its oldest part. arrivals: where REFUSALS wake, which counter rises with a request that
-    finds no replica: that of finished requests (all are counted as they arrive), else that of failed ones. gaps: the
-    incomplete series of the quantities that count here.
+    """The queues of one workload in one response.
+
+    values:   shape (len(Column),), NaN if not exposed.
+    sums:     over its queues, of counters too; NaN if one is not known.
+    at:       POSIX seconds of its oldest part.
+    arrivals: with REFUSALS, whether the counter of finished requests rises with a request that finds no replica (all
+              are counted as they arrive), or that of failed ones.
+    gaps:     the incomplete series of the quantities that count here.
     """
 
     values: Floats
-    said: Mapping[Quantity, float]
+    sums: Mapping[Quantity, float]
     at: float
-    waker: Waker
+    wake_source: Waker
     arrivals: bool = False
     incomplete: Incomplete = Incomplete.NOTHING
     gaps: tuple[Gap, ...] = ()
 
     @property
     def counters(self) -> Floats:
-        """Those whose rise is activity, in the order of ACTIVITY; NaN where it does not say."""
-        return np.array([self.said.get(quantity, nan) for quantity in ACTIVITY])
+        """Those whose rise is activity, in the order of ACTIVITY; NaN if not exposed."""
+        return np.array([self.sums.get(quantity, nan) for quantity in ACTIVITY])
 
 
 def read(samples: Samples, role: Role, queue: str | None, at: float, *, pods: bool) -> QueuePage:
-    """queue: the one that counts; None is all. pods: the engines are asked themselves. at: receipt, POSIX seconds."""
+    """Reads one response. queue: the one that counts; None is all. pods: the engines are scraped themselves.
+
+    at: POSIX seconds of receipt.
+    """
     chosen = _chosen(samples, queue)
     gaps = _gaps(samples, chosen) if samples.gaps else ()
-    said = _sums(samples, chosen, gaps)
+    sums = _sums(samples, chosen, gaps)
     values = np.full(len(Column), nan)
     for column, quantity in QUEUE_COLUMNS:
-        values[column] = said.get(quantity, nan)
+        values[column] = sums.get(quantity, nan)
     values[Column.KV_CACHE] = _mean(samples.column(Quantity.KV_CACHE_USED)[chosen])
     values[Column.SLEEPING] = _any_zero(samples.column(Quantity.ENGINE_AWAKE)[chosen])
     measured = float(samples.at[chosen].min()) if len(chosen) else at
     if role is not Role.GATEWAY:
-        return QueuePage(values, said, min(measured, at), Waker.NOTHING, False, incomplete(gaps), gaps)
+        return QueuePage(values, sums, min(measured, at), Waker.NOTHING, False, incomplete(gaps), gaps)
     kind = KINDS[samples.kind]
-    waker = _waker(kind.at_zero, values, said, repeats=kind.repeats_engines)
+    wake_source = _wake_source(kind.at_zero, values, sums, repeats=kind.repeats_engines)
     if pods and kind.repeats_engines:
         if kind.at_zero == "in_flight":
             values[Column.IN_FLIGHT] = np.nansum([values[Column.WAITING], values[Column.RUNNING]])
@@ -106,7 +111,7 @@ def read(samples: Samples, role: Role, queue: str | None, at: float, *, pods: bo
             gaps = tuple(gap for gap in gaps if gap.quantity not in _REPEATED)
         values[[Column.WAITING, Column.RUNNING]] = nan
     counted = kind.at_zero == "counted"
-    return QueuePage(values, said, min(measured, at), waker, counted, incomplete(gaps), gaps)
+    return QueuePage(values, sums, min(measured, at), wake_source, counted, incomplete(gaps), gaps)
 
 
 def incomplete(gaps: Iterable[Gap]) -> Incomplete:
@@ -118,22 +123,22 @@ def incomplete(gaps: Iterable[Gap]) -> Incomplete:
 
 
 def has_served(samples: Samples) -> bool:
-    """Has an engine's page counted a token that was made, or a request that was finished?"""
+    """Whether an engine has counted a generated token or a finished request."""
     counted = (samples.column(quantity) for quantity in (Quantity.TOKENS_GENERATED, Quantity.REQUESTS_FINISHED))
     return any(bool((column > 0.0).any()) for column in counted)
 
 
-def _waker(at_zero: str, values: Floats, said: Mapping[Quantity, float], *, repeats: bool) -> Waker:
+def _wake_source(at_zero: str, values: Floats, sums: Mapping[Quantity, float], *, repeats: bool) -> Waker:
     in_hand = not isnan(values[Column.WAITING]) or not isnan(values[Column.RUNNING])
     if at_zero == "in_flight":
         queue = in_hand or not isnan(values[Column.HELD])
     else:
-        # What it repeats of its engines is gone with them; what it holds itself, or has to itself, is not.
+        # A metric that it repeats of its engines is gone with them; its own queue is not.
         queue = at_zero == "queue" and (not isnan(values[Column.HELD]) or (in_hand and not repeats))
     if queue:
         return Waker.QUEUE
     counter = Quantity.REQUESTS_FINISHED if at_zero == "counted" else Quantity.REQUESTS_FAILED
-    refuses = at_zero != "nothing" and not isnan(said.get(counter, nan))
+    refuses = at_zero != "nothing" and not isnan(sums.get(counter, nan))
     return Waker.REFUSALS if refuses else Waker.NOTHING
 
 
@@ -153,35 +158,35 @@ def _gaps(samples: Samples, rows: Rows) -> tuple[Gap, ...]:
 
 
 def _sums(samples: Samples, rows: Rows, gaps: Sequence[Gap]) -> dict[Quantity, float]:
-    """Sums over queues. One that does not say makes its sum NaN: unknown is never zero.
+    """Sums over queues. One unknown value makes the sum NaN: unknown is never zero.
 
-    Requests in hand of which a part is incomplete are what is known of them. An incomplete counter stays NaN, since a
-    smaller sum looks like a restart.
+    Incomplete requests in hand are the sum of what is known. An incomplete counter stays NaN, because a smaller sum
+    looks like a restart.
     """
     if not len(rows):
         return {}
-    # A queue that is missing as a whole adds to those quantities alone that it had.
+    # A queue that is missing as a whole makes only those quantities incomplete that it had.
     missing = {gap.row for gap in gaps if np.isnan(samples.values[gap.row]).all()}
     there = [row for row in rows.tolist() if row not in missing]
-    sums: list[float] = samples.values[there].sum(axis=0).tolist() if there else [nan] * len(samples.quantities)
-    said = dict(zip(samples.quantities, sums, strict=True))
-    for quantity in {gap.quantity for gap in gaps} & said.keys():
-        said[quantity] = nan
-    for quantity in {gap.quantity for gap in gaps} & IN_HAND & said.keys():
-        known = [
+    totals: list[float] = samples.values[there].sum(axis=0).tolist() if there else [nan] * len(samples.quantities)
+    sums = dict(zip(samples.quantities, totals, strict=True))
+    for quantity in {gap.quantity for gap in gaps} & sums.keys():
+        sums[quantity] = nan
+    for quantity in {gap.quantity for gap in gaps} & IN_HAND & sums.keys():
+        parts = [
             *samples.column(quantity)[rows],
             *{gap.row: gap.at_least for gap in gaps if gap.quantity is quantity}.values(),
         ]
-        said[quantity] = float(np.nansum(known)) if not np.isnan(known).all() else nan
-    return said
+        sums[quantity] = float(np.nansum(parts)) if not np.isnan(parts).all() else nan
+    return sums
 
 
 def _any_zero(values: Floats) -> float:
     """1 if a value is 0, 0 if none is, NaN if none is known."""
-    said = values[~np.isnan(values)]
-    return float((said == 0.0).any()) if len(said) else nan
+    present = values[~np.isnan(values)]
+    return float((present == 0.0).any()) if len(present) else nan
 
 
 def _mean(values: Floats) -> float:
-    said = values[~np.isnan(values)]
-    return float(said.mean()) if len(said) else nan
+    present = values[~np.isnan(values)]
+    return float(present.mean()) if len(present) else nan

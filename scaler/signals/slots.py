@@ -1,10 +1,9 @@
-"""The last reading of every source, side by side, and how they are added up per workload.
+"""Stores the last reading of every target as columns, one slot for each target and workload, and adds them up. Pure.
 
-A *slot* is what one source says of one workload: an engine's page, a gateway's page, a share of a node's GPUs. This
-module knows columns and roles and adding; it refuses to know pages, targets, time limits and what a sum is good for.
+A *slot* holds what one target exposes of one workload: an engine, a gateway, or a share of a node's GPUs.
 
-Worked example: two pods of workload 0 with 3 and 4 requests waiting, one of workload 1 that does not say: `added`
-answers 7 and NaN, said by 2 and by 0.
+Worked example: two pods of workload 0 with 3 and 4 requests waiting, one of workload 1 without that metric: `added`
+returns the sums 7 and NaN, and the counts 2 and 0.
 """
 
 from __future__ import annotations
@@ -21,28 +20,30 @@ from scaler.columns import Mask, Rows
 
 
 class Column(IntEnum):
-    """What a slot keeps of a page. Counts are sums over the page; ratios are means."""
+    """The columns of a slot. Counts are sums over the response; ratios are means."""
 
     WAITING = 0
     RUNNING = 1
     HELD = 2
     KV_CACHE = 3
     READY = 4  # ready backends, as a gateway counts them
-    GPU_SUM = 5  # engine activity over the GPUs that are wholly the workload's, each times its share of a whole GPU
-    GPU_COUNT = 6  # those GPUs, whatever they say
+    GPU_SUM = (
+        5  # engine activity over the GPUs that are exclusively the workload's, each times its share of a whole GPU
+    )
+    GPU_COUNT = 6  # those GPUs, whatever they expose
     GPU_BUSIEST = 7
     GPU_PODS = 8  # pods on those GPUs
-    GPU_WEIGHT = 9  # the shares of those that say their engine activity
-    GPU_UTILISED = 10  # those of them that say utilisation alone
+    GPU_WEIGHT = 9  # the shares of those that expose their engine activity
+    GPU_UTILISED = 10  # those of them that expose utilisation alone
     GPU_SILENT = 11  # … neither
-    GPU_BLIND = 12  # … neither, and did before: paused, or broken
+    GPU_BLIND = 12  # … neither, and did before: profiling paused, or an exporter failed
     GPU_LOST = 13  # … neither, since a fatal error: no capacity, and not silent either
     GPU_MEMORY = 14  # bytes held on them
-    GPU_CEILING = 15  # what their engine activity may get to, each times its share
+    GPU_CEILING = 15  # the maximum of their engine activity, each times its share
     GPU_PARTS = 16  # its pods on GPUs that others share, measured by process
-    GPU_LAG = 17  # seconds by which the page may be older than its receipt
-    IN_FLIGHT = 18  # requests a gateway has passed on or holds, where it cannot tell which
-    SLEEPING = 19  # 1 where an engine of the page is in sleep mode: it serves nobody until somebody wakes it
+    GPU_LAG = 17  # seconds by which the readings may be older than their receipt
+    IN_FLIGHT = 18  # requests that a gateway has passed on or holds, if it does not tell them apart
+    SLEEPING = 19  # 1 if an engine of the target is in sleep mode: it serves nothing until it is woken
 
 
 # Counters whose rise is activity: a request that started and ended between two scrapes moves one of them.
@@ -61,13 +62,13 @@ class Slots:
     owner: Rows
     role: NDArray[np.int8]
     at: Floats
-    values: Floats  # (slots, len(Column)), NaN where the page does not say
+    values: Floats  # (slots, len(Column)), NaN if not exposed
     counters: Floats  # (slots, len(ACTIVITY)), the last reading of each, NaN never read
-    incomplete: NDArray[np.int8]  # which of its quantities are lower bounds: queue_pages.Incomplete
-    waker: NDArray[np.int8]  # what of the page would show a request at zero replicas: queue_pages.Waker
-    leaving: Mask  # the page of a pod on its way out: activity, no capacity, and it need not answer
+    incomplete: NDArray[np.int8]  # which of its quantities are lower bounds: queues.Incomplete
+    wake_source: NDArray[np.int8]  # which of its series would show a request at zero replicas: queues.Waker
+    leaving: Mask  # a terminating pod: activity, no capacity, and it need not answer
     limit: Floats  # seconds for which its reading is fresh
-    key: NDArray[np.uint8]  # (slots, 16), which page it is, as `awaited.page_key` says
+    key: NDArray[np.uint8]  # (slots, 16), `restart_proof.page_key`
 
     @classmethod
     def empty(cls, size: int) -> Slots:
@@ -78,7 +79,7 @@ class Slots:
             values=np.full((size, len(Column)), np.nan),
             counters=np.full((size, len(ACTIVITY)), np.nan),
             incomplete=np.zeros(size, dtype=np.int8),
-            waker=np.zeros(size, dtype=np.int8),
+            wake_source=np.zeros(size, dtype=np.int8),
             leaving=np.zeros(size, dtype=np.bool_),
             limit=np.zeros(size),
             key=np.zeros((size, 16), dtype=np.uint8),
@@ -90,7 +91,7 @@ class Slots:
         self.values[slot] = np.nan
         self.counters[slot] = np.nan
         self.incomplete[slot] = 0
-        self.waker[slot] = 0
+        self.wake_source[slot] = 0
         self.leaving[slot] = False
 
     def grow(self) -> None:
@@ -102,7 +103,7 @@ class Slots:
 ROLE_CODE = {role: code for code, role in enumerate(Role)}
 PODS, GATEWAY, GPUS = ROLE_CODE[Role.PODS], ROLE_CODE[Role.GATEWAY], ROLE_CODE[Role.GPUS]
 
-# What of a fresh slot is added up, by its role: ADDED[role, column].
+# The columns of a fresh slot that are added up: ADDED[role, column].
 ADDED = np.zeros((len(Role), len(Column)), dtype=np.bool_)
 ADDED[PODS, [Column.WAITING, Column.RUNNING, Column.HELD, Column.KV_CACHE, Column.SLEEPING]] = True
 ADDED[GATEWAY, [Column.WAITING, Column.RUNNING, Column.HELD, Column.READY, Column.IN_FLIGHT]] = True
@@ -111,35 +112,35 @@ ADDED[GPUS, Column.GPU_BUSIEST] = False
 
 
 def added(owner: Rows, values: Floats, mask: Mask, rows: int) -> tuple[Floats, Floats]:
-    """Each column of the chosen values added up per owner, NaN where none is known, and how many are.
+    """The sum of each column of the masked values per owner, NaN if none is known, and the number of known values.
 
-    owner: shape (slots,), 0 to rows - 1. values, mask: shape (slots, columns). Both answers: shape (rows, columns).
+    owner: shape (slots,), 0 to rows - 1. values, mask: shape (slots, columns). Both results: shape (rows, columns).
     """
     columns = values.shape[1]
     # All columns in one count: the cell of an owner's column has the number owner * columns + column.
     cells = (owner[:, None] * columns + np.arange(columns)).ravel()
-    known = mask & ~np.isnan(values)
-    said = tally(cells[known.ravel()], rows * columns)
-    sums = np.bincount(cells[known.ravel()], weights=values[known], minlength=rows * columns)
-    return np.where(said > 0.0, sums, np.nan).reshape(rows, columns), said.reshape(rows, columns)
+    present = mask & ~np.isnan(values)
+    counts = tally(cells[present.ravel()], rows * columns)
+    sums = np.bincount(cells[present.ravel()], weights=values[present], minlength=rows * columns)
+    return np.where(counts > 0.0, sums, np.nan).reshape(rows, columns), counts.reshape(rows, columns)
 
 
 def sum_of_known(parts: Floats) -> Floats:
-    """Sum along the rows over what is known; NaN where nothing is."""
-    known = ~np.isnan(parts)
-    return np.where(known.any(axis=1), np.where(known, parts, 0.0).sum(axis=1), np.nan)
+    """The sum of the known values of each row; NaN if there is none."""
+    present = ~np.isnan(parts)
+    return np.where(present.any(axis=1), np.where(present, parts, 0.0).sum(axis=1), np.nan)
 
 
 def tally(owner: Rows, rows: int) -> Floats:
-    """How many slots each owner has, shape (rows,)."""
+    """The number of slots of each owner, shape (rows,)."""
     return np.bincount(owner, minlength=rows).astype(np.float64)
 
 
 def known(column: Floats) -> list[float | None]:
-    """As a list, None where nothing is known: numbers are taken out of lists, out of arrays it takes much longer."""
+    """The column as a list, None if unknown: single numbers are read much faster from a list."""
     return [None if isnan(value) else value for value in column.tolist()]
 
 
 def whole(column: Floats) -> list[int | None]:
-    """Counts, likewise."""
+    """The column as a list of counts, None if unknown."""
     return [None if isnan(value) else int(value) for value in column.tolist()]

@@ -1,23 +1,16 @@
-"""Which series are kept, and which kernel smooths each: from totals to `policy.Readings`.
+"""Stores the recent values of every signal in rings, and smooths them: fast up, slow down. Pure.
 
-Three signals per workload: work (requests waiting, running and held), KV-cache use, GPU engine activity. Each is a
-ring of one value per scrape interval, the highest of that interval, and rises with one half-life and falls with
-another: fast up, slow down, smoothed once. Request rates come from a counter's ring and from scrape times, never
-from the times at which somebody asks.
+Three signals per workload: work (requests waiting, running and held), KV-cache use, GPU engine activity. Each has one
+value per scrape interval, the highest of that interval. The rate of finished requests is computed from the ring of a
+counter and from scrape times.
 
-Rings: the last values of many series, side by side in four arrays.
+A ring is a row of four arrays. A slot that was never written has time NaN and value NaN; a gap has its time and value
+NaN. Neither is ever 0. `head` is the slot to be written next and, once the ring is full, the oldest: from `head` on,
+once around, the slots are in order of time. In a ring that is not full yet the empty ones come first.
 
-This module knows which slot is next. It knows no clock, no quantity and no arithmetic:
-`scaler.signals.smoothing.kernels` turns the
-rings into signals, and whoever owns a `Windows` remembers which row is whose. A slot nobody wrote has time NaN and
-value NaN; a gap (asked, and nothing came) has its time and value NaN. Neither is ever 0.
-
-Worked example, one row of length 3 that was pushed 5, 6, 7, 8 at seconds 1, 2, 3, 4:
+Worked example, one row of length 3 after pushes of 5, 6, 7, 8 at seconds 1, 2, 3, 4:
 
     times [[4, 2, 3]]   values [[8, 6, 7]]   head [1]   count [3]
-
-`head` is the slot to be written next and, once the ring is full, the oldest. So from `head` on, once around, the
-slots are in order of time; in a ring that is not full yet the empty ones come first.
 """
 
 from __future__ import annotations
@@ -25,10 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from exporter.model import Floats
 from scaler.columns import Array, Columns, Mask, Rows, named
@@ -40,16 +31,16 @@ from .kernels import counter_rate, ewma_fast_slow
 # 128 intervals of 5 s are 10 minutes: ten half-lives of the default fall, by which the oldest value weighs 1/1024.
 LENGTH = 128
 
-# Requests per second are for people: a minute is what `top` and dashboards show elsewhere.
+# Requests per second are for people: a minute is usual in `top` and on dashboards.
 RATE_WINDOW_S = 60.0
 
-MOST_STRETCHES = 64  # of rows that are copied one by one
+MOST_STRETCHES = 64  # of rows that are copied slice by slice
 
 FINISHED = len(Signal)
 BLOCKS = len(Signal) + 1
-# The names of the blocks, for those who keep them.
+# The names of the blocks in a checkpoint.
 RINGS = (*(signal.name.lower() for signal in Signal), "finished")
-# The highest value of each block that can have been observed: a ratio, or a count that a float has exactly.
+# The highest possible value of each block: a ratio, or a count that a float represents exactly.
 _HIGHEST = tuple(1.0 if name in {"kv_cache", "gpu_engine"} else 2.0**53 for name in RINGS)
 
 
@@ -87,19 +78,17 @@ class Signals:
         self._up[series], self._down[series] = fresh._up, fresh._down
 
     def columns(self) -> dict[str, Array]:
-        """The rings as `scaler.columns` wants them; live. All of a workload's are written at the same moments, so its
-        times are there once.
-        """
+        """The state that a checkpoint keeps; live arrays. All rings of a workload have the same times, stored once."""
         rings, first = self._windows, slice(self._rows)
         columns: dict[str, Array] = {"times": rings.times[first], "head": rings.head[first]}
         for block, name in enumerate(RINGS):
             columns[name] = rings.values[block * self._rows : (block + 1) * self._rows]
         return named("windows", columns)
 
-    def take(self, columns: Columns, rows: Rows, others: Rows, now: float = inf) -> None:
-        """Take over the rings of workloads that both know: own `rows`, and theirs, pair by pair.
+    def take(self, columns: Columns, rows: Rows, source_rows: Rows, now: float = inf) -> None:
+        """Copies rings from `columns[source_rows]` into `rows`, pairwise.
 
-        now: POSIX seconds: without what a ring as long as ours would have lost by then, and what is of later than that.
+        now: POSIX seconds: without values that a ring of this length would have lost by then, and later ones.
         """
         times, head = columns.get("windows.times"), columns.get("windows.head")
         if (
@@ -110,65 +99,65 @@ class Signals:
             return
         blocks = [columns.get(f"windows.{name}") for name in RINGS]
         if now == inf and times.shape[1] == LENGTH:
-            found = stretches(rows, others)
+            found = stretches(rows, source_rows)
             same = [values for values in blocks if values is not None and values.shape == times.shape]
             if len(same) == BLOCKS and len(found) <= MOST_STRETCHES:
                 self._copy(found, times, head, same)
                 return
-        at = times[others]
+        at = times[source_rows]
         if now < inf:
             at[~((at <= now) & (at >= now - LENGTH * self._interval))] = np.nan
-            at[~_ascending(at, head[others])] = np.nan
-        for block, theirs in enumerate(blocks):
-            fits = theirs is not None and theirs.shape == times.shape and theirs.dtype.kind == "f"
-            # A signal that was not known there has gaps at those moments: the rings of a workload stay in step.
-            values = theirs[others] if theirs is not None and fits else np.full(at.shape, np.nan)
+            at[~_ascending(at, head[source_rows])] = np.nan
+        for block, source in enumerate(blocks):
+            fits = source is not None and source.shape == times.shape and source.dtype.kind == "f"
+            # A signal that is missing has gaps at those moments: the rings of a workload keep the same times.
+            values = source[source_rows] if source is not None and fits else np.full(at.shape, np.nan)
             if now < inf:
                 values[~((values >= 0.0) & (values <= _HIGHEST[block]))] = np.nan
-            self._windows.take(block * self._rows + rows, at, values, head[others])
+            self._windows.take(block * self._rows + rows, at, values, head[source_rows])
 
     def _copy(self, found: Sequence[tuple[slice, slice]], times: Array, head: Array, blocks: Sequence[Array]) -> None:
-        """Copies rings of this process and of this length. Arrays between would cost as much again."""
+        """Copies rings of this process and of this length, without arrays between, which would cost as much again."""
         rings = self._windows
-        for own, theirs in found:
-            count = LENGTH - np.isnan(times[theirs]).sum(axis=1)
+        for target, source in found:
+            count = LENGTH - np.isnan(times[source]).sum(axis=1)
             for block, values in enumerate(blocks):
-                series = slice(block * self._rows + own.start, block * self._rows + own.stop)
-                rings.times[series], rings.values[series] = times[theirs], values[theirs]
-                rings.head[series], rings.count[series] = head[theirs], count
+                series = slice(block * self._rows + target.start, block * self._rows + target.stop)
+                rings.times[series], rings.values[series] = times[source], values[source]
+                rings.head[series], rings.count[series] = head[source], count
 
     def observe(self, rows: Rows, totals: Aggregate, complete: Mask, at: float) -> None:
-        """Add what is known of these workloads since a page was received at `at`, POSIX seconds.
+        """Adds the aggregates of these workloads after a response was received at `at`, POSIX seconds.
 
-        complete: shape (rows,): every source of it is fresh. A part of a sum is a lower bound, not a value: it never
-                  enters a ring (the policy takes it as a floor).
+        complete: shape (rows,): all targets are fresh. A part of a sum is a lower bound, not a value: it never enters a
+                  ring (for the policy it is a floor).
         """
         values = np.column_stack([totals.latest[complete], totals.finished[complete]])
         _keep_highest(self._windows, self._series(rows[complete], BLOCKS), values.T.ravel(), at, self._interval)
 
     def smooth(self, rows: Rows, now: float) -> Floats:
-        """The smoothed signals of these workloads, shape (rows, len(Signal)); NaN where nothing was ever observed.
+        """The smoothed signals of these workloads, shape (rows, len(Signal)); NaN without values.
 
         rows: ascending, no row twice.
         """
         rings = self._windows
-        everyone = len(rows) == self._rows
-        # A sweep takes all rings as they stand: a slice copies none.
-        series = slice(self._rows * len(Signal)) if everyone else self._series(rows, len(Signal))
+        every = len(rows) == self._rows
+        # A sweep reads all rings: a slice copies none.
+        series = slice(self._rows * len(Signal)) if every else self._series(rows, len(Signal))
         smoothed = ewma_fast_slow(
             rings.times[series], rings.values[series], rings.head[series], self._up[series], self._down[series], now
         )
         return np.ascontiguousarray(smoothed.reshape(len(Signal), len(rows)).T)
 
     def rings(self, row: int) -> Rings:
-        """A copy of one workload's."""
+        """A copy of one workload's rings."""
         rings, series = self._windows, self._series(np.array([row]), len(Signal))
         order = (rings.head[row] + np.arange(LENGTH)) % LENGTH
         written = order[~np.isnan(rings.times[row, order])]
         return Rings(rings.times[row, written], rings.values[series[:, None], written])
 
     def rates(self, rows: Rows, now: float) -> Floats:
-        """Requests finished per second, shape (rows,); NaN where no counter is known."""
+        """Requests finished per second, shape (rows,); NaN without a counter."""
         rings, series = self._windows, FINISHED * self._rows + rows
         window = np.full(len(rows), RATE_WINDOW_S)
         return counter_rate(rings.times[series], rings.values[series], rings.head[series], window, now)
@@ -178,24 +167,25 @@ class Signals:
         return (np.arange(blocks)[:, None] * self._rows + rows).ravel()
 
 
-def stretches(rows: Rows, others: Rows) -> list[tuple[slice, slice]]:
-    """The pairs of rows as slices in which both go up by one. A list with one workload more is two of them."""
+def stretches(rows: Rows, source_rows: Rows) -> list[tuple[slice, slice]]:
+    """The pairs of rows as slices in which both rise by one. A list with one workload more is two of them."""
     if not len(rows):
         return []
-    ends = (np.flatnonzero((np.diff(rows) != 1) | (np.diff(others) != 1)) + 1).tolist()
+    ends = (np.flatnonzero((np.diff(rows) != 1) | (np.diff(source_rows) != 1)) + 1).tolist()
     return [
-        (slice(int(rows[first]), int(rows[last - 1]) + 1), slice(int(others[first]), int(others[last - 1]) + 1))
+        (
+            slice(int(rows[first]), int(rows[last - 1]) + 1),
+            slice(int(source_rows[first]), int(source_rows[last - 1]) + 1),
+        )
         for first, last in zip([0, *ends], [*ends, len(rows)], strict=True)
     ]
 
 
 def _keep_highest(windows: Windows, series: Rows, values: Floats, at: float, interval: float) -> None:
-    """One value per interval: within it, a higher one replaces the last, so a ring spans LENGTH intervals whatever
-    the number of pages that land.
-    """
+    """Stores one value per interval, the highest, so a ring spans LENGTH intervals whatever the number of responses."""
     newest = windows.head[series] - 1  # of an unwrapped ring, -1: the empty last slot
     last_at = windows.times[series, newest]
-    # Half an interval of slack: scrapes jitter, and a value that comes early is the next one, not the same.
+    # Half an interval of slack: with jitter a value that comes early is the next one, not the same.
     early = at - last_at < 0.5 * interval
     if early.any():
         here = series[early], newest[early]
@@ -208,7 +198,7 @@ def _keep_highest(windows: Windows, series: Rows, values: Floats, at: float, int
 def _ascending(times: Floats, head: Rows) -> Mask:
     """Which rings are in the order of their times, from the slot to be written next on; NaN is an empty slot.
 
-    The kernels take a step back in time for growth. times: shape (rings, slots), POSIX seconds. head: shape (rings,).
+    A kernel would compute growth from a step back in time. times: shape (rings, slots), POSIX seconds. head: (rings,).
     """
     slots = times.shape[1]
     if slots == 0:
@@ -219,9 +209,6 @@ def _ascending(times: Floats, head: Rows) -> Mask:
     return np.asarray(~(ordered[:, 1:] <= before).any(axis=1), dtype=np.bool_)
 
 
-Indices: TypeAlias = NDArray[np.int64]
-
-
 class Windows:
     """Rings of the last values of many series; the oldest value is overwritten.
 
@@ -230,7 +217,7 @@ class Windows:
     head:   (rows,) the slot to be written next.
     count:  (rows,) slots written, at most `length`.
 
-    `grow` replaces the arrays, so take them from here at each use. Readers must not write to them.
+    Readers must not write to the arrays.
     """
 
     __slots__ = ("count", "head", "times", "values")
@@ -240,16 +227,15 @@ class Windows:
             raise ValueError(f"windows: rows must be at least 0 and length at least 1, got {rows} and {length}")
         self.times: Floats = np.full((rows, length), np.nan)
         self.values: Floats = np.full((rows, length), np.nan)
-        self.head: Indices = np.zeros(rows, np.int64)
-        self.count: Indices = np.zeros(rows, np.int64)
+        self.head: Rows = np.zeros(rows, np.int64)
+        self.count: Rows = np.zeros(rows, np.int64)
 
-    def push(self, rows: Indices, at: Floats, values: Floats) -> None:
-        """Append one value to each of `rows`.
+    def push(self, rows: Rows, at: Floats, values: Floats) -> None:
+        """Appends one value to each of `rows`, which are unique.
 
-        A time that is not after the row's last is ignored: the page was read twice and measured once. So is a time
-        that is not finite. A value that is not finite is a gap. Name a row once per call; of two entries for it
-        the later one counts. The caller refuses times after its own clock: one stamp from next year would make the
-        row deaf until then.
+        A time that is not after the row's last, or not finite, is ignored: the response was read twice and measured
+        once. A value that is not finite is a gap. The caller rejects times after its clock: after a timestamp of next
+        year the row would ignore everything until then.
         """
         last = self.times[rows, self.head[rows] - 1]  # -1, of an unwrapped ring, is the empty last slot: NaN
         new = np.isfinite(at) & ~(at <= last)
@@ -260,32 +246,21 @@ class Windows:
         self.head[row] = (slot + 1) % self.times.shape[1]
         self.count[row] = np.minimum(self.count[row] + 1, self.times.shape[1])
 
-    def grow(self, rows: int) -> None:
-        """Have at least `rows` rows in all; new ones are empty, old ones keep their number and what they hold."""
-        more = rows - self.times.shape[0]
-        if more <= 0:
-            return
-        fresh = Windows(more, self.times.shape[1])
-        self.times = np.concatenate([self.times, fresh.times])
-        self.values = np.concatenate([self.values, fresh.values])
-        self.head = np.concatenate([self.head, fresh.head])
-        self.count = np.concatenate([self.count, fresh.count])
-
-    def clear(self, rows: Indices) -> None:
-        """Forget what `rows` hold, so that another series may have them."""
+    def clear(self, rows: Rows) -> None:
+        """Empties these rings."""
         self.times[rows] = np.nan
         self.values[rows] = np.nan
         self.head[rows] = 0
         self.count[rows] = 0
 
-    def take(self, rows: Indices, times: Floats, values: Floats, head: Indices) -> None:
-        """Hold in `rows` what somebody else's rings held, which may be longer or shorter; the newest values stay.
+    def take(self, rows: Rows, times: Floats, values: Floats, head: Rows) -> None:
+        """Replaces `rows` by other rings, which may be longer or shorter; the newest values stay.
 
         times, values: (len(rows), slots); head: (len(rows),), the slot to be written next. They may come from a peer
         or an old disk: a head that is no slot makes that ring empty.
         """
-        length, theirs = self.times.shape[1], times.shape[1]
-        if theirs != length:
+        length = self.times.shape[1]
+        if times.shape[1] != length:
             times, values, head = _of_length(length, times, values, head)
         right = (head >= 0) & (head < length)
         if not right.all():
@@ -295,12 +270,12 @@ class Windows:
         self.count[rows] = length - np.isnan(times).sum(axis=1)
 
 
-def _of_length(length: int, times: Floats, values: Floats, head: Indices) -> tuple[Floats, Floats, Indices]:
-    """The same rings with more slots or fewer, the oldest first: what is empty comes before them, as in any ring."""
-    theirs = times.shape[1]
-    order = (head[:, None] + np.arange(theirs)) % theirs
-    kept = min(length, theirs)
+def _of_length(length: int, times: Floats, values: Floats, head: Rows) -> tuple[Floats, Floats, Rows]:
+    """The same rings with more slots or fewer, the oldest first, after the empty ones."""
+    slots = times.shape[1]
+    order = (head[:, None] + np.arange(slots)) % slots
+    kept = min(length, slots)
     longer = np.full((2, len(head), length), np.nan)
-    for own, other in zip(longer, (times, values), strict=True):
-        own[:, length - kept :] = np.take_along_axis(other, order, axis=1)[:, theirs - kept :]
-    return longer[0], longer[1], np.where((head >= 0) & (head < theirs), 0, -1)
+    for target, other in zip(longer, (times, values), strict=True):
+        target[:, length - kept :] = np.take_along_axis(other, order, axis=1)[:, slots - kept :]
+    return longer[0], longer[1], np.where((head >= 0) & (head < slots), 0, -1)

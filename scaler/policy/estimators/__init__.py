@@ -1,4 +1,5 @@
-"""What a workload's past says of its future: how long its starts take, how long it rests, what being warm is worth.
+"""Estimates from each workload's past: how long its starts take, how long it rests, and what to keep warm.
 
-Everything here is an array over all workloads, survives as columns (`columns()`, `take()`), and is told the time.
+Every estimator holds arrays over all workloads, keeps its state as columns (`columns()`, `take()`), and gets the time
+as an argument.
 """

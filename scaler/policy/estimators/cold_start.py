@@ -1,26 +1,24 @@
-"""How long a replica's start takes, from pods: created, scheduled, ready, first token.
+"""Measures how long a replica's start takes, from pods: created, scheduled, ready, first token. Pure.
 
-It knows pods by their names and UIDs and what of their times is a start. It refuses to know how pods are watched and
-pages read. Of each start there are phases:
+A start has these phases:
 
-    unscheduled  no node has room, or a queue holds it: until one has been found. A stock-out, or a node on its way: it
-                 says something of the cluster and nothing of the workload, so it is kept apart and not part of the sum.
-    scheduling   created until a node was found, less that. Only of a pod that was seen before it had one: of others
-                 nobody knows what they waited for, and without a stock-out it is a fraction of a second.
+    unscheduled  no node has capacity, or a queue holds it. A stock-out, or a node on its way: it is a fact about the
+                 cluster and not about the workload, so it is kept apart and not part of the sum.
+    scheduling   created until scheduled, less that. Only of a pod that was observed before it had a node: otherwise it
+                 is not known, and without a stock-out it is a fraction of a second.
     loading      until ready: the image, the weights, the engine's warm-up.
-    first_token  until the first token or finished request after that; only where a request waited when it became ready,
-                 else it says when somebody came.
-    whole        the sum of the last three, as far as they are known: what somebody waits for.
+    first_token  until the first token or finished request after that; only if a request waited when it became ready,
+                 else it would be the time until the next request.
+    whole        the sum of the last three, as far as they are known: how long a request waits.
 
-Since when there was no node a pod says itself while it has none (condition PodScheduled "False", reason Unschedulable
-or SchedulingGated, with its time); once it has one, the condition only says when that was. So both have to be seen.
+A pod has the time since when it has no node while it has none (condition PodScheduled "False", reason Unschedulable or
+SchedulingGated); once it has one, the condition only has the time of that. So both states have to be observed.
 
-A pod that is ready when it is seen for the first time counts once, for what its own times say from the node to ready,
-unless a container of it has been restarted or that would be more than OLD_S: then it may have been unready later, and
-is ready again since. So a workload that has run for a year has a measured start a second after Tidegate has begun. It
-is not counted again after a restart of Tidegate: of those found ready only the ones that are ready since later than the
-last that counted. A pod that becomes unready and ready again, or whose containers restart, makes no second start, and
-one that goes before it is ready made none.
+A pod that is ready when it is first observed counts once, from scheduled to ready, unless one of its containers has
+been restarted or that would be more than OLD_S: then it may have become unready and ready again. So a workload that has
+run for a year has a measured start a second after Tidegate has begun. It is not counted again after a restart of
+Tidegate: only pods that became ready after the last one that counted. A pod that becomes unready and ready again, or
+whose containers restart, makes no second start, and one that ends before it is ready made none.
 
 Worked example: created at 0, no node from 1 on, scheduled at 240, ready at 310 while two requests wait, first token at
 313: unscheduled 239 s, scheduling 1 s, loading 70 s, first_token 3 s; the start took 74 s.
@@ -41,17 +39,17 @@ from scaler.columns import Array, Columns, Rows, copy_into
 from .idle_time import GROWTH, Histograms, scale
 
 EDGES = scale(1.0, GROWTH, 86400.0)
-# At a start a day ten are remembered: two of a slower image are the 90th percentile, a week of them the median.
+# At a start a day ten count: two of a slower image are the 90th percentile, a week of them the median.
 HALF_LIFE_S = 7 * 86400.0
 OLD_S = 3600.0
-# So long after it became ready the first token is waited for: who waited has given up by then.
+# The first token is awaited for so long after ready: a client has given up by then.
 FIRST_TOKEN_S = 600.0
 
 PHASES = ("unscheduled", "scheduling", "loading", "first_token", "whole")
 
 
 class ColdStarts(NamedTuple):
-    """Seconds that a start takes, shape (rows,); NaN where none was seen. p50: as a rule. p90: to be safe."""
+    """Seconds that a start takes, shape (rows,); NaN if none was measured. p50: typical. p90: to be safe."""
 
     p50: Floats
     p90: Floats
@@ -59,7 +57,7 @@ class ColdStarts(NamedTuple):
 
 @dataclass(slots=True)
 class _Start:
-    """What was seen of one pod. from_the_first: it was seen before it had a node. over: it counts, or never will."""
+    """One pod. from_the_first: it was observed before it had a node. over: it has counted, or never will."""
 
     uid: str
     from_the_first: bool
@@ -74,7 +72,7 @@ class _Awaited(NamedTuple):
 
 
 class Starts:
-    """times: how long starts take, as of the last one."""
+    """The starts of a fixed list of workloads. times: how long they take, as of the last one."""
 
     def __init__(self, rows: int, *, half_life: float = HALF_LIFE_S) -> None:
         self.times = ColdStarts(np.full(rows, np.nan), np.full(rows, np.nan))
@@ -83,8 +81,8 @@ class Starts:
         self._pods: list[dict[str, _Start]] = [{} for _ in range(rows)]
         self._awaited: dict[PodKey, _Awaited] = {}
 
-    def told(self, row: int, pods: Iterable[Pod], *, waiting: bool, now: float) -> None:
-        """These are all the pods of a workload that take requests. waiting: requests wait for it at this moment."""
+    def observe(self, row: int, pods: Iterable[Pod], *, waiting: bool, now: float) -> None:
+        """Takes all the pods of a workload that serve requests. waiting: requests wait for it now."""
         before, after = self._pods[row], {}
         found_ready = []
         for pod in pods:
@@ -117,11 +115,11 @@ class Starts:
             self._finish(awaited, np.nan)
 
     def _count(self, row: int, start: _Start, pod: Pod, ready_at: float) -> float:
-        """Add what is known of the phases until ready; the seconds of the start until then, NaN unknown."""
+        """Counts the known phases until ready. Returns the seconds of the start until then; NaN unknown."""
         scheduled_at = pod.scheduled_at if pod.scheduled_at is not None else pod.started_at
         scheduling = 0.0
         if start.from_the_first and pod.created_at is not None and scheduled_at is not None:
-            # The times are whole seconds of several clocks: what comes out below zero was at once.
+            # The times are whole seconds of several clocks: a difference below zero is zero.
             since = start.unscheduled_since
             scheduling = max((scheduled_at if since is None else since) - pod.created_at, 0.0)
             self._add(row, "scheduling", scheduling, ready_at)
@@ -134,11 +132,11 @@ class Starts:
         return scheduling + loading
 
     def _count_found(self, row: int, pods: Iterable[Pod], now: float) -> None:
-        """Pods that were ready already when they were seen for the first time."""
+        """Counts pods that were ready when they were first observed."""
         last = self._last[row]
         for pod in pods:
-            known = pod.ready_at is not None and pod.scheduled_at is not None and not pod.restarted
-            if not known or pod.ready_at is None or pod.scheduled_at is None:
+            measured = pod.ready_at is not None and pod.scheduled_at is not None and not pod.restarted
+            if not measured or pod.ready_at is None or pod.scheduled_at is None:
                 continue
             loading = pod.ready_at - pod.scheduled_at
             if 0.0 <= loading <= OLD_S and not pod.ready_at <= last and pod.ready_at <= now:
@@ -146,18 +144,18 @@ class Starts:
                 self._finish(_Awaited(row, pod.ready_at, loading), np.nan)
 
     def awaits(self, pod: PodKey) -> bool:
-        """Is its first token still to come? A cheap question, for each page that lands."""
+        """Whether its first token is still to come. Cheap enough for every response."""
         return pod in self._awaited
 
     def served(self, pod: PodKey, at: float) -> None:
-        """A counter of tokens or finished requests on its page has risen from zero, as the page of `at` shows."""
+        """A counter of tokens or finished requests of its engine has risen from zero, in the response of `at`."""
         awaited = self._awaited.pop(pod, None)
         if awaited is not None:
             took = max(at - awaited.ready_at, 0.0)
             self._finish(awaited, took if took <= FIRST_TOKEN_S else np.nan)
 
     def passed(self, now: float) -> None:
-        """Time has passed: who has not served by now had nobody waiting after all."""
+        """Ends the starts whose first token did not come: no request waited for them."""
         for pod, awaited in list(self._awaited.items()):
             if now - awaited.ready_at > FIRST_TOKEN_S:
                 del self._awaited[pod]
@@ -174,33 +172,33 @@ class Starts:
 
     def _measure(self, rows: Rows) -> None:
         whole = self._histograms["whole"]
-        known = rows[~np.isnan(whole.reference[rows])]  # the others have no start
+        measured = rows[~np.isnan(whole.reference[rows])]  # without the rows that have no start
         self.times.p50[rows] = self.times.p90[rows] = np.nan
-        self.times.p50[known], self.times.p90[known] = whole.quantiles((0.5, 0.9), known)
+        self.times.p50[measured], self.times.p90[measured] = whole.quantiles((0.5, 0.9), measured)
 
     def phase(self, phase: str, q: float, rows: Rows | None = None) -> Floats:
-        """The quantile `q` (0..1) of one of PHASES, seconds, per row; NaN where it was never seen."""
+        """The quantile `q` (0..1) of one of PHASES, seconds, per row; NaN if it was never measured."""
         return self._histograms[phase].quantile(q, rows)
 
     def columns(self) -> dict[str, Array]:
-        """What must survive, one slot per workload."""
+        """The state that a checkpoint keeps, one slot per workload."""
         columns: dict[str, Array] = {"coldstarts.last_at": self._last}
         for phase, histograms in self._histograms.items():
             columns |= histograms.columns(f"coldstarts.{phase}")
         return columns
 
-    def take(self, columns: Columns, rows: Rows, others: Rows) -> None:
-        """Own `rows` from the slots `others` of somebody's columns; what those lack stays as it is."""
+    def take(self, columns: Columns, rows: Rows, source_rows: Rows) -> None:
+        """Copies state from `columns[source_rows]` into `rows`, pairwise; a missing column changes nothing."""
         for phase, histograms in self._histograms.items():
-            histograms.take(f"coldstarts.{phase}", columns, rows, others)
-        copy_into({"coldstarts.last_at": self._last}, columns, rows, others)
+            histograms.take(f"coldstarts.{phase}", columns, rows, source_rows)
+        copy_into({"coldstarts.last_at": self._last}, columns, rows, source_rows)
         self._measure(rows)
 
-    def go_on(self, other: Starts, rows: Rows, others: Rows) -> None:
-        """Besides what was taken, in one process: the starts that are under way go on."""
-        moved = dict(zip(others.tolist(), rows.tolist(), strict=True))
-        for theirs, mine in moved.items():
-            self._pods[mine] = other._pods[theirs]
+    def go_on(self, other: Starts, rows: Rows, source_rows: Rows) -> None:
+        """Beside `take`, within one process: starts under way go on."""
+        moved = dict(zip(source_rows.tolist(), rows.tolist(), strict=True))
+        for old, new in moved.items():
+            self._pods[new] = other._pods[old]
         self._awaited |= {
             pod: awaited._replace(row=moved[awaited.row])
             for pod, awaited in other._awaited.items()

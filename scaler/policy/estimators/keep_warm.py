@@ -1,53 +1,35 @@
-"""How long an idle workload is kept warm, and when it is started in advance: what its own rests say, under a guarantee.
+"""Chooses how long an idle workload is kept warm, and when it is started in advance, from its rests. Pure.
 
-It knows each workload's schedule, the account of what that has cost so far, and the credit it may risk. It refuses to
-know how rests are seen and who carries the schedule out.
-
-While too little is known the rule is that of ski rental (`stakes.break_even`), which never costs more than twice what
-he pays who knows the rest's length beforehand. What was learned is only tried on credit. A workload begins with the
+While too little is known the rule is that of ski rental (`break_even`), which never costs more than twice as much as a
+decision that knows the length of the rest. An estimated schedule is only tried on credit. A workload begins with the
 worth of `CREDIT` starts; a rest that cost less than under the rule adds the difference, one that cost more takes it
-away; and each rest adds `DRIP` of what it costs under the rule, so that who has lost his credit may try again. A
-schedule is only chosen if the worst that it can do to the next rest is within the credit (`stakes.worst_regret`), so
-the credit never falls below zero. Therefore, whatever the rests are, over any number of them:
+away; and each rest adds `DRIP` of its cost under the rule, so that a workload without credit may try again. A schedule
+is only chosen if the worst that it can do to the next rest is within the credit (`worst_regret`), so the credit never
+falls below zero. Therefore, whatever the rests are, over any number of them:
 
     cost <= (1 + DRIP) * cost under the rule + CREDIT starts <= 2.2 * clairvoyant cost + 3 starts
 
 and, because no more than `MOST_CREDIT` starts are ever saved up, the same holds from any moment on with 10 for 3. The
-second step holds where the bounds `lowest` and `highest` leave the rule's window as it is.
+second step holds if the bounds `lowest` and `highest` leave the rule's window as it is. Until a start has been measured
+nothing can be compared, and the configured constant holds.
 
-Until a start has been measured nothing can be weighed, and the constant of the configuration holds.
+For each keep-warm time at the edge of a bucket the expected cost over the histogram is computed twice: with and without
+a start in advance. That start is placed as in the hybrid histogram policy of "Serverless in the Wild" (M. Shahrad et
+al., USENIX ATC 2020, section 4): ready before the 5th percentile of the rests, given up after the 99th (or the 90th or
+75th: one rest in ten may be a night). Two things differ. The percentiles are those of the rests that outlast the
+keep-warm time, because by then the shorter ones are ruled out: a workload with a thousand pauses of seconds a day and
+one of an hour each hour is predictable, once a pause is longer than seconds. And where the paper requires a coefficient
+of variation, here the price decides: a wide histogram's window costs more than it saves. Its third branch, for rests
+beyond the range of the histogram, is left out: the range is two half-lives, so of such rests never two count. Their
+workload stays young, and the rule holds.
 
-Worked example: a start takes 75 s and waiting costs 12 times a GPU: the window is 75 * 13 = 975 s. After ten rests of
-51 minutes, each of which cost 975 s of GPU time for nothing, it sleeps at once, and is started three minutes before the
+Costs are in the money of the prices; arrays may have any shapes that fit together.
+
+Worked example: a start takes 75 s, a second of the replica's GPUs costs 1, a second of waiting 12. A start then costs
+75 * (1 + 12) = 975, as much as 975 s of keeping warm: the break-even. A rest of an hour, slept through from second 300
+on, costs 300 + 975 = 1275; kept warm to its end 3600; with its length known beforehand 975. After ten rests of 51
+minutes, each with 975 s of GPU time for nothing, the workload sleeps at once, and is started three minutes before the
 51 are over.
-
-From the rests that were seen to the schedule that would have cost least, within a bound on what it may risk.
-
-Of each length of keeping warm that falls between two buckets the expected cost over the histogram is reckoned twice:
-with and without a start in advance of the return. That start is placed as in the hybrid histogram policy of "Serverless
-in the Wild" (M. Shahrad et al., USENIX ATC 2020, section 4): ready before the 5th percentile of the rests, given up
-after the 99th (or the 90th or 75th: one rest in ten may be a night). Two things differ. The percentiles are those of
-the rests that outlast the keep-warm time, because by then the shorter ones are ruled out: a workload with a thousand
-pauses of seconds a day and one of an hour each hour is predictable, once a pause is longer than seconds. And where the
-paper asks for a coefficient of variation before it trusts the histogram, here the price decides: a wide histogram's
-window costs more than it saves.
-
-Its third branch, for workloads most of whose rests are beyond the histogram's range, is left out: the range is two
-weeks, which is two half-lives, so of such rests never two are remembered. Their workload stays young, and is ruled as
-such.
-
-Worked example: 20 rests of 20 s and 10 of 51 min; a start takes 75 s, waiting costs 12 times a GPU. To keep warm past
-20 s buys nothing for 50 min, so it sleeps after the least time allowed, starts again after 47 min and is given up after
-54: 7 min of a GPU instead of 75 s of somebody's life at 12 times the price.
-
-What a rest costs: GPU time while it is kept warm, and a start and somebody who waits for it if it was not.
-
-It knows the arithmetic of one rest under one schedule, and the two rules that need no past. It refuses to know how long
-rests are. Everything is by column, of any shape that fits together; costs are in the money of the prices.
-
-Worked example: a start takes 75 s, a second of the replica's GPUs costs 1, a second of somebody waiting 12. A start
-then costs 75 * (1 + 12) = 975, which is what 975 s of keeping warm cost: the break-even. Slept through from second 300
-on, a rest of an hour costs 300 + 975 = 1275; kept warm to its end 3600; knowing it beforehand 975.
 """
 
 from __future__ import annotations
@@ -62,22 +44,35 @@ from scaler.columns import Array, Columns, Mask, Rows, copy_into
 from .idle_time import HALF_LIFE_S, LONGEST_S, Gaps, IdleEnds
 
 CREDIT, MOST_CREDIT, DRIP = 3.0, 10.0, 0.1
-# A choice takes about 0.3 ms. Ten thousand workloads whose prices change are not all chosen for in one tick.
+# A choice takes about 0.3 ms. If the prices of ten thousand workloads change, the choices are spread over ticks.
 CHOICES = 64
 DAY_S = 86400.0
-# Of an account, GPU-seconds or money: 30,000 GPUs for a thousand years.
+# The highest plausible account, GPU-seconds or money: 30,000 GPUs for a thousand years.
 MOST_ACCOUNT = 1e15
 
-# What an account has: GPU time and money, as it was and as it would have been with the constant.
+# The columns of an account: GPU time and money, as it was and as it would have been with the constant.
 _ACCOUNT = 4
+HEAD, TAILS = 0.05, (0.99, 0.9, 0.75)
+# Shahrad et al. begin 10 % early and end 10 % late, over buckets of a minute. Ours are rounded outwards to buckets of
+# 5 %; half a minute more is for the scrapes, which see both ends of a rest late.
+MARGIN_S = 30.0
+# With fewer rests (decayed) that were long enough to matter, no choice is made. Of ten, six or more come from the
+# shortest quarter of the distribution, and so mislead, with a chance of 2 % (binomial).
+YOUNG = 10.0
+# … and so many must have outlasted the keep-warm time before their return is predicted: of five, the smallest and the
+# largest enclose the next with probability 4/6.
+FEWEST = 5.0
+# A start may fail, and its GPU may be taken: no price covers that. So no GPU is given up for a sleep that is shorter
+# than so many times the start that ends it.
+SLEEP_TO_START = 10.0
 
 
 class KeepWarmRules(NamedTuple):
-    """What the configuration says, shape (rows,). Times in seconds.
+    """The configuration, shape (rows,). Times in seconds.
 
-    learns:   the window is to be learned, and it may sleep; of the others `constant` is all there is.
-    constant: the window where it is not learned, or not yet.
-    lowest, highest: bounds of a learned one.
+    learns:   the keep-warm time is estimated, and the workload may sleep; for the others `constant` holds.
+    constant: the keep-warm time that is not estimated, or not yet.
+    lowest, highest: bounds of an estimated one.
     """
 
     learns: Mask
@@ -87,32 +82,59 @@ class KeepWarmRules(NamedTuple):
 
 
 class Saving(NamedTuple):
-    """Per day against the constant of the configuration; negative is a loss, NaN not known yet, by column."""
+    """Per day, compared with the configured constant; negative is a loss, NaN not known yet, by column."""
 
     gpu_seconds: Floats  # of one replica, whatever GPUs it has
     money: Floats
 
 
+class Stakes(NamedTuple):
+    """The cost of a rest.
+
+    start, lead: seconds a start takes: typical (p50), and to be safe (p90); NaN unknown.
+    idle:        money per second that one replica is up, with all its GPUs.
+    waiting:     money per second that a request waits for a start.
+    """
+
+    start: Floats
+    lead: Floats
+    idle: Floats
+    waiting: Floats
+
+
+class IdlePlan(NamedTuple):
+    """The schedule of a rest, in seconds since it began: up until `keep_warm`, then asleep; started at `prewarm_from`
+    and kept up until `prewarm_until`, then asleep again. NaN in the latter two: no start in advance.
+    """
+
+    keep_warm: Floats
+    prewarm_from: Floats
+    prewarm_until: Floats
+
+
 class KeepWarm:
-    """schedule: what holds now; of who does not learn it is the constant, and no start in advance."""
+    """The schedules of a fixed list of workloads, with the account and the credit of each.
+
+    schedule: that of the present rest; without estimates the constant, and no start in advance.
+    """
 
     def __init__(self, rules: KeepWarmRules, *, half_life: float = HALF_LIFE_S) -> None:
         rows = len(rules.constant)
         self._rules, self._half_life = rules, half_life
         self.schedule = IdlePlan(rules.constant.copy(), np.full(rows, np.nan), np.full(rows, np.nan))
-        self._stakes = Stakes(*(np.full(rows, np.nan) for _ in Stakes._fields))  # those of the schedule
+        self._stakes = Stakes(*(np.full(rows, np.nan) for _ in Stakes._fields))  # that the schedule was chosen with
         self._credit: Floats = np.full(rows, np.nan)  # money
         self._account: Floats = np.zeros((rows, _ACCOUNT))  # decayed, as of `at`
         self._opened: Floats = np.full(rows, np.nan)
         self._at: Floats = np.full(rows, np.nan)
         self._due: Mask = np.zeros(rows, dtype=np.bool_)  # waits for its choice
-        self._turn = 0  # from here on, so that the first do not always come first
+        self._turn = 0  # the row to begin with, so that the first ones do not always come first
 
     def learn(self, ended: IdleEnds, gaps: Gaps, stakes: Stakes, now: float) -> None:
-        """Rests have ended: what they cost under the schedule is settled, and the next schedule is chosen.
+        """Settles the cost of rests that ended, and chooses the next schedules.
 
-        stakes: of all workloads, shape (rows,). For whom they have changed is chosen anew, rest or no rest. At most
-        CHOICES are made, in turn; who is left over keeps the schedule until one of the next calls.
+        stakes: of all workloads, shape (rows,). If they have changed, a schedule is chosen anew, rest or no rest. At
+        most CHOICES are made, in turn; the other workloads keep their schedule until one of the next calls.
         """
         rules = self._rules
         measured = rules.learns & np.isfinite(stakes.start + stakes.lead + stakes.idle + stakes.waiting)
@@ -121,7 +143,7 @@ class KeepWarm:
         self._due |= np.logical_or.reduce(
             [old != new for old, new in zip(self._stakes, stakes, strict=True)]  # NaN is unequal to all: the first time
         )
-        # A rest that was shorter than any window costs the same whatever is chosen.
+        # A rest that was shorter than any keep-warm time costs the same under every schedule.
         self._due[ended.rows[ended.lengths >= rules.lowest[ended.rows]]] = True
         self._due &= measured
         rows = np.flatnonzero(self._due)
@@ -134,22 +156,22 @@ class KeepWarm:
         one = start_cost(stakes)
         credit = self._credit[rows]
         self._credit[rows] = np.minimum(np.where(np.isnan(credit), CREDIT * one, credit), MOST_CREDIT * one)
-        seen = gaps.histograms
+        histograms = gaps.histograms
         chosen = choose(
-            seen.shares(rows),
-            seen.weight(now, rows),
-            seen.edges,
+            histograms.shares(rows),
+            histograms.weight(now, rows),
+            histograms.edges,
             stakes,
             self._rules.lowest[rows],
             self._rules.highest[rows],
             self._credit[rows],
         )
-        for mine, new in zip((*self.schedule, *self._stakes), (*chosen, *stakes), strict=True):
-            mine[rows] = new
+        for column, new in zip((*self.schedule, *self._stakes), (*chosen, *stakes), strict=True):
+            column[rows] = new
 
     def _settle(self, ended: IdleEnds, now: float) -> None:
-        known = np.isfinite(self._stakes.start[ended.rows])
-        rows, rests = ended.rows[known], ended.lengths[known]
+        measured = np.isfinite(self._stakes.start[ended.rows])
+        rows, rests = ended.rows[measured], ended.lengths[measured]
         if not len(rows):
             return
         stakes = Stakes(*(column[rows] for column in self._stakes))
@@ -167,63 +189,61 @@ class KeepWarm:
         self._account[rows] *= self._faded(rows, now)[:, None]
         self._account[rows] += np.stack(entry, axis=1)
         self._at[rows] = now
-        # The rest itself is part of the time that the account speaks of.
+        # The rest is part of the time of the account.
         self._opened[rows] = np.fmin(self._opened[rows], now - rests)
 
     def _faded(self, rows: Rows, now: float) -> Floats:
         return np.nan_to_num(2.0 ** -((now - self._at[rows]) / self._half_life))
 
     def window(self, idle_since: Floats, now: float) -> Floats:
-        """Seconds idle before zero, shape (rows,). idle_since: POSIX seconds since when nobody asks; NaN: one does.
+        """Seconds idle before zero, shape (rows,). idle_since: POSIX seconds; NaN while there is demand.
 
-        A start in advance that nobody came for is over when it is: it is idle from when it was ready, and is not kept
-        warm for the whole time again.
+        After a start in advance without a request the workload sleeps at once, not after the keep-warm time.
         """
         given_up = now - idle_since >= self.schedule.prewarm_until
         return np.where(given_up, self._rules.lowest, self.schedule.keep_warm)
 
     def expects(self, idle_since: Floats, now: float) -> Mask:
-        """Whose return is due: it is to be up, though nothing asks for it. idle_since: as for `window`."""
+        """Which workloads are expected to return and must be up. idle_since: as for `window`."""
         rested = now - idle_since
         return np.asarray((rested >= self.schedule.prewarm_from) & (rested < self.schedule.prewarm_until))
 
     def saving(self, now: float) -> Saving:
-        """Of all workloads: what has been saved in truth, not what was hoped for: each rest was reckoned with what was
-        known before it.
+        """The measured saving of all workloads.
 
-        Rests in the last half-life count most. The sum of something that comes at a steady rate and fades with that
-        half-life is rate * half_life / ln 2 * (1 - 2**(-time / half_life)) after such a time.
+        Rests in the last half-life count most. The sum of a steady rate that decays with that half-life is
+        rate * half_life / ln 2 * (1 - 2**(-time / half_life)) after such a time.
         """
         fills = self._half_life / np.log(2.0) * (1.0 - 2.0 ** -((now - self._opened) / self._half_life))
         per_day = self._account * (self._faded(np.arange(len(self._at)), now) / fills * DAY_S)[:, None]
         return Saving(per_day[:, 1] - per_day[:, 0], per_day[:, 3] - per_day[:, 2])
 
     def columns(self) -> dict[str, Array]:
-        """What must survive, one slot per workload."""
+        """The state that a checkpoint keeps, one slot per workload."""
         parts = {
             "credit": self._credit,
             "account": self._account,
             "opened_at": self._opened,
             "at": self._at,
-            # Seconds since a rest began, and no moments: `until` at a name's end would say so (scaler.columns).
+            # Seconds since a rest began, not POSIX seconds, which a name that ends in `until` has (scaler.columns).
             **{f"{name}_s": column for name, column in self.schedule._asdict().items()},
             **self._stakes._asdict(),
         }
         return {f"keepwarm.{name}": column for name, column in parts.items()}
 
-    def take(self, columns: Columns, rows: Rows, others: Rows) -> None:
-        """Own `rows` from the slots `others` of somebody's columns; who does not learn takes no schedule."""
-        rows, others = rows[self._rules.learns[rows]], others[self._rules.learns[rows]]
-        copy_into(self.columns(), columns, rows, others)
+    def take(self, columns: Columns, rows: Rows, source_rows: Rows) -> None:
+        """Copies state from `columns[source_rows]` into `rows`, pairwise, of workloads with estimates."""
+        rows, source_rows = rows[self._rules.learns[rows]], source_rows[self._rules.learns[rows]]
+        copy_into(self.columns(), columns, rows, source_rows)
         self._make_sound(rows)
-        # Under other bounds than these it was chosen: the rule and the credit say what is right from the next rest on.
+        # The bounds may have been others when it was chosen: rule and credit hold from the next rest on.
         lowest, highest = self._rules.lowest[rows], self._rules.highest[rows]
         measured = np.isfinite(self._stakes.start[rows] + self.schedule.keep_warm[rows])
         kept = self.schedule.keep_warm
         kept[rows] = np.where(measured, np.clip(kept[rows], lowest, highest), self._rules.constant[rows])
 
     def _make_sound(self, rows: Rows) -> None:
-        """Reset what cannot have been learned: a credit is never below 0, and an account has no unknown part."""
+        """Resets impossible values: a credit is never below 0, and an account has no unknown part."""
         self._credit[rows] = np.where(self._credit[rows] >= 0.0, self._credit[rows], np.nan)
         account = self._account[rows]
         wrong = ~((account >= 0.0) & (account <= MOST_ACCOUNT)).all(axis=1) | ~(self._opened[rows] < self._at[rows])
@@ -238,23 +258,8 @@ class KeepWarm:
         self.schedule.prewarm_from[never] = self.schedule.prewarm_until[never] = np.nan
 
 
-HEAD, TAILS = 0.05, (0.99, 0.9, 0.75)
-# Shahrad et al. begin 10 % early and end 10 % late, over buckets of a minute. Ours are rounded outwards to buckets of
-# 5 %; half a minute more is for the scrapes, which see both ends of a rest late.
-MARGIN_S = 30.0
-# Below so many rests (decayed) that were long enough to matter, no choice is made. Of ten, six or more come from the
-# shortest quarter of what there is with a chance of 2 % (binomial), and so mislead.
-YOUNG = 10.0
-# … and so many must have outlasted the keep-warm time before their return is predicted: of five, the smallest and the
-# largest enclose the next with probability 4/6.
-FEWEST = 5.0
-# A start may fail, and its GPU may be gone to somebody else: no price says how dear that is, so no GPU is given up for
-# a sleep that is not worth it, so many times as long as the start that ends it.
-SLEEP_TO_START = 10.0
-
-
 def break_even_within(stakes: Stakes, lowest: Floats, highest: Floats) -> Floats:
-    """The ski-rental window, within bounds."""
+    """The keep-warm time of ski rental, within bounds."""
     return np.clip(break_even(stakes), lowest, highest)
 
 
@@ -263,11 +268,11 @@ def choose(
 ) -> IdlePlan:
     """The schedule of the least expected cost, per row.
 
-    shares:  shape (rows, buckets), what part of the rests each bucket holds. weight: how many rests there are.
+    shares:  shape (rows, buckets), the part of the rests in each bucket. weight: the number of rests.
     edges:   where buckets begin, seconds, shape (buckets,).
     lowest, highest: seconds, bounds of the keep-warm time, and `highest` of a window kept up in advance.
-    budget:  money that the next rest may at most cost more than under the ski-rental rule: `worst_regret` stays within.
-    Where too little is known it is that rule.
+    budget:  money that the next rest may at most cost more than under the ski-rental rule (`worst_regret`).
+    If too little is known it is that rule.
     """
     rows = len(shares)
     rule = break_even_within(stakes, lowest, highest)
@@ -276,16 +281,19 @@ def choose(
     between = edges[(edges > lowest.min()) & (edges < highest.max())]
     inside = np.clip(between[None, :], lowest[:, None], highest[:, None])
     windows = np.concatenate([lowest[:, None], inside, rule[:, None]], axis=1)
-    seen = _Running(np.nan_to_num(shares), edges)
+    running = _Running(np.nan_to_num(shares), edges)
 
-    plain, below = seen.cost_of_sleeping(windows, wide)
-    options = [kept_warm(windows), *(_in_advance(seen, windows, below, tail, weight, wide, highest) for tail in TAILS)]
-    costs = [plain, *(plain - seen.saved_by(option, wide) for option in options[1:])]
+    plain, below = running.cost_of_sleeping(windows, wide)
+    options = [
+        kept_warm(windows),
+        *(_in_advance(running, windows, below, tail, weight, wide, highest) for tail in TAILS),
+    ]
+    costs = [plain, *(plain - running.saved_by(option, wide) for option in options[1:])]
     for option, expected in zip(options, costs, strict=True):
         affordable = worst_regret(option, rule[:, None], wide) <= budget[:, None]
         expected[~affordable | np.isnan(expected)] = np.inf
     every, by_rule = np.concatenate(costs, axis=1), plain[:, -1]
-    young = weight * (1.0 - seen.below(lowest[:, None])[:, 0]) < YOUNG
+    young = weight * (1.0 - running.below(lowest[:, None])[:, 0]) < YOUNG
 
     # A tie is no reason to leave the rule.
     best = np.where(young | ~(every.min(axis=1) < by_rule), windows.shape[1] - 1, every.argmin(axis=1))
@@ -293,12 +301,12 @@ def choose(
 
 
 def _in_advance(
-    seen: _Running, windows: Floats, below: Floats, tail: float, weight: Floats, stakes: Stakes, highest: Floats
+    running: _Running, windows: Floats, below: Floats, tail: float, weight: Floats, stakes: Stakes, highest: Floats
 ) -> IdlePlan:
-    """The start in advance that goes with each keep-warm time; NaN where none does."""
+    """The start in advance for each keep-warm time; NaN without one."""
     outlast = 1.0 - below
-    ready = seen.bucket_begin(below + HEAD * outlast) - MARGIN_S
-    until = seen.bucket_end(below + tail * outlast) + MARGIN_S
+    ready = running.bucket_begin(below + HEAD * outlast) - MARGIN_S
+    until = running.bucket_end(below + tail * outlast) + MARGIN_S
     begin = ready - stakes.lead
     sound = (begin - windows >= SLEEP_TO_START * stakes.lead) & (until - begin <= highest[:, None])
     sound &= outlast * weight[:, None] >= FEWEST
@@ -306,10 +314,10 @@ def _in_advance(
 
 
 class _Running:
-    """Histograms' running sums: how many rests are below a time, and how long those are together.
+    """The running sums of histograms: how many rests are below a time, and how long those are together.
 
-    A time inside a bucket has none of that bucket below it; a rest counts as long as the middle of its bucket, those of
-    the open last one as long as its beginning.
+    None of a bucket is below a time inside it. A rest counts with the middle of its bucket, one of the open last bucket
+    with its beginning.
     """
 
     def __init__(self, shares: Floats, edges: Floats) -> None:
@@ -319,18 +327,18 @@ class _Running:
         self._mass = np.concatenate([nothing, shares.cumsum(axis=1)], axis=1)
         self._time = np.concatenate([nothing, (shares * middles).cumsum(axis=1)], axis=1)
 
-    def _place(self, times: Floats) -> Rows:
+    def _bucket(self, times: Floats) -> Rows:
         return np.maximum(np.searchsorted(self._edges, np.nan_to_num(times), side="right") - 1, 0)
 
     def below(self, times: Floats) -> Floats:
-        """Which part of the rests ends before such times, shape (rows, times)."""
-        return np.take_along_axis(self._mass, self._place(times), axis=1)
+        """The part of the rests that ends before such times, shape (rows, times)."""
+        return np.take_along_axis(self._mass, self._bucket(times), axis=1)
 
     def _time_below(self, times: Floats) -> Floats:
-        return np.take_along_axis(self._time, self._place(times), axis=1)
+        return np.take_along_axis(self._time, self._bucket(times), axis=1)
 
     def bucket_begin(self, parts: Floats) -> Floats:
-        """Where the bucket begins in which so great a part of the rests is reached."""
+        """The beginning of the bucket in which this part of the rests is reached."""
         return self._edges[self._reached(parts)]
 
     def bucket_end(self, parts: Floats) -> Floats:
@@ -346,13 +354,13 @@ class _Running:
         return np.asarray(np.clip(found, 0, width - 1), dtype=np.int64)
 
     def cost_of_sleeping(self, windows: Floats, stakes: Stakes) -> tuple[Floats, Floats]:
-        """Expected cost of a rest that is kept warm for such times and then slept through; and the part below them."""
+        """Expected cost of a rest that is kept warm for such times and then slept through, and the part below them."""
         below = self.below(windows)
         warm = self._time_below(windows) + windows * (1.0 - below)
         return warm * stakes.idle + (1.0 - below) * start_cost(stakes), below
 
     def saved_by(self, advance: IdlePlan, stakes: Stakes) -> Floats:
-        """What a start in advance is expected to save of that; NaN where there is none."""
+        """The expected saving of a start in advance; NaN without one."""
         begin, until = advance.prewarm_from, advance.prewarm_until
         ready = begin + stakes.start
         p_begin, p_ready, p_until = self.below(begin), self.below(ready), self.below(until)
@@ -365,56 +373,34 @@ class _Running:
         return np.where(np.isnan(begin), np.nan, not_waited * stakes.waiting - kept_up * stakes.idle)
 
 
-class Stakes(NamedTuple):
-    """start, lead: seconds a start takes: as a rule (p50), and to be on the safe side (p90); NaN unknown.
-    idle:        money per second that one replica is up, with all its GPUs.
-    waiting:     money per second that a request waits for a start.
-    """
-
-    start: Floats
-    lead: Floats
-    idle: Floats
-    waiting: Floats
-
-
-class IdlePlan(NamedTuple):
-    """What is done in a rest, in seconds since it began: up until `keep_warm`, then asleep; started at `prewarm_from`
-    and kept up until `prewarm_until`, then asleep again. NaN in the latter two: it is not started in advance.
-    """
-
-    keep_warm: Floats
-    prewarm_from: Floats
-    prewarm_until: Floats
-
-
 def kept_warm(seconds: Floats) -> IdlePlan:
-    """Up for so long, and nothing else."""
+    """A schedule without a start in advance."""
     nothing = np.full(np.shape(seconds), np.nan)
     return IdlePlan(np.asarray(seconds, dtype=np.float64), nothing, nothing)
 
 
 def start_cost(stakes: Stakes) -> Floats:
-    """Of one start that somebody waits for: its GPU time and the wait."""
+    """The cost of one start that a request waits for: its GPU time and the wait."""
     return stakes.start * (stakes.idle + stakes.waiting)
 
 
 def break_even(stakes: Stakes) -> Floats:
-    """Seconds after which keeping warm has cost as much as a start: the ski-rental rule's window.
+    """Seconds after which keeping warm has cost as much as a start: the keep-warm time of ski rental.
 
-    Who keeps warm for just so long never pays more than twice what it would have cost knowing the rest's length
-    beforehand: a shorter rest costs both the same, and of a longer one both halves of the sum are what a start costs
-    (A. Karlin et al., "Competitive snoopy caching", Algorithmica 1988: no rule without a past does better).
+    It never costs more than twice as much as a decision that knows the length of the rest: a shorter rest costs both
+    the same, and for a longer one both halves of the sum are the cost of a start (A. Karlin et al., "Competitive snoopy
+    caching", Algorithmica 1988: no rule without a past does better).
     """
     return start_cost(stakes) / stakes.idle
 
 
 def clairvoyant(rests: Floats, stakes: Stakes) -> Floats:
-    """What a rest costs him who knows its length when it begins, and keeps warm or sleeps at once."""
+    """The cost of a rest with its length known when it begins: kept warm, or asleep at once."""
     return np.minimum(rests * stakes.idle, start_cost(stakes))
 
 
 def up_seconds(rests: Floats, schedule: IdlePlan, stakes: Stakes) -> Floats:
-    """For how long a replica is up in a rest, its starts included, the last of which ends the rest."""
+    """Seconds that a replica is up in a rest, with its starts, the last of which ends the rest."""
     ready = schedule.prewarm_from + stakes.start
     slept = rests > schedule.keep_warm
     plain = np.minimum(rests, schedule.keep_warm) + np.where(slept, stakes.start, 0.0)
@@ -426,7 +412,7 @@ def up_seconds(rests: Floats, schedule: IdlePlan, stakes: Stakes) -> Floats:
 
 
 def waited_seconds(rests: Floats, schedule: IdlePlan, stakes: Stakes) -> Floats:
-    """For how long the request that ends a rest waits for a start."""
+    """Seconds that the request which ends a rest waits for a start."""
     ready = schedule.prewarm_from + stakes.start
     met = (rests >= schedule.prewarm_from) & (rests < schedule.prewarm_until)
     left = np.where(met, np.maximum(ready - rests, 0.0), stakes.start)
@@ -434,15 +420,15 @@ def waited_seconds(rests: Floats, schedule: IdlePlan, stakes: Stakes) -> Floats:
 
 
 def cost(rests: Floats, schedule: IdlePlan, stakes: Stakes) -> Floats:
-    """What rests of such lengths (seconds) cost under a schedule."""
+    """The cost of rests of such lengths (seconds) under a schedule."""
     return up_seconds(rests, schedule, stakes) * stakes.idle + waited_seconds(rests, schedule, stakes) * stakes.waiting
 
 
 def worst_regret(schedule: IdlePlan, window: Floats, stakes: Stakes) -> Floats:
-    """By how much a rest can at most cost more under `schedule` than if it were just kept warm for `window` seconds.
+    """The most that a rest can cost more under `schedule` than if it were kept warm for `window` seconds.
 
-    Shorter than the window: it may end a moment after it was put to sleep, and a start is paid for nothing. Longer: the
-    seconds beyond. A start in advance: all of it, if the rest does not end in it.
+    Kept warm for less: the cost of a start, if the rest ends just after it. For longer: the seconds beyond. A start in
+    advance: all of it, if the rest does not end in it.
     """
     beyond = (schedule.keep_warm - window) * stakes.idle
     plain = np.where(schedule.keep_warm < window, start_cost(stakes), np.maximum(beyond, 0.0))

@@ -1,9 +1,8 @@
-"""What people order: brakes (freeze, never down, at least so many) and schedules, and what of them stands now. Pure.
+"""Overrides: brakes (freeze, never down, at least so many) and schedules, and which of them are active. Pure.
 
-Words in, columns over all workloads out. Where the words stand (a configuration, an annotation) and what a policy does
-with the columns is others' business.
+Reads their text and returns columns over all workloads.
 
-Worked example: `Orders([Ordered(brakes=(read_brake("floor 3 until 2026-11-23T08:00Z"),))], CODES)` has
+Worked example: `Overrides([WorkloadOverrides(brakes=(read_brake("floor 3 until 2026-11-23T08:00Z"),))])` has
 `at(now, lead_s).floor[0] == 3` until eight o'clock UTC, and 0 from then on.
 """
 
@@ -13,7 +12,6 @@ from .active import (
     OverrideChanges,
     OverrideColumns,
     Overrides,
-    ReasonCodes,
     WorkloadOverrides,
 )
 from .brake import EXAMPLE, BadOrder, Brake, BrakeWord, moment, read_brake, unreadable, written
@@ -47,7 +45,6 @@ __all__ = [
     "OverrideColumns",
     "Overrides",
     "Prewarm",
-    "ReasonCodes",
     "ReplicaSchedule",
     "Times",
     "WorkloadOverrides",

@@ -1,20 +1,17 @@
-"""Schedules: at which hours a workload has a floor, a ceiling, or both.
+"""Reads schedules: at which hours a workload has a floor, a ceiling, or both.
 
-A window begins when `start` fires and ends when `end` fires next, or after a duration. Its floor is wanted when it
-begins, so it holds a lead earlier: as long as a cold start takes, learned (`auto`) or given. A ceiling holds only
-inside the window. A line of text says the same for triggers and annotations, several of them with ";" between.
+A window begins when `start` fires and ends when `end` fires next, or after a duration. Its floor is needed when it
+begins, so it holds a lead earlier: as long as a cold start takes, estimated (`auto`) or configured. A ceiling holds
+only inside the window. Triggers and annotations have a line of text for each schedule, with ";" between.
 
-Worked example: `read_schedules("0 8 * * 1-5 for 10h in Europe/Berlin floor 2")` is one schedule; with a cold start of
-six minutes its floor of 2 holds from 07:54 to 18:00, from Monday to Friday, in summer and in winter.
-
-Five cron fields and a time zone -> the moments at which they fire.
-
-The fields are Debian cron's, and so is what happens when the clocks change (https://manpages.debian.org/cron.8): what
+The five cron fields are those of Debian's cron, also when the clocks change (https://manpages.debian.org/cron.8): what
 was due in the hour that is skipped fires as soon as it is over; what is due in the hour that comes twice fires once, in
-the first. Times with a `*` for minute or hour follow the clock as it is. CronSim does the reckoning.
+the first. Times with a `*` for minute or hour follow the clock as it is. CronSim computes them.
 
-Worked example: `next_after(Cron("30 2 * * *", "Europe/Berlin"), …)` on the evening before 29 March 2026 is 03:00 CEST,
-which is the moment after 01:59 CET.
+Worked example: `read_schedules("0 8 * * 1-5 for 10h in Europe/Berlin floor 2", duration)` is one schedule; with a cold
+start of six minutes its floor of 2 holds from 07:54 to 18:00, from Monday to Friday, in summer and in winter.
+`next_after(Cron("30 2 * * *", "Europe/Berlin"), …)` on the evening before 29 March 2026 is 03:00 CEST, the moment
+after 01:59 CET.
 """
 
 from __future__ import annotations
@@ -31,23 +28,34 @@ from cronsim import CronSim, CronSimError
 from .brake import MOST_REPLICAS, BadOrder, written, zone_of
 
 AUTO: Literal["auto"] = "auto"
-# Until a cold start has been seen: large models take minutes, and a floor a few minutes early costs little.
-UNLEARNED_LEAD_S = 300.0
-# A learned lead is not believed beyond this: what takes longer is no cold start.
-LONGEST_LEAD_S = 3600.0
-
 Prewarm: TypeAlias = float | Literal["auto"]
 
-_LINE = re.compile(
-    r"(?P<start>\S+(?:\s+\S+){4})\s+(?:for\s+(?P<duration>\S+)|until\s+(?P<end>\S+(?:\s+\S+){4}))"
-    r"(?:\s+in\s+(?P<zone>\S+))?(?P<rest>(?:\s+(?:floor|ceiling|prewarm)\s+\S+)*)"
-)
+# Until a cold start has been measured: large models take minutes, and a floor a few minutes early costs little.
+UNLEARNED_LEAD_S = 300.0
+LONGEST_LEAD_S = 3600.0  # what takes longer is no cold start
+MOST_SCHEDULES = 32
+FIELDS = 5
+SHORTEST_WINDOW_S = 60.0  # cron's own step
 EXAMPLE = "0 8 * * 1-5 for 10h in Europe/Berlin floor 2"
 _WANTED = (
     "must be five cron fields, `for` and a duration or `until` and five cron fields, `in` and a time zone, then "
     f"floor N, ceiling N, prewarm auto or a duration, such as `{EXAMPLE}`; `;` stands between several"
 )
-MOST_SCHEDULES = 32
+_CRON_WANTED = "must be five cron fields, minute hour day month weekday, such as `0 8 * * 1-5`"
+_LINE = re.compile(
+    r"(?P<start>\S+(?:\s+\S+){4})\s+(?:for\s+(?P<duration>\S+)|until\s+(?P<end>\S+(?:\s+\S+){4}))"
+    r"(?:\s+in\s+(?P<zone>\S+))?(?P<rest>(?:\s+(?:floor|ceiling|prewarm)\s+\S+)*)"
+)
+# CronSim computes local times and drops which of two equal hours is meant: backwards from the second of them it would
+# miss what fired in the first. Clocks change by an hour at most, so a later start misses nothing.
+_CHANGE_S = 7200.0
+
+
+class Cron(NamedTuple):
+    """text: five fields. zone: a name of the IANA database. As from `read_cron` and `read_zone`."""
+
+    text: str
+    zone: str
 
 
 class Span(NamedTuple):
@@ -66,7 +74,7 @@ class Times(NamedTuple):
     def at(self, now: float) -> Span | None:
         """The window that is open at `now`, else the next one; None if there is none in fifty years.
 
-        Windows that overlap are one after the other here: at the end of each, ask again.
+        Windows that overlap are returned one after the other.
         """
         last = last_until(self.start, now)
         if last is not None and now < (end := self._end_of(last)):
@@ -83,8 +91,9 @@ class Times(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSchedule:
-    """floor, ceiling: replicas; None: it has none, but one of them it has.
+    """A floor, a ceiling, or both, in windows.
 
+    floor, ceiling: replicas; None is none. At least one is set.
     prewarm: seconds by which the floor holds before the window, or AUTO.
     """
 
@@ -96,25 +105,25 @@ class ReplicaSchedule:
     @property
     def bounds(self) -> str:
         """As in "floor 2, ceiling 6"."""
-        said = [f"{name} {count}" for name, count in (("floor", self.floor), ("ceiling", self.ceiling)) if count]
-        return ", ".join(said)
+        bounds = (("floor", self.floor), ("ceiling", self.ceiling))
+        return ", ".join(f"{name} {count}" for name, count in bounds if count)
 
-    def said(self, span: Span) -> str:
-        """Its bounds and a window of it, by its own clock."""
+    def window(self, span: Span) -> str:
+        """Its bounds and one of its windows, in its time zone."""
         zone = self.times.start.zone
         until = f" until {written(span.end, zone)}" if math.isfinite(span.end) else ""
         return f"{self.bounds} from {written(span.start, zone)}{until} ({self.times.start.text} in {zone})"
 
     def said_at(self, now: float) -> str:
-        """The window that is open at `now`, else the next one. Of leads nothing is known here."""
+        """The window that is open at `now`, else the next one, without its lead."""
         span = self.times.at(now)
         if span is None:
             return f"never: {self.bounds} ({self.times.start.text} in {self.times.start.zone})"
-        return f"{'now' if span.start <= now else 'next'}: {self.said(span)}"
+        return f"{'now' if span.start <= now else 'next'}: {self.window(span)}"
 
 
 def read_schedules(text: str, duration: Callable[[str], float]) -> tuple[ReplicaSchedule, ...]:
-    """Lines with ";" between. duration: "10h" -> seconds; it may raise BadOrder, and this does."""
+    """Reads lines with ";" between. Raises BadOrder. duration: "10h" -> seconds; it may raise BadOrder too."""
     lines = [line for line in text.split(";") if line.strip()]
     if not lines or len(lines) > MOST_SCHEDULES:
         raise BadOrder(_WANTED if not lines else f"must be at most {MOST_SCHEDULES} schedules")
@@ -126,15 +135,15 @@ def _read(line: str, duration: Callable[[str], float]) -> ReplicaSchedule:
     if match is None:
         raise BadOrder(_WANTED)
     zone = read_zone(match["zone"] or "UTC")
-    words = match["rest"].split()
-    said = dict(zip(words[::2], words[1::2], strict=True))
-    if len(said) * 2 != len(words):
+    options = match["rest"].split()
+    values = dict(zip(options[::2], options[1::2], strict=True))
+    if len(values) * 2 != len(options):
         raise BadOrder(f"{_WANTED}: each word once")
-    prewarm = said.get("prewarm", AUTO)
+    prewarm = values.get("prewarm", AUTO)
     schedule = ReplicaSchedule(
         times_of(match["start"], match["end"], duration(match["duration"]) if match["duration"] else None, zone),
-        floor=_count("floor", said.get("floor")),
-        ceiling=_count("ceiling", said.get("ceiling")),
+        floor=_count("floor", values.get("floor")),
+        ceiling=_count("ceiling", values.get("ceiling")),
         prewarm=AUTO if prewarm == AUTO else duration(prewarm),
     )
     check(schedule)
@@ -146,13 +155,13 @@ def times_of(start: str, end: str | None, duration_s: float | None, zone: str) -
     until = Cron(read_cron(end), zone) if end is not None else duration_s
     if until is None or (end is not None and duration_s is not None):
         raise BadOrder("must have an end or a duration, and not both")
-    if isinstance(until, float) and until < 60:  # noqa: PLR2004  cron's own step, a minute
+    if isinstance(until, float) and until < SHORTEST_WINDOW_S:
         raise BadOrder("must last at least 1m")
     return Times(Cron(read_cron(start), zone), until)
 
 
 def check(schedule: ReplicaSchedule) -> None:
-    """Raises BadOrder for bounds that cannot both hold, or none."""
+    """Raises BadOrder if the bounds contradict each other, or there is none."""
     if schedule.floor is None and schedule.ceiling is None:
         raise BadOrder("must have a floor or a ceiling: else it orders nothing")
     if schedule.floor is not None and schedule.ceiling is not None and schedule.floor > schedule.ceiling:
@@ -167,47 +176,33 @@ def _count(name: str, text: str | None) -> int | None:
     return int(text)
 
 
-FIELDS = 5
-# CronSim reckons on the wall's clock and leaves out which of two equal hours is meant: backwards from the second of
-# them it would miss what fired in the first. Clocks change by an hour at most, so a later start misses nothing.
-_CHANGE_S = 7200.0
-WANTED = "must be five cron fields, minute hour day month weekday, such as `0 8 * * 1-5`"
-
-
-class Cron(NamedTuple):
-    """text: five fields. zone: a name of the IANA database. As from `read_cron` and `read_zone`."""
-
-    text: str
-    zone: str
-
-
 def read_cron(text: str) -> str:
-    """The fields, blanks made single. Raises BadOrder, also for those that never fire."""
+    """The fields with single blanks. Raises BadOrder, also for those that never fire."""
     fields = text.split()
     if len(fields) != FIELDS:
-        raise BadOrder(WANTED)
+        raise BadOrder(_CRON_WANTED)
     try:
         if next(CronSim(" ".join(fields), datetime(2026, 1, 1)), None) is None:  # noqa: DTZ001  wall clock
-            raise BadOrder(f"{WANTED}: this one never fires")
+            raise BadOrder(f"{_CRON_WANTED}: this one never fires")
     except CronSimError as bad:
         what = str(bad)[:1].lower() + str(bad)[1:]
-        raise BadOrder(f"{WANTED}: {what}, or no such day in these months") from None
+        raise BadOrder(f"{_CRON_WANTED}: {what}, or no such day in these months") from None
     return " ".join(fields)
 
 
 def read_zone(name: str) -> str:
-    """Raises BadOrder."""
+    """The name. Raises BadOrder if there is no such zone."""
     zone_of(name)
     return name
 
 
 def next_after(cron: Cron, now: float) -> float | None:
-    """POSIX seconds of the first firing after `now`; None: not in fifty years."""
+    """POSIX seconds of the first firing after `now`; None if there is none in fifty years."""
     return next((at for at in _firings(cron, now, reverse=False) if at > now), None)
 
 
 def last_until(cron: Cron, now: float) -> float | None:
-    """POSIX seconds of the last firing at or before `now`; None: not in fifty years."""
+    """POSIX seconds of the last firing at or before `now`; None if there is none in fifty years."""
     return next((at for at in _firings(cron, now + _CHANGE_S, reverse=True) if at <= now), None)
 
 

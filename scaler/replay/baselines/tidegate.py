@@ -176,7 +176,7 @@ class _Past:
             if seen.ready and self._woken_at is not None:
                 key, begun = PodKey("", f"{seen.now}"), self._woken_at
                 pod = Pod(key, key.pod, was_ready=True, ready=True, scheduled_at=begun, ready_at=seen.now)
-                self._stands.starts.told(0, [pod], waiting=False, now=seen.now)
+                self._stands.starts.observe(0, [pod], waiting=False, now=seen.now)
             self._woken_at = None
         elif self._woken_at is None:
             self._woken_at = seen.now

@@ -44,7 +44,7 @@ def land(intake, target, at, *heard):
 
 def test_a_sidecars_page_is_its_pods_queue(intake):
     land(intake, SIDECAR, NOW, SourceState("e", engine(3.0, 2.0, NOW - 4.0), up=True))
-    seen = intake.totals(ROWS, NOW).seen
+    seen = intake.totals(ROWS, NOW).readings
     assert (seen.waiting[0], seen.running[0], seen.pods_fresh[0], seen.measured_at[0]) == (3.0, 2.0, 1.0, NOW - 4.0)
 
 
@@ -52,7 +52,7 @@ def test_an_engine_that_does_not_answer_its_sidecar_is_no_empty_queue(intake):
     said = engine(3.0, 2.0, NOW)
     land(intake, SIDECAR, NOW, SourceState("e", said, up=True), SourceState("g", gpu(0.5, NOW), up=True))
     land(intake, SIDECAR, NOW + 5.0, SourceState("e", said, up=False), SourceState("g", gpu(0.5, NOW), up=True))
-    seen = intake.totals(ROWS, NOW + 5.0).seen
+    seen = intake.totals(ROWS, NOW + 5.0).readings
     assert np.isnan([seen.waiting[0], seen.running[0]]).all()
     assert seen.pods_fresh[0] == 0.0
 
@@ -60,16 +60,16 @@ def test_an_engine_that_does_not_answer_its_sidecar_is_no_empty_queue(intake):
 def test_old_numbers_on_a_new_page_are_old(intake):
     told = SourceState("e", engine(3.0, 2.0, NOW), up=True)
     land(intake, SIDECAR, NOW + 20.0, told)
-    assert intake.totals(ROWS, NOW + 20.0).seen.pods_fresh[0] == 0.0
+    assert intake.totals(ROWS, NOW + 20.0).readings.pods_fresh[0] == 0.0
     assert intake.stale(CHAT, NOW + 20.0) == (SIDECAR.url,)
 
 
 def test_a_nodes_page_is_its_workloads_gpus_and_one_without_an_answer_is_not_quiet(intake):
     land(intake, NODE, NOW, SourceState("g", gpu(0.5, NOW), up=True))
-    assert intake.totals(ROWS, NOW).seen.busiest_gpu[0] == 0.5
+    assert intake.totals(ROWS, NOW).readings.busiest_gpu[0] == 0.5
     with pytest.raises(NotHeard):
         land(intake, NODE, NOW + 5.0, SourceState("g", gpu(0.5, NOW), up=False))
-    seen = intake.totals(ROWS, NOW + 20.0).seen
+    seen = intake.totals(ROWS, NOW + 20.0).readings
     assert np.isnan(seen.busiest_gpu[0])
     assert seen.gpus_stale[0]
 
@@ -84,7 +84,7 @@ def test_a_sidecars_gpus_that_do_not_answer_are_stale_and_not_gone(intake):
         SourceState("e", engine(0.0, 0.0, later), up=True),
         SourceState("g", gpu(0.5, NOW), up=False),
     )
-    assert intake.totals(ROWS, later).seen.gpus_stale[0]
+    assert intake.totals(ROWS, later).readings.gpus_stale[0]
 
 
 def test_a_sidecars_page_is_its_pods_gpus_too(intake):
@@ -92,7 +92,7 @@ def test_a_sidecars_page_is_its_pods_gpus_too(intake):
         intake, SIDECAR, NOW, SourceState("e", engine(0.0, 0.0, NOW), up=True), SourceState("g", gpu(0.5, NOW), up=True)
     )
     totals = intake.totals(ROWS, NOW)
-    assert (totals.seen.busiest_gpu[0], totals.gpus.shown[0], totals.seen.waiting[0]) == (0.5, 1.0, 0.0)
+    assert (totals.readings.busiest_gpu[0], totals.gpus.shown[0], totals.readings.waiting[0]) == (0.5, 1.0, 0.0)
 
     later = NOW + 20.0
     land(
@@ -102,7 +102,7 @@ def test_a_sidecars_page_is_its_pods_gpus_too(intake):
         SourceState("e", engine(0.0, 0.0, later), up=True),
         SourceState("g", gpu(0.5, NOW), up=False),
     )
-    seen = intake.totals(ROWS, later).seen
+    seen = intake.totals(ROWS, later).readings
     assert (bool(seen.gpus_stale[0]), float(seen.pods_fresh[0])) == (True, 1.0)
 
 
@@ -115,7 +115,7 @@ def test_a_tenants_page_speaks_of_its_own_gpus_and_harms_nobody_else(intake):
         SourceState("e", engine(0.0, 0.0, NOW), up=True),
         SourceState("g", gpu(0.9, NOW), up=True),
     )
-    assert np.isnan(intake.totals(ROWS, NOW).seen.busiest_gpu[0])
+    assert np.isnan(intake.totals(ROWS, NOW).readings.busiest_gpu[0])
 
 
 def test_a_sidecars_gpus_go_with_its_pod(intake):
@@ -123,7 +123,7 @@ def test_a_sidecars_gpus_go_with_its_pod(intake):
         intake, SIDECAR, NOW, SourceState("e", engine(0.0, 0.0, NOW), up=True), SourceState("g", gpu(0.5, NOW), up=True)
     )
     intake.retire(SIDECAR)
-    assert np.isnan(intake.totals(ROWS, NOW).seen.busiest_gpu[0])
+    assert np.isnan(intake.totals(ROWS, NOW).readings.busiest_gpu[0])
     assert intake.stale(CHAT, NOW + 100.0) == ()
 
 
@@ -144,4 +144,4 @@ def test_a_node_that_knows_pods_by_their_uids_has_its_gpus_put_to_their_workload
     land(intake, NODE, NOW, SourceState("nvml", page, up=True))
 
     totals = intake.totals(ROWS, NOW)
-    assert (totals.seen.busiest_gpu[0], totals.gpus.shown[0]) == (0.5, 1.0)
+    assert (totals.readings.busiest_gpu[0], totals.gpus.shown[0]) == (0.5, 1.0)

@@ -63,11 +63,10 @@ def test_what_a_gateway_has_in_flight_is_its_engines_own_over_again(kind):
 
 def test_a_router_without_servers_shows_the_next_request_by_its_count(read):
     seen = read_queues(read(ROUTER_AT_ZERO), Role.GATEWAY, None, 0.0, pods=True)
-    assert seen.waker is Waker.REFUSALS
+    assert seen.wake_source is Waker.REFUSALS
     assert seen.arrivals
-    assert (
-        read_queues(read("router_cpu_usage_percent 3.5\n"), Role.GATEWAY, None, 0.0, pods=True).waker is Waker.NOTHING
-    )
+    samples = read("router_cpu_usage_percent 3.5\n")
+    assert read_queues(samples, Role.GATEWAY, None, 0.0, pods=True).wake_source is Waker.NOTHING
 
 
 DYNAMO = """
@@ -123,7 +122,7 @@ def test_a_request_that_finds_no_worker_of_dynamo_is_the_only_models(read, cell)
     assert samples.subjects == (Queue("m"),)
     assert cell(samples, "m", Q.REQUESTS_FAILED) == 5.0
     seen = read_queues(samples, Role.GATEWAY, "m", 0.0, pods=True)
-    assert (seen.waker, seen.arrivals) == (Waker.REFUSALS, False)
+    assert (seen.wake_source, seen.arrivals) == (Waker.REFUSALS, False)
 
 
 def test_a_request_that_finds_no_worker_is_nobodys_where_dynamo_has_two_models(read, cell):
@@ -172,7 +171,7 @@ def test_smg_refuses_with_a_code_of_its_own_and_a_readiness_probe_fails_without_
     refused = SMG + 'smg_http_responses_total{status_code="503",error_code="no_available_workers"} 2\n'
     assert cell(read(refused), "default", Q.REQUESTS_FAILED) == 2.0
     seen = read_queues(read(SMG), Role.GATEWAY, None, 0.0, pods=True)
-    assert (seen.waker, seen.arrivals) == (Waker.REFUSALS, False)
+    assert (seen.wake_source, seen.arrivals) == (Waker.REFUSALS, False)
 
 
 AI_GATEWAY = """
@@ -195,4 +194,4 @@ def test_envoys_ai_gateway_counts_requests_and_tokens_and_has_no_queue(read, cel
     assert cell(samples, "m", Q.TOKENS_PROMPT) == 100.0
     assert cell(samples, "m", Q.TOKENS_GENERATED) == 40.0
     assert isnan(cell(samples, "m", Q.REQUESTS_RUNNING))
-    assert read_queues(samples, Role.GATEWAY, None, 0.0, pods=True).waker is Waker.NOTHING
+    assert read_queues(samples, Role.GATEWAY, None, 0.0, pods=True).wake_source is Waker.NOTHING

@@ -115,7 +115,7 @@ class Scene:
         """(wanted, ready), as the decider has them; -1 is not known."""
         decider = self.works._decider
         row = decider.workloads.index(WorkloadKey("ai", f"w{number}"))
-        seen = decider._intake.totals(np.array([row]), self.clock.time).seen
+        seen = decider._intake.totals(np.array([row]), self.clock.time).readings
         return tuple(np.nan_to_num([seen.wanted[0], seen.ready[0]], nan=-1.0).tolist())
 
 

@@ -4,8 +4,8 @@ import pytest
 
 IDLE_S = 30.0
 BLIND = (
-    "a GPU of its own no longer says its activity (profiling paused, or an exporter in trouble), so idleness cannot "
-    "be proven"
+    "one of its GPUs no longer exposes its activity (profiling paused, or a failed exporter), so idleness "
+    "cannot be proven"
 )
 
 
@@ -31,7 +31,7 @@ def test_utilisation_stands_in_for_the_idle_verdict_and_is_said_to(stage, node, 
     evidence = stage.decision().evidence
     assert (evidence.gpu_activity, evidence.gpu_engine_active) == ("utilisation", None)
     assert evidence.notes == (
-        "1 of its 1 GPUs say no engine activity: utilisation stands in for it in the idle verdict, and sizes nothing",
+        "1 of its 1 GPUs expose no engine activity: utilisation decides idleness, and sizes nothing",
     )
 
 
@@ -41,7 +41,7 @@ def test_a_gpu_that_never_says_its_activity_leaves_the_verdict_to_the_requests_a
     assert stage.rounds(60, pages)[-1] == (0, False, "asleep")
     evidence = stage.decision().evidence
     assert (evidence.gpu_activity, evidence.gpus_seen) == ("none", 1)
-    assert evidence.notes == ("1 of its 1 GPUs say no activity: idleness is told by requests alone",)
+    assert evidence.notes == ("1 of its 1 GPUs expose no activity: requests alone decide idleness",)
 
 
 def test_a_mixed_workload_is_said_to_be_mixed(stage, node, page):
@@ -108,8 +108,8 @@ class TestLost:
         assert (evidence.gpus_seen, evidence.gpus_lost, evidence.gpu_activity) == (2, 1, "engine")
         assert evidence.notes == (
             (
-                "1 of its 2 GPUs fell silent after a fatal Xid error: no capacity, and left out of the mean "
-                "(tidegate_gpu_lost says which)"
+                "1 of its 2 GPUs expose nothing since a fatal Xid error: no capacity, and left out of the mean "
+                "(tidegate_gpu_lost shows which)"
             ),
         )
         assert stage.rounds(60, {**stage.idle, **pages[2]})[-1] == (0, False, "asleep")
@@ -133,8 +133,8 @@ class TestSlices:
         assert evidence.gpu_engine_ceiling == pytest.approx(1 / 3)
         assert evidence.notes == (
             (
-                "its engine activity may top at 0.33, which is not above the target of 0.5: a single busy compute "
-                "instance fills no MIG instance of several slices"
+                "its engine activity has a maximum of 0.33, which is not above the target of 0.5: a single busy "
+                "compute instance fills no MIG instance of several slices"
             ),
         )
 
@@ -175,8 +175,8 @@ class TestByProcess:
         assert evidence.gpu_memory_held_bytes == 12000 * 2.0**20
         assert evidence.notes == (
             (
-                "1 of its pods are on GPUs that others share and that are measured by process: that utilisation counts "
-                "in the idle verdict, and sizes nothing"
+                "1 of its pods are on shared GPUs that are measured by process: that utilisation decides "
+                "idleness, and sizes nothing"
             ),
         )
 

@@ -78,7 +78,7 @@ def test_gpus_whose_page_stays_away_prove_nothing(stage, node, page):
     stage.rounds(15, quiet)
     assert stage.rounds(300, {**stage.idle, node(): None})[-1] == (1, True, "warm")
     assert stage.decision().evidence.stale == (node().url,)
-    assert "its GPUs are not seen at present, so idleness cannot be proven" in stage.decision().evidence.notes
+    assert "its GPUs are not visible now, so idleness cannot be proven" in stage.decision().evidence.notes
     # Seen again: only now does the time begin.
     assert stage.rounds(IDLE_S - 5, quiet) == [(1, True, "warm")]
     assert stage.rounds(15, quiet)[-1] == (0, False, "asleep")
@@ -150,7 +150,7 @@ def test_gpus_that_its_pods_hold_and_no_page_shows_as_its_own_are_said(stage, no
     evidence = stage.decision().evidence
     assert (evidence.gpus_held, evidence.gpus_seen) == (2, 1)
     assert evidence.notes == (
-        "its pods hold 2 GPUs, and pages show 1 of them as its own: the others are shared, or not labelled",
+        "its pods hold 2 GPUs, of which 1 are visible as exclusively its: the others are shared, or not labelled",
     )
     both = page.gpu("GPU-1", ["chat-0"], engine=0.9) + page.gpu("GPU-2", ["chat-0"], engine=0.8)
     stage.round({**stage.idle, node(): both})

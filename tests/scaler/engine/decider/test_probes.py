@@ -48,7 +48,7 @@ class TestBehindEnvoy:
         # 30 rises to know it by, then the keep-warm time.
         assert (answer, took) == ((0, False, "asleep"), pytest.approx(300 + IDLE_S, abs=20))
         assert stage.decision().evidence.notes == (
-            "requests as regular as a clock, one each 10 s at the rarest, are taken for probes and keep nothing awake",
+            "requests as regular as a clock, one each 10 s at the rarest, count as probes and keep nothing awake",
         )
 
     @pytest.mark.parametrize("work", [{"generates": True}, {"active": 1}])
@@ -97,7 +97,7 @@ class TestBehindEnvoy:
         evidence = stage.decision().evidence
         assert (evidence.regular_requests_count_until, evidence.probe_period_s) == (woken + 3600.0, None)
         (note,) = evidence.notes
-        assert note.startswith(f"its regular requests count until {written(woken + 3600.0)}: taken for probes")
+        assert note.startswith(f"its regular requests count until {written(woken + 3600.0)}: as probes")
         assert any(f"Regular requests count until {clock(woken + 3600.0)}" in said for said in self.explained(stage))
 
     def test_probes_let_it_sleep_again_an_hour_after_they_were_taken_for_a_client(self, stage, page):

@@ -27,7 +27,7 @@ class Told:
         self.starts = Starts(1)
 
     def __call__(self, *pods, now=0.0, waiting=False):
-        self.starts.told(0, pods, waiting=waiting, now=now)
+        self.starts.observe(0, pods, waiting=waiting, now=now)
         return self
 
     @property
@@ -175,7 +175,7 @@ def test_a_start_under_way_goes_on_over_a_new_list_of_workloads(told):
     new = Starts(2)
     new.take(told.starts.columns(), np.array([1]), ROW)
     new.go_on(told.starts, np.array([1]), ROW)
-    new.told(1, [pod(scheduled_at=240.0, ready_at=310.0)], waiting=True, now=310.0)
+    new.observe(1, [pod(scheduled_at=240.0, ready_at=310.0)], waiting=True, now=310.0)
     last = Starts(1)
     last.take(new.columns(), ROW, np.array([1]))
     last.go_on(new, ROW, np.array([1]))

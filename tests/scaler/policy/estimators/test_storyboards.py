@@ -31,8 +31,8 @@ class Played:
         pod = Pod(PodKey("ai", "chat-a"), "uid", created_at=self.now, node="n", scheduled_at=self.now)
         at = self.now + seconds
         ready = Pod(pod.key, "uid", node="n", scheduled_at=self.now, ready=True, was_ready=True, ready_at=at)
-        self.stands.starts.told(0, [pod], waiting=False, now=self.now)
-        self.stands.starts.told(0, [ready], waiting=False, now=at)
+        self.stands.starts.observe(0, [pod], waiting=False, now=self.now)
+        self.stands.starts.observe(0, [ready], waiting=False, now=at)
         return self
 
     def __call__(self, seconds, *, known=True, ready=1.0, **seen):

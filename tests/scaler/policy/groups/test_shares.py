@@ -5,17 +5,17 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from scaler.policy.groups import NOBODY, Sharing, allotted, told_apart
+from scaler.policy.groups import NONE, Sharing, allotted, only_shared
 
 
-def shares(amount, weights, room=None):
+def shares(amount, weights, capacity=None):
     """What each member of one queue gets."""
-    rooms = np.full(len(weights), np.inf) if room is None else np.array(room, dtype=float)
+    rooms = np.full(len(weights), np.inf) if capacity is None else np.array(capacity, dtype=float)
     queue = np.zeros(len(weights), dtype=np.int64)
     return allotted(np.array([float(amount)]), np.array(weights, dtype=float), rooms, queue).tolist()
 
 
-@pytest.mark.parametrize(("amount", "weights", "room", "expected"), [
+@pytest.mark.parametrize(("amount", "weights", "capacity", "expected"), [
     (100, [9, 1], None, [90, 10]),
     (100, [1, 1, 0], None, [50, 50, 0]),
     (0, [9, 1], [0, 0], [0, 0]),
@@ -24,8 +24,8 @@ def shares(amount, weights, room=None):
     (60, [1, 1, 1], [10, 15, 100], [10, 15, 35]),  # 20 each; 10 and 5 spill
     (60, [1, 1, 0], [10, 20, 100], [25, 35, 0]),  # weight 0 gets nothing, not even what nobody has room for
 ])  # fmt: skip
-def test_a_member_gets_its_weights_part_as_far_as_it_has_room(amount, weights, room, expected):
-    assert shares(amount, weights, room) == pytest.approx(expected)
+def test_a_member_gets_its_weights_part_as_far_as_it_has_room(amount, weights, capacity, expected):
+    assert shares(amount, weights, capacity) == pytest.approx(expected)
 
 
 weights_of = st.lists(st.floats(0, 1000) | st.just(0.0), min_size=1, max_size=8)
@@ -35,13 +35,13 @@ weights_of = st.lists(st.floats(0, 1000) | st.just(0.0), min_size=1, max_size=8)
 def test_the_shares_add_up_to_what_waits_and_never_to_twice_it(data, amount, weights):
     assume(sum(weights) > 1e-6)
     sizes = {"min_size": len(weights), "max_size": len(weights)}
-    room = data.draw(st.lists(st.floats(0, 1e6) | st.just(np.inf), **sizes))
-    got = shares(amount, weights, room)
+    capacity = data.draw(st.lists(st.floats(0, 1e6) | st.just(np.inf), **sizes))
+    got = shares(amount, weights, capacity)
     assert sum(got) == pytest.approx(amount, abs=1e-6)
     assert min(got) >= 0.0
     assert [share for share, weight in zip(got, weights, strict=True) if weight == 0.0 and share > 0.0] == []
     # Whoever has room left has at least its weight's part: nobody is passed over.
-    for share, weight, space in zip(got, weights, room, strict=True):
+    for share, weight, space in zip(got, weights, capacity, strict=True):
         if share < space - 1e-6:
             assert share >= amount * weight / sum(weights) - 1e-6
 
@@ -54,7 +54,7 @@ def test_many_queues_are_shared_at_once_as_each_alone():
 
 def sharing(queue, weight, most=None, work=16.0):
     size = len(queue)
-    return told_apart(
+    return only_shared(
         Sharing(
             np.array(queue),
             np.array(weight, dtype=float),
@@ -65,8 +65,8 @@ def sharing(queue, weight, most=None, work=16.0):
 
 
 def test_one_who_has_a_queue_to_himself_has_all_of_it():
-    alone = sharing([NOBODY, 3, 0, 0], [1, 0.1, 9, 1])
-    assert alone.queue.tolist() == [NOBODY, NOBODY, 0, 0]
+    alone = sharing([NONE, 3, 0, 0], [1, 0.1, 9, 1])
+    assert alone.queue.tolist() == [NONE, NONE, 0, 0]
     parts = alone.parts(np.array([0, 1, 2]), np.array([5.0, 5.0, 5.0]), np.full(4, np.inf))
     assert parts.tolist() == pytest.approx([1, 1, 0.9])
 
@@ -78,10 +78,10 @@ def test_where_all_weights_are_0_the_queue_is_shared_evenly_because_demand_never
 
 def test_an_empty_queue_is_shared_by_weight():
     both = sharing([0, 0], [9, 1], most=[0, 1])
-    room = both.room(np.zeros(2), np.full(2, np.nan), np.full(2, np.nan))
-    assert both.parts(np.array([1]), np.array([0.0]), room).tolist() == [1.0]
-    room[:] = np.inf
-    assert both.parts(np.array([1]), np.array([0.0]), room).tolist() == pytest.approx([0.1])
+    capacity = both.capacity(np.zeros(2), np.full(2, np.nan), np.full(2, np.nan))
+    assert both.parts(np.array([1]), np.array([0.0]), capacity).tolist() == [1.0]
+    capacity[:] = np.inf
+    assert both.parts(np.array([1]), np.array([0.0]), capacity).tolist() == pytest.approx([0.1])
 
 
 @pytest.mark.parametrize(("in_pods", "wanted", "pending", "expected"), [
@@ -94,10 +94,10 @@ def test_an_empty_queue_is_shared_by_weight():
 ])  # fmt: skip
 def test_room_is_what_the_replicas_it_may_have_can_take_besides(in_pods, wanted, pending, expected):
     one = sharing([0, 0], [1, 1], most=[4, 4])
-    room = one.room(np.array([in_pods, 0.0]), np.array([wanted, 1.0]), np.array([pending, 0.0]))
-    assert room[0] == expected
+    capacity = one.capacity(np.array([in_pods, 0.0]), np.array([wanted, 1.0]), np.array([pending, 0.0]))
+    assert capacity[0] == expected
 
 
 def test_one_that_is_not_sized_by_requests_has_room_for_any_number():
     free = sharing([0, 0], [1, 1], most=[4, 4], work=np.nan)
-    assert free.room(np.zeros(2), np.ones(2), np.ones(2)).tolist() == [np.inf, np.inf]
+    assert free.capacity(np.zeros(2), np.ones(2), np.ones(2)).tolist() == [np.inf, np.inf]

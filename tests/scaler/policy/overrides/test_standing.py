@@ -10,14 +10,12 @@ from scaler.policy.overrides import (
     BrakeEnded,
     OverrideColumns,
     Overrides,
-    ReasonCodes,
     WorkloadOverrides,
     moment,
     read_brake,
     read_schedules,
 )
 
-CODES = ReasonCodes(scheduled=9, frozen=10)
 DAY = "0 8 * * * for 10h floor 3"
 MIDNIGHT = moment("2026-11-23T00:00Z")
 HOUR = 3600.0
@@ -31,7 +29,7 @@ def ordered(schedules="", *brakes):
 
 
 def orders(*each, fleet=(), since=None):
-    return Overrides(each, CODES, fleet=[read_brake(brake, "configuration") for brake in fleet], since=since)
+    return Overrides(each, fleet=[read_brake(brake, "configuration") for brake in fleet], since=since)
 
 
 def one(columns):
@@ -109,7 +107,7 @@ def test_never_down_and_a_floor_hold_together():
 def test_the_most_careful_brake_is_the_one_that_is_shown():
     standing = orders(ordered("", "floor 2", "never_down"), fleet=["freeze until 2026-11-24T00:00Z because of it"])
     at(standing, 0)
-    said = standing.said(0, MIDNIGHT)
+    said = standing.active(0, MIDNIGHT)
     assert said.brake == "freeze until 2026-11-24T00:00Z because of it (configuration), and 2 more"
     assert said.brake_until == MIDNIGHT + 24 * HOUR
 
@@ -154,13 +152,13 @@ def test_what_is_shown_is_made_again_where_other_orders_hold():
 def test_a_schedule_says_until_when_by_its_own_clock():
     standing = orders(ordered("0 8 * * 1-5 for 10h in Europe/Berlin floor 3 ceiling 6 prewarm 0s"))
     at(standing, 12)
-    said = standing.said(0, MIDNIGHT + 12 * HOUR)
+    said = standing.active(0, MIDNIGHT + 12 * HOUR)
     assert said.schedule == (
         "floor 3, ceiling 6 from 2026-11-23T08:00+01:00 until 2026-11-23T18:00+01:00 (0 8 * * 1-5 in Europe/Berlin)"
     )
     assert (said.schedule_floor, said.schedule_ceiling) == (3, 6)
     at(standing, 20)
-    assert standing.said(0, MIDNIGHT + 20 * HOUR) == (None,) * 5
+    assert standing.active(0, MIDNIGHT + 20 * HOUR) == (None,) * 5
 
 
 def test_a_clock_that_is_set_back_opens_windows_again():

@@ -3,12 +3,10 @@
 import numpy as np
 
 from scaler.config.scalars import read_duration
-from scaler.model import Reason
-from scaler.policy.columns import REASONS, Constraints, Memory, Readings, Signal, Spec, Specs
+from scaler.policy.columns import Constraints, Memory, Readings, Signal, Spec, Specs
 from scaler.policy.kernel import step
-from scaler.policy.overrides import Overrides, ReasonCodes, WorkloadOverrides, moment, read_brake, read_schedules
+from scaler.policy.overrides import Overrides, WorkloadOverrides, moment, read_brake, read_schedules
 
-CODES = ReasonCodes(scheduled=REASONS.index(Reason.SCHEDULED), frozen=REASONS.index(Reason.FROZEN))
 OFFICE = "0 8 * * 1-5 for 10h in Europe/Berlin floor 2"
 COLD_START_S = 360.0
 MINUTE = 60.0
@@ -46,7 +44,7 @@ def at(*story):
 
 def test_the_office_hours_of_a_week_and_a_brake_over_a_night():
     brake = read_brake("never_down until 2026-03-27T02:00 Europe/Berlin because of on-call")
-    orders = Overrides([WorkloadOverrides((brake,), read_schedules(OFFICE, read_duration))], CODES)
+    orders = Overrides([WorkloadOverrides((brake,), read_schedules(OFFICE, read_duration))])
     assert played(orders, "2026-03-25T00:00+01:00", "2026-03-28T00:00+01:00") == at(
         ("2026-03-25T00:00+01:00", 0),
         ("2026-03-25T07:54+01:00", 2),  # the cold start of six minutes before eight; at six in the evening, never down
@@ -59,7 +57,7 @@ def test_the_office_hours_of_a_week_and_a_brake_over_a_night():
 def test_what_is_frozen_asleep_misses_the_opening_and_the_week_after_is_by_the_clock_on_the_wall():
     """Summer time begins in the night to Sunday, 29 March."""
     brake = read_brake("freeze until 2026-03-30T09:00 Europe/Berlin because of the move")
-    orders = Overrides([WorkloadOverrides((brake,), read_schedules(OFFICE, read_duration))], CODES)
+    orders = Overrides([WorkloadOverrides((brake,), read_schedules(OFFICE, read_duration))])
     assert played(orders, "2026-03-28T00:00+01:00", "2026-04-01T00:00+02:00") == at(
         ("2026-03-28T00:00+01:00", 0),
         ("2026-03-30T09:00+02:00", 2),

@@ -1,4 +1,4 @@
-"""Where a kernel's machine code comes from, and that no disk can keep it away."""
+"""Kernels compile or load from the cache, and work without a usable cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import exporter
 import scaler
 from exporter import jit
 
-KERNELS = Path(scaler.__file__).parent / "kernels"
+SCALER = Path(scaler.__file__).parent
 
 A_KERNEL = """
 from scaler.jit import NUMBER, kernel
@@ -40,10 +40,10 @@ except RuntimeError as refusal:
 else:
     raise SystemExit("this place can be written to")
 import numpy as np
-from scaler.signals.smoothing.kernels import hysteresis, window_max
-assert hysteresis.stats.cache_path is None
-times, values, head = np.array([[1.0, 2.0]]), np.array([[5.0, 3.0]]), np.array([0])
-print(window_max(times, values, head, np.array([10.0]), 3.0)[0])
+from scaler.signals.kernels import counter_rate
+assert counter_rate.stats.cache_path is None
+times, values, head = np.array([[1.0, 2.0]]), np.array([[5.0, 10.0]]), np.array([0])
+print(counter_rate(times, values, head, np.array([10.0]), 3.0)[0])
 """
 
 # The smallest full disk: files may be made, and not a byte written to them.
@@ -80,15 +80,15 @@ def run(script, folder, **environment):
 
 def test_kernels_work_where_nothing_can_be_written(tmp_path):
     """Not by permissions, which root ignores: where numba wants a folder, a file stands in its way."""
-    shutil.copytree(Path(scaler.__file__).parent / "kernels", tmp_path / "scaler" / "kernels")
-    shutil.rmtree(tmp_path / "scaler" / "kernels" / "__pycache__", ignore_errors=True)
-    shutil.copy(scaler.__file__, tmp_path / "scaler")
+    (tmp_path / "scaler" / "signals").mkdir(parents=True)
+    for name in ("__init__.py", "jit.py", "signals/__init__.py", "signals/kernels.py"):
+        shutil.copy(SCALER / name, tmp_path / "scaler" / name)
     (tmp_path / "exporter").mkdir()
     shutil.copy(exporter.__file__, tmp_path / "exporter")
     for name in ("model.py", "jit.py"):
         shutil.copy(Path(exporter.__file__).with_name(name), tmp_path / "exporter")
     (tmp_path / "plain.py").write_text("def double(x):\n    return 2.0 * x\n")
-    for folder in (tmp_path, tmp_path / "scaler" / "kernels"):
+    for folder in (tmp_path, tmp_path / "scaler", tmp_path / "scaler" / "signals"):
         (folder / "__pycache__").write_text("in the way")
     nowhere = str(tmp_path / "plain.py" / "cache")
     answer = run(ON_A_READ_ONLY_ROOT, tmp_path, NUMBA_CACHE_DIR=nowhere, XDG_CACHE_HOME=nowhere, HOME=nowhere)
@@ -98,12 +98,11 @@ def test_kernels_work_where_nothing_can_be_written(tmp_path):
 @pytest.mark.skipif(sys.platform == "win32", reason="resource limits are POSIX")
 def test_a_full_disk_costs_the_cache_and_not_the_kernel(tmp_path):
     (tmp_path / "plain.py").write_text("def double(x):\n    return 2.0 * x\n")
-    # Without the package, whose import compiles every kernel.
-    shutil.copy(KERNELS / "_compile.py", tmp_path)
+    shutil.copy(SCALER / "jit.py", tmp_path / "kernel_types.py")
     (tmp_path / "exporter").mkdir()
     for name in ("__init__.py", "jit.py"):
         shutil.copy(Path(exporter.__file__).with_name(name), tmp_path / "exporter")
-    (tmp_path / "a_kernel.py").write_text(A_KERNEL.replace("scaler.jit", "_compile"))
+    (tmp_path / "a_kernel.py").write_text(A_KERNEL.replace("scaler.jit", "kernel_types"))
     assert run(ON_A_FULL_DISK, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache")) == "5.0"
 
 
@@ -183,9 +182,7 @@ def test_a_mistake_in_a_kernel_is_still_an_error(load, tmp_path):
 
 
 def test_a_kernel_calls_only_kernels_of_its_own_file():
-    """numba's cache is stamped with one file: a callee elsewhere could change without it."""
-    rooms = [path for path in KERNELS.glob("*.py") if path.name not in ("__init__.py", "twins.py")]
-    assert len(rooms) >= 5
-    for path in rooms:
-        imports = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
-        assert {node.module for node in imports if node.level} <= {"_compile"}, path.name
+    """numba's cache is stamped with one folder: a callee elsewhere could change without it."""
+    nodes = ast.walk(ast.parse((SCALER / "signals" / "kernels.py").read_text()))
+    modules = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    assert modules == {"__future__", "math", "exporter.model", "scaler.jit"}

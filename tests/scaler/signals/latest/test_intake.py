@@ -29,12 +29,12 @@ def intake():
 
 def column(intake, name, now=0.0, rows=(0, 1)):
     """One column of the policy's readings, None where it is not known."""
-    values = getattr(intake.totals(np.array(rows), now).seen, name)
+    values = getattr(intake.totals(np.array(rows), now).readings, name)
     return [None if np.isnan(value) else value for value in values.tolist()]
 
 
 def test_before_any_page_nothing_is_known_and_nothing_is_zero(intake):
-    seen = intake.totals(np.array([0, 1]), 0.0).seen
+    seen = intake.totals(np.array([0, 1]), 0.0).readings
     for name in ("waiting", "running", "held", "busiest_gpu", "active_at", "pods_listed", "wanted", "ready"):
         assert column(intake, name) == [None, None], name
     assert seen.pods_fresh.tolist() == [0.0, 0.0]
@@ -159,7 +159,7 @@ def test_gpus_over_several_nodes_are_one_mean_and_one_maximum(intake, samples, p
     intake.land(node(1), samples(page.gpu("GPU-3", ["chat-1"], engine=0.0)), 0.0)
     totals = intake.totals(np.array([0]), 0.0)
     assert totals.gpu_engine[0] == pytest.approx((0.9 + 0.3 + 0.0) / 3)
-    assert totals.seen.busiest_gpu[0] == 0.9
+    assert totals.readings.busiest_gpu[0] == 0.9
 
 
 def test_a_gpu_that_does_not_say_is_not_an_idle_one(intake, samples, page):

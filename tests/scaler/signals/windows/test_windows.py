@@ -91,16 +91,6 @@ def test_pushing_nothing_changes_nothing():
     assert contents(windows, 0) == [(1.0, 5.0)]
 
 
-def test_growing_keeps_what_is_there_and_never_shrinks():
-    windows = Windows(1, 3)
-    push(windows, 0, 1, 5)
-    windows.grow(3)
-    push(windows, 2, 2, 6)
-    windows.grow(2)
-    assert windows.times.shape == windows.values.shape == (3, 3)
-    assert [contents(windows, row) for row in range(3)] == [[(1.0, 5.0)], [], [(2.0, 6.0)]]
-
-
 def test_a_cleared_row_is_as_new_and_its_neighbour_untouched():
     windows = Windows(2, 2)
     for at in (1, 2, 3):
