@@ -226,7 +226,7 @@ class Life:
         self.hpa, self.current, self.clock, self.since = found, current, 0.0, 0.0
         self._spec = of_hpa(found, 0.1)
         # Not at its birth: what a controller finds when it begins counts as a recommendation of that moment.
-        self._memory = controller.Memory(recommended=())
+        self._memory = controller.HpaMemory(recommended=())
         self.replicas = self.told = self.most = current
 
     def decide(self, replicas):
