@@ -21,7 +21,6 @@ from .top.command import top
 if TYPE_CHECKING:
     from scaler.config import ConfigErrors
 
-    from .explain import Document, Recomputed
 
 EX_CONFIG = 78
 
@@ -317,44 +316,25 @@ def report(server: str, output: str) -> None:
 
 
 @main.command(short_help="Why this number of replicas.")
-@click.argument("workload", metavar="[NAMESPACE/NAME]", required=False)
+@click.argument("workload", metavar="NAMESPACE/NAME")
 @click.option("--at", metavar="TIME", help="A moment of the past: 2026-11-22T10:00:00Z, POSIX seconds, or 10m (ago).")
-@click.option(
-    "--file", type=click.Path(), help="A saved explanation (-o json), or - for standard input, decided again."
-)
 @SERVER
 @OUTPUT
-def explain(workload: str | None, at: str | None, file: str | None, server: str, output: str) -> None:
-    """Why a workload has the number of replicas it has: from what its pages said to what KEDA and the HPA do with it.
-
-    With --file it is not asked of a daemon: a document that was saved with -o json is decided again by this Tidegate.
-    Exit status 1 says that the answer is not the same.
-    """
+def explain(workload: str, at: str | None, server: str, output: str) -> None:
+    """Explain why a workload has its number of replicas, from its metrics to what KEDA and the HPA do."""
     import time
 
     from .client import Unanswered
-    from .explain import BadExplainRequest, ExplainRequest, asked, read_file
+    from .explain import BadExplainRequest, ExplainRequest, asked, explain_tables
 
-    if (workload is None) == (file is None):
-        raise click.UsageError("NAMESPACE/NAME or --file: one of them says what to explain")
-    if file is not None and at is not None:
-        raise click.UsageError("--at: goes with NAMESPACE/NAME; a file is of one moment")
     try:
-        document = (
-            asked(ExplainRequest(workload, at, server, ASK_S), time.time()) if workload else read_file(file or "")
-        )
-        again = _decided_again(document) if workload is None else None
+        document = asked(ExplainRequest(workload, at, server, ASK_S), time.time())
     except (BadExplainRequest, Unanswered) as error:
         raise click.ClickException(str(error)) from None
-    if output != "table":
-        print_document(document if again is None else again._asdict(), output)
-    else:
-        from .explain import explain_tables, verdict_tables
-
+    if output == "table":
         explain_tables(document)
-        if again is not None:
-            verdict_tables(again)
-    sys.exit(0 if again is None or again.same else EX_PROBLEMS)
+    else:
+        print_document(document, output)
 
 
 @main.command(short_help="Print versions.")
@@ -379,12 +359,6 @@ def _exit_now(status: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
-
-
-def _decided_again(document: Document) -> Recomputed:
-    from .explain import verdict
-
-    return verdict(document)
 
 
 def _first(group: ExceptionGroup[Exception]) -> str:

@@ -1,4 +1,4 @@
-"""What was asked on the command line -> a document of `/api/v1/explain`, from a running daemon or from a file.
+"""What was asked on the command line -> a document of `/api/v1/explain`.
 
 Worked example: `asked(Asked("ai/chat", at="2026-11-22T10:00:00Z"), now)` asks the daemon. Is there no ai/chat and an
 ai/chats, it raises BadWish: "ai/chat: no such workload on the Board. Is it ai/chats?".
@@ -11,25 +11,16 @@ everything is folded to its width; in a pipe every row is one line, for grep.
 Worked example: `explain_tables(document)` begins with
 
     ai/chat  3 replicas, serving: 40 requests wait or run and a replica should carry 16
-
-A saved decision, made again by this Tidegate. Importing it compiles the policy's kernel.
-
-Worked example: of a document that the same version wrote, `verdict(document).same` is True. After somebody has edited
-the file from 40 to 60 requests, `differences` has the replicas and the demand of then and of now.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from http import HTTPStatus
-from importlib.metadata import version as installed_version
-from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import quote, urlencode
 
 from rich.console import Console
@@ -40,17 +31,13 @@ from rich.text import Text
 from exporter.model import WorkloadKey
 from scaler.config.scalars import read_duration
 from scaler.explain import terminal
-from scaler.explain.document import BadInputsError, read_inputs
 from scaler.explain.steps import number
-from scaler.explain.terminal import BAD, DIM, GOOD, HEAD, UNKNOWN, bare_table, plain
-from scaler.explain.trace import again, differences, told
+from scaler.explain.terminal import DIM, HEAD, UNKNOWN, bare_table, plain
 
 from .client import Unanswered, document
 
 Document = dict[str, Any]
 
-STDIN = "-"
-LARGEST_BYTES = 2**24  # an explanation is some ten kilobytes
 MOST_NAMES = 3
 
 
@@ -120,27 +107,6 @@ def _nearest(wish: ExplainRequest, key: WorkloadKey) -> str:
     return f"Is it {' or '.join(near[:MOST_NAMES])}?"
 
 
-def read_file(source: str) -> Document:
-    """A document that was saved with `-o json`. source: a path, or - for standard input. Raises BadWish."""
-    try:
-        if source == STDIN:
-            body = sys.stdin.buffer.read(LARGEST_BYTES + 1)
-        else:
-            with Path(source).open("rb") as file:
-                body = file.read(LARGEST_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        raise BadExplainRequest(f"{source}: {getattr(error, 'strerror', None) or error}") from None
-    try:
-        said = json.loads(body) if len(body) <= LARGEST_BYTES else None
-    except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, Mapping) or not isinstance(said.get("workload"), Mapping) or "inputs" not in said:
-        raise BadExplainRequest(
-            f"{source}: no explanation: `tidegate explain NAMESPACE/NAME -o json > FILE` writes one"
-        )
-    return dict(said)
-
-
 Row: TypeAlias = Mapping[str, Any]
 CHANGES_SHOWN = 8
 
@@ -165,23 +131,6 @@ def explain_tables(document: Row, console: Console | None = None) -> None:
         for change in changes:
             replicas = UNKNOWN if change["replicas"] is None else str(change["replicas"])
             out.print(Text.assemble("   ", (f"{_clock(change['at'])}  ", DIM), f"{replicas:>4}  {change['reason']}"))
-
-
-def verdict_tables(made: Recomputed, console: Console | None = None) -> None:
-    """Whether this Tidegate answers the same."""
-    out, version = terminal.console(console), installed_version("tidegate")
-    out.print()
-    answer = f"{_number(made.now['replicas'])} replicas, {made.now['reason']}"
-    if made.same:
-        out.print(Text(f"Decided again by tidegate {version}: the same, {answer}.", GOOD))
-        return
-    out.print(Text(f"Decided again by tidegate {version}: not the same.", BAD))
-    table = bare_table()
-    for column in ("", "then", "now"):
-        table.add_column(column)
-    for each in made.differences:
-        table.add_row(*(_number(each[part]) for part in ("what", "then", "now")))
-    out.print(table)
 
 
 def _when(document: Row) -> str:
@@ -214,30 +163,3 @@ def _number(cell: Any) -> str:
 
 def _clock(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%SZ}"
-
-
-class Recomputed(NamedTuple):
-    """What this Tidegate answers to the inputs of a document.
-
-    then, now:   the verdicts by name. differences: what of them is not the same.
-    """
-
-    same: bool
-    then: Document
-    now: Document
-    differences: list[Document]
-
-
-def verdict(said: Mapping[str, Any]) -> Recomputed:
-    """The decision of a document, made again by this Tidegate. Raises BadWish."""
-    if said["inputs"] is None:
-        raise BadExplainRequest("inputs: nothing had been decided yet: there is nothing to decide again")
-    names = said["workload"]
-    key = WorkloadKey(str(names.get("namespace")), str(names.get("name")), str(names.get("trigger") or ""))
-    try:
-        entry = read_inputs(said["inputs"], key)
-    except BadInputsError as error:
-        raise BadExplainRequest(str(error)) from None
-    found = differences(entry)
-    then, now = told(entry.given.verdicts), told(again(entry)[0])
-    return Recomputed(not found, then, now, [difference._asdict() for difference in found])

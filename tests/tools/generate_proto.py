@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).parents[2] / "scaler/api/keda"
+HERE = Path(__file__).parents[2] / "scaler" / "api" / "keda"
 STUBS = ("externalscaler_pb2.py", "externalscaler_pb2.pyi", "externalscaler_pb2_grpc.py")
 
 _ABSOLUTE = "import externalscaler_pb2 as externalscaler__pb2"

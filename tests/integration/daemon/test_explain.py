@@ -6,8 +6,7 @@ import signal
 import pytest
 
 from exporter.model import WorkloadKey
-from scaler.explain.document import read_inputs
-from scaler.explain.trace import differences
+from tests.scaler.explain.recompute import differences, read_inputs
 
 CHAT = WorkloadKey("ai", "chat")
 

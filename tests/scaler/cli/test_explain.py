@@ -1,6 +1,5 @@
-"""`tidegate explain`: asked of a daemon, shown in a terminal, saved, and decided again by whoever has the file."""
+"""`tidegate explain`: asks a daemon, and shows the explanation in a terminal or as JSON."""
 
-import copy
 import io
 import json
 import threading
@@ -12,15 +11,7 @@ from rich.console import Console
 
 from exporter.model import ReplicaCount, WorkloadKey
 from scaler.cli.client import Unanswered
-from scaler.cli.explain import (
-    BadExplainRequest,
-    ExplainRequest,
-    asked,
-    explain_tables,
-    read_file,
-    verdict,
-    verdict_tables,
-)
+from scaler.cli.explain import BadExplainRequest, ExplainRequest, asked, explain_tables
 from scaler.engine.decider import Decider
 from scaler.explain.document import DeciderWitness
 from scaler.model import Board
@@ -92,12 +83,10 @@ def daemon(decided):
     server.server_close()
 
 
-def shown(document, width=80, terminal=True, made=None):
+def shown(document, width=80, terminal=True):
     out = io.StringIO()
     console = Console(file=out, width=width, force_terminal=terminal, color_system=None, legacy_windows=False)
     explain_tables(document, console)
-    if made is not None:
-        verdict_tables(made, console)
     return out.getvalue()
 
 
@@ -167,64 +156,17 @@ class TestShowing:
         assert shown({**nothing, "summary": "Nothing has been decided yet"}).split("\n")[0].endswith("decided yet")
 
 
-class TestAFile:
-    def test_a_saved_decision_is_made_again_and_is_the_same(self, document, tmp_path):
-        file = tmp_path / "saved.json"
-        file.write_text(json.dumps(document))
-        made = verdict(read_file(str(file)))
-        assert (made.same, made.differences, made.then) == (True, [], made.now)
-        assert "the same" in shown(document, made=made)
-
-    def test_what_differs_is_named(self, document):
-        other = copy.deepcopy(document)
-        other["inputs"]["verdicts"] |= {"replicas": 7.0, "reason": "capped"}
-        made = verdict(other)
-        assert [(each["what"], each["then"]) for each in made.differences] == [("replicas", 7.0), ("reason", "capped")]
-        assert "not the same" in shown(document, made=made)
-
-    @pytest.mark.parametrize(
-        "content",
-        [b"", b"{", b"[]", b"{}", b'{"workload": {}}', b'{"workload": [], "inputs": {}}', b"\xff\xfe", b"[" * 9999],
-    )
-    def test_a_file_that_is_none_is_told_how_to_make_one(self, content, tmp_path):
-        file = tmp_path / "saved.json"
-        file.write_bytes(content)
-        with pytest.raises(
-            BadExplainRequest, match="no explanation: `tidegate explain NAMESPACE/NAME -o json > FILE` writes one"
-        ):
-            read_file(str(file))
-
-    def test_a_file_that_is_not_there_is_told_by_its_name(self, tmp_path):
-        with pytest.raises(BadExplainRequest, match=r"nothing\.json: No such file"):
-            read_file(str(tmp_path / "nothing.json"))
-
-    def test_what_is_wrong_in_it_is_told_by_its_key(self, document):
-        document["inputs"]["readings"]["wanted"] = "two"
-        with pytest.raises(BadExplainRequest, match=r"inputs\.readings\.wanted: must be a number"):
-            verdict(document)
-        with pytest.raises(BadExplainRequest, match="nothing had been decided yet"):
-            verdict({**document, "inputs": None})
-
-
 class TestTheCommand:
-    def test_ask_save_and_decide_again(self, tidegate, daemon, tmp_path):
-        said = tidegate("explain", "ai/chat", "--server", daemon.url)
-        assert (said.returncode, said.stdout.split("\n")[0][:7]) == (0, "ai/chat")
+    def test_it_prints_the_steps_or_the_document(self, tidegate, daemon, document):
+        tables = tidegate("explain", "ai/chat", "--server", daemon.url)
+        assert (tables.returncode, tables.stdout.split("\n")[0][:7]) == (0, "ai/chat")
         saved = tidegate("explain", "ai/chat", "--server", daemon.url, "-o", "json")
-        again = tidegate("explain", "--file", "-", stdin=saved.stdout.encode())
-        assert again.returncode == 0
-        assert "Decided again by tidegate" in again.stdout
-        other = json.loads(saved.stdout)
-        other["inputs"]["verdicts"]["replicas"] = 7.0
-        differs = tidegate("explain", "--file", "-", "-o", "json", stdin=json.dumps(other).encode())
-        assert (differs.returncode, json.loads(differs.stdout)["same"]) == (1, False)
+        assert (saved.returncode, json.loads(saved.stdout)) == (0, document)
 
     @pytest.mark.parametrize(
         ("arguments", "status", "words"),
         [
-            ((), 2, "NAMESPACE/NAME or --file: one of them says what to explain"),
-            (("ai/chat", "--file", "x"), 2, "one of them"),
-            (("--file", "x", "--at", "1m"), 2, "--at: goes with NAMESPACE/NAME"),
+            ((), 2, "Missing argument 'NAMESPACE/NAME'"),
             (("ai/chat", "--server", "http://127.0.0.1:1"), 1, "port-forward"),
         ],
     )

@@ -9,12 +9,12 @@ from scaler.api.http.explain import ExplainHandler, moment
 from scaler.api.http.server import WebServer
 from scaler.engine.decider import Decider
 from scaler.engine.publisher import Publisher
-from scaler.explain.document import DeciderWitness, read_inputs
+from scaler.explain.document import DeciderWitness
 from scaler.explain.steps import Step
-from scaler.explain.trace import differences
 from scaler.model import Board, Decision, Reason
 from scaler.policy.columns import Signal, Spec
 from scaler.workloads.spec import WorkloadSpec
+from tests.scaler.explain.recompute import differences, read_inputs
 
 CHAT = WorkloadKey("ai", "chat")
 STEPS = ["raw", "cleaned", "smoothed", "objectives", "winner", "clamp", "orders", "told"]

@@ -11,11 +11,11 @@ from exporter.model import Failure, ReplicaCount, Role, Target, WorkloadKey
 from exporter.scrape.request import read
 from exporter.textformat import Scanner
 from scaler.engine.decider import Decider
-from scaler.explain.document import inputs, read_inputs
-from scaler.explain.trace import differences
+from scaler.explain.document import inputs
 from scaler.policy.columns import Signal, Spec
 from scaler.signals.smoothing import HalfLives
 from scaler.workloads.spec import WorkloadSpec
+from tests.scaler.explain.recompute import differences, read_inputs
 
 CHAT = WorkloadKey("ai", "chat")
 INTERVAL_S, INTERVALS = 5.0, 3.0  # so a reading is fresh for 15 s
