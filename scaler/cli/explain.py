@@ -1,35 +1,20 @@
-"""What was asked on the command line -> a document of `/api/v1/explain`, from a running daemon or from a file.
+"""Fetches explanations of decisions (documents of `/api/v1/explain`) and prints them.
 
-Worked example: `asked(Asked("ai/chat", at="2026-11-22T10:00:00Z"), now)` asks the daemon. Is there no ai/chat and an
-ai/chats, it raises BadWish: "ai/chat: no such workload on the Board. Is it ai/chats?".
+Does not know what the steps contain, so it also prints steps of newer versions. On a terminal, text is folded to its
+width; in a pipe every row is one line, for grep.
 
-An explanation in a terminal: its steps one under the other, each with its sentences and its table.
-
-It knows the shape of `/api/v1/explain`, not what the steps say, so it shows steps of newer versions too. On a terminal
-everything is folded to its width; in a pipe every row is one line, for grep.
-
-Worked example: `explain_tables(document)` begins with
-
-    ai/chat  3 replicas, serving: 40 requests wait or run and a replica should carry 16
-
-A saved decision, made again by this Tidegate. Importing it compiles the policy's kernel.
-
-Worked example: of a document that the same version wrote, `verdict(document).same` is True. After somebody has edited
-the file from 40 to 60 requests, `differences` has the replicas and the demand of then and of now.
+Worked example: `fetch(ExplainRequest("ai/chat", at="10m"), now)` requests the document from the daemon. If there is no
+ai/chat but an ai/chats, it raises BadExplainRequest: "ai/chat: no such workload on the Board. Is it ai/chats?".
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from http import HTTPStatus
-from importlib.metadata import version as installed_version
-from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import quote, urlencode
 
 from rich.console import Console
@@ -40,51 +25,49 @@ from rich.text import Text
 from exporter.model import WorkloadKey
 from scaler.config.scalars import read_duration
 from scaler.explain import terminal
-from scaler.explain.document import BadInputsError, read_inputs
 from scaler.explain.steps import number
-from scaler.explain.terminal import BAD, DIM, GOOD, HEAD, UNKNOWN, bare_table, plain
-from scaler.explain.trace import again, differences, told
+from scaler.explain.terminal import DIM, HEAD, UNKNOWN, bare_table, plain
 
 from .client import Unanswered, document
 
-Document = dict[str, Any]
+Document: TypeAlias = dict[str, Any]
+Row: TypeAlias = Mapping[str, Any]
 
-STDIN = "-"
-LARGEST_BYTES = 2**24  # an explanation is some ten kilobytes
 MOST_NAMES = 3
+CHANGES_SHOWN = 8
 
 
 class BadExplainRequest(Exception):  # noqa: N818 - named for whose fault it is
-    """It cannot be shown; the message says what would be right."""
+    """The request is invalid; the message has the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainRequest:
-    """workload: NAMESPACE/NAME or NAMESPACE/NAME/TRIGGER. at: a moment, POSIX seconds, or a while ago; None is now.
-    server: URL of the daemon. timeout: seconds.
+    """workload: NAMESPACE/NAME or NAMESPACE/NAME/TRIGGER. at: a timestamp, POSIX seconds, or a duration before now;
+    None is now. server: URL of the daemon.
     """
 
     workload: str
     at: str | None = None
     server: str = "http://localhost:8080"
-    timeout: float = 10.0
+    timeout_s: float = 10.0
 
 
-def asked(wish: ExplainRequest, now: float) -> Document:
-    """now: POSIX seconds of the own clock, for a while ago. Raises BadWish, Unanswered."""
-    key = _key(wish.workload)
+def fetch(request: ExplainRequest, now: float) -> Document:
+    """now: POSIX seconds of this machine's clock. Raises BadExplainRequest, Unanswered."""
+    key = _key(request.workload)
     query = {"trigger": key.trigger} if key.trigger else {}
-    if wish.at is not None:
-        query["at"] = _moment(wish.at, now)
+    if request.at is not None:
+        query["at"] = _timestamp(request.at, now)
     path = f"/api/v1/explain/{quote(key.namespace, safe='')}/{quote(key.name, safe='')}"
     try:
-        return document(wish.server, f"{path}?{urlencode(query)}" if query else path, wish.timeout)
-    except Unanswered as unanswered:
-        if unanswered.status == HTTPStatus.BAD_REQUEST:
-            raise BadExplainRequest(unanswered.said) from None
-        if unanswered.status != HTTPStatus.NOT_FOUND or not unanswered.said:
+        return document(request.server, f"{path}?{urlencode(query)}" if query else path, request.timeout_s)
+    except Unanswered as failure:
+        if failure.status == HTTPStatus.BAD_REQUEST:
+            raise BadExplainRequest(failure.error) from None
+        if failure.status != HTTPStatus.NOT_FOUND or not failure.error:
             raise
-        raise BadExplainRequest(f"{unanswered.said}. {_nearest(wish, key)}") from None
+        raise BadExplainRequest(f"{failure.error}. {_nearest(request, key)}") from None
 
 
 def _key(text: str) -> WorkloadKey:
@@ -94,8 +77,8 @@ def _key(text: str) -> WorkloadKey:
     return WorkloadKey(*parts)
 
 
-def _moment(text: str, now: float) -> str:
-    """What the daemon understands: a while ago is reckoned here, and said as a moment."""
+def _timestamp(text: str, now: float) -> str:
+    """For the daemon: a duration before now becomes POSIX seconds."""
     try:
         ago = read_duration(text) if text[-1:].isalpha() and "T" not in text else None
     except ValueError:
@@ -103,15 +86,15 @@ def _moment(text: str, now: float) -> str:
     return text if ago is None else f"{now - ago:.3f}"
 
 
-def _nearest(wish: ExplainRequest, key: WorkloadKey) -> str:
-    """Which workloads may have been meant."""
+def _nearest(request: ExplainRequest, key: WorkloadKey) -> str:
+    """A hint at similar names."""
     try:
-        board = document(wish.server, "/api/v1/board", wish.timeout)
+        board = document(request.server, "/api/v1/board", request.timeout_s)
         found = [WorkloadKey(**each["workload"]) for each in board["workloads"]]
     except (Unanswered, KeyError, TypeError):
-        return "What there is: GET /api/v1/board"
+        return "For all workloads: GET /api/v1/board"
     if not found:
-        return "There is none at all yet"
+        return "There is no workload yet"
     names = {str(each): each for each in found}
     near = get_close_matches(str(key), names, n=MOST_NAMES, cutoff=0.5)
     near += [name for name, each in names.items() if each.name == key.name and name not in near]
@@ -120,40 +103,15 @@ def _nearest(wish: ExplainRequest, key: WorkloadKey) -> str:
     return f"Is it {' or '.join(near[:MOST_NAMES])}?"
 
 
-def read_file(source: str) -> Document:
-    """A document that was saved with `-o json`. source: a path, or - for standard input. Raises BadWish."""
-    try:
-        if source == STDIN:
-            body = sys.stdin.buffer.read(LARGEST_BYTES + 1)
-        else:
-            with Path(source).open("rb") as file:
-                body = file.read(LARGEST_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        raise BadExplainRequest(f"{source}: {getattr(error, 'strerror', None) or error}") from None
-    try:
-        said = json.loads(body) if len(body) <= LARGEST_BYTES else None
-    except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, Mapping) or not isinstance(said.get("workload"), Mapping) or "inputs" not in said:
-        raise BadExplainRequest(
-            f"{source}: no explanation: `tidegate explain NAMESPACE/NAME -o json > FILE` writes one"
-        )
-    return dict(said)
-
-
-Row: TypeAlias = Mapping[str, Any]
-CHANGES_SHOWN = 8
-
-
 def explain_tables(document: Row, console: Console | None = None) -> None:
     out = terminal.console(console)
     names = document["workload"]
     key = "/".join(str(names[part]) for part in ("namespace", "name", "trigger") if names.get(part))
     out.print(Text.assemble((plain(key), HEAD), "  ", plain(document["summary"])))
     out.print(Text(_when(document), DIM))
-    for place, step in enumerate(document["chain"], 1):
+    for position, step in enumerate(document["chain"], 1):
         out.print()
-        out.print(Text.assemble((f"{place}  ", DIM), (plain(step["title"]), HEAD)))
+        out.print(Text.assemble((f"{position}  ", DIM), (plain(step["title"]), HEAD)))
         for sentence in step["sentences"]:
             out.print(Padding(Text(plain(sentence)), (0, 0, 0, 3), expand=False))
         if step["table"] is not None and step["table"]["rows"]:
@@ -161,43 +119,26 @@ def explain_tables(document: Row, console: Console | None = None) -> None:
     changes = document["changes"][-CHANGES_SHOWN:]
     if changes:
         out.print()
-        out.print(Text("Its latest answers", HEAD))
+        out.print(Text("Latest changes", HEAD))
         for change in changes:
             replicas = UNKNOWN if change["replicas"] is None else str(change["replicas"])
             out.print(Text.assemble("   ", (f"{_clock(change['at'])}  ", DIM), f"{replicas:>4}  {change['reason']}"))
 
 
-def verdict_tables(made: Recomputed, console: Console | None = None) -> None:
-    """Whether this Tidegate answers the same."""
-    out, version = terminal.console(console), installed_version("tidegate")
-    out.print()
-    answer = f"{_number(made.now['replicas'])} replicas, {made.now['reason']}"
-    if made.same:
-        out.print(Text(f"Decided again by tidegate {version}: the same, {answer}.", GOOD))
-        return
-    out.print(Text(f"Decided again by tidegate {version}: not the same.", BAD))
-    table = bare_table()
-    for column in ("", "then", "now"):
-        table.add_column(column)
-    for each in made.differences:
-        table.add_row(*(_number(each[part]) for part in ("what", "then", "now")))
-    out.print(table)
-
-
 def _when(document: Row) -> str:
     at, now, begins = document["at"], document["now"], document["log_begins_at"]
-    said = [] if at is None else [f"decided {_clock(at)}, {max(0.0, now - at):.0f} s before it was asked"]
+    parts = [] if at is None else [f"decided {_clock(at)}, {max(0.0, now - at):.0f} s before this request"]
     if begins is not None:
-        said.append(f"the log begins {_clock(begins)}")
+        parts.append(f"the log begins {_clock(begins)}")
     if document["follows"] is not None:
-        said.append(f"the answer is the leader's at {plain(document['follows'])}")
-    return "; ".join(said)
+        parts.append(f"published: the decision of the leader at {plain(document['follows'])}")
+    return "; ".join(parts)
 
 
 def _table(shown: Row) -> Table:
     table = bare_table()
-    for place, column in enumerate(shown["columns"]):
-        numbers = all(not isinstance(row[place], str) for row in shown["rows"])
+    for index, column in enumerate(shown["columns"]):
+        numbers = all(not isinstance(row[index], str) for row in shown["rows"])
         table.add_column(plain(column), justify="right" if numbers else "left", overflow="fold")
     for row in shown["rows"]:
         table.add_row(*(_number(cell) for cell in row))
@@ -214,30 +155,3 @@ def _number(cell: Any) -> str:
 
 def _clock(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%SZ}"
-
-
-class Recomputed(NamedTuple):
-    """What this Tidegate answers to the inputs of a document.
-
-    then, now:   the verdicts by name. differences: what of them is not the same.
-    """
-
-    same: bool
-    then: Document
-    now: Document
-    differences: list[Document]
-
-
-def verdict(said: Mapping[str, Any]) -> Recomputed:
-    """The decision of a document, made again by this Tidegate. Raises BadWish."""
-    if said["inputs"] is None:
-        raise BadExplainRequest("inputs: nothing had been decided yet: there is nothing to decide again")
-    names = said["workload"]
-    key = WorkloadKey(str(names.get("namespace")), str(names.get("name")), str(names.get("trigger") or ""))
-    try:
-        entry = read_inputs(said["inputs"], key)
-    except BadInputsError as error:
-        raise BadExplainRequest(str(error)) from None
-    found = differences(entry)
-    then, now = told(entry.given.verdicts), told(again(entry)[0])
-    return Recomputed(not found, then, now, [difference._asdict() for difference in found])

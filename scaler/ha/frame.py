@@ -57,7 +57,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A follower's copy of the leader's Board. at: the leader's last tick, by this clock; leader_at: by the leader's."""
+    """A follower's copy of the leader's Board. at: the leader's last tick, by this clock; leader_at: by its own."""
 
     epoch: str = ""
     version: int = 0
