@@ -249,7 +249,7 @@ class Daemon:
                 keda.set_ready(False)
                 self._log.info("draining")
                 if replica is not None:
-                    await replica.give_back()
+                    await replica.release()
                 await asyncio.sleep(DRAIN_PAUSE_S)
                 await keda.drain(DRAIN_GRACE_S)
                 await self._snapshots.write_last(self._in_force.states)
@@ -440,9 +440,9 @@ class Daemon:
                 tick_s=self._config.tick,
                 clock=self._clock,
                 environment=os.environ,
-                memory=self._in_force.memory,
-                learned=self._in_force.learned,
-                told=partial(scrape_log.of_files, "listen.peers"),
+                state=self._in_force.memory,
+                on_state=self._in_force.learned,
+                on_tls_problem=partial(scrape_log.of_files, "listen.peers"),
                 terms=self._terms,
             )
 
@@ -455,7 +455,7 @@ class Daemon:
         )
 
     def _repeats(self) -> str | None:
-        return None if self._replica is None else self._replica.repeats
+        return None if self._replica is None else self._replica.followed_address
 
 
 async def _nothing() -> None:

@@ -1,6 +1,9 @@
-"""The command line. Each command imports what it needs when it runs, so that `--help` is quick.
+"""Defines the commands of `tidegate`. Each command imports what it needs when it runs, so that `--help` is quick.
 
-Exit status: 0 fine, 1 problems found, 2 wrong usage, 78 bad configuration (EX_CONFIG of sysexits.h).
+Exit status: 0 ok, 1 problems found, 2 wrong usage, 78 bad configuration (EX_CONFIG of sysexits.h).
+
+Worked example: `tidegate check scaledobject.yaml deployment.yaml` checks both together and exits 1 if there is an
+error.
 """
 
 from __future__ import annotations
@@ -9,39 +12,41 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
-
-from .check import check
-from .doctor.command import doctor
-from .output import EX_PROBLEMS, OUTPUT, SERVER, print_document
-from .top.command import top
 
 if TYPE_CHECKING:
     from scaler.config import ConfigErrors
 
+EX_PROBLEMS, EX_CONFIG = 1, 78
+REQUEST_TIMEOUT_S = 10.0  # the daemon answers from memory
 
-EX_CONFIG = 78
-
-ASK_S = 10.0  # a running daemon answers from memory
+CONFIG = click.option("-c", "--config", "file", required=True, type=click.Path(), help="Configuration file (YAML).")
+SERVER = click.option(
+    "--server", default="http://localhost:8080", show_default=True, envvar="TIDEGATE_SERVER", show_envvar=True,
+    help="URL of a running daemon's HTTP port.",
+)  # fmt: skip
+OUTPUT = click.option(
+    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True, help="Format."
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(None, "-V", "--version", package_name="tidegate", message="tidegate %(version)s")
 def main() -> None:
-    """Decide how many GPU replicas a workload needs, to zero and back, and tell KEDA or the HPA.
+    """Computes how many GPU replicas a workload needs, down to zero, and reports it to KEDA or the HPA.
 
-    Start with `tidegate demo`: the whole loop on this machine, no GPU and no cluster needed.
+    Start with `tidegate demo`: the whole control loop on this machine, without a GPU or a cluster.
     """
 
 
 @main.command(short_help="Run the daemon.")
-@click.option("-c", "--config", "file", required=True, type=click.Path(), help="Configuration file (YAML).")
+@CONFIG
 def run(file: str) -> None:
-    """Run the daemon: scrape, decide, answer KEDA.
+    """Run the daemon: scrape metrics, compute replicas, serve KEDA and the metrics API.
 
-    SIGHUP reads the configuration again; a bad one is refused and the old one stays. SIGTERM drains.
+    SIGHUP reloads the configuration; if the new one is invalid, the old one stays. SIGTERM drains.
     """
     import asyncio
 
@@ -56,7 +61,7 @@ def run(file: str) -> None:
     try:
         config, warnings = parse(text_of(file), file)
     except ConfigErrors as errors:
-        raise _refusal(errors) from None
+        raise _bad_config(errors) from None
     configure(config.log.format, config.log.level)
     say_warnings(warnings)
     from scaler.daemon import Daemon
@@ -82,23 +87,22 @@ def run(file: str) -> None:
         raise click.ClickException(str(error)) from error
 
 
-@main.command(short_help="Collect and expose only: a sidecar, or one per node.")
-@click.option("-c", "--config", "file", required=True, type=click.Path(), help="Configuration file (YAML).")
+@main.command(short_help="Only collect and expose metrics, as a sidecar or DaemonSet.")
+@CONFIG
 def export(file: str) -> None:
-    """Collect and expose only: this pod's queue, this pod's or node's GPUs, as one small page on :9410/metrics.
+    """Only collect and expose metrics: this pod's queue, and this pod's or node's GPUs, as one small page on
+    :9410/metrics, in less than 60 MB of memory.
 
-    Nothing is decided here: the daemon, or any Prometheus, reads the page. SIGTERM drains; a new configuration takes a
-    new start.
+    The daemon or any Prometheus scrapes the page. SIGTERM drains. A new configuration needs a restart.
     """
-    from .agent.lean import stay_small
-
-    stay_small()
+    # structlog formats tracebacks with rich if it can import it, which takes 3.4 MB. None makes the import fail.
+    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
     import asyncio
 
-    from .agent.settings import UnusableConfig, read_apart
+    from .agent.settings import UnusableConfig, read_in_child
 
     try:
-        settings = read_apart(file)
+        settings = read_in_child(file)
     except UnusableConfig as refused:
         click.echo("\n".join(refused.lines), err=True)
         sys.exit(EX_CONFIG)
@@ -123,9 +127,104 @@ def export(file: str) -> None:
         raise click.ClickException(str(error)) from error
 
 
-main.add_command(check)
-main.add_command(top)
-main.add_command(doctor)
+@main.command(short_help="Check configuration files, manifests, or a live namespace.")
+@click.argument("files", nargs=-1, type=click.Path(allow_dash=True))
+@click.option("--namespace", "-n", help="Check the objects of this namespace instead of files.")
+@click.option("--all-namespaces", "-A", "everywhere", is_flag=True, help="Check the whole cluster.")
+@click.option("--kubeconfig", type=click.Path(), help="Path of a kubeconfig. Default: as kubectl.")
+@click.option("--context", help="Context of the kubeconfig.")
+@click.option("--ignore", "ignored", multiple=True, metavar="ID", help="A rule to ignore; may be repeated.")
+@click.option("--strict", is_flag=True, help="Warnings fail too.")
+@click.option("--rules", "listing", is_flag=True, help="List the rules.")
+@click.option("--explain", "rule", metavar="ID", help="Print the page of a rule: what it finds, why, fix, example.")
+@OUTPUT
+def check(
+    files: Sequence[str],
+    namespace: str | None,
+    everywhere: bool,
+    kubeconfig: str | None,
+    context: str | None,
+    ignored: Sequence[str],
+    strict: bool,
+    listing: bool,
+    rule: str | None,
+    output: str,
+) -> None:
+    """Check configuration files, and manifests before they are applied: scalers, scale targets and monitors together.
+    `-` is standard input: `helm template . | tidegate check -`.
+
+    Reports all problems as `file:line:column: severity RULE: key: what`; a line without a rule is an error that
+    Tidegate itself would report. For each workload it also prints what wakes it from zero, and its brakes and
+    schedules.
+
+    Manifests are checked against the configuration files among FILES, else against the default configuration. To
+    silence a rule on an object, annotate it: `tidegate.dev/check-ignore: "ID because REASON"`.
+    """
+    from scaler.lint import report
+
+    if listing or rule is not None:
+        click.echo(report.explained(rule))
+        return
+    outcome = report.checked(report.CheckRequest(files, namespace, everywhere, kubeconfig, context, ignored))
+    failed = outcome.fails(strict=strict)
+    if output == "table":
+        click.echo("\n".join(outcome.lines(failed)))
+    else:
+        _print_document([problem.to_document() for problem in outcome.report.problems], output)
+    sys.exit(EX_PROBLEMS if failed else 0)
+
+
+@main.command(short_help="Watch the workloads of a running daemon in the terminal.")
+@SERVER
+@click.option(
+    "--interval", default=2.0, type=click.FloatRange(min=0.1), show_default=True, help="Seconds between two updates."
+)
+@click.option("--once", is_flag=True, help="Print all rows and exit; also if the output is no terminal.")
+def top(server: str, interval: float, once: bool) -> None:
+    """Watch the workloads of a running daemon in the terminal, problems first: the rows of its live page. Press q to
+    quit.
+    """
+    from .client import Unanswered
+    from .top.watch import print_once, watch
+
+    try:
+        if once:
+            print_once(server)
+        else:
+            watch(server, interval)
+    except Unanswered as error:
+        raise click.ClickException(str(error)) from None
+
+
+@main.command(short_help="Check everything that Tidegate needs.")
+@click.option("-c", "--config", "file", type=click.Path(), help="Configuration file (YAML).")
+@click.option(
+    "--server", envvar="TIDEGATE_SERVER", show_envvar=True,
+    help="URL of a running daemon. Default: one on this machine, if any.",
+)  # fmt: skip
+@OUTPUT
+def doctor(file: str | None, server: str | None, output: str) -> None:
+    """Check everything that Tidegate needs, and print a remedy for each failure: Python and the cache of compiled
+    kernels, ports, the configuration, a running daemon, permissions in Kubernetes, KEDA, all targets and clocks.
+
+    In a cluster: `kubectl exec deploy/tidegate -- tidegate doctor -c /etc/tidegate/config/config.yaml`. It changes
+    nothing. Exit status 1 if a check fails.
+    """
+    import asyncio
+    import os
+
+    from exporter.clock import WallClock
+
+    from .doctor.run import examine
+
+    checks = asyncio.run(examine(file, server, os.environ, WallClock()))
+    if output == "table":
+        from .doctor.check import print_checks
+
+        print_checks(checks)
+    else:
+        _print_document([check.to_document() for check in checks], output)
+    sys.exit(EX_PROBLEMS if any(check.status == "fail" for check in checks) else 0)
 
 
 @main.command(short_help="Print the JSON Schema of the configuration.")
@@ -133,27 +232,27 @@ def schema() -> None:
     """Print the JSON Schema of the configuration, for editors and CI."""
     from scaler.config.schema import json_schema
 
-    print_document(json_schema(), "json")
+    _print_document(json_schema(), "json")
 
 
-@main.command(short_help="Show what Tidegate sees in one page.")
+@main.command(short_help="Print what Tidegate reads from a metrics page.")
 @click.argument("source", metavar="URL|FILE")
-@click.option("--kind", default="auto", show_default=True, help="What kind of page it is; `auto` looks.")
+@click.option("--kind", default="auto", show_default=True, help="Kind of the page; `auto` detects it.")
 @click.option(
     "--timeout",
     default=3.0,
     type=click.FloatRange(min=0, min_open=True),
     show_default=True,
-    help="Seconds for the whole page of a URL, name look-up included; the daemon's scrape.timeout has this default.",
+    help="Time limit for a URL in seconds, name look-up included. The default is that of scrape.timeout.",
 )
 @OUTPUT
 def read(source: str, kind: str, timeout: float, output: str) -> None:
-    """Show what Tidegate sees in one page: queues, GPUs, whose they are, what was dropped and why.
+    """Print what Tidegate reads from a metrics page: queues, GPUs, their pods, and which lines it drops and why.
 
-    URL is an http(s) address of a /metrics page; FILE a saved one, or - for standard input. A page with neither a
-    queue nor a GPU on it is a problem: exit status 1.
+    URL is the http(s) address of a /metrics page; FILE is a saved page, or - for standard input. Exit status 1 if the
+    page has neither a queue nor a GPU.
 
-    A URL is fetched as the daemon fetches it: one time limit, scrape.body_limit's default, no redirects, no proxy.
+    A URL is fetched as the daemon does: one time limit, the default of scrape.body_limit, no redirects, no proxy.
     """
     import time
 
@@ -185,19 +284,19 @@ def read(source: str, kind: str, timeout: float, output: str) -> None:
 
         read_tables(document, source)
     else:
-        print_document(document, output)
+        _print_document(document, output)
     sys.exit(0 if document["queues"] or document["gpus"] else EX_PROBLEMS)
 
 
-@main.command(short_help="Watch the whole loop on this machine.")
-@click.option("--duration", default=75.0, show_default=True, help="Seconds of the wall; 0 runs until Ctrl-C.")
+@main.command(short_help="Watch the whole control loop on this machine.")
+@click.option("--duration", default=75.0, show_default=True, help="Seconds of real time; 0 runs until Ctrl-C.")
 @click.option("--speed", default=20.0, show_default=True, help="Simulated seconds per second.")
-@click.option("--seed", default=7, show_default=True, help="The same seed gives the same load.")
-@click.option("--port", default=0, show_default="any free", help="HTTP port of the daemon: the live page, /metrics.")
+@click.option("--seed", default=7, show_default=True, help="Seed of the simulated requests.")
+@click.option("--port", default=0, show_default="any free", help="HTTP port of the daemon: live page, /metrics.")
 @click.option("-o", "--output", type=click.Choice(["live", "json"]), default="live", show_default=True, help="Format.")
 def demo(duration: float, speed: float, seed: int, port: int, output: str) -> None:
-    """Watch the whole loop on this machine: a simulated inference server and GPUs under a load that comes and goes,
-    the real daemon, and a stand-in for KEDA and HPA that asks it over the real gRPC.
+    """Watch the whole control loop on this machine: simulated inference servers and GPUs under a varying load, the real
+    daemon, and a stand-in for KEDA and the HPA that calls it over gRPC.
     """
     from scaler.net import AddressInUseError
 
@@ -210,39 +309,35 @@ def demo(duration: float, speed: float, seed: int, port: int, output: str) -> No
     try:
         problems = play(DemoRequest(duration_s=duration, speed=speed, seed=seed, port=port, as_json=output == "json"))
     except ExceptionGroup as group:
-        taken = group.subgroup(AddressInUseError)
-        if taken is None:
+        in_use = group.subgroup(AddressInUseError)
+        if in_use is None:
             raise
-        raise click.ClickException(_first(taken)) from None
+        raise click.ClickException(_first_message(in_use)) from None
     for problem in problems:
         click.echo(f"demo: {problem}", err=True)
     sys.exit(EX_PROBLEMS if problems else 0)
 
 
-@main.command(short_help="Play a recorded load against policies.")
-@click.argument("loads", metavar="[LOAD]...", nargs=-1)
-@click.option("--format", "form", help="Format of the loads; told by their content unless given.")
-@click.option("--server", default="A", show_default=True, help="A, B, C, or a YAML file with your own server.")
-@click.option(
-    "--policy", "policies", multiple=True, metavar="NAME[:K=V,...]", help="Once per policy; `list` lists them."
-)
-@click.option("--tune", is_flag=True, help="Also the best setting of the published grid, in hindsight.")
-@click.option("--clairvoyant", is_flag=True, help="Also the plan of somebody who knew the load (minutes).")
-@click.option("--seed", default=0, show_default=True, help="The same seed gives the same answer.")
+@main.command(short_help="Simulate policies on a recorded load.")
+@click.argument("traces", metavar="[TRACE]...", nargs=-1)
+@click.option("--format", "trace_format", help="Format of the traces. Default: detected.")
+@click.option("--server", default="A", show_default=True, help="Server profile: A, B, C, or a YAML file.")
+@click.option("--policy", "policies", multiple=True, metavar="NAME[:K=V,...]", help="Repeatable; `list` lists all.")
+@click.option("--tune", is_flag=True, help="Also find the best setting of the published grid, in hindsight.")
+@click.option("--clairvoyant", is_flag=True, help="Also find the best plan with the load known in advance (minutes).")
+@click.option("--seed", default=0, show_default=True, help="Seed of the simulation.")
 @click.option("--prometheus", metavar="URL", help="Take the load from this server's history.")
-@click.option("--workload", metavar="NS/NAME", help="Whose history.")
-@click.option("--since", default="1d", show_default=True, help="How far back the history goes.")
-@click.option("--selector", help="Label matchers of the workload's pages there; without it: its pods' names.")
+@click.option("--workload", metavar="NS/NAME", help="Workload of the history.")
+@click.option("--since", default="1d", show_default=True, help="Length of the history.")
+@click.option("--selector", help="Label matchers of the workload's series. Default: by the names of its pods.")
 @click.option(
-    "--bearer-file", metavar="FILE", envvar="TIDEGATE_BEARER_FILE", show_envvar=True, help="The token for --prometheus."
+    "--bearer-file", metavar="FILE", envvar="TIDEGATE_BEARER_FILE", show_envvar=True, help="Token for --prometheus."
 )
-@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
-@click.option(
-    "--html", type=click.Path(dir_okay=False, writable=True), help="Also write a report that needs no network."
-)
+@OUTPUT
+@click.option("--html", type=click.Path(dir_okay=False, writable=True), help="Also write a self-contained report.")
 def replay(
-    loads: Sequence[str],
-    form: str | None,
+    traces: Sequence[str],
+    trace_format: str | None,
     server: str,
     policies: Sequence[str],
     tune: bool,
@@ -256,91 +351,90 @@ def replay(
     output: str,
     html: str | None,
 ) -> None:
-    """Play a recorded load against policies, in a simulated Deployment: promises kept, GPU-hours, restlessness.
+    """Simulate policies on a recorded load, in a simulated Deployment: share of requests within the SLO, GPU-hours,
+    changes of the replica count.
 
-    LOAD is a file (Azure LLM, BurstGPT, Mooncake, ServeGen, `t,input,output`, npz) or a shape such as
-    `diurnal:high=4`. Tidegate is played with the policy and the kernels that the daemon runs.
+    TRACE is a file (Azure LLM, BurstGPT, Mooncake, ServeGen, `t,input,output`, npz) or a generated shape such as
+    `diurnal:high=4`. Tidegate is simulated with the policy code of the daemon.
     """
     from scaler.config import ConfigErrors
 
-    from .replay.command import BadReplayRequest, History, ReplayRequest, replayed
-    from .replay.command import policies as known_policies
+    from .replay.run import BadReplayRequest, History, ReplayRequest, replayed
+    from .replay.run import policies as policy_list
 
     if "list" in policies:
-        click.echo(known_policies())
+        click.echo(policy_list())
         return
-
     if workload is not None and prometheus is None:
-        raise click.UsageError("--workload: goes with --prometheus, whose history of it is meant")
+        raise click.UsageError("--workload: needs --prometheus")
     if html is not None and not Path(html).absolute().parent.is_dir():
         raise click.BadParameter(f"must be in a folder that exists, got {html}", param_hint="--html")
     history = None if prometheus is None else History(prometheus, workload, since, selector, bearer_file)
-    asked = ReplayRequest(loads, form, server, policies, tune, clairvoyant, seed, history)
+    request = ReplayRequest(traces, trace_format, server, policies, tune, clairvoyant, seed, history)
     try:
-        verdicts = replayed(asked, lambda warning: click.echo(warning, err=True))
+        results = replayed(request, lambda warning: click.echo(warning, err=True))
     except BadReplayRequest as bad:
         raise click.UsageError(str(bad)) from bad
     except ConfigErrors as errors:
-        raise _refusal(errors) from None
+        raise _bad_config(errors) from None
     if html is not None:
         from scaler.replay.report import page
 
-        Path(html).write_text(page([verdict.to_section() for verdict in verdicts]), encoding="utf-8")
+        Path(html).write_text(page([result.to_section() for result in results]), encoding="utf-8")
     if output == "table":
         from .replay.tables import replay_tables
 
-        replay_tables(verdicts)
+        replay_tables(results)
     else:
-        print_document([verdict.to_document() for verdict in verdicts], output)
+        _print_document([result.to_document() for result in results], output)
 
 
-@main.command(short_help="Where GPU-hours went, and what observing would have saved.")
+@main.command(short_help="Print GPU-hours by state, and savings.")
 @SERVER
 @OUTPUT
 def report(server: str, output: str) -> None:
-    """Where GPU-hours went: serving, idle, loading, asleep. Of workloads that are only observed, what Tidegate would
-    have saved, and how long requests waited while it would have had more replicas.
+    """Print GPU-hours by state: serving, idle, loading, asleep. For workloads with `mode: observe`: what Tidegate would
+    have saved, and how long requests waited while it wanted more replicas.
     """
     from .client import Unanswered, document
-    from .report import report as made_of
-    from .report import report_tables
+    from .report import build_report, report_tables
 
     try:
-        made = made_of(document(server, "/api/v1/accounts", ASK_S))
+        built = build_report(document(server, "/api/v1/accounts", REQUEST_TIMEOUT_S))
     except Unanswered as error:
         raise click.ClickException(str(error)) from None
     if output == "table":
-        report_tables(made)
+        report_tables(built)
     else:
-        print_document(made, output)
+        _print_document(built, output)
 
 
-@main.command(short_help="Why this number of replicas.")
+@main.command(short_help="Explain the replica count of a workload.")
 @click.argument("workload", metavar="NAMESPACE/NAME")
-@click.option("--at", metavar="TIME", help="A moment of the past: 2026-11-22T10:00:00Z, POSIX seconds, or 10m (ago).")
+@click.option("--at", metavar="TIME", help="Past time: 2026-11-22T10:00:00Z, POSIX seconds, or 10m (ago).")
 @SERVER
 @OUTPUT
 def explain(workload: str, at: str | None, server: str, output: str) -> None:
-    """Explain why a workload has its number of replicas, from its metrics to what KEDA and the HPA do."""
+    """Explain the replica count of a workload step by step: from its scraped samples to what KEDA and the HPA do."""
     import time
 
     from .client import Unanswered
-    from .explain import BadExplainRequest, ExplainRequest, asked, explain_tables
+    from .explain import BadExplainRequest, ExplainRequest, explain_tables, fetch
 
     try:
-        document = asked(ExplainRequest(workload, at, server, ASK_S), time.time())
+        document = fetch(ExplainRequest(workload, at, server, REQUEST_TIMEOUT_S), time.time())
     except (BadExplainRequest, Unanswered) as error:
         raise click.ClickException(str(error)) from None
     if output == "table":
         explain_tables(document)
     else:
-        print_document(document, output)
+        _print_document(document, output)
 
 
 @main.command(short_help="Print versions.")
 @OUTPUT
 def version(output: str) -> None:
-    """Print the version of Tidegate and of what it runs on."""
+    """Print the versions of Tidegate and of its main dependencies."""
     import platform
     from importlib.metadata import version as installed_version
 
@@ -349,11 +443,23 @@ def version(output: str) -> None:
     if output == "table":
         click.echo("\n".join(f"{name:<9} {number}" for name, number in document.items()))
     else:
-        print_document(document, output)
+        _print_document(document, output)
+
+
+def _print_document(document: Any, output: str) -> None:
+    """output: "yaml", or anything else for JSON."""
+    if output == "yaml":
+        import yaml
+
+        click.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
+    else:
+        import json
+
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def _exit_now(status: int) -> NoReturn:
-    """Ends the process. Python itself would first wait for threads, and a name look-up that hangs is one."""
+    """Ends the process at once. A normal exit waits for threads, and a hanging name look-up is one."""
     import os
 
     sys.stdout.flush()
@@ -361,16 +467,15 @@ def _exit_now(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _first(group: ExceptionGroup[Exception]) -> str:
-    """The words of the first error in it."""
+def _first_message(group: ExceptionGroup[Exception]) -> str:
     error: Exception = group
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return str(error)
 
 
-def _refusal(errors: ConfigErrors) -> SystemExit:
-    """Those lines and nothing else."""
+def _bad_config(errors: ConfigErrors) -> SystemExit:
+    """Prints the errors, one per line, and nothing else."""
     for problem in errors.problems:
         click.echo(str(problem), err=True)
     return SystemExit(EX_CONFIG)

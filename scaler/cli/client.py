@@ -1,11 +1,10 @@
-"""Fetches what commands read: a metrics page, by its URL or as a file, and a document of a running Tidegate. Blocks.
+"""Fetches a metrics page (by URL or from a file) or a JSON document of a running daemon. Blocks.
 
-URLs are fetched with the daemon's own client (`exporter.sources.http`): one deadline for the whole answer, a bound on
-its size, no redirects, and an error where a compressed body is not complete. So a page that `tidegate read` shows is
-one that the daemon would read.
+URLs are fetched with the daemon's client (`exporter.sources.http`): one deadline for the whole response, a size limit,
+no redirects, and an error if a compressed body is incomplete. So `tidegate read` shows what the daemon would scrape.
 
-Worked example: `document("http://localhost:8080", "/api/v1/accounts", timeout=10.0)` is that document; where nobody
-listens it raises Unanswered("http://localhost:8080/api/v1/accounts: Connection refused. ...").
+Worked example: `document("http://localhost:8080", "/api/v1/accounts", timeout_s=10.0)` returns the document. If nothing
+listens there, it raises Unanswered("http://localhost:8080/api/v1/accounts: Connection refused. ...").
 """
 
 from __future__ import annotations
@@ -23,74 +22,74 @@ from exporter.model import Credentials, Failure, FailureKind
 from exporter.sources.http import HttpLimits, HttpPages
 from scaler.config.model import Scrape
 
-# Of a file or a document. What is larger is neither, and reading on would only fill the memory.
-LARGEST = 64 * 2**20
+# Of a file or a document. Anything larger is neither, and would only fill the memory.
+LARGEST_BYTES = 64 * 2**20
 HINT = "Is it Tidegate's HTTP port (8080)? In a cluster: kubectl -n tidegate port-forward svc/tidegate 8080"
 
-Given = TypeVar("Given")
+Response = TypeVar("Response")
 
 
 class Unanswered(Exception):  # noqa: N818 - named for what happened
-    """There is no document. The message says where it was looked for, and what to do.
+    """There is no document. The message has its address, the error and a hint.
 
-    status: of the HTTP answer, None where there was none. said: the error in it; "" where that is not Tidegate's.
+    status: of the HTTP response, None without one. error: of the daemon's error document, "" without one.
     """
 
-    def __init__(self, words: str, status: int | None = None, said: str = "") -> None:
-        super().__init__(words)
-        self.status, self.said = status, said
+    def __init__(self, message: str, status: int | None = None, error: str = "") -> None:
+        super().__init__(message)
+        self.status, self.error = status, error
 
 
-def document(server: str, path: str, timeout: float) -> dict[str, Any]:
-    """server: the URL of its HTTP listener. timeout: seconds, for the whole of it. Raises Unanswered."""
+def document(server: str, path: str, timeout_s: float) -> dict[str, Any]:
+    """server: URL of the daemon's HTTP listener. timeout_s: of the whole request. Raises Unanswered."""
     url = server.rstrip("/") + path
-    answer = _fetched(lambda http: http.get(url, Credentials()), HttpLimits(timeout, LARGEST))
-    if isinstance(answer, Failure):
-        raise Unanswered(f"{url}: {answer.detail}. {HINT}")
+    response = _fetch(lambda http: http.get(url, Credentials()), HttpLimits(timeout_s, LARGEST_BYTES))
+    if isinstance(response, Failure):
+        raise Unanswered(f"{url}: {response.detail}. {HINT}")
     try:
-        said = json.loads(answer.body)
+        parsed = json.loads(response.body)
     except (ValueError, RecursionError):
-        said = None
-    if answer.status == HTTPStatus.OK and isinstance(said, dict):
-        return said
-    why = said.get("error") if isinstance(said, dict) else None
-    words = why or f"HTTP {answer.status} {answer.reason}, and no document of Tidegate's. {HINT}"
-    raise Unanswered(f"{url}: {words}", answer.status, why or "")
+        parsed = None
+    if response.status == HTTPStatus.OK and isinstance(parsed, dict):
+        return parsed
+    error = parsed.get("error") if isinstance(parsed, dict) else None
+    message = error or f"HTTP {response.status} {response.reason}, not a document of Tidegate. {HINT}"
+    raise Unanswered(f"{url}: {message}", response.status, error or "")
 
 
-def page(source: str, timeout: float) -> bytes:
-    """source: an http(s) URL, a file, or - for standard input. timeout: seconds, of a URL. Raises Unanswered."""
+def page(source: str, timeout_s: float) -> bytes:
+    """source: an http(s) URL, a file, or - for standard input. timeout_s: for a URL. Raises Unanswered."""
     if source == "-":
-        return _all_of(sys.stdin.buffer, source)
+        return _read(sys.stdin.buffer, source)
     if source.startswith(("http://", "https://")):
-        limits = HttpLimits(timeout, Scrape().body_limit)
-        body = _fetched(lambda http: http.fetch(source, Credentials()), limits)
+        limits = HttpLimits(timeout_s, Scrape().body_limit)
+        body = _fetch(lambda http: http.fetch(source, Credentials()), limits)
         if isinstance(body, Failure):
-            raise Unanswered(f"{source}: {body.detail}. {_to_the_daemon(body)}")
+            raise Unanswered(f"{source}: {body.detail}. {_consequence(body)}")
         return body
     try:
         with Path(source).open("rb") as file:
-            return _all_of(file, source)
+            return _read(file, source)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise Unanswered(f"{source}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _all_of(file: BinaryIO, source: str) -> bytes:
-    body = file.read(LARGEST + 1)
-    if len(body) > LARGEST:
-        raise Unanswered(f"{source}: larger than {LARGEST >> 20} MiB, so no page of metrics")
+def _read(file: BinaryIO, source: str) -> bytes:
+    body = file.read(LARGEST_BYTES + 1)
+    if len(body) > LARGEST_BYTES:
+        raise Unanswered(f"{source}: larger than {LARGEST_BYTES >> 20} MiB, not a metrics page")
     return body
 
 
-def _fetched(ask: Callable[[HttpPages], Awaitable[Given]], limits: HttpLimits) -> Given:
-    async def fetch() -> Given:
+def _fetch(request: Callable[[HttpPages], Awaitable[Response]], limits: HttpLimits) -> Response:
+    async def fetch() -> Response:
         http = HttpPages(limits)
         try:
-            return await ask(http)
+            return await request(http)
         finally:
             await http.close()
 
-    # Not asyncio.run, which waits without a limit for name look-ups that hang.
+    # Not asyncio.run, which waits for hanging name look-ups without a limit.
     loop = asyncio.new_event_loop()
     fetching = loop.create_task(fetch())
     try:
@@ -103,9 +102,9 @@ def _fetched(ask: Callable[[HttpPages], Awaitable[Given]], limits: HttpLimits) -
         loop.close()
 
 
-def _to_the_daemon(failure: Failure) -> str:
-    """What this failure of a target means to the daemon, as a sentence."""
-    sentence = f'The daemon would count a failed scrape ("{failure.kind}") and learn nothing from this target'
+def _consequence(failure: Failure) -> str:
+    """What this failure of a target means for the daemon, as a sentence."""
+    sentence = f'The daemon would count a failed scrape ("{failure.kind}") and get no data from this target'
     if failure.kind is FailureKind.STATUS and failure.detail.startswith("HTTP 3"):
         return f"{sentence}: it follows no redirect; give the final address"
     if failure.kind is FailureKind.TIMEOUT:

@@ -1,16 +1,10 @@
-"""What was asked on the command line -> a document of `/api/v1/explain`.
+"""Fetches explanations of decisions (documents of `/api/v1/explain`) and prints them.
 
-Worked example: `asked(Asked("ai/chat", at="2026-11-22T10:00:00Z"), now)` asks the daemon. Is there no ai/chat and an
-ai/chats, it raises BadWish: "ai/chat: no such workload on the Board. Is it ai/chats?".
+Does not know what the steps contain, so it also prints steps of newer versions. On a terminal, text is folded to its
+width; in a pipe every row is one line, for grep.
 
-An explanation in a terminal: its steps one under the other, each with its sentences and its table.
-
-It knows the shape of `/api/v1/explain`, not what the steps say, so it shows steps of newer versions too. On a terminal
-everything is folded to its width; in a pipe every row is one line, for grep.
-
-Worked example: `explain_tables(document)` begins with
-
-    ai/chat  3 replicas, serving: 40 requests wait or run and a replica should carry 16
+Worked example: `fetch(ExplainRequest("ai/chat", at="10m"), now)` requests the document from the daemon. If there is no
+ai/chat but an ai/chats, it raises BadExplainRequest: "ai/chat: no such workload on the Board. Is it ai/chats?".
 """
 
 from __future__ import annotations
@@ -36,42 +30,44 @@ from scaler.explain.terminal import DIM, HEAD, UNKNOWN, bare_table, plain
 
 from .client import Unanswered, document
 
-Document = dict[str, Any]
+Document: TypeAlias = dict[str, Any]
+Row: TypeAlias = Mapping[str, Any]
 
 MOST_NAMES = 3
+CHANGES_SHOWN = 8
 
 
 class BadExplainRequest(Exception):  # noqa: N818 - named for whose fault it is
-    """It cannot be shown; the message says what would be right."""
+    """The request is invalid; the message has the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainRequest:
-    """workload: NAMESPACE/NAME or NAMESPACE/NAME/TRIGGER. at: a moment, POSIX seconds, or a while ago; None is now.
-    server: URL of the daemon. timeout: seconds.
+    """workload: NAMESPACE/NAME or NAMESPACE/NAME/TRIGGER. at: a timestamp, POSIX seconds, or a duration before now;
+    None is now. server: URL of the daemon.
     """
 
     workload: str
     at: str | None = None
     server: str = "http://localhost:8080"
-    timeout: float = 10.0
+    timeout_s: float = 10.0
 
 
-def asked(wish: ExplainRequest, now: float) -> Document:
-    """now: POSIX seconds of the own clock, for a while ago. Raises BadWish, Unanswered."""
-    key = _key(wish.workload)
+def fetch(request: ExplainRequest, now: float) -> Document:
+    """now: POSIX seconds of this machine's clock. Raises BadExplainRequest, Unanswered."""
+    key = _key(request.workload)
     query = {"trigger": key.trigger} if key.trigger else {}
-    if wish.at is not None:
-        query["at"] = _moment(wish.at, now)
+    if request.at is not None:
+        query["at"] = _timestamp(request.at, now)
     path = f"/api/v1/explain/{quote(key.namespace, safe='')}/{quote(key.name, safe='')}"
     try:
-        return document(wish.server, f"{path}?{urlencode(query)}" if query else path, wish.timeout)
-    except Unanswered as unanswered:
-        if unanswered.status == HTTPStatus.BAD_REQUEST:
-            raise BadExplainRequest(unanswered.said) from None
-        if unanswered.status != HTTPStatus.NOT_FOUND or not unanswered.said:
+        return document(request.server, f"{path}?{urlencode(query)}" if query else path, request.timeout_s)
+    except Unanswered as failure:
+        if failure.status == HTTPStatus.BAD_REQUEST:
+            raise BadExplainRequest(failure.error) from None
+        if failure.status != HTTPStatus.NOT_FOUND or not failure.error:
             raise
-        raise BadExplainRequest(f"{unanswered.said}. {_nearest(wish, key)}") from None
+        raise BadExplainRequest(f"{failure.error}. {_nearest(request, key)}") from None
 
 
 def _key(text: str) -> WorkloadKey:
@@ -81,8 +77,8 @@ def _key(text: str) -> WorkloadKey:
     return WorkloadKey(*parts)
 
 
-def _moment(text: str, now: float) -> str:
-    """What the daemon understands: a while ago is reckoned here, and said as a moment."""
+def _timestamp(text: str, now: float) -> str:
+    """For the daemon: a duration before now becomes POSIX seconds."""
     try:
         ago = read_duration(text) if text[-1:].isalpha() and "T" not in text else None
     except ValueError:
@@ -90,15 +86,15 @@ def _moment(text: str, now: float) -> str:
     return text if ago is None else f"{now - ago:.3f}"
 
 
-def _nearest(wish: ExplainRequest, key: WorkloadKey) -> str:
-    """Which workloads may have been meant."""
+def _nearest(request: ExplainRequest, key: WorkloadKey) -> str:
+    """A hint at similar names."""
     try:
-        board = document(wish.server, "/api/v1/board", wish.timeout)
+        board = document(request.server, "/api/v1/board", request.timeout_s)
         found = [WorkloadKey(**each["workload"]) for each in board["workloads"]]
     except (Unanswered, KeyError, TypeError):
-        return "What there is: GET /api/v1/board"
+        return "For all workloads: GET /api/v1/board"
     if not found:
-        return "There is none at all yet"
+        return "There is no workload yet"
     names = {str(each): each for each in found}
     near = get_close_matches(str(key), names, n=MOST_NAMES, cutoff=0.5)
     near += [name for name, each in names.items() if each.name == key.name and name not in near]
@@ -107,19 +103,15 @@ def _nearest(wish: ExplainRequest, key: WorkloadKey) -> str:
     return f"Is it {' or '.join(near[:MOST_NAMES])}?"
 
 
-Row: TypeAlias = Mapping[str, Any]
-CHANGES_SHOWN = 8
-
-
 def explain_tables(document: Row, console: Console | None = None) -> None:
     out = terminal.console(console)
     names = document["workload"]
     key = "/".join(str(names[part]) for part in ("namespace", "name", "trigger") if names.get(part))
     out.print(Text.assemble((plain(key), HEAD), "  ", plain(document["summary"])))
     out.print(Text(_when(document), DIM))
-    for place, step in enumerate(document["chain"], 1):
+    for position, step in enumerate(document["chain"], 1):
         out.print()
-        out.print(Text.assemble((f"{place}  ", DIM), (plain(step["title"]), HEAD)))
+        out.print(Text.assemble((f"{position}  ", DIM), (plain(step["title"]), HEAD)))
         for sentence in step["sentences"]:
             out.print(Padding(Text(plain(sentence)), (0, 0, 0, 3), expand=False))
         if step["table"] is not None and step["table"]["rows"]:
@@ -127,7 +119,7 @@ def explain_tables(document: Row, console: Console | None = None) -> None:
     changes = document["changes"][-CHANGES_SHOWN:]
     if changes:
         out.print()
-        out.print(Text("Its latest answers", HEAD))
+        out.print(Text("Latest changes", HEAD))
         for change in changes:
             replicas = UNKNOWN if change["replicas"] is None else str(change["replicas"])
             out.print(Text.assemble("   ", (f"{_clock(change['at'])}  ", DIM), f"{replicas:>4}  {change['reason']}"))
@@ -135,18 +127,18 @@ def explain_tables(document: Row, console: Console | None = None) -> None:
 
 def _when(document: Row) -> str:
     at, now, begins = document["at"], document["now"], document["log_begins_at"]
-    said = [] if at is None else [f"decided {_clock(at)}, {max(0.0, now - at):.0f} s before it was asked"]
+    parts = [] if at is None else [f"decided {_clock(at)}, {max(0.0, now - at):.0f} s before this request"]
     if begins is not None:
-        said.append(f"the log begins {_clock(begins)}")
+        parts.append(f"the log begins {_clock(begins)}")
     if document["follows"] is not None:
-        said.append(f"the answer is the leader's at {plain(document['follows'])}")
-    return "; ".join(said)
+        parts.append(f"published: the decision of the leader at {plain(document['follows'])}")
+    return "; ".join(parts)
 
 
 def _table(shown: Row) -> Table:
     table = bare_table()
-    for place, column in enumerate(shown["columns"]):
-        numbers = all(not isinstance(row[place], str) for row in shown["rows"])
+    for index, column in enumerate(shown["columns"]):
+        numbers = all(not isinstance(row[index], str) for row in shown["rows"])
         table.add_column(plain(column), justify="right" if numbers else "left", overflow="fold")
     for row in shown["rows"]:
         table.add_row(*(_number(cell) for cell in row))

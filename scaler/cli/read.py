@@ -1,10 +1,8 @@
-"""What `tidegate read` shows to people: one page's description as tables, and a verdict in one line.
+"""Prints what `tidegate read` finds on a metrics page: tables, and a verdict in one line.
 
-Knows: the document of `exporter.agent.view.describe` and how wide a terminal is. Refuses to know pages, kinds and
-sources:
-what the document does not say is shown as "–", never as 0. Names come from other people's pages, so nothing of them is
-taken as markup or reaches the terminal as a control character. On a terminal cells are folded to its width; in a pipe
-every row is one line, for grep.
+Takes the document of `exporter.agent.view.describe`. Unknown values are shown as "–", never as 0. Names on a page are
+untrusted: they are neither interpreted as markup nor printed with control characters. On a terminal, cells are folded
+to its width; in a pipe every row is one line, for grep.
 
 Worked example: the document of `vllm:num_requests_waiting{model_name="m"} 3` is shown as
 
@@ -13,7 +11,7 @@ Worked example: the document of `vllm:num_requests_waiting{model_name="m"} 3` is
       queue   waiting   running   KV cache   finished
       m             3         –          –          –
 
-    One queue: 3 requests waiting; what runs is not said.
+    One queue: 3 requests waiting; running requests unknown.
 """
 
 from __future__ import annotations
@@ -30,17 +28,17 @@ from scaler.explain.terminal import DIM, GOOD, HEAD, UNKNOWN, WARN, bare_table, 
 
 Row: TypeAlias = Mapping[str, Any]
 
-MOST_DROPPED = 20  # a page that is no page at all is explained by its first lines; JSON has the first thousand
-SHORTEST_ID = 12  # "GPU-" and the eight digits people quote
+MOST_DROPPED = 20  # the first lines explain a page that is not one; JSON has the first thousand
+SHORTEST_ID = 12  # "GPU-" and eight digits
 
 
 def read_tables(document: Row, source: str, console: Console | None = None) -> None:
-    """Print the document of one page; `source` is where it came from."""
+    """source: URL or path of the page."""
     out = terminal.console(console)
     queues, gpus, dropped = document["queues"], document["gpus"], document["dropped"]
     empty = not queues and not gpus
     kind = "no kind found" if empty and document["kind"] == "auto" else document["kind"]
-    _say(
+    _print(
         out,
         Text.assemble((plain(kind), HEAD), ("  " + (plain(source) if source != "-" else "standard input"), DIM)),
     )
@@ -50,51 +48,51 @@ def read_tables(document: Row, source: str, console: Console | None = None) -> N
             out.print(table)
     out.print()
     for style, line in verdict(document):
-        _say(out, Text(line, style))
+        _print(out, Text(line, style))
 
 
 def verdict(document: Row) -> list[tuple[str, str]]:
-    """(style, sentence): first what the page says as a whole, then what a person may want to change."""
+    """(style, sentence): first the content of the page, then hints at what to change."""
     queues, gpus = document["queues"], document["gpus"]
     if not queues and not gpus:
         return _nothing(document)
-    said = [part for part in (_of_queues(queues), _of_gpus(gpus)) if part]
+    summary = [part for part in (_queues_sentence(queues), _gpus_sentence(gpus)) if part]
     advice = [*_advice_on_queues(queues), *_advice_on_gpus(document["kind"], gpus)]
-    return [(WARN if advice else GOOD, " ".join(said)), *((DIM, line) for line in advice)]
+    return [(WARN if advice else GOOD, " ".join(summary)), *((DIM, line) for line in advice)]
 
 
 def _nothing(document: Row) -> list[tuple[str, str]]:
     if document["dropped"] and document["kind"] == "auto":
         return [
             (WARN, "No line of this page is a sample."),
-            (DIM, "Is this the address of a /metrics page? A login page or an error in HTML looks like this."),
+            (DIM, "Is this the address of a /metrics page? It may be a login page or an HTML error page."),
         ]
     if document["kind"] == "auto":
         return [
             (WARN, "The page is empty."),
-            (DIM, "An exporter that reloads answers so, and an engine before its first request: ask again."),
+            (DIM, "Exporters that reload and engines before their first request do this: try again."),
         ]
     return [
-        (WARN, "Nothing on this page is a queue or a GPU."),
-        (DIM, "An engine that has just started answers so; if it stays, look at --kind."),
+        (WARN, "This page has neither a queue nor a GPU."),
+        (DIM, "Engines that have just started do this. If it persists, check --kind."),
     ]
 
 
-def _of_queues(queues: Sequence[Row]) -> str:
+def _queues_sentence(queues: Sequence[Row]) -> str:
     if not queues:
         return ""
     waiting, running = _sum(queues, "waiting"), _sum(queues, "running")
     head = "One queue:" if len(queues) == 1 else f"{len(queues)} queues:"
     if waiting is None and running is None:
-        return f"{head} neither what waits nor what runs is said."
+        return f"{head} waiting and running requests unknown."
     if waiting is None:
-        return f"{head} {_requests(running)} running; what waits is not said."
+        return f"{head} {_requests(running)} running; waiting requests unknown."
     if running is None:
-        return f"{head} {_requests(waiting)} waiting; what runs is not said."
+        return f"{head} {_requests(waiting)} waiting; running requests unknown."
     return f"{head} {_requests(waiting)} waiting, {_count(running)} running."
 
 
-def _of_gpus(gpus: Sequence[Row]) -> str:
+def _gpus_sentence(gpus: Sequence[Row]) -> str:
     if not gpus:
         return ""
     named = sum(1 for gpu in gpus if gpu["pods"])
@@ -105,24 +103,24 @@ def _of_gpus(gpus: Sequence[Row]) -> str:
 
 def _advice_on_queues(queues: Sequence[Row]) -> list[str]:
     silent = [queue["name"] for queue in queues if queue["waiting"] is None and queue["running"] is None]
-    return [f"Nothing can be sized by {plain(', '.join(silent))}: unknown is not an empty queue."] if silent else []
+    return [f"{plain(', '.join(silent))} cannot size a workload: unknown is not an empty queue."] if silent else []
 
 
 def _advice_on_gpus(kind: str, gpus: Sequence[Row]) -> list[str]:
     advice = []
     if kind == "dcgm" and not any(gpu["pods"] for gpu in gpus):
-        advice.append("Whose they are is not said: dcgm-exporter needs DCGM_EXPORTER_KUBERNETES=true.")
+        advice.append("No GPU has a pod's name: dcgm-exporter needs DCGM_EXPORTER_KUBERNETES=true.")
     if gpus and all(gpu["engine_active"] is None and gpu["utilization"] is None for gpu in gpus):
-        advice.append("Neither engine activity nor utilization: whether they are idle cannot be known.")
+        advice.append("Neither engine activity nor utilization: their idleness is unknown.")
     elif kind == "dcgm" and all(gpu["engine_active"] is None for gpu in gpus):
-        advice.append("No DCGM_FI_PROF_GR_ENGINE_ACTIVE: utilization proves idleness and sizes nobody.")
+        advice.append("No DCGM_FI_PROF_GR_ENGINE_ACTIVE: utilization proves idleness but sizes no workload.")
     if any(gpu["attribution"] == "device" for gpu in gpus):
-        advice.append("device: shared, and nobody's share is known. It neither sizes a workload nor keeps it awake.")
+        advice.append("device: shared, shares unknown. It neither sizes a workload nor keeps it awake.")
     return advice
 
 
 def _queues(queues: Sequence[Row]) -> Table:
-    table = _table()
+    table = bare_table()
     table.add_column("queue", overflow="fold")
     for name in ("waiting", "running", "KV cache", "finished"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -138,16 +136,16 @@ def _queues(queues: Sequence[Row]) -> Table:
 
 
 def _gpus(gpus: Sequence[Row]) -> Table:
-    """A model's name that all share stands in the head, once."""
+    """A model that all GPUs share is in the title, once."""
     models = {gpu["model"] for gpu in gpus}
-    lone = models.pop() if len(models) == 1 else None
-    table = _table()
-    table.add_column(Text(_model(lone)) if lone else "GPU", no_wrap=True)
+    common = models.pop() if len(models) == 1 else None
+    table = bare_table()
+    table.add_column(Text(_model(common)) if common else "GPU", no_wrap=True)
     if models:
         table.add_column("model", overflow="fold")
     for name in ("GiB used", "of", "engine", "util", "watts"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("whose", overflow="fold")
+    table.add_column("pods", overflow="fold")
     digits = _digits({gpu["uuid"] for gpu in gpus})
     for gpu in gpus:
         table.add_row(
@@ -158,25 +156,21 @@ def _gpus(gpus: Sequence[Row]) -> Table:
             _ratio(gpu["engine_active"]),
             _ratio(gpu["utilization"]),
             _number(gpu["power_watts"], ",.0f"),
-            _whose(gpu),
+            _pods(gpu),
         )
     return table
 
 
 def _dropped(dropped: Sequence[Row]) -> Table:
-    table = _table()
+    table = bare_table()
     table.add_column("line", justify="right", no_wrap=True)
-    table.add_column("not believed, because", overflow="fold")
+    table.add_column("dropped because", overflow="fold")
     for entry in dropped[:MOST_DROPPED]:
         table.add_row(str(entry["line"]), Text(plain(entry["reason"])))
     more = len(dropped) - MOST_DROPPED
     if more > 0:
         table.add_row("…", Text(f"and at least {more:,} more: -o json lists them", DIM))
     return table
-
-
-def _table() -> Table:
-    return bare_table()
 
 
 def _identity(gpu: Row, digits: int) -> Text:
@@ -188,7 +182,7 @@ def _identity(gpu: Row, digits: int) -> Text:
 
 
 def _digits(uuids: set[str]) -> int:
-    """How much of a UUID it takes to tell these GPUs apart."""
+    """Length of the shortest prefix that distinguishes these GPUs."""
     longest = max((len(uuid) for uuid in uuids), default=0)
     return next(
         (digits for digits in range(SHORTEST_ID, longest) if len({uuid[:digits] for uuid in uuids}) == len(uuids)),
@@ -196,9 +190,9 @@ def _digits(uuids: set[str]) -> int:
     )
 
 
-def _whose(gpu: Row) -> Text:
+def _pods(gpu: Row) -> Text:
     if not gpu["pods"]:
-        return Text("nobody", DIM)
+        return Text("none", DIM)
     text = Text(gpu["attribution"], WARN if gpu["attribution"] == "device" else GOOD)
     for pod in gpu["pods"]:
         text.append(f" {plain(pod['namespace'])}/{plain(pod['pod'])}", "default")
@@ -210,7 +204,7 @@ def _model(name: str | None) -> str:
 
 
 def _ratio(value: float | None) -> str:
-    # Some activity is not none: 0.006 % of an A100 is a process that polls.
+    # Little activity is not none: a polling process takes 0.006 % of an A100.
     return "<1 %" if value is not None and 0.0 < value < 0.01 else _number(value, ".0%").replace("%", " %")  # noqa: PLR2004
 
 
@@ -220,7 +214,7 @@ def _gib(value: float | None) -> str:
 
 
 def _count(value: float | None) -> str:
-    """Requests; an average times its pods need not be whole."""
+    """Requests; an average times its pods may be a fraction."""
     return _number(value, ",.1f" if value is not None and value % 1 else ",.0f")
 
 
@@ -233,11 +227,11 @@ def _number(value: float | None, spec: str) -> str:
 
 
 def _sum(rows: Sequence[Row], name: str) -> float | None:
-    """Unknown if any part is."""
+    """None if a part is unknown."""
     values: list[float | None] = [row[name] for row in rows]
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if len(numbers) == len(values) else None
 
 
-def _say(console: Console, text: Text) -> None:
+def _print(console: Console, text: Text) -> None:
     console.print(text, soft_wrap=not console.is_terminal)

@@ -1,10 +1,10 @@
-"""`tidegate report`: the accounts of a running Tidegate in GPU-hours and money, and what observing would have saved.
+"""Builds and prints `tidegate report`: GPU-hours and cost of a running daemon, and what observed workloads would save.
 
-It knows the document of `/api/v1/accounts`, adds up, and shows. A sum leaves out what is not known and says of how many
-workloads that is; it is never taken for 0.
+Sums the document of `/api/v1/accounts`. A sum leaves out unknown parts and states how many workloads are missing; it
+never counts them as 0.
 
-Worked example: 30 GPU-hours serving, 10 idle and 80 asleep at 2.5 an hour: 40 were held, a quarter of them for nothing
-(25), and sleeping saved 80 (200).
+Worked example: 30 GPU-hours serving, 10 idle and 80 asleep at 2.5 an hour: 40 were held, a quarter of them idle (cost
+25), and sleeping saved 80 (200).
 """
 
 from __future__ import annotations
@@ -23,27 +23,24 @@ from scaler.explain.terminal import DIM, HEAD, UNKNOWN, bare_table
 HOUR_S = 3600.0
 Document: TypeAlias = Mapping[str, Any]
 
-# What holds a GPU. Pending replicas would, and have none yet; asleep ones would, and have none any more.
+# States that hold a GPU. Pending replicas do not yet, asleep ones no longer.
 HELD = ("serving", "idle_warm", "loading", "unknown")
 STATES = (*HELD, "pending", "asleep")
 _SHADOW = ("seconds", "gpu_seconds_saved", "gpu_seconds_added", "queue_seconds", "more_seconds", "fewer_seconds")
 
 
-def report(accounts: Document) -> dict[str, Any]:
-    """What is shown, as plain data: `/api/v1/accounts` in hours, per workload, per namespace, and in all.
-
-    money: of the server's `prices`; None where its configuration says none.
-    """
+def build_report(accounts: Document) -> dict[str, Any]:
+    """`/api/v1/accounts` in hours: per workload, per namespace, and in total. Costs are None without a GPU price."""
     price = accounts.get("gpu_hour")
     workloads = list(accounts["workloads"])
     spaces = sorted({each["namespace"] for each in workloads})
-    of_space = {space: [each for each in workloads if each["namespace"] == space] for space in spaces}
+    by_space = {space: [each for each in workloads if each["namespace"] == space] for space in spaces}
     return {
         "now": accounts["now"],
         "since": accounts["since"],
         "gpu_hour": price,
         "workloads": [{**_named(each), **_account([each], price)} for each in workloads],
-        "namespaces": [{"namespace": space, **_account(of_space[space], price)} for space in spaces],
+        "namespaces": [{"namespace": space, **_account(by_space[space], price)} for space in spaces],
         "total": _account(workloads, price),
     }
 
@@ -87,9 +84,9 @@ def _shadow(shadows: Sequence[Document], price: float | None) -> dict[str, Any] 
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    """Over what is known; None where nothing is."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    """Sum of the known values; None if there is none."""
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if numbers else None
 
 
 def _hours(seconds: Iterable[float | None]) -> float | None:
@@ -101,39 +98,38 @@ def _money(hours: float | None, price: float | None) -> float | None:
     return None if hours is None or price is None else hours * price
 
 
-def report_tables(made: Document, console: Console | None = None) -> None:
-    """Print it for people."""
+def report_tables(report: Document, console: Console | None = None) -> None:
     out = terminal.console(console)
-    if made["since"] is None:
-        out.print(Text("Nothing is counted yet: the first sweep is still to come.", DIM))
+    if report["since"] is None:
+        out.print(Text("No data yet: the first tick has not run.", DIM))
         return
-    span = write_duration(round(made["now"] - made["since"]))
-    out.print(Text("Where GPU-hours went", HEAD), Text(f"in {span}", DIM))
+    span = write_duration(round(report["now"] - report["since"]))
+    out.print(Text("GPU-hours by state", HEAD), Text(f"in {span}", DIM))
     out.print()
-    out.print(_hours_table(made))
+    out.print(_hours_table(report))
     out.print()
-    for line in _sentences(made):
+    for line in _sentences(report):
         out.print(Text(line), soft_wrap=not out.is_terminal)
-    shadows = [each for each in made["workloads"] if each["shadow"] is not None]
+    shadows = [each for each in report["workloads"] if each["shadow"] is not None]
     if shadows:
         out.print()
-        out.print(Text("What Tidegate would have done", HEAD), Text("where it only observes, or did", DIM))
+        out.print(Text("What Tidegate would have done", HEAD), Text("workloads with mode: observe", DIM))
         out.print()
-        out.print(_shadow_table([*shadows, *_in_all(made["total"], shadows)]))
+        out.print(_shadow_table([*shadows, *_total_row(report["total"], shadows)]))
         out.print()
-        out.print(Text(shadow_sentence(made["total"]["shadow"])), soft_wrap=not out.is_terminal)
+        out.print(Text(shadow_sentence(report["total"]["shadow"])), soft_wrap=not out.is_terminal)
 
 
-def _hours_table(made: Document) -> Table:
+def _hours_table(report: Document) -> Table:
     table = bare_table()
     table.add_column("workload", overflow="fold")
     for name in ("serving", "idle", "loading", "unknown", "held", "idle of it", "asleep", "sleeps", "wakes"):
         table.add_column(name, justify="right", no_wrap=True)
-    spaces = made["namespaces"] if len(made["workloads"]) > len(made["namespaces"]) else []
+    spaces = report["namespaces"] if len(report["workloads"]) > len(report["namespaces"]) else []
     spaces = spaces if len(spaces) > 1 else []
-    rows = [(_label(each), each, "") for each in made["workloads"]]
+    rows = [(_label(each), each, "") for each in report["workloads"]]
     rows += [(f"all of {each['namespace']}", each, DIM) for each in spaces]
-    rows += [("all", made["total"], HEAD)] if len(made["workloads"]) > 1 else []
+    rows += [("all", report["total"], HEAD)] if len(report["workloads"]) > 1 else []
     for label, each, style in rows:
         hours, share = each["gpu_hours"], each["idle_share"]
         table.add_row(
@@ -148,23 +144,20 @@ def _hours_table(made: Document) -> Table:
     return table
 
 
-def _sentences(made: Document) -> Iterable[str]:
-    total = made["total"]
+def _sentences(report: Document) -> Iterable[str]:
+    total = report["total"]
     idle, asleep = total["gpu_hours"]["idle_warm"], total["gpu_hours"]["asleep"]
     if idle is not None and asleep is not None:
         idle_money, slept_money = (_priced(total[name]) for name in ("money_idle", "money_slept"))
-        yield (
-            f"{_number(idle)} GPU-hours{idle_money} were held with nothing to do; "
-            f"sleeping saved {_number(asleep)}{slept_money}."
-        )
+        yield (f"{_number(idle)} GPU-hours{idle_money} were idle; sleeping saved {_number(asleep)}{slept_money}.")
     if total["gpus_unknown"]:
-        yield f"Of {total['gpus_unknown']} workload(s) it is not known how many GPUs they hold: they are in no sum."
+        yield f"The GPUs of {total['gpus_unknown']} workload(s) are unknown and in no sum."
 
 
 def _shadow_table(rows: Sequence[Document]) -> Table:
     table = bare_table()
     table.add_column("workload", overflow="fold")
-    for name in ("hours seen", "saved", "added", "queue minutes", "hours of more", "of fewer"):
+    for name in ("hours", "saved", "added", "queue minutes", "hours of more", "of fewer"):
         table.add_column(name, justify="right", no_wrap=True)
     for each in rows:
         shadow = each["shadow"]
@@ -173,24 +166,25 @@ def _shadow_table(rows: Sequence[Document]) -> Table:
     return table
 
 
-def _in_all(total: Document, shadows: Sequence[Document]) -> list[Document]:
+def _total_row(total: Document, shadows: Sequence[Document]) -> list[Document]:
     return [{"namespace": "", "name": "all", "trigger": "", **total}] if len(shadows) > 1 else []
 
 
 def shadow_sentence(shadow: Document) -> str:
-    """The scores in a sentence."""
     net = shadow["gpu_hours_net"]
     if net is None:
-        what = "How many GPU-hours Tidegate would have saved is not known: no GPU of these workloads was seen"
+        savings = "The savings in GPU-hours are unknown: no GPU of these workloads is known"
     else:
-        what = (
-            f"Tidegate would have {'saved' if net >= 0.0 else 'taken'} {_number(abs(net))} "
+        savings = (
+            f"Tidegate would have {'saved' if net >= 0.0 else 'used'} {_number(abs(net))} "
             f"GPU-hours{'' if net >= 0.0 else ' more'}"
         )
-        what += _priced(None if shadow["money_net"] is None else abs(shadow["money_net"]))
+        savings += _priced(None if shadow["money_net"] is None else abs(shadow["money_net"]))
     if shadow["queue_minutes"] is None:
-        return f"{what}."
-    return f"{what}; requests waited {_number(shadow['queue_minutes'])} minutes while it would have had more replicas."
+        return f"{savings}."
+    return (
+        f"{savings}; requests waited {_number(shadow['queue_minutes'])} minutes while it would have had more replicas."
+    )
 
 
 def _label(entry: Document) -> str:

@@ -1,9 +1,10 @@
-"""Two or more replicas of Tidegate that tell one story: who leads, and how the others come to say the same.
+"""Elects a leader among the replicas of Tidegate and replicates its Board to the others.
 
-All scrape, all decide and all are ready. One holds a Lease; the others ask it for what changed on its Board, every
-tick, and answer with that. When it is gone each answers with its own, until another holds the Lease. How a number came
-about is not known here, and what is remembered travels as bytes that this room does not read.
+Every replica scrapes, decides and is ready. One holds a Lease of Kubernetes. The others, the followers, long-poll it
+for changes of its Board and publish those. If the leader fails, each replica publishes its own Board until another
+holds the Lease. This package does not know how a decision is made, and carries the state of the workloads as opaque
+bytes.
 
-Worked example: the leader's scrape shows the first request for a workload at zero; it decides 1. The question that each
-follower has open is answered at once, and every replica's StreamIsActive says true.
+Worked example: the leader's scrape shows the first request for a workload at zero; it decides 1. It answers the open
+request of each follower at once, and StreamIsActive of every replica sends true.
 """

@@ -1,24 +1,16 @@
-"""Which of several replicas leads: what a Lease of Kubernetes means to one of them, and what it should write. Pure.
+"""Elects the leader among replicas, by a Lease of Kubernetes and the rules of client-go's leader election.
 
-The rules are those of client-go's leader election. A Lease is judged by how long *we* have seen it unchanged, by our
-own clock; the times written in it are another clock's and are never compared, so replicas whose clocks differ agree. A
-holder renews every 2 s; one that could not for 10 s leads no more; others take the Lease when they have seen no change
-for its 15 s. So there is at most one leader, and for some seconds there may be none: then each answers for itself.
+A replica judges a Lease by how long it stays unchanged on its own clock. It never compares the times written in the
+Lease, so clock differences do not matter. A holder renews every 2 s; after 10 s without a renewal it no longer leads;
+others take the Lease after 15 s without a change. So at most one replica leads, and for some seconds none may: then
+each publishes its own Board.
 
-Two rules are ours. Leading gates nothing here but whose Board everybody repeats, so a leader that cannot reach the API
-server goes on for as long as the others go on asking it: they would not if they knew of another. And a replica that
-remembers nothing yet lets those that do go first (`patience_s`).
+Two rules are Tidegate's own. Leadership only selects the Board that all replicas publish, so a leader that cannot reach
+the API server continues while followers poll it; they would not poll it if they knew another. A replica without state
+lets others take a free Lease first (`delay_s`). Losing the Lease never ends the process.
 
-Worked example: "a" has held the Lease since we saw it change at 100.0. `bid(election, 114.0)` is None; at 115.0 it is
-what to write to hold it ourselves. `won(...)` of the answer, sent at 115.0: we lead until 125.0 unless we renew.
-
-The election as it happens: a look at the Lease every 2 s, and what our rules say to write.
-
-Nothing here ends the process: who loses the Lease goes on as a follower. No API server, no RBAC, or another who writes
-at the same moment: each costs one look, and is said once.
-
-Worked example: `await campaign.run()` in a task; `campaign.leads(now)` and `campaign.leader()` are what it knows;
-`await campaign.give_back()` on the way out lets the next one begin at once.
+Worked example: "a" holds the Lease, which changed at 100.0 last. `propose(election, 114.0)` is None; at 115.0 it is the
+Lease to write. After `confirm(...)` of that write, sent at 115.0, this replica leads until 125.0 unless it renews.
 """
 
 from __future__ import annotations
@@ -35,11 +27,17 @@ from exporter.clock import Clock
 from exporter.kubernetes.leases import Lease, Leases
 from exporter.kubernetes.protocol import ApiFailure
 
+# client-go's factor: two replicas that read at the same moment do not read at the same moment again.
+JITTER = 0.2
+# The next leader waits at most `retry_s`, so a process that ends waits no longer for the API server.
+RELEASE_S = 1.0
+
 
 class Terms(NamedTuple):
-    """Seconds, as client-go and the control plane itself have them. lease_s: a Lease holds for so long after a renewal.
-    renew_s: a holder that could not renew for so long leads no more; less than `lease_s`, so that there are never two.
-    retry_s: between two looks.
+    """Seconds; defaults as in client-go and the Kubernetes control plane.
+
+    lease_s: validity after a renewal. renew_s: a holder without a renewal for so long no longer leads; less than
+    `lease_s`, so that there are never two leaders. retry_s: between two reads.
     """
 
     lease_s: float = 15.0
@@ -52,93 +50,87 @@ TERMS = Terms()
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """What one replica knows of the Lease. Times are POSIX seconds of its own clock, NaN where nothing happened yet.
+    """The election from the view of one replica. Times are POSIX seconds of its clock, NaN before the first event.
 
-    me:         this process, and no other before or after it: what it once held, its successor in the same pod has not.
-    address:    HOST:PORT where the others ask it.
-    seen:       the Lease as it was read or written last; None: there is none, or nobody has looked.
-    changed_at: when it was first seen as it is.
-    renewed_at: when the last write that made us its holder was sent.
+    me:         identity of this process. A restart in the same pod gets another one and does not inherit the Lease.
+    address:    HOST:PORT where followers poll this replica.
+    lease:      as last read or written; None if there is none or it was never read.
+    changed_at: when `lease` took its present value.
+    renewed_at: when the last successful write of this replica was sent.
     """
 
     me: str
     address: str
     terms: Terms = TERMS
-    seen: Lease | None = None
+    lease: Lease | None = None
     changed_at: float = nan
     renewed_at: float = nan
 
 
-def observed(election: Election, lease: Lease | None, now: float) -> Election:
-    """The Lease was read. The version alone is no change: somebody may have labelled it."""
-    same = lease is not None and election.seen is not None and _said(lease) == _said(election.seen)
-    return replace(election, seen=lease, changed_at=election.changed_at if same else now)
+def observe(election: Election, lease: Lease | None, now: float) -> Election:
+    """Records a read Lease. A new version alone is no change: a label may have been added."""
+    same = lease is not None and election.lease is not None and _unversioned(lease) == _unversioned(election.lease)
+    return replace(election, lease=lease, changed_at=election.changed_at if same else now)
 
 
-def bid(election: Election, now: float, patience_s: float = 0.0) -> Lease | None:
-    """What to write to hold it from now on; None: it is another's.
+def propose(election: Election, now: float, delay_s: float = 0.0) -> Lease | None:
+    """The Lease to write in order to hold it. Returns None if another replica holds it.
 
-    patience_s: how much longer than others to leave alone what has expired or was given back.
+    delay_s: additional seconds before an expired or released Lease is taken.
     """
-    terms, seen = election.terms, election.seen
+    terms, lease = election.terms, election.lease
     fresh = Lease(election.me, election.address, terms.lease_s, now, now)
-    if seen is None:
+    if lease is None:
         return fresh
-    if seen.holder == election.me:
-        return fresh._replace(acquired_at=seen.acquired_at, transitions=seen.transitions, version=seen.version)
-    held_s = (seen.duration_s or terms.lease_s) if seen.holder else 0.0
-    if now < election.changed_at + held_s + patience_s:
+    if lease.holder == election.me:
+        return fresh._replace(acquired_at=lease.acquired_at, transitions=lease.transitions, version=lease.version)
+    held_s = (lease.duration_s or terms.lease_s) if lease.holder else 0.0
+    if now < election.changed_at + held_s + delay_s:
         return None
-    return fresh._replace(transitions=seen.transitions + 1, version=seen.version)
+    return fresh._replace(transitions=lease.transitions + 1, version=lease.version)
 
 
-def won(election: Election, lease: Lease, sent_at: float, now: float) -> Election:
-    """The API took what was sent at `sent_at`; others count from when they see it, which is later."""
-    return replace(observed(election, lease, now), renewed_at=sent_at)
+def confirm(election: Election, lease: Lease, sent_at: float, now: float) -> Election:
+    """Records a successful write that was sent at `sent_at`. Other replicas count from when they read it, later."""
+    return replace(observe(election, lease, now), renewed_at=sent_at)
 
 
-def given_back(election: Election, now: float) -> Lease | None:
-    """What to write so that another may take it at once; None: it is not ours."""
-    if not holds(election) or election.seen is None:
+def propose_release(election: Election, now: float) -> Lease | None:
+    """The Lease to write so that another replica can take it at once. Returns None if this replica does not hold it."""
+    if not holds(election) or election.lease is None:
         return None
-    return election.seen._replace(holder="", address="", duration_s=1.0, renewed_at=now)
+    return election.lease._replace(holder="", address="", duration_s=1.0, renewed_at=now)
 
 
 def holds(election: Election) -> bool:
-    """Is it ours, as far as we know?"""
-    return election.seen is not None and election.seen.holder == election.me
+    """Whether this replica holds the Lease, as last read."""
+    return election.lease is not None and election.lease.holder == election.me
 
 
 def leads(election: Election, now: float, followed_at: float = nan, followed_s: float = 0.0) -> bool:
-    """followed_at: when another replica last asked us as its leader; that counts for `followed_s`."""
+    """Whether this replica leads. followed_at: when a follower polled it last, which counts for `followed_s`."""
     renewed = now - election.renewed_at < election.terms.renew_s
     return holds(election) and (renewed or now - followed_at < followed_s)
 
 
 def leader(election: Election) -> Lease | None:
-    """Whom to ask: the holder, if it is another and says where. Also when its time is over: as long as it answers that
-    it leads, there is nobody else.
+    """The Lease of another replica that has an address. Also an expired one: while its holder answers as the leader,
+    there is no other leader.
     """
-    seen = election.seen
-    return seen if seen is not None and seen.holder not in {"", election.me} and seen.address else None
+    lease = election.lease
+    return lease if lease is not None and lease.holder not in {"", election.me} and lease.address else None
 
 
-def _said(lease: Lease) -> Lease:
+def _unversioned(lease: Lease) -> Lease:
     return lease._replace(version="")
 
 
-# Two who looked at the same moment do not look at the same moment again; client-go's factor.
-JITTER = 0.2
-# The next leader waits at most `retry_s`, so a process that ends waits no longer for the API server.
-GIVE_BACK_S = 1.0
+class LeaderElector:
+    """Takes part in the election: reads the Lease every 2 s and writes what the rules propose.
 
-
-class Campaign:
-    """One replica's part in the election.
-
-    namespace, name: of the Lease. followed_s: a follower's question shows for so long that nobody else leads.
-    patience_s:      how much longer than others to leave alone what is free, asked each time; None: do not stand.
-    told:            why the Lease cannot be read or written, and None once it can.
+    namespace, name: of the Lease. followed_s: so long after a poll of a follower no other replica leads.
+    delay_s:         called at each read: additional seconds before a free Lease is taken; None if it must not be taken.
+    on_problem:      called if reads or writes begin to fail, and with None if they succeed again.
     """
 
     def __init__(
@@ -151,94 +143,94 @@ class Campaign:
         clock: Clock,
         jitter: Random,
         followed_s: float,
-        patience_s: Callable[[], float | None],
-        told: Callable[[str | None], None],
+        delay_s: Callable[[], float | None],
+        on_problem: Callable[[str | None], None],
     ) -> None:
         self._leases, self._election, self._clock, self._jitter = leases, election, clock, jitter
         self._namespace, self._name = namespace, name
-        self._followed_s, self._patience_s, self._told = followed_s, patience_s, told
+        self._followed_s, self._delay_s, self._on_problem = followed_s, delay_s, on_problem
         self._followed_at = nan
         self._problem: str | None = None
-        self._at_once = asyncio.Event()
-        self._writing = asyncio.Lock()  # two writes of ours at once would be somebody else's write to each other
-        self._over = False
-        self.looked = False  # has anybody answered what the Lease is?
+        self._retry = asyncio.Event()
+        self._writing = asyncio.Lock()  # two concurrent writes of this process would conflict with each other
+        self._stopped = False
+        self.has_read = False  # the API server has answered at least once
 
     def leads(self, now: float) -> bool:
-        return not self._over and leads(self._election, now, self._followed_at, self._followed_s)
+        return not self._stopped and leads(self._election, now, self._followed_at, self._followed_s)
 
     def leader(self) -> Lease | None:
-        """Whom to ask for the Board; None: nobody, or it is us."""
+        """The Lease of the replica to follow. Returns None if there is none, or this replica holds it."""
         return leader(self._election)
 
     @property
-    def term(self) -> str:
-        """Our time in office, unlike any other of ours or anybody's."""
-        seen = self._election.seen
-        return f"{self._election.me}/{seen.transitions if seen is not None else 0}"
+    def epoch(self) -> str:
+        """Identifies one term of this replica as the leader."""
+        lease = self._election.lease
+        return f"{self._election.me}/{lease.transitions if lease is not None else 0}"
 
-    def followed(self, now: float) -> None:
-        """Another replica asked us as its leader."""
+    def record_poll(self, now: float) -> None:
+        """A follower polls this replica as its leader."""
         self._followed_at = now
 
-    def look_now(self) -> None:
-        """There may be news: the leader does not answer, or says that it is none."""
-        self._at_once.set()
+    def retry_now(self) -> None:
+        """Reads the Lease at once: the leader fails, or answers that it does not lead."""
+        self._retry.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         while True:
-            await self.look()
+            await self.update()
             await self._pause()
 
-    async def look(self) -> None:
-        """Read the Lease, and write it if it is for us to write."""
+    async def update(self) -> None:
+        """Reads the Lease, and writes it if the rules propose so."""
         problem = None
         try:
             async with self._writing:
-                await self._look()
+                await self._update()
         except ApiFailure as failed:
-            # 409: somebody was first, and the next look says who. It is how an election goes, and no trouble.
+            # 409: another replica wrote first, which is normal; the next read shows its Lease.
             problem = failed.detail if failed.status != HTTPStatus.CONFLICT else None
         if problem != self._problem:
             self._problem = problem
-            self._told(problem)
+            self._on_problem(problem)
 
-    async def give_back(self) -> None:
-        """Let another have it at once, and lead no more. If that fails, it is free after its time.
+    async def release(self) -> None:
+        """Releases the Lease and no longer leads. If the write fails, the Lease expires.
 
-        A renewal that is under way is waited for: given back by the version before it, the Lease would stay ours.
+        Waits for a renewal in progress: a release of the version before it would fail, and the Lease stay held.
         """
-        self._over = True
+        self._stopped = True
         try:
-            async with asyncio.timeout(GIVE_BACK_S), self._writing:
-                lease = given_back(self._election, self._clock.now())
+            async with asyncio.timeout(RELEASE_S), self._writing:
+                lease = propose_release(self._election, self._clock.now())
                 if lease is not None:
                     written = await self._leases.write_lease(self._namespace, self._name, lease)
-                    self._election = observed(self._election, written, self._clock.now())
+                    self._election = observe(self._election, written, self._clock.now())
         except (ApiFailure, TimeoutError):
             return
 
-    async def _look(self) -> None:
+    async def _update(self) -> None:
         lease = await self._leases.lease(self._namespace, self._name)
-        self._election = observed(self._election, lease, self._clock.now())
-        self.looked = True
-        patience_s = 0.0 if holds(self._election) else self._patience_s()
-        if patience_s is None or self._over:
+        self._election = observe(self._election, lease, self._clock.now())
+        self.has_read = True
+        delay_s = 0.0 if holds(self._election) else self._delay_s()
+        if delay_s is None or self._stopped:
             return
         sent_at = self._clock.now()
-        wanted = bid(self._election, sent_at, patience_s)
-        if wanted is not None:
-            written = await self._leases.write_lease(self._namespace, self._name, wanted)
-            self._election = won(self._election, written, sent_at, self._clock.now())
+        proposed = propose(self._election, sent_at, delay_s)
+        if proposed is not None:
+            written = await self._leases.write_lease(self._namespace, self._name, proposed)
+            self._election = confirm(self._election, written, sent_at, self._clock.now())
 
     async def _pause(self) -> None:
-        """Until the next look is due, or something asks for it."""
+        """Waits until the next read is due, or `retry_now` is called."""
         seconds = self._election.terms.retry_s * (1 + JITTER * self._jitter.random())
-        waits = [asyncio.ensure_future(self._clock.sleep(seconds)), asyncio.ensure_future(self._at_once.wait())]
+        waits = [asyncio.ensure_future(self._clock.sleep(seconds)), asyncio.ensure_future(self._retry.wait())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()
-        self._at_once.clear()
+        self._retry.clear()

@@ -1,27 +1,14 @@
-"""Where a leader is asked: one path, HTTPS, and only with a peer's certificate.
+"""Serves the leader's Board to followers: one path, HTTPS, mutual TLS.
 
-An answer is held until there is something new, at most `wait` seconds: a sweep of the leader is news even if it changed
-nothing, because it says that the leader lives. Who asks a replica that does not lead is told so (421) at once.
+A response waits until the Board changes, at most `wait` seconds. A tick counts as a change even if no entry changed,
+because it shows that the leader is alive. A replica that does not lead responds 421 at once.
 
-Worked example: `GET /peers/v1/board?epoch=a_1/3&version=41&at=1000.0&wait=1` is a frame of what changed since version
-41, as soon as the Board's time is another than 1000.0; with another epoch it is the whole Board, at once.
+Both sides need a certificate of the configured authority for the one name that all replicas share. A valid signature is
+not enough: the authority may also sign for others, such as KEDA. Replicas connect by address; the name is in no DNS.
 
-What changed on a Board since a version that somebody has: the leader's side of "changes only". Pure.
-
-Entries of a Board are replaced, never changed, so one that is the same object says the same. A workload that is gone
-leaves a note behind for those who were told of it. Who comes with a version of another epoch, or from before the notes
-begin, is told all of it.
-
-Worked example: a Board of versions 7, then 8 with another entry of `ai/chat`; `journal.since(7)` is that entry, and
-`journal.since(3)`, where the journal began at 7, is None: tell everything.
-
-Who may be a peer: a certificate of our own authority, for the one name that all replicas share.
-
-The authority may sign for others as well (KEDA's client certificate comes from the same one), so being signed is not
-enough on either side. Replicas call each other by address; the name they check is fixed, and in no DNS.
-
-Worked example: with the name "tidegate.tidegate.svc", a client whose certificate is for "keda-operator" is turned away
-by `is_peer`, and so is a server by the handshake.
+Worked example: `GET /peers/v1/board?epoch=a_1/3&version=41&at=1000.0&wait=1` returns the changes since version 41 as
+soon as the Board's time is not 1000.0; with another epoch it returns the whole Board at once. A client with a
+certificate for "keda-operator" gets 403.
 """
 
 from __future__ import annotations
@@ -42,20 +29,23 @@ from scaler.model import EMPTY, Board, Decision
 from scaler.net import TLS_LIMITS, LimitedListener, listen
 from scaler.tls import Rotating, Told, load_authorities, load_pair
 
-from .election import Campaign
+from .election import LeaderElector
 from .frame import Frame, encode
 
 PATH = "/peers/v1/board"
-FRAMES = "application/vnd.tidegate.frame"
+MEDIA_TYPE = "application/vnd.tidegate.frame"
 LONGEST_WAIT_S = 60.0
-# Questions in hand at once. Each may hold a whole Board until it is sent.
-MOST_QUESTIONS = 32
+# Concurrent requests. Each may hold a whole Board until it is sent.
+MOST_REQUESTS = 32
+# Removed workloads that a journal remembers. More at once is a new configuration, and followers get the whole Board.
+MOST_REMOVED = 1000
 
-# What is remembered of these workloads, or of all (None), as of now; called later, and in a thread, for the bytes.
-Memory = Callable[[Collection[WorkloadKey] | None], Callable[[], bytes]]
+# Selects the present state of these workloads, or of all (None). Its result is called later, in a thread, for the
+# bytes.
+StateSource = Callable[[Collection[WorkloadKey] | None], Callable[[], bytes]]
 
 
-class PeerServer:
+class BoardServer:
     """name: of the replicas' certificates."""
 
     def __init__(
@@ -67,17 +57,17 @@ class PeerServer:
         context: Rotating,
         name: str,
         clock: Clock,
-        memory: Memory,
+        state: StateSource,
     ) -> None:
-        self.campaign: Campaign | None = None  # nobody leads before there is an election
+        self.elector: LeaderElector | None = None  # set when the election begins
         self._publisher, self._host, self._port, self._context = publisher, host, port, context
-        self._name, self._clock, self._memory = name, clock, memory
+        self._name, self._clock, self._state = name, clock, state
         self._epoch, self._journal = "", Journal()
         self._listener: LimitedListener | None = None
-        self._questions = 0
+        self._requests = 0
 
     async def start(self) -> int:
-        """Listen; returns the port (which matters if 0 was asked for). Raises AddressInUseError, OSError."""
+        """Listens; returns the port, which matters if 0 was configured. Raises AddressInUseError, OSError."""
         app = web.Application()
         app.router.add_get(PATH, self._answer)
         key = "listen.peers.address"
@@ -92,89 +82,92 @@ class PeerServer:
 
     async def _answer(self, request: web.Request) -> web.Response:
         if request.can_read_body:
-            return _refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "a question has no body\n")
-        if self._questions >= MOST_QUESTIONS:
-            return _refused(HTTPStatus.SERVICE_UNAVAILABLE, f"more than {MOST_QUESTIONS} questions at once\n")
-        self._questions += 1
+            return _refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "a request has no body\n")
+        if self._requests >= MOST_REQUESTS:
+            return _refuse(HTTPStatus.SERVICE_UNAVAILABLE, f"more than {MOST_REQUESTS} requests at once\n")
+        self._requests += 1
         try:
             return await self._answer_one(request)
         finally:
-            self._questions -= 1
+            self._requests -= 1
 
     async def _answer_one(self, request: web.Request) -> web.Response:
         transport = request.transport
-        if transport is None or not is_peer(transport.get_extra_info("peercert"), self._name):
-            return web.Response(status=HTTPStatus.FORBIDDEN, text=f"your certificate is not for {self._name}\n")
+        if transport is None or not has_name(transport.get_extra_info("peercert"), self._name):
+            return web.Response(status=HTTPStatus.FORBIDDEN, text=f"the certificate is not for {self._name}\n")
         try:
             version, at = int(request.query.get("version", "0")), float(request.query.get("at", "0"))
             wait_s = min(LONGEST_WAIT_S, float(request.query.get("wait", "0")))
         except ValueError:
-            return web.Response(status=HTTPStatus.BAD_REQUEST, text="version, at and wait are numbers\n")
+            return web.Response(status=HTTPStatus.BAD_REQUEST, text="version, at and wait must be numbers\n")
         epoch = request.query.get("epoch", "")
-        if self._asked() is not None and epoch == self._epoch and at == self._publisher.own.at:
+        if self._accept_poll() and epoch == self._epoch and at == self._publisher.own.at:
             try:
                 async with asyncio.timeout(wait_s):
                     await self._publisher.decided()
             except TimeoutError:
-                pass  # nothing new is an answer too: a leader whose sweeps fail shows by its Board's age
-        if self._asked() is None:
+                pass  # if the leader's ticks fail, the age of its Board shows it
+        if not self._accept_poll():
             return web.Response(status=HTTPStatus.MISDIRECTED_REQUEST, text="this replica does not lead\n")
-        frame, memory = self._frame(epoch, version)
+        frame, state = self._frame(epoch, version)
         # A whole Board of a thousand workloads takes a tenth of a second; KEDA must not wait for that.
-        body = await asyncio.to_thread(lambda: encode(replace(frame, memory=memory())))
-        return web.Response(body=body, content_type=FRAMES)
+        body = await asyncio.to_thread(lambda: encode(replace(frame, state=state())))
+        return web.Response(body=body, content_type=MEDIA_TYPE)
 
-    def _asked(self) -> Campaign | None:
-        """The campaign, if we lead: then whoever asks has followed us just now."""
-        now, campaign = self._clock.now(), self.campaign
-        if campaign is None or not campaign.leads(now):
-            return None
-        campaign.followed(now)
-        if campaign.term != self._epoch:
-            self._epoch, self._journal = campaign.term, Journal()
-        return campaign
+    def _accept_poll(self) -> bool:
+        """Whether this replica leads. If so, records the poll, and begins a journal for a new epoch."""
+        now, elector = self._clock.now(), self.elector
+        if elector is None or not elector.leads(now):
+            return False
+        elector.record_poll(now)
+        if elector.epoch != self._epoch:
+            self._epoch, self._journal = elector.epoch, Journal()
+        return True
 
     def _frame(self, epoch: str, version: int) -> tuple[Frame, Callable[[], bytes]]:
-        """For somebody who has that version; and its memory, to be packed."""
-        self._journal.take(self._publisher.own)
+        """A frame without state for a follower at that version, and the source of its state."""
+        self._journal.record(self._publisher.own)
         board, now = self._journal.board, self._clock.now()
         change = self._journal.since(version) if epoch == self._epoch else None
         if change is None:
             everything = tuple(board.decisions.values())
-            return Frame(self._epoch, board.version, now, board.at, None, everything), self._memory(None)
-        memory = self._memory({decision.workload for decision in change.changed}) if change.changed else bytes
-        return Frame(self._epoch, board.version, now, board.at, version, *change), memory
+            return Frame(self._epoch, board.version, now, board.at, None, everything), self._state(None)
+        state = self._state({decision.workload for decision in change.changed}) if change.changed else bytes
+        return Frame(self._epoch, board.version, now, board.at, version, *change), state
 
 
-def _refused(status: HTTPStatus, why: str) -> web.Response:
-    """An answer after which the connection is closed, whatever is still being sent."""
-    response = web.Response(status=status, text=why)
+def _refuse(status: HTTPStatus, reason: str) -> web.Response:
+    """A response that closes the connection, even if the client still sends."""
+    response = web.Response(status=status, text=reason)
     response.force_close()
     return response
 
 
-# So many who are gone are remembered. More at once is a new configuration, and a follower is then told everything.
-NOTES = 1000
-
-
 class Change(NamedTuple):
-    """changed: entries that are new or other. gone: workloads that have no entry any more."""
+    """changed: new or replaced entries. gone: workloads without an entry."""
 
     changed: tuple[Decision, ...]
     gone: tuple[WorkloadKey, ...]
 
 
 class Journal:
-    """Of one time in office, from its first Board on."""
+    """Lists the changes of a Board since a version, within one epoch.
+
+    Entries of a Board are replaced, never modified, so the same object means no change. A request for a version before
+    the journal begins gets the whole Board.
+
+    Worked example: a Board of versions 7, then 8 with a new entry of `ai/chat`: `journal.since(7)` is that entry. If
+    the journal begins at 7, `journal.since(3)` is None.
+    """
 
     def __init__(self) -> None:
         self.board = EMPTY
-        self._begin: int | None = None  # the oldest version that changes can be told from
-        self._changed: dict[WorkloadKey, int] = {}  # in which version it became what it is
-        self._gone: dict[WorkloadKey, int] = {}  # in which version it went; in that order
+        self._begin: int | None = None  # the oldest version whose changes are complete
+        self._changed: dict[WorkloadKey, int] = {}  # version in which the entry became what it is
+        self._gone: dict[WorkloadKey, int] = {}  # version in which it was removed, in that order
 
-    def take(self, board: Board) -> None:
-        """The Board as it is now."""
+    def record(self, board: Board) -> None:
+        """Records the present Board."""
         before, self.board = self.board.decisions, board
         if self._begin is None:
             self._begin = board.version
@@ -185,11 +178,11 @@ class Journal:
         for key in before.keys() - board.decisions.keys():
             del self._changed[key]
             self._gone[key] = board.version
-        while len(self._gone) > NOTES:
+        while len(self._gone) > MOST_REMOVED:
             self._begin = self._gone.pop(next(iter(self._gone)))
 
     def since(self, version: int) -> Change | None:
-        """What is other than in that version; None: that is not known any more."""
+        """The changes since that version. Returns None if they are no longer complete."""
         if self._begin is None or not self._begin <= version <= self.board.version:
             return None
         return Change(
@@ -199,32 +192,32 @@ class Journal:
 
 
 class PeerTlsFiles(NamedTuple):
-    """Paths of PEM files. ca: who signs for the replicas."""
+    """Paths of PEM files. ca: the authority of all replicas' certificates."""
 
     certificate: str
     key: str
     ca: str
 
 
-def listening(files: PeerTlsFiles, told: Told) -> Rotating:
-    """For the listener. Raises BadTlsFiles."""
-    return Rotating(ssl.PROTOCOL_TLS_SERVER, files, lambda: _made(ssl.PROTOCOL_TLS_SERVER, files), told)
+def server_context(files: PeerTlsFiles, on_problem: Told) -> Rotating:
+    """Raises BadTlsFiles."""
+    return Rotating(ssl.PROTOCOL_TLS_SERVER, files, lambda: _load(ssl.PROTOCOL_TLS_SERVER, files), on_problem)
 
 
-def connecting(files: PeerTlsFiles, told: Told) -> Rotating:
-    """For asking. Raises BadTlsFiles."""
-    return Rotating(ssl.PROTOCOL_TLS_CLIENT, files, lambda: _made(ssl.PROTOCOL_TLS_CLIENT, files), told)
+def client_context(files: PeerTlsFiles, on_problem: Told) -> Rotating:
+    """Raises BadTlsFiles."""
+    return Rotating(ssl.PROTOCOL_TLS_CLIENT, files, lambda: _load(ssl.PROTOCOL_TLS_CLIENT, files), on_problem)
 
 
-def is_peer(certificate: Mapping[str, Any] | None, name: str) -> bool:
-    """Is a verified certificate, as `ssl` tells of it, for this name? There are no wildcards among peers."""
+def has_name(certificate: Mapping[str, Any] | None, name: str) -> bool:
+    """Whether a verified certificate (as `ssl` returns it) is for this name. Wildcards do not match."""
     names = (certificate or {}).get("subjectAltName", ())
     return ("DNS", name) in names
 
 
-def _made(protocol: int, files: PeerTlsFiles) -> ssl.SSLContext:
+def _load(protocol: int, files: PeerTlsFiles) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3  # both ends are ours
+    context.minimum_version = ssl.TLSVersion.TLSv1_3  # both ends are Tidegate
     load_pair(context, files.certificate, files.key)
     load_authorities(context, files.ca)
     context.verify_mode = ssl.CERT_REQUIRED

@@ -1,18 +1,12 @@
-"""One replica among several: its listener, its part in the election, and its following, as the daemon sees them.
+"""Runs leader election and replication for one replica.
 
-Every replica scrapes, decides and is ready; who leads changes nothing but whose Board is answered with. At a start
-readiness waits a moment for the leader's word, so that a replica that has seen nothing yet does not say so to KEDA.
+Every replica scrapes, decides and is ready; the leader only selects the Board that all publish. After a start,
+readiness waits a moment for the leader's Board, so that a replica without data does not answer KEDA from it.
 
-Worked example: `await replica.start()`, then `replica.run(leases)` in a task and `replica.tick(now)` after each sweep;
-`await replica.give_back()` as the process begins to stop, and `await replica.stop()` last.
-
-Which replica this process is, and where the others ask it.
-
-The pod's name and address come from its environment (Kubernetes' downward API), else from the machine. The process has
-a name of its own, because a container that starts again in the same pod remembers nothing of what it led.
-
-Worked example: with POD_NAME=tidegate-7d4-x2x and POD_IP=10.0.0.7 and a listener on 0.0.0.0:8444 it is
-`Myself("tidegate-7d4-x2x_5f3a9c1e", "10.0.0.7:8444")`.
+Worked example: `await replica.start()`, then `replica.run(leases)` in a task and `replica.tick(now)` after each tick;
+`await replica.release()` when the process begins to stop, and `await replica.stop()` last. With
+POD_NAME=tidegate-7d4-x2x, POD_IP=10.0.0.7 and a listener on 0.0.0.0:8444 its identity is "tidegate-7d4-x2x_5f3a9c1e",
+its address "10.0.0.7:8444".
 """
 
 from __future__ import annotations
@@ -23,7 +17,6 @@ from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
 from random import Random
-from typing import NamedTuple
 from uuid import uuid4
 
 import structlog
@@ -34,22 +27,25 @@ from scaler.config import Peers
 from scaler.engine.publisher import Publisher
 from scaler.tls import Told
 
-from .election import TERMS, Campaign, Election, Terms
-from .follower import Follower, Learned, Unfollowed
-from .leader import Memory, PeerServer, PeerTlsFiles, connecting, listening
+from .election import TERMS, Election, LeaderElector, Terms
+from .follower import Follower, FollowFailure, StateConsumer
+from .leader import BoardServer, PeerTlsFiles, StateSource, client_context, server_context
 
-# After its first sweep a replica waits for so long to hear a leader before it answers by itself.
+# So long after its first tick a replica waits for the leader's Board before it answers from its own.
 LISTEN_S = 5.0
+_WILDCARDS = {"", "0.0.0.0", "::"}  # noqa: S104  compared, not bound
 
 
 class HaRole(StrEnum):
-    LEADER = "leader"  # the others answer with our Board
-    FOLLOWER = "follower"  # we answer with another's
-    ALONE = "alone"  # nobody is heard who leads: each answers for itself
+    LEADER = "leader"  # the others publish this replica's Board
+    FOLLOWER = "follower"  # this replica publishes the leader's Board
+    ALONE = "alone"  # no leader is reachable: this replica publishes its own Board
 
 
 class Replica:
-    """told: what is wrong with the files, and None once they serve again. Raises BadTlsFiles."""
+    """state: source of the state for followers. on_state: takes the leader's state. on_tls_problem: called if the TLS
+    files become unusable, and with None if they are usable again. Raises BadTlsFiles.
+    """
 
     def __init__(
         self,
@@ -59,203 +55,193 @@ class Replica:
         tick_s: float,
         clock: Clock,
         environment: Mapping[str, str],
-        memory: Memory,
-        learned: Learned,
-        told: Told,
+        state: StateSource,
+        on_state: StateConsumer,
+        on_tls_problem: Told,
         terms: Terms = TERMS,
     ) -> None:
         self._settings, self._publisher, self._clock, self._terms = settings, publisher, clock, terms
-        self._tick_s, self._environment, self._learned = tick_s, environment, learned
+        self._tick_s, self._environment, self._on_state = tick_s, environment, on_state
         self._log = structlog.get_logger()
         files = PeerTlsFiles(settings.certificate, settings.key, settings.ca)
-        self._context = connecting(files, told)
-        self._server = PeerServer(
+        self._context = client_context(files, on_tls_problem)
+        self._server = BoardServer(
             publisher,
             host=settings.address.host,
             port=settings.address.port,
-            context=listening(files, told),
+            context=server_context(files, on_tls_problem),
             name=settings.server_name,
             clock=clock,
-            memory=memory,
+            state=state,
         )
         self._port = 0
-        self._campaign: Campaign | None = None
+        self._elector: LeaderElector | None = None
         self._follower: Follower | None = None
-        self._swept_at: float | None = None  # first
-        self._remembers = False
-        self._role: HaRole | None = None  # as it was said
-        self._failing: tuple[str, str] | None = None
+        self._first_tick_at: float | None = None
+        self._has_state = False  # as a leader, or from one
+        self._logged_role: HaRole | None = None
+        self._logged_failure: tuple[str, str] | None = None  # address, kind
         self._failures: Counter[str] = Counter()
 
     @property
     def failures(self) -> Mapping[str, int]:
-        """Questions to the leader that brought nothing, by kind."""
+        """Failed requests to the leader, by kind."""
         return self._failures
 
     async def start(self) -> int:
-        """Listen; returns the port. Raises AddressInUseError, OSError."""
+        """Listens; returns the port. Raises AddressInUseError, OSError."""
         self._port = await self._server.start()
         return self._port
 
     async def run(self, leases: Leases) -> None:
-        """Take part in the election, and follow who leads, until cancelled."""
+        """Takes part in the election and follows the leader until cancelled."""
         settings = self._settings
-        me = await asyncio.to_thread(myself, self._environment, settings.address.host, self._port)
+        address = await asyncio.to_thread(own_address, self._environment, settings.address.host, self._port)
+        # A restarted container in the same pod has no state of what it led, so it needs another identity.
+        identity = f"{called(self._environment)}_{uuid4().hex[:8]}"
         name, _, namespace = settings.lease.partition(".")
-        campaign = self._campaign = self._server.campaign = Campaign(
+        elector = self._elector = self._server.elector = LeaderElector(
             leases,
-            Election(me.identity, me.address, self._terms),
+            Election(identity, address, self._terms),
             namespace=namespace,
             name=name,
             clock=self._clock,
-            jitter=Random(),  # noqa: S311 - it is no secret
+            jitter=Random(),  # noqa: S311 - not a secret
             followed_s=max(1.0, 3 * self._tick_s),
-            patience_s=self._patience_s,
-            told=self._lease_told,
+            delay_s=self._election_delay_s,
+            on_problem=self._log_lease,
         )
         follower = self._follower = Follower(
             self._publisher,
-            leader=self._to_follow,
-            leads=campaign.leads,
+            leader=self._leader,
+            leads=elector.leads,
             context=self._context,
             name=settings.server_name,
             tick_s=self._tick_s,
             clock=self._clock,
-            learned=self._take,
-            failed=self._follow_told,
+            on_state=self._take_state,
+            on_result=self._record_result,
         )
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(campaign.run(), name="who leads")
-            tasks.create_task(follower.run(), name="what the leader says")
+            tasks.create_task(elector.run(), name="leader election")
+            tasks.create_task(follower.run(), name="follower")
 
     def tick(self, now: float) -> None:
-        """A sweep has ended."""
-        if self._swept_at is None:
-            self._swept_at = now
+        """Call it after each tick of the control loop."""
+        if self._first_tick_at is None:
+            self._first_tick_at = now
         if self._follower is not None:
             self._follower.settle(now)
-        self._say_role(now)
+        self._log_role(now)
 
     def settled(self, now: float) -> bool:
-        """Are our answers those of all replicas, as far as we can know? True soon after the first sweep, and from then
-        on: leadership gates nothing.
+        """Whether this replica publishes the same Board as the others, as far as it can know. True soon after the first
+        tick, and from then on: leadership gates nothing.
         """
-        if self._swept_at is None:
+        if self._first_tick_at is None:
             return False
-        if now - self._swept_at >= LISTEN_S:
+        if now - self._first_tick_at >= LISTEN_S:
             return True
-        campaign, follower = self._campaign, self._follower
-        if campaign is None or follower is None or not campaign.looked:
+        elector, follower = self._elector, self._follower
+        if elector is None or follower is None or not elector.has_read:
             return False
-        return follower.heard or campaign.leader() is None
+        return follower.has_copy or elector.leader() is None
 
     @property
-    def repeats(self) -> str | None:
-        """HOST:PORT of whose Board we answer with, or their name; None: our own is the Board."""
-        lease = self._to_follow() if self._publisher.following else None
+    def followed_address(self) -> str | None:
+        """HOST:PORT (or the identity) of the leader whose Board is published. Returns None if the own Board is."""
+        lease = self._leader() if self._publisher.following else None
         return None if lease is None else lease.address or lease.holder
 
     def role(self, now: float) -> HaRole:
-        if self._campaign is not None and self._campaign.leads(now):
+        if self._elector is not None and self._elector.leads(now):
             return HaRole.LEADER
         return HaRole.FOLLOWER if self._publisher.following else HaRole.ALONE
 
     def board_age_s(self, now: float) -> float | None:
-        """Seconds since the sweep of the leader's Board that we have; None where there is none, or we lead."""
-        if self._follower is None or not self._follower.heard or self.role(now) is HaRole.LEADER:
+        """Seconds since the last tick of the copied Board. Returns None without a copy, or if this replica leads."""
+        if self._follower is None or not self._follower.has_copy or self.role(now) is HaRole.LEADER:
             return None
         return max(0.0, now - self._follower.copy.at)
 
-    async def give_back(self) -> None:
-        """We are about to stop: let another lead at once."""
-        if self._campaign is not None:
-            await self._campaign.give_back()
+    async def release(self) -> None:
+        """Releases the Lease, so that another replica can lead at once."""
+        if self._elector is not None:
+            await self._elector.release()
 
     async def stop(self) -> None:
         await self._server.stop()
 
-    def _to_follow(self) -> Lease | None:
-        """Whom to ask; nobody before there is somebody to remember what the leader does."""
-        return self._campaign.leader() if self._campaign is not None and self._swept_at is not None else None
+    def _leader(self) -> Lease | None:
+        """The replica to follow; None before the first tick, when there is nothing that could take its state."""
+        return self._elector.leader() if self._elector is not None and self._first_tick_at is not None else None
 
-    def _patience_s(self) -> float | None:
-        """How long to let others go first: those who remember something, before those who do not. Whoever answers as
-        the Lease's holder is alive, even if it cannot renew: then we do not stand at all.
+    def _election_delay_s(self) -> float | None:
+        """How long to leave a free Lease to others: replicas with state go first. None if it must not be taken: a
+        holder that answers as the leader is alive, even if it cannot renew.
         """
-        if self._swept_at is None:
+        if self._first_tick_at is None:
             return None
-        if self._follower is not None and self._to_follow() is not None and self._follower.fresh(self._clock.now()):
+        if self._follower is not None and self._leader() is not None and self._follower.is_fresh(self._clock.now()):
             return None
-        return 0.0 if self._remembers else self._terms.lease_s
+        return 0.0 if self._has_state else self._terms.lease_s
 
-    async def _take(self, memory: bytes, offset_s: float) -> None:
-        """What the leader remembers. One that cannot be read costs itself: its Board stands without it."""
+    async def _take_state(self, state: bytes, offset_s: float) -> None:
+        """Takes the leader's state. If that fails, its Board is published without it."""
         try:
-            await self._learned(memory, offset_s)
-        except Exception as error:  # noqa: BLE001 - another version's bytes, or a bug of ours: neither ends the process
+            await self._on_state(state, offset_s)
+        except Exception as error:  # noqa: BLE001 - another version's bytes, or a bug: neither ends the process
             if not self._failures["memory"]:
                 problem = str(error) if isinstance(error, ValueError) else repr(error)
-                self._log.warning("the leader's memory cannot be taken; its answers are", problem=problem)
+                self._log.warning("leader state unreadable", problem=problem)
             self._failures["memory"] += 1
 
-    def _lease_told(self, problem: str | None) -> None:
+    def _log_lease(self, problem: str | None) -> None:
         if problem is None:
-            self._log.info("the Lease can be read and written again", lease=self._settings.lease)
+            self._log.info("Lease access recovered", lease=self._settings.lease)
         else:
-            words = "the Lease cannot be read or written; answers stay as they are"
-            self._log.warning(words, lease=self._settings.lease, problem=problem)
+            self._log.warning("Lease access failed", lease=self._settings.lease, problem=problem)
 
-    def _follow_told(self, address: str, why: Unfollowed | None) -> None:
-        if why is None:
-            self._remembers = True
-            if self._failing is not None:
-                self._failing = None
-                self._log.info("the leader is heard again", leader=address)
+    def _record_result(self, address: str, failure: FollowFailure | None) -> None:
+        """Counts a failed request to the leader, and logs if failures of a kind begin or end."""
+        if failure is None:
+            self._has_state = True
+            if self._logged_failure is not None:
+                self._logged_failure = None
+                self._log.info("leader reachable again", leader=address)
             return
-        self._failures[why.kind] += 1
-        if self._campaign is not None:
-            self._campaign.look_now()
-        if self._failing != (address, why.kind):
-            self._failing = address, why.kind
-            self._log.warning("the leader is not heard", leader=address, problem=str(why))
+        self._failures[failure.kind] += 1
+        if self._elector is not None:
+            self._elector.retry_now()
+        if self._logged_failure != (address, failure.kind):
+            self._logged_failure = address, failure.kind
+            self._log.warning("leader not reachable", leader=address, problem=str(failure))
 
-    def _say_role(self, now: float) -> None:
+    def _log_role(self, now: float) -> None:
         role = self.role(now)
         if role is HaRole.LEADER:
-            self._remembers = True
-        if role is not self._role:
-            self._role = role
-            leader = self._campaign.leader() if self._campaign is not None else None
-            more = {"leader": leader.holder, "address": leader.address} if leader is not None else {}
-            self._log.info("role", role=str(role), **more)
-
-
-_EVERYWHERE = {"", "0.0.0.0", "::"}  # noqa: S104  compared, not bound
-
-
-class Myself(NamedTuple):
-    """identity: as the Lease's holder. address: HOST:PORT."""
-
-    identity: str
-    address: str
-
-
-def myself(environment: Mapping[str, str], host: str, port: int) -> Myself:
-    """host, port: where the listener is."""
-    name = called(environment)
-    if host in _EVERYWHERE:
-        host = environment.get("POD_IP") or _own_address()
-    bracketed = f"[{host}]" if ":" in host else host
-    return Myself(f"{name}_{uuid4().hex[:8]}", f"{bracketed}:{port}")
+            self._has_state = True
+        if role is not self._logged_role:
+            self._logged_role = role
+            leader = self._elector.leader() if self._elector is not None else None
+            fields = {"leader": leader.holder, "address": leader.address} if leader is not None else {}
+            self._log.info("role", role=str(role), **fields)
 
 
 def called(environment: Mapping[str, str]) -> str:
-    """The pod's name, else the machine's."""
+    """The pod's name from the downward API, else the host name."""
     return environment.get("POD_NAME") or socket.gethostname()
 
 
-def _own_address() -> str:
-    """A pod's name and address are in its /etc/hosts."""
+def own_address(environment: Mapping[str, str], host: str, port: int) -> str:
+    """HOST:PORT where other replicas reach the listener. host, port: of the listener."""
+    if host in _WILDCARDS:
+        host = environment.get("POD_IP") or _host_address()
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _host_address() -> str:
+    """By name: a pod's name and address are in its /etc/hosts."""
     try:
         return socket.gethostbyname(socket.gethostname())
     except OSError:

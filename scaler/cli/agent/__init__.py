@@ -1,1 +1,1 @@
-"""`tidegate export`: a few sources beside this process, as one small page, in little memory."""
+"""Runs `tidegate export`: scrapes a few sources beside this process and serves one page, in less than 60 MB."""

@@ -1,9 +1,9 @@
-"""The configuration of `tidegate export` without its model: read by a process of its own, which ends.
+"""Reads the configuration of `tidegate export` in a child process, so that this one loads neither pydantic nor YAML.
 
-The model and its parser would take a sixth of the memory that this command may have, and are needed once.
+They take 10 of the 60 MB that the command may use, and are needed once.
 
-Worked example: `read_apart("export.yaml")` is `Settings(host="0.0.0.0", port=9410, …)`, or raises `Refused` with the
-lines that `tidegate check` would print.
+Worked example: `read_in_child("export.yaml")` returns `Settings(host="0.0.0.0", port=9410, …)`, or raises
+UnusableConfig with the lines that `tidegate check` prints.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from exporter.model import Credentials, PodKey
 
 
 @dataclass(frozen=True, slots=True)
-class PageAt:
-    """One page that is a source."""
+class PageSettings:
+    """One metrics page that is a source."""
 
     url: str
     kind: str
@@ -30,11 +30,11 @@ class PageAt:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The configuration without its model. Times are seconds.
+    """The configuration as plain values. Times are seconds.
 
-    engines: pages of engines. gpus: the page of the node's GPUs, if there is one. nvml: the driver is asked for them.
-    pod:     whose GPUs alone are shown, and its UID where that is needed; None is everybody's.
-    node:    the name of this node, where somebody says it.
+    engines: pages of engines. gpus: page of the node's GPUs, if any. nvml: read the GPUs from the driver.
+    pod:     show only the GPUs of this pod; None shows all. pod_uid: its UID, if needed.
+    node:    name of this node, if known.
     """
 
     host: str
@@ -44,8 +44,8 @@ class Settings:
     body_limit: int
     log_format: str
     log_level: str
-    engines: tuple[PageAt, ...]
-    gpus: PageAt | None
+    engines: tuple[PageSettings, ...]
+    gpus: PageSettings | None
     nvml: bool
     pod: PodKey | None
     pod_uid: str | None
@@ -53,46 +53,46 @@ class Settings:
     warnings: tuple[str, ...]
 
 
-class UnusableConfig(Exception):  # noqa: N818 - it is what became of the configuration
-    """The configuration cannot be used; `lines` say why."""
+class UnusableConfig(Exception):  # noqa: N818 - named for whose fault it is
+    """The configuration is invalid; `lines` are its errors."""
 
     def __init__(self, lines: tuple[str, ...]) -> None:
         super().__init__("\n".join(lines))
         self.lines = lines
 
 
-def read_apart(file: str) -> Settings:
-    """The configuration in a file, read by a process of its own. Raises Refused."""
-    reading, writing = os.pipe()
+def read_in_child(file: str) -> Settings:
+    """Raises UnusableConfig."""
+    read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(reading)
-        _tell(file, writing)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        told = pipe.read()
+        os.close(read_end)
+        _run_child(file, write_end)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as pipe:
+        pickled = pipe.read()
     _, status = os.waitpid(child, 0)
     if status != 0:
         raise UnusableConfig((f"{file}: cannot be read: the process that reads it has failed",))
-    settings = pickle.loads(told)  # noqa: S301 - written by our own child
+    settings = pickle.loads(pickled)  # noqa: S301 - written by the child
     if not isinstance(settings, Settings):
         raise UnusableConfig(settings)
     return settings
 
 
-def _tell(file: str, writing: int) -> NoReturn:
-    """What `read_apart`'s child does: says what the file says, and ends without a word to anybody else."""
+def _run_child(file: str, write_end: int) -> NoReturn:
     try:
-        with os.fdopen(writing, "wb") as pipe:
+        with os.fdopen(write_end, "wb") as pipe:
             pickle.dump(_settings(file, os.environ), pipe)
-    except BaseException:  # noqa: BLE001 - nothing of the parent's may run on in its copy
+    except BaseException:  # noqa: BLE001 - no code of the parent may run in its copy
         traceback.print_exc(file=sys.stderr)
         os._exit(1)
     os._exit(0)
 
 
 def _settings(file: str, environment: Mapping[str, str]) -> Settings | tuple[str, ...]:
-    from exporter.sources.nvml import NotInstalled, installed  # noqa: PLC0415 - only in a process that ends
+    """The settings, or the errors of the configuration."""
+    from exporter.sources.nvml import NotInstalled, installed  # noqa: PLC0415 - only in the child
     from scaler.config import ConfigErrors, read  # noqa: PLC0415
     from scaler.config.agent import NAMESPACE, NODE_NAME, POD, POD_UID, parse_export  # noqa: PLC0415
     from scaler.config.endpoint import Access as Written  # noqa: PLC0415
@@ -106,7 +106,7 @@ def _settings(file: str, environment: Mapping[str, str]) -> Settings | tuple[str
     gpus, page, pod = config.gpus, None, None
     if gpus is not None:
         url = gpus.address(environment)
-        page = None if url is None else PageAt(url, GPUS, admission(gpus.access or Written()))
+        page = None if url is None else PageSettings(url, GPUS, admission(gpus.access or Written()))
         pod = PodKey(environment[NAMESPACE], environment[POD]) if gpus.of == "pod" else None
         if gpus.nvml:
             try:
@@ -121,7 +121,9 @@ def _settings(file: str, environment: Mapping[str, str]) -> Settings | tuple[str
         body_limit=config.scrape.body_limit,
         log_format=config.log.format,
         log_level=config.log.level,
-        engines=tuple(PageAt(each.address, each.kind, admission(each.access or Written())) for each in config.engines),
+        engines=tuple(
+            PageSettings(each.address, each.kind, admission(each.access or Written())) for each in config.engines
+        ),
         gpus=page,
         nvml=gpus is not None and gpus.nvml,
         pod=pod,

@@ -1,1 +1,1 @@
-"""`tidegate doctor`: is everything there that this configuration needs, and what to do where it is not."""
+"""Runs `tidegate doctor`: checks everything that a configuration needs and prints a remedy for each failure."""

@@ -1,9 +1,7 @@
-"""All checks of `tidegate doctor`, the slow ones at the same time, in an order that a person reads: the machine, the
-configuration, the daemon, the cluster, the pages.
+"""Runs all checks of `tidegate doctor`: the machine, the configuration, the daemon, the cluster, the targets.
 
-Worked example: `asyncio.run(examine("config.yaml", None, os.environ, WallClock()))` is a list of Checks, and any of
-them that is `fail` is the command's status 1. A configuration that cannot be read is one of those, and ends the list
-after the machine's: nobody knows what else to look at.
+Worked example: `asyncio.run(examine("config.yaml", None, os.environ, WallClock()))` returns a list of Checks. An
+invalid configuration is a failure and ends the list after the checks of the machine.
 """
 
 from __future__ import annotations
@@ -16,52 +14,50 @@ from exporter.clock import Clock
 from scaler.config import Config, ConfigErrors, Kubernetes, Problem, parse
 from scaler.config import read as text_of
 
-from . import daemon, kube, machine
+from . import daemon, kubernetes, machine
 from .check import Check, fail, ok, warn
 
-# Of everything together: a page has scrape.timeout, a list of the API server 65 s.
-PATIENCE_S = 120.0
+# Of all checks outside this machine: a scrape has scrape.timeout, a list of the API server 65 s.
+TIMEOUT_S = 120.0
 
 
 async def examine(file: str | None, server: str | None, environment: Mapping[str, str], clock: Clock) -> list[Check]:
-    """file: of the configuration; None: its defaults, and in a pod the cluster. server: of a daemon that runs; None:
-    the one on this machine, if there is one.
+    """file: path of the configuration; None for the defaults, in a pod with `kubernetes`. server: URL of a running
+    daemon; None for the one on this machine, if any.
     """
-    checks = [machine.python(), machine.kernels_cache(environment), *machine.names()]
-    config, said = _configuration(file, clock.now())
-    checks += said
+    checks = [machine.check_python(), machine.check_kernel_cache(environment), *machine.check_packages()]
+    config, config_checks = _check_config(file, clock.now())
+    checks += config_checks
     if config is None:
-        return checks + ([] if server is None else await _daemon(server, None, clock))
-    local = await _local(config)
-    checks += await _ports(config, ours=local is not None)
-    where = server or local
-    checks += [] if where is None else await _daemon(where, config, clock)
+        return checks + ([] if server is None else await _check_daemon(server, None, clock))
+    local = await _local_daemon(config)
+    for key, (host, port) in machine.listeners(config).items():
+        checks.append(await asyncio.to_thread(machine.check_port, key, host, port, daemon_runs=local is not None))
+    url = server or local
+    checks += [] if url is None else await _check_daemon(url, config, clock)
     try:
-        async with asyncio.timeout(PATIENCE_S):
-            return checks + await _outside(config, clock)
+        async with asyncio.timeout(TIMEOUT_S):
+            return checks + await _check_outside(config, clock)
     except TimeoutError:
-        do = "look for what hangs with `tidegate read URL`, and `kubectl get --raw /readyz`"
-        return [*checks, fail("everything else", f"not answered within {PATIENCE_S:.0f} s", do)]
+        remedy = "find what hangs with `tidegate read URL` and `kubectl get --raw /readyz`"
+        return [*checks, fail("everything else", f"no result within {TIMEOUT_S:.0f} s", remedy)]
 
 
-async def _outside(config: Config, clock: Clock) -> list[Check]:
+async def _check_outside(config: Config, clock: Clock) -> list[Check]:
     checks, cluster = [], None
     if config.kubernetes is not None:
-        seen = await kube.examine(config, config.kubernetes, clock)
-        checks, cluster = seen.checks, seen.cluster
-    # With the words of the policy come its kernels, which are compiled here if there is no cache of them.
-    await asyncio.to_thread(import_module, f"{__package__}.pages")
-    from .pages import examine as examine_pages  # noqa: PLC0415
+        checks, cluster = await kubernetes.examine(config, config.kubernetes, clock)
+    # This imports the policy, which compiles its kernels if they are not cached.
+    await asyncio.to_thread(import_module, f"{__package__}.targets")
+    from .targets import examine as examine_targets  # noqa: PLC0415
 
-    return checks + await examine_pages(config, cluster, clock)
+    return checks + await examine_targets(config, cluster, clock)
 
 
-def _configuration(file: str | None, now: float) -> tuple[Config | None, list[Check]]:
+def _check_config(file: str | None, now: float) -> tuple[Config | None, list[Check]]:
     if file is None:
-        kubernetes = Kubernetes() if kube.in_a_pod() else None
-        return Config(kubernetes=kubernetes), [
-            ok("configuration", "none is named (-c FILE): the defaults are looked at")
-        ]
+        section = Kubernetes() if kubernetes.in_a_pod() else None
+        return Config(kubernetes=section), [ok("configuration", "no file given (-c FILE): checking the defaults")]
     try:
         config, warnings = parse(text_of(file), file, now)
     except ConfigErrors as errors:
@@ -71,27 +67,22 @@ def _configuration(file: str | None, now: float) -> tuple[Config | None, list[Ch
             else warn("configuration", str(problem), _remedy(problem))
             for problem in errors.problems
         ]
-    said = [warn("configuration", str(problem), _remedy(problem)) for problem in warnings]
-    return config, [*said, ok("configuration", f"{file} is valid, {len(config.workloads)} workload(s) of its own")]
+    checks = [warn("configuration", str(problem), _remedy(problem)) for problem in warnings]
+    return config, [*checks, ok("configuration", f"{file} is valid, {len(config.workloads)} workload(s)")]
 
 
 def _remedy(problem: Problem) -> str:
     return f"tidegate check --explain {problem.rule}" if problem.rule else "see docs/reference/configuration.md"
 
 
-async def _local(config: Config) -> str | None:
-    """Where a Tidegate of this configuration answers on this machine, if one runs."""
+async def _local_daemon(config: Config) -> str | None:
+    """URL of a daemon with this configuration on this machine. Returns None if none runs."""
     address = config.listen.http
     host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "[::1]", "[::]": "[::1]"}.get(address.host, address.host)  # noqa: S104
     url = f"http://{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{address.port}"
     return url if address.port and await asyncio.to_thread(daemon.is_tidegate, url) else None
 
 
-async def _ports(config: Config, *, ours: bool) -> list[Check]:
-    listeners = machine.listeners(config).items()
-    return [await asyncio.to_thread(machine.port, key, host, port, ours=ours) for key, (host, port) in listeners]
-
-
-async def _daemon(url: str, config: Config | None, clock: Clock) -> list[Check]:
-    every_s = None if config is None or config.state is None else config.state.interval
-    return await asyncio.to_thread(daemon.examine, url.rstrip("/"), clock.now, every_s)
+async def _check_daemon(url: str, config: Config | None, clock: Clock) -> list[Check]:
+    interval_s = None if config is None or config.state is None else config.state.interval
+    return await asyncio.to_thread(daemon.examine, url.rstrip("/"), clock.now, interval_s)

@@ -1,4 +1,4 @@
-"""What `tidegate replay` shows to people: a table per load, and what it was played on.
+"""Prints the results of `tidegate replay`: a table for each trace, and the server profile.
 
 Worked example: a row is `tidegate work=16   99.63 %   170.2   1.17x   0.21 s   1.32 s   812   4.1   13`.
 """
@@ -28,38 +28,38 @@ _COLUMNS = (
 )
 
 
-def replay_tables(verdicts: Sequence[TraceResult], console: Console | None = None) -> None:
+def replay_tables(results: Sequence[TraceResult], console: Console | None = None) -> None:
     out = terminal.console(console)
-    for verdict in verdicts:
-        out.print(Text(verdict.load.name, HEAD), Text(_facts(verdict), DIM))
-        out.print(Text(f"Server {verdict.profile.name}; {in_words(verdict.profile.promise)}.", DIM))
-        for note in verdict.notes:
+    for result in results:
+        out.print(Text(result.load.name, HEAD), Text(_summary(result), DIM))
+        out.print(Text(f"Server {result.profile.name}; {in_words(result.profile.promise)}.", DIM))
+        for note in result.notes:
             out.print(Text(note, DIM))
         out.print()
-        out.print(_table(verdict))
+        out.print(_table(result))
         out.print()
-        out.print(Text(verdict.bounds(), DIM))
+        out.print(Text(result.bounds(), DIM))
         out.print()
 
 
-def _facts(verdict: TraceResult) -> str:
-    load = verdict.load
+def _summary(result: TraceResult) -> str:
+    load = result.load
     return (
         f"{len(load.at):,} requests in {load.span_s / 3600:.2f} h, {load.prompt.mean():,.0f} prompt and "
         f"{load.output.mean():,.0f} output tokens on average"
     )
 
 
-def _table(verdict: TraceResult) -> Table:
+def _table(result: TraceResult) -> Table:
     table = bare_table()
     table.add_column("policy")
     for column in _COLUMNS:
         table.add_column(column, justify="right")
-    for one in verdict.played:
+    for one in result.played:
         score = one.score
-        kept = score.slo_met_ratio >= verdict.profile.promise.share
+        kept = score.slo_met_ratio >= result.profile.promise.share
         policy = Text.assemble(one.name, (f" {one.label}" if one.label else "", DIM))
-        table.add_row(policy, *_cells(score, verdict.ratio(score.gpu_hours), kept=kept))
+        table.add_row(policy, *_cells(score, result.ratio(score.gpu_hours), kept=kept))
     return table
 
 
@@ -67,8 +67,8 @@ def _cells(score: Score, ratio: float, *, kept: bool) -> list[Text]:
     return [
         Text(shown(100 * score.slo_met_ratio, 2, " %"), GOOD if kept else BAD),
         *(
-            Text(words)
-            for words in (
+            Text(cell)
+            for cell in (
                 shown(score.gpu_hours, 1),
                 shown(ratio, 2, "x"),
                 shown(score.ttft_mean_s, 2, " s"),

@@ -1,11 +1,10 @@
-"""Tuning in hindsight: the cheapest setting of the grid that keeps the promise, on one load or on several at once.
+"""Finds the cheapest setting of the grid that meets the SLO, in hindsight, on one trace or on several together.
 
-It knows settings, and what a run of each comes to. A run is given up as soon as it can no longer win: when its pods
-have cost more than the best that kept the promise, or when more first tokens were late than the promise forgives. So
-the winner's score is whole, and those of most losers are never known.
+A simulation is aborted as soon as it cannot win: if its pods have cost more than the best setting so far, or if more
+first tokens were late than the SLO allows. So the score of the winner is complete, and most others have none.
 
-Worked example: of static 3, 4 and 5 on a load that needs 4: 3 is given up over its late tokens, 4 wins, and 5 is given
-up when its pods have cost what 4 cost in all.
+Worked example: of static 3, 4 and 5 on a load that needs 4: 3 is aborted for late tokens, 4 wins, and 5 is aborted when
+its pods have cost as much as 4 in total.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from scaler.replay.run import run
 from scaler.replay.score import WARM_UP_S, Score, score
 from scaler.replay.trace import Trace
 
-CHECK_S = 300.0  # of the load, between two looks at whether it can still win
+CHECK_S = 300.0  # simulated time between two checks whether it can still win
 
 
 class Trial(NamedTuple):
-    """scores: one per load, in order; fewer if it was given up."""
+    """scores: one for each trace, in order; fewer if it was aborted."""
 
     setting: Setting
     scores: tuple[Score, ...]
@@ -42,11 +41,11 @@ class Trial(NamedTuple):
 
 
 class HopelessError(Exception):
-    """The run can no longer win."""
+    """The simulation cannot win."""
 
 
 class WatchedBaseline:
-    """A plane that gives up. gpu_hours: more than this cannot win; late first tokens: more than `forgiven` cannot."""
+    """Wraps a baseline; raises HopelessError if it costs more than `gpu_hours` or too many first tokens are late."""
 
     def __init__(self, plane: Baseline, load: Trace, profile: ServerProfile, gpu_hours: float) -> None:
         self.name, self.first, self._plane = plane.name, plane.first, plane
@@ -61,19 +60,21 @@ class WatchedBaseline:
     def every_s(self) -> float:
         return self._plane.every_s
 
-    def step(self, seen: Observation) -> int | None:
-        if seen.now >= self._check_at:
+    def step(self, observation: Observation) -> int | None:
+        if observation.now >= self._check_at:
             self._check_at += CHECK_S
-            self._check(seen)
-        return self._plane.step(seen)
+            self._check(observation)
+        return self._plane.step(observation)
 
-    def _check(self, seen: Observation) -> None:
-        if seen.now < self._load.span_s and seen.world.numbers[POD_S] + seen.pages[LIVE_POD_S] > self._pod_s:
+    def _check(self, observation: Observation) -> None:
+        pod_s = observation.world.numbers[POD_S] + observation.pages[LIVE_POD_S]
+        if observation.now < self._load.span_s and pod_s > self._pod_s:
             raise HopelessError
-        # Whoever arrived this long ago has had its first token in time, or has been broken.
-        until = max(self._checked, int(np.searchsorted(self._load.at, seen.now - float(self._allowed_s.max()))))
+        # For requests that arrived so long ago it is decided whether the first token is in time.
+        decided_until = observation.now - float(self._allowed_s.max())
+        until = max(self._checked, int(np.searchsorted(self._load.at, decided_until)))
         span = slice(self._checked, until)
-        took = seen.world.request_times[span, FIRST] - self._load.at[span]
+        took = observation.world.request_times[span, FIRST] - self._load.at[span]
         self._late += int((~(took <= self._allowed_s[span])).sum())
         self._checked = until
         if self._late > self._forgiven:
@@ -81,7 +82,9 @@ class WatchedBaseline:
 
 
 def attempt(setting: Setting, cases: Sequence[tuple[Trace, ServerProfile]], gpu_hours: float, seed: int) -> Trial:
-    """One setting on these loads in turn, until it breaks the promise on one or costs more than `gpu_hours` in all."""
+    """Simulates a setting on these traces in turn, until it misses the SLO on one or costs more than `gpu_hours` in
+    total.
+    """
     scores: list[Score] = []
     left = gpu_hours
     for load, profile in cases:
@@ -105,10 +108,9 @@ def tune(
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Trial | None:
-    """The cheapest setting that keeps the promise; None if none does.
+    """The cheapest setting that meets the SLO. Returns None if none does.
 
-    settings: those to try; if not given, everybody's published grid but ours.
-    progress: called with how many settings are done, and of how many.
+    settings: to try; by default the published grid of all baselines. progress: called with (finished, total).
     """
     return one_setting([(load, profile)], settings, seed=seed, progress=progress)
 
@@ -120,12 +122,12 @@ def one_setting(
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Trial | None:
-    """The setting that keeps the promise on all these loads and is the cheapest in sum; None if none does."""
+    """The setting that meets the SLO on all these traces and is the cheapest in total. Returns None if none does."""
     todo = list(grid(BASELINES) if settings is None else settings)
     count = len(todo)
-    # Shortest first: what fails, fails there for less.
-    order = sorted(range(len(cases)), key=lambda place: len(cases[place][0].at))
-    shortest_first = [cases[place] for place in order]
+    # Shortest first: a failure costs least there.
+    order = sorted(range(len(cases)), key=lambda index: len(cases[index][0].at))
+    shortest_first = [cases[index] for index in order]
     best: Trial | None = None
     cores = len(os.sched_getaffinity(0))
     with ProcessPoolExecutor(cores) as pool:
@@ -133,20 +135,20 @@ def one_setting(
         todo.reverse()
         while todo or running:
             while todo and len(running) < cores:
-                most = inf if best is None else best.gpu_hours
-                running.add(pool.submit(attempt, todo.pop(), shortest_first, most, seed))
+                limit = inf if best is None else best.gpu_hours
+                running.add(pool.submit(attempt, todo.pop(), shortest_first, limit, seed))
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 trial = future.result()
-                if len(trial.scores) == len(cases) and (best is None or _before(trial, best)):
+                if len(trial.scores) == len(cases) and (best is None or _is_better(trial, best)):
                     best = trial
             progress(count - len(todo) - len(running), count)
     if best is None:
         return None
     scores = dict(zip(order, best.scores, strict=True))
-    return best._replace(scores=tuple(scores[place] for place in range(len(cases))))
+    return best._replace(scores=tuple(scores[index] for index in range(len(cases))))
 
 
-def _before(one: Trial, other: Trial) -> bool:
-    """Cheaper; by name where they cost the same, so that the answer does not depend on who was ready first."""
+def _is_better(one: Trial, other: Trial) -> bool:
+    """Cheaper; by name at the same cost, so that the result does not depend on which finished first."""
     return (one.gpu_hours, one.setting.name) < (other.gpu_hours, other.setting.name)

@@ -1,6 +1,6 @@
-"""`tidegate top`: the live page's rows in a terminal, trouble first.
+"""Runs `tidegate top`: the rows of the live page in a terminal, problems first.
 
-It asks a running Tidegate for the rows that the page shows, and for the last hour of those that fit on the screen.
+Fetches the rows of a running daemon, and the history of the last hour of those that fit the screen.
 
-Worked example: `tidegate top --server http://localhost:8080 --once` prints all rows and ends.
+Worked example: `tidegate top --server http://localhost:8080 --once | grep chat` prints one row and exits.
 """

@@ -1,11 +1,11 @@
-"""The rows as a table that fits a terminal: the narrower it is, the fewer columns, the least needed ones first.
+"""Draws the rows as a table that fits the terminal: the narrower it is, the fewer columns, the least important ones
+first.
 
-Knows: the document of `/api/v1/rows`, and series of `/api/v1/history`. Refuses to know: where they come from, and what
-time it is. Names are strangers'
-words: nothing of them is taken as markup or reaches the terminal as a control character.
+Takes the document of `/api/v1/rows` and the series of `/api/v1/history`. Names are untrusted: they are neither
+interpreted as markup nor printed with control characters.
 
-Worked example: on 80 columns a workload is one line, "◐ loading  ai/chat  0 → 2  14 requests  3 s"; on 160 its hour of
-load and of replicas, its GPUs' activity and the sentence why stand beside that.
+Worked example: on 80 columns a workload is one line, "◐ loading  ai/chat  0 → 2  14 requests  3 s"; on 160 there are
+also charts of an hour of load and replicas, the GPUs' activity and the reason as a sentence.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ Key: TypeAlias = tuple[str, str, str]
 
 _ACCENT = "#3aa6b9"
 _SPARK = 20
-_HEADROOM = 7  # lines that are no rows: the head and a silence, the fleet's three, the table's own, the foot
-_NAME_MOST = 40
+_OTHER_LINES = 7  # the title and a failure, three of the fleet, the table's header, the number of further rows
+_LONGEST_NAME = 40
 
 
 @dataclass(frozen=True, slots=True)
 class TopView:
-    """What is known when a screen is drawn.
+    """The data of one screen.
 
-    document: of `/api/v1/rows`; None while nobody has answered. histories: by (namespace, name, trigger).
-    silent:   what went wrong when it was asked last, and for how many seconds nobody has answered; None is all is well.
+    document: of `/api/v1/rows`; None before the first fetch. histories: by (namespace, name, trigger).
+    failure:  error of the last fetch, and age of the document in seconds; None if the last fetch succeeded.
     """
 
     document: Mapping[str, Any] | None
     histories: Mapping[Key, Mapping[str, Any]] = field(default_factory=dict)
-    silent: tuple[str, float] | None = None
+    failure: tuple[str, float] | None = None
 
 
 class TableColumn(NamedTuple):
-    """from_width: of the terminal, from which on there is room for it."""
+    """from_width: least width of the terminal with this column."""
 
     title: str
     from_width: int
@@ -55,14 +55,14 @@ class TableColumn(NamedTuple):
     cell: Callable[[Row, TopView], Text]
 
 
-def drawn(view: TopView, width: int, height: int | None) -> RenderableType:
-    """The whole screen. height: lines of the terminal; None is: all rows, whatever their number."""
+def draw(view: TopView, width: int, height: int | None) -> RenderableType:
+    """The whole screen. height: lines of the terminal; None for all rows."""
     if view.document is None:
-        return Group(*_head(view), Text("nothing is known yet", DIM))
-    rows = view.document["workloads"]
-    fitting = rows if height is None else rows[: rows_that_fit(height)]
+        return Group(*_head(view), Text("no data yet", DIM))
+    workloads = view.document["workloads"]
+    fitting = workloads if height is None else workloads[: rows_that_fit(height)]
     chosen = columns(width, charts=bool(view.histories))
-    # One column takes what is left, and loses what is missing: the sentence, else the name. In a pipe nothing is lost.
+    # One column takes the remaining width and is cut: the sentence, else the name. In a pipe nothing is cut.
     flexible = next(column for column in (chosen[-1], *chosen) if column.title in ("why", "workload"))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style=DIM, expand=width < PIPE_WIDTH)
     for column in chosen:
@@ -70,17 +70,17 @@ def drawn(view: TopView, width: int, height: int | None) -> RenderableType:
         table.add_column(column.title, justify=column.justify, no_wrap=True, overflow="ellipsis", ratio=rest)
     for row in fitting:
         table.add_row(*(column.cell(row, view) for column in chosen))
-    more = len(rows) - len(fitting)
+    more = len(workloads) - len(fitting)
     foot = [Text(f"  and {more} more below", DIM)] if more else []
-    return Group(*_head(view), *_fleet(view.document["fleet"]), table if rows else _empty_table(), *foot)
+    return Group(*_head(view), *_fleet(view.document["fleet"]), table if workloads else _empty_table(), *foot)
 
 
 def rows_that_fit(height: int) -> int:
-    return max(1, height - _HEADROOM)
+    return max(1, height - _OTHER_LINES)
 
 
 def columns(width: int, *, charts: bool) -> list[TableColumn]:
-    """charts: is anything kept of the last hour?"""
+    """charts: whether there are histories."""
     return [each for each in _COLUMNS if width >= each.from_width and (charts or each.cell not in _CHARTS.values())]
 
 
@@ -92,23 +92,23 @@ def _head(view: TopView) -> list[Text]:
     line = Text.assemble(("tidegate", HEAD))
     document = view.document
     if document is not None:
-        well = not document["unwell"] and view.silent is None
-        line.append("  ready" if well else "", GOOD)
+        ready = not document["unwell"] and view.failure is None
+        line.append("  ready" if ready else "", GOOD)
         line.append(f"  {document['role']}" if document["role"] else "", DIM)
         line.append(f"  Board {rows.span(document['now'] - document['at'])} old", DIM)
     lines = [line]
-    if view.silent is not None:
-        why, since = view.silent
-        # The age first: a narrow terminal cuts off the rest.
-        shown = "" if document is None else f"what is shown is {rows.span(since)} old: "
-        lines.append(Text(f"{shown}{plain(why)}", BAD))
+    if view.failure is not None:
+        error, age_s = view.failure
+        # The age first: a narrow terminal cuts the rest.
+        age = "" if document is None else f"data is {rows.span(age_s)} old: "
+        lines.append(Text(f"{age}{plain(error)}", BAD))
     elif document is not None and document["unwell"]:
         lines.append(Text(f"not ready: {plain('; '.join(document['unwell']))}", BAD))
     return [_line(line) for line in lines]
 
 
 def _fleet(fleet: Mapping[str, Any]) -> list[Text]:
-    """Workloads by state, and GPUs by what their holders do."""
+    """Workloads by state, and GPUs by the state of their workload."""
     parts = []
     for state, word in STATES.items():
         if many := fleet["workloads"].get(str(state), 0):
@@ -121,7 +121,7 @@ def _fleet(fleet: Mapping[str, Any]) -> list[Text]:
 
 
 def _line(text: Text) -> Text:
-    """One line, however narrow the terminal is."""
+    """Cut to one line."""
     text.no_wrap, text.overflow = True, "ellipsis"
     return text
 
@@ -141,39 +141,39 @@ def _reason(row: Row, _: TopView) -> Text:
     same = word == _state_word(row["state"])
     text = Text("" if same else word, SEVERITIES.get(row["severity"], DIM))
     if code := row.get("hindered"):
-        said = HINDRANCES[code].word if code in HINDRANCES else plain(code).replace("_", " ")
-        text.append(f"{' ' if text else ''}{said}", SEVERITIES.get(row["severity"], DIM))
+        outcome = HINDRANCES[code].word if code in HINDRANCES else plain(code).replace("_", " ")
+        text.append(f"{' ' if text else ''}{outcome}", SEVERITIES.get(row["severity"], DIM))
     return text.append(" observed" if row["observed"] else "", DIM)
 
 
 def _name(row: Row, _: TopView) -> Text:
     namespace, name, trigger = (plain(part) for part in key(row))
     text = Text.assemble((f"{namespace}/", DIM), (f"{name}/{trigger}" if trigger else name, "bold"))
-    text.truncate(_NAME_MOST, overflow="ellipsis")
+    text.truncate(_LONGEST_NAME, overflow="ellipsis")
     return text
 
 
 def _replicas(row: Row, _: TopView) -> Text:
     moves = row["cluster"] is not None and row["cluster"] != row["told"]
-    return _said(rows.shift(row["cluster"], row["told"]), f"bold {_ACCENT}" if moves else "bold", row["told"])
+    return _cell(rows.shift(row["cluster"], row["told"]), f"bold {_ACCENT}" if moves else "bold", row["told"])
 
 
 def _requests(row: Row, _: TopView) -> Text:
-    return _said(rows.count(row["load"]), "", row["load"])
+    return _cell(rows.count(row["load"]), "", row["load"])
 
 
 def _demand(row: Row, _: TopView) -> Text:
-    return _said(rows.count(row["demand"]), "", row["demand"])
+    return _cell(rows.count(row["demand"]), "", row["demand"])
 
 
 def _gpu(row: Row, _: TopView) -> Text:
-    return _said(rows.ratio(row["gpu"]), "", row["gpu"])
+    return _cell(rows.ratio(row["gpu"]), "", row["gpu"])
 
 
 def _age(row: Row, view: TopView) -> Text:
     now = view.document["now"] if view.document is not None else 0.0
     style = WARN if row["held_since"] is not None else DIM
-    return _said(rows.age(row["measured_at"], row["held_since"], now), style, row["held_since"] or row["measured_at"])
+    return _cell(rows.age(row["measured_at"], row["held_since"], now), style, row["held_since"] or row["measured_at"])
 
 
 def _why(row: Row, _: TopView) -> Text:
@@ -190,7 +190,7 @@ def _chart(of: str, colour: str) -> Callable[[Row, TopView], Text]:
     return cell
 
 
-def _said(text: str, style: str, value: object) -> Text:
+def _cell(text: str, style: str, value: object) -> Text:
     return Text(text, style) if value is not None else Text(text, f"italic {DIM}")
 
 
@@ -214,6 +214,6 @@ _COLUMNS = (
     TableColumn("demand", 155, "right", _demand),
     TableColumn("GPU", 88, "right", _gpu),
     TableColumn("", 215, "left", _CHARTS["gpu"]),
-    TableColumn("seen", 64, "left", _age),
+    TableColumn("age", 64, "left", _age),
     TableColumn("why", 140, "left", _why),
 )

@@ -1,16 +1,21 @@
-"""The loop of `tidegate top`: ask, draw, wait for a key. What was shown last stays when nobody answers, with its age.
+"""Runs the loop of `tidegate top`: fetch, draw, wait for a key. If the daemon fails, the last rows stay, with their
+age.
 
-Worked example: `watch("http://localhost:8080", interval_s=2.0)` ends when somebody presses q.
+Worked example: `watch("http://localhost:8080", interval_s=2.0)` returns if q is pressed.
 """
 
 from __future__ import annotations
 
+import os
+import select
 import sys
+import termios
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import tty
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TextIO
 from urllib.parse import quote, urlencode
 
 from rich.console import Console
@@ -19,98 +24,133 @@ from rich.live import Live
 from scaler.explain import terminal
 
 from ..client import Unanswered, document
-from .keys import keys
-from .screen import Key, Row, TopView, drawn, key, rows_that_fit
+from .screen import Key, Row, TopView, draw, key, rows_that_fit
 
-PATIENCE_S = 10.0
-HISTORY_S = 15.0  # an hour of 20 columns: one of them is three minutes
+TIMEOUT_S = 10.0
+HISTORY_INTERVAL_S = 15.0  # an hour in 20 columns: one of them is three minutes
 POINTS = 20
-SMALL_FLEET = 200  # workloads whose histories are asked for at once; of more, only those on the screen, one by one
+SMALL_FLEET = 200  # so many histories are fetched at once; in a larger fleet one by one, only those on the screen
+_KEY_BYTES = 64  # an arrow key is three bytes, the first of which alone would be Esc
 
 
 @dataclass(slots=True)
 class ServerRows:
-    """What a server has said. Times are a steady clock's seconds."""
+    """The last rows and histories of a server. Times are monotonic seconds. error: of the last fetch, None if it
+    succeeded.
+    """
 
     server: str
     rows: Mapping[str, Any] | None = None
-    answered_at: float = 0.0
-    silent: str | None = None
+    fetched_at: float = 0.0
+    error: str | None = None
     histories: dict[Key, Mapping[str, Any]] = field(default_factory=dict)
-    charted_at: float = float("-inf")
+    histories_at: float = float("-inf")
 
-    def ask(self, fitting: int, at: float) -> None:
-        """fitting: how many rows a screen shows."""
+    def fetch(self, shown: int, at: float) -> None:
+        """shown: number of rows on the screen."""
         try:
-            self.rows = document(self.server, "/api/v1/rows", PATIENCE_S)
+            self.rows = document(self.server, "/api/v1/rows", TIMEOUT_S)
         except Unanswered as unanswered:
-            self.silent = str(unanswered)
+            self.error = str(unanswered)
             return
-        self.silent, self.answered_at = None, at
-        if at - self.charted_at >= HISTORY_S:
-            self.charted_at = at
-            self._chart(self.rows["workloads"], fitting)
+        self.error, self.fetched_at = None, at
+        if at - self.histories_at >= HISTORY_INTERVAL_S:
+            self.histories_at = at
+            self._fetch_histories(self.rows["workloads"], shown)
 
     def view(self, at: float) -> TopView:
-        silent = None if self.silent is None else (self.silent, at - self.answered_at)
-        return TopView(self.rows, self.histories, silent)
+        failure = None if self.error is None else (self.error, at - self.fetched_at)
+        return TopView(self.rows, self.histories, failure)
 
-    def _chart(self, rows: Sequence[Row], fitting: int) -> None:
-        small = len(rows) <= SMALL_FLEET
-        asked = (
-            ["/api/v1/history?" + urlencode({"points": POINTS})] if small else [_path(row) for row in rows[:fitting]]
-        )
+    def _fetch_histories(self, rows: Sequence[Row], shown: int) -> None:
+        if len(rows) <= SMALL_FLEET:
+            paths = ["/api/v1/history?" + urlencode({"points": POINTS})]
+        else:
+            paths = [_history_path(row) for row in rows[:shown]]
         try:
-            said = [series for path in asked for series in document(self.server, path, PATIENCE_S)["workloads"]]
+            found = [series for path in paths for series in document(self.server, path, TIMEOUT_S)["workloads"]]
         except Unanswered:
-            return  # charts are a part that may be missing; that nobody answers at all, the rows say
-        self.histories = {key(series): series for series in said}
+            return  # charts are optional; the fetch of the rows reports an unreachable server
+        self.histories = {key(series): series for series in found}
 
 
-def once(server: str) -> None:
-    """Print all rows. Raises Unanswered."""
+def print_once(server: str) -> None:
+    """Prints all rows. Raises Unanswered."""
     out = terminal.console(None)
-    asked = begun(server, 0)
-    out.print(drawn(asked.view(asked.answered_at), out.width, None), soft_wrap=not out.is_terminal)
-
-
-def begun(server: str, fitting: int) -> ServerRows:
-    """After the first answer. Raises Unanswered."""
-    asked = ServerRows(server)
-    asked.ask(fitting, time.monotonic())
-    if asked.silent is not None:
-        raise Unanswered(asked.silent)
-    return asked
+    fetched = _fetch_first(server, 0)
+    out.print(draw(fetched.view(fetched.fetched_at), out.width, None), soft_wrap=not out.is_terminal)
 
 
 def watch(server: str, interval_s: float) -> None:
-    """Until somebody presses q, Esc or Ctrl-C, or hangs up. Raises Unanswered where there was no answer at all."""
+    """Returns on q, Esc, Ctrl-C or a hang-up. Raises Unanswered if the first fetch fails."""
     console = Console()
     if not console.is_terminal:
-        once(server)
+        print_once(server)
         return
-    asked = begun(server, rows_that_fit(console.height))
+    fetched = _fetch_first(server, rows_that_fit(console.height))
     with (
         suppress(KeyboardInterrupt),
-        keys(sys.stdin) as pressed,
+        keys(sys.stdin) as wait_for_key,
         Live(console=console, screen=True, auto_refresh=False) as live,
     ):
         while True:
-            view = asked.view(time.monotonic())
-            live.update(drawn(view, console.width, console.height), refresh=True)
-            if ends(pressed(interval_s)):
+            view = fetched.view(time.monotonic())
+            live.update(draw(view, console.width, console.height), refresh=True)
+            if ends(wait_for_key(interval_s)):
                 return
-            asked.ask(rows_that_fit(console.height), time.monotonic())
+            fetched.fetch(rows_that_fit(console.height), time.monotonic())
 
 
-def ends(typed: str | None) -> bool:
-    """typed: None is nothing yet, "" is that the terminal is gone and nobody looks any more. An arrow key begins with
-    Esc, and is none.
+@contextmanager
+def keys(source: TextIO) -> Iterator[Callable[[float], str | None]]:
+    """Yields a function that waits for a key, without Enter, for some seconds: the key, None after that time, or "" if
+    the terminal has hung up. Restores the terminal's mode. Without a terminal there is never a key.
     """
-    return typed is not None and (typed in ("", "\x1b") or "q" in typed.lower())
+    if not source.isatty():
+        yield _wait_without_terminal
+        return
+    descriptor = source.fileno()
+    before = termios.tcgetattr(descriptor)
+
+    def wait_for_key(timeout_s: float) -> str | None:
+        ready, _, _ = select.select([descriptor], [], [], timeout_s)
+        return _read_key(descriptor) if ready else None
+
+    try:
+        tty.setcbreak(descriptor)
+        yield wait_for_key
+    finally:
+        with suppress(termios.error):  # the terminal has hung up
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
-def _path(row: Row) -> str:
+def ends(key: str | None) -> bool:
+    """key: None if there is none yet, "" after a hang-up. An arrow key begins with Esc but does not end the loop."""
+    return key is not None and (key in ("", "\x1b") or "q" in key.lower())
+
+
+def _fetch_first(server: str, shown: int) -> ServerRows:
+    """Raises Unanswered."""
+    rows = ServerRows(server)
+    rows.fetch(shown, time.monotonic())
+    if rows.error is not None:
+        raise Unanswered(rows.error)
+    return rows
+
+
+def _history_path(row: Row) -> str:
     namespace, name, trigger = key(row)
-    more = {"trigger": trigger} if trigger else {}
-    return f"/api/v1/history/{quote(namespace, safe='')}/{quote(name, safe='')}?{urlencode({'points': POINTS, **more})}"
+    query = {"points": POINTS, **({"trigger": trigger} if trigger else {})}
+    return f"/api/v1/history/{quote(namespace, safe='')}/{quote(name, safe='')}?{urlencode(query)}"
+
+
+def _read_key(descriptor: int) -> str:
+    """Not by the stream: select does not see what the stream has buffered."""
+    try:
+        return os.read(descriptor, _KEY_BYTES).decode(errors="replace")
+    except OSError:  # EIO: the terminal has hung up
+        return ""
+
+
+def _wait_without_terminal(timeout_s: float) -> None:
+    time.sleep(timeout_s)

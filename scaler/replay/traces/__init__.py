@@ -2,7 +2,7 @@
 
 - `words`: what a person writes for a load.         - `formats`: which format a file is.
 - `tables`, `mooncake`, `servegen`, `packed`: one format each.  - `generators`: made-up loads.
-- `history`: counters through time to a load; who asks a Prometheus for them is `scaler.cli.replay.past`.
+- `history`: counters through time to a load; who asks a Prometheus for them is `scaler.cli.replay.history`.
 """
 
 from .formats import FORMATS

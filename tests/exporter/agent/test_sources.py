@@ -12,8 +12,7 @@ from exporter.catalog import KINDS, Reader, families
 from exporter.model import Attribution, Credentials, Failure, FailureKind, Gpu, PodKey, Quantity, Queue, Samples
 from exporter.sources.http import HttpLimits, HttpPages
 from exporter.textformat import parse
-from scaler.cli.agent.listener import Listener
-from scaler.cli.agent.serve import Driver
+from scaler.cli.agent.serve import Driver, Listener
 
 CHAT, OTHER = PodKey("ai", "chat-0"), PodKey("ai", "chat-1")
 GONE = Failure(FailureKind.REFUSED, "nobody listens")

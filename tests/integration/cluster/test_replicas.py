@@ -352,13 +352,13 @@ async def test_without_an_api_server_the_leader_leads_on_and_the_others_follow(r
     leader, follower = pair
     async with told_to(leader.keda, replicas.chat) as one, told_to(follower.keda, replicas.chat) as other:
         replicas.cluster.fake.refuse()
-        await until(partial(logged, leader, "the Lease cannot be read or written; answers stay as they are"), bool)
+        await until(partial(logged, leader, "Lease access failed"), bool)
         await leader.sweeps(50)  # 5 s, when it would have led no more, and the Lease would have been another's
         assert [await replicas.role(each) for each in pair] == ["leader", "follower"]
         replicas.llama.say(page.vllm(waiting=990, running=10))
         await all_say(pair, (9, True), replicas.chat)
         replicas.cluster.fake.mend()
-        await until(partial(logged, leader, "the Lease can be read and written again"), bool)
+        await until(partial(logged, leader, "Lease access recovered"), bool)
     assert one == other == [(3, True), (9, True)]
     assert replicas.writes() == ["replica-0"]
 

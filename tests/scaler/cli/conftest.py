@@ -1,4 +1,4 @@
-"""The command as a shell runs it: its own process, its exit status, what it said where."""
+"""Runs the command as a shell does: a process, its exit status, its output."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def tidegate():
 
 @pytest.fixture
 def config(tmp_path):
-    """`config(text)`: the path of a file with it; a good one by default."""
+    """`config(text)`: path of a file with this text; a valid configuration by default."""
 
     def write(text=GOOD, name="config.yaml"):
         path = tmp_path / name
@@ -47,7 +47,7 @@ def config(tmp_path):
 
 @pytest.fixture
 def serve():
-    """`url = serve(handler)`: an aiohttp handler behind a loopback address, in a thread of its own."""
+    """`url = serve(handler)`: an aiohttp handler on a loopback address, in its own thread."""
     stops = []
 
     def start(handler):

@@ -1,4 +1,4 @@
-"""`tidegate explain`: asks a daemon, and shows the explanation in a terminal or as JSON."""
+"""`tidegate explain` fetches an explanation and prints it as tables or JSON."""
 
 import io
 import json
@@ -11,7 +11,7 @@ from rich.console import Console
 
 from exporter.model import ReplicaCount, WorkloadKey
 from scaler.cli.client import Unanswered
-from scaler.cli.explain import BadExplainRequest, ExplainRequest, asked, explain_tables
+from scaler.cli.explain import BadExplainRequest, ExplainRequest, explain_tables, fetch
 from scaler.engine.decider import Decider
 from scaler.explain.document import DeciderWitness
 from scaler.model import Board
@@ -23,7 +23,7 @@ KEYS = [WorkloadKey("ai", "chat"), WorkloadKey("ai", "chat", "decode"), Workload
 
 @pytest.fixture(scope="module")
 def decided():
-    """What a decider of three workloads knows after a minute, and the Board."""
+    """A decider of three workloads after a minute, and the Board."""
     spec = Spec(0, 8, ((Signal.WORK, 16.0),), pods=False)
     decider = Decider([WorkloadSpec(key, spec) for key in KEYS], interval_s=5.0, fresh_intervals=3.0, log_bytes=2**24)
     decisions = {}
@@ -36,35 +36,35 @@ def decided():
 @pytest.fixture
 def document(decided):
     decider, board = decided
-    made = DeciderWitness(decider).explain(KEYS[0], board, 1060.4, None, None, None)
-    return json.loads(json.dumps(made()))
+    explanation = DeciderWitness(decider).explain(KEYS[0], board, 1060.4, None, None, None)
+    return json.loads(json.dumps(explanation()))
 
 
 @pytest.fixture
 def daemon(decided):
-    """Answers as the daemon does; `daemon.asked` are the queries that came."""
+    """Responds like the daemon; `daemon.queries` are the received queries."""
     decider, board = decided
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             url = urlsplit(self.path)
             query = {key: values[0] for key, values in parse_qs(url.query).items()}
-            self.server.asked.append(query)
+            self.server.queries.append(query)
             _, _, _, what, *names = url.path.split("/")
             key = WorkloadKey(*names, query.get("trigger", "")) if names else None
             at = float(query["at"]) if query.get("at", "").replace(".", "").isdigit() else None
-            made = None if key is None else DeciderWitness(decider).explain(key, board, 1060.4, at, None, None)
+            explanation = None if key is None else DeciderWitness(decider).explain(key, board, 1060.4, at, None, None)
             if what == "board":
-                self.say(200, {"now": 1060.4, **board.to_document()})
+                self.respond(200, {"now": 1060.4, **board.to_document()})
             elif "at" in query and at is None:
-                self.say(400, {"error": "at: must be a moment"})
-            elif made is None:
-                self.say(404, {"error": f"{key}: no such workload on the Board"})
+                self.respond(400, {"error": "at: must be a moment"})
+            elif explanation is None:
+                self.respond(404, {"error": f"{key}: no such workload on the Board"})
             else:
-                self.say(200, made())
+                self.respond(200, explanation())
 
-        def say(self, status, said):
-            body = json.dumps(said).encode()
+        def respond(self, status, document):
+            body = json.dumps(document).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -74,7 +74,7 @@ def daemon(decided):
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.asked, server.url = [], f"http://127.0.0.1:{server.server_address[1]}"
+    server.queries, server.url = [], f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield server
@@ -90,18 +90,18 @@ def shown(document, width=80, terminal=True):
     return out.getvalue()
 
 
-class TestAsking:
-    def test_the_document_is_the_daemons(self, daemon, document):
-        assert asked(ExplainRequest("ai/chat", server=daemon.url), 0.0) == document
-        assert daemon.asked == [{}]
+class TestFetch:
+    def test_fetch_returns_the_daemons_document(self, daemon, document):
+        assert fetch(ExplainRequest("ai/chat", server=daemon.url), 0.0) == document
+        assert daemon.queries == [{}]
 
-    def test_a_further_trigger_and_a_moment_are_asked_for(self, daemon):
-        asked(ExplainRequest("ai/chat/decode", at="1030", server=daemon.url), 0.0)
-        asked(ExplainRequest("ai/chat", at="2m30s", server=daemon.url), 1180.0)
-        assert daemon.asked == [{"trigger": "decode", "at": "1030"}, {"at": "1030.000"}]
+    def test_fetch_sends_trigger_and_time(self, daemon):
+        fetch(ExplainRequest("ai/chat/decode", at="1030", server=daemon.url), 0.0)
+        fetch(ExplainRequest("ai/chat", at="2m30s", server=daemon.url), 1180.0)
+        assert daemon.queries == [{"trigger": "decode", "at": "1030"}, {"at": "1030.000"}]
 
     @pytest.mark.parametrize(
-        ("workload", "words"),
+        ("workload", "message"),
         [
             ("ai/chta", "ai/chta: no such workload on the Board. Is it ai/chat or ai/chat/decode?"),
             ("prod/batch", "prod/batch: no such workload on the Board. Is it research/batch?"),
@@ -110,33 +110,33 @@ class TestAsking:
             ("a/b/c/d", "a/b/c/d: must be NAMESPACE/NAME, or NAMESPACE/NAME/TRIGGER for a further trigger"),
         ],
     )
-    def test_an_unknown_workload_is_told_which_may_have_been_meant(self, daemon, workload, words):
+    def test_unknown_workload_has_a_hint_at_similar_names(self, daemon, workload, message):
         with pytest.raises(BadExplainRequest) as bad:
-            asked(ExplainRequest(workload, server=daemon.url), 0.0)
-        assert str(bad.value) == words
+            fetch(ExplainRequest(workload, server=daemon.url), 0.0)
+        assert str(bad.value) == message
 
-    def test_a_bad_moment_is_the_daemons_word(self, daemon):
+    def test_invalid_time_is_the_daemons_error(self, daemon):
         with pytest.raises(BadExplainRequest, match="at: must be a moment"):
-            asked(ExplainRequest("ai/chat", at="yesterday", server=daemon.url), 0.0)
+            fetch(ExplainRequest("ai/chat", at="yesterday", server=daemon.url), 0.0)
 
-    def test_where_nobody_listens_it_says_what_to_do(self):
+    def test_unreachable_daemon_has_a_hint(self):
         with pytest.raises(Unanswered, match=r"Connection refused.*kubectl -n tidegate port-forward"):
-            asked(ExplainRequest("ai/chat", server="http://127.0.0.1:1"), 0.0)
+            fetch(ExplainRequest("ai/chat", server="http://127.0.0.1:1"), 0.0)
 
 
-class TestShowing:
-    def test_it_fits_eighty_columns(self, document):
+class TestTables:
+    def test_tables_fit_eighty_columns(self, document):
         text = shown(document)
         assert max(map(len, text.splitlines())) <= 80
-        for words in ("ai/chat", "What the pages say", "Within its bounds", "What KEDA and the HPA are told"):
-            assert words in text
+        for title in ("ai/chat", "What the pages say", "Within its bounds", "What KEDA and the HPA are told"):
+            assert title in text
 
-    def test_in_a_pipe_there_are_no_colours_and_rows_are_one_line(self, document):
+    def test_row_in_a_pipe_is_one_line_without_colours(self, document):
         text = shown(document, terminal=False)
         assert "\x1b" not in text
         assert document["summary"] in text
 
-    def test_a_step_of_a_newer_version_is_shown_like_any_other(self, document):
+    def test_step_of_a_newer_version_is_printed(self, document):
         table = {"columns": ["within s", "replicas"], "rows": [[15, None], [30.5, True]]}
         document["chain"].append({"step": "weather", "title": "The weather", "sentences": ["Rain."], "table": table})
         text = shown(document)
@@ -144,32 +144,32 @@ class TestShowing:
         assert "Rain." in text
         assert "30.5" in text
 
-    def test_control_characters_of_other_peoples_names_do_not_reach_the_terminal(self, document):
+    def test_control_characters_are_not_printed(self, document):
         document["summary"] = "3 replicas\x1b[31m\x07"
         document["chain"][0]["sentences"] = ["a\x1b]0;b"]
         document["follows"] = "x\x1b[2J"
         text = shown(document, terminal=False)
         assert not set(text) & {"\x1b", "\x07"}
 
-    def test_before_anything_is_decided_there_is_only_a_sentence(self, document):
+    def test_explanation_before_the_first_decision_is_one_sentence(self, document):
         nothing = {**document, "at": None, "chain": [], "changes": [], "inputs": None, "log_begins_at": None}
         assert shown({**nothing, "summary": "Nothing has been decided yet"}).split("\n")[0].endswith("decided yet")
 
 
-class TestTheCommand:
-    def test_it_prints_the_steps_or_the_document(self, tidegate, daemon, document):
+class TestCommand:
+    def test_command_prints_the_steps_or_the_document(self, tidegate, daemon, document):
         tables = tidegate("explain", "ai/chat", "--server", daemon.url)
         assert (tables.returncode, tables.stdout.split("\n")[0][:7]) == (0, "ai/chat")
         saved = tidegate("explain", "ai/chat", "--server", daemon.url, "-o", "json")
         assert (saved.returncode, json.loads(saved.stdout)) == (0, document)
 
     @pytest.mark.parametrize(
-        ("arguments", "status", "words"),
+        ("arguments", "status", "message"),
         [
             ((), 2, "Missing argument 'NAMESPACE/NAME'"),
             (("ai/chat", "--server", "http://127.0.0.1:1"), 1, "port-forward"),
         ],
     )
-    def test_a_wrong_call_is_told_what_would_be_right(self, tidegate, arguments, status, words):
+    def test_wrong_usage_has_a_hint(self, tidegate, arguments, status, message):
         done = tidegate("explain", *arguments)
-        assert (done.returncode, words in done.stderr) == (status, True)
+        assert (done.returncode, message in done.stderr) == (status, True)

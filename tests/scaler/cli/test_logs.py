@@ -1,4 +1,4 @@
-"""Logs are events with fields, on standard error, as the configuration asks for them."""
+"""Logs are events with fields on standard error, in the configured format."""
 
 import json
 
@@ -9,7 +9,7 @@ from scaler import logs
 
 
 @pytest.fixture(autouse=True)
-def nobody_elses():
+def reset():
     yield
     structlog.reset_defaults()
 
@@ -24,13 +24,13 @@ def test_json_is_one_object_per_line(capsys):
     assert entry == {"event": "scrape failed", "level": "warning", "target": "http://x", "took_s": 0.8}
 
 
-def test_auto_is_json_where_nobody_looks(capsys):
+def test_auto_is_json_without_a_terminal(capsys):
     logs.configure("auto", "info")
     structlog.get_logger().info("listening")
     assert json.loads(capsys.readouterr().err)["event"] == "listening"
 
 
-def test_console_is_for_eyes(capsys):
+def test_console_is_not_json(capsys):
     logs.configure("console", "info")
     structlog.get_logger().info("listening", http=8080)
     err = capsys.readouterr().err
@@ -38,14 +38,14 @@ def test_console_is_for_eyes(capsys):
     assert not err.startswith("{")
 
 
-def test_what_is_less_important_than_asked_for_is_not_said(capsys):
+def test_events_below_the_level_are_not_logged(capsys):
     logs.configure("json", "warning")
     structlog.get_logger().info("listening")
     structlog.get_logger().warning("draining")
     assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == ["draining"]
 
 
-def test_an_exception_is_one_line_with_its_traceback_in_a_field(capsys):
+def test_exception_is_one_line_with_its_traceback_in_a_field(capsys):
     logs.configure("json", "info")
     try:
         int("a bug")
@@ -55,7 +55,7 @@ def test_an_exception_is_one_line_with_its_traceback_in_a_field(capsys):
     assert "ValueError: " in json.loads(line)["exception"]
 
 
-def test_warnings_of_a_configuration_are_events_of_one_name(capsys):
+def test_configuration_warnings_share_one_event_name(capsys):
     logs.configure("json", "info")
     logs.say_warnings(["config.yaml:1:1: warning: one", "config.yaml:2:1: warning: two"])
     entries = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
@@ -63,7 +63,7 @@ def test_warnings_of_a_configuration_are_events_of_one_name(capsys):
     assert [entry["problem"][-3:] for entry in entries] == ["one", "two"]
 
 
-def test_console_shows_no_control_character_of_others(capsys):
+def test_console_prints_no_control_characters(capsys):
     logs.configure("console", "info")
     structlog.get_logger().info("scrape failed", detail="a\x1b]0;title\x07b", took_s=0.5)
     err = capsys.readouterr().err

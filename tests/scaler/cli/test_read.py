@@ -1,4 +1,4 @@
-"""`tidegate read`: pages from anywhere, and what a person or a program is told of them."""
+"""`tidegate read` reads pages from files, standard input and URLs, and prints tables or documents."""
 
 import asyncio
 import gzip
@@ -13,7 +13,7 @@ from exporter.catalog import KINDS
 from scaler.cli import read
 from scaler.config.model import Scrape
 
-NOTHING = 'The daemon would count a failed scrape ("{}") and learn nothing from this target'
+NO_DATA = 'The daemon would count a failed scrape ("{}") and get no data from this target'
 QUEUE = {"name": "m", "waiting": 3, "running": 1, "kv_cache_used": None, "finished_total": None}
 
 
@@ -22,7 +22,7 @@ def text(page):
     return page.vllm(waiting=3, running=1)
 
 
-def test_a_file_standard_input_and_a_url_are_read_alike(tidegate, tmp_path, serve, text):
+def test_file_standard_input_and_url_give_the_same_result(tidegate, tmp_path, serve, text):
     file = tmp_path / "page.prom"
     file.write_text(text)
 
@@ -49,27 +49,27 @@ def test_json_has_exactly_the_documented_keys(tidegate, page):
     assert gpu["utilization"] is None, "unknown is null, never 0"
 
 
-def test_yaml_says_the_same_as_json(tidegate, text):
+def test_yaml_equals_json(tidegate, text):
     as_json = tidegate("read", "-", "-o", "json", stdin=text.encode()).stdout
     as_yaml = tidegate("read", "-", "-o", "yaml", stdin=text.encode()).stdout
     assert yaml.safe_load(as_yaml) == json.loads(as_json)
 
 
-def test_a_kind_can_be_said(tidegate, text):
+def test_kind_can_be_given(tidegate, text):
     assert tidegate("read", "-", "--kind", "vllm", stdin=text.encode()).stdout.startswith("vllm  standard input\n")
     done = tidegate("read", "-", "--kind", "dcgm", stdin=text.encode())
     assert done.returncode == 1
-    assert "Nothing on this page is a queue or a GPU." in done.stdout
+    assert "This page has neither a queue nor a GPU." in done.stdout
 
 
-def test_a_kind_that_nobody_knows_is_wrong_usage_and_the_kinds_are_named(tidegate):
+def test_unknown_kind_is_wrong_usage_and_lists_the_kinds(tidegate):
     done = tidegate("read", "-", "--kind", "vlm")
     assert done.returncode == 2
     assert all(kind in done.stderr for kind in KINDS)
     assert "got vlm" in done.stderr
 
 
-def test_a_page_of_no_known_kind_is_a_problem_and_the_kinds_are_named(tidegate):
+def test_page_of_no_kind_is_a_problem_and_lists_the_kinds(tidegate):
     done = tidegate("read", "-", stdin=b"node_load1 0.5\n")
     assert (done.returncode, done.stdout) == (1, "")
     assert all(kind in done.stderr for kind in KINDS)
@@ -77,7 +77,7 @@ def test_a_page_of_no_known_kind_is_a_problem_and_the_kinds_are_named(tidegate):
 
 
 @pytest.mark.parametrize("body", [b"", b"\n\n", bytes(range(256))])
-def test_a_page_with_nothing_on_it_is_a_problem_in_every_format(tidegate, body):
+def test_empty_page_is_a_problem_in_every_format(tidegate, body):
     for output in ("table", "json"):
         done = tidegate("read", "-", "-o", output, stdin=body)
         assert (done.returncode, done.stderr) == (1, "")
@@ -85,7 +85,7 @@ def test_a_page_with_nothing_on_it_is_a_problem_in_every_format(tidegate, body):
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "name"),
     [
         (b"<html><body>Please log in</body></html>\n", "HTML"),
         (b"[]", "/prometheus/metrics"),
@@ -93,23 +93,23 @@ def test_a_page_with_nothing_on_it_is_a_problem_in_every_format(tidegate, body):
         ("vllm:num_requests_waiting 1\n".encode("utf-16"), "UTF-16"),
     ],
 )
-def test_what_is_no_page_is_called_what_it_is_and_is_a_problem(tidegate, body, said):
+def test_body_that_is_no_page_is_named_and_is_a_problem(tidegate, body, name):
     for output in ("table", "json"):
         done = tidegate("read", "-", "-o", output, stdin=body)
         assert done.returncode == 1
         assert len(done.stderr.splitlines()) == 1
-        assert said in done.stderr
+        assert name in done.stderr
     assert json.loads(done.stdout)["queues"] == []
 
 
-def test_a_file_that_is_not_there_is_one_line(tidegate, tmp_path):
+def test_missing_file_is_a_one_line_error(tidegate, tmp_path):
     done = tidegate("read", tmp_path / "nothing.prom")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"Error: {tmp_path}/nothing.prom: No such file or directory\n"
     assert tidegate("read", tmp_path).stderr == f"Error: {tmp_path}: Is a directory\n"
 
 
-def test_an_http_error_is_one_line_with_its_status(tidegate, serve):
+def test_http_error_is_one_line_with_its_status(tidegate, serve):
     async def refuse(_):
         raise web.HTTPForbidden
 
@@ -118,21 +118,21 @@ def test_an_http_error_is_one_line_with_its_status(tidegate, serve):
     assert (done.returncode, done.stdout, done.stderr) == (
         1,
         "",
-        f"Error: {url}: HTTP 403 Forbidden. {NOTHING.format('status')}\n",
+        f"Error: {url}: HTTP 403 Forbidden. {NO_DATA.format('status')}\n",
     )
 
 
-def test_nobody_there_is_one_line_with_the_reason(tidegate):
+def test_refused_connection_is_one_line_with_the_reason(tidegate):
     done = tidegate("read", "http://127.0.0.1:1/metrics")
     assert (done.returncode, done.stdout) == (1, "")
     assert (
         done.stderr
-        == f"Error: http://127.0.0.1:1/metrics: 127.0.0.1:1: Connection refused. {NOTHING.format('refused')}\n"
+        == f"Error: http://127.0.0.1:1/metrics: 127.0.0.1:1: Connection refused. {NO_DATA.format('refused')}\n"
     )
 
 
 @pytest.mark.parametrize("speed", ["silent", "a line now and then"])
-def test_a_page_that_does_not_end_in_time_is_given_up(tidegate, serve, speed):
+def test_slow_page_is_aborted_at_the_time_limit(tidegate, serve, speed):
     async def trickle(request):
         response = web.StreamResponse()
         await response.prepare(request)
@@ -146,11 +146,11 @@ def test_a_page_that_does_not_end_in_time_is_given_up(tidegate, serve, speed):
 
     url = serve(trickle)
     done = tidegate("read", url, "--timeout", "0.3")
-    why = f"no complete answer within 0.3 s. {NOTHING.format('timeout')}: its limit is scrape.timeout"
+    why = f"no complete answer within 0.3 s. {NO_DATA.format('timeout')}: its limit is scrape.timeout"
     assert (done.returncode, done.stdout, done.stderr) == (1, "", f"Error: {url}: {why}\n")
 
 
-def test_a_page_without_end_is_given_up_before_the_memory_is_full(tidegate, serve):
+def test_endless_page_is_aborted_at_the_size_limit(tidegate, serve):
     async def flood(request):
         response = web.StreamResponse()
         await response.prepare(request)
@@ -163,33 +163,33 @@ def test_a_page_without_end_is_given_up_before_the_memory_is_full(tidegate, serv
     url = serve(flood)
     done = tidegate("read", url, "--timeout", "60")
     assert (done.returncode, done.stdout) == (1, "")
-    why = f"more than {Scrape().body_limit} bytes (scrape.body_limit). {NOTHING.format('too_large')}"
+    why = f"more than {Scrape().body_limit} bytes (scrape.body_limit). {NO_DATA.format('too_large')}"
     assert done.stderr == f"Error: {url}: {why}\n"
 
 
-def test_a_file_without_end_is_given_up_too(tidegate):
+def test_endless_file_is_aborted_at_the_size_limit(tidegate):
     done = tidegate("read", "/dev/zero")
-    assert (done.returncode, done.stderr) == (1, "Error: /dev/zero: larger than 64 MiB, so no page of metrics\n")
+    assert (done.returncode, done.stderr) == (1, "Error: /dev/zero: larger than 64 MiB, not a metrics page\n")
 
 
-def test_a_timeout_of_nothing_is_wrong_usage(tidegate):
+def test_timeout_of_zero_is_wrong_usage(tidegate):
     assert tidegate("read", "-", "--timeout", "0").returncode == 2
 
 
-def test_default_limits_are_the_daemons():
+def test_default_timeout_is_the_daemons():
     [timeout] = [parameter for parameter in read.params if parameter.name == "timeout"]
     assert Scrape().timeout == timeout.default
 
 
-def test_a_response_header_that_trickles_is_given_up_at_the_time_limit(tidegate, raw):
-    """Every byte comes in time, and the answer never does."""
+def test_slow_header_is_aborted_at_the_time_limit(tidegate, raw):
+    """Every byte is in time, the response never ends."""
     url = raw(b"HTTP/1.1 200 OK\r\nX: ", more=b"a")
     done = tidegate("read", url, "--timeout", "0.3")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"Error: {url}: no complete answer within 0.3 s. ")
 
 
-def test_a_redirect_is_not_followed(tidegate, serve, text):
+def test_redirect_is_not_followed(tidegate, serve, text):
     visits = []
 
     async def elsewhere(request):
@@ -204,7 +204,7 @@ def test_a_redirect_is_not_followed(tidegate, serve, text):
     url = serve(redirect)
     done = tidegate("read", url)
     assert (done.returncode, done.stdout, visits) == (1, "", [])
-    why = f"HTTP 302 Found. {NOTHING.format('status')}: it follows no redirect; give the final address"
+    why = f"HTTP 302 Found. {NO_DATA.format('status')}: it follows no redirect; give the final address"
     assert done.stderr == f"Error: {url}: {why}\n"
 
 
@@ -216,17 +216,17 @@ def test_a_redirect_is_not_followed(tidegate, serve, text):
         (lambda packed: packed[:-5] + b"\0" + packed[-4:], "unreadable", "not valid gzip"),
     ],
 )
-def test_a_broken_gzip_body_is_an_error_that_names_it(tidegate, raw, text, broken, kind, why):
+def test_broken_gzip_body_is_an_error(tidegate, raw, text, broken, kind, why):
     body = broken(gzip.compress(text.encode() * 100, mtime=0))
     url = raw(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
     done = tidegate("read", url)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"Error: {url}: {why}")
-    assert done.stderr.endswith(f"{NOTHING.format(kind)}\n")
+    assert done.stderr.endswith(f"{NO_DATA.format(kind)}\n")
 
 
-def test_a_name_look_up_that_hangs_is_given_up_at_the_time_limit(tidegate, tmp_path, monkeypatch):
-    """The look-up is a thread that cannot be cancelled: it waits for a pipe that nobody writes."""
+def test_hanging_name_look_up_is_aborted_at_the_time_limit(tidegate, tmp_path, monkeypatch):
+    """The look-up is a thread that cannot be cancelled: it waits for a pipe without a writer."""
     hanging = "import os, socket\nsocket.getaddrinfo = lambda *_, **__: os.read(os.pipe()[0], 1)\n"
     (tmp_path / "sitecustomize.py").write_text(hanging)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
@@ -235,7 +235,7 @@ def test_a_name_look_up_that_hangs_is_given_up_at_the_time_limit(tidegate, tmp_p
     assert "no complete answer within 0.3 s" in done.stderr
 
 
-def test_an_exporter_page_without_a_source_is_a_problem_in_one_line(tidegate):
+def test_page_of_an_exporter_without_sources_is_a_one_line_problem(tidegate):
     page = 'tidegate_export_source_up{source="http://127.0.0.1:8000/metrics",kind="vllm"} 0\n'
     done = tidegate("read", "-", stdin=page.encode())
     assert (done.returncode, done.stdout) == (1, "")

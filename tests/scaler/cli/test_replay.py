@@ -1,4 +1,4 @@
-"""`tidegate replay` as a shell runs it: the answer on standard output, everything else beside it."""
+"""`tidegate replay` in a shell: the result is on standard output, everything else on standard error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 LOAD = "each:5m,for=30m"
-PAST = ("--prometheus", "http://127.0.0.1:1", "--workload")
 TWO = ("--policy", "static:replicas=1", "--policy", "tidegate:keep-warm=60")
 
 
@@ -32,17 +31,17 @@ def on_a_terminal():
 
 
 def everything(terminal):
-    said = b""
+    output = b""
     try:
         while more := os.read(terminal, 65_536):
-            said += more
-    except OSError:  # Linux: EIO is the end of a terminal that nobody has open any more
+            output += more
+    except OSError:  # Linux: EIO if the other side is closed
         pass
     os.close(terminal)
-    return said.decode()
+    return output.decode()
 
 
-def test_the_answer_and_nothing_else_is_on_standard_output_while_a_bar_is_shown(on_a_terminal, tmp_path):
+def test_only_the_result_is_on_standard_output(on_a_terminal, tmp_path):
     report = tmp_path / "report.html"
     status, out, shown = on_a_terminal("replay", LOAD, *TWO, "--seed", "3", "-o", "json", "--html", report)
 
@@ -51,29 +50,29 @@ def test_the_answer_and_nothing_else_is_on_standard_output_while_a_bar_is_shown(
     (document,) = json.loads(out)
     assert document["load"] == LOAD
     assert [policy["name"] for policy in document["policies"]] == ["static", "tidegate"]
-    static, ours = document["policies"]
-    assert ours["gpu_hours"] < static["gpu_hours"]
+    static, tidegate_policy = document["policies"]
+    assert tidegate_policy["gpu_hours"] < static["gpu_hours"]
     assert report.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_without_a_format_it_is_a_table(tidegate):
+def test_default_output_is_a_table(tidegate):
     done = tidegate("replay", "each:5m,for=11m", "--policy", "static:replicas=1")
 
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)
     assert [word for word in ("each:5m,for=11m", "promise kept", "static", "Server A") if word not in done.stdout] == []
 
 
-def test_the_policies_are_listed_without_a_load(tidegate):
+def test_policies_are_listed_without_a_trace(tidegate):
     done = tidegate("replay", "--policy", "list")
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert "  knative: " in done.stdout
+    assert "\nknative: " in done.stdout
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
-        ((), "LOAD: must be given"),
+        ((), "TRACE: must be given"),
         ((LOAD, "--policy", "nope"), "there is no policy 'nope'"),
         ((LOAD, "--policy", "static:4"), "should be key=value"),
         (("--prometheus", "http://127.0.0.1:1", "--workload", "chat"), "--workload: must be NAMESPACE/NAME, got chat"),
@@ -83,15 +82,15 @@ def test_the_policies_are_listed_without_a_load(tidegate):
         ),
     ],
 )
-def test_wrong_usage_is_said_in_a_sentence_with_status_2(tidegate, arguments, words):
+def test_wrong_usage_is_one_error_with_status_2(tidegate, arguments, message):
     done = tidegate("replay", *arguments)
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-1].startswith("Error: ")
-    assert words in done.stderr
+    assert message in done.stderr
 
 
-def test_a_bad_server_is_a_bad_configuration_told_by_its_place(tidegate, tmp_path):
+def test_invalid_server_profile_is_a_bad_configuration(tidegate, tmp_path):
     file = tmp_path / "server.yaml"
     file.write_text("name: mine\nstart: soon\n")
     done = tidegate("replay", LOAD, "--server", file)
@@ -101,10 +100,10 @@ def test_a_bad_server_is_a_bad_configuration_told_by_its_place(tidegate, tmp_pat
     assert all(line.startswith(str(file)) for line in done.stderr.splitlines())
 
 
-def test_what_cannot_be_meant_is_said_before_anything_is_played(tidegate, tmp_path):
+def test_options_are_checked_before_the_simulation(tidegate, tmp_path):
     lost = tidegate("replay", LOAD, "--html", tmp_path / "missing" / "report.html")
     assert lost.returncode == 2
     assert "--html: must be in a folder that exists" in " ".join(lost.stderr.split()).replace("'--html'", "--html")
     aimless = tidegate("replay", LOAD, "--workload", "ai/chat")
     assert aimless.returncode == 2
-    assert "--workload: goes with --prometheus" in aimless.stderr
+    assert "--workload: needs --prometheus" in aimless.stderr

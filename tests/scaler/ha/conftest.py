@@ -1,4 +1,4 @@
-"""Replicas in one loop, over real TLS: each with a clock of its own that a test winds, and one Lease between them."""
+"""Replicas in one event loop, over real TLS: each with a clock of its own that a test sets, and one Lease."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -10,9 +10,9 @@ import trustme
 from exporter.kubernetes.protocol import ApiFailure
 from exporter.model import WorkloadKey
 from scaler.engine.publisher import Publisher
-from scaler.ha.election import Campaign, Election, Terms
+from scaler.ha.election import Election, LeaderElector, Terms
 from scaler.ha.follower import Follower
-from scaler.ha.leader import PeerServer, PeerTlsFiles, connecting, listening
+from scaler.ha.leader import BoardServer, PeerTlsFiles, client_context, server_context
 from scaler.model import Decision, Reason
 
 NAME = "tidegate.tidegate.svc"
@@ -70,8 +70,8 @@ class Pki:
     def __init__(self, folder):
         self.folder, self.ca = folder, trustme.CA()
 
-    def files(self, whose, name=NAME, ca=None):
-        folder = self.folder / whose
+    def files(self, folder_name, name=NAME, ca=None):
+        folder = self.folder / folder_name
         folder.mkdir(exist_ok=True)
         issued = (ca or self.ca).issue_cert(name)
         issued.private_key_pem.write_to_path(folder / "tls.key")
@@ -81,29 +81,29 @@ class Pki:
 
 
 class Peer:
-    """One replica's publisher, campaign, server and follower. learned: (memory, offset) as the follower got them;
-    asked_of: whose memory the server was asked for; failed: kinds of failures, None for an answer.
+    """One replica's publisher, elector, server and follower. states: (state, clock offset) that the follower got;
+    asked_of: workloads of each requested state; failed: kind of failure of each request, None without one.
     """
 
     def __init__(self, name, world, leases, files, offset_s, workloads):
         self.name, self.clock, self.files = name, OffsetClock(world, offset_s), files
         self.publisher = Publisher(WorkloadKey("ai", each) for each in workloads)
-        self.learned, self.asked_of, self.failed, self.told, self.tls_told = [], [], [], [], []
-        self.patience_s = 0.0
+        self.states, self.asked_of, self.failed, self.problems, self.tls_problems = [], [], [], [], []
+        self.delay_s = 0.0
         self._leases = leases
-        self.server = PeerServer(
+        self.server = BoardServer(
             self.publisher,
             host="127.0.0.1",
             port=0,
-            context=listening(files, self.tls_told.append),
+            context=server_context(files, self.tls_problems.append),
             name=NAME,
             clock=self.clock,
-            memory=self._memory,
+            state=self._state,
         )
 
     async def start(self):
         self.address = f"127.0.0.1:{await self.server.start()}"
-        self.campaign = self.server.campaign = Campaign(
+        self.elector = self.server.elector = LeaderElector(
             self._leases,
             Election(self.name, self.address, Terms()),
             namespace="tidegate",
@@ -111,19 +111,19 @@ class Peer:
             clock=self.clock,
             jitter=Random(1),
             followed_s=3.0,
-            patience_s=lambda: self.patience_s,
-            told=self.told.append,
+            delay_s=lambda: self.delay_s,
+            on_problem=self.problems.append,
         )
         self.follower = Follower(
             self.publisher,
-            leader=self.campaign.leader,
-            leads=self.campaign.leads,
-            context=connecting(self.files, self.tls_told.append),
+            leader=self.elector.leader,
+            leads=self.elector.leads,
+            context=client_context(self.files, self.tls_problems.append),
             name=NAME,
             tick_s=TICK_S,
             clock=self.clock,
-            learned=self._learn,
-            failed=lambda _, why: self.failed.append(why.kind if why else None),
+            on_state=self._take_state,
+            on_result=lambda _, failure: self.failed.append(failure.kind if failure else None),
         )
 
     def decide(self, **replicas):
@@ -138,15 +138,15 @@ class Peer:
     async def ask(self):
         """One question, and what it brought: None, or the kind of failure."""
         async with self.follower.session() as session:
-            await self.follower.ask(session)
+            await self.follower.poll(session)
         return self.failed[-1] if self.failed else None
 
-    def _memory(self, workloads):
+    def _state(self, workloads):
         self.asked_of.append(None if workloads is None else {key.name for key in workloads})
         return lambda: b"all of it" if workloads is None else b"some of it"
 
-    async def _learn(self, memory, offset_s):
-        self.learned.append((memory, offset_s))
+    async def _take_state(self, state, offset_s):
+        self.states.append((state, offset_s))
 
 
 def decided(name, replicas, at=1000.0):
@@ -189,8 +189,8 @@ async def pair(peer):
     leader, follower = await peer("a", offset_s=300.0), await peer("b")
     leader.decide(chat=3, code=0)
     follower.decide(chat=7, code=7)
-    await leader.campaign.look()
-    await follower.campaign.look()
+    await leader.elector.update()
+    await follower.elector.update()
     return leader, follower
 
 

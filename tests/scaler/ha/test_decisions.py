@@ -1,4 +1,4 @@
-"""A Decision on the wire: what was said is what is read, whatever a neighbouring version adds or leaves out."""
+"""A Decision survives the wire, whatever a neighbouring version adds or leaves out."""
 
 import json
 from dataclasses import fields
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import WorkloadKey
-from scaler.ha.frame import shifted
+from scaler.ha.frame import shift
 from scaler.model import Decision, Evidence, Objective, Reason
 
 NUMBER = st.floats(-1e12, 1e12)
@@ -42,12 +42,12 @@ def sent(decision, **more):
 
 
 @given(DECISIONS)
-def test_what_is_sent_is_what_is_read(decision):
+def test_decision_survives_a_round_trip(decision):
     assert Decision.from_document(sent(decision)) == decision
 
 
 @given(DECISIONS, st.dictionaries(st.text(min_size=25, max_size=30), st.integers()))
-def test_what_a_newer_version_adds_is_skipped(decision, news):
+def test_fields_of_a_newer_version_are_ignored(decision, news):
     document = sent(decision) | news
     document["evidence"] |= news
     document["workload"] |= news
@@ -56,7 +56,7 @@ def test_what_a_newer_version_adds_is_skipped(decision, news):
 
 
 @given(DECISIONS, st.data())
-def test_what_an_older_version_does_not_say_is_blank(decision, data):
+def test_fields_missing_in_an_older_version_take_their_defaults(decision, data):
     blank = Decision(decision.workload, decision.replicas, decision.active, decision.reason, decision.decided_at)
     document, needed = sent(decision), {"workload", "replicas", "active", "reason", "decided_at"}
     unsaid = data.draw(st.sets(st.sampled_from(sorted(document.keys() - needed))))
@@ -66,7 +66,7 @@ def test_what_an_older_version_does_not_say_is_blank(decision, data):
 
 
 @pytest.mark.parametrize(("replicas", "reason"), [(3, "serving"), (0, "asleep"), (None, "unknown")])
-def test_a_reason_that_is_not_known_costs_the_reason_and_not_the_answer(replicas, reason):
+def test_unknown_reason_costs_the_reason_and_not_the_decision(replicas, reason):
     decision = Decision(WorkloadKey("ai", "chat"), replicas, replicas != 0, Reason.HELD, 1000.0)
     got = Decision.from_document(sent(decision, reason="full_moon"))
     assert (got.replicas, got.active, str(got.reason)) == (replicas, replicas != 0, reason)
@@ -97,12 +97,12 @@ def test_a_reason_that_is_not_known_costs_the_reason_and_not_the_answer(replicas
         },
     ],
 )
-def test_what_is_no_decision_is_said_to_be_none(document):
+def test_invalid_decision_is_refused(document):
     with pytest.raises(ValueError, match=r"Decision|replicas cannot be active|could not convert"):
         Decision.from_document(document)
 
 
-def test_on_another_clock_every_time_is_moved_and_nothing_else():
+def test_shift_moves_every_time_and_nothing_else():
     decision = Decision(
         WorkloadKey("ai", "chat"),
         2,
@@ -112,6 +112,6 @@ def test_on_another_clock_every_time_is_moved_and_nothing_else():
         measured_at=990.0,
         held_since=995.0,
     )
-    moved = shifted(decision, 300.0)
+    moved = shift(decision, 300.0)
     assert (moved.decided_at, moved.measured_at, moved.held_since, moved.idle_since) == (1300.0, 1290.0, 1295.0, None)
-    assert shifted(moved, -300.0) == decision
+    assert shift(moved, -300.0) == decision

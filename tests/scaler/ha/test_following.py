@@ -1,4 +1,4 @@
-"""A follower's answers are the leader's: over real TLS, whatever their clocks say, and only while the leader lives."""
+"""A follower publishes the leader's Board over real TLS, whatever the clocks, and only while the leader lives."""
 
 import asyncio
 import gzip
@@ -16,13 +16,13 @@ from exporter.model import WorkloadKey
 from scaler.ha import follower as followers
 from scaler.ha import leader as servers
 from scaler.ha.frame import Copy, Frame, encode
-from scaler.ha.leader import PATH, connecting
+from scaler.ha.leader import PATH, client_context
 
 CHAT = WorkloadKey("ai", "chat")
 SERVER = "tidegate.tidegate.svc"
 
 
-async def test_a_follower_answers_with_the_whole_board_and_then_with_what_changes(pair):
+async def test_follower_copies_the_whole_board_and_then_its_changes(pair):
     leader, follower = pair
     assert await follower.ask() is None
     assert follower.answers == {"chat": 3, "code": 0}
@@ -31,21 +31,21 @@ async def test_a_follower_answers_with_the_whole_board_and_then_with_what_change
     assert follower.answers == {"chat": 4, "code": 0}
     leader.decide()
     assert await follower.ask() is None
-    # What is remembered comes with it: of all, then of the one that changed, then of nobody.
+    # State comes with it: of all workloads, then of the changed one, then none.
     assert leader.asked_of == [None, {"chat"}]
-    assert [memory for memory, _ in follower.learned] == [b"all of it", b"some of it"]
+    assert [state for state, _ in follower.states] == [b"all of it", b"some of it"]
 
 
-async def test_times_are_of_our_clock_whatever_the_leaders_says(world, pair):
+async def test_times_are_shifted_to_the_followers_clock(world, pair):
     _, follower = pair
     world.now += 2.0
     assert await follower.ask() is None
     entry = follower.publisher.get(CHAT)
     assert (entry.decided_at, entry.measured_at, follower.publisher.board.at) == (1000.0, 999.0, 1000.0)
-    assert [offset for _, offset in follower.learned] == [-300.0]
+    assert [offset for _, offset in follower.states] == [-300.0]
 
 
-async def test_the_leaders_word_counts_for_three_ticks_and_then_the_own(world, pair):
+async def test_leaders_board_counts_for_three_ticks_and_then_the_own_board(world, pair):
     _, follower = pair
     await follower.ask()
     for later, answers in ((3.0, {"chat": 3, "code": 0}), (0.1, {"chat": 7, "code": 7})):
@@ -54,39 +54,39 @@ async def test_the_leaders_word_counts_for_three_ticks_and_then_the_own(world, p
         assert follower.answers == answers
 
 
-async def test_a_leader_whose_sweeps_fail_is_not_followed(world, pair):
+async def test_leader_whose_ticks_fail_is_not_followed(world, pair):
     _, follower = pair
     world.now += 3.1
     assert await follower.ask() == "stale"
     assert follower.answers == {"chat": 7, "code": 7}
 
 
-async def test_an_answer_that_was_long_on_its_way_says_nothing_about_the_present(world, pair):
+async def test_late_response_is_ignored(world, pair):
     leader, follower = pair
 
     def frozen(_workloads):
         world.now += 300.0  # the machine stood still between the question and the answer
         return lambda: b""
 
-    leader.server._memory = frozen
+    leader.server._state = frozen
     assert await follower.ask() == "late"
     assert follower.answers == {"chat": 7, "code": 7}
     assert follower.follower.copy == Copy()
 
 
-async def test_a_new_leader_is_asked_for_everything(peer, pair):
+async def test_new_leader_sends_the_whole_board(peer, pair):
     leader, follower = pair
     await follower.ask()
-    await leader.campaign.give_back()
+    await leader.elector.release()
     other = await peer("c")
     other.decide(chat=5, code=5)
-    await other.campaign.look()
-    await follower.campaign.look()
+    await other.elector.update()
+    await follower.elector.update()
     assert await follower.ask() is None
     assert (follower.answers, other.asked_of) == ({"chat": 5, "code": 5}, [None])
 
 
-async def test_changes_since_something_else_are_not_taken_and_everything_is_asked_for(pair, monkeypatch):
+async def test_changes_since_another_version_are_refused_and_the_whole_board_is_requested(pair, monkeypatch):
     leader, follower = pair
     await follower.ask()
     leader.decide(chat=4)
@@ -97,16 +97,16 @@ async def test_changes_since_something_else_are_not_taken_and_everything_is_aske
     assert (follower.answers, leader.asked_of) == ({"chat": 4, "code": 0}, [None, {"chat"}, None])
 
 
-async def test_who_does_not_lead_says_so_at_once(pair, leases):
+async def test_replica_that_does_not_lead_responds_so_at_once(pair, leases):
     leader, follower = pair
-    await leader.campaign.give_back()
+    await leader.elector.release()
     assert await follower.ask() == "not_leading"
 
 
-async def test_what_a_leader_said_counts_for_its_time_even_if_it_steps_down(world, pair):
+async def test_fresh_board_counts_even_if_its_leader_steps_down(world, pair):
     leader, follower = pair
     await follower.ask()
-    await leader.campaign.give_back()
+    await leader.elector.release()
     assert await follower.ask() == "not_leading"
     assert follower.answers == {"chat": 3, "code": 0}, "another may have taken its place by then"
     world.now += 3.1
@@ -114,88 +114,88 @@ async def test_what_a_leader_said_counts_for_its_time_even_if_it_steps_down(worl
     assert follower.answers == {"chat": 7, "code": 7}
 
 
-async def test_who_leads_itself_answers_with_its_own_board_at_once(pair):
+async def test_new_leader_publishes_its_own_board_at_once(pair):
     leader, follower = pair
     await follower.ask()
-    await leader.campaign.give_back()
-    await follower.campaign.look()
+    await leader.elector.release()
+    await follower.elector.update()
     assert await follower.ask() is None
-    assert follower.campaign.leads(follower.clock.now())
+    assert follower.elector.leads(follower.clock.now())
     assert follower.answers == {"chat": 7, "code": 7}
 
 
-async def test_a_leader_of_the_next_version_is_followed(pair, monkeypatch):
+async def test_leader_of_the_next_version_is_followed(pair, monkeypatch):
     _, follower = pair
 
     def newer(frame):
-        line, _, memory = encode(frame).partition(b"\n")
+        line, _, state = encode(frame).partition(b"\n")
         document = json.loads(line) | {"tide": "high"}
         for each in document["changed"]:
             each |= {"tide": "high", "reason": "spring_tide"}
             each["evidence"] |= {"moon": {"full": True}}
-        return json.dumps(document).encode() + b"\n" + memory
+        return json.dumps(document).encode() + b"\n" + state
 
     monkeypatch.setattr(servers, "encode", newer)
     assert await follower.ask() is None
     assert follower.answers == {"chat": 3, "code": 0}
 
 
-async def test_a_leader_of_the_version_before_is_followed(pair, monkeypatch):
+async def test_leader_of_the_previous_version_is_followed(pair, monkeypatch):
     _, follower = pair
 
     def older(frame):
-        line, _, memory = encode(frame).partition(b"\n")
+        line, _, state = encode(frame).partition(b"\n")
         document = json.loads(line)
         for each in document["changed"]:
             del each["evidence"], each["observed"], each["idle_since"]
-        return json.dumps(document).encode() + b"\n" + memory
+        return json.dumps(document).encode() + b"\n" + state
 
     monkeypatch.setattr(servers, "encode", older)
     assert await follower.ask() is None
     assert follower.answers == {"chat": 3, "code": 0}
 
 
-async def test_another_format_is_not_followed_and_each_answers_for_itself(pair, monkeypatch):
+async def test_unknown_format_is_not_followed(pair, monkeypatch):
     _, follower = pair
     monkeypatch.setattr(servers, "encode", lambda _frame: b'{"format": 2}\n')
     assert await follower.ask() == "bad_frame"
     assert follower.answers == {"chat": 7, "code": 7}
 
 
-@pytest.mark.parametrize("whose", ["kedas", "nobodys", "a strangers"])
-async def test_who_has_no_peers_certificate_is_told_nothing(pair, pki, whose):
+@pytest.mark.parametrize("certificate", ["KEDA", "none", "another authority"])
+async def test_client_without_a_peer_certificate_gets_no_board(pair, pki, certificate):
     leader, _ = pair
-    ca = trustme.CA() if whose == "a strangers" else None
-    files = pki.files(whose, name="keda-operator" if whose == "kedas" else "tidegate.tidegate.svc", ca=ca)
-    pki.files(whose + " ca")
-    context = connecting(files._replace(ca=str(pki.folder / (whose + " ca") / "ca.crt")), [].append)
-    if whose == "nobodys":
+    ca = trustme.CA() if certificate == "another authority" else None
+    files = pki.files(certificate, name="keda-operator" if certificate == "KEDA" else "tidegate.tidegate.svc", ca=ca)
+    pki.files(certificate + " ca")
+    context = client_context(files._replace(ca=str(pki.folder / (certificate + " ca") / "ca.crt")), [].append)
+    if certificate == "none":
         context = context._present.__class__(context._present.protocol)
         context.load_verify_locations(files.ca)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
         ask = session.get(f"https://{leader.address}{PATH}", server_hostname="tidegate.tidegate.svc")
-        if whose == "kedas":
+        if certificate == "KEDA":
             async with ask as response:
                 body = await response.text()
-            assert (response.status, body) == (403, "your certificate is not for tidegate.tidegate.svc\n")
+            assert (response.status, body) == (403, "the certificate is not for tidegate.tidegate.svc\n")
         else:
             with pytest.raises(aiohttp.ClientError):
                 await ask
     assert leader.asked_of == []
 
 
-async def test_a_server_with_another_name_is_not_believed(peer, pki):
+async def test_server_with_another_name_is_refused(peer, pki):
     leader = await peer("a", files=pki.files("a", name="keda-operator"))
     follower = await peer("b")
     leader.decide(chat=3)
     follower.decide(chat=7)
-    await leader.campaign.look()
-    await follower.campaign.look()
+    await leader.elector.update()
+    await follower.elector.update()
     assert await follower.ask() == "connection"
     assert follower.answers == {"chat": 7}
 
 
-async def test_certificates_that_rotate_are_taken_by_both_sides(pair, pki):
+async def test_both_sides_use_rotated_certificates(pair, pki):
     _, follower = pair
     assert await follower.ask() is None
     new = trustme.CA()
@@ -206,7 +206,7 @@ async def test_certificates_that_rotate_are_taken_by_both_sides(pair, pki):
 
 
 @pytest.mark.parametrize("query", ["version=x", "at=noon", "wait=long"])
-async def test_a_question_that_is_none_is_refused(pair, query):
+async def test_invalid_query_is_refused(pair, query):
     leader, follower = pair
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=follower.follower._context)) as session:
         url = f"https://{leader.address}{PATH}?{query}"
@@ -214,40 +214,40 @@ async def test_a_question_that_is_none_is_refused(pair, query):
             assert response.status == 400
 
 
-async def test_no_api_server_is_said_once_and_so_is_its_return(pair, leases):
+async def test_api_server_failure_and_recovery_are_each_reported_once(pair, leases):
     leader, _ = pair
     leases.trouble = ApiFailure(None, "get lease: no answer within 5 s")
     for _ in range(3):
-        await leader.campaign.look()
+        await leader.elector.update()
     leases.trouble = None
     for _ in range(3):
-        await leader.campaign.look()
-    assert leader.told == ["get lease: no answer within 5 s", None]
+        await leader.elector.update()
+    assert leader.problems == ["get lease: no answer within 5 s", None]
 
 
-async def test_who_is_second_at_the_lease_follows_and_says_nothing_of_trouble(peer, leases):
+async def test_conflict_on_the_lease_is_no_problem_and_its_loser_follows(peer, leases):
     one, other = await peer("a"), await peer("b")
     seen = await leases.lease("tidegate", "tidegate")
     assert seen is None
-    await one.campaign.look()
+    await one.elector.update()
     # The other had looked before the first one wrote.
     real, leases.lease = leases.lease, lambda namespace, name: none()
-    await other.campaign.look()
+    await other.elector.update()
     leases.lease = real
-    await other.campaign.look()
-    assert (other.told, other.campaign.leader().holder, leases.writes) == ([], "a", ["a"])
+    await other.elector.update()
+    assert (other.problems, other.elector.leader().holder, leases.writes) == ([], "a", ["a"])
 
 
-async def test_who_remembers_nothing_does_not_take_what_was_just_given_back(world, pair, leases):
+async def test_replica_with_a_delay_does_not_take_a_lease_that_was_just_released(world, pair, leases):
     leader, follower = pair
-    follower.patience_s = 15.0
-    await leader.campaign.give_back()
+    follower.delay_s = 15.0
+    await leader.elector.release()
     for later in (0.0, 14.0):
         world.now += later
-        await follower.campaign.look()
+        await follower.elector.update()
     assert leases.writes == ["a", ""]
     world.now += 1.0
-    await follower.campaign.look()
+    await follower.elector.update()
     assert leases.writes == ["a", "", "b"]
 
 
@@ -255,7 +255,7 @@ async def none():
     return None
 
 
-async def test_a_lease_is_given_back_also_while_its_renewal_is_under_way(pair, leases, monkeypatch):
+async def test_lease_is_released_also_during_a_renewal(pair, leases, monkeypatch):
     leader, _ = pair
     arrived, answers = asyncio.Event(), asyncio.Event()
     write_lease = leases.write_lease
@@ -264,27 +264,27 @@ async def test_a_lease_is_given_back_also_while_its_renewal_is_under_way(pair, l
         written = await write_lease(namespace, name, lease)
         if lease.holder:
             arrived.set()
-            await answers.wait()  # the API server has taken it, and nobody has heard so yet
+            await answers.wait()  # the API server has taken it, and the response is still on its way
         return written
 
     monkeypatch.setattr(leases, "write_lease", slow)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(leader.campaign.look())
+        tasks.create_task(leader.elector.update())
         await arrived.wait()
-        tasks.create_task(leader.campaign.give_back())
+        tasks.create_task(leader.elector.release())
         await asyncio.sleep(0)
         answers.set()
     assert leases.lease_now.holder == ""
 
 
-async def test_board_that_is_dated_in_the_future_is_not_followed(world, pair):
+async def test_board_dated_in_the_future_is_not_followed(world, pair):
     leader, follower = pair
     leader.publisher.publish([], at=leader.clock.now() + 1e6)
     assert await follower.ask() == "bad_frame"
     assert follower.answers == {"chat": 7, "code": 7}
 
 
-async def test_board_becomes_old_also_where_our_clock_is_set_back(world, pair):
+async def test_board_becomes_stale_also_if_the_followers_clock_is_set_back(world, pair):
     _, follower = pair
     await follower.ask()
     world.now -= 3600.0
@@ -312,7 +312,7 @@ MANY = 10_000
 
 
 @pytest.mark.parametrize(("status", "failure"), [(200, "too_large"), (500, "http_500")])
-async def test_answer_without_end_is_not_read_to_its_end(pair, monkeypatch, status, failure):
+async def test_endless_response_is_not_read_to_its_end(pair, monkeypatch, status, failure):
     monkeypatch.setattr(followers, "LARGEST_FRAME_BYTES", 2**20)
     leader, follower = pair
     leader.server._answer_one = forged = Forged(bytes(2**16), status=status)
@@ -321,13 +321,13 @@ async def test_answer_without_end_is_not_read_to_its_end(pair, monkeypatch, stat
     assert follower.answers == {"chat": 7, "code": 7}
 
 
-async def test_answer_that_says_it_is_too_large_is_not_read(pair, monkeypatch):
+async def test_response_that_announces_too_many_bytes_is_not_read(pair, monkeypatch):
     monkeypatch.setattr(followers, "LARGEST_FRAME_BYTES", 1000)
     _, follower = pair
     assert await follower.ask() == "too_large"
 
 
-async def test_compressed_answer_is_not_inflated(pair):
+async def test_compressed_response_is_not_inflated(pair):
     leader, follower = pair
     bomb = gzip.compress(bytes(2**24))
     whole = encode(Frame("e", 1, 1000.0, 1000.0)) + bytes(2**20)
@@ -341,7 +341,7 @@ async def test_compressed_answer_is_not_inflated(pair):
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_body_of_a_question_is_not_read(pair, method):
+async def test_body_of_a_request_is_not_read(pair, method):
     leader, follower = pair
     sent = 0
 
@@ -359,8 +359,8 @@ async def test_body_of_a_question_is_not_read(pair, method):
     assert sent < 1000, "what the sockets on the way hold, of 655 MB"
 
 
-async def test_questions_in_hand_are_bounded(pair, monkeypatch):
-    monkeypatch.setattr(servers, "MOST_QUESTIONS", 1)
+async def test_concurrent_requests_are_bounded(pair, monkeypatch):
+    monkeypatch.setattr(servers, "MOST_REQUESTS", 1)
     leader, follower = pair
     begun, release = asyncio.Event(), asyncio.Event()
     answer_one = leader.server._answer_one

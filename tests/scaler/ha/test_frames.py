@@ -1,4 +1,4 @@
-"""Whatever happens on the leader's Board, a follower that is told of the changes has the same Board."""
+"""A follower that applies frames has the same Board as the leader."""
 
 import json
 from dataclasses import fields
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from exporter.model import WorkloadKey
 from scaler.ha import frame as frames
 from scaler.ha import leader as journals
-from scaler.ha.frame import FORMAT, BadFrame, Copy, Frame, decode, encode, retold
+from scaler.ha.frame import FORMAT, BadFrame, Copy, Frame, apply, decode, encode
 from scaler.ha.leader import Journal
 from scaler.model import Board, Decision, Evidence, Reason
 
@@ -24,8 +24,8 @@ def board(version, *decisions, at=1000.0):
     return Board(version, at, MappingProxyType({decision.workload: decision for decision in decisions}))
 
 
-def told(journal, since, *, epoch="e", now=1000.0):
-    """The frame for somebody who has `since`, through the wire."""
+def frame_since(journal, since, *, epoch="e", now=1000.0):
+    """The frame for a follower at version `since`, through the wire."""
     change = journal.since(since) if since is not None else None
     if change is None:
         everything = tuple(journal.board.decisions.values())
@@ -40,77 +40,77 @@ STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.none() | st.integers(1, 9)
 
 
 @given(STEPS)
-def test_a_follower_that_hears_of_changes_has_the_leaders_board(steps):
+def test_follower_that_applies_changes_has_the_leaders_board(steps):
     journal, copy, entries = Journal(), Copy(), {}
     for version, (name, replicas, asked) in enumerate(steps, 1):
         if replicas is None:
             entries.pop(name, None)
         else:
             entries[name] = decided(name, replicas)
-        journal.take(board(version, *entries.values()))
+        journal.record(board(version, *entries.values()))
         if asked:
-            copy = retold(copy, told(journal, copy.version if copy.epoch else None), 0.0)
+            copy = apply(copy, frame_since(journal, copy.version if copy.epoch else None), 0.0)
             assert copy.decisions == journal.board.decisions
             assert copy.version == version
 
 
-def test_only_what_changed_is_told():
+def test_journal_returns_only_changes():
     chat, code = decided("chat", 1), decided("code", 1)
     journal = Journal()
-    journal.take(board(7, chat, code))
+    journal.record(board(7, chat, code))
     more = decided("chat", 2)
-    journal.take(board(8, more, code))
-    journal.take(board(9, more))
+    journal.record(board(8, more, code))
+    journal.record(board(9, more))
     assert journal.since(7) == ((more,), (code.workload,))
     assert journal.since(8) == ((), (code.workload,))
     assert journal.since(9) == ((), ())
 
 
-def test_one_that_went_and_came_back_is_not_said_to_be_gone():
+def test_workload_that_returns_is_not_gone():
     chat, code = decided("chat", 1), decided("code", 1)
     journal = Journal()
-    journal.take(board(7, chat, code))
-    journal.take(board(8, chat))
-    journal.take(board(9, chat, code))
+    journal.record(board(7, chat, code))
+    journal.record(board(8, chat))
+    journal.record(board(9, chat, code))
     assert journal.since(7) == ((code,), ())
 
 
-def test_who_comes_from_before_the_journal_or_from_the_future_is_told_everything():
+def test_journal_has_no_changes_since_versions_outside_its_range():
     journal = Journal()
-    journal.take(board(7, decided("chat", 1)))
+    journal.record(board(7, decided("chat", 1)))
     assert [journal.since(version) for version in (6, 8)] == [None, None]
 
 
-def test_notes_on_those_who_are_gone_are_not_kept_for_ever(monkeypatch):
-    monkeypatch.setattr(journals, "NOTES", 2)
+def test_number_of_remembered_removals_is_bounded(monkeypatch):
+    monkeypatch.setattr(journals, "MOST_REMOVED", 2)
     names = ["a", "b", "c"]
     journal = Journal()
-    journal.take(board(1, *[decided(name, 1) for name in names]))
+    journal.record(board(1, *[decided(name, 1) for name in names]))
     for version, _ in enumerate(names, 2):
-        journal.take(board(version, *[decided(name, 1) for name in names[version - 1 :]]))
+        journal.record(board(version, *[decided(name, 1) for name in names[version - 1 :]]))
     assert journal.since(1) is None  # it would not know that "a" has gone
     assert [key.name for key in journal.since(2).gone] == ["b", "c"]
 
 
-def test_changes_since_something_that_one_does_not_have_are_not_taken():
-    copy = retold(Copy(), Frame("e", 7, 1000.0, 1000.0, None, (decided("chat", 1),)), 0.0)
+def test_changes_since_another_version_than_the_copys_are_not_applied():
+    copy = apply(Copy(), Frame("e", 7, 1000.0, 1000.0, None, (decided("chat", 1),)), 0.0)
     for frame in (Frame("e", 9, 1000.0, 1000.0, 8), Frame("other", 8, 1000.0, 1000.0, 7)):
-        assert retold(copy, frame, 0.0) is None
+        assert apply(copy, frame, 0.0) is None
 
 
-def test_times_are_of_the_followers_clock_whatever_the_leaders_says():
+def test_apply_shifts_times_to_the_followers_clock():
     frame = Frame("e", 7, 1000.0, 999.0, None, (decided("chat", 1, at=990.0),))
-    copy = retold(Copy(), frame, 300.5)
-    assert (copy.at, copy.told_at) == (1299.5, 999.0)
+    copy = apply(Copy(), frame, 300.5)
+    assert (copy.at, copy.leader_at) == (1299.5, 999.0)
     assert copy.decisions[WorkloadKey("ai", "chat")].decided_at == 1290.5
 
 
 @given(st.binary(max_size=100))
-def test_what_is_remembered_comes_through_as_it_was(memory):
-    assert decode(encode(Frame("e", 7, 1000.0, 999.0, memory=memory))).memory == memory
+def test_state_is_transferred_unchanged(state):
+    assert decode(encode(Frame("e", 7, 1000.0, 999.0, state=state))).state == state
 
 
-def test_an_entry_that_cannot_be_read_costs_itself():
+def test_unreadable_entry_costs_only_itself():
     line, _, _ = encode(Frame("e", 7, 1000.0, 999.0, None, (decided("chat", 1), decided("code", 1)))).partition(b"\n")
     document = json.loads(line)
     document["changed"][0]["workload"] = 7
@@ -118,7 +118,7 @@ def test_an_entry_that_cannot_be_read_costs_itself():
     assert ([each.workload.name for each in frame.changed], frame.lost) == (["code"], 1)
 
 
-def test_a_newer_versions_frame_is_read_but_for_what_is_new():
+def test_unknown_fields_of_a_newer_version_are_ignored():
     document = json.loads(encode(Frame("e", 7, 1000.0, 999.0, None, (decided("chat", 1),))).partition(b"\n")[0])
     document |= {"mood": "good"}
     document["changed"][0] |= {"mood": "good"}
@@ -126,12 +126,12 @@ def test_a_newer_versions_frame_is_read_but_for_what_is_new():
 
 
 @pytest.mark.parametrize("body", [b"", b"\n", b"<html>", b"7\n", b"{}\n", b"[" * 9999, b'{"format": 1}\n'])
-def test_what_is_no_frame_is_said_to_be_none(body):
+def test_body_that_is_no_frame_is_refused(body):
     with pytest.raises(BadFrame, match="no frame"):
         decode(body)
 
 
-def test_another_format_is_said_by_its_number():
+def test_unknown_format_is_refused_with_its_number():
     with pytest.raises(BadFrame, match=f"format 99: this Tidegate reads {FORMAT}"):
         decode(b'{"format": 99}\n')
 
@@ -149,34 +149,34 @@ def as_body(document):
     "times",
     [{"at": 1000.5}, {"at": 1e9}, {"now": float("nan")}, {"at": float("-inf")}, {"now": 1e300}, {"now": 10**400}],
 )
-def test_frame_with_times_that_cannot_be_is_refused(times):
-    with pytest.raises(BadFrame, match=r"the last sweep must be before|no frame"):
+def test_frame_with_impossible_times_is_refused(times):
+    with pytest.raises(BadFrame, match=r"the last tick must be before|no frame"):
         decode(as_body(document_of(**times)))
 
 
-def test_entry_that_cannot_be_read_leaves_the_followers_own_decision():
-    before = retold(Copy(), Frame("e", 7, 1000.0, 1000.0, None, (decided("chat", 1), decided("code", 2))), 0.0)
+def test_unreadable_entry_leaves_the_followers_own_decision():
+    before = apply(Copy(), Frame("e", 7, 1000.0, 1000.0, None, (decided("chat", 1), decided("code", 2))), 0.0)
     document = document_of(Frame("e", 8, 1001.0, 1001.0, 7, (decided("chat", 5),)))
     document["changed"][0]["replicas"] = "5"
-    after = retold(before, decode(as_body(document)), 0.0)
-    assert [key.name for key in after.decisions] == ["code"], "what it said before is over"
+    after = apply(before, decode(as_body(document)), 0.0)
+    assert [key.name for key in after.decisions] == ["code"], "the previous entry is dropped too"
 
 
-def test_entry_without_a_workload_among_changes_asks_for_everything():
-    before = retold(Copy(), Frame("e", 7, 1000.0, 1000.0, None, (decided("chat", 1),)), 0.0)
+def test_unreadable_change_without_a_workload_requires_the_whole_board():
+    before = apply(Copy(), Frame("e", 7, 1000.0, 1000.0, None, (decided("chat", 1),)), 0.0)
     document = document_of(Frame("e", 8, 1001.0, 1001.0, 7, (decided("chat", 5),)))
     document["changed"][0]["workload"] = 7
-    assert retold(before, decode(as_body(document)), 0.0) is None
+    assert apply(before, decode(as_body(document)), 0.0) is None
 
 
 def test_times_of_a_decision_are_never_after_its_frame():
     frame = Frame("e", 7, 1000.0, 999.0, None, (decided("chat", 1, at=5000.0),))
-    (decision,) = retold(Copy(), frame, 10.0).decisions.values()
+    (decision,) = apply(Copy(), frame, 10.0).decisions.values()
     assert decision.decided_at == 1010.0
 
 
 @pytest.mark.parametrize(("byte", "most"), [(b",", "commas"), (b" ", "bytes")])
-def test_line_that_would_take_too_much_memory_is_not_parsed(byte, most, monkeypatch):
+def test_line_that_needs_too_much_memory_is_not_parsed(byte, most, monkeypatch):
     monkeypatch.setattr(frames, "MOST_COMMAS", 1000)
     monkeypatch.setattr(frames, "LARGEST_LINE_BYTES", 5000)
     with pytest.raises(BadFrame, match=f"[0-9]+ {most}.*at most"):
@@ -202,7 +202,7 @@ EVIDENCE_FIELDS = sorted(document_of()["changed"][0]["evidence"])
     st.dictionaries(st.sampled_from(DECISION_FIELDS), VALUES, max_size=3),
     st.dictionaries(st.sampled_from(EVIDENCE_FIELDS), VALUES, max_size=3),
 )
-def test_any_json_is_a_frame_of_sound_decisions_or_refused(top, entry, evidence):
+def test_any_json_is_a_frame_of_valid_decisions_or_refused(top, entry, evidence):
     document = document_of()
     document["changed"][0] |= entry
     if isinstance(document["changed"][0]["evidence"], dict):

@@ -44,14 +44,14 @@ def look_up(*hosts):
     return [asyncio.create_task(loop.getaddrinfo(host, 80)) for host in hosts]
 
 
-def test_a_frame_is_answered_while_every_lookup_thread_hangs(hanging, world, leases, pki):
+def test_frame_is_answered_while_every_lookup_thread_hangs(hanging, world, leases, pki):
     async def scene():
         leader, follower = (Peer(name, world, leases, pki.files(name), 0.0, ["chat"]) for name in "ab")
         await leader.start()
         await follower.start()
         leader.decide(chat=3)
-        await leader.campaign.look()
-        await follower.campaign.look()
+        await leader.elector.update()
+        await follower.elector.update()
         lookups = look_up(*(f"n{number}.hangs.test" for number in range(2 * LOOKUPS)))
         await started(hanging, LOOKUPS)
 
@@ -70,7 +70,7 @@ def test_a_frame_is_answered_while_every_lookup_thread_hangs(hanging, world, lea
     run(scene())
 
 
-def test_a_name_that_hangs_holds_one_thread_however_often_it_is_requested(hanging):
+def test_hanging_name_holds_one_thread_however_often_it_is_requested(hanging):
     async def scene():
         lookups = look_up(*["n.hangs.test"] * 200)
         await started(hanging, 1)
@@ -87,7 +87,7 @@ def test_a_name_that_hangs_holds_one_thread_however_often_it_is_requested(hangin
     run(scene())
 
 
-def test_a_process_ends_without_waiting_for_its_lookups(hanging):
+def test_process_ends_without_waiting_for_its_lookups(hanging):
     async def scene():
         look_up("n.hangs.test")
         await started(hanging, 1)

@@ -1,4 +1,4 @@
-"""One replica as the daemon sees it: its role, when it may answer for the first time, and what costs it nothing."""
+"""One replica as the daemon uses it: its role, when it settles, and which failures cost nothing."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -20,7 +20,7 @@ def replica(pki, leases, world, decision):
     """`async with replica("b") as one:` that takes part; `one.publisher` is its own."""
 
     @asynccontextmanager
-    async def running(name, learned=None):
+    async def running(name, on_state=None):
         files = pki.files(name)
         settings = Peers(
             address=Address("127.0.0.1", 0),
@@ -37,9 +37,9 @@ def replica(pki, leases, world, decision):
             tick_s=1.0,
             clock=Turning(world),
             environment={"POD_NAME": name},
-            memory=lambda workloads: lambda: b"what is remembered",
-            learned=learned or nothing,
-            told=lambda problem: None,
+            state=lambda workloads: lambda: b"the state",
+            on_state=on_state or nothing,
+            on_tls_problem=lambda problem: None,
         )
         one.publisher = publisher
         await one.start()
@@ -55,7 +55,7 @@ def replica(pki, leases, world, decision):
 
 
 class Turning:
-    """A clock of the world; who sleeps lets everybody else go on."""
+    """A clock of the world. A sleep lets all other tasks run."""
 
     def __init__(self, world):
         self._world = world
@@ -67,7 +67,7 @@ class Turning:
         await asyncio.sleep(0.001)
 
 
-async def nothing(memory, offset_s):
+async def nothing(state, offset_s):
     pass
 
 
@@ -84,7 +84,7 @@ def sweep(one, world, replicas, decision):
     one.tick(world.now)
 
 
-async def test_the_first_to_have_swept_leads_and_the_second_follows(replica, world, decision):
+async def test_first_replica_with_a_tick_leads_and_the_second_follows(replica, world, decision):
     async with replica("a") as one, replica("b") as other:
         assert one.role(world.now) is HaRole.ALONE
         sweep(one, world, 3, decision)
@@ -93,33 +93,33 @@ async def test_the_first_to_have_swept_leads_and_the_second_follows(replica, wor
         await until(lambda: other.role(world.now) is HaRole.FOLLOWER)
         assert other.publisher.get(decision("chat", 1).workload).replicas == 3
         assert (one.board_age_s(world.now), other.board_age_s(world.now)) == (None, 0.0)
-        # Whose answer it repeats is where the leader is asked; who leads repeats nobody.
-        assert (one.repeats, other.repeats) == (None, one._campaign._election.address)
+        # A follower names the leader's address; the leader names none.
+        assert (one.followed_address, other.followed_address) == (None, one._elector._election.address)
 
 
-async def test_a_replica_that_has_not_swept_stands_for_nothing(replica, world, leases):
+async def test_replica_without_a_tick_does_not_take_the_lease(replica, world, leases):
     async with replica("a") as one:
-        await until(lambda: one._campaign is not None and one._campaign.looked)
+        await until(lambda: one._elector is not None and one._elector.has_read)
         assert (leases.writes, one.settled(world.now)) == ([], False)
 
 
-async def test_nobody_is_asked_before_there_is_anybody_to_remember_what_is_told(replica, world, decision):
-    taken = []
+async def test_replica_without_a_tick_does_not_poll_the_leader(replica, world, decision):
+    states = []
 
-    async def take(memory, offset_s):
-        taken.append(memory)
+    async def take(state, offset_s):
+        states.append(state)
 
-    async with replica("a") as leader, replica("b", learned=take) as new:
+    async with replica("a") as leader, replica("b", on_state=take) as new:
         sweep(leader, world, 3, decision)
         await until(lambda: leader.role(world.now) is HaRole.LEADER)
-        await until(lambda: new._campaign is not None and new._campaign.leader() is not None)
-        assert (taken, new.settled(world.now)) == ([], False)
+        await until(lambda: new._elector is not None and new._elector.leader() is not None)
+        assert (states, new.settled(world.now)) == ([], False)
         sweep(new, world, 7, decision)
         await until(lambda: new.settled(world.now))
-        assert taken == [b"what is remembered"], "it is remembered before anything is answered"
+        assert states == [b"the state"], "the state arrives before the first answer"
 
 
-async def test_a_new_replica_waits_for_the_leaders_word_before_it_answers(replica, world, leases, decision):
+async def test_new_replica_waits_for_the_leaders_board_before_it_settles(replica, world, leases, decision):
     async with replica("a") as leader:
         sweep(leader, world, 3, decision)
         await until(lambda: leader.role(world.now) is HaRole.LEADER)
@@ -130,8 +130,8 @@ async def test_a_new_replica_waits_for_the_leaders_word_before_it_answers(replic
             assert new.publisher.get(decision("chat", 1).workload).replicas == 3
 
 
-async def test_a_leader_that_is_not_heard_keeps_nobody_waiting_for_long(replica, world, leases, decision):
-    leases.lease_now = await leases.write_lease("tidegate", "tidegate", dead())
+async def test_unreachable_leader_delays_readiness_by_at_most_five_seconds(replica, world, leases, decision):
+    leases.lease_now = await leases.write_lease("tidegate", "tidegate", expired_lease())
     async with replica("b") as new:
         sweep(new, world, 7, decision)
         await until(lambda: new.failures)
@@ -140,7 +140,7 @@ async def test_a_leader_that_is_not_heard_keeps_nobody_waiting_for_long(replica,
         assert new.settled(world.now)
 
 
-async def test_an_api_server_that_does_not_answer_keeps_nobody_waiting_for_long(replica, world, leases, decision):
+async def test_unreachable_api_server_delays_readiness_by_at_most_five_seconds(replica, world, leases, decision):
     leases.trouble = ApiFailure(None, "get lease: no answer")
     async with replica("b") as new:
         sweep(new, world, 7, decision)
@@ -149,10 +149,8 @@ async def test_an_api_server_that_does_not_answer_keeps_nobody_waiting_for_long(
         assert new.settled(world.now)
 
 
-async def test_a_new_replica_that_remembers_nothing_lets_others_take_what_was_given_back(
-    replica, world, leases, decision
-):
-    await leases.write_lease("tidegate", "tidegate", dead()._replace(holder=""))
+async def test_new_replica_without_state_leaves_a_released_lease_to_others(replica, world, leases, decision):
+    await leases.write_lease("tidegate", "tidegate", expired_lease()._replace(holder=""))
     async with replica("b") as new:
         sweep(new, world, 7, decision)
         looks = leases.looks
@@ -170,12 +168,12 @@ async def test_a_new_replica_that_remembers_nothing_lets_others_take_what_was_gi
     ],
     ids=["torn", "bug"],
 )
-async def test_a_memory_that_cannot_be_read_costs_itself_and_is_said_once(replica, world, decision, error, problem):
-    async def torn(memory, offset_s):
+async def test_unreadable_state_costs_only_itself_and_is_logged_once(replica, world, decision, error, problem):
+    async def torn(state, offset_s):
         raise error
 
     with structlog.testing.capture_logs() as logged:
-        async with replica("a") as one, replica("b", learned=torn) as other:
+        async with replica("a") as one, replica("b", on_state=torn) as other:
             sweep(one, world, 3, decision)
             await until(lambda: one.role(world.now) is HaRole.LEADER)
             sweep(other, world, 7, decision)
@@ -187,11 +185,11 @@ async def test_a_memory_that_cannot_be_read_costs_itself_and_is_said_once(replic
                         and other.publisher.get(decision("chat", 1).workload).replicas == wanted
                     )
                 )
-    said = [each for each in logged if "memory" in each["event"]]
-    assert [each["problem"] for each in said] == [problem]
+    logged_events = [each for each in logged if each["event"] == "leader state unreadable"]
+    assert [each["problem"] for each in logged_events] == [problem]
     assert other.failures["memory"] >= 3
 
 
-def dead():
-    """A Lease of somebody who is not there any more."""
+def expired_lease():
+    """A Lease whose holder is gone."""
     return Lease("gone_1", "127.0.0.1:1", 15.0, 1.0, 1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scaler.cli.replay.command import MOST_REPLICAS, USUAL, BadReplayRequest, History, ReplayRequest, policies, replayed
+from scaler.cli.replay.run import MOST_REPLICAS, USUAL, BadReplayRequest, History, ReplayRequest, policies, replayed
 from scaler.config import ConfigErrors
 from scaler.replay.policies import FAMILIES
 
@@ -14,7 +14,7 @@ LOAD = "each:5m,for=30m"
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (ReplayRequest([]), ["LOAD: must be given"]),
+        (ReplayRequest([]), ["TRACE: must be given"]),
         (ReplayRequest(["nothing.csv"]), ["nothing.csv: is no file", "diurnal"]),
         (ReplayRequest(["diurnl:high=4"]), ["diurnl", "did you mean diurnal"]),
         (ReplayRequest(["diurnal:hihg=4"]), ["diurnal:hihg=4", "must be key=value of low, high", "did you mean high"]),
@@ -39,7 +39,7 @@ LOAD = "each:5m,for=30m"
         ),
         (
             ReplayRequest([], history=History("http://me:secret@127.0.0.1:1", "ai/chat", "1d", None, "/token")),
-            ["--bearer-file: there is a user in the URL"],
+            ["--bearer-file: must not be given"],
         ),
         (ReplayRequest([], history=History("nonsense", "ai/chat", "1d", None)), ["--prometheus: nonsense"]),
         (
@@ -91,7 +91,7 @@ def test_where_nobody_says_the_usual_are_played_on_a_and_told_in_that_order(caps
 
 def test_tuning_adds_the_cheapest_of_the_grid_that_keeps_the_promise(monkeypatch):
     tried = [one for one in USUAL if one == "keda-gpu-util"]
-    monkeypatch.setattr("scaler.cli.replay.play.BASELINES", (*tried, "static"))
+    monkeypatch.setattr("scaler.cli.replay.run.BASELINES", (*tried, "static"))
     (verdict,) = replayed(ReplayRequest(["each:1m,for=20m"], policies=["static:replicas=4"], tune=True))
     four, best = verdict.played
 

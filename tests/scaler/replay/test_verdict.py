@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from scaler.cli.replay.play import ReplayPlan, play
+from scaler.cli.replay.run import ReplayPlan, play
 from scaler.cli.replay.tables import replay_tables
 from scaler.replay.baseline import Static
 from scaler.replay.clairvoyant import ClairvoyantPlan

@@ -10,7 +10,7 @@ from tests.fakes.kubernetes import serving, write_kubeconfig
 
 
 class Pages:
-    """Pages over loopback. `url = pages.at("/metrics", text)`; date: their header of that name."""
+    """Pages over loopback. `url = pages.at("/metrics", text)`; date: the Date header of each response."""
 
     def __init__(self):
         self.port, self.date, self.texts = 0, None, {}
@@ -26,14 +26,14 @@ class Pages:
 
 @pytest.fixture
 async def pages():
-    made = Pages()
+    served = Pages()
     app = web.Application()
-    app.router.add_get("/{path:.*}", made.answer)
+    app.router.add_get("/{path:.*}", served.answer)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    made.port = runner.addresses[0][1]
-    yield made
+    served.port = runner.addresses[0][1]
+    yield served
     await runner.cleanup()
 
 
@@ -45,17 +45,17 @@ async def fake():
 
 @pytest.fixture
 def config(fake, tmp_path):
-    """`config("events: false", more)`: one that asks the fake API server."""
+    """`config("events: false", more)`: a configuration with the fake API server."""
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", fake.url)
 
-    def made(kubernetes="", more=""):
+    def build(kubernetes="", more=""):
         text = f"kubernetes: {{kubeconfig: {kubeconfig}{', ' if kubernetes else ''}{kubernetes}}}\n{more}"
         return parse(text, "c.yaml")[0]
 
-    return made
+    return build
 
 
 @pytest.fixture
-def said():
-    """`said(checks)`: the status of each, by name."""
+def statuses():
+    """`statuses(checks)`: the status of each check by its name."""
     return lambda checks: {check.name: check.status for check in checks}

@@ -1,11 +1,11 @@
-"""A daemon that runs, as its own pages speak of it."""
+"""A running daemon is checked by its own endpoints."""
 
 import asyncio
 import time
 
 import pytest
 
-from scaler.cli.doctor.daemon import examine, is_tidegate, of_numbers, read
+from scaler.cli.doctor.daemon import check_samples, examine, is_tidegate, parse_samples
 
 WELL = """\
 tidegate_build_info{version="0.1.0",python="3.12.3"} 1.0
@@ -22,25 +22,25 @@ READY = "[+] ticks ok\n[+] first-tick ok\nok\n"
 
 @pytest.fixture
 def ask(pages):
-    """`ask(metrics, ready, status)`: the checks of a daemon that says this."""
+    """`ask(metrics, ready, status)`: the checks of a daemon with these responses."""
 
-    async def asked(metrics=WELL, ready=READY, status=200):
+    async def run(metrics=WELL, ready=READY, status=200):
         pages.at("/metrics", metrics)
         pages.at("/readyz", ready, status)
         return await asyncio.to_thread(examine, f"http://127.0.0.1:{pages.port}", time.time)
 
-    return asked
+    return run
 
 
-async def test_where_all_is_well_that_is_said(ask):
+async def test_all_checks_pass_for_a_good_daemon(ask):
     checks = await ask()
     assert {check.status for check in checks} == {"ok"}
     assert {check.name.split(" http")[0] for check in checks} == {
         "daemon",
         "clock of the daemon",
         "daemon's configuration",
-        "daemon's snapshots",
-        "daemon's peers",
+        "daemon's checkpoint",
+        "daemon's replication",
     }
 
 
@@ -48,43 +48,43 @@ async def test_where_all_is_well_that_is_said(ask):
     ("well", "ill", "name", "status"),
     [
         ("successful 1.0", "successful 0.0", "daemon's configuration", "fail"),
-        ("age_seconds 4.0", "age_seconds 400.0", "daemon's snapshots", "fail"),
-        ("directory_owned 1.0", "directory_owned 0.0", "daemon's snapshots", "warn"),
-        ("tidegate_leader 1.0", "tidegate_leader 0.0", "daemon's peers", "warn"),
-        ("leader 1.0", "leader 0.0\ntidegate_peer_board_age_seconds 60.0", "daemon's peers", "warn"),
-        ("leader 1.0", "leader 0.0\ntidegate_peer_board_age_seconds 0.4", "daemon's peers", "ok"),
+        ("age_seconds 4.0", "age_seconds 400.0", "daemon's checkpoint", "fail"),
+        ("directory_owned 1.0", "directory_owned 0.0", "daemon's checkpoint", "warn"),
+        ("tidegate_leader 1.0", "tidegate_leader 0.0", "daemon's replication", "warn"),
+        ("leader 1.0", "leader 0.0\ntidegate_peer_board_age_seconds 60.0", "daemon's replication", "warn"),
+        ("leader 1.0", "leader 0.0\ntidegate_peer_board_age_seconds 0.4", "daemon's replication", "ok"),
         ('"pods"} 1.0', '"pods"} 0.0', "daemon's view of Kubernetes", "fail"),
-        ('metrics"} 1.0', 'metrics"} 0.0', "daemon's pages", "warn"),
+        ('metrics"} 1.0', 'metrics"} 0.0', "daemon's targets", "warn"),
         ('"budget"} 9.0', '"refused"} 9.0', "daemon's Events", "warn"),
     ],
 )
-def test_each_number_that_warns_is_told(well, ill, name, status):
+def test_each_bad_sample_is_a_failure_or_warning(well, ill, name, status):
     assert well in WELL
-    checks = {check.name: check.status for check in of_numbers(read(WELL.replace(well, ill)), None)}
+    checks = {check.name: check.status for check in check_samples(parse_samples(WELL.replace(well, ill)), None)}
     assert checks[name] == status
     assert sum(each != "ok" for each in checks.values()) == (status != "ok")
 
 
-def test_a_snapshot_is_as_old_as_its_interval_lets_it_be():
-    numbers = read(WELL.replace("age_seconds 4.0", "age_seconds 400.0"))
-    assert [check.status for check in of_numbers(numbers, 300.0) if check.name == "daemon's snapshots"] == ["ok"]
+def test_checkpoint_may_be_three_intervals_old():
+    samples = parse_samples(WELL.replace("age_seconds 4.0", "age_seconds 400.0"))
+    assert [check.status for check in check_samples(samples, 300.0) if check.name == "daemon's checkpoint"] == ["ok"]
 
 
-async def test_one_that_is_not_ready_says_why(ask):
+async def test_daemon_that_is_not_ready_is_a_failure_with_the_reason(ask):
     checks = await ask(ready="[-] first-tick: compiling and scraping for the first time\n", status=503)
-    assert (checks[0].status, checks[0].said) == (
+    assert (checks[0].status, checks[0].result) == (
         "fail",
         "not ready: first-tick: compiling and scraping for the first time",
     )
 
 
-async def test_somebody_else_at_that_address_is_no_tidegate(ask):
+async def test_another_program_at_the_address_is_a_failure(ask):
     for metrics in ("python_info 1.0\n", "<!doctype html>", ""):
         [only] = await ask(metrics)
         assert only.status == "fail"
 
 
-def test_where_nobody_listens_that_is_said():
+def test_connection_failure_is_a_failure():
     [only] = examine("http://127.0.0.1:1", time.time)
-    assert (only.status, only.said) == ("fail", "no answer (ConnectionError)")
+    assert (only.status, only.result) == ("fail", "no response (ConnectionError)")
     assert not is_tidegate("http://127.0.0.1:1")

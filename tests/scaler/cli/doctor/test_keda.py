@@ -1,8 +1,8 @@
-"""Which KEDA there is, by its operator's Deployment."""
+"""The version of KEDA comes from its operator's Deployment."""
 
 import pytest
 
-from scaler.cli.doctor.keda import check, version
+from scaler.cli.doctor.kubernetes import check_keda, keda_version
 from tests.fakes import objects
 
 
@@ -21,16 +21,16 @@ def operator(image, name="keda-operator", **labels):
         ("ghcr.io/kedacore/keda@sha256:00ff", "2.17.0"),
     ],
 )
-def test_the_image_says_which_else_the_label(image, found):
+def test_version_is_the_tag_of_the_image_else_the_label(image, found):
     labels = {"app.kubernetes.io/version": "2.17.0"}
-    assert version([objects.deployment("chat"), operator(image, **labels)]) == found
+    assert keda_version([objects.deployment("chat"), operator(image, **labels)]) == found
 
 
-def test_an_operator_of_another_name_is_known_by_its_label():
-    made = operator("keda:2.19.0", name="our-keda", **{"app.kubernetes.io/name": "keda-operator"})
-    assert version([made]) == "2.19.0"
-    assert version([objects.deployment("chat")]) is None
-    assert version([]) is None
+def test_operator_with_another_name_is_found_by_its_label():
+    deployment = operator("keda:2.19.0", name="our-keda", **{"app.kubernetes.io/name": "keda-operator"})
+    assert keda_version([deployment]) == "2.19.0"
+    assert keda_version([objects.deployment("chat")]) is None
+    assert keda_version([]) is None
 
 
 @pytest.mark.parametrize(
@@ -38,9 +38,9 @@ def test_an_operator_of_another_name_is_known_by_its_label():
     [("2.19.0", "ok"), ("v2.20.2", "ok"), ("2.21.0-rc1", "ok"), ("3.0.0", "ok"), ("2.18.1", "warn"),
      ("1.5.0", "warn"), ("", "ok"), ("main", "ok"), (None, "ok")],
 )  # fmt: skip
-def test_one_that_is_older_than_what_is_tested_is_warned_of(found, status):
-    assert check(found, served=True).status == status
+def test_untested_old_version_is_a_warning(found, status):
+    assert check_keda(found, served=True).status == status
 
 
-def test_without_keda_that_is_said():
-    assert "the cluster has none" in check(None, served=False).said
+def test_cluster_without_keda_passes():
+    assert "not installed" in check_keda(None, served=False).result

@@ -1,4 +1,4 @@
-"""Python, the cache, the packages' owners and the ports: each as it should be, and as it should not."""
+"""Each check of this machine passes and fails as it should."""
 
 import socket
 
@@ -9,59 +9,59 @@ from scaler.config import parse
 
 
 @pytest.mark.parametrize(
-    ("numbers", "status"), [((3, 11), "ok"), ((3, 13), "ok"), ((3, 10), "fail"), ((3, 14), "fail")]
+    ("version", "status"), [((3, 11), "ok"), ((3, 13), "ok"), ((3, 10), "fail"), ((3, 14), "fail")]
 )
-def test_python(numbers, status):
-    assert machine.python(numbers).status == status
+def test_supported_python_versions_pass(version, status):
+    assert machine.check_python(version).status == status
 
 
-def test_a_cache_that_can_be_written_is_named(tmp_path):
-    made = machine.kernels_cache({"NUMBA_CACHE_DIR": str(tmp_path / "numba")})
-    assert (made.status, made.said) == ("ok", f"{tmp_path / 'numba'} can be written")
+def test_writable_kernel_cache_passes(tmp_path):
+    check = machine.check_kernel_cache({"NUMBA_CACHE_DIR": str(tmp_path / "numba")})
+    assert (check.status, check.result) == ("ok", f"{tmp_path / 'numba'} is writable")
 
 
-def test_where_none_can_be_written_each_start_compiles(tmp_path):
+def test_kernel_cache_without_a_writable_directory_is_a_warning(tmp_path):
     file = tmp_path / "file"
     file.write_text("")
-    named = machine.kernels_cache({"NUMBA_CACHE_DIR": str(file / "numba")}, [tmp_path])  # numba tries no other then
-    assert (named.status, "set NUMBA_CACHE_DIR" in named.do) == ("warn", True)
-    usual = machine.kernels_cache({}, [file / "beside", file / "user"])
-    assert (usual.status, usual.said) == ("warn", f"{file / 'beside'}, {file / 'user'}: cannot be written")
-    assert machine.kernels_cache({}, [file / "beside", tmp_path / "user"]).status == "ok"
+    named = machine.check_kernel_cache({"NUMBA_CACHE_DIR": str(file / "numba")}, [tmp_path])  # numba tries no other
+    assert (named.status, "set NUMBA_CACHE_DIR" in named.remedy) == ("warn", True)
+    usual = machine.check_kernel_cache({}, [file / "beside", file / "user"])
+    assert (usual.status, usual.result) == ("warn", f"{file / 'beside'}, {file / 'user'}: not writable")
+    assert machine.check_kernel_cache({}, [file / "beside", tmp_path / "user"]).status == "ok"
 
 
-def test_another_distribution_with_our_packages_names_is_a_failure():
-    found = machine.names({"exporter": ["tidegate"], "scaler": ["tidegate", "image-scaler", "tidegate"]})
+def test_distribution_with_the_same_packages_is_a_failure():
+    found = machine.check_packages({"exporter": ["tidegate"], "scaler": ["tidegate", "image-scaler", "tidegate"]})
     assert [(check.name, check.status) for check in found] == [("package exporter", "ok"), ("package scaler", "fail")]
-    assert "remove image-scaler" in found[1].do
-    assert [check.status for check in machine.names()] == ["ok", "ok"]
+    assert "remove image-scaler" in found[1].remedy
+    assert [check.status for check in machine.check_packages()] == ["ok", "ok"]
 
 
 @pytest.fixture
-def taken():
+def used_port():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         yield listener.getsockname()[1]
 
 
-def test_a_port_is_free_ours_or_taken(taken):
-    assert machine.port("listen.http", "127.0.0.1", taken, ours=True).status == "ok"
-    theirs = machine.port("listen.http", "127.0.0.1", taken, ours=False)
-    assert (theirs.status, theirs.said) == ("fail", "taken by another program")
+def test_port_must_be_free_or_used_by_the_running_daemon(used_port):
+    assert machine.check_port("listen.http", "127.0.0.1", used_port, daemon_runs=True).status == "ok"
+    failed = machine.check_port("listen.http", "127.0.0.1", used_port, daemon_runs=False)
+    assert (failed.status, failed.result) == ("fail", "in use by another program")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         free = probe.getsockname()[1]
-    assert machine.port("listen.http", "127.0.0.1", free, ours=False).status == "ok"
+    assert machine.check_port("listen.http", "127.0.0.1", free, daemon_runs=False).status == "ok"
 
 
-@pytest.mark.parametrize("ours", [True, False])
-def test_an_address_of_another_machine_cannot_be_bound(ours):
-    made = machine.port("listen.http", "192.0.2.1", 8080, ours=ours)
-    assert (made.status, made.said) == ("fail", "cannot be bound: EADDRNOTAVAIL")
+@pytest.mark.parametrize("daemon_runs", [True, False])
+def test_address_of_another_machine_cannot_be_bound(daemon_runs):
+    check = machine.check_port("listen.http", "192.0.2.1", 8080, daemon_runs=daemon_runs)
+    assert (check.status, check.result) == ("fail", "cannot be bound: EADDRNOTAVAIL")
 
 
-def test_every_listener_that_has_a_port_is_looked_at():
+def test_every_listener_with_a_fixed_port_is_checked():
     files = "certificate: /c, key: /k"
     text = f"""
 kubernetes: {{}}

@@ -1,4 +1,4 @@
-"""All of it, in the order that a person reads."""
+"""All checks together, in their order."""
 
 import asyncio
 import os
@@ -13,38 +13,38 @@ from tests.fakes.ports import free_ports
 
 @pytest.fixture
 def doctor(tmp_path):
-    """`await doctor(text)`: the checks of a configuration file with it."""
+    """`await doctor(text)`: the checks of a configuration file with this text."""
 
-    async def look(text, server=None):
+    async def run(text, server=None):
         file = tmp_path / "config.yaml"
         file.write_text(text)
         return await examine(str(file), server, os.environ, WallClock())
 
-    return look
+    return run
 
 
-async def test_a_configuration_that_is_wrong_ends_the_list_with_all_that_is_wrong(doctor):
+async def test_invalid_configuration_ends_the_list_with_all_its_errors(doctor):
     checks = await doctor("tick: 2m\nscrape: {intervall: 5s}\n")
-    wrong = [check.said for check in checks if check.status == "fail"]
+    wrong = [check.result for check in checks if check.status == "fail"]
     assert len(wrong) == 2
     assert "config.yaml:1:7: tick: must be at most 1m" in wrong[0]
     assert {check.name for check in checks} == {
         "Python",
-        "kernels' cache",
+        "kernel cache",
         "package exporter",
         "package scaler",
         "configuration",
     }
 
 
-async def test_what_a_rule_has_to_say_of_a_configuration_names_its_page(doctor):
+async def test_warning_of_a_rule_names_its_page(doctor):
     checks = await doctor("workloads: []\n")
-    (said,) = [check for check in checks if check.name == "configuration" and check.status == "warn"]
-    assert "TG090: workloads: nothing is configured" in said.said
-    assert said.do == "tidegate check --explain TG090"
+    (warning,) = [check for check in checks if check.name == "configuration" and check.status == "warn"]
+    assert "TG090: workloads: nothing is configured" in warning.result
+    assert warning.remedy == "tidegate check --explain TG090"
 
 
-async def test_a_whole_look_is_in_order_and_changes_nothing(doctor, fake, tmp_path, pages, page):
+async def test_all_checks_are_in_order_and_change_nothing(doctor, fake, tmp_path, pages, page):
     url = pages.at("/metrics", page.vllm(waiting=3, running=1))
     fake.api_services["v1beta1.external.metrics.k8s.io"] = {"service": {"namespace": "keda", "name": "keda-metrics"}}
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", fake.url)
@@ -58,7 +58,7 @@ workloads:
     names = [check.name.split(" 127")[0].split(" http:")[0] for check in checks]
     assert names == [
         "Python",
-        "kernels' cache",
+        "kernel cache",
         "package exporter",
         "package scaler",
         "configuration",
@@ -68,34 +68,34 @@ workloads:
         "clock of the API server",
         "identity",
         "kinds",
-        "rights",
+        "permissions",
         "KEDA",
         "APIService v1beta1.external.metrics.k8s.io",
         "pods of ai/chat",
-        "clocks of pages",
+        "clocks of targets",
     ]
     assert (fake.lease_writes, fake.event_writes) == ([], [])
 
 
-async def test_a_daemon_on_this_machine_is_found_and_its_ports_are_its_own(doctor, pages):
+async def test_daemon_on_this_machine_is_found_and_owns_its_ports(doctor, pages):
     pages.at("/metrics", 'tidegate_build_info{version="0.1.0"} 1.0\ntidegate_config_last_reload_successful 0.0\n')
     pages.at("/readyz", "[+] ticks ok\nok\n")
     checks = await doctor(f'listen: {{http: "127.0.0.1:{pages.port}", grpc: "127.0.0.1:0"}}\n')
     found = {check.name: check for check in checks}
-    assert found[f"listen.http 127.0.0.1:{pages.port}"].said == "taken, by the Tidegate that runs here"
+    assert found[f"listen.http 127.0.0.1:{pages.port}"].result == "in use by the running daemon"
     assert found[f"daemon http://127.0.0.1:{pages.port}"].status == "ok"
     assert found["daemon's configuration"].status == "fail"
 
 
-async def test_a_port_that_somebody_else_has_is_a_failure(doctor, pages):
+async def test_port_of_another_program_is_a_failure(doctor, pages):
     pages.at("/metrics", "python_info 1.0\n")
     checks = await doctor(f'listen: {{http: "127.0.0.1:{pages.port}", grpc: "127.0.0.1:0"}}\n')
     found = {check.name: check for check in checks}
     assert found[f"listen.http 127.0.0.1:{pages.port}"].status == "fail"
 
 
-async def test_without_a_file_the_defaults_are_looked_at(monkeypatch):
+async def test_defaults_are_checked_without_a_file(monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     async with asyncio.timeout(60):
         checks = await examine(None, None, os.environ, WallClock())
-    assert "none is named" in next(check.said for check in checks if check.name == "configuration")
+    assert "no file given" in next(check.result for check in checks if check.name == "configuration")

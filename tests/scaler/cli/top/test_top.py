@@ -1,4 +1,4 @@
-"""`tidegate top` as a person runs it: on a terminal of its own, against the real HTTP listener."""
+"""`tidegate top` on a pseudo-terminal, against the real HTTP listener."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ async def daemon():
 
 @pytest.fixture
 async def top():
-    """`process = await top(*arguments, **streams)`: none of them outlives its test."""
+    """`process = await top(*arguments, **streams)`: is killed after the test."""
     begun = []
 
     async def begin(*arguments, **streams):
@@ -52,7 +52,7 @@ async def top():
 
 
 class Terminal:
-    """A pseudo-terminal, and what was written on it so far."""
+    """A pseudo-terminal and what has been written to it."""
 
     def __init__(self):
         self.ours, self.theirs = pty.openpty()
@@ -63,7 +63,7 @@ class Terminal:
     def _read(self):
         try:
             self.shown += os.read(self.ours, 2**16).decode(errors="replace")
-        except OSError:  # nobody writes any more
+        except OSError:  # the process has closed it
             asyncio.get_running_loop().remove_reader(self.ours)
         self._more.set()
 
@@ -98,32 +98,32 @@ async def terminal():
     terminal.close()
 
 
-async def test_in_a_pipe_all_rows_are_printed_once(daemon, top):
+async def test_all_rows_are_printed_once_in_a_pipe(daemon, top):
     process = await top("--server", daemon.url, stdout=asyncio.subprocess.PIPE)
-    said, _ = await process.communicate()
+    output, _ = await process.communicate()
     assert process.returncode == 0
-    (line,) = [line for line in said.decode().splitlines() if "ai/chat" in line]
+    (line,) = [line for line in output.decode().splitlines() if "ai/chat" in line]
     assert "2 → 3" in line
     assert "10 requests in work, 3 waiting" in line
-    assert "\x1b" not in said.decode()
+    assert "\x1b" not in output.decode()
 
 
-async def test_where_nobody_listens_it_says_what_to_do(daemon, top):
+async def test_unreachable_daemon_is_an_error_with_a_hint(daemon, top):
     await daemon.stop()
     process = await top("--server", daemon.url, stderr=asyncio.subprocess.PIPE)
-    _, said = await process.communicate()
+    _, output = await process.communicate()
     assert process.returncode == 1
     address = daemon.url.removeprefix("http://")
-    assert f"{daemon.url}/api/v1/rows: {address}: Connection refused." in said.decode()
-    assert "port-forward" in said.decode()
+    assert f"{daemon.url}/api/v1/rows: {address}: Connection refused." in output.decode()
+    assert "port-forward" in output.decode()
 
 
-async def test_a_terminal_shows_them_keeps_them_through_a_silence_and_q_ends_it(daemon, terminal, top):
+async def test_terminal_shows_rows_keeps_them_after_a_failure_and_q_quits(daemon, terminal, top):
     before = termios.tcgetattr(terminal.theirs)
     process = await top("--server", daemon.url, "--interval", "0.1", **terminal.streams)
     await terminal.until("2 → 3")
     await daemon.stop()
-    await terminal.until("what is shown is")
+    await terminal.until("data is")
     terminal.shown = ""
     await terminal.until("2 → 3")
     terminal.press("q")
@@ -132,8 +132,8 @@ async def test_a_terminal_shows_them_keeps_them_through_a_silence_and_q_ends_it(
     assert termios.tcgetattr(terminal.theirs) == before, "the terminal is as it was"
 
 
-async def test_it_ends_when_its_terminal_hangs_up(daemon, terminal, top):
-    """Without this, one whose terminal died asked and drew as fast as it could, for good."""
+async def test_hang_up_of_the_terminal_ends_it(daemon, terminal, top):
+    """Otherwise it would fetch and draw without a pause forever."""
     process = await top("--server", daemon.url, "--interval", "3600", **terminal.streams)
     await terminal.until("2 → 3")
     terminal.hang_up()
@@ -154,5 +154,5 @@ async def test_it_ends_when_its_terminal_hangs_up(daemon, terminal, top):
         ("j", False),
     ],
 )
-def test_q_esc_and_a_hang_up_end_it_and_an_arrow_does_not(typed, is_the_end):
+def test_q_esc_and_hang_up_end_it_and_an_arrow_key_does_not(typed, is_the_end):
     assert ends(typed) == is_the_end

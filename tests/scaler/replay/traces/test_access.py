@@ -10,8 +10,8 @@ from threading import Thread
 import pytest
 
 from exporter.model import Credentials, WorkloadKey
-from scaler.cli.replay.command import BadReplayRequest, History, ReplayRequest, replayed
-from scaler.cli.replay.past import HistoryRequest, from_prometheus
+from scaler.cli.replay.history import HistoryRequest, from_prometheus
+from scaler.cli.replay.run import BadReplayRequest, History, ReplayRequest, replayed
 from scaler.replay.traces import BadLoad
 
 EMPTY = {"status": "success", "data": {"resultType": "matrix", "result": []}}
@@ -51,7 +51,7 @@ def past(url, **more):
 
 async def test_a_user_in_the_url_is_sent_and_never_said(guarded):
     place = f"127.0.0.1:{guarded.server_port}"
-    with pytest.raises(BadLoad, match="has no page of ai/chat") as bad:
+    with pytest.raises(BadLoad, match="no series of ai/chat") as bad:
         await from_prometheus(past(f"http://me:secret@{place}"))
 
     assert set(guarded.heard) == {"Basic " + base64.b64encode(b"me:secret").decode()}
@@ -62,7 +62,7 @@ async def test_a_user_in_the_url_is_sent_and_never_said(guarded):
 async def test_a_token_is_read_from_its_file(guarded, tmp_path):
     token = tmp_path / "token"
     token.write_text("s3cret\n")
-    with pytest.raises(BadLoad, match="has no page"):
+    with pytest.raises(BadLoad, match="no series"):
         await from_prometheus(
             past(f"http://127.0.0.1:{guarded.server_port}", access=Credentials(bearer_file=str(token)))
         )

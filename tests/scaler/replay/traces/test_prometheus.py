@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from exporter.model import WorkloadKey
-from scaler.cli.replay.past import HistoryRequest, from_prometheus
+from scaler.cli.replay.history import HistoryRequest, from_prometheus
 from scaler.replay.traces import BadLoad
 
 BEGIN = 1_700_000_000.0
@@ -188,7 +188,7 @@ async def test_the_same_seed_is_the_same_load(prometheus):
 
 async def test_a_past_that_is_asked_for_in_many_parts_is_the_same(prometheus, monkeypatch):
     whole = (await from_prometheus(past(prometheus))).load
-    monkeypatch.setattr("scaler.cli.replay.past.AT_ONCE", 17)
+    monkeypatch.setattr("scaler.cli.replay.history.AT_ONCE", 17)
     parts = (await from_prometheus(past(prometheus))).load
     assert whole.at.tolist() == parts.at.tolist()
 
@@ -203,9 +203,9 @@ async def test_a_longer_past_than_the_servers_begins_with_the_servers(prometheus
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"workload": WorkloadKey("ai", "chad")}, "has no page of ai/chad in this time"),
-        ({"kind": "sglang"}, "has no page of ai/chat in this time"),
-        ({"until": 10}, "the past must be at least two steps"),
+        ({"workload": WorkloadKey("ai", "chad")}, "no series of ai/chad in this time"),
+        ({"kind": "sglang"}, "no series of ai/chat in this time"),
+        ({"until": 10}, "the history must be at least two steps"),
         ({"selector": "}"}, "parse error"),
     ],
 )

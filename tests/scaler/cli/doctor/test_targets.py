@@ -1,0 +1,155 @@
+"""Each target of the configuration is scraped over loopback; each check passes and fails as it should."""
+
+import time
+from datetime import UTC, datetime
+from email.utils import format_datetime
+
+import pytest
+
+from exporter.clock import WallClock
+from exporter.kubernetes.cache import Cluster
+from exporter.kubernetes.resources import RESOURCES
+from scaler.cli.doctor.targets import MOST_TARGETS, examine
+from scaler.config import parse
+from tests.fakes import objects
+
+WORKLOAD = """
+scrape: {{timeout: 1s}}
+{more}
+workloads:
+- {{namespace: ai, name: chat, engine: vllm, replicas: {{min: 1}}, pods: {{urls: [{urls}]}}}}
+"""
+
+
+@pytest.fixture
+def ask(pages):
+    """`ask(url, ...)`: the checks of a workload with pods at these URLs."""
+
+    async def run(*urls, more="", cluster=None):
+        text = WORKLOAD.format(urls=", ".join(f'"{url}"' for url in urls), more=more)
+        return await examine(parse(text, "c.yaml")[0], cluster, WallClock())
+
+    return run
+
+
+def one(checks, part):
+    [found] = [check for check in checks if part in check.name]
+    return found
+
+
+async def test_target_shows_its_quantities_and_their_age(ask, pages, page):
+    url = pages.at("/metrics", page.vllm(waiting=3, running=1))
+    checks = await ask(url)
+    assert one(checks, url).status == "ok"
+    assert one(checks, url).name == f"pods of ai/chat {url}"
+    assert one(checks, url).result == "vllm, 1 queue: requests_waiting, requests_running; 0.0 s old"
+    assert one(checks, "clocks of targets").status == "ok"
+
+
+async def test_failed_scrape_has_its_reason_and_remedy(ask, pages):
+    gone, closed = pages.at("/gone", "", status=404), "http://127.0.0.1:1/metrics"
+    html, empty = pages.at("/html", "<!doctype html><p>Log in"), pages.at("/empty", "")
+    checks = await ask(gone, closed, html, empty)
+    found = {url: one(checks, url) for url in (gone, closed, html, empty)}
+    assert {check.status for check in found.values()} == {"fail"}
+    assert found[gone].result == "status: HTTP 404 Not Found"
+    assert "404: check the path" in found[gone].remedy
+    assert "Connection refused" in found[closed].result
+    assert "HTML" in found[html].result
+    assert "reload" in found[empty].remedy
+
+
+async def test_unknown_host_name_is_a_failure(ask):
+    [found] = [check for check in await ask("http://nobody.invalid:8000/metrics") if check.name.startswith("pods")]
+    assert found.status == "fail"
+    assert found.result.startswith("refused: nobody.invalid:8000: ")
+
+
+async def test_page_without_a_queue_is_a_warning(ask, pages):
+    url = pages.at("/metrics", "python_info 1\n")
+    assert (one(await ask(url), url).status, "neither a queue" in one(await ask(url), url).result) == ("warn", True)
+
+
+@pytest.mark.parametrize(
+    ("age_s", "status", "text"),
+    [(3, "ok", " s old"), (60, "fail", "60 s old, stale after 15 s"), (-30, "warn", " s in the future")],
+)
+async def test_timestamp_of_a_sample_is_checked(ask, pages, age_s, status, text):
+    stamp = int((time.time() - age_s) * 1000)
+    url = pages.at("/metrics", f'vllm:num_requests_waiting{{model_name="m"}} 3 {stamp}\n')
+    found = one(await ask(url), url)
+    assert (found.status, text in found.result) == (status, True)
+
+
+async def test_clock_offset_of_a_host_is_a_warning(ask, pages, page):
+    url = pages.at("/metrics", page.vllm(waiting=3, running=1))
+    pages.date = format_datetime(datetime.fromtimestamp(time.time() + 60, UTC), usegmt=True)
+    found = one(await ask(url), "clock of 127.0.0.1")
+    assert (found.status, "ahead of this machine" in found.result) == ("warn", True)
+
+
+async def test_number_of_scraped_targets_is_bounded(ask, pages, page):
+    urls = [pages.at(f"/{number}", page.vllm(waiting=0, running=0)) for number in range(MOST_TARGETS + 3)]
+    checks = await ask(*urls)
+    assert one(checks, "more targets").result.startswith("3 were not scraped")
+    assert len([check for check in checks if check.name.startswith("pods")]) == MOST_TARGETS
+
+
+async def test_unreachable_prometheus_is_a_failure(pages):
+    text = """
+workloads:
+- {namespace: ai, name: chat, engine: vllm, replicas: {min: 1},
+   pods: {prometheus: {url: "http://127.0.0.1:1", selector: 'pod=~"chat-.*"'}}}
+"""
+    checks = await examine(parse(text, "c.yaml")[0], None, WallClock())
+    assert [(check.name, check.status) for check in checks] == [("pods of ai/chat", "fail")]
+    assert "127.0.0.1:1" in checks[0].result
+
+
+@pytest.fixture
+def cluster():
+    """`cluster(document, ...)`: a cluster with these objects."""
+
+    def build(*documents):
+        filled = Cluster(blind_s=1e9)
+        for resource in RESOURCES:
+            matching = [document for document in documents if document["kind"] == resource.kind]
+            filled.replace(resource, None, matching, time.time())
+        return filled
+
+    return build
+
+
+IN_A_CLUSTER = "scrape: {timeout: 1s}\nkubernetes: {}\n"
+
+
+async def test_targets_of_triggers_are_found_in_the_cluster_and_scraped(cluster, pages, page):
+    url = pages.at("/metrics", page.vllm(waiting=3, running=1))
+    metadata = {"engine": "vllm", "port": str(pages.port), "gateway": "front"}
+    listed = cluster(
+        objects.deployment("chat"),
+        objects.replicaset("chat-1", owner=("Deployment", "chat")),
+        objects.pod("chat-1-x", owner=("ReplicaSet", "chat-1"), address="127.0.0.1"),
+        objects.scaled_object("chat", triggers=[objects.trigger(**metadata)]),
+    )
+    checks = await examine(parse(IN_A_CLUSTER, "c.yaml")[0], listed, WallClock())
+    assert (one(checks, url).status, one(checks, url).name) == ("ok", f"pods of ai/chat {url}")
+    assert (one(checks, "gateway of ai/chat").status, one(checks, "gateway of ai/chat").result) == (
+        "warn",
+        "no ready address",
+    )
+    assert (one(checks, "gpus").status, "no dcgm-exporter" in one(checks, "gpus").result) == ("warn", True)
+
+
+async def test_invalid_object_is_a_failure(cluster):
+    listed = cluster(
+        objects.deployment("chat"), objects.scaled_object("chat", triggers=[objects.trigger(engine="vlm")])
+    )
+    checks = await examine(parse(IN_A_CLUSTER, "c.yaml")[0], listed, WallClock())
+    found = one(checks, "object ai/ScaledObject/chat")
+    assert (found.status, "engine" in found.result) == ("fail", True)
+
+
+async def test_configuration_without_targets_is_a_warning():
+    [only] = await examine(parse("tick: 1s", "c.yaml")[0], None, WallClock())
+    assert (only.name, only.status) == ("targets", "warn")
