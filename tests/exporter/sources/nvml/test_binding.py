@@ -20,10 +20,10 @@ import json, sys
 from pathlib import Path
 from exporter.model import PodKey
 from exporter.sources.nvml import installed
-from exporter.sources.nvml.node import Node
+from exporter.sources.nvml.client import NvmlNode
 
 pods = {uid: PodKey("ai", name) for uid, name in json.loads(sys.argv[2]).items()}
-node = Node(installed(), pods.get, Path(sys.argv[1]))
+node = NvmlNode(installed(), pods.get, Path(sys.argv[1]))
 readings = [node.read(at) for at in (1000.0, 1005.0)]
 node.close()
 print(json.dumps([{
