@@ -1,23 +1,29 @@
 # ruff: noqa: N802, N803 - the names are NVML's own
-"""NVML as `pynvml` (distribution `nvidia-ml-py`) speaks it, and what its refusals mean.
+"""Calls NVML through `pynvml` (distribution `nvidia-ml-py`), and classifies its errors.
 
-It knows the names and the return codes of nvml.h and asks nothing itself. The library is imported when it is first
-wanted: Tidegate runs without it. Each refusal has one of three costs: a field of a GPU, a GPU, or the whole reading.
+Each error costs a field of a GPU, the GPU, or the whole reading. Unknown is None, never 0. The library is imported when
+it is first used: Tidegate runs without it.
 
-Worked example: `nvmlDeviceGetTotalEnergyConsumption` of a GPU older than Volta raises an error of `value` 3,
-NOT_SUPPORTED. That costs the field: `cost_of(3)` is `Cost.FIELD`; 15, GPU_IS_LOST, costs the GPU.
+Worked example: with `problems = []`, `call(library, "power", lambda: library.nvmlDeviceGetPowerUsage(gpu), problems)`
+returns 71234. It returns None where the GPU has no sensor (NOT_SUPPORTED); UNKNOWN returns None too and adds a problem.
+GPU_IS_LOST raises GpuLost, and UNINITIALIZED, of an unloaded driver, DriverGone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum, IntEnum
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
+
+Value = TypeVar("Value")
+
+# Lists are requested twice, first for their length: one that grew in between is requested again.
+TRIES = 3
 
 
 class NvmlCode(IntEnum):
-    """nvmlReturn_t, as far as its members are spoken of here."""
+    """The members of nvmlReturn_t that this package uses."""
 
     SUCCESS = 0
     UNINITIALIZED = 1
@@ -41,7 +47,7 @@ class NvmlCode(IntEnum):
 
 
 class Cost(Enum):
-    """What a refusal takes with it."""
+    """What an error costs."""
 
     FIELD = "field"
     GPU = "gpu"
@@ -57,10 +63,10 @@ _COSTS: Mapping[int, Cost] = {
     NvmlCode.GPU_IS_LOST: Cost.GPU,
     NvmlCode.GPU_NOT_FOUND: Cost.GPU,
     NvmlCode.RESET_REQUIRED: Cost.GPU,
-    # The driver gives up after seconds: the other questions about this GPU would take as long each.
+    # The driver gives up after seconds: each further call for this GPU would take as long.
     NvmlCode.TIMEOUT: Cost.GPU,
 }
-# A GPU, driver or library that does not have the field: nothing is wrong, so nothing is told.
+# The GPU, driver or library does not have the field: no problem is reported.
 QUIET: frozenset[int] = frozenset(
     {
         NvmlCode.NOT_SUPPORTED,
@@ -72,14 +78,14 @@ QUIET: frozenset[int] = frozenset(
         NvmlCode.NOT_READY,
     }
 )
-# No work is done on such a GPU until it is reset. (One that timed out may be back at the next question.)
+# Such a GPU does not work until it is reset. (One that timed out may answer the next call.)
 DEAD: frozenset[int] = frozenset({NvmlCode.GPU_IS_LOST, NvmlCode.RESET_REQUIRED})
-# The driver is older than the question.
+# The driver is older than the function.
 FUNCTION_MISSING: frozenset[int] = frozenset({NvmlCode.FUNCTION_NOT_FOUND, NvmlCode.ARGUMENT_VERSION_MISMATCH})
-# Whose fault it is and what to do.
+# Cause and remedy.
 _ADVICE: Mapping[int, str] = {
     NvmlCode.UNINITIALIZED: "the driver was shut down meanwhile; it is opened again at the next reading",
-    NvmlCode.NO_PERMISSION: "this process may not ask: give the container the GPUs' device files",
+    NvmlCode.NO_PERMISSION: "this process has no access: give the container the GPUs' device files",
     NvmlCode.DRIVER_NOT_LOADED: "the NVIDIA kernel module is not loaded on this node, or /dev/nvidiactl is not in "
     "the container: set NVIDIA_VISIBLE_DEVICES=all and runtimeClassName: nvidia",
     NvmlCode.TIMEOUT: "the driver gave up waiting for the GPU; see the node's kernel log for Xid lines",
@@ -89,12 +95,12 @@ _ADVICE: Mapping[int, str] = {
     NvmlCode.RESET_REQUIRED: "the GPU needs a reset before it can be used again: drain the node, then nvidia-smi -r",
     NvmlCode.LIB_RM_VERSION_MISMATCH: "the driver was upgraded under this process: restart the pod, or the node if "
     "that does not help",
-    NvmlCode.UNKNOWN: "the driver does not say what is wrong; see the node's kernel log",
+    NvmlCode.UNKNOWN: "the driver gives no reason; see the node's kernel log",
 }
 
 
 class Library(Protocol):
-    """What is used of the module `pynvml`. Every function raises `NVMLError`, whose `value` is the return code."""
+    """The used part of the module `pynvml`. Functions raise `NVMLError`, which has the return code in `value`."""
 
     @property
     def NVMLError(self) -> Any: ...
@@ -132,12 +138,28 @@ class Library(Protocol):
     def nvmlGpmMetricsGet(self, metricsGet: Any) -> Any: ...
 
 
-class NotInstalled(Exception):  # noqa: N818 - it is not always an error: most nodes have DCGM
-    """`nvidia-ml-py` is not there; the words say how it gets there."""
+class NotInstalled(Exception):  # noqa: N818 - not always an error: most nodes have DCGM
+    """`nvidia-ml-py` is not installed; the message says how to install it."""
+
+
+class GpuLost(Exception):  # noqa: N818 - the state of a GPU
+    """A GPU does not answer; others may."""
+
+    def __init__(self, what: str, code: int) -> None:
+        super().__init__(f"{what}: {describe(code)}")
+        self.code = code
+
+
+class DriverGone(Exception):  # noqa: N818 - the state of the driver
+    """No call succeeds any more: the driver or the library is gone."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(describe(code))
+        self.code = code
 
 
 def installed() -> Library:
-    """The module `pynvml`, without asking the driver anything. Raises NotInstalled."""
+    """The module `pynvml`, without a call of the driver. Raises NotInstalled."""
     try:
         return cast(Library, import_module("pynvml"))
     except ImportError as error:
@@ -146,18 +168,91 @@ def installed() -> Library:
         ) from error
 
 
+def call(library: Library, what: str, function: Callable[[], Value], problems: list[str]) -> Value | None:
+    """The result, or None if there is none. Raises GpuLost and DriverGone.
+
+    what: the noun that a problem begins with. problems: errors are added, unless the GPU does not have the field.
+    """
+    try:
+        return function()
+    except library.NVMLError as error:
+        code = code_of(error)
+        match cost_of(code):
+            case Cost.READING:
+                raise DriverGone(code) from error
+            case Cost.GPU:
+                raise GpuLost(what, code) from error
+        if code not in QUIET:
+            problems.append(f"{what}: {describe(code)}")
+        return None
+
+
+def require(library: Library, what: str, function: Callable[[], Value]) -> Value:
+    """The result of a call without which a GPU cannot be read. Raises GpuLost for every error, and DriverGone."""
+    try:
+        return function()
+    except library.NVMLError as error:
+        code = code_of(error)
+        if cost_of(code) is Cost.READING:
+            raise DriverGone(code) from error
+        raise GpuLost(what, code) from error
+
+
+def retried(library: Library, function: Callable[[], Value]) -> Callable[[], Value]:
+    """The function, called again while its result is larger than the buffer for it."""
+
+    def call_again() -> Value:
+        for _ in range(TRIES - 1):
+            try:
+                return function()
+            except library.NVMLError as error:
+                if code_of(error) != NvmlCode.INSUFFICIENT_SIZE:
+                    raise
+        return function()
+
+    return call_again
+
+
+def or_empty(library: Library, function: Callable[[], Any], codes: Collection[int]) -> Callable[[], Any]:
+    """The function, with an empty result in place of these return codes."""
+
+    def call_or_empty() -> Any:
+        try:
+            return function()
+        except library.NVMLError as error:
+            if code_of(error) not in codes:
+                raise
+            return ()
+
+    return call_or_empty
+
+
+def or_older(library: Library, function: Callable[[], Any], older: Callable[[], Any]) -> Callable[[], Any]:
+    """The function, or an older one where the driver does not have it."""
+
+    def call_either() -> Any:
+        try:
+            return function()
+        except library.NVMLError as error:
+            if code_of(error) not in FUNCTION_MISSING:
+                raise
+            return older()
+
+    return call_either
+
+
 def code_of(error: Any) -> int:
-    """The return code that a library's NVMLError carries."""
+    """The return code in an NVMLError."""
     return int(error.value)
 
 
 def cost_of(code: int) -> Cost:
-    """What a return code costs; one that is not known costs the field that was asked for."""
+    """What a return code costs; an unknown one costs the field."""
     return _COSTS.get(code, Cost.FIELD)
 
 
-def words(code: int) -> str:
-    """A return code in words: its name, and what to do where that is known."""
+def describe(code: int) -> str:
+    """The name of a return code, and the remedy where it is known."""
     if code not in _NAMES:
         return f"NVML error {code}"
     return f"{_NAMES[code]}: {_ADVICE[code]}" if code in _ADVICE else _NAMES[code]

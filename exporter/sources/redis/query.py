@@ -1,10 +1,10 @@
-"""What is asked of Redis, and what the answer is called. Words only: nothing here is sent anywhere.
+"""Defines queries for queues in Redis: their commands, and the URL of their page.
 
-A `Measure` is one command and what its answer means: so many jobs of one queue that wait, or that are in hand. A
-Celery queue is several lists, one per priority, with one name.
+A `Measure` is one command whose reply counts the waiting or the running jobs of one queue. A Celery queue is several
+lists, one per priority, with one name.
 
-Worked example: `Query(servers, lists=("jobs",), streams=(Stream("events", "workers"),))` has two measures, `LLEN jobs`
-and `XINFO GROUPS events`, for the queues "jobs" and "events/workers".
+Worked example: `RedisQuery(servers, lists=("jobs",), streams=(Stream("events", "workers"),))` has two measures,
+`LLEN jobs` and `XINFO GROUPS events`, for the queues "jobs" and "events/workers".
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from exporter.model import Credentials
 Command: TypeAlias = tuple[str, ...]
 Address: TypeAlias = tuple[str, int]
 
-# kombu's Redis transport (Celery): priority 0 is the queue itself, the other steps have the separator and their number
-# behind its name (kombu/transport/redis.py: priority_steps, sep).
+# kombu's Redis transport (Celery): priority 0 is the queue itself, the other steps append the separator and their
+# number to its name (kombu/transport/redis.py: priority_steps, sep).
 CELERY_SEPARATOR = "\x06\x16"
 CELERY_STEPS = ("", f"{CELERY_SEPARATOR}3", f"{CELERY_SEPARATOR}6", f"{CELERY_SEPARATOR}9")
 
 
 class Way(StrEnum):
-    """How the server that knows is found."""
+    """How the server of a key is found."""
 
     SERVER = "redis"
     SENTINEL = "redis+sentinel"
@@ -36,10 +36,10 @@ class Way(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Where the queues are.
+    """The servers of the queues.
 
-    addresses: the server, the sentinels, or nodes of the cluster to begin with. tls: all of them speak TLS.
-    master: its name, for sentinels. sentinel_access: how these let one in; `access` is the servers' own.
+    addresses: the server, the sentinels, or some nodes of the cluster. tls: for all of them.
+    master:    its name, for sentinels. access: credentials of the servers. sentinel_access: of the sentinels.
     """
 
     way: Way
@@ -52,7 +52,7 @@ class Servers:
 
 
 class Stream(NamedTuple):
-    """What one consumer group has not read of a stream waits; what it has read and not acknowledged is in hand."""
+    """A consumer group. Entries that it has not read are waiting; read but not acknowledged ones are running."""
 
     key: str
     group: str
@@ -63,14 +63,14 @@ class Stream(NamedTuple):
 
 
 class Due(NamedTuple):
-    """A sorted set of delayed jobs, each scored with the time at which it is due. per_s: its units per second."""
+    """A sorted set of delayed jobs, each scored with the time when it is due. per_s: units of the score per second."""
 
     key: str
     per_s: float = 1.0
 
 
 class Size(NamedTuple):
-    """The size of a key. kind: what Redis' TYPE calls it."""
+    """The size of a key. kind: its type, as Redis' TYPE prints it."""
 
     key: str
     kind: str
@@ -81,7 +81,7 @@ COMMANDS = {"list": "LLEN", "set": "SCARD", "hash": "HLEN", "zset": "ZCARD"}
 
 
 class Measure(NamedTuple):
-    """One question, for one queue. in_hand: what it counts is being worked on."""
+    """One question for one queue. in_hand: it counts running jobs."""
 
     queue: str
     question: Question
@@ -90,7 +90,7 @@ class Measure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RedisQuery:
-    """The queues of one page. `running` are keys of what is being worked on, each with its type."""
+    """The queues of one page. running: keys of running jobs, each with its type."""
 
     servers: Servers
     lists: tuple[str, ...] = ()
@@ -102,17 +102,17 @@ class RedisQuery:
 
     @property
     def url(self) -> str:
-        """What the page is called: where it is and what is counted; never a secret."""
+        """Of the page: its servers and what is counted; never a secret."""
         servers = self.servers
-        words = [("list", key) for key in self.lists]
-        words += [("celery", key) for key in self.celery]
-        words += [("sorted_set", key) for key in self.sorted_sets]
-        words += [(f"delayed_{per_s:g}" if per_s != 1.0 else "delayed", key) for key, per_s in self.delayed]
-        words += [("stream", stream.name) for stream in self.streams]
-        words += [(f"running_{kind}", key) for key, kind in self.running]
+        counted = [("list", key) for key in self.lists]
+        counted += [("celery", key) for key in self.celery]
+        counted += [("sorted_set", key) for key in self.sorted_sets]
+        counted += [(f"delayed_{per_s:g}" if per_s != 1.0 else "delayed", key) for key, per_s in self.delayed]
+        counted += [("stream", stream.name) for stream in self.streams]
+        counted += [(f"running_{kind}", key) for key, kind in self.running]
         scheme = servers.way.replace("redis", "rediss", 1) if servers.tls else str(servers.way)
-        place = "".join(f"/{part}" for part in (servers.master, str(servers.db)) if part)
-        return f"{scheme}://{','.join(map(host_port, servers.addresses))}{place}?{urlencode(words)}"
+        path = "".join(f"/{part}" for part in (servers.master, str(servers.db)) if part)
+        return f"{scheme}://{','.join(map(host_port, servers.addresses))}{path}?{urlencode(counted)}"
 
     def measures(self) -> tuple[Measure, ...]:
         return tuple(self._measures())
@@ -128,7 +128,7 @@ class RedisQuery:
 
 
 def command_of(question: Question, now: float) -> Command:
-    """The command that answers it. `now`: POSIX seconds."""
+    """The command of a question. now: POSIX seconds."""
     match question:
         case Stream(key=key):
             return ("XINFO", "GROUPS", key)

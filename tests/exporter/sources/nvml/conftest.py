@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from exporter.model import PodKey
-from exporter.sources.nvml.node import NvmlNode
+from exporter.sources.nvml.client import NvmlNode
 
 _FILE = Path(__file__).parent / "fake_nvml.py"
 _SPEC = importlib.util.spec_from_file_location("fake_nvml", _FILE)

@@ -20,7 +20,7 @@ import json, sys
 from pathlib import Path
 from exporter.model import PodKey
 from exporter.sources.nvml import installed
-from exporter.sources.nvml.node import NvmlNode
+from exporter.sources.nvml.client import NvmlNode
 
 pods = {uid: PodKey("ai", name) for uid, name in json.loads(sys.argv[2]).items()}
 node = NvmlNode(installed(), pods.get, Path(sys.argv[1]))

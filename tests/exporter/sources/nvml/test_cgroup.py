@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from exporter.sources.nvml.cgroup import Origin, origin
+from exporter.sources.nvml.processes import CgroupPod, cgroup_pod
 
 UID = "74c13223-5a00-11e9-b385-42010a80018d"
 SYSTEMD_UID = UID.replace("-", "_")
@@ -41,17 +41,17 @@ FORMS = {
 
 @pytest.mark.parametrize("text", FORMS.values(), ids=FORMS.keys())
 def test_a_process_of_a_container_names_its_pod_and_its_container(text):
-    assert origin(text) == Origin(UID, ID)
+    assert cgroup_pod(text) == CgroupPod(UID, ID)
 
 
 def test_a_static_pods_uid_is_a_hash_without_dashes():
-    assert origin(f"0::/kubepods/burstable/pod{STATIC}/{ID}") == Origin(STATIC, ID)
+    assert cgroup_pod(f"0::/kubepods/burstable/pod{STATIC}/{ID}") == CgroupPod(STATIC, ID)
 
 
 def test_a_pod_is_known_where_its_container_is_not():
     monitor = f"0::/kubepods.slice/{QOS}{SYSTEMD_UID}.slice/crio-conmon-{ID}.scope"
 
-    assert origin(monitor) == Origin(UID, None)
+    assert cgroup_pod(monitor) == CgroupPod(UID, None)
 
 
 @pytest.mark.parametrize(
@@ -73,21 +73,21 @@ def test_a_pod_is_known_where_its_container_is_not():
     ],
 )
 def test_a_path_without_a_whole_pod_uid_is_no_pods(text):
-    assert origin(text) is None
+    assert cgroup_pod(text) is None
 
 
 @pytest.mark.parametrize("container", [ID, "of-an-unknown-runtime"])
 def test_what_a_container_calls_its_own_groups_does_not_change_whose_it_is(container):
     other = UID.replace("7", "8")
 
-    assert origin(f"0::/kubepods/pod{UID}/{container}/kubepods/pod{other}/{ID}").pod_uid == UID
+    assert cgroup_pod(f"0::/kubepods/pod{UID}/{container}/kubepods/pod{other}/{ID}").pod_uid == UID
 
 
 @given(st.text())
 @example("::" * 5)
 @example("0::/pod")
 def test_no_text_is_an_error(text):
-    assert origin(text) is None or len(origin(text).pod_uid) in {32, 36}
+    assert cgroup_pod(text) is None or len(cgroup_pod(text).pod_uid) in {32, 36}
 
 
 @given(
@@ -103,4 +103,4 @@ def test_both_drivers_say_the_same_pod(uid, container, qos, root, prefix, versio
     middle = f"kubepods-{qos}.slice/kubepods-{qos}" if qos else "kubepods"
     systemd = f"{version}{root}/kubepods.slice/{middle}-pod{uid.replace('-', '_')}.slice/{prefix}-{container}.scope"
 
-    assert origin(cgroupfs) == origin(systemd) == Origin(uid, container)
+    assert cgroup_pod(cgroupfs) == cgroup_pod(systemd) == CgroupPod(uid, container)

@@ -85,7 +85,7 @@ def test_a_process_of_the_node_beside_a_pod_makes_it_shared(whose):
 
 def test_a_pod_that_nobody_can_name_beside_one_that_is_named_makes_it_shared(whose):
     assert whose(pids=(11, 31)) == (Attribution.DEVICE, ["chat-0"])
-    assert whose.told == ["GPU 0 (GPU-1): pod 11111111-2222-3333-4444-555555555555 is not known by name"]
+    assert whose.told == ["GPU 0 (GPU-1): the name of pod 11111111-2222-3333-4444-555555555555 is unknown"]
 
 
 def test_a_reason_is_told_once_however_many_processes_have_it(whose, proc):
@@ -93,7 +93,7 @@ def test_a_reason_is_told_once_however_many_processes_have_it(whose, proc):
 
     whose(pids=(31, 32))
 
-    assert whose.told == ["GPU 0 (GPU-1): pod 11111111-2222-3333-4444-555555555555 is not known by name"]
+    assert whose.told == ["GPU 0 (GPU-1): the name of pod 11111111-2222-3333-4444-555555555555 is unknown"]
 
 
 def test_strangers_alone_are_nobody(whose):

@@ -8,8 +8,7 @@ import pytest
 
 from exporter.model import Samples
 from exporter.sources.nvml import Library, NotInstalled, Nvml, installed
-from exporter.sources.nvml.gpm import METRICS, METRICS_VERSION
-from exporter.sources.nvml.gpus import MEMORY_V2, MIG_ON, TEMPERATURE_GPU
+from exporter.sources.nvml.device import GPM_METRICS, GPM_VERSION, MEMORY_V2, MIG_ON, TEMPERATURE_GPU
 from exporter.sources.nvml.library import NvmlCode
 
 real = pytest.mark.skipif(
@@ -44,13 +43,13 @@ def test_the_return_codes_are_the_real_librarys():
 def test_the_constants_are_the_real_librarys():
     library = installed()
 
-    assert list(METRICS.values()) == [
+    assert list(GPM_METRICS.values()) == [
         library.NVML_GPM_METRIC_GRAPHICS_UTIL,
         library.NVML_GPM_METRIC_SM_UTIL,
         library.NVML_GPM_METRIC_ANY_TENSOR_UTIL,
         library.NVML_GPM_METRIC_DRAM_BW_UTIL,
     ]
-    assert METRICS_VERSION == library.NVML_GPM_METRICS_GET_VERSION
+    assert GPM_VERSION == library.NVML_GPM_METRICS_GET_VERSION
     assert (
         library.nvmlMemory_v2,
         library.NVML_TEMPERATURE_GPU,
@@ -61,8 +60,8 @@ def test_the_constants_are_the_real_librarys():
 @real
 def test_the_question_about_counters_has_the_real_fields():
     question = installed().c_nvmlGpmMetricsGet_t()
-    question.version, question.numMetrics = METRICS_VERSION, len(METRICS)
-    for place, metric in enumerate(METRICS.values()):
+    question.version, question.numMetrics = GPM_VERSION, len(GPM_METRICS)
+    for place, metric in enumerate(GPM_METRICS.values()):
         question.metrics[place].metricId = metric
 
     assert [question.metrics[place].metricId for place in range(4)] == [1, 2, 5, 10]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import Attribution, Failure, FailureKind, Quantity, Samples
-from exporter.sources.nvml.library import Cost, NvmlCode, cost_of, words
+from exporter.sources.nvml.library import Cost, NvmlCode, cost_of, describe
 
 FUNCTIONS = [
     "nvmlDeviceGetHandleByIndex",
@@ -232,5 +232,5 @@ def test_no_refusal_anywhere_is_an_exception_and_the_neighbour_always_speaks(fak
 
 @given(st.integers())
 def test_every_code_has_words_and_a_cost(code):
-    assert words(code)
+    assert describe(code)
     assert cost_of(code) in Cost

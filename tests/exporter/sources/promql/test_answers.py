@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import Failure, FailureKind
-from exporter.sources.promql.answer import PromqlSeries, read_answer, read_refusal
+from exporter.sources.promql.decode import PromqlSeries, decode_error, decode_series
 
 UP = {"metric": {"__name__": "up", "job": "a"}, "values": [[1.5, "1"]]}
 
@@ -23,13 +23,13 @@ def with_values(*values):
 
 def test_a_series_is_its_name_its_labels_and_its_samples_in_order():
     said = body(with_values([2, "NaN"], [1.5, "1e3"], [3, "+Inf"]))
-    (series,) = read_answer(said)
+    (series,) = decode_series(said)
     assert (series.name, series.labels, series.times) == ("up", {"job": "a"}, (1.5, 2.0, 3.0))
     assert repr(series.values) == "(1000.0, nan, inf)"
 
 
 def test_what_has_no_value_is_nan_and_never_zero():
-    (series,) = read_answer(body(with_values([1.5, None])))
+    (series,) = decode_series(body(with_values([1.5, None])))
     assert repr(series.values) == "(nan,)"
 
 
@@ -60,27 +60,27 @@ def test_what_has_no_value_is_nan_and_never_zero():
     ],
 )
 def test_a_series_that_makes_no_sense_costs_itself(bad):
-    assert read_answer(body(UP, bad)) == (PromqlSeries("up", {"job": "a"}, (1.5,), (1.0,)),)
+    assert decode_series(body(UP, bad)) == (PromqlSeries("up", {"job": "a"}, (1.5,), (1.0,)),)
 
 
 def test_a_warning_is_an_answer_that_is_not_whole():
-    failure = read_answer(body(UP, warnings=["store-2: \x1b[31mtime-out", "more"]))
-    words = "the server warns that its answer is not whole: store-2: \ufffd[31mtime-out"
+    failure = decode_series(body(UP, warnings=["store-2: \x1b[31mtime-out", "more"]))
+    words = "the server warns that its response is incomplete: store-2: \ufffd[31mtime-out"
     assert failure == Failure(FailureKind.PARTIAL, words)
 
 
 def test_no_warnings_and_any_infos_leave_an_answer_whole():
     for more in ({"warnings": []}, {"warnings": None}, {"infos": ["metric might not be a counter"]}):
-        assert len(read_answer(body(UP, **more))) == 1
+        assert len(decode_series(body(UP, **more))) == 1
 
 
 def test_an_answer_without_series_is_an_answer():
-    assert read_answer(body()) == ()
+    assert decode_series(body()) == ()
 
 
 @pytest.mark.parametrize("kind", ["vector", "scalar", "string", None])
 def test_an_answer_that_is_no_range_vector_blames_the_selector(kind):
-    failure = read_answer(body(UP, kind=kind))
+    failure = decode_series(body(UP, kind=kind))
     assert failure.kind is FailureKind.UNREADABLE
     assert "selector" in failure.detail
 
@@ -90,15 +90,15 @@ def test_an_answer_that_is_no_range_vector_blames_the_selector(kind):
     [b"", b"<html>", b"\xff", b"null", b"[]", b"{}", b"[" * 100_000, b'{"status": "success"', b'{"status": 7}'],
 )
 def test_what_is_not_prometheus_json_is_unreadable(said):
-    assert read_answer(said).kind is FailureKind.UNREADABLE
-    assert read_refusal(said) is None
+    assert decode_series(said).kind is FailureKind.UNREADABLE
+    assert decode_error(said) is None
 
 
 def test_an_error_comes_in_the_servers_words():
     said = {"status": "error", "errorType": "execution", "error": "query timed out\n" + "a" * 1000}
-    assert read_answer(json.dumps(said).encode()).detail.startswith("execution: query timed out aaa")
-    assert len(read_refusal(json.dumps(said).encode())) == 300
-    assert read_refusal(b'{"error": "no tenant"}') == "no tenant"
+    assert decode_series(json.dumps(said).encode()).detail.startswith("execution: query timed out aaa")
+    assert len(decode_error(json.dumps(said).encode())) == 300
+    assert decode_error(b'{"error": "no tenant"}') == "no tenant"
 
 
 _JSON = st.recursive(
@@ -119,6 +119,10 @@ _JSON = st.recursive(
 
 @given(_JSON)
 def test_no_answer_whatever_makes_reading_raise(said):
-    for outcome in (read_answer(json.dumps(said).encode()), read_answer(body(said)), read_answer(body(UP, data=said))):
+    for outcome in (
+        decode_series(json.dumps(said).encode()),
+        decode_series(body(said)),
+        decode_series(body(UP, data=said)),
+    ):
         assert isinstance(outcome, tuple | Failure)
-    read_refusal(json.dumps(said).encode())
+    decode_error(json.dumps(said).encode())

@@ -9,14 +9,14 @@ from aiohttp import web
 
 from exporter.model import Credentials, Failure, FailureKind
 from exporter.sources.http import HttpLimits
-from exporter.sources.promql.client import QUESTIONS
+from exporter.sources.promql.client import CONCURRENT_QUERIES
 
 ANY = Credentials()
 
 
 async def ask(client, query, at=None):
     """The series of a query's last minute, or the failure."""
-    return await client.ask(query, 60.0, lambda series: series, at=at)
+    return await client.query(query, 60.0, lambda series: series, at=at)
 
 
 def up(count=1):
@@ -146,7 +146,7 @@ async def test_a_server_that_hangs_is_asked_few_questions_at_once_and_keeps_nobo
     fake.data()
     fake.held = asyncio.Event()
     http.limits = HttpLimits(timeout_s=0.2, body_bytes=1000)
-    questions = [asyncio.create_task(ask(client, query(fake.url))) for _ in range(3 * QUESTIONS)]
+    questions = [asyncio.create_task(ask(client, query(fake.url))) for _ in range(3 * CONCURRENT_QUERIES)]
     other = web.Application()
 
     async def answer(request):
@@ -157,12 +157,14 @@ async def test_a_server_that_hangs_is_asked_few_questions_at_once_and_keeps_nobo
         assert await ask(client, query(f"http://{address}")) == ()
     failures = await asyncio.gather(*questions)
     assert {failure.kind for failure in failures} == {FailureKind.TIMEOUT}
-    assert any(failure.detail.startswith("no turn") for failure in failures) or len(fake.asked) == 3 * QUESTIONS
+    assert (
+        any(failure.detail.startswith("no turn") for failure in failures) or len(fake.asked) == 3 * CONCURRENT_QUERIES
+    )
 
 
 async def test_a_turn_is_given_back(client, fake, query):
     fake.data()
-    for _ in range(2 * QUESTIONS):
+    for _ in range(2 * CONCURRENT_QUERIES):
         assert await ask(client, query(fake.url)) == ()
 
 

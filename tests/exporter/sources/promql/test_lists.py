@@ -6,7 +6,7 @@ import pytest
 
 from exporter.model import Failure, FailureKind, Role
 from exporter.sources.http import HttpLimits
-from exporter.sources.promql.targets import MOST_STEPS
+from exporter.sources.promql.discovery import MOST_STEPS
 
 WAITING = {"__name__": "vllm:num_requests_waiting", "model_name": "m"}
 
@@ -58,7 +58,7 @@ async def test_the_pages_of_a_look_lie_on_the_shelf_and_those_of_the_gone_do_not
     assert await fetched(client, targets) == {"chat-0": page, "chat-1": page}
     fake.data(*of("chat-0"))
     await targets.refresh(5.0)
-    assert list(client.shelf.values()) == [page]
+    assert list(client.pages.values()) == [page]
 
 
 async def test_who_does_not_answer_the_server_is_listed_and_answers_nobody(ask, client, fake):
@@ -108,7 +108,7 @@ async def test_a_server_that_has_scraped_nobody_twice_does_not_know_everybody(as
     fake.data(*of("chat-0", at=(10,)))
     await targets.refresh(0.0)
     assert targets.listing() is None
-    assert "nobody was scraped twice within 60 s" in targets.failure
+    assert "no target was scraped twice within 60 s" in targets.failure
     fake.data(*of("chat-0"), *of("chat-1", at=(15,)))
     await targets.refresh(5.0)
     assert names(targets) == ["chat-0", "chat-1"]
@@ -227,7 +227,7 @@ async def test_pages_of_a_list_that_is_not_asked_for_any_more_leave_the_shelf(as
     await before.refresh(0.0)
     await after.refresh(1.0)
     del before  # a reload: the new list has laid the same page meanwhile
-    assert len(client.shelf) == 1
+    assert len(client.pages) == 1
     del after
-    assert client.shelf == {}
-    assert len(client._turns) == 0
+    assert client.pages == {}
+    assert len(client._semaphores) == 0

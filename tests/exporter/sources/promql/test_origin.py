@@ -3,8 +3,8 @@
 import pytest
 
 from exporter.model import PodKey, Role
-from exporter.sources.promql.answer import PromqlSeries
-from exporter.sources.promql.origin import SeriesOrigin, jobs_of, sources
+from exporter.sources.promql.decode import PromqlSeries
+from exporter.sources.promql.pages import SeriesOrigin, group_by_origin, jobs_of
 
 GPU = "DCGM_FI_DEV_GPU_UTIL"
 WAITING = "vllm:num_requests_waiting"
@@ -20,8 +20,8 @@ def series(name, labels, **more):
 
 def pages(found, role):
     """Source -> the heads of its lines, of all its scrapes."""
-    made = sources(found, role, jobs_of(found))
-    return {source: [one.head for scrape in scrapes for one in scrape.lines] for source, scrapes in made.items()}
+    made = group_by_origin(found, role, jobs_of(found))
+    return {source: [one.series for scrape in scrapes for one in scrape.lines] for source, scrapes in made.items()}
 
 
 def gpu_page(*found):
@@ -100,9 +100,9 @@ def test_each_of_a_pair_of_servers_has_its_own_scrape_of_the_page():
     a, b = {**ENGINE, "prometheus_replica": "a"}, {**ENGINE, "prometheus_replica": "b"}
     for ups in ([series("up", a), series("up", b)], []):
         found = [*ups, series(WAITING, a), series(WAITING, b), series("vllm:num_requests_running", b)]
-        ((_, scrapes),) = sources(found, Role.PODS, {"engines"}).items()
+        ((_, scrapes),) = group_by_origin(found, Role.PODS, {"engines"}).items()
         assert sorted(len(scrape.lines) for scrape in scrapes) == [1, 2]
-        assert all(b"prometheus_replica" not in one.head for scrape in scrapes for one in scrape.lines)
+        assert all(b"prometheus_replica" not in one.series for scrape in scrapes for one in scrape.lines)
 
 
 def test_a_new_pod_with_an_old_ones_address_has_its_own_series():
@@ -115,4 +115,4 @@ def test_a_target_without_our_series_is_ours_only_if_its_job_is():
     silent, proxy = {**ENGINE, "pod": "chat-1", "instance": "b"}, {**ENGINE, "job": "proxies", "pod": "envoy-0"}
     found = [series("up", ENGINE), series(WAITING, ENGINE), series("up", silent), series("up", proxy)]
     assert [source.pod.pod for source in pages(found, Role.PODS)] == ["chat-0", "chat-1"]
-    assert [source.pod.pod for source in sources(found[2:], Role.PODS, {"engines"})] == ["chat-1"]
+    assert [source.pod.pod for source in group_by_origin(found[2:], Role.PODS, {"engines"})] == ["chat-1"]

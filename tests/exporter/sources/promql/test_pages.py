@@ -5,9 +5,8 @@ from math import inf, nan
 import pytest
 
 from exporter.model import Failure, FailureKind
-from exporter.sources.promql.answer import PromqlSeries
-from exporter.sources.promql.origin import Line, Scraped
-from exporter.sources.promql.pages import page_at
+from exporter.sources.promql.decode import PromqlSeries
+from exporter.sources.promql.pages import PageLine, ScrapedTarget, page_at
 
 TENS = (10.0, 20.0, 30.0, 40.0)
 
@@ -17,11 +16,11 @@ def up(*values, times=TENS):
 
 
 def line(head, *times, values=None):
-    return Line(head, times, values or tuple(times))
+    return PageLine(head, times, values or tuple(times))
 
 
 def scrape(up, *lines, instance="i"):
-    return Scraped(f"of {instance}", instance, up, lines)
+    return ScrapedTarget(f"of {instance}", instance, up, lines)
 
 
 def now(*scrapes):

@@ -5,7 +5,7 @@ import math
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from exporter.sources.promql.printed import head, line
+from exporter.sources.promql.pages import format_line, format_series
 from exporter.textformat import parse
 
 # Anything but half a surrogate pair, which no UTF-8 has; and often what has a meaning in the format.
@@ -20,7 +20,7 @@ MILLISECONDS = st.integers(0, 4 * 10**12)
 @given(NAMES, LABELS, st.floats(), MILLISECONDS)
 @example("up", {}, 1.0, 1001)  # 1.001 * 1000 is a little less than 1001
 def test_a_line_is_read_as_the_series_it_was_printed_from(name, labels, value, at):
-    page = parse(line(head(name, labels), value, at / 1000))
+    page = parse(format_line(format_series(name, labels), value, at / 1000))
     assert page.dropped == ()
     (series,) = page.layout.series
     assert (series.name, dict(series.labels)) == (name, labels)
@@ -29,12 +29,12 @@ def test_a_line_is_read_as_the_series_it_was_printed_from(name, labels, value, a
 
 
 def test_one_series_has_one_head_in_whatever_order_its_labels_came():
-    assert head("a", {"x": "1", "b": "2"}) == head("a", {"b": "2", "x": "1"}) == b'a{b="2",x="1"}'
+    assert format_series("a", {"x": "1", "b": "2"}) == format_series("a", {"b": "2", "x": "1"}) == b'a{b="2",x="1"}'
 
 
 def test_a_series_without_labels_has_no_braces():
-    assert line(head("up", {}), 1.0, 1700000000.5) == b"up 1.0 1700000000500\n"
+    assert format_line(format_series("up", {}), 1.0, 1700000000.5) == b"up 1.0 1700000000500\n"
 
 
 def test_names_that_only_prometheus_3_allows_are_quoted():
-    assert head("my.metric", {"a.b": "c"}) == b'{"my.metric","a.b"="c"}'
+    assert format_series("my.metric", {"a.b": "c"}) == b'{"my.metric","a.b"="c"}'

@@ -6,8 +6,8 @@ import pytest
 
 from exporter.catalog import AUTO, KINDS, families
 from exporter.model import Credentials, PodKey, Role, Target
-from exporter.sources.promql.origin import SeriesOrigin
-from exporter.sources.promql.query import promql, target_of
+from exporter.sources.promql.client import promql, target_of
+from exporter.sources.promql.pages import SeriesOrigin
 
 
 def test_the_families_of_a_kind_its_selector_and_up_are_asked_for(query):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from exporter.catalog import Reader
 from exporter.model import Failure, FailureKind, Quantity
-from exporter.sources.redis.answers import ErrorReply, Measurement, found, found_next, page, role_failure
+from exporter.sources.redis.decode import ErrorReply, Measurement, decode, decode_second, page, role_failure
 from exporter.sources.redis.query import Due, Measure, RedisQuery, Servers, Size, Stream, Way, command_of
 from exporter.textformat import parse
 
@@ -40,10 +40,10 @@ def test_every_key_whatever_its_name_is_a_queue_with_its_count(sizes, in_hand):
 @given(st.recursive(st.none() | st.integers() | st.binary(max_size=9), lambda inner: st.lists(inner, max_size=6)))
 def test_no_reply_however_odd_makes_a_zero_of_what_is_not_known(reply):
     for question in (JOBS, Due("jobs"), Stream("jobs", "g")):
-        answer = found(question, reply)
+        answer = decode(question, reply)
         if isinstance(answer, Measurement) and (isinstance(question, Stream) or not isinstance(reply, int)):
             assert isnan(answer.waiting)
-            assert answer.trouble
+            assert answer.problem
 
 
 @pytest.mark.parametrize("fields", [
@@ -52,14 +52,14 @@ def test_no_reply_however_odd_makes_a_zero_of_what_is_not_known(reply):
 ])  # fmt: skip
 def test_a_lag_that_is_not_told_is_counted_after_the_last_entry_delivered(fields):
     question, reply = Stream("events", "g"), [[b"name", b"other", b"lag", 9, b"pending", 9], fields]
-    assert found(question, reply) == ("XRANGE", "events", "(5-0", "+", "COUNT", "100")
-    assert found_next(question, reply, [[b"6-0", []], [b"7-0", []]]) == Measurement(2.0, 2.0)
+    assert decode(question, reply) == ("XRANGE", "events", "(5-0", "+", "COUNT", "100")
+    assert decode_second(question, reply, [[b"6-0", []], [b"7-0", []]]) == Measurement(2.0, 2.0)
 
 
 def test_a_queue_of_several_lists_is_unknown_if_one_of_them_is():
     measures = RedisQuery(SERVERS, celery=("c",), lists=("d",)).measures()
     body = page(
-        measures, [Measurement(1.0), Measurement(1.0), Measurement(nan, trouble="c: no"), *[Measurement(1.0)] * 2], 0
+        measures, [Measurement(1.0), Measurement(1.0), Measurement(nan, problem="c: no"), *[Measurement(1.0)] * 2], 0
     )
     assert body == (
         b'tidegate_redis_waiting{db="db0",key="d"} 1.0\n' b'tidegate_redis_waiting{db="db0",key="c"} nan\n'

@@ -1,11 +1,11 @@
-"""A server's answer: JSON to series, or a `Failure` that says why it is none. Bytes in, values out.
+"""Decodes a response of Prometheus' query API: JSON to series, or a `Failure`.
 
-What a server says is not believed further than it can be read: one series that makes no sense costs itself, an answer
-with warnings costs itself whole, because a warning is how Thanos and Mimir say that a store did not answer. `infos`
-are about how a query is written, and are not read. Native histograms have no sample a page could print, and are left.
+One invalid series costs itself. A response with warnings is refused in full: that is how Thanos and Mimir report a
+store that did not answer. `infos` are about how a query is written, and are ignored. Native histograms have no sample
+that a page could print, and are dropped.
 
 Worked example: `{"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {"__name__": "up", "job":
-"a"}, "values": [[1700000000.5, "1"]]}]}}` is `(Series("up", {"job": "a"}, (1700000000.5,), (1.0,)),)`.
+"a"}, "values": [[1700000000.5, "1"]]}]}}` is `(PromqlSeries("up", {"job": "a"}, (1700000000.5,), (1.0,)),)`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from exporter.model import Failure, FailureKind, printable
 
 NAME = "__name__"
 LONGEST_TIME = 1e14  # seconds; in milliseconds it is still an int64, as textformat wants it
-SHOWN = 300  # characters of a server's words that a person is shown
+EXCERPT_CHARACTERS = 300  # of a server's text, in a message
 
 
 class PromqlSeries(NamedTuple):
@@ -31,47 +31,46 @@ class PromqlSeries(NamedTuple):
     values: tuple[float, ...]
 
 
-def read_answer(body: bytes) -> tuple[PromqlSeries, ...] | Failure:
-    """The series of an answer that came with HTTP 200."""
-    said = _json(body)
-    match said:
+def decode_series(body: bytes) -> tuple[PromqlSeries, ...] | Failure:
+    """The series of a response with HTTP 200."""
+    response = _json(body)
+    match response:
         case {"status": "success", "warnings": [first, *_]}:
-            return Failure(FailureKind.PARTIAL, f"the server warns that its answer is not whole: {words(first)}")
+            return Failure(FailureKind.PARTIAL, f"the server warns that its response is incomplete: {_excerpt(first)}")
         case {"status": "success", "data": {"resultType": "matrix", "result": list(result)}}:
             return tuple(series for item in result if (series := _series(item)) is not None)
         case {"status": "success"}:
-            return Failure(FailureKind.UNREADABLE, "the answer is no range vector: is the selector only matchers?")
+            return Failure(FailureKind.UNREADABLE, "the response is no range vector: is the selector only matchers?")
         case {"status": "error"}:
-            return Failure(FailureKind.STATUS, error_words(said) or "the server says that it failed, and not why")
-    return Failure(FailureKind.UNREADABLE, "the answer is not Prometheus' JSON: is this the base URL of its API?")
+            return Failure(FailureKind.STATUS, _error(response) or "the server reports an error without a reason")
+    return Failure(FailureKind.UNREADABLE, "the response is not Prometheus' JSON: is this the base URL of its API?")
 
 
-def read_refusal(body: bytes) -> str | None:
-    """What a server says beside a status other than 200; None if it does not say it as Prometheus would."""
-    return error_words(_json(body))
+def decode_error(body: bytes) -> str | None:
+    """The error in a response with another status, "bad_data: 1:9: parse error: …"; None if it is not Prometheus'."""
+    return _error(_json(body))
 
 
-def error_words(said: object) -> str | None:
-    """Prometheus' own words for an error: "bad_data: 1:9: parse error: …"."""
-    match said:
+def _error(response: object) -> str | None:
+    match response:
         case {"errorType": str(kind), "error": str(error)}:
-            return words(f"{kind}: {error}")
+            return _excerpt(f"{kind}: {error}")
         case {"error": str(error)}:
-            return words(error)
+            return _excerpt(error)
     return None
 
 
-def words(text: object) -> str:
-    """A server's words as a person may see them: one line, not too long, nothing that a terminal would obey."""
+def _excerpt(text: object) -> str:
+    """A server's text for people: one line, not too long, without control characters."""
     line = " ".join(str(text).split())
     shown = printable(line)
-    return shown if len(shown) <= SHOWN else shown[: SHOWN - 1] + "…"
+    return shown if len(shown) <= EXCERPT_CHARACTERS else shown[: EXCERPT_CHARACTERS - 1] + "…"
 
 
 def _json(body: bytes) -> Any:
     try:
         return json.loads(body)
-    except (ValueError, RecursionError):  # not JSON, not UTF-8, or brackets without end
+    except (ValueError, RecursionError):  # not JSON, not UTF-8, or nested without end
         return None
 
 
@@ -95,8 +94,8 @@ def _is_text(metric: Mapping[str, Any]) -> bool:
     return bool(metric.get(NAME))
 
 
-def _point(said: object) -> tuple[float, float] | None:
-    match said:
+def _point(value_at: object) -> tuple[float, float] | None:
+    match value_at:
         case [int() | float() as at, str() | None as value] if -LONGEST_TIME < at < LONGEST_TIME:
             # VictoriaMetrics' export has null for NaN.
             number = nan if value is None else _number(value)
