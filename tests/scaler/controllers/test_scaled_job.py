@@ -2,7 +2,7 @@
 
 import pytest
 
-from scaler.controllers.keda import ScaledJobSpec, jobs_started
+from tests.fakes.scaled_job import ScaledJobSpec, jobs_started
 
 
 @pytest.mark.parametrize(
