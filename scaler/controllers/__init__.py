@@ -1,5 +1,5 @@
-"""What the HorizontalPodAutoscaler and KEDA do with a number: pure arithmetic, one model for everybody who asks.
+"""Models what the HorizontalPodAutoscaler and KEDA do with a number. Pure.
 
-`hpa` and `keda` take a frozen memory and the time, and give back an order and the next memory. They hold no
-connection and no clock, so the demo, the replay, the tests and `tidegate explain` all see the same behaviour.
+`hpa` and `keda` take a frozen memory and the time, and return a change of replicas and the next memory. The demo, the
+replay, the tests and `tidegate explain` all use this one model.
 """

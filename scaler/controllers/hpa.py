@@ -1,36 +1,19 @@
-"""The HorizontalPodAutoscaler's arithmetic for external metrics, as Kubernetes 1.36 does it.
+"""Models the HorizontalPodAutoscaler for external metrics, as in Kubernetes 1.36. Pure.
 
-Knows: one sync of the controller, that is metric values in, replicas out, and what it remembers from sync to sync.
-Refuses to know: where the values come from, what time it is, and metrics of other types (Resource, Pods).
-Sources are named by file: `horizontal.go` and `replica_calculator.go` in pkg/controller/podautoscaler.
+One sync of the controller: metric values in, replicas out, and the memory between syncs. Metrics of other types
+(Resource, Pods) are not modelled. Sources are cited by file: `horizontal.go` and `replica_calculator.go` in
+pkg/controller/podautoscaler, `defaults.go` in pkg/apis/autoscaling/v2.
+
+`past_band` rounds a step up past the tolerance of the HPA, which ignores smaller changes (10 % by default): at 10
+replicas it takes 11 for 10. The next number that it does not ignore, 12, is a replica too many; 10 would be one too
+few. Steps down are not rounded: one that is ignored costs a replica and delays no request.
 
 Worked example: the value is 11 with target 1 at 10 replicas. 11/(1 · 10) = 1.1 is within the default tolerance of
-10 %, so nothing happens; with `tolerance=0.0` the answer is ceil(11/1) = 11.
+10 %, so nothing happens; with `tolerance=0.0` the result is ceil(11/1) = 11.
 
-    outcome, memory = step(Spec(max_replicas=20), Memory(), [Metric(11.0, 1.0)], current=10, status=10, now=0.0)
+    spec, metrics = HpaSpec(max_replicas=20), [HpaMetric(11.0, 1.0)]
+    outcome, memory = step(spec, HpaMemory(), metrics, current=10, status=10, now=0.0)
     (outcome.replicas, outcome.why)  # (10, "within tolerance: 11 is within ±10 % of 10 · 1")
-
-`behavior` of a HorizontalPodAutoscaler: how fast it may go, each way, and what it must remember for that.
-
-Knows: the policies of autoscaling/v2 and how far each lets the replicas go now. Refuses to know: metrics, windows
-and minima, which are `hpa`'s. Sources: `horizontal.go` in pkg/controller/podautoscaler, `defaults.go` in
-pkg/apis/autoscaling/v2.
-
-Worked example: 4 replicas, 2 of them added 10 s ago, "+100 % per 15 s": the period began with 2, so 4 is all it
-allows until those 10 s have become 15.
-
-    up_limit(Rules((Policy(PolicyKind.PERCENT, 100, 15.0),), 0.0), Memory(added=(Mark(90.0, 2),)), 4, now=100.0)
-    # (4, "limited to +100 % per 15 s")
-
-What to tell a HorizontalPodAutoscaler so that a step up is taken: rounded outward past the band it ignores.
-
-The HPA drops a change within its tolerance, 10 % unless it is told otherwise: at 10 replicas it takes a wish for 11 to
-be 10. The next number that it does not drop, 12, is a replica too many; 10 would be one too few. Down-steps are left as
-they are: one that is dropped costs a replica, and nobody waits for it. Pure, over all workloads at once.
-
-Worked example: 11 wanted at 10 replicas is told as 12 with a tolerance of 0.1, as 11 with 0.09, and as 11 where it is
-not known how many there are.
-
     past_band(np.array([11.0]), np.array([10.0]), np.array([0.1]))  # [12.0]
 """
 
@@ -43,12 +26,80 @@ from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from exporter.model import Floats
+
+
+class PolicyKind(StrEnum):
+    PODS = "Pods"
+    PERCENT = "Percent"
+
+
+class Select(StrEnum):
+    MAX = "Max"  # the policy that allows the greatest change
+    MIN = "Min"  # the policy that allows the least
+    DISABLED = "Disabled"
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingPolicy:
+    """At most `value` pods, or percent of the replicas at the period's start, per `period_s` seconds."""
+
+    kind: PolicyKind
+    value: int
+    period_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingRules:
+    """`behavior.scaleUp` or `behavior.scaleDown`. `tolerance`: a ratio; None is the cluster's."""
+
+    policies: tuple[ScalingPolicy, ...]
+    window_s: float
+    select: Select = Select.MAX
+    tolerance: float | None = None
+
+
+# defaults.go: what the API server fills in where `behavior` is set and one direction is not.
+DEFAULT_UP = ScalingRules(
+    (ScalingPolicy(PolicyKind.PODS, 4, 15.0), ScalingPolicy(PolicyKind.PERCENT, 100, 15.0)), window_s=0.0
+)
+DEFAULT_DOWN = ScalingRules((ScalingPolicy(PolicyKind.PERCENT, 100, 15.0),), window_s=300.0)
+
+
+@dataclass(frozen=True, slots=True)
+class HpaBehavior:
+    up: ScalingRules = DEFAULT_UP
+    down: ScalingRules = DEFAULT_DOWN
+
+
+# The recommended behavior: no tolerance, because the metric is a whole number of replicas; up at once; down after 30 s
+# and by at most half of them in 30 s, as a backstop against one bad number and not as a second smoothing.
+SHIPPED = HpaBehavior(
+    up=ScalingRules(DEFAULT_UP.policies, window_s=0.0, tolerance=0.0),
+    down=ScalingRules((ScalingPolicy(PolicyKind.PERCENT, 50, 30.0),), window_s=30.0, tolerance=0.0),
+)
+
+
+class TimedReplicas(NamedTuple):
+    """A recommendation of so many replicas, or a change by so many, at `at`."""
+
+    at: float
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class HpaMemory:
+    """The memory of the controller. `recommended` is None until the first sync."""
+
+    recommended: tuple[TimedReplicas, ...] | None = None
+    added: tuple[TimedReplicas, ...] = ()
+    removed: tuple[TimedReplicas, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class HpaSpec:
-    """One HPA. `behavior=None` is the legacy path, which is what KEDA creates unless it is told otherwise.
+    """One HPA. `behavior=None` is the legacy path, which KEDA creates by default.
 
     tolerance, window_s: the cluster's flags (--horizontal-pod-autoscaler-tolerance, -downscale-stabilization).
     """
@@ -68,9 +119,9 @@ class HpaMetric(NamedTuple):
 
 
 class WholeMetric(NamedTuple):
-    """One external metric of type Value: what it is as a whole, and what it should be; `ready`: pods that are ready.
+    """One external metric of type Value: its whole value and its target; `ready`: ready pods.
 
-    An average over pods is told in this way: 90 where 80 is wanted asks for 90/80 of the ready pods.
+    An average over pods is such a metric: 90 with a target of 80 asks for 90/80 of the ready pods.
     """
 
     value: float | None
@@ -79,7 +130,7 @@ class WholeMetric(NamedTuple):
 
 
 class Limit(StrEnum):
-    """What stood between the metrics and the order."""
+    """What limited the change that the metrics asked for."""
 
     NONE = "none"
     AT_ZERO = "at_zero"
@@ -93,7 +144,7 @@ class Limit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HpaStep:
-    """The replicas ordered (the current ones where nothing changes), what the metrics alone asked for, and why."""
+    """The replicas (the current ones if nothing changes), those that the metrics alone asked for, and why."""
 
     replicas: int
     proposed: int | None
@@ -139,6 +190,29 @@ def step(
     return outcome, _ordered(spec, memory, current, outcome.replicas, now)
 
 
+def past_band(wanted: Floats, current: Floats, tolerance: Floats, most: Floats | float = np.inf) -> Floats:
+    """The lowest whole number of replicas that is at least `wanted` and that the HPA does not ignore.
+
+    wanted:    whole replicas; NaN is unknown and stays so.
+    current:   spec.replicas; NaN is unknown, and nothing is rounded then.
+    tolerance: of the HPA for scaling up, a ratio.
+    most:      the highest number allowed: nothing is rounded past it, and the step waits. If a floor asks for as many
+               it is inf: too many is the lesser harm.
+
+    The test is that of the HPA, float for float (`replica_calculator.go` Tolerances.isWithin, Kubernetes 1.33): a ratio
+    of at most 1.0 + tolerance is ignored. Before 1.33 it was |ratio - 1| <= tolerance, which ignores nothing more.
+    Values are whole milli-units, on both sides of the ratio.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        edge = 1.0 + tolerance
+        ignored = (wanted > current) & (wanted / current <= edge)
+        past = np.floor(current * edge)
+        # The product is rounded, and so is the quotient: the edge itself may be ignored, and the number after it.
+        past += past / current <= edge
+        past += past / current <= edge
+    return np.where(ignored & (past <= most), past, wanted)
+
+
 def _ordered(spec: HpaSpec, memory: HpaMemory, before: int, after: int, now: float) -> HpaMemory:
     """horizontal.go storeScaleEvent: events are kept only where `behavior` will read them."""
     return memory if spec.behavior is None else remember_change(spec.behavior, memory, before, after, now)
@@ -147,7 +221,7 @@ def _ordered(spec: HpaSpec, memory: HpaMemory, before: int, after: int, now: flo
 def _propose(
     spec: HpaSpec, metrics: Sequence[HpaMetric | WholeMetric], current: int, status: int
 ) -> tuple[int | None, str | None, int]:
-    """The most any metric asks for, why that is no change if it is inside the tolerance, and how many are missing."""
+    """The highest proposal of a metric, why it is no change if within the tolerance, and the number of missing."""
     best: int | None = None
     tolerated: str | None = None
     missing = 0
@@ -178,8 +252,8 @@ def _average_value(spec: HpaSpec, value: float, target: float, status: int) -> t
 def _whole_value(spec: HpaSpec, value: float, metric: WholeMetric, current: int) -> tuple[int, str | None]:
     """replica_calculator.go GetExternalMetricReplicas, getUsageRatioReplicaCount: the ratio times the ready pods.
 
-    Inside the tolerance it is spec.replicas, ready or not; outside it a pod that starts counts for nothing, so
-    that while one starts the answer may be less than what there is.
+    Within the tolerance it is spec.replicas, ready or not; outside it a pod that starts counts for nothing, so while
+    one starts the result may be less than the current replicas.
     """
     ratio = int(value * 1000) / int(metric.target * 1000)
     down, up = _tolerances(spec)
@@ -244,7 +318,7 @@ def _behave(
 
 
 def _stabilised(stable: int, proposed: int, marks: Sequence[TimedReplicas], window_s: float, now: float) -> _Limited:
-    """What a window holds, and until when: its latest mark on the far side of `stable` has to leave it first."""
+    """What a window holds, and until when: until its latest mark beyond `stable` leaves it."""
     if stable > proposed:
         holding = [mark.at for mark in marks if mark.replicas >= stable]
     else:
@@ -259,7 +333,7 @@ def _limit_rate(
     """horizontal.go convertDesiredReplicasWithBehaviorRate."""
     if wanted > current:
         rate, why = up_limit(behavior.up, memory, current, now)
-        rate = max(rate, current)  # more was added in the period than is allowed: wait, do not go back
+        rate = max(rate, current)  # if more was added in the period than is allowed, it waits and does not go back
         ceiling = min(spec.max_replicas, rate)
         if wanted > ceiling:
             if spec.max_replicas > rate:
@@ -274,73 +348,6 @@ def _limit_rate(
                 return _Limited(floor, Limit.RATE, why)
             return _Limited(floor, Limit.MIN, f"raised to {floor} by minReplicas")
     return _Limited(wanted, Limit.NONE, f"follows its metrics: {wanted}")
-
-
-class PolicyKind(StrEnum):
-    PODS = "Pods"
-    PERCENT = "Percent"
-
-
-class Select(StrEnum):
-    MAX = "Max"  # the policy that allows the greatest change
-    MIN = "Min"  # the policy that allows the least
-    DISABLED = "Disabled"
-
-
-@dataclass(frozen=True, slots=True)
-class ScalingPolicy:
-    """At most `value` pods, or percent of the replicas at the period's start, per `period_s` seconds."""
-
-    kind: PolicyKind
-    value: int
-    period_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class ScalingRules:
-    """`behavior.scaleUp` or `behavior.scaleDown`. `tolerance`: a ratio; None is the cluster's."""
-
-    policies: tuple[ScalingPolicy, ...]
-    window_s: float
-    select: Select = Select.MAX
-    tolerance: float | None = None
-
-
-# defaults.go: what the API server fills in where `behavior` is set and one direction is not.
-DEFAULT_UP = ScalingRules(
-    (ScalingPolicy(PolicyKind.PODS, 4, 15.0), ScalingPolicy(PolicyKind.PERCENT, 100, 15.0)), window_s=0.0
-)
-DEFAULT_DOWN = ScalingRules((ScalingPolicy(PolicyKind.PERCENT, 100, 15.0),), window_s=300.0)
-
-
-@dataclass(frozen=True, slots=True)
-class HpaBehavior:
-    up: ScalingRules = DEFAULT_UP
-    down: ScalingRules = DEFAULT_DOWN
-
-
-# What Tidegate ships: no tolerance, because its metric is already a whole number of replicas; up at once; down after
-# 30 s and by at most half of them in 30 s, as a backstop against one bad answer and not as a second smoothing.
-SHIPPED = HpaBehavior(
-    up=ScalingRules(DEFAULT_UP.policies, window_s=0.0, tolerance=0.0),
-    down=ScalingRules((ScalingPolicy(PolicyKind.PERCENT, 50, 30.0),), window_s=30.0, tolerance=0.0),
-)
-
-
-class TimedReplicas(NamedTuple):
-    """At `at`: a recommendation of so many replicas, or a change by so many."""
-
-    at: float
-    replicas: int
-
-
-@dataclass(frozen=True, slots=True)
-class HpaMemory:
-    """What the controller remembers. `recommended` is None until the first sync."""
-
-    recommended: tuple[TimedReplicas, ...] | None = None
-    added: tuple[TimedReplicas, ...] = ()
-    removed: tuple[TimedReplicas, ...] = ()
 
 
 def up_limit(rules: ScalingRules, memory: HpaMemory, current: int, now: float) -> tuple[int, str]:
@@ -376,7 +383,7 @@ def down_limit(rules: ScalingRules, memory: HpaMemory, current: int, now: float)
 
 
 def _period_start(policy: ScalingPolicy, memory: HpaMemory, current: int, now: float) -> int:
-    """How many replicas there were when the policy's period began (getReplicasChangePerPeriod)."""
+    """The replicas at the beginning of the policy's period (getReplicasChangePerPeriod)."""
     added = sum(mark.replicas for mark in memory.added if mark.at > now - policy.period_s)
     removed = sum(mark.replicas for mark in memory.removed if mark.at > now - policy.period_s)
     return current - added + removed
@@ -400,29 +407,3 @@ def remember_change(behavior: HpaBehavior, memory: HpaMemory, before: int, after
     else:
         removed = (*removed, TimedReplicas(now, before - after))
     return replace(memory, added=added, removed=removed)
-
-
-Floats = NDArray[np.float64]
-
-
-def past_band(wanted: Floats, current: Floats, tolerance: Floats, most: Floats | float = np.inf) -> Floats:
-    """The least whole number of replicas that is at least `wanted` and that the HPA does not take for `current`.
-
-    wanted:    whole replicas; NaN is unknown and stays so.
-    current:   replicas the cluster has been told to run; NaN is unknown, and nothing is rounded then.
-    tolerance: the HPA's for going up, a ratio.
-    most:      replicas that a person allows at most: nothing is rounded past that, and the step waits. Where a floor
-               asks for as many it is inf: too many is the lesser harm.
-
-    The test is the HPA's own, float for float (`replica_calculator.go` Tolerances.isWithin, Kubernetes 1.33): dropped
-    is a ratio of at most 1.0 + tolerance. Before 1.33 it was |ratio - 1| <= tolerance, which drops nothing more. Values
-    travel as whole milli-units, of which both sides of the ratio have as many.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        edge = 1.0 + tolerance
-        dropped = (wanted > current) & (wanted / current <= edge)
-        past = np.floor(current * edge)
-        # The product is rounded, and so is the quotient: the edge itself may be dropped, and the number after it.
-        past += past / current <= edge
-        past += past / current <= edge
-    return np.where(dropped & (past <= most), past, wanted)

@@ -1,23 +1,14 @@
-"""KEDA's part of the arithmetic: nothing to something, and back.
+"""Models KEDA between 0 and its first replicas: activation, cooldown, fallback, pausing. Pure.
 
-Knows: what KEDA does with one trigger's answer between 0 and its first replicas: activation, cooldown, fallback,
-pausing. Refuses to know: 1 to N, which is the HPA's (see `hpa`), gRPC, and what time it is.
-Sources are named by file of KEDA 2.19: `scale_scaledobjects.go` (pkg/scaling/executor), `scale_handler.go`
-(pkg/scaling), `fallback.go` (pkg/fallback).
+From 1 to N the HPA decides (`hpa`). Sources are cited by file of KEDA 2.19: `scale_scaledobjects.go`
+(pkg/scaling/executor), `scale_handler.go` (pkg/scaling), `fallback.go` (pkg/fallback).
 
-Worked example: cooldown 300 s, last active at 1000. An inactive poll at 1200 orders nothing ("cooling down for 100 s
-more"); the first one after 1300 orders 0 replicas.
+Worked example: cooldown 300 s, last active at 1000. An inactive poll at 1200 changes nothing ("cooling down for 100 s
+more"); the first one after 1300 sets 0 replicas.
 
-    order, memory, why = step(Spec(), Memory(created_at=0.0, last_active_at=1000.0), Poll(Answer.INACTIVE), 3, 1301.0)
+    memory = KedaMemory(created_at=0.0, last_active_at=1000.0)
+    replicas, memory, why = step(ScaledObjectSpec(), memory, Poll(PollResult.INACTIVE), 3, 1301.0)
     # (0, memory, "inactive for 301 s: to 0")
-
-KEDA's arithmetic for a ScaledJob: how many Jobs one poll starts. It never ends one.
-
-Knows: what KEDA does with one trigger's answer, by its scaling strategy. Refuses to know: gRPC, what a Job does, and
-what time it is. Source: KEDA 2.19 `scale_jobs.go` (pkg/scaling/executor), getScalingDecision and createJobs.
-
-Worked example: an answer of 3 while 2 Jobs run starts 1 by the default strategy. `accurate` takes off only those that
-have no pod yet, and so starts 3: it is for numbers that no longer count what a Job has taken.
 """
 
 from __future__ import annotations
@@ -25,12 +16,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
 class FallbackSpec:
-    """After more than `failure_threshold` failed reads in a row the metric is taken to ask for `replicas`."""
+    """After more than `failure_threshold` failed reads in a row the metric asks for `replicas`."""
 
     failure_threshold: int
     replicas: int
@@ -66,7 +57,7 @@ class KedaMemory:
 
 
 class PollResult(StrEnum):
-    """What one round of calls to the scaler came to."""
+    """The result of one round of calls to the scaler."""
 
     ACTIVE = "active"
     INACTIVE = "inactive"
@@ -76,7 +67,7 @@ class PollResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """The loop's own round, every polling interval."""
+    """The round of the scale loop, every polling interval."""
 
     answer: PollResult
 
@@ -90,7 +81,7 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The HPA asked for the metric: its failures count too."""
+    """The HPA reads the metric: its failures count too."""
 
     answered: bool
 
@@ -101,13 +92,13 @@ Event: TypeAlias = Poll | Push | Read
 def step(
     spec: ScaledObjectSpec, memory: KedaMemory, event: Event, replicas: int, now: float
 ) -> tuple[int | None, KedaMemory, str]:
-    """What to set the scale target to (None: leave it), what to remember, and why.
+    """The new replicas of the scale target (None: unchanged), the next memory, and why.
 
     replicas: the scale target's spec.replicas now.
     """
     if spec.paused_replicas is not None:
-        order = spec.paused_replicas if replicas != spec.paused_replicas else None
-        return order, memory, f"paused at {spec.paused_replicas}"
+        target = spec.paused_replicas if replicas != spec.paused_replicas else None
+        return target, memory, f"paused at {spec.paused_replicas}"
     if spec.paused:
         return None, memory, "paused"
     match event:
@@ -116,7 +107,7 @@ def step(
         case Read(answered=False):
             return None, replace(memory, failures=memory.failures + 1), "the HPA could not read the metric"
         case Push(active=False):
-            # scale_handler.go startPushScalers: a push can only wake; going to sleep is the poll's.
+            # scale_handler.go startPushScalers: a push can only wake; only a poll scales to zero.
             return None, memory, "push of inactivity: ignored"
         case Push(active=True):
             return _active(spec, memory, replicas, now, "pushed active")
@@ -137,19 +128,19 @@ def fallback_active(spec: ScaledObjectSpec, memory: KedaMemory) -> bool:
 
 
 def fallback_value(spec: ScaledObjectSpec, memory: KedaMemory, target: float) -> float | None:
-    """The value KEDA tells the HPA in place of an error, once fallback is active; None: tell the error."""
+    """The value that the HPA gets instead of an error while fallback is active; None: the error."""
     if spec.fallback is None or not fallback_active(spec, memory):
         return None
     return target * spec.fallback.replicas
 
 
 def hpa_min_replicas(spec: ScaledObjectSpec) -> int:
-    """KEDA's HPA never has a minimum of 0: the step between 0 and 1 is KEDA's own."""
+    """KEDA's HPA never has a minimum of 0: KEDA itself scales between 0 and 1."""
     return max(1, spec.min_replicas)
 
 
 def has_hpa(spec: ScaledObjectSpec) -> bool:
-    """Pausing deletes the HPA, and with it everything the HPA remembered."""
+    """Whether the HPA exists: pausing deletes it and its memory."""
     return not spec.paused and spec.paused_replicas is None
 
 
@@ -162,8 +153,8 @@ def _active(
         return None, replace(memory, last_active_at=now), f"{cause}: 1 to N is the HPA's"
     if spec.pause_scale_out:
         return None, memory, f"{cause}, but scaling out is paused"
-    order = max(1, spec.min_replicas)
-    return order, replace(memory, last_active_at=now), f"{cause}: {replicas} to {order}"
+    target = max(1, spec.min_replicas)
+    return target, replace(memory, last_active_at=now), f"{cause}: {replicas} to {target}"
 
 
 def _failed(
@@ -203,31 +194,5 @@ def _inactive(
     left_s = since + cooldown_s - now
     if left_s >= 0.0:
         return None, memory, f"cooling down for {math.ceil(left_s)} s more"
-    order = spec.min_replicas if spec.idle_replicas is None else spec.idle_replicas
-    return order, memory, f"inactive for {now - since:.0f} s: to {order}"
-
-
-@dataclass(frozen=True, slots=True)
-class ScaledJobSpec:
-    min_replicas: int = 0
-    max_replicas: int = 100
-    strategy: Literal["default", "accurate"] = "default"
-
-
-def jobs_started(spec: ScaledJobSpec, number: int | None, running: int, pending: int = 0) -> int:
-    """number: the trigger's answer, for a target of 1; 0 is inactive, None an error. running: Jobs that have not ended,
-    those that are pending, which have no running pod yet, among them.
-    """
-    if running < spec.min_replicas:
-        return spec.min_replicas - running
-    if not number:  # an error counts for nothing: scale_handler.go getScaledJobMetrics
-        return 0
-    # Those of the minimum work beside the number.
-    wanted, running = min(number, spec.max_replicas), running - spec.min_replicas
-    if spec.strategy == "default":
-        more = wanted - running
-    elif wanted + running > spec.max_replicas:
-        more = spec.max_replicas - running
-    else:
-        more = wanted - pending
-    return max(0, min(more, number))
+    target = spec.min_replicas if spec.idle_replicas is None else spec.idle_replicas
+    return target, memory, f"inactive for {now - since:.0f} s: to {target}"

@@ -149,7 +149,9 @@ def decide_groups(
     if len(mates):
         readings = readings._replace(waker_fresh=woken_with(groups, readings.waker_fresh))
         # Without `raise_only`: a decision that stays because nothing falls between ticks is no need of a member.
-        alone, _ = step(*(choose(mates, columns) for columns in (specs, readings, constraints, memory)), now)
+        alone, _ = step(
+            choose(mates, specs), choose(mates, readings), choose(mates, constraints), choose(mates, memory), now
+        )
         most = np.minimum(specs.maximum, np.maximum(constraints.ceiling, 1.0))[mates]
         floor = floors(choose(mates, groups), alone, most)
         needed[mates] = np.where(floor > np.where(alone.active, np.fmax(alone.replicas, 0.0), 0.0), floor, 0.0)

@@ -79,20 +79,20 @@ class Brake:
         return self.until is None or now < self.until
 
     @property
-    def order(self) -> str:
-        """Its word, as "freeze", "floor 4"."""
+    def action(self) -> str:
+        """As in "freeze", "floor 4"."""
         return f"{self.word} {self.floor}" if self.word is BrakeWord.FLOOR else str(self.word)
 
     def __str__(self) -> str:
         """The line, and its source."""
         if self.unread:
-            return f"{self.order} in place of an order that cannot be read ({self.source})"
+            return f"{self.action} in place of a brake that cannot be read ({self.source})"
         return self.typed() + (f" ({self.source})" if self.source else "")
 
     def typed(self) -> str:
         """The line that `read_brake` reads back."""
         until = "" if self.until is None else f" until {written(self.until)}"
-        return f"{self.order}{until}" + (f" because {self.because}" if self.because else "")
+        return f"{self.action}{until}" + (f" because {self.because}" if self.because else "")
 
 
 def read_brake(text: str, source: str = "") -> Brake:

@@ -2,8 +2,8 @@
 
 import grpc
 
-from scaler.controllers.keda import ScaledJobSpec, jobs_started
 from tests.fakes import objects
+from tests.fakes.scaled_job import ScaledJobSpec, jobs_started
 
 from .waiting import asked_again
 

@@ -51,7 +51,7 @@ def settle(spec: HpaSpec, replicas: int, current: int, tolerance: float) -> list
     return seen
 
 
-def test_without_tolerance_every_step_from_1_to_200_is_told_and_taken_exactly():
+def test_without_tolerance_every_step_from_1_to_200_is_applied_exactly():
     told = [tell(to, current, 0.0) for current in range(1, 201) for to in range(1, 201)]
     taken = [sync(hpa(0.0), to, current) for current in range(1, 201) for to in range(1, 201)]
     assert told == taken == [to for _ in range(1, 201) for to in range(1, 201)]
@@ -66,7 +66,7 @@ def test_ten_percent_tell_one_more_from_10_on_two_more_from_20_on():
 
 @settings(max_examples=500)
 @given(current=COUNTS, up=st.integers(1, 100), tolerance=TOLERANCES)
-def test_what_is_told_is_the_least_that_the_hpa_takes(current, up, tolerance):
+def test_the_rounded_number_is_the_lowest_that_the_hpa_applies(current, up, tolerance):
     told, spec = tell(current + up, current, tolerance), hpa(tolerance)
     assert sync(spec, told, current) == told
     assert [sync(spec, less, current) for less in range(current + up, told)] == [current] * (told - current - up)
@@ -93,7 +93,7 @@ def test_a_step_up_overshoots_at_most_to_the_edge_of_the_band(current, up, toler
 
 
 @given(current=COUNTS, down=st.integers(0, 400), tolerance=TOLERANCES)
-def test_a_step_down_is_told_as_it_is(current, down, tolerance):
+def test_a_step_down_is_not_rounded(current, down, tolerance):
     assert tell(max(0, current - down), current, tolerance) == max(0, current - down)
 
 
@@ -124,7 +124,7 @@ def test_it_never_goes_back_up_after_it_went_down(start, replicas, tolerance):
 
 
 @given(start=COUNTS, replicas=COUNTS, tolerance=TOLERANCES)
-def test_its_maximum_bounds_what_is_told_and_nothing_is_missing(start, replicas, tolerance):
+def test_the_maximum_bounds_the_rounding(start, replicas, tolerance):
     most = max(start, replicas)
     seen = settle(hpa(tolerance, most=most), replicas, start, tolerance)
     assert replicas <= seen[-1] <= most
@@ -139,7 +139,7 @@ def test_whatever_is_decided_next_demand_is_never_undercut(demands, tolerance):
         assert current >= replicas
 
 
-def test_many_workloads_are_told_at_once():
+def test_many_workloads_are_rounded_at_once():
     told = past_band(np.array([11.0, 11.0, 9.0, np.nan]), np.array([10.0, np.nan, 10.0, 3.0]), np.full(4, 0.1))
     assert told.tolist()[:3] == [12.0, 11.0, 9.0]
     assert np.isnan(told[3])

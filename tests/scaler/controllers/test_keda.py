@@ -55,7 +55,7 @@ def test_each_active_poll_or_push_starts_the_cooldown_again():
         assert order(ScaledObjectSpec(), memory, Poll(PollResult.INACTIVE), 2, 1500.0) is None
 
 
-def test_what_was_never_active_goes_to_zero_on_the_first_poll_unless_told_to_wait():
+def test_a_target_that_was_never_active_goes_to_zero_after_the_initial_cooldown():
     assert order(ScaledObjectSpec(), FRESH, Poll(PollResult.INACTIVE), 3, 0.1) == 0
     assert order(ScaledObjectSpec(initial_cooldown_s=60.0), FRESH, Poll(PollResult.INACTIVE), 3, 60.0) is None
     assert order(ScaledObjectSpec(initial_cooldown_s=60.0), FRESH, Poll(PollResult.INACTIVE), 3, 60.1) == 0
@@ -126,7 +126,7 @@ def test_paused_holds_and_takes_the_hpa_away():
     assert order(dataclasses.replace(spec, paused=False), AWAKE, Poll(PollResult.INACTIVE), 3, 9999.0) == 0
 
 
-def test_paused_replicas_are_applied_whatever_the_trigger_says():
+def test_paused_replicas_are_applied_whatever_the_trigger_returns():
     spec = ScaledObjectSpec(paused_replicas=2)
     assert order(spec, AWAKE, Poll(PollResult.INACTIVE), 5, 9999.0) == 2
     assert order(spec, AWAKE, Push(active=True), 2, 9999.0) is None

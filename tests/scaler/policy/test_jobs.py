@@ -70,7 +70,7 @@ def test_an_error_is_over_with_the_next_reading(queue, fresh):
     assert queue.step(after=5, **fresh(waiting=2)) == (2, True, Reason.QUEUED)
 
 
-def test_what_is_seen_to_do_is_asked_for_though_a_page_is_silent(engines, fresh):
+def test_known_requests_count_though_a_target_is_stale(engines, fresh):
     silent = {"pods_fresh": 1}
     for _ in range(100):  # however long: what does not answer is never taken to be like the rest
         assert engines.step(after=5, **fresh(pods=2, waiting=3, running=1, **silent)) == (4, True, Reason.HELD)

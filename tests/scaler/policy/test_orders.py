@@ -53,7 +53,7 @@ def test_never_down_goes_up_and_never_down(chat, fresh):
     assert chat.step(after=1, **fresh()) == (0, False, Reason.ASLEEP)
 
 
-def test_a_floor_lifts_a_sleeper_and_says_whose_it_is(chat, fresh):
+def test_a_floor_wakes_a_workload_and_shows_its_reason(chat, fresh):
     chat.step(**fresh(wanted=0.0, pods=0))
 
     assert chat.step(after=1, orders=floor(2), **fresh(wanted=0.0, pods=0)) == (2, True, Reason.SCHEDULED)

@@ -37,7 +37,7 @@ def test_more_demand_raises_at_once(fleet, fresh, reason):
     assert fleet.step(after=1, **partial(fresh, 1, 2, waiting=90, running=10)) == (7, True, reason.HELD)
 
 
-def test_of_fewer_than_half_the_rest_cannot_be_told(fleet, fresh, reason):
+def test_fewer_than_half_of_the_pods_are_not_imputed_to_the_rest(fleet, fresh, reason):
     fleet.step(**fresh(running=60, pods=4))
     fleet.step(after=1, **partial(fresh, 1, 4, running=1))
     assert fleet.step(after=61, **partial(fresh, 1, 4, running=1)) == (4, True, reason.HELD)

@@ -58,7 +58,7 @@ def test_what_fresh_demand_raised_after_the_hold_is_held_in_its_turn(chat, fresh
     assert chat.step(after=1, **blind, held=70.0) == (5, True, Reason.HELD)
 
 
-def test_what_somebody_set_by_hand_in_an_outage_is_not_taken_down_on_a_part_of_the_demand(chat, fresh):
+def test_replicas_set_by_hand_in_an_outage_are_not_reduced_on_a_part_of_the_demand(chat, fresh):
     chat.step(**fresh(running=20, pods=2, wanted=2.0, ready=2.0))
     chat.step(after=1, **GONE, wanted=2.0, ready=2.0)
     blind = {**GONE, "gateway_fresh": True, "waker_fresh": True, "held": 60.0, "ready": 2.0}
@@ -110,7 +110,7 @@ def test_an_unknown_list_of_pods_is_not_an_empty_one(chat, fresh):
     assert chat.step(after=1, **fresh(pods=math.nan)) == (3, True, Reason.HELD)
 
 
-def test_a_source_that_returns_is_believed_at_once(chat, fresh):
+def test_a_target_that_returns_counts_at_once(chat, fresh):
     chat.step(**fresh(running=100, pods=7))
     chat.step(after=1, **GONE)
     chat.step(after=301, **GONE)
@@ -147,7 +147,7 @@ flag = st.booleans()
     minimum=st.sampled_from([0, 1, 2]),
     gateway=flag,
 )  # fmt: skip
-def test_whatever_is_seen_the_answer_keeps_its_bounds_and_zero_is_always_inactive(workload, moments, minimum, gateway):
+def test_every_decision_keeps_its_bounds_and_zero_is_always_inactive(workload, moments, minimum, gateway):
     subject = workload(Spec(minimum, 8, ((Signal.WORK, 16.0),), gateway=gateway))
     before = None
     for moment in moments:
@@ -172,7 +172,7 @@ def test_one_missing_part_of_the_work_is_not_counted_as_zero_work_elsewhere(chat
     assert answer[0] == 2
 
 
-def test_gpu_activity_that_is_no_longer_seen_sizes_nobody(workload):
+def test_stale_gpu_activity_sizes_no_workload(workload):
     batch = workload(Spec(0, 4, ((Signal.GPU_ENGINE, 0.5),), pods=False))
     busy = {"wanted": 2.0, "ready": 2.0, "busiest_gpu": 0.9, "gpu_engine": 0.9}
     # 2 replicas at 0.9 of a target of 0.5: 3.6, so 4.
@@ -191,7 +191,7 @@ NOBODY_SAYS = {"pods_listed": math.nan, "pods_fresh": 0.0, "wanted": math.nan, "
 
 
 @pytest.mark.parametrize("waker", [True, False])
-def test_a_cluster_that_falls_silent_wakes_nobody_that_sleeps(chat, fresh, waker):
+def test_a_silent_cluster_wakes_no_sleeping_workload(chat, fresh, waker):
     asleep(chat, fresh)
     reason = Reason.ASLEEP if waker else Reason.NO_WAKER
     dark = {**fresh(), **NOBODY_SAYS, "waker_fresh": waker}
@@ -199,13 +199,13 @@ def test_a_cluster_that_falls_silent_wakes_nobody_that_sleeps(chat, fresh, waker
     assert chat.step(after=3600, **dark) == (0, False, reason)
 
 
-def test_everything_that_falls_silent_at_once_wakes_nobody_that_sleeps(chat, fresh):
+def test_a_total_outage_wakes_no_sleeping_workload(chat, fresh):
     asleep(chat, fresh)
     assert chat.step(after=1, **NOBODY_SAYS) == (0, False, Reason.HELD)
     assert chat.step(after=3600, **NOBODY_SAYS) == (0, False, Reason.HELD)
 
 
-def test_a_pod_that_is_there_says_that_a_sleeper_is_not_at_zero(chat, fresh):
+def test_a_listed_pod_proves_that_a_sleeper_is_not_at_zero(chat, fresh):
     asleep(chat, fresh)
     assert chat.step(after=1, **{**NOBODY_SAYS, "pods_listed": 1.0}) == (1, True, Reason.HELD)
 
@@ -224,14 +224,14 @@ def test_an_address_that_is_written_down_is_no_pod(workload, fresh):
     assert chat.step(after=3600, **listed) == (0, False, Reason.HELD)
 
 
-def test_found_without_a_pod_where_nobody_counts_replicas_it_is_neither_woken_nor_put_to_sleep(chat, fresh):
+def test_without_a_memory_a_pod_and_a_replica_count_it_is_neither_woken_nor_put_to_sleep(chat, fresh):
     nobody = fresh(pods=0)
     assert chat.step(**nobody) == (None, True, Reason.UNKNOWN)
     assert chat.step(after=3600, **nobody) == (None, True, Reason.UNKNOWN)
     assert chat.step(after=1, **fresh(held=1, pods=0)) == (1, True, Reason.LOADING)  # a request wakes it
 
 
-def test_a_pod_that_has_just_been_listed_is_asked_before_a_sleeper_counts_as_awake(workload, fresh):
+def test_a_new_pod_is_scraped_before_a_sleeper_counts_as_awake(workload, fresh):
     """After a start the list is there before the first page is: an address that is written down is no pod yet."""
     chat = workload(Spec(0, 8, ((Signal.WORK, 16.0),), hold=300.0, settle=8.0, gateway=True))
     asleep(chat, fresh)

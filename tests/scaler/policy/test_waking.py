@@ -58,7 +58,7 @@ def test_the_lease_is_capped(brief, fresh):
     assert brief.step(after=1, orders=lease, **fresh(**ASLEEP)) == (0, False, Reason.ASLEEP)
 
 
-def test_a_start_that_hangs_and_nobody_waits_for_is_given_up_after_lease_and_keep_warm_time(brief, fresh):
+def test_a_hanging_start_without_requests_ends_after_grace_and_keep_warm_time(brief, fresh):
     brief.step(**fresh(**ASLEEP))
     lease = {"lease": 100.0}
     brief.step(after=1, orders=lease, **fresh(held=1, **ASLEEP))
@@ -69,7 +69,7 @@ def test_a_start_that_hangs_and_nobody_waits_for_is_given_up_after_lease_and_kee
     assert brief.step(after=1, orders=lease, **fresh(**STARTING)) == (0, False, Reason.ASLEEP)
 
 
-def test_what_is_left_of_a_start_that_was_given_up_wakes_nobody_and_a_persons_new_one_does(brief, fresh):
+def test_the_rest_of_an_ended_start_wakes_nothing_and_a_new_scale_up_does(brief, fresh):
     brief.step(**fresh(**ASLEEP))
     lease = {"lease": 100.0}
     brief.step(after=1, orders=lease, **fresh(held=1, **ASLEEP))
@@ -93,7 +93,7 @@ def test_a_page_that_lands_when_the_lease_has_run_out_does_not_begin_it_anew(bri
     assert brief.step(after=1, orders=lease, **fresh(**STARTING)) == (0, False, Reason.ASLEEP)
 
 
-def test_a_start_that_hangs_goes_on_for_who_waits_for_it(brief, fresh):
+def test_a_hanging_start_goes_on_while_a_request_waits(brief, fresh):
     brief.step(**fresh(**ASLEEP))
     lease = {"lease": 100.0}
     brief.step(after=1, orders=lease, **fresh(held=1, **ASLEEP))
@@ -127,7 +127,7 @@ def test_a_second_sleep_needs_no_first_lease_to_run_out(brief, fresh):
     assert brief.step(after=1, **fresh(**ASLEEP)) == (0, False, Reason.ASLEEP)
 
 
-def test_without_a_memory_what_the_cluster_has_is_held_until_the_windows_speak(workload, fresh):
+def test_without_a_memory_the_clusters_replicas_are_held_until_the_windows_are_filled(workload, fresh):
     chat = workload(Spec(0, 8, ((Signal.WORK, 16.0),), gateway=True, young=120.0))
     six = {"pods": 6, "wanted": 6.0, "ready": 6.0}
 
@@ -142,7 +142,7 @@ def test_without_a_memory_demand_may_still_raise(workload, fresh):
     assert chat.step(**fresh(running=100, pods=2, wanted=2.0, ready=2.0)) == (7, True, Reason.SERVING)
 
 
-def test_the_windows_begin_to_speak_when_the_readings_do(workload, fresh):
+def test_the_windows_fill_from_the_first_readings_on(workload, fresh):
     chat = workload(Spec(0, 8, ((Signal.WORK, 16.0),), gateway=True, young=120.0))
     six = {"wanted": 6.0, "ready": 6.0}
 
@@ -151,7 +151,7 @@ def test_the_windows_begin_to_speak_when_the_readings_do(workload, fresh):
     assert chat.step(after=119, **fresh(running=1, pods=6, **six)) == (6, True, Reason.SERVING)
 
 
-def test_an_idle_workload_without_a_memory_is_not_put_to_sleep_before_the_windows_speak(workload, fresh):
+def test_an_idle_workload_without_a_memory_is_not_put_to_sleep_before_the_windows_are_filled(workload, fresh):
     chat = workload(Spec(0, 8, ((Signal.WORK, 16.0),), keep_warm=15.0, gateway=True, young=120.0))
     two = {"pods": 2, "wanted": 2.0, "ready": 2.0}
 

@@ -15,7 +15,7 @@ def test_a_workload_idle_for_the_keep_warm_time_falls_asleep(chat, fresh):
     assert chat.step(after=1, **fresh(**IDLE)) == (0, False, Reason.ASLEEP)
 
 
-def test_a_request_between_two_scrapes_is_seen_by_its_counter(chat, fresh):
+def test_a_counter_shows_a_request_between_two_scrapes(chat, fresh):
     chat.step(**fresh(**IDLE))
     # At 200 s a counter rises although nothing was ever seen waiting or running: the time starts again from there.
     chat.step(after=200, **fresh(**IDLE, active_at=1200.0))
@@ -30,7 +30,7 @@ def test_a_batch_job_on_the_gpu_without_requests_is_not_idle(chat, fresh):
     assert chat.step(after=300, **fresh(**IDLE, busiest_gpu=0.0)) == (0, False, Reason.ASLEEP)
 
 
-def test_gpus_that_are_no_longer_seen_prove_nothing(chat, fresh):
+def test_stale_gpus_prove_nothing(chat, fresh):
     for _ in range(5):
         assert chat.step(after=300, **fresh(**IDLE, gpus_stale=True)) == (1, True, Reason.WARM)
 
@@ -42,7 +42,7 @@ def test_without_a_gateway_one_replica_is_kept(workload, fresh):
     assert answer == (1, True, Reason.NO_WAKER)
 
 
-def test_a_gateway_that_shows_no_queue_wakes_nobody(chat, fresh):
+def test_a_gateway_without_a_queue_is_no_wake_source(chat, fresh):
     mute = {**fresh(**IDLE), "waker_fresh": False, "held": math.nan}
     chat.step(**mute)
     assert chat.step(after=300, **mute) == (1, True, Reason.NO_WAKER)
@@ -62,7 +62,7 @@ def test_a_request_held_at_zero_wakes(chat, fresh):
     assert chat.step(after=1, **fresh(held=1, **asleep)) == (1, True, Reason.QUEUED)
 
 
-def test_a_sleeper_whose_pages_are_gone_wakes_by_its_gateway_even_without_a_count(chat, fresh):
+def test_a_sleeper_without_targets_wakes_by_its_gateway_even_without_a_count(chat, fresh):
     # No Kubernetes to ask: the pages that vanish after we said zero are what zero looks like.
     chat.step(**fresh())
     assert chat.step(after=300, **fresh()) == (0, False, Reason.ASLEEP)
@@ -96,7 +96,7 @@ def test_found_at_zero_with_nothing_to_do_it_is_not_woken(chat, fresh):
     assert chat.step(**fresh(wanted=0.0, ready=0.0, pods=0)) == (0, False, Reason.ASLEEP)
 
 
-def test_found_at_zero_without_a_waker_it_stays_and_says_so(workload, fresh):
+def test_at_zero_without_a_wake_source_it_stays_with_that_reason(workload, fresh):
     lonely = workload(Spec(0, 8, ((Signal.WORK, 16.0),)))
     nobody = {**fresh(wanted=0.0, ready=0.0, pods=0), "gateway_fresh": False, "waker_fresh": False}
     assert lonely.step(**nobody) == (0, False, Reason.NO_WAKER)
@@ -119,12 +119,12 @@ def test_a_gateway_that_falls_silent_at_zero_does_not_wake(chat, fresh):
     assert chat.step(after=60, **mute) == (0, False, Reason.NO_WAKER), "a listing that says none is enough"
 
 
-def test_found_at_zero_where_no_page_can_speak_of_demand_it_stays(workload):
+def test_at_zero_without_any_source_of_demand_it_stays(workload):
     lonely = workload(Spec(0, 8, ((Signal.WORK, 16.0),)))
     assert lonely.step(wanted=0.0, ready=0.0, pods_listed=0.0) == (0, False, Reason.NO_WAKER)
 
 
-def test_a_pod_that_is_gone_before_its_count_does_not_wake_who_fell_asleep(chat, fresh):
+def test_a_pod_that_ends_before_its_count_falls_does_not_wake_a_sleeper(chat, fresh):
     chat.step(**fresh(**IDLE))
     assert chat.step(after=300, **fresh(**IDLE)) == (0, False, Reason.ASLEEP)
     # KEDA has said zero: the pod's end was told first, the Deployment's count is on its way.
@@ -134,6 +134,6 @@ def test_a_pod_that_is_gone_before_its_count_does_not_wake_who_fell_asleep(chat,
     assert chat.step(after=1, **{**going, "existing": 1.0}) == (1, True, Reason.LOADING)
 
 
-def test_a_replica_that_is_wanted_and_not_there_yet_loads_for_who_is_awake(chat, fresh):
+def test_a_wanted_replica_that_does_not_exist_yet_is_loading(chat, fresh):
     chat.step(**fresh(held=1.0, pods=0, wanted=0.0, ready=0.0, existing=0.0))
     assert chat.step(after=1, **fresh(pods=0, wanted=1.0, ready=0.0, existing=0.0)) == (1, True, Reason.LOADING)

@@ -5,10 +5,10 @@ import pytest
 from exporter.kubernetes.objects import Ref, ScaledObject, ScaledObjectTrigger
 from exporter.model import Role, Target, WorkloadKey
 from scaler.config import Config, Endpoint, Kubernetes, Redis, SharedGateway
-from scaler.controllers.keda import ScaledJobSpec, jobs_started
 from scaler.explain.document import DeciderWitness
 from scaler.model import Board
 from scaler.workloads import take, targets
+from tests.fakes.scaled_job import ScaledJobSpec, jobs_started
 
 CHAT = WorkloadKey("ai", "chat")
 FRONT = Target("http://redis:9121/metrics", "redis_exporter", Role.GATEWAY, CHAT)

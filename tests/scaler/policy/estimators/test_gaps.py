@@ -86,7 +86,7 @@ def test_blindness_shorter_than_the_bound_is_bridged_and_longer_is_not(watched):
     assert watched.gaps.histograms.quantile(0.5)[0] == pytest.approx(400.0, rel=0.05)
 
 
-def test_a_silence_is_as_long_as_nothing_was_known_whoever_asked_meanwhile(watched):
+def test_a_gap_in_the_readings_is_measured_from_the_last_complete_reading(watched):
     watched()
     for _ in range(10):
         assert watched(60, known=False) == []

@@ -36,7 +36,7 @@ def test_buckets_begin_at_zero_grow_by_a_twentieth_and_hold_the_longest():
     assert EDGES[-2] < 86400.0 <= EDGES[-1]
 
 
-def test_where_nothing_was_seen_nothing_is_known():
+def test_without_samples_the_result_is_unknown():
     histograms = told(5.0, rows=2)
     assert np.isnan(histograms.quantile(0.5)).tolist() == [False, True]
     assert np.isnan(histograms.shares()).any(axis=1).tolist() == [False, True]
@@ -92,7 +92,7 @@ def test_what_was_cut_off_may_have_ended_in_its_own_bucket():
     assert histograms.weights[0][histograms.weights[0] > EPSILON] == pytest.approx([1.5, 1.5])
 
 
-def test_the_longest_that_was_cut_off_counts_for_as_long_as_it_was_seen():
+def test_the_longest_censored_value_counts_as_its_bound():
     histograms = told(10)
     histograms.add_at_least(np.array([0]), np.array([5000.0]), 0.0)
     assert histograms.weight(0.0).tolist() == [2.0]

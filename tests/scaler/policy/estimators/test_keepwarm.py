@@ -139,7 +139,7 @@ def test_bounds_hold_whatever_was_learned():
     assert Rested(highest=400.0).schedule.keep_warm == 400.0
 
 
-def test_who_has_lost_his_credit_falls_back_to_the_rule():
+def test_a_workload_without_credit_falls_back_to_the_rule():
     # Learned: rests are an hour, so sleep at once. Then each ends just after it was put to sleep.
     rested = Rested()(*[HOUR * 5] * 20)
     asleep_after = rested.schedule.keep_warm
@@ -178,7 +178,7 @@ def test_whatever_comes_it_never_costs_more_than_the_bound(rests, start, waiting
 
 @given(st.integers(0, 2**32 - 1), STARTS)
 @settings(max_examples=10, deadline=None)
-def test_an_adversary_who_sees_the_schedule_does_not_break_the_bound_either(seed, start):
+def test_an_adversary_that_knows_the_schedule_does_not_break_the_bound(seed, start):
     stakes = Stakes(*(np.array([x]) for x in (start, start * 1.3, 1.0, 10.0)))
     rested, chance = Rested(stakes, lowest=0.0, highest=1e6), np.random.default_rng(seed)
     for _ in range(150):
@@ -212,7 +212,7 @@ def test_what_was_learned_survives():
     assert again.keep_warm.saving(again.now) == rested.keep_warm.saving(rested.now)
 
 
-def test_what_is_strange_in_a_state_harms_nobody():
+def test_invalid_values_in_a_state_change_no_other_workload():
     rested = Rested()(*[51 * MINUTE] * 40)
     before = rested.schedule
     rested.keep_warm.take({}, ROW, ROW)
@@ -228,7 +228,7 @@ def test_what_is_strange_in_a_state_harms_nobody():
     assert rested.schedule.keep_warm == 975.0
 
 
-def test_a_configuration_that_says_a_constant_takes_nothing_over_and_other_bounds_hold_at_once():
+def test_a_configured_constant_restores_no_schedule_and_new_bounds_hold_at_once():
     rested = Rested()(*[51 * MINUTE] * 40)
     constant, bounded = KeepWarm(rules(learns=False)), KeepWarm(rules(lowest=200.0))
     for new in (constant, bounded):
@@ -238,7 +238,7 @@ def test_a_configuration_that_says_a_constant_takes_nothing_over_and_other_bound
     assert bounded.schedule.keep_warm.tolist() == [200.0]
 
 
-def test_a_thousand_whose_prices_change_are_chosen_for_a_few_at_a_time():
+def test_a_thousand_changed_prices_are_spread_over_ticks():
     many = KeepWarm(KeepWarmRules(*(np.repeat(column, 1000) for column in rules())))
     stakes, gaps = Stakes(*(np.repeat(column, 1000) for column in CHAT)), Gaps(1000)
     for calls in range(1, 17):

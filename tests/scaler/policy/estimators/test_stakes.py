@@ -65,14 +65,14 @@ def test_a_rest_under_a_schedule(rest, up, waited):
 
 @given(RESTS, STAKES)
 @settings(max_examples=300)
-def test_the_break_even_never_costs_more_than_twice_what_he_pays_who_knows(rests, stakes):
+def test_the_break_even_never_costs_more_than_twice_the_clairvoyant_cost(rests, stakes):
     paid = cost(rests, kept_warm(break_even(stakes)), stakes)
     assert (paid <= 2.0 * clairvoyant(rests, stakes) * HUNDRED_PERCENT).all()
 
 
 @given(RESTS, STAKES, st.floats(0, 1e5), st.floats(0, 1e5), st.floats(0, 1e4))
 @settings(max_examples=500)
-def test_no_rest_costs_more_than_the_worst_regret_says(rests, stakes, keep_warm, wait, span):
+def test_no_rest_costs_more_than_the_worst_regret(rests, stakes, keep_warm, wait, span):
     window = break_even(stakes)
     begin = keep_warm + wait
     for tried in (schedule(keep_warm), schedule(keep_warm, begin, begin + stakes.start[0] + span)):

@@ -68,7 +68,7 @@ def test_the_worked_example_of_the_module(told):
     assert told.starts.times.p50.tolist() == told.starts.times.p90.tolist() == lengths[-1:]
 
 
-def test_before_a_start_was_seen_nothing_is_known(told):
+def test_before_a_start_is_observed_its_time_is_unknown(told):
     told(pod())
     told(pod(scheduled_at=1.0), now=1)
     assert np.isnan(told.starts.times.p50).all()
@@ -87,14 +87,14 @@ def test_a_stock_out_of_a_day_is_no_slow_start(told):
     assert told.starts.phase("unscheduled", 0.9).tolist() == [about(86400)]
 
 
-def test_a_pod_that_nobody_saw_wait_for_its_node_has_no_time_of_scheduling(told):
+def test_a_pod_that_had_a_node_when_first_observed_has_no_scheduling_time(told):
     told(pod(scheduled_at=500.0), now=500)
     told(pod(scheduled_at=500.0, ready_at=570.0), now=570)
     assert told.counts() == {"loading": 1, "whole": 1}
     assert told.starts.times.p50.tolist() == [about(71)]
 
 
-def test_when_the_first_token_comes_counts_only_if_somebody_waited(told):
+def test_the_first_token_counts_only_if_a_request_waited(told):
     told(pod(scheduled_at=0.0), now=0)
     told(pod(scheduled_at=0.0, ready_at=70.0), now=70, waiting=False)
     assert not told.starts.awaits(KEY)
@@ -102,7 +102,7 @@ def test_when_the_first_token_comes_counts_only_if_somebody_waited(told):
     assert told.counts() == {"loading": 1, "whole": 1}
 
 
-def test_who_does_not_serve_in_ten_minutes_had_nobody_waiting(told):
+def test_without_a_token_in_ten_minutes_no_request_waited(told):
     told(pod(scheduled_at=0.0), now=0)
     told(pod(scheduled_at=0.0, ready_at=70.0), now=70, waiting=True)
     told.starts.passed(70 + FIRST_TOKEN_S)
@@ -112,7 +112,7 @@ def test_who_does_not_serve_in_ten_minutes_had_nobody_waiting(told):
     assert not told.starts.awaits(KEY)
 
 
-def test_who_goes_before_its_first_token_has_started_all_the_same(told):
+def test_a_pod_that_ends_before_its_first_token_counts_as_started(told):
     told(pod(scheduled_at=0.0), now=0)
     told(pod(scheduled_at=0.0, ready_at=70.0), now=70, waiting=True)
     told(now=80)
@@ -120,7 +120,7 @@ def test_who_goes_before_its_first_token_has_started_all_the_same(told):
     assert not told.starts.awaits(KEY)
 
 
-def test_who_goes_before_it_is_ready_has_made_no_start(told):
+def test_a_pod_that_ends_before_it_is_ready_counts_as_no_start(told):
     told(pod(scheduled_at=0.0), now=0)
     told(pod(scheduled_at=0.0, leaving=True), now=50)
     told(pod(scheduled_at=0.0, leaving=True, ready_at=51.0), now=51)
@@ -185,13 +185,13 @@ def test_a_start_under_way_goes_on_over_a_new_list_of_workloads(told):
     assert last.phase("unscheduled", 0.5).tolist() == [about(240)]
 
 
-def test_a_node_whose_clock_is_ahead_makes_no_long_start(told):
+def test_a_node_clock_that_is_ahead_makes_no_long_start(told):
     told(pod(scheduled_at=0.0), now=0)
     told(pod(scheduled_at=0.0, ready_at=1e6), now=70)
     assert told.starts.times.p50.tolist() == [about(71)]
 
 
-def test_a_new_image_that_starts_slower_is_believed_after_one_start_by_the_90th_percentile(told):
+def test_one_slow_start_of_a_new_image_raises_the_90th_percentile(told):
     for number in range(4):
         told(pod(f"old-{number}", scheduled_at=0.0), now=0)
         told(pod(f"old-{number}", scheduled_at=0.0, ready_at=70.0), now=70)

@@ -117,7 +117,7 @@ def test_a_batch_on_the_gpus_ends_a_rest(played):
     assert played.stands._gaps.histograms.weight(played.now).tolist() == [1.0]
 
 
-def test_who_was_turned_away_has_come(played):
+def test_a_rejected_request_ends_a_rest(played):
     played(HOUR)
     played(TICK, refused_at=played.now + 10.0)
     assert played.stands._gaps.idle_since.tolist() == [HOUR + 10.0]

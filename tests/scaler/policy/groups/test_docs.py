@@ -23,7 +23,7 @@ def test_its_examples_have_no_problem_and_are_groups(text):
     assert len({(plan.member.namespace, plan.member.name) for plan in plans(config, config.workloads)}) == 1
 
 
-def test_without_the_group_the_first_example_is_told_that_it_counts_twice():
+def test_without_a_group_the_first_example_is_warned_that_it_counts_twice():
     _, problems = parse(re.sub(r" group: chat, weight: \d,", "", BLOCKS[0]), "docs/how-to/groups.md")
     assert ["in no common group" in str(problem) for problem in problems] == [True]
 

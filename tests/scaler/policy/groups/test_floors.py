@@ -52,7 +52,7 @@ def test_one_that_is_awake_keeps_or_wakes_all(replicas, expected):
     ((2, 4), [10, 1], [100, 8], [10, 8]),  # the maximum wins
     ((0, 1), [2, 10], [6, 100], [6, 10]),
 ])  # fmt: skip
-def test_bounds_raise_the_lower_one_and_lower_nobody(bounds, replicas, maxima, expected):
+def test_bounds_raise_the_lower_role_and_lower_none(bounds, replicas, maxima, expected):
     assert asked([PREFILL, decode(*bounds)], replicas, maxima) == expected
 
 
@@ -89,7 +89,7 @@ def test_a_group_is_of_one_namespace():
     assert asked([PREFILL, elsewhere], [3, 0]) == [0, 0]
 
 
-def test_bounds_on_a_role_that_nobody_plays_say_nothing():
+def test_bounds_on_a_role_without_members_have_no_effect():
     assert asked([PREFILL, member("decode", to="encode", least=9.0)], [3, 1]) == [3, 1]
     # … or only one of weight 0.
     assert asked([member("prefill", weight=0.0), PREFILL, member("decode", to="encode", least=9.0)], [3, 2, 1]) == [
@@ -122,7 +122,7 @@ roles = st.lists(
 
 
 @given(members=roles, least=st.floats(0, 3), slack=st.floats(0.001, 3))
-def test_floors_hold_the_bounds_as_far_as_maxima_let_them_and_nobody_is_lowered(members, least, slack):
+def test_floors_keep_the_bounds_within_the_maxima_and_lower_no_member(members, least, slack):
     most = least + slack
     said = [decode(least, most) if role == "decode" else member(role) for role, _, _ in members]
     replicas = [min(count, ceiling) for _, count, ceiling in members]

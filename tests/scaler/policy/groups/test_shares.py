@@ -64,7 +64,7 @@ def sharing(queue, weight, most=None, work=16.0):
     )
 
 
-def test_one_who_has_a_queue_to_himself_has_all_of_it():
+def test_a_workload_that_shares_no_queue_has_all_of_it():
     alone = sharing([NONE, 3, 0, 0], [1, 0.1, 9, 1])
     assert alone.queue.tolist() == [NONE, NONE, 0, 0]
     parts = alone.parts(np.array([0, 1, 2]), np.array([5.0, 5.0, 5.0]), np.full(4, np.inf))

@@ -56,7 +56,7 @@ def test_a_duration_is_refused_with_the_command_that_prints_a_moment(text):
     ("freeze because " + "x" * 201, "a reason of at most 200 characters"),
     ("freeze because of\x1b[31m", "on one line"),
 ])  # fmt: skip
-def test_what_cannot_be_read_is_told_what_would_be_right(text, said):
+def test_the_error_of_an_unreadable_brake_says_what_would_be_right(text, said):
     assert said in refusal(text)
 
 
@@ -78,10 +78,10 @@ def test_a_brake_ends_at_its_moment():
     assert (brake.holds(EIGHT - 1), brake.holds(EIGHT)) == (True, False)
 
 
-def test_what_cannot_be_read_keeps_replicas_and_keeps_nobody_asleep():
+def test_an_unreadable_brake_keeps_replicas_and_keeps_no_workload_asleep():
     brake = unreadable("ai/Deployment/chat")
     assert (brake.word, brake.until) == (BrakeWord.NEVER_DOWN, None)
-    assert str(brake) == "never_down in place of an order that cannot be read (ai/Deployment/chat)"
+    assert str(brake) == "never_down in place of a brake that cannot be read (ai/Deployment/chat)"
 
 
 def test_what_is_shown_as_the_end_is_never_before_it():

@@ -21,7 +21,7 @@ def test_every_line_that_is_a_brake_is_read():
     block = re.search(r"```text\n(freeze\n.*?)```", _TEXT, flags=re.DOTALL)[1]
     typed = re.findall(r'tidegate\.dev/brake="([^"]*)"', _TEXT)
     lines = [*block.splitlines(), *typed]
-    assert [read_brake(line).order for line in lines] == ["freeze", "never_down", "floor 4", "freeze"]
+    assert [read_brake(line).action for line in lines] == ["freeze", "never_down", "floor 4", "freeze"]
 
 
 def test_what_check_prints_is_what_it_prints():

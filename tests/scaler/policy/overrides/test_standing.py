@@ -65,7 +65,7 @@ def test_a_lead_that_is_given_is_not_learned():
     assert [at(standing, hour, lead=60)[0] for hour in (6.99, 7)] == [0, 3]
 
 
-def test_a_cold_start_that_nobody_has_seen_is_five_minutes_and_none_is_longer_than_an_hour():
+def test_an_unknown_cold_start_is_five_minutes_and_none_is_longer_than_an_hour():
     unlearned, endless = orders(ordered(DAY)), orders(ordered(DAY))
     assert [at(unlearned, hour, lead=np.nan)[0] for hour in (7.9, 7.95)] == [0, 3]
     assert [at(endless, hour, lead=1e9)[0] for hour in (6.99, 7)] == [0, 3]
@@ -87,12 +87,12 @@ def test_a_floor_wins_over_a_ceiling():
     assert at(standing, 8)[:3] == (8, 10, 8)
 
 
-def test_the_floor_that_decides_says_whose_it_is():
+def test_the_deciding_floor_shows_its_reason():
     higher, lower = orders(ordered(DAY, "floor 4")), orders(ordered(DAY, "floor 2"))
     assert [at(higher, 8)[:2], at(lower, 8)[:2], at(lower, 20)[:2]] == [(4, 10), (3, 9), (2, 10)]
 
 
-def test_a_brake_of_the_fleet_holds_for_everybody_and_ends_for_everybody():
+def test_a_brake_of_the_fleet_holds_and_ends_for_every_workload():
     standing = orders(ordered(), ordered(DAY), fleet=["freeze until 2026-11-23T09:00Z"])
     leads = np.zeros(2)
     assert standing.at(MIDNIGHT + 8 * HOUR, leads).frozen.tolist() == [True, True]
@@ -112,7 +112,7 @@ def test_the_most_careful_brake_is_the_one_that_is_shown():
     assert said.brake_until == MIDNIGHT + 24 * HOUR
 
 
-def test_an_order_that_is_over_is_gone_and_said_once():
+def test_the_end_of_a_brake_is_reported_once():
     standing = orders(ordered(DAY, "freeze until 2026-11-23T08:00Z"))
     assert (at(standing, 7)[3], standing.news().ended) == (True, ())
     assert at(standing, 8) == (3, 9, np.inf, False, False)
@@ -120,19 +120,19 @@ def test_an_order_that_is_over_is_gone_and_said_once():
     assert [(at(standing, hour)[3], standing.news().ended) for hour in (17, 18, 32)] == [(False, ())] * 3
 
 
-def test_the_end_of_a_brake_of_the_fleet_is_said_once_and_not_per_workload():
+def test_the_end_of_a_fleet_brake_is_reported_once_and_not_per_workload():
     standing = orders(ordered(), ordered(), fleet=["freeze until 2026-11-23T08:00Z"])
     standing.at(MIDNIGHT, np.zeros(2))
     standing.at(MIDNIGHT + 8 * HOUR, np.zeros(2))
     assert [ended.row for ended in standing.news().ended] == [None]
 
 
-def test_an_order_that_ended_before_anybody_looked_is_not_said():
+def test_a_brake_that_ended_before_the_start_is_not_reported():
     standing = orders(ordered("", "freeze until 2026-11-22T08:00Z"))
     assert (at(standing, 0), standing.news().ended) == (FREE, ())
 
 
-def test_an_end_between_two_lists_of_orders_is_said_by_the_second():
+def test_an_end_between_two_lists_of_overrides_is_reported_by_the_second():
     standing = orders(ordered("", "freeze until 2026-11-23T08:00Z"), since=MIDNIGHT)
     at(standing, 8)
     assert len(standing.news().ended) == 1
@@ -149,7 +149,7 @@ def test_what_is_shown_is_made_again_where_other_orders_hold():
     assert standing.news().rows.tolist() == [1]
 
 
-def test_a_schedule_says_until_when_by_its_own_clock():
+def test_a_schedule_shows_its_end_in_its_time_zone():
     standing = orders(ordered("0 8 * * 1-5 for 10h in Europe/Berlin floor 3 ceiling 6 prewarm 0s"))
     at(standing, 12)
     said = standing.active(0, MIDNIGHT + 12 * HOUR)
@@ -193,7 +193,7 @@ BRAKES = ("freeze until 2026-11-23T05:13Z", "never_down", "floor 5 until 2026-11
     each=st.lists(st.tuples(st.sets(st.sampled_from(LINES)), st.sets(st.sampled_from(BRAKES))), min_size=1, max_size=4),
     moments=st.lists(st.integers(0, 24 * 60), min_size=1, max_size=30),
 )
-def test_whoever_asks_at_every_tick_hears_what_one_who_asks_once_hears(each, moments):
+def test_the_overrides_do_not_depend_on_how_often_they_are_computed(each, moments):
     """Leads apart, the columns of a moment do not depend on when was asked before."""
     every = [ordered(";".join(sorted(lines)), *sorted(brakes)) for lines, brakes in each]
     standing, leads = orders(*every), np.zeros(len(every))

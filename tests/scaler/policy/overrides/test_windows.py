@@ -128,7 +128,7 @@ def test_several_schedules_stand_in_one_line():
     ("0 8 * * * until 0 0 30 2 * floor 2", "no such day"),
     (";".join(["0 8 * * * for 1h floor 2"] * 33), "must be at most 32 schedules"),
 ])  # fmt: skip
-def test_a_schedule_that_cannot_be_read_is_told_what_would_be_right(text, said):
+def test_the_error_of_an_unreadable_schedule_says_what_would_be_right(text, said):
     with pytest.raises(BadOrder) as caught:
         read_schedules(text, read_duration)
     assert said in str(caught.value)

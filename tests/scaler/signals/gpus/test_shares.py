@@ -63,7 +63,7 @@ def test_a_parent_is_not_another_gpu_of_its_instances_workload(node):
     assert (reading.values[Column.GPU_COUNT], mean(reading)) == (1.0, pytest.approx(0.6))
 
 
-def test_a_gpu_that_has_stopped_to_say_its_activity_is_not_seen(node, page):
+def test_a_gpu_that_no_longer_exposes_its_activity_is_blind(node, page):
     both = page.gpu("g", ["chat-0"], engine=0.0) + page.gpu("h", ["chat-0"], engine=0.0)
     assert node.says(both).values[Column.GPU_BLIND] == 0.0
     paused = page.gpu("g", ["chat-0"]) + page.gpu("h", ["chat-0"], engine=0.0)
@@ -73,19 +73,19 @@ def test_a_gpu_that_has_stopped_to_say_its_activity_is_not_seen(node, page):
     assert node.says(both).values[Column.GPU_BLIND] == 0.0
 
 
-def test_that_a_gpu_can_be_seen_is_known_whoever_held_it_then(node, page):
+def test_a_gpu_keeps_its_known_activity_across_workloads(node, page):
     assert node.says(page.gpu("g", engine=0.0)) is None
     assert node.says(page.gpu("g", ["chat-0"])).values[Column.GPU_BLIND] == 1.0
 
 
-def test_a_gpu_that_never_said_its_activity_is_silent_and_not_missed(node, page):
+def test_a_gpu_that_never_exposed_its_activity_is_silent_and_not_blind(node, page):
     values = node.says(page.gpu("g", ["chat-0"])).values
     assert (values[Column.GPU_SILENT], values[Column.GPU_BLIND]) == (1.0, 0.0)
     assert np.isnan(values[Column.GPU_SUM])
     assert np.isnan(values[Column.GPU_BUSIEST])
 
 
-def test_utilisation_that_stands_in_is_seen_and_has_no_weight(node, page):
+def test_utilisation_instead_of_engine_activity_has_no_weight(node, page):
     node.says(page.gpu("g", ["chat-0"], engine=0.4, util=50))
     values = node.says(page.gpu("g", ["chat-0"], util=50)).values
     assert (values[Column.GPU_UTILISED], values[Column.GPU_BLIND], values[Column.GPU_BUSIEST]) == (1.0, 0.0, 0.5)

@@ -32,7 +32,7 @@ def test_an_average_goes_half_the_way_in_each_half_life(rings, row, now, expecte
     assert average(ring, row(10), now) == pytest.approx(expected)
 
 
-def test_a_value_counts_for_as_long_as_it_stood_not_for_how_often_it_was_seen(rings, row):
+def test_a_value_counts_for_its_duration_and_not_for_its_repetitions(rings, row):
     # 4 stood 10 s of [0, 20], 12 the other 10: 4 + (12 - 4)/2 = 8, whether 12 was read once or six times.
     once = rings([(0, 4), (10, 12)])
     often = rings([(0, 4), (10, 12), (11, 12), (12, 12), (13, 12), (14, 12), (19, 12)])

@@ -145,7 +145,7 @@ def test_finished_requests_add_up_over_pods_and_restarts(intake, samples, page):
     assert finished(0, 4) == 19.0, "a pod that leaves takes back nothing"
 
 
-def test_a_gpu_page_speaks_of_all_whose_pods_it_names(intake, samples, page):
+def test_a_gpu_target_is_about_every_workload_with_a_pod_on_it(intake, samples, page):
     text = page.gpu("GPU-1", ["chat-0"], engine=0.5) + page.gpu("GPU-2", ["code-0"], engine=0.25)
     text += page.gpu("GPU-3", ["stranger-0"], engine=1.0) + page.gpu("GPU-4", engine=1.0)
     assert sorted(intake.land(node(), samples(text), 0.0)) == [0, 1]
@@ -171,7 +171,7 @@ def test_a_gpu_that_does_not_say_is_not_an_idle_one(intake, samples, page):
     assert column(intake, "busiest_gpu") == [None, None]
 
 
-def test_pods_of_gpus_stand_in_for_ready_replicas_only_where_no_page_of_pods_is_asked(samples, page):
+def test_pods_on_gpus_count_as_ready_replicas_only_if_no_pods_are_scraped(samples, page):
     gpus = page.gpu("GPU-1", ["chat-0"], engine=0.9) + page.gpu("GPU-2", ["chat-0"], engine=0.9)
     gpus += page.gpu("GPU-3", ["chat-1"], engine=0.9)
     for pods, ready in ((False, 2.0), (True, None)):
@@ -180,7 +180,7 @@ def test_pods_of_gpus_stand_in_for_ready_replicas_only_where_no_page_of_pods_is_
         assert column(intake, "ready", rows=[0]) == [ready]
 
 
-def test_a_pattern_says_whose_a_pod_is(samples, page):
+def test_a_pattern_assigns_a_pod_to_its_workload(samples, page):
     owners = owners_by_name({CHAT: "serve-*", CODE: None})
     assert owners(PodKey("ai", "serve-abc"), 0.0) == (CHAT,)
     assert owners(PodKey("ai", "chat-0"), 0.0) == ()
@@ -215,7 +215,7 @@ events = st.one_of(
 
 @settings(max_examples=100, deadline=None)
 @given(events=st.lists(events, max_size=30))
-def test_totals_are_the_sum_of_the_last_fresh_page_of_everybody_listed(events):
+def test_aggregates_are_the_sum_of_the_last_fresh_response_of_every_listed_target(events):
     """Against a dictionary that does the same in three lines."""
     from exporter.catalog import Reader  # noqa: PLC0415
     from exporter.textformat import parse  # noqa: PLC0415
@@ -292,7 +292,7 @@ def test_missing_pods_are_like_the_rest_and_a_gateway_is_not_multiplied(intake, 
     assert np.isnan(totals.latest[1, 0])
 
 
-def test_a_page_from_a_database_is_believed_for_as_long_as_that_takes(intake, samples, page):
+def test_a_target_of_a_database_is_fresh_for_its_maximum_age(intake, samples, page):
     slow = Target("promql+http://prometheus/?pod=chat-0", "vllm", Role.PODS, CHAT, max_age_s=60.0)
     intake.land(slow, samples(page.vllm(waiting=3, running=4), at=100.0), 100.0)
     assert column(intake, "waiting", now=160.0) == [3.0, None]
@@ -311,7 +311,7 @@ def test_a_gpu_that_loses_its_label_for_a_moment_stays_its_workloads(intake, sam
     assert column(intake, "busiest_gpu", now=70.0, rows=[0]) == [None]
 
 
-def test_another_list_of_workloads_takes_over_what_was_seen_and_nobody_elses(samples, page):
+def test_another_list_of_workloads_takes_over_the_readings_of_its_own(samples, page):
     owners = owners_by_name({CHAT: None, CODE: None})
     old = LatestSamples([TargetRules(CODE, pods=True), TargetRules(CHAT, pods=True)], owners, LIMIT_S)
     old.listed(CHAT, 1)

@@ -71,7 +71,7 @@ def test_a_pods_queue_is_what_its_own_engine_has_waiting_and_running(stage, page
     assert (first.workload, first.stale_engines) == (CHAT, ())
 
 
-def test_only_pods_that_are_asked_for_are_read_and_only_of_their_namespace(stage, page):
+def test_only_chosen_pods_of_the_namespace_are_read(stage, page):
     for target in (engine("chat-0"), engine("chat-1"), engine("chat-0", LAB)):
         stage.land(target, page.vllm(waiting=1, running=0))
     stage.land(node(), page.gpu("GPU-1", ["chat-1"], engine=0.5) + page.gpu("GPU-2", [("lab", "chat-2")], engine=0.5))
@@ -89,7 +89,7 @@ def test_a_number_that_a_page_does_not_say_is_unknown_and_not_zero(stage, page):
     assert [stage.only("chat-1").waiting, stage.only("chat-1").running, stage.only("chat-1").queue] == [None] * 3
 
 
-def test_a_page_that_no_longer_says_all_that_it_did_says_nothing_of_its_pods_queue(stage, page):
+def test_an_incomplete_response_makes_the_queue_of_its_pod_unknown(stage, page):
     stage.land(engine(), page.vllm(waiting=3, running=5))
     stage.land(engine(), page.vllm(waiting=3))
     known = stage.only()
@@ -109,7 +109,7 @@ def test_a_stale_page_is_named_and_its_numbers_are_unknown(stage, page):
     assert (known.stale_engines, known.stale_gpus) == ((engine().url,), (node().url,))
 
 
-def test_a_target_that_may_be_older_is_believed_for_longer(stage, page):
+def test_a_target_with_a_maximum_age_is_fresh_for_longer(stage, page):
     target, gpus = engine(max_age_s=60.0), node(max_age_s=60.0)
     stage.land(target, page.vllm(waiting=3, running=5))
     stage.land(gpus, page.gpu("GPU-1", ["chat-0"], engine=0.5))
@@ -122,7 +122,7 @@ def test_a_page_that_has_never_answered_is_stale(stage):
     assert (None, (engine().url,)) == (stage.only().queue, stage.only().stale_engines)
 
 
-def test_a_page_that_is_not_asked_any_more_is_nobodys(stage, page):
+def test_a_retired_target_belongs_to_no_pod(stage, page):
     stage.land(engine(), page.vllm(waiting=3, running=5))
     stage.land(node(), page.gpu("GPU-1", ["chat-0"], engine=0.5))
     stage.decider.retire(engine())
@@ -151,7 +151,7 @@ def test_unequal_slices_count_by_how_much_of_a_gpu_they_are(stage, page):
     assert stage.only().gpu_engine_active.value == pytest.approx((1 * 1.0 + 3 * 0.3) / 4)
 
 
-def test_a_page_whose_numbers_stand_still_is_stale_however_often_it_is_read(stage, page):
+def test_a_target_with_constant_numbers_is_stale_however_often_it_is_read(stage, page):
     def joules(value):
         return (
             page.gpu("GPU-1", ["chat-0"], engine=0.5)
@@ -218,7 +218,7 @@ def test_a_gpu_that_has_lost_its_label_for_a_moment_is_still_its_pods(stage, pag
     assert stage.only().gpu_engine_active == (0.4, 975.0)
 
 
-def test_strangers_pods_are_not_told(stage, page):
+def test_pods_of_other_workloads_have_no_numbers(stage, page):
     stage.land(node(), page.gpu("GPU-1", ["stranger-0"], engine=0.9))
     assert stage.pods() == {}
 
@@ -243,7 +243,7 @@ def test_several_engines_of_one_pod_add_up_and_one_that_is_silent_makes_the_sum_
     assert (None, (engine(port=8001).url,)) == (stage.only().queue, stage.only().stale_engines)
 
 
-def test_another_list_of_workloads_keeps_what_the_pages_said(stage, page):
+def test_another_list_of_workloads_keeps_the_responses(stage, page):
     stage.land(engine(), page.vllm(waiting=3, running=5))
     stage.land(node(), page.gpu("GPU-1", ["chat-0"], engine=0.5))
     before, stage.decider = stage.decider, deciding()

@@ -105,7 +105,7 @@ def test_a_scrape_or_two_that_fail_change_nothing():
     assert len(counted) == RISES - 1
 
 
-def test_work_that_is_seen_makes_it_begin_anew():
+def test_visible_work_makes_the_recognition_begin_anew():
     probes = Probes(np.array([60.0]), 1)
     assert len(activity(clock(10.0, count=50), probes=probes)) == RISES - 1
     probes.worked(0, 500.0)
@@ -156,7 +156,7 @@ def test_the_verdict_ends_and_the_stream_is_tested_again():
 
 
 @pytest.mark.parametrize(("wrong", "hours"), [(1, 1), (2, 4), (3, 16), (4, 64), (5, 168), (6, 168)])
-def test_each_further_wrong_sleep_is_believed_four_times_as_long_up_to_seven_days(wrong, hours):
+def test_each_further_wrong_sleep_counts_four_times_as_long_up_to_seven_days(wrong, hours):
     probes, at = Probes(np.array([60.0]), 1), 0.0
     for _ in range(wrong):
         at = np.nan_to_num(probes.count_until[0]) + 600.0
@@ -289,7 +289,7 @@ def test_what_was_learned_is_handed_on_by_name_and_other_names_are_ignored():
     assert new.count_until[0] == 7.0
 
 
-def test_a_slot_that_is_free_again_has_nothing_of_who_had_it():
+def test_a_freed_slot_keeps_nothing_of_its_target():
     probes = Probes(np.array([60.0]), 1)
     activity(clock(10.0, count=50), probes=probes)
     probes.clear(0)

@@ -45,7 +45,7 @@ def test_nothing_observed_is_unknown():
     assert np.isnan(one.rate(1000.0))
 
 
-def test_a_rise_is_believed_fast_and_a_fall_slowly():
+def test_a_rise_is_followed_fast_and_a_fall_slowly():
     one = One(up=5.0, down=60.0)
     one.see(0.0, 0.0)
     one.see(5.0, 100.0)
@@ -180,7 +180,7 @@ def test_what_a_ring_would_have_lost_by_now_is_not_taken_and_nor_is_the_future()
     assert taken(columns, 3.0).smooth(rows, 3.0)[0, Signal.WORK] == 8.0
 
 
-def test_after_values_of_the_future_were_dropped_the_next_one_is_heard():
+def test_after_values_of_the_future_were_dropped_the_next_one_counts():
     new, rows = taken(remembered().columns(), 3.0), np.array([0])
     new.observe(rows, totals(32.0, finished=0.0), np.array([True]), 4.0)
     assert new.smooth(rows, 4.0)[0, Signal.WORK] == 32.0

@@ -37,7 +37,7 @@ def test_the_worked_example_of_the_module():
     np.testing.assert_array_equal(windows.count, [3])
 
 
-def test_a_slot_nobody_wrote_is_unknown_not_zero():
+def test_an_unwritten_slot_is_unknown_not_zero():
     windows = Windows(2, 3)
     assert np.isnan(windows.times).all()
     assert np.isnan(windows.values).all()
