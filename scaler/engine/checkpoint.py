@@ -200,6 +200,10 @@ class Uncounted:
     def undecidable(self, rows: Rows, before: Memory, now: float) -> Mask:
         """Which of `rows` have no state, and no count yet. before: with a slot for each of `rows`."""
         until = self._until[rows]
-        self._until[rows] = until = np.where(np.isnan(until), now + self._young[rows], until)
+        begun = np.isnan(until)
+        if begun.any():
+            self._until[rows] = until = np.where(begun, now + self._young[rows], until)
+        if not self.awaited[rows].any():
+            return np.zeros(len(rows), dtype=np.bool_)
         without: Mask = np.isnan(before.replicas) & np.isnan(before.floor_until)
         return self.awaited[rows] & without & (now < until)

@@ -21,7 +21,7 @@ from scaler.controllers.hpa import past_band
 from scaler.model import Decision
 from scaler.policy.columns import Constraints, Memory, Specs, Verdicts
 from scaler.policy.constraints import PRICES, ConstraintSource, HourlyPrices
-from scaler.policy.groups import Groups, closure, decide_groups
+from scaler.policy.groups import Decided, Groups, closure, decide_groups
 from scaler.policy.kernel import answered, choose, imputed
 from scaler.policy.overrides import Brake
 from scaler.signals.aggregate import Aggregate
@@ -184,9 +184,8 @@ class Decider:
                 self._stands.starts.served(target.pod, at)
         rows = np.array(sorted(touched), dtype=np.int64)
         self._touched[rows] = True
-        return self._decide(
-            closure(self._groups, rows), now, heard=Arrival(rows, max((at for *_, at in landings), default=now))
-        )
+        decided = closure(self._groups, rows) if self._groups.together[rows].any() else rows
+        return self._decide(decided, now, arrival=Arrival(rows, max((at for *_, at in landings), default=now)))
 
     def distrust(self, target: Target) -> None:
         """A response of a target could not be processed: what is known of it counts as stale."""
@@ -433,75 +432,119 @@ class Decider:
         moment = look(totals, known, answers, self.books.now, now)
         self.books.enter(moment, self._intake.activity.take_counted(), now, leads=leads)
 
-    def _decide(self, rows: Rows, now: float, *, heard: Arrival | None = None, leads: bool = False) -> list[Decision]:
-        """`rows`: whole groups. heard: the page that is the occasion; None is: time has passed, for all of them."""
+    def _decide(self, rows: Rows, now: float, *, arrival: Arrival | None = None, leads: bool = False) -> list[Decision]:
+        """Decides `rows`, which are whole groups.
+
+        arrival: the responses that landed; answers may only rise. None: time has passed, for all workloads.
+        """
         if not len(rows):
             return []
-        raise_only = heard is not None
-        specs, before = choose(rows, self._specs), choose(rows, self._memory)
+        raise_only = arrival is not None
+        # A slice copies nothing. Of the memory a copy is compared and logged after it has changed.
+        at = slice(int(rows[0]), int(rows[-1]) + 1) if rows[-1] - rows[0] == len(rows) - 1 else rows
+        specs, before = choose(at, self._specs), choose(rows, self._memory)
         undecidable = self._uncounted.undecidable(rows, before, now)
         totals = self._intake.totals(rows, now).withhold(undecidable)
-        filled, whole = imputed(specs, totals.seen, before, now), answered(specs, totals.seen, before)
-        totals.impute(filled)
-        if heard is not None:
-            said = np.flatnonzero(np.isin(rows, heard.rows))
-            self._signals.observe(rows[said], totals.choose(said), (filled | whole)[said], heard.at)
+        complete = answered(specs, totals.seen, before)
+        filled = np.zeros_like(complete)
+        if not complete.all():
+            filled = imputed(specs, totals.seen, before, now)
+            totals.impute(filled)
+        if arrival is None:
+            self._stands.rest(rows, totals.seen, complete, totals.gpus_each, now)
         else:
-            self._stands.rest(rows, totals.seen, whole, totals.gpus_each, now)
+            self._observe(rows, totals, filled | complete, arrival)
         smoothed = self._signals.smooth(rows, now)
         smoothed[np.isnan(totals.latest)] = np.nan  # a smoothed value must not outlive its source
         readings = totals.seen._replace(signals=smoothed)
         if self._standing is None:
-            # Orders hold from the first page on: what is raised before the first sweep would stay so under a freeze.
+            # Overrides hold from the first response on: a freeze would keep what is raised before the first sweep.
             self._standing = self._stands.at(now)
-        standing, groups = choose(rows, self._standing), choose(rows, self._groups)
+        standing, groups = choose(at, self._standing), choose(at, self._groups)
         decided = decide_groups(groups, specs, readings, standing, before, now, raise_only=raise_only)
-        verdicts, asked = decided.verdicts, decided.asked
+        verdicts = decided.verdicts
         self._intake.activity.answered(
             rows, totals.seen, was_active=self._memory.active[rows], verdicts=verdicts, now=now, slack_s=self._slack_s
         )
         for column, after in zip(self._memory, decided.memory, strict=True):
-            column[rows] = after
-        if heard is None:
-            self._enter(totals, whole, verdicts, now, leads=leads)
+            column[at] = after
+        if arrival is None:
+            self._enter(totals, complete, verdicts, now, leads=leads)
         self._rests.prove(self._memory, self._intake.awaited, rows, totals.seen, specs.hold, now)
-        most = np.where(verdicts.replicas > standing.floor, standing.ceiling, inf)
-        number = past_band(verdicts.replicas, readings.wanted, self._tolerance[rows], most)
-        number = self._told.kept(rows, verdicts, number, np.isnan(readings.wanted), raise_only=raise_only)
-        news = self._told.differs(rows, verdicts, number)
+        number = self._number(at, verdicts, readings.wanted, standing, raise_only=raise_only)
+        news = self._told.differs(at, verdicts, number)
         shown = np.flatnonzero(news) if raise_only else self._shown(verdicts, number, news)
-        if heard is None or len(shown):
-            probes = self._intake.activity.probes.verdicts(rows, now)
-            given = Given.of(decided, before, Aside.of(totals, filled, asked, *probes), now, raise_only=raise_only)
-            noted = np.zeros(len(rows), dtype=np.bool_)
-            noted[shown] = news[shown]
-            self._log.note(rows, given, noted if raise_only else noted | self._log.due(rows, now))
-            self._swept = given if heard is None else self._swept
-        decided_at = np.where(news, now, self._told.at[rows])
-        if not len(shown):
+        if raise_only and not len(shown):
             return []
-        seen = SweepColumns(
-            rows=rows[shown],
-            totals=totals.choose(shown),
-            imputed=filled[shown],
-            undecidable=undecidable[shown],
-            asked=asked[shown],
-            together=groups.together[shown],
-            smoothed=smoothed[shown],
-            verdicts=choose(shown, verdicts),
-            number=number[shown],
-            tolerance=self._tolerance[rows[shown]],
-            memory=choose(rows[shown], self._memory),
-            keep_warm=standing.keep_warm[shown],
-            decided_at=decided_at[shown],
+        self._note(rows, decided, before, totals, filled, news, shown, now, raise_only=raise_only)
+        columns = SweepColumns(
+            rows=rows,
+            totals=totals,
+            imputed=filled,
+            undecidable=undecidable,
+            asked=decided.asked,
+            together=groups.together,
+            smoothed=smoothed,
+            verdicts=verdicts,
+            number=number,
+            tolerance=self._tolerance[at],
+            memory=choose(at, self._memory),
+            keep_warm=standing.keep_warm,
+            decided_at=np.where(news, now, self._told.at[at]),
         )
-        told = decisions(self.plans, seen, Witnesses(self._intake, self._signals, self._stands), now)
-        # Last: what is not returned has not been told.
-        self._told.tell(seen.rows, seen.verdicts, seen.number, seen.decided_at)
-        self._unpublished[seen.rows] = False
+        return self._publish(columns.choose(shown), now, raise_only=raise_only)
+
+    def _observe(self, rows: Rows, totals: Aggregate, is_value: Mask, arrival: Arrival) -> None:
+        """Writes what landed into the windows. Mates of a group that did not land are decided and not observed."""
+        if len(arrival.rows) == len(rows):
+            self._signals.observe(rows, totals, is_value, arrival.at)
+        else:
+            here = np.flatnonzero(np.isin(rows, arrival.rows))
+            self._signals.observe(rows[here], totals.choose(here), is_value[here], arrival.at)
+
+    def _number(
+        self, at: Rows | slice, verdicts: Verdicts, wanted: Floats, standing: Constraints, *, raise_only: bool
+    ) -> Floats:
+        """The replicas to publish: what the HPA of each workload does not drop as within its tolerance."""
+        number = verdicts.replicas
+        if (number > wanted).any():
+            most = np.where(verdicts.replicas > standing.floor, standing.ceiling, inf)
+            number = past_band(verdicts.replicas, wanted, self._tolerance[at], most)
+        return self._told.kept(at, verdicts, number, np.isnan(wanted), raise_only=raise_only)
+
+    def _note(
+        self,
+        rows: Rows,
+        decided: Decided,
+        before: Memory,
+        totals: Aggregate,
+        filled: Mask,
+        news: Mask,
+        shown: Rows,
+        now: float,
+        *,
+        raise_only: bool,
+    ) -> None:
+        """Writes to the decision log what is returned and differs, and after a sweep what is due."""
+        probes = self._intake.activity.probes.verdicts(rows, now)
+        given = Given.of(decided, before, Aside.of(totals, filled, decided.asked, *probes), now, raise_only=raise_only)
+        noted = np.zeros(len(rows), dtype=np.bool_)
+        noted[shown] = news[shown]
         if not raise_only:
-            self._touched[seen.rows] = False
-        return told
+            noted |= self._log.due(rows, now)
+            self._swept = given
+        self._log.note(rows, given, noted)
+
+    def _publish(self, columns: SweepColumns, now: float, *, raise_only: bool) -> list[Decision]:
+        """Builds the Decisions. What fails before the end is not recorded as published."""
+        if not len(columns.rows):
+            return []
+        built = decisions(self.plans, columns, Witnesses(self._intake, self._signals, self._stands), now)
+        self._told.tell(columns.rows, columns.verdicts, columns.number, columns.decided_at)
+        self._unpublished[columns.rows] = False
+        if not raise_only:
+            self._touched[columns.rows] = False
+        return built
 
     def _shown(self, verdicts: Verdicts, number: Floats, news: Mask) -> Rows:
         """The rows of which a sweep returns a Decision, ascending. Arguments: with a slot for each workload."""

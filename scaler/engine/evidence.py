@@ -10,9 +10,9 @@ its evidence the sums of its pages, what each objective asks for, and "freeze un
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import isnan
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from scaler.columns import Mask, Rows
 from scaler.model import Decision, Evidence, Objective, Reason
 from scaler.policy.columns import REASONS, Memory, Signal, Spec, Verdicts
 from scaler.policy.constraints import ConstraintSource
+from scaler.policy.kernel import choose
 from scaler.signals.aggregate import Aggregate
 from scaler.signals.gpus import gpu_activity, gpu_notes
 from scaler.signals.latest import LatestSamples
@@ -57,6 +58,16 @@ class SweepColumns:
     memory: Memory
     keep_warm: Floats
     decided_at: Floats
+
+    def choose(self, places: Rows) -> SweepColumns:
+        """The same for some of the workloads only."""
+        return SweepColumns(*(_chosen(getattr(self, field.name), places) for field in fields(self)))
+
+
+def _chosen(part: Any, places: Rows) -> Any:
+    if isinstance(part, Aggregate):
+        return part.choose(places)
+    return choose(places, part) if isinstance(part, tuple) else part[places]
 
 
 def decisions(plans: Sequence[WorkloadSpec], seen: SweepColumns, witnesses: Witnesses, now: float) -> list[Decision]:

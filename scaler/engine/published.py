@@ -40,7 +40,7 @@ class Published:
         verdicts = Verdicts(self.replicas[rows], self.active[rows], self.reason[rows], np.empty((len(rows), 0)))
         return verdicts, self.number[rows], self.at[rows]
 
-    def differs(self, rows: Rows, verdicts: Verdicts, number: Floats) -> Mask:
+    def differs(self, rows: Rows | slice, verdicts: Verdicts, number: Floats) -> Mask:
         same = _same(self.replicas[rows], verdicts.replicas) & _same(self.number[rows], number)
         same &= (self.active[rows] == verdicts.active) & (self.reason[rows] == verdicts.reason)
         return ~same
@@ -51,7 +51,9 @@ class Published:
         same &= self.active[rows] == verdicts.active
         return ~same
 
-    def kept(self, rows: Rows, verdicts: Verdicts, number: Floats, uncounted: Mask, *, raise_only: bool) -> Floats:
+    def kept(
+        self, rows: Rows | slice, verdicts: Verdicts, number: Floats, uncounted: Mask, *, raise_only: bool
+    ) -> Floats:
         """The numbers to be told: what was told last stands where nothing says that the step was taken.
 
         number:     what would be told of `verdicts` by itself.

@@ -98,6 +98,8 @@ class Activity:
         self, rows: Rows, seen: Readings, *, was_active: Mask, verdicts: Verdicts, now: float, slack_s: float
     ) -> None:
         """What was decided of these workloads: who is woken right after was put to sleep wrongly. See `Probes`."""
+        if np.isnan(self.probes.period[rows]).all() and np.isnan(self.probes.asleep_at[rows]).all():
+            return
         there = (seen.wanted > 0.0) | (seen.ready > 0.0) | (seen.pods_fresh > 0.0)
         woken = ~was_active & verdicts.active & np.isin(verdicts.reason, BY_REQUESTS)
         self.probes.answered(rows, ~verdicts.active, there, woken, now, slack_s)

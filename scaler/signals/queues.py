@@ -35,6 +35,7 @@ QUEUE_COLUMNS = (
 )
 
 
+_NOTHING_READ = np.full(len(Column), nan)
 _REPEATED = frozenset({Quantity.REQUESTS_WAITING, Quantity.REQUESTS_RUNNING})
 IN_HAND = _REPEATED | {Quantity.REQUESTS_HELD}
 
@@ -89,12 +90,12 @@ def read(samples: Samples, role: Role, queue: str | None, at: float, *, pods: bo
     chosen = _chosen(samples, queue)
     gaps = _gaps(samples, chosen) if samples.gaps else ()
     said = _sums(samples, chosen, gaps)
-    values = np.full(len(Column), nan)
+    values = _NOTHING_READ.copy()
     for column, quantity in QUEUE_COLUMNS:
         values[column] = said.get(quantity, nan)
-    values[Column.KV_CACHE] = _mean(samples.column(Quantity.KV_CACHE_USED)[chosen])
-    values[Column.SLEEPING] = _any_zero(samples.column(Quantity.ENGINE_AWAKE)[chosen])
-    measured = float(samples.at[chosen].min()) if len(chosen) else at
+    values[Column.KV_CACHE] = _mean(_known(samples, chosen, Quantity.KV_CACHE_USED))
+    values[Column.SLEEPING] = _any_zero(_known(samples, chosen, Quantity.ENGINE_AWAKE))
+    measured = min(samples.at[chosen].tolist(), default=at)
     if role is not Role.GATEWAY:
         return QueuePage(values, said, min(measured, at), Waker.NOTHING, False, incomplete(gaps), gaps)
     kind = KINDS[samples.kind]
@@ -163,7 +164,11 @@ def _sums(samples: Samples, rows: Rows, gaps: Sequence[Gap]) -> dict[Quantity, f
     # A queue that is missing as a whole adds to those quantities alone that it had.
     missing = {gap.row for gap in gaps if np.isnan(samples.values[gap.row]).all()}
     there = [row for row in rows.tolist() if row not in missing]
-    sums: list[float] = samples.values[there].sum(axis=0).tolist() if there else [nan] * len(samples.quantities)
+    sums: list[float]
+    if len(there) == 1:
+        sums = samples.values[there[0]].tolist()
+    else:
+        sums = samples.values[there].sum(axis=0).tolist() if there else [nan] * len(samples.quantities)
     said = dict(zip(samples.quantities, sums, strict=True))
     for quantity in {gap.quantity for gap in gaps} & said.keys():
         said[quantity] = nan
@@ -176,12 +181,17 @@ def _sums(samples: Samples, rows: Rows, gaps: Sequence[Gap]) -> dict[Quantity, f
     return said
 
 
-def _any_zero(values: Floats) -> float:
-    """1 if a value is 0, 0 if none is, NaN if none is known."""
-    said = values[~np.isnan(values)]
-    return float((said == 0.0).any()) if len(said) else nan
+def _known(samples: Samples, rows: Rows, quantity: Quantity) -> list[float]:
+    """The known values of these rows."""
+    if quantity not in samples.quantities:
+        return []
+    return [value for value in samples.column(quantity)[rows].tolist() if not isnan(value)]
 
 
-def _mean(values: Floats) -> float:
-    said = values[~np.isnan(values)]
-    return float(said.mean()) if len(said) else nan
+def _any_zero(values: Sequence[float]) -> float:
+    """1 if a value is 0, 0 if none is, NaN if there is none."""
+    return float(0.0 in values) if values else nan
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else nan

@@ -1,10 +1,7 @@
-"""The last reading of every source, side by side, and how they are added up per workload.
+"""Holds the last reading of every source, side by side, as columns.
 
-A *slot* is what one source says of one workload: an engine's page, a gateway's page, a share of a node's GPUs. This
-module knows columns and roles and adding; it refuses to know pages, targets, time limits and what a sum is good for.
-
-Worked example: two pods of workload 0 with 3 and 4 requests waiting, one of workload 1 that does not say: `added`
-answers 7 and NaN, said by 2 and by 0.
+A *slot* is what one source says of one workload: an engine's response, a gateway's response, a share of a node's GPUs.
+`slot_sums` adds them up per workload.
 """
 
 from __future__ import annotations
@@ -110,29 +107,10 @@ ADDED[GPUS, Column.GPU_SUM : Column.GPU_LAG] = True
 ADDED[GPUS, Column.GPU_BUSIEST] = False
 
 
-def added(owner: Rows, values: Floats, mask: Mask, rows: int) -> tuple[Floats, Floats]:
-    """Each column of the chosen values added up per owner, NaN where none is known, and how many are.
-
-    owner: shape (slots,), 0 to rows - 1. values, mask: shape (slots, columns). Both answers: shape (rows, columns).
-    """
-    columns = values.shape[1]
-    # All columns in one count: the cell of an owner's column has the number owner * columns + column.
-    cells = (owner[:, None] * columns + np.arange(columns)).ravel()
-    known = mask & ~np.isnan(values)
-    said = tally(cells[known.ravel()], rows * columns)
-    sums = np.bincount(cells[known.ravel()], weights=values[known], minlength=rows * columns)
-    return np.where(said > 0.0, sums, np.nan).reshape(rows, columns), said.reshape(rows, columns)
-
-
 def sum_of_known(parts: Floats) -> Floats:
     """Sum along the rows over what is known; NaN where nothing is."""
     known = ~np.isnan(parts)
     return np.where(known.any(axis=1), np.where(known, parts, 0.0).sum(axis=1), np.nan)
-
-
-def tally(owner: Rows, rows: int) -> Floats:
-    """How many slots each owner has, shape (rows,)."""
-    return np.bincount(owner, minlength=rows).astype(np.float64)
 
 
 def known(column: Floats) -> list[float | None]:
