@@ -111,7 +111,7 @@ class PeerServer:
         except ValueError:
             return web.Response(status=HTTPStatus.BAD_REQUEST, text="version, at and wait are numbers\n")
         epoch = request.query.get("epoch", "")
-        if self._asked() is not None and epoch == self._epoch and at == self._publisher.own.at:
+        if self._asked() is not None and epoch == self._epoch and at == self._publisher.local.at:
             try:
                 async with asyncio.timeout(wait_s):
                     await self._publisher.decided()
@@ -136,7 +136,7 @@ class PeerServer:
 
     def _frame(self, epoch: str, version: int) -> tuple[Frame, Callable[[], bytes]]:
         """For somebody who has that version; and its memory, to be packed."""
-        self._journal.take(self._publisher.own)
+        self._journal.take(self._publisher.local)
         board, now = self._journal.board, self._clock.now()
         change = self._journal.since(version) if epoch == self._epoch else None
         if change is None:
