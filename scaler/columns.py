@@ -1,11 +1,11 @@
-"""A `State`: what must be remembered of some workloads, as columns with names.
+"""Holds the state of some workloads as columns with names.
 
-Every part that remembers something has `columns()`, names to arrays whose first axis is one slot per workload, and
-`take(columns, rows, others)`, which fills its own slots `rows` from the slots `others` of somebody else's columns. The
-somebody is the part before a reload, a snapshot, or another replica of Tidegate, of this version or a neighbouring one:
-a name that is not known is skipped, one that is missing, or is of another shape, leaves its slots as they were.
+Every part with state has `columns()`, names to arrays whose first axis is one slot per workload, and
+`take(columns, rows, source_rows)`, which copies the slots `source_rows` of other columns into its slots `rows`. Those
+columns are of the part before a reload, of a checkpoint, or of another replica, of this version or a neighbouring one:
+an unknown name is skipped; one that is missing, or has another shape, leaves its slots as they were.
 
-What is remembered of something else than a workload (a page's counters) is a table: columns of one length, of which
+State of something else than a workload (a target's counters) is a table: columns of one length, of which
 `row` names the workload whose it is.
 
 The last word of a column's name says when it holds times: `at`, `since`, `until` and `times` are POSIX seconds, so that
@@ -15,7 +15,7 @@ State belongs to a workload and its scale target together: what was measured and
 about another, so a workload whose scale target has changed shares no state with the one before.
 
 Worked example: the columns of two workloads, `memory.replicas` [3, 0] and `memory.idle_since` [nan, 100.0], taken by
-another list of them with `rows` [1] and `others` [0]: its second workload had 3 replicas and is not idle.
+another list of them with `rows` [1] and `source_rows` [0]: its second workload had 3 replicas and is not idle.
 """
 
 from __future__ import annotations
@@ -82,13 +82,13 @@ class State:
         if len(chosen) == len(self.workloads):
             return self
         rows = np.array(chosen, dtype=np.int64)
-        place = np.full(len(self.workloads), -1, dtype=np.int64)
-        place[rows] = np.arange(len(rows))
+        positions = np.full(len(self.workloads), -1, dtype=np.int64)
+        positions[rows] = np.arange(len(rows))
         return State(
             at=self.at,
             workloads=tuple(self.workloads[row] for row in chosen),
             columns={name: column[rows] for name, column in self.columns.items()},
-            tables={name: _chosen(table, place) for name, table in self.tables.items()},
+            tables={name: _chosen(table, positions) for name, table in self.tables.items()},
             targets=tuple(self.targets[row] for row in chosen) if self.targets else (),
         )
 
@@ -97,9 +97,9 @@ def _copied(columns: Columns) -> Columns:
     return {name: column.copy() for name, column in columns.items()}
 
 
-def _chosen(table: Columns, place: Rows) -> Columns:
-    kept = place[table[ROW]] >= 0
-    return {name: place[column[kept]] if name == ROW else column[kept] for name, column in table.items()}
+def _chosen(table: Columns, positions: Rows) -> Columns:
+    kept = positions[table[ROW]] >= 0
+    return {name: positions[column[kept]] if name == ROW else column[kept] for name, column in table.items()}
 
 
 def named(room: str, columns: Columns) -> dict[str, Array]:
@@ -120,22 +120,22 @@ class Identities:
     def all(self) -> tuple[Identity, ...]:
         return tuple(zip(self._workloads, self.targets, strict=True))
 
-    def keep(self, others: Sequence[Identity], rows: Rows, other_rows: Rows) -> None:
+    def keep(self, source: Sequence[Identity], rows: Rows, other_rows: Rows) -> None:
         """Of workloads `rows` whose scale target is not known: that of the state that was taken for them."""
         for row, other in zip(rows.tolist(), other_rows.tolist(), strict=True):
-            self.targets[row] = self.targets[row] or others[other][1]
+            self.targets[row] = self.targets[row] or source[other][1]
 
 
-def pairs(own: Sequence[Identity], others: Sequence[Identity]) -> tuple[Rows, Rows]:
+def pairs(identities: Sequence[Identity], source: Sequence[Identity]) -> tuple[Rows, Rows]:
     """Own slots, and the others', of the workloads that both know with the same scale target.
 
     A target that is not known matches any: a configured workload is known before the ScaledObject that scales it is
     listed, and an older version wrote no target.
     """
-    place = {workload: (row, target) for row, (workload, target) in enumerate(others)}
+    positions = {workload: (row, target) for row, (workload, target) in enumerate(source)}
     both = []
-    for row, (workload, target) in enumerate(own):
-        other_row, other_target = place.get(workload, (-1, ""))
+    for row, (workload, target) in enumerate(identities):
+        other_row, other_target = positions.get(workload, (-1, ""))
         if other_row >= 0 and (target == other_target or not target or not other_target):
             both.append((row, other_row))
     rows, theirs = np.array(both, dtype=np.int64).reshape(-1, 2).T
@@ -150,12 +150,12 @@ def fitting(columns: Columns, name: str, like: Array) -> Array | None:
     return column
 
 
-def copy_into(own: Columns, columns: Columns, rows: Rows, others: Rows) -> None:
-    """Fill slots `rows` of these arrays from the slots `others` of the columns of the same name, where they fit."""
-    for name, mine in own.items():
+def copy_into(target: Columns, columns: Columns, rows: Rows, source_rows: Rows) -> None:
+    """Copies `source_rows` of the columns into `rows` of the arrays of the same name, where they fit."""
+    for name, mine in target.items():
         theirs = fitting(columns, name, mine)
         if theirs is not None:
-            mine[rows] = theirs[others]
+            mine[rows] = theirs[source_rows]
 
 
 def translated(state: State, by_s: float) -> State:

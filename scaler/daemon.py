@@ -1,14 +1,8 @@
-"""The scrapes and decisions of the configuration in force, for everybody who asks of them; before the first there are
-none, and who asks hears nothing.
-
-Worked example: `InForce().counters()` is `{}` while the daemon begins to listen. Once its works are made,
-`in_force.works = works`, it is what the scrapes of each target have come to.
-
-The daemon: every part built once, every task named in one place, and the order of start and stop.
+"""Builds every part of the daemon once, names every task, and orders start, reload and stop.
 
 Start: listen (KEDA's GetMetricSpec needs no source), compile, then scrape and decide; ready after the first sweep.
-Reload: a good configuration replaces scrapes and decider and keeps what was remembered; a bad one changes nothing and
-says so. Stop: unready, NOT_SERVING, streams ended with OK, calls under way finished, then silence.
+Reload: a valid configuration replaces the control loop and keeps the state; an invalid one changes nothing and is
+logged. Stop: unready, NOT_SERVING, streams end with OK, calls in progress finish, then the ports close.
 """
 
 from __future__ import annotations
@@ -79,47 +73,6 @@ if TYPE_CHECKING:
     from .explain.document import DeciderWitness
 
 
-class ActiveLoop:
-    """works: a reload puts others in their place."""
-
-    def __init__(self) -> None:
-        self.works: ControlLoop | None = None
-
-    async def states(self) -> Sequence[State]:
-        """What survives, for a snapshot; of the control loop that a reload begins meanwhile, if it does."""
-        while (works := self.works) is not None:
-            states = await works.states()
-            if works is self.works:
-                return states
-        return []
-
-    def memory(self, workloads: Collection[WorkloadKey] | None) -> Callable[[], bytes]:
-        """What is remembered of these workloads, or of all, for a follower; packing it may be left to a thread."""
-        return bytes if self.works is None else partial(pack, self.works.share(workloads))
-
-    async def learned(self, memory: bytes, offset_s: float) -> None:
-        """What the leader remembers takes the place of what is remembered here. offset_s: our clock less its."""
-        state = await asyncio.to_thread(unpack, memory)
-        if self.works is not None:
-            self.works.go_along(translated(state, offset_s))
-
-    def books(self) -> Decider | None:
-        """Who keeps the accounts."""
-        return None if self.works is None else self.works.bookkeeping
-
-    def witness(self) -> DeciderWitness | None:
-        """Who remembers what was decided, and from what."""
-        from .explain.document import DeciderWitness  # noqa: PLC0415 - compiles kernels
-
-        return None if self.works is None else DeciderWitness(self.works.bookkeeping)
-
-    def pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
-        return {} if self.works is None else self.works.pods(namespace, chosen, now)
-
-    def counters(self) -> Mapping[Target, Counters]:
-        return {} if self.works is None else self.works.counters
-
-
 # Time for KEDA's load balancer to read NOT_SERVING before the streams end, and for calls under way to finish.
 DRAIN_PAUSE_S = 0.5
 DRAIN_GRACE_S = 5.0
@@ -164,39 +117,39 @@ class Daemon:
     ) -> None:
         self._config, self._clock, self._terms = config, clock, terms
         self._replicas = replicas
-        self._read_again, self._changed, self._discoveries = reload, changed, discoveries
+        self._read_config, self._changed, self._discoveries = reload, changed, discoveries
         self._log = structlog.get_logger()
         self.publisher = Publisher(workload.key for workload in config.workloads)
         self._pages = HttpPages(HttpLimits(config.scrape.timeout, config.scrape.body_limit))
         self._promql = Promql(self._pages)
         self._redis = RedisPages(self._promql, clock, lambda: self._pages.limits.timeout_s, scrape_log.of_redis)
         self._cluster: Cluster | None = None
-        self._moved = asyncio.Event()
+        self._cluster_changed = asyncio.Event()
         if config.kubernetes is not None:
             self._cluster = Cluster(
-                config.kubernetes.namespaces, blind_s=config.kubernetes.blind_after, on_change=self._moved.set
+                config.kubernetes.namespaces, blind_s=config.kubernetes.blind_after, on_change=self._cluster_changed.set
             )
-        self._census = Registry()
-        self._outlook = ClusterView(lambda: self.publisher.board, lambda: self._census, self._cluster, clock.now)
-        self._claims = Claims()
+        self._registry = Registry()
+        self._outcomes = ClusterView(lambda: self.publisher.board, lambda: self._registry, self._cluster, clock.now)
+        self._authorizer = Claims()
         self._metrics_server: kubeapi.MetricsServer | None = None
         self._replica: Replica | None = None
         if self._cluster is None:
-            self._claims.take(Configured.by(config))
+            self._authorizer.take(Configured.by(config))
         self._health = HealthState(tick_s=config.tick, started_at=clock.now())
-        self._reload_asked = asyncio.Event()
-        self._in_force = ActiveLoop()
+        self._reload_requested = asyncio.Event()
+        self._loop: ControlLoop | None = None
         # GET /metrics?name[]=… asks for families by name.
         self.registry = registry = CollectorRegistry(auto_describe=True)
-        self._own = SelfMetrics(registry)
+        self._self_metrics = SelfMetrics(registry)
         registry.register(BoardCollector(lambda: self.publisher.board, clock.now))
-        registry.register(SeenCollector(self._in_force.counters))
-        registry.register(web_accounts.AccountsCollector(self._in_force.books, self._leads, clock.now))
+        registry.register(SeenCollector(self._counters))
+        registry.register(web_accounts.AccountsCollector(self._decider, self._leads, clock.now))
         if self._cluster is not None:
-            registry.register(ClusterCollector(self._cluster, lambda: self._census.troubles, clock.now))
-            registry.register(OutcomeCollector(self._outlook.all))
-        self._snapshots = CheckpointStore(config.state, clock)
-        registry.register(SnapshotCollector(self._snapshots, clock.now))
+            registry.register(ClusterCollector(self._cluster, lambda: self._registry.troubles, clock.now))
+            registry.register(OutcomeCollector(self._outcomes.all))
+        self._checkpoints = CheckpointStore(config.state, clock)
+        registry.register(SnapshotCollector(self._checkpoints, clock.now))
         if config.listen.peers is not None:
             registry.register(web_peers.PeersCollector(lambda: self._replica, clock.now))
         self._web = WebServer(
@@ -206,23 +159,25 @@ class Daemon:
             health=self._health,
             registry=registry,
             now=clock.now,
-            outlooks=self._outlook.all if self._cluster is not None else nobody_sees,
+            outlooks=self._outcomes.all if self._cluster is not None else nobody_sees,
             hosts=frozenset({*config.listen.http_hosts, gethostname().lower()}),
             more=(
                 *ExplainHandler(
-                    lambda: self.publisher.board, self._in_force.witness, clock.now, self._repeats, self._outlook.step
+                    lambda: self.publisher.board, self._explainer, clock.now, self._repeats, self._outcomes.step
                 ).routes(),
-                *web_accounts.routes(self._in_force.books, lambda: self._config.prices.said_gpu_hour, clock.now),
+                *web_accounts.routes(self._decider, lambda: self._config.prices.said_gpu_hour, clock.now),
             ),
         )
-        self._own.reload_ok.set(1)
-        self._own.reloaded_at.set(clock.now())
+        self._self_metrics.reload_ok.set(1)
+        self._self_metrics.reloaded_at.set(clock.now())
 
     async def run(self, stop: asyncio.Event, started: Callable[[Ports], None] = lambda _: None) -> None:
         """Serve until `stop` is set. Raises OSError if a port is taken, BadTlsFiles if
         certificates cannot serve, CannotConnect if it is not known how to ask the Kubernetes API.
         """
-        keda = servers.keda(self._config, self.publisher, self._claims, self._clock.now, self._own.observe_call)
+        keda = servers.keda(
+            self._config, self.publisher, self._authorizer, self._clock.now, self._self_metrics.observe_call
+        )
         metrics, replica = self._new_metrics_server(), self._new_replica()
         self._metrics_server, self._replica = metrics, replica
         try:
@@ -238,10 +193,10 @@ class Daemon:
             async with self._connected() as ask_cluster, asyncio.TaskGroup() as tasks:
                 work = [
                     tasks.create_task(self._work(keda), name="scrapes and ticks"),
-                    tasks.create_task(self._look_at_file(), name="configuration file"),
-                    tasks.create_task(keda.check_answers(self._missed), name="check of the gRPC server"),
+                    tasks.create_task(self._watch_file(), name="configuration file"),
+                    tasks.create_task(keda.check_answers(self._record_misses), name="check of the gRPC server"),
                     tasks.create_task(ask_cluster(), name="Kubernetes"),
-                    tasks.create_task(self._snapshots.keep(self._in_force.states), name="snapshots"),
+                    tasks.create_task(self._checkpoints.keep(self._states), name="snapshots"),
                 ]
                 started(ports)
                 await stop.wait()
@@ -252,7 +207,7 @@ class Daemon:
                     await replica.release()
                 await asyncio.sleep(DRAIN_PAUSE_S)
                 await keda.drain(DRAIN_GRACE_S)
-                await self._snapshots.write_last(self._in_force.states)
+                await self._checkpoints.write_last(self._states)
                 for task in work:
                     task.cancel()
         finally:
@@ -262,7 +217,7 @@ class Daemon:
                 await replica.stop()
             await keda.drain(0)
             await self._web.stop()
-            self._snapshots.close()
+            self._checkpoints.close()
             self._promql.close()
             await self._redis.close()
             await self._pages.close()
@@ -270,37 +225,37 @@ class Daemon:
 
     def ask_reload(self) -> None:
         """Read the configuration again soon (SIGHUP)."""
-        self._reload_asked.set()
+        self._reload_requested.set()
 
     async def _work(self, keda: KedaServer) -> None:
         """Scrapes and ticks of the configuration in force, begun anew whenever it changes."""
         # Compiling may take minutes on a busy machine: a terminal must not be silent until then.
         self._log.info("loading kernels", **compilation.settings())
         kernels = await asyncio.to_thread(compilation.load)
-        words = {"compiled": kernels.compiled, "cached": kernels.cached, "seconds": round(kernels.seconds, 1)}
-        self._log.info("kernels loaded", **words)
-        works = import_module("scaler.engine.loop")
-        preparing = import_module("scaler.engine.prepare")  # which works has imported
-        around = works.LoopContext(
+        report = {"compiled": kernels.compiled, "cached": kernels.cached, "seconds": round(kernels.seconds, 1)}
+        self._log.info("kernels loaded", **report)
+        loop_module = import_module("scaler.engine.loop")
+        prepare_module = import_module("scaler.engine.prepare")  # which works has imported
+        context = loop_module.LoopContext(
             clock=self._clock,
             pages=self._redis,
             promql=self._promql,
             redis=self._redis,
             publisher=self.publisher,
-            own=self._own,
-            ticked=lambda now: self._ticked(keda, now),
-            believed=self._believe,
+            self_metrics=self._self_metrics,
+            on_tick=lambda now: self._ticked(keda, now),
+            on_registry=self._take_registry,
             leads=self._leads,
             cluster=self._cluster,
-            moved=self._moved,
+            moved=self._cluster_changed,
             replicas=self._replicas,
             discoveries=self._discoveries,
-            kept=await self._snapshots.read(),
+            unclaimed=await self._checkpoints.read(),
         )
-        prepared = await preparing.prepare(self._config, around)
+        prepared = await prepare_module.prepare(self._config, context)
         while True:
-            before = self._in_force.works
-            current = self._in_force.works = works.ControlLoop(self._config, around, before, prepared)
+            before = self._loop
+            current = self._loop = loop_module.ControlLoop(self._config, context, before, prepared)
             if before is not None:
                 before.forget()
             async with asyncio.TaskGroup() as tasks:
@@ -308,10 +263,10 @@ class Daemon:
                 while not await self._reloaded():
                     pass
                 # The old configuration's work goes on until the new one's is prepared.
-                prepared = await preparing.prepare(self._config, around)
-                prepared = await preparing.catch_up(prepared, self._config, around)
+                prepared = await prepare_module.prepare(self._config, context)
+                prepared = await prepare_module.catch_up(prepared, self._config, context)
                 working.cancel()
-            prepared = await preparing.hand_over(prepared, current.bookkeeping)
+            prepared = await prepare_module.hand_over(prepared, current.decider)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Callable[[], Coroutine[Any, Any, None]]]:
@@ -329,11 +284,16 @@ class Daemon:
                 if self._replica is not None:
                     tasks.create_task(self._replica.run(client), name="other replicas")
                 events = servers.events(
-                    self.publisher, cluster, lambda: self._census.targets, self._writes_events, self._clock, self._own
+                    self.publisher,
+                    cluster,
+                    lambda: self._registry.targets,
+                    self._writes_events,
+                    self._clock,
+                    self._self_metrics,
                 )
                 tasks.create_task(events.run(client), name="Events")
                 if self._config.listen.metrics_api is not None:
-                    looking = self._look_who_is_registered(client, self._config.listen.metrics_api)
+                    looking = self._watch_registration(client, self._config.listen.metrics_api)
                     tasks.create_task(looking, name="who is registered for the metrics API")
                 watching = watch_all(
                     client,
@@ -352,19 +312,21 @@ class Daemon:
 
     def _look_who_is_registered(self, services: ApiServices, served: MetricsApi) -> Coroutine[Any, Any, None]:
         name, _, namespace = (served.service or "").partition(".")
-        own = Holder(namespace, name) if name else None
-        return registration.follow(services, self._clock, servers.groups(served), own, self._own.observe_registration)
+        service = Holder(namespace, name) if name else None
+        return registration.follow(
+            services, self._clock, servers.groups(served), service, self._self_metrics.observe_registration
+        )
 
-    def _believe(self, census: Registry | None) -> None:
+    def _believe(self, registry: Registry | None) -> None:
         if self._metrics_server is not None:
-            self._metrics_server.take(census)
-        if census is None:
-            self._claims.lose_sight()
+            self._metrics_server.take(registry)
+        if registry is None:
+            self._authorizer.lose_sight()
             return
-        self._census = census
+        self._registry = registry
         # Without the cluster's word for triggers, a call may name a configured workload and nothing else.
         watched = self._config.kubernetes is not None and self._config.kubernetes.triggers
-        self._claims.take(census if watched else Configured.by(self._config))
+        self._authorizer.take(registry if watched else Configured.by(self._config))
 
     def _missed(self, misses: int) -> None:
         self._health.misses = misses
@@ -391,31 +353,32 @@ class Daemon:
 
     async def _reloaded(self) -> bool:
         """Wait for somebody to ask; was there a new configuration?"""
-        await self._reload_asked.wait()
-        self._reload_asked.clear()
-        if self._read_again is None:
+        await self._reload_requested.wait()
+        self._reload_requested.clear()
+        if self._read_config is None:
             return False
         try:
-            config = await asyncio.to_thread(self._read_again)  # a thousand workloads take PyYAML two seconds
+            config = await asyncio.to_thread(self._read_config)  # a thousand workloads take PyYAML two seconds
         except ConfigErrors as errors:
-            self._own.reload_ok.set(0)
+            self._self_metrics.reload_ok.set(0)
             for problem in errors.problems:
-                self._log.error("configuration rejected; the old one stays", problem=str(problem))
+                self._log.error("configuration rejected", problem=str(problem))
             return False
         if (config.kubernetes is None) != (self._config.kubernetes is None):
-            self._own.reload_ok.set(0)
-            words = "kubernetes: cannot be added or taken away without a restart"
-            self._log.error("configuration rejected; the old one stays", problem=words)
+            self._self_metrics.reload_ok.set(0)
+            self._log.error(
+                "configuration rejected", problem="kubernetes: cannot be added or removed without a restart"
+            )
             return False
         if config.listen != self._config.listen:
-            self._log.warning("listen has changed: that takes a restart; everything else is taken now")
+            self._log.warning("restart required", key="listen")
         if _connection(config) != _connection(self._config):
-            self._log.warning("whom kubernetes asks has changed: that takes a restart; everything else is taken now")
-        self._snapshots.reload(config.state)
+            self._log.warning("restart required", key="kubernetes")
+        self._checkpoints.reload(config.state)
         self._config = config
         self._pages.limits = HttpLimits(config.scrape.timeout, config.scrape.body_limit)
-        self._own.reload_ok.set(1)
-        self._own.reloaded_at.set(self._clock.now())
+        self._self_metrics.reload_ok.set(1)
+        self._self_metrics.reloaded_at.set(self._clock.now())
         self._log.info("configuration reloaded", workloads=len(config.workloads))
         return True
 
@@ -423,8 +386,8 @@ class Daemon:
         served, cluster = self._config.listen.metrics_api, self._cluster
         if served is None or cluster is None:  # a configuration with the one and without the other is refused
             return None
-        sources = Sources(cluster, self._in_force.pods)
-        return servers.metrics_api(served, self.publisher, sources, self._clock, self._own.observe_call)
+        sources = Sources(cluster, self._pods)
+        return servers.metrics_api(served, self.publisher, sources, self._clock, self._self_metrics.observe_call)
 
     def _writes_events(self, now: float) -> bool:
         return self._config.kubernetes is not None and self._config.kubernetes.events and self._leads(now)
@@ -440,8 +403,8 @@ class Daemon:
                 tick_s=self._config.tick,
                 clock=self._clock,
                 environment=os.environ,
-                state=self._in_force.memory,
-                on_state=self._in_force.learned,
+                state=self._shared_state,
+                on_state=self._follow_state,
                 on_tls_problem=partial(scrape_log.of_files, "listen.peers"),
                 terms=self._terms,
             )
@@ -457,6 +420,40 @@ class Daemon:
     def _repeats(self) -> str | None:
         return None if self._replica is None else self._replica.followed_address
 
+    # What the servers read from the control loop. Before the first one there is nothing to read.
+
+    async def _states(self) -> Sequence[State]:
+        """The state to checkpoint. If a reload replaces the loop meanwhile, that of the new loop."""
+        while (loop := self._loop) is not None:
+            states = await loop.states()
+            if loop is self._loop:
+                return states
+        return []
+
+    def _shared_state(self, workloads: Collection[WorkloadKey] | None) -> Callable[[], bytes]:
+        """The state of these workloads, or of all, for a follower; a thread may pack it."""
+        return bytes if self._loop is None else partial(pack, self._loop.share(workloads))
+
+    async def _follow_state(self, packed: bytes, offset_s: float) -> None:
+        """Replaces the state by the leader's. offset_s: this clock less the leader's."""
+        state = await asyncio.to_thread(unpack, packed)
+        if self._loop is not None:
+            self._loop.follow_state(translated(state, offset_s))
+
+    def _decider(self) -> Decider | None:
+        return None if self._loop is None else self._loop.decider
+
+    def _explainer(self) -> DeciderWitness | None:
+        from .explain.document import DeciderWitness  # noqa: PLC0415 - compiles kernels
+
+        return None if self._loop is None else DeciderWitness(self._loop.decider)
+
+    def _pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
+        return {} if self._loop is None else self._loop.pods(namespace, chosen, now)
+
+    def _counters(self) -> Mapping[Target, Counters]:
+        return {} if self._loop is None else self._loop.counters
+
 
 async def _nothing() -> None:
     pass
@@ -464,5 +461,7 @@ async def _nothing() -> None:
 
 def _connection(config: Config) -> tuple[object, ...]:
     """What of `kubernetes` is settled when the daemon starts."""
-    asked = config.kubernetes
-    return () if asked is None else (asked.kubeconfig, asked.context, asked.namespaces, asked.blind_after)
+    settings = config.kubernetes
+    return (
+        () if settings is None else (settings.kubeconfig, settings.context, settings.namespaces, settings.blind_after)
+    )

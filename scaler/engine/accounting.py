@@ -191,7 +191,7 @@ class Ledger:
         """The last sweep. `swept_at` and `since` are times, by their last words."""
         return {"since": self.since, "swept_at": self._swept_at, **self.now._asdict()}
 
-    def take(self, columns: Columns, rows: Rows, others: Rows) -> None:
+    def take(self, columns: Columns, rows: Rows, source_rows: Rows) -> None:
         """Go on in own `rows` from the slots `others` of somebody's books, where those are the longer ones.
 
         Of two that begin at the same time the own stay: nothing that was told may fall.
@@ -199,15 +199,15 @@ class Ledger:
         theirs = columns.get("accounts.since")
         if theirs is None or theirs.shape[1:] or theirs.dtype.kind != "f":
             return
-        longer = np.isnan(self.since[rows]) | (theirs[others] < self.since[rows] - SAME_SINCE_S)
-        longer &= ~np.isnan(theirs[others])
-        copy_into(self.columns(), columns, rows[longer], others[longer])
+        longer = np.isnan(self.since[rows]) | (theirs[source_rows] < self.since[rows] - SAME_SINCE_S)
+        longer &= ~np.isnan(theirs[source_rows])
+        copy_into(self.columns(), columns, rows[longer], source_rows[longer])
         _make_sound(self.now, self.kept, rows[longer])
 
-    def go_on(self, other: Ledger, rows: Rows, others: Rows) -> None:
+    def go_on(self, other: Ledger, rows: Rows, source_rows: Rows) -> None:
         """Besides what was taken, in one process: what Prometheus is told goes on."""
         for mine, theirs in zip(self.shown, other.shown, strict=True):
-            mine[rows] = theirs[others]
+            mine[rows] = theirs[source_rows]
 
 
 def _make_sound(moment: AccountedSweep, kept: LedgerSums, rows: Rows) -> None:
@@ -215,8 +215,8 @@ def _make_sound(moment: AccountedSweep, kept: LedgerSums, rows: Rows) -> None:
 
     All are counts or sums of what is not negative, but `apart`, which is a difference of two.
     """
-    known = (moment.state[rows] >= NOT_YET) & (moment.state[rows] < len(STATES))
-    moment.state[rows] = np.where(known, moment.state[rows], UNKNOWN)
+    valid = (moment.state[rows] >= NOT_YET) & (moment.state[rows] < len(STATES))
+    moment.state[rows] = np.where(valid, moment.state[rows], UNKNOWN)
     for columns, blanks in ((moment, AccountedSweep.blank(len(rows))), (kept, LedgerSums.blank(len(rows)))):
         for (name, column), blank in zip(columns._asdict().items(), blanks, strict=True):
             if column.dtype.kind == "f":
@@ -232,26 +232,28 @@ class SweepAnswers(NamedTuple):
 
 
 def look(
-    totals: Aggregate, known: Circumstances, answers: SweepAnswers, before: AccountedSweep, now: float
+    totals: Aggregate, conditions: Circumstances, answers: SweepAnswers, before: AccountedSweep, now: float
 ) -> AccountedSweep:
     """What is seen now. before: the last that was. now: POSIX seconds."""
-    seen = totals.readings
-    does = doing(totals, known, now)
-    there = replicas(totals, known, does)
-    state = states(there, totals, known, does)
+    readings = totals.readings
+    does = doing(totals, conditions, now)
+    replicas_by_use = replicas(totals, conditions, does)
+    state = states(replicas_by_use, totals, conditions, does)
     each = np.where(np.isnan(totals.gpus_each), before.each, totals.gpus_each)
     queued = np.where(
-        np.isnan(seen.waiting) & np.isnan(seen.held), np.nan, np.nan_to_num(seen.waiting) + np.nan_to_num(seen.held)
+        np.isnan(readings.waiting) & np.isnan(readings.held),
+        np.nan,
+        np.nan_to_num(readings.waiting) + np.nan_to_num(readings.held),
     )
     return AccountedSweep(
         state=state,
-        gpus=gpus(there, state, totals, each, before.gpus.sum(axis=1)),
+        gpus=gpus(replicas_by_use, state, totals, each, before.gpus.sum(axis=1)),
         each=each,
         queued=queued,
         would=answers.replicas.copy(),
-        apart=np.where(answers.observed, answers.replicas - seen.wanted, np.nan),
-        up=_up(seen.wanted, answers, before),
-        counts=before.counts | ~np.isnan(seen.wanted),
+        apart=np.where(answers.observed, answers.replicas - readings.wanted, np.nan),
+        up=_up(readings.wanted, answers, before),
+        counts=before.counts | ~np.isnan(readings.wanted),
     )
 
 
@@ -259,8 +261,8 @@ def _up(wanted: Floats, answers: SweepAnswers, before: AccountedSweep) -> Floats
     """1 where some replica is to run. The cluster knows; where it never says, what is answered is done."""
     mute = before.counts | answers.observed | np.isnan(answers.replicas)
     answered = np.where(mute, np.nan, answers.replicas > 0.0)
-    told = np.where(np.isnan(wanted), answered, wanted > 0.0)
-    return np.where(np.isnan(told), before.up, told)
+    published = np.where(np.isnan(wanted), answered, wanted > 0.0)
+    return np.where(np.isnan(published), before.up, published)
 
 
 Codes: TypeAlias = NDArray[np.int64]
@@ -299,26 +301,26 @@ class Circumstances(NamedTuple):
     rise_s: float
 
 
-def doing(totals: Aggregate, known: Circumstances, now: float) -> Codes:
+def doing(totals: Aggregate, conditions: Circumstances, now: float) -> Codes:
     """What the ready replicas do: SERVING, IDLE_WARM or UNKNOWN. now: POSIX seconds."""
-    seen = totals.readings
-    busy = np.nan_to_num(seen.waiting) + np.nan_to_num(seen.running) + np.nan_to_num(seen.held) > 0.0
+    readings = totals.readings
+    busy = np.nan_to_num(readings.waiting) + np.nan_to_num(readings.running) + np.nan_to_num(readings.held) > 0.0
     # What rose between two pages was done in the time between them, which is as long as the one that follows.
-    busy |= now - seen.active_at < known.rise_s
+    busy |= now - readings.active_at < conditions.rise_s
     # A model that is being loaded works on its GPUs: that says nothing of the replicas beside it.
-    busy |= (seen.busiest_gpu > known.gpu_quiet) & ~(seen.ready < seen.wanted)
-    idle = known.whole & ~seen.gpus_stale & ~seen.gpus_blind & ~seen.unproven
+    busy |= (readings.busiest_gpu > conditions.gpu_quiet) & ~(readings.ready < readings.wanted)
+    idle = conditions.whole & ~readings.gpus_stale & ~readings.gpus_blind & ~readings.unproven
     return np.where(busy, SERVING, np.where(idle, IDLE_WARM, UNKNOWN))
 
 
-def replicas(totals: Aggregate, known: Circumstances, does: Codes) -> Floats:
+def replicas(totals: Aggregate, conditions: Circumstances, does: Codes) -> Floats:
     """Replicas in each state, shape (rows, len(STATES)); NaN where nobody counts them. does: see `doing`."""
-    seen, count = totals.readings, len(does)
+    readings, count = totals.readings, len(does)
     # Who says what is wanted and ready, and not what is there, means that the rest of it is on its way.
-    existing = np.where(np.isnan(seen.existing), np.fmax(seen.wanted, seen.ready), seen.existing)
-    pending = np.nan_to_num(seen.pending)
+    existing = np.where(np.isnan(readings.existing), np.fmax(readings.wanted, readings.ready), readings.existing)
+    pending = np.nan_to_num(readings.pending)
     running = np.maximum(existing - pending, 0.0)
-    ready = np.minimum(np.nan_to_num(seen.ready), running)
+    ready = np.minimum(np.nan_to_num(readings.ready), running)
     leaving = np.nan_to_num(totals.leaving)
     # Where there is work, engines in sleep mode are taken out of the ready ones before: see `totals.sleepers_aside`.
     sleeping = np.where(does == SERVING, np.minimum(np.nan_to_num(totals.sleeping), running - ready), 0.0)
@@ -326,35 +328,35 @@ def replicas(totals: Aggregate, known: Circumstances, does: Codes) -> Floats:
     out[np.arange(count), does] = ready + leaving
     out[:, IDLE_WARM] += sleeping
     out[:, LOADING] = running - ready - sleeping
-    out[:, PENDING] = pending + np.maximum(seen.wanted - existing, 0.0)
+    out[:, PENDING] = pending + np.maximum(readings.wanted - existing, 0.0)
     nothing = ~(out.sum(axis=1) > 0.0)
-    out[nothing, ASLEEP] = np.maximum(known.minimum[nothing], 1.0)
-    out[np.isnan(seen.wanted)] = np.nan
+    out[nothing, ASLEEP] = np.maximum(conditions.minimum[nothing], 1.0)
+    out[np.isnan(readings.wanted)] = np.nan
     return out
 
 
-def states(there: Floats, totals: Aggregate, known: Circumstances, does: Codes) -> Codes:
+def states(replicas_by_use: Floats, totals: Aggregate, conditions: Circumstances, does: Codes) -> Codes:
     """The state of each workload. there: see `replicas`."""
     order = np.array(_FIRST)
-    counted: Codes = order[np.argmax(there[:, order] > 0.0, axis=1)]
+    counted: Codes = order[np.argmax(replicas_by_use[:, order] > 0.0, axis=1)]
     # Nobody counts. What a page or a listing shows is there; what is told to be at zero, and shows nothing, is there.
-    seen = totals.readings
-    shown = (seen.ready > 0.0) | (seen.pods_fresh > 0.0) | (seen.pods_listed > 0.0)
-    gone = known.zero & ~shown
-    loads = known.whole & (seen.pods_listed == 0.0)
-    told = np.where(gone, ASLEEP, np.where(loads, LOADING, UNKNOWN))
-    uncounted = np.where((does == SERVING) | (shown & (does == IDLE_WARM)), does, told)
-    return np.where(np.isnan(seen.wanted), uncounted, counted)
+    readings = totals.readings
+    shown = (readings.ready > 0.0) | (readings.pods_fresh > 0.0) | (readings.pods_listed > 0.0)
+    gone = conditions.zero & ~shown
+    loads = conditions.whole & (readings.pods_listed == 0.0)
+    published = np.where(gone, ASLEEP, np.where(loads, LOADING, UNKNOWN))
+    uncounted = np.where((does == SERVING) | (shown & (does == IDLE_WARM)), does, published)
+    return np.where(np.isnan(readings.wanted), uncounted, counted)
 
 
-def gpus(there: Floats, state: Codes, totals: Aggregate, each: Floats, last: Floats) -> Floats:
+def gpus(replicas_by_use: Floats, state: Codes, totals: Aggregate, each: Floats, last: Floats) -> Floats:
     """GPUs in each state, shape (rows, len(STATES)); NaN where it was never known how many there are.
 
     there, state: see `replicas` and `states`. each: of a replica. last: held in whatever state when it was last known.
     """
-    out: Floats = there * each[:, None]
+    out: Floats = replicas_by_use * each[:, None]
     # With no count, what a page shows as its own does what the workload does; what is not seen any more is unknown.
-    uncounted = np.isnan(there).any(axis=1)
+    uncounted = np.isnan(replicas_by_use).any(axis=1)
     shown = np.where(totals.gpus.shown > 0.0, totals.gpus.shown, np.nan)
     held = np.where(np.isnan(totals.gpus_held), shown, totals.gpus_held)
     rows = np.flatnonzero(uncounted & ~np.isnan(np.where(np.isnan(held), last, held)))

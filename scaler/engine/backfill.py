@@ -29,7 +29,9 @@ class PastScrape(NamedTuple):
     pages: Mapping[Target, bytes]
 
 
-def relive(plan: WorkloadSpec, moments: Iterable[PastScrape], *, interval_s: float, fresh_intervals: float) -> Decider:
+def replay_past(
+    plan: WorkloadSpec, moments: Iterable[PastScrape], *, interval_s: float, fresh_intervals: float
+) -> Decider:
     """A decider of this workload alone that has seen those moments, oldest first."""
     decider = Decider([plan], interval_s=interval_s, fresh_intervals=fresh_intervals)
     readers: dict[Target, tuple[Reader, Scanner]] = {}

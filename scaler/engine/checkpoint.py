@@ -134,15 +134,18 @@ def allows(bounds: Bounds, decision: Decision) -> bool:
     Worked example: with bounds 0 to 8 and a tolerance of 0.1 an answer of 8 that is told as 9 is allowed, one of 9 and
     one of 8 that is told as 11 are not.
     """
-    replicas, told = decision.replicas, decision.told
+    replicas, published = decision.replicas, decision.told
     if decision.observed != bounds.observed:
         return False
-    if replicas is None or told is None:
+    if replicas is None or published is None:
         return True
     if replicas == 0:
         return bounds.sleeps
     # `past_band` rounds to the first number past the tolerance, and past two errors of rounding.
-    return max(1.0, bounds.minimum) <= replicas <= bounds.maximum and told <= replicas * (1.0 + bounds.tolerance) + 2.0
+    return (
+        max(1.0, bounds.minimum) <= replicas <= bounds.maximum
+        and published <= replicas * (1.0 + bounds.tolerance) + 2.0
+    )
 
 
 class Rests:
@@ -155,11 +158,11 @@ class Rests:
     def __init__(self, rows: int) -> None:
         self.since, self.until = np.full((2, rows), np.nan)
 
-    def adopt(self, other: Rests, rows: Rows, others: Rows) -> None:
-        self.since[rows], self.until[rows] = other.since[others], other.until[others]
+    def adopt(self, other: Rests, rows: Rows, source_rows: Rows) -> None:
+        self.since[rows], self.until[rows] = other.since[source_rows], other.until[source_rows]
 
     def prove(
-        self, memory: Memory, awaited: RestartProof, rows: Rows, seen: Readings, hold: Floats, now: float
+        self, memory: Memory, proof: RestartProof, rows: Rows, readings: Readings, hold: Floats, now: float
     ) -> None:
         """Let idle times in `memory` go on where all pages show that nothing was finished meanwhile.
 
@@ -171,14 +174,14 @@ class Rests:
             return
         waiting = rows[here]
         self.until[waiting] = np.where(np.isnan(self.until[waiting]), now + hold[here], self.until[waiting])
-        whole = np.isnan(memory.held_since[waiting]) & ~seen.gpus_stale[here]
+        whole = np.isnan(memory.held_since[waiting]) & ~readings.gpus_stale[here]
         over = now > self.until[waiting]
-        proven = whole & ~over & ~np.isnan(memory.idle_since[waiting]) & awaited.rested(waiting)
-        since = np.fmax(self.since[waiting], seen.active_at[here])
+        proven = whole & ~over & ~np.isnan(memory.idle_since[waiting]) & proof.rested(waiting)
+        since = np.fmax(self.since[waiting], readings.active_at[here])
         memory.idle_since[waiting[proven]] = since[proven]
         done = waiting[whole | over]
         self.since[done] = np.nan
-        awaited.give_up(done)
+        proof.give_up(done)
 
 
 class Uncounted:
@@ -194,12 +197,16 @@ class Uncounted:
         self.awaited = np.zeros(len(young), dtype=np.bool_)
         self._young, self._until = young, np.full(len(young), np.nan)  # POSIX seconds; NaN before the first decision
 
-    def adopt(self, other: Uncounted, rows: Rows, others: Rows) -> None:
-        self.awaited[rows], self._until[rows] = other.awaited[others], other._until[others]
+    def adopt(self, other: Uncounted, rows: Rows, source_rows: Rows) -> None:
+        self.awaited[rows], self._until[rows] = other.awaited[source_rows], other._until[source_rows]
 
     def undecidable(self, rows: Rows, before: Memory, now: float) -> Mask:
         """Which of `rows` have no state, and no count yet. before: with a slot for each of `rows`."""
         until = self._until[rows]
-        self._until[rows] = until = np.where(np.isnan(until), now + self._young[rows], until)
+        begun = np.isnan(until)
+        if begun.any():
+            self._until[rows] = until = np.where(begun, now + self._young[rows], until)
+        if not self.awaited[rows].any():
+            return np.zeros(len(rows), dtype=np.bool_)
         without: Mask = np.isnan(before.replicas) & np.isnan(before.floor_until)
         return self.awaited[rows] & without & (now < until)

@@ -145,8 +145,8 @@ def _read(data: memoryview, start: int, largest: int) -> tuple[State, int, int]:
     body = data[begin : begin + length]
     if len(body) != length:
         raise TornError(f"byte {begin}: {length} bytes must follow, got {len(body)}")
-    head, said = data[start : start + _HEAD.size], bytes(data[start + _HEAD.size : begin])
-    if _digest(head, body) != said:
+    head, checksum = data[start : start + _HEAD.size], bytes(data[start + _HEAD.size : begin])
+    if _digest(head, body) != checksum:
         raise TornError(f"byte {begin}: the checksum of {length} bytes does not match what is there")
     # From here on it is what its writer meant; but who wrote it may not have meant well.
     state, cost = _state(body, begin, largest)
@@ -165,7 +165,7 @@ def _state(body: memoryview, begin: int, largest: int) -> tuple[State, int]:
     try:
         header = json.loads(bytes(body[_LENGTH.size : rest]))
         at = float(header["at"])
-        workloads = tuple(_workload(said) for said in header["workloads"])
+        workloads = tuple(_workload(entry) for entry in header["workloads"])
         targets = _targets(header.get("targets") or [], len(workloads))
         columns, tables = _shapes(header["columns"]), {str(n): _shapes(t) for n, t in header["tables"].items()}
         _check(at, len(workloads), columns, tables)
@@ -211,9 +211,9 @@ def _described(columns: Columns, arrays: list[Array]) -> dict[str, Any]:
     return described
 
 
-def _shapes(said: Mapping[str, Any]) -> dict[str, _Shape]:
+def _shapes(described: Mapping[str, Any]) -> dict[str, _Shape]:
     shapes = {}
-    for name, (dtype, shape) in said.items():
+    for name, (dtype, shape) in described.items():
         if dtype not in _TYPES or not 1 <= len(shape) <= _MOST_AXES:
             raise TornError(f"{name}: an array of {dtype!r} and {len(shape)} axes is none of this format's")
         # An axis of length 0 must not hide others that no array can have.
@@ -224,10 +224,10 @@ def _shapes(said: Mapping[str, Any]) -> dict[str, _Shape]:
     return shapes
 
 
-def _workload(said: Any) -> WorkloadKey:
-    namespace, name, trigger = said
+def _workload(entry: Any) -> WorkloadKey:
+    namespace, name, trigger = entry
     if not (isinstance(namespace, str) and isinstance(name, str) and isinstance(trigger, str)):
-        raise TornError(f"no workload: {said!r}")
+        raise TornError(f"no workload: {entry!r}")
     return WorkloadKey(namespace, name, trigger)
 
 

@@ -301,7 +301,7 @@ class CheckpointStore:
     def reload(self, settings: config.Snapshots | None) -> None:
         """Take another interval; another directory takes a restart."""
         if (settings and settings.directory) != (self._settings and self._settings.directory):
-            self._log.warning("state.directory has changed: that takes a restart; everything else is taken now")
+            self._log.warning("restart required", key="state.directory")
         else:
             self._settings = settings
 
@@ -320,19 +320,19 @@ class CheckpointStore:
             claim, found = await self._in_thread(_claim_and_read, self._directory, self._clock.now())
         except OSError as error:
             problem = error.strerror or str(error)
-            self._log.warning("snapshots cannot be read; nothing is remembered", directory=where, problem=problem)
+            self._log.warning("checkpoint read failed", directory=where, problem=problem)
             return UnclaimedState()
         if claim is not None:
             self._report(claim)
         for refusal in found.refused:
-            what = "a snapshot was torn and is set aside" if refusal.set_aside else "a snapshot cannot be read"
+            what = "checkpoint corrupt" if refusal.set_aside else "checkpoint unreadable"
             self._log.warning(what, file=str(refusal.file), problem=refusal.why)
         if found.file is not None:
             ages = [round(self._clock.now() - state.at, 1) for state in found.states]
             workloads = sum(len(state.workloads) for state in found.states)
-            self._log.info("snapshot read", file=str(found.file), workloads=workloads, age_s=min(ages))
+            self._log.info("checkpoint read", file=str(found.file), workloads=workloads, age_s=min(ages))
         elif found.refused:
-            self._log.warning("nothing is remembered: what the cluster has is held", directory=where)
+            self._log.warning("started without state", directory=where)
         return UnclaimedState(found.states)
 
     async def keep(self, remembered: Remembered) -> None:
@@ -355,7 +355,7 @@ class CheckpointStore:
         except OSError as error:
             self._fail(self._directory, error.strerror or str(error))
         except Exception as error:  # noqa: BLE001 - a bug of ours in remembering must not end what answers
-            self._log.exception("a snapshot failed: please report")
+            self._log.exception("checkpoint internal error")
             self._fail(self._directory, repr(error))
         else:
             self._report(claim)
@@ -363,7 +363,7 @@ class CheckpointStore:
                 return
             self.size, self.written_at = size, now
             if self._trouble is not None:
-                self._log.info("snapshots are written again", directory=str(self._directory.path))
+                self._log.info("checkpoint write recovered", directory=str(self._directory.path))
             self._trouble = None
 
     async def write_last(self, remembered: Remembered) -> None:
@@ -396,7 +396,7 @@ class CheckpointStore:
         self.failures += 1
         if self._trouble is None:
             self._log.warning(
-                "snapshots cannot be written: a restart will remember nothing since the last one",
+                "checkpoint write failed",
                 directory=str(directory.path),
                 problem=problem,
             )

@@ -1,8 +1,7 @@
-"""From landed pages to Decisions: the one place where intake, signals and policy meet. Pure; `now` is an argument.
+"""Decides workloads from landed responses: joins latest samples, signals and policy. Pure; `now` is an argument.
 
-Two ways in. `land` takes one page and decides the workloads it speaks of, upwards only; `sweep` decides all of them,
-because time passes for those that hear nothing (staleness, decay, keep-warm). Both return the Decisions that changed;
-who publishes them is not this room's business.
+`land` takes one response and decides its workloads, upwards only. `sweep` decides all workloads, because time passes
+also without responses (staleness, decay, keep-warm). Both return the Decisions that changed.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from scaler.controllers.hpa import past_band
 from scaler.model import Decision
 from scaler.policy.columns import Constraints, Memory, Specs, Verdicts
 from scaler.policy.constraints import PRICES, ConstraintSource, HourlyPrices
-from scaler.policy.groups import Groups, closure, decide_groups
+from scaler.policy.groups import Decided, Groups, closure, decide_groups
 from scaler.policy.kernel import answered, choose, imputed
 from scaler.policy.overrides import Brake
 from scaler.signals.aggregate import Aggregate
@@ -35,7 +34,7 @@ from scaler.workloads.spec import WorkloadSpec
 from . import checkpoint
 from .accounting import Circumstances, Ledger, SweepAnswers, look
 from .decision_log import Aside, Charts, DecisionHistory, DecisionLog, Given, flat
-from .evidence import SweepColumns, Witnesses, decisions
+from .evidence import EvidenceSources, SweepColumns, decisions
 from .published import Published
 
 LATE_TICKS = 5.0  # a sweep that is later has been missed
@@ -46,7 +45,7 @@ FEWEST_SHOWN, SHOWN_ROUNDS = 1000, 1.25
 
 
 class Arrival(NamedTuple):
-    """A page: the workloads it speaks of, and its receipt in POSIX seconds."""
+    """Responses that landed together: the rows of their workloads, and the last receipt in POSIX seconds."""
 
     rows: Rows
     at: float
@@ -71,7 +70,7 @@ def _connections(plan: WorkloadSpec) -> tuple[object, ...]:
 
 
 class Decider:
-    """Remembers what it has seen and answered of a fixed list of workloads."""
+    """Holds the samples, the state and the published decisions of a fixed list of workloads."""
 
     def __init__(
         self,
@@ -86,29 +85,29 @@ class Decider:
         log_bytes: int = 0,
         tick_s: float = 1.0,
     ) -> None:
-        """`interval_s`: seconds between scrapes of one page; a reading is fresh for `fresh_intervals` of them.
+        """interval_s: seconds between scrapes of one target; a reading is fresh for `fresh_intervals` of them.
 
-        owners: whose pods are; by default told by their names.
-        names:  of pods that a page knows by their UID; None where nobody can tell.
+        owners: maps pods to workloads; by default by their names.
+        names:  of pods that a target names by UID; None if unknown.
         fleet:  brakes of all workloads.
-        log_bytes: memory of the decision log; 0 is: there is none.
+        log_bytes: memory of the decision log; 0 for none.
         tick_s: seconds between sweeps.
         """
         self.plans = tuple(plans)
         self.workloads = tuple(plan.workload for plan in self.plans)
         self._specs = Specs.stack([plan.spec for plan in plans])
         self._memory = Memory.blank(len(plans))
-        self._standing: Constraints | None = None  # as of the last sweep, or of the first page before one
-        self._stands = ConstraintSource(
+        self._constraints: Constraints | None = None  # as of the last sweep, or of the first response before one
+        self._constraint_source = ConstraintSource(
             self._specs, [p.ordered for p in plans], [p.teaching for p in plans], prices, fleet
         )
         self._interval_s, self._slack_s = interval_s, interval_s * fresh_intervals
         self._tolerance = np.array([plan.tolerance for plan in plans], dtype=float)
-        # What is seen at a sweep is believed for as long as a page is, or for some ticks where those are longer.
+        # A sweep counts for as long as a response does, or for some ticks if those are longer.
         self.books = Ledger(len(plans), gap_s=max(self._slack_s, LATE_TICKS * tick_s))
         self.observed = np.array([plan.observed for plan in plans], dtype=np.bool_)
         self._groups = Groups.stack([plan.member for plan in plans])
-        self._intake = LatestSamples(
+        self._latest = LatestSamples(
             [
                 TargetRules(p.workload, p.spec.pods, p.queue, p.probe_period, p.spec.gpu_quiet, p.spec.hold)
                 for p in plans
@@ -120,9 +119,9 @@ class Decider:
         )
         self._signals = Signals([plan.smoothing for plan in plans], interval_s)
         self._everyone: Rows = np.arange(len(plans))
-        self._told = Published.nothing(len(plans))
+        self._published = Published.nothing(len(plans))
         self._touched = np.zeros(len(plans), dtype=np.bool_)  # its evidence has changed since its last Decision
-        self._unpublished = np.ones(len(plans), dtype=np.bool_)  # no Decision of this process stands
+        self._unpublished = np.ones(len(plans), dtype=np.bool_)  # no Decision of this process is published
         self._most_shown = max(FEWEST_SHOWN, ceil(SHOWN_ROUNDS * len(plans) * tick_s / interval_s))
         self._turn = 0  # the row from which the next sweep chooses whose evidence it renews
         self._rests = checkpoint.Rests(len(plans))
@@ -138,97 +137,96 @@ class Decider:
         return Decider([plans[row] for row in rows.tolist()], interval_s=self._interval_s, fresh_intervals=1.0)
 
     def listed(self, workload: WorkloadKey, pods: int | None, leaving: Collection[Target] = ()) -> None:
-        """How many of a workload's pods must answer, None while that is not known, and which targets need not: those
-        of pods on their way out.
+        """Sets how many of a workload's pods must answer, None if unknown, and which targets need not: those of pods
+        that terminate.
         """
-        self._intake.listed(workload, pods)
-        self._intake.leaving(workload, leaving)
+        self._latest.listed(workload, pods)
+        self._latest.leaving(workload, leaving)
 
     def expect(self, target: Target) -> None:
-        self._intake.expect(target)
-        self._touched[self._intake.rows_of(target)] = True
+        self._latest.expect(target)
+        self._touched[self._latest.rows_of(target)] = True
 
     def missed(self, target: Target) -> None:
-        """A scrape brought nothing: nothing is decided by that, but the evidence will say so."""
-        self._touched[self._intake.rows_of(target)] = True
+        """Records a failed scrape: it decides nothing, but changes the evidence."""
+        self._touched[self._latest.rows_of(target)] = True
 
     def counted(self, workload: WorkloadKey, count: ReplicaCount | None) -> None:
-        self._intake.counted(workload, count)
+        self._latest.counted(workload, count)
         if workload in self._rows:
             self._uncounted.awaited[self._rows[workload]] = False
 
     def await_count(self, workload: WorkloadKey) -> None:
-        """Its replicas are not counted yet, and will be. Without state it is not decided before: see `Uncounted`."""
-        self._intake.counted(workload, None)
+        """Its replicas will be counted. A workload without state is not decided before that: see `Uncounted`."""
+        self._latest.counted(workload, None)
         if workload in self._rows:
             self._uncounted.awaited[self._rows[workload]] = True
 
     def retire(self, target: Target) -> None:
-        self._touched[self._intake.rows_of(target)] = True
-        self._intake.retire(target)
+        self._touched[self._latest.rows_of(target)] = True
+        self._latest.retire(target)
 
     def land(self, target: Target, samples: Samples, at: float, now: float) -> list[Decision]:
-        """Take in one page and decide whom it speaks of; answers may rise or activate, never fall."""
+        """Takes one response and decides its workloads; decisions may rise or activate, never fall."""
         return self.land_together([(target, samples, at)], now)
 
     def land_together(self, landings: Sequence[tuple[Target, Samples, float]], now: float) -> list[Decision]:
-        """Take in responses of one moment, each with its receipt in POSIX seconds, then decide their workloads once.
+        """Takes responses of one moment, each with its receipt in POSIX seconds, then decides their workloads once.
 
-        A request that has moved between two targets is in the old reading of the one and the new reading of the other:
-        a decision after each response would count it twice. Answers may rise or activate, never fall.
+        A request that moved between two targets is in the old reading of the one and the new reading of the other: a
+        decision after each response would count it twice. Decisions may rise or activate, never fall.
         """
         touched: set[int] = set()
         for target, samples, at in landings:
-            touched.update(self._intake.land(target, samples, at))
-            if target.pod is not None and self._stands.starts.awaits(target.pod) and has_served(samples):
-                self._stands.starts.served(target.pod, at)
+            touched.update(self._latest.land(target, samples, at))
+            if target.pod is not None and self._constraint_source.starts.awaits(target.pod) and has_served(samples):
+                self._constraint_source.starts.served(target.pod, at)
         rows = np.array(sorted(touched), dtype=np.int64)
         self._touched[rows] = True
-        return self._decide(
-            closure(self._groups, rows), now, heard=Arrival(rows, max((at for *_, at in landings), default=now))
-        )
+        decided = closure(self._groups, rows) if self._groups.together[rows].any() else rows
+        return self._decide(decided, now, arrival=Arrival(rows, max((at for *_, at in landings), default=now)))
 
     def distrust(self, target: Target) -> None:
-        """A response of a target could not be processed: what is known of it counts as stale."""
-        self._touched[self._intake.rows_of(target)] = True
-        self._intake.distrust(target)
+        """A response of the target could not be processed: its readings count as stale."""
+        self._touched[self._latest.rows_of(target)] = True
+        self._latest.distrust(target)
 
     def sweep(self, now: float, *, leads: bool = True) -> list[Decision]:
-        """Decide everything, because time has passed. leads: the books that others are told are ours.
+        """Decides all workloads. leads: this replica's ledger is the published one.
 
         Returns every Decision with a new number or activity. Of those with a new reason or new evidence alone it
         returns as many as `FEWEST_SHOWN` says; the next sweeps return the rest.
         """
-        self._standing = self._stands.at(now)
-        news = self._stands.news()
+        self._constraints = self._constraint_source.at(now)
+        news = self._constraint_source.news()
         self._touched[news.rows] = True
         self._ended += [(None if end.row is None else self.plans[end.row].workload, end.brake) for end in news.ended]
         return self._decide(self._everyone, now, leads=leads)
 
     def ended_brakes(self) -> list[tuple[WorkloadKey | None, Brake]]:
-        """Brakes whose time was over at a sweep since this was asked last, and whose; None is everybody's."""
+        """The brakes that ended since the last call, with their workloads; None: a brake of all."""
         ended, self._ended = self._ended, []
         return ended
 
     def started(self, workload: WorkloadKey, pods: Sequence[Pod], now: float) -> None:
-        """These are all the pods of a workload that take requests, as the cluster has them now."""
+        """Records all pods of a workload that take requests, as the cluster has them now."""
         row = self._rows.get(workload)
         if row is not None:
-            seen = self._intake.totals(np.array([row]), now).readings
-            waiting = float(np.nansum([seen.waiting[0], seen.held[0]]))
-            self._stands.starts.observe(row, pods, waiting=waiting > 0.0, now=now)
+            readings = self._latest.totals(np.array([row]), now).readings
+            waiting = float(np.nansum([readings.waiting[0], readings.held[0]]))
+            self._constraint_source.starts.observe(row, pods, waiting=waiting > 0.0, now=now)
 
     def pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
-        """What is known of a namespace's chosen pods themselves: readings, made when asked. Nothing rests on them."""
-        return self._intake.pods(namespace, chosen, now)
+        """The readings of a namespace's chosen pods themselves, built when called; no decision uses them."""
+        return self._latest.pods(namespace, chosen, now)
 
     @property
     def open_gaps(self) -> OpenGaps:
         """The missing series of all targets."""
-        return self._intake.open_gaps
+        return self._latest.open_gaps
 
     def past(self, workload: WorkloadKey) -> DecisionHistory | None:
-        """What was decided of a workload, as far back as is kept; None: it is not known here."""
+        """The decisions of a workload, as far back as the log goes. Returns None if it is unknown."""
         row = self._rows.get(workload)
         if row is None:
             return None
@@ -236,77 +234,77 @@ class Decider:
         return past if self._swept is None else past.until(flat(self._swept, np.array([row]))[0], self.plans[row])
 
     def plan(self, workload: WorkloadKey) -> WorkloadSpec | None:
-        """None if the workload is not known here."""
+        """Returns None if the workload is unknown."""
         row = self._rows.get(workload)
         return None if row is None else self.plans[row]
 
     def pages(self, workload: WorkloadKey, now: float) -> Sequence[PageRead]:
-        """What its pages say: as they landed last."""
-        return self._intake.pages(workload, now)
+        """The last response of each of its targets."""
+        return self._latest.pages(workload, now)
 
     def rings(self, workload: WorkloadKey) -> Rings:
         return self._signals.rings(self._rows[workload])
 
     def charted(self, workloads: Collection[WorkloadKey]) -> tuple[Sequence[WorkloadKey], Charts]:
-        """Those of these workloads that are known, and of each what charts show of its past."""
-        known = [workload for workload in workloads if workload in self._rows]
-        return known, self._log.charted(np.array([self._rows[workload] for workload in known], dtype=np.int64))
+        """The known ones of these workloads, and what charts show of each one's past."""
+        found = [workload for workload in workloads if workload in self._rows]
+        return found, self._log.charted(np.array([self._rows[workload] for workload in found], dtype=np.int64))
 
     def forget_answers(self) -> None:
-        """Somebody else has answered meanwhile: the next sweep returns every Decision again."""
-        self._told = Published.nothing(len(self.plans))
+        """Another replica has published meanwhile: the next sweep returns every Decision again."""
+        self._published = Published.nothing(len(self.plans))
         self._unpublished[:] = True
 
     def columns(self) -> dict[str, Array]:
-        """All that is remembered by workload, as `scaler.columns` wants it; live, until the next landing or sweep."""
-        rooms = (named("memory", self._memory._asdict()), self._told.columns(), self._intake.columns())
-        own = {name: column for room in rooms for name, column in room.items()}
-        return {**self._signals.columns(), **self._stands.columns(), **self.books.columns(), **own}
+        """The state by workload (see `scaler.columns`); live, until the next landing or sweep."""
+        rooms = (named("memory", self._memory._asdict()), self._published.columns(), self._latest.columns())
+        local = {name: column for room in rooms for name, column in room.items()}
+        return {**self._signals.columns(), **self._constraint_source.columns(), **self.books.columns(), **local}
 
-    def take(self, columns: Columns, rows: Rows, others: Rows, now: float = inf) -> None:
-        """Remember of own workloads `rows` what somebody else does of `others`, pair by pair.
+    def take(self, columns: Columns, rows: Rows, source_rows: Rows, now: float = inf) -> None:
+        """Copies state from `columns[source_rows]` into `rows`, pairwise.
 
-        now: POSIX seconds: without what is too old by then to be in our windows.
+        now: POSIX seconds; without what is too old by then for the windows.
         """
-        self._signals.take(columns, rows, others, now)
-        self._stands.take(columns, rows, others)
-        self.books.take(columns, rows, others)
-        self._told.take(columns, rows, others, self._tolerance[rows])
-        for room in (named("memory", self._memory._asdict()), self._intake.columns()):
-            copy_into(room, columns, rows, others)
-        self._intake.activity.make_sound(rows, now)
+        self._signals.take(columns, rows, source_rows, now)
+        self._constraint_source.take(columns, rows, source_rows)
+        self.books.take(columns, rows, source_rows)
+        self._published.take(columns, rows, source_rows, self._tolerance[rows])
+        for room in (named("memory", self._memory._asdict()), self._latest.columns()):
+            copy_into(room, columns, rows, source_rows)
+        self._latest.activity.make_sound(rows, now)
         checkpoint.make_sound(self._memory, rows, self._specs, now)
-        self._touched[rows] = True  # the next sweep gives every answer again, as old as it is
-        self._standing = None  # what was learned stands from now on
+        self._touched[rows] = True  # the next sweep returns every decision again, as old as it is
+        self._constraints = None  # estimates hold from now on
 
     def state(self, now: float, rows: slice = slice(None)) -> State:
-        """All that survives, of a run of workloads. A copy: nothing of it changes any more."""
+        """A copy of the state that survives a restart, of a range of workloads."""
         return self._live_state(now, rows).copied()
 
     def share(self, workloads: Collection[WorkloadKey] | None, now: float) -> State:
-        """What another replica is to remember of these workloads, or of all of them; a copy. Without what single pages
-        have counted: it asks them itself. With their missing series: it may have begun to ask after they were gone.
+        """A copy of the state of these workloads, or of all, for another replica. Without the counters of single
+        targets, which it scrapes itself; with their missing series, which it may never have scraped.
         """
         targets = tuple(self._identities.targets)
-        everything = State(now, self.workloads, self.columns(), self._intake.missing(), targets)
+        everything = State(now, self.workloads, self.columns(), self._latest.missing(), targets)
         return (everything if workloads is None else everything.only(workloads)).copied()
 
     def go_along(self, state: State, now: float) -> None:
-        """Remember what a replica that is deciding just now remembers: of it, nothing waits for a proof."""
-        rows, others = pairs(self._identities.all, state.identities)
+        """Takes the state of a replica that decides now: nothing in it waits for a proof."""
+        rows, source_rows = pairs(self._identities.all, state.identities)
         sound = plausible(state, now)
-        self.take(sound.columns, rows, others, now)
-        self._intake.take_missing(sound.tables, rows, others, now)
-        self._identities.keep(state.identities, rows, others)
+        self.take(sound.columns, rows, source_rows, now)
+        self._latest.take_missing(sound.tables, rows, source_rows, now)
+        self._identities.keep(state.identities, rows, source_rows)
         self._rests.since[rows] = self._rests.until[rows] = np.nan
 
     def restore(self, state: State, now: float) -> None:
-        """Go on from a state of the workloads that both know.
+        """Restores the state of the workloads that both have.
 
-        Answers are believed if they are at most `hold` old. A state from the future is another clock's, or ours was
-        set back: it is moved to this moment, and is as old as it is ahead. An idle time goes on once all pages that
-        counted something before have answered, and none has counted more; if one has, or not all come back while
-        everything else is known, it begins anew.
+        Decisions are kept if they are at most `hold` old. A state from the future is of another clock, or this clock
+        was set back: it is moved to now, and is as old as it was ahead. An idle time continues once all targets that
+        had counters have answered, and none has counted more; if one has, or not all come back while everything else
+        is known, it starts again.
         """
         gap = abs(now - state.at)
         moved = translated(state, now - state.at) if state.at > now else state
@@ -314,36 +312,36 @@ class Decider:
         rows = self._go_on(plausible(moved, now), now, until)
         late = rows[until[rows] < now]
         checkpoint.forget(self._memory, late)
-        self._told.tell(late, *Published.nothing(len(self.plans)).of(late))
+        self._published.tell(late, *Published.nothing(len(self.plans)).of(late))
         self._rests.since[late] = np.nan
         self._rests.until[rows] = until[rows]
 
     def adopt(self, other: Decider) -> None:
-        """Another list of workloads, or a new configuration: those that stay keep what was remembered of them. Their
-        pages are asked anew. A workload with another scale target than before begins without a memory.
+        """Takes the state for a new configuration. Targets are scraped anew. A workload with another scale target than
+        before begins without state.
         """
         self._go_on(other._live_state(now=0.0), inf, np.full(len(self.plans), -inf))
-        rows, others = self._pairs(other)
-        self._go_on_with(other, rows, others)
-        self._intake.activity.counted[rows] = other._intake.activity.counted[others]
+        rows, source_rows = self._pairs(other)
+        self._go_on_with(other, rows, source_rows)
+        self._latest.activity.counted[rows] = other._latest.activity.counted[source_rows]
         # Replicas are counted where they change, whatever the configuration says.
-        self._intake.adopt_counts(other._intake, rows, others)
-        self._uncounted.adopt(other._uncounted, rows, others)
+        self._latest.adopt_counts(other._latest, rows, source_rows)
+        self._uncounted.adopt(other._uncounted, rows, source_rows)
 
     def take_over(self, other: Decider) -> None:
-        """Another list of workloads while the same targets go on being asked: what they said and what was answered
-        stays too. The other is spent. A workload with another scale target than before begins without a memory, and
-        its pages are still asked.
+        """Takes the state, samples and decisions for another list of workloads with the same scrapes; the other
+        decider is not used any more. A workload with another scale target than before begins without state, and its
+        targets are still scraped.
         """
-        rows, others = self._pairs(other)
-        touched = other._touched[others]
-        self.take(other.columns(), rows, others)
-        self._identities.keep(other._identities.all, rows, others)
-        self._intake.adopt(other._intake, rows, others)
-        self._go_on_with(other, rows, others)
-        self._rests.adopt(other._rests, rows, others)
-        self._uncounted.adopt(other._uncounted, rows, others)
-        same = zip(rows.tolist(), others.tolist(), strict=True)
+        rows, source_rows = self._pairs(other)
+        touched = other._touched[source_rows]
+        self.take(other.columns(), rows, source_rows)
+        self._identities.keep(other._identities.all, rows, source_rows)
+        self._latest.adopt(other._latest, rows, source_rows)
+        self._go_on_with(other, rows, source_rows)
+        self._rests.adopt(other._rests, rows, source_rows)
+        self._uncounted.adopt(other._uncounted, rows, source_rows)
+        same = zip(rows.tolist(), source_rows.tolist(), strict=True)
         other_orders = [self.plans[mine].ordered != other.plans[theirs].ordered for mine, theirs in same]
         self._touched[rows] = touched | np.array(other_orders, dtype=np.bool_)
 
@@ -353,25 +351,25 @@ class Decider:
         plans: of all workloads; `replaceable` has returned `rows` for them. fresh: a decider of the plans of `rows`
         alone, in their order, without state.
         """
-        before, own = self.plans, np.arange(len(rows))
+        before, local = self.plans, np.arange(len(rows))
         kept = {name: column[rows] for name, column in self.columns().items()}
         self.plans = tuple(plans)
         for mine, new in zip(self._specs, fresh._specs, strict=True):
             mine[rows] = new  # the rules of learning, the shares of queues and `Uncounted` hold the same arrays
         self._tolerance[rows], self.observed[rows] = fresh._tolerance, fresh.observed
-        self._intake.replan(fresh._intake.sources, rows)
+        self._latest.replan(fresh._latest.sources, rows)
         self._signals.replan(rows, fresh._signals)
-        self._stands.replan(rows, fresh._stands)
+        self._constraint_source.replan(rows, fresh._constraint_source)
         if any(before[row].ordered != self.plans[row].ordered for row in rows.tolist()):
-            self._stands.reorder([plan.ordered for plan in self.plans])
+            self._constraint_source.reorder([plan.ordered for plan in self.plans])
         self._log.replan(self.plans, rows)
         # The state is taken as from another decider, so that what the new plans do not allow is made sound.
-        copy_into(self.columns(), fresh.columns(), rows, own)
-        self.take(kept, rows, own)
+        copy_into(self.columns(), fresh.columns(), rows, local)
+        self.take(kept, rows, local)
         self._swept = None  # it was decided under the plans before
 
     def could_answer(self, decision: Decision) -> bool:
-        """Could this be an answer by the configuration here? Of an unknown workload nothing is refused."""
+        """Whether the configuration here allows this decision; True for an unknown workload."""
         row = self._rows.get(decision.workload)
         if row is None:
             return True
@@ -386,19 +384,19 @@ class Decider:
         )
         return checkpoint.allows(bounds, decision)
 
-    def _go_on_with(self, other: Decider, rows: Rows, others: Rows) -> None:
-        self._stands.go_on(other._stands, rows, others)
-        self._log.adopt(other._log, rows, others)
-        self.books.go_on(other.books, rows, others)
+    def _go_on_with(self, other: Decider, rows: Rows, source_rows: Rows) -> None:
+        self._constraint_source.go_on(other._constraint_source, rows, source_rows)
+        self._log.adopt(other._log, rows, source_rows)
+        self.books.go_on(other.books, rows, source_rows)
         self._ended += other._ended
-        self._unpublished[rows] = other._unpublished[others]
+        self._unpublished[rows] = other._unpublished[source_rows]
 
     def remember(self, other: Decider) -> None:
-        """Take over the windows, and nothing else, of workloads that both know: the other's go further back."""
+        """Takes only the windows of workloads that both have: the other's go further back."""
         self._signals.take(other._signals.columns(), *self._pairs(other))
 
     def without_state_in(self, other: Decider | None) -> list[WorkloadKey]:
-        """The workloads that have no state there: it does not have them, or has them with another scale target."""
+        """The workloads without state there: it lacks them, or has them with another scale target."""
         carried = set() if other is None else set(self._pairs(other)[0].tolist())
         return [workload for row, workload in enumerate(self.workloads) if row not in carried]
 
@@ -408,56 +406,63 @@ class Decider:
     def _live_state(self, now: float, rows: slice = slice(None)) -> State:
         workloads = tuple(plan.workload for plan in self.plans[rows])
         columns = {name: column[rows] for name, column in self.columns().items()}
-        return State(now, workloads, columns, self._intake.tables(rows), tuple(self._identities.targets[rows]))
+        return State(now, workloads, columns, self._latest.tables(rows), tuple(self._identities.targets[rows]))
 
     def _go_on(self, state: State, now: float, until: Floats) -> Rows:
-        """Remember all of a state; what rests on what happened since waits for its proof. Returns whom it is of.
+        """Takes a whole state; idle times wait for a proof. Returns its rows.
 
-        until: POSIX seconds by workload: so long its GPUs are owed an answer.
+        until: POSIX seconds by workload; until then its GPUs count as stale if no target shows them.
         """
-        rows, others = pairs(self._identities.all, state.identities)
-        self.take(state.columns, rows, others, now)
-        self._identities.keep(state.identities, rows, others)
-        self._intake.take(state.tables, rows, others, until)
-        self._intake.take_missing(state.tables, rows, others, now)
+        rows, source_rows = pairs(self._identities.all, state.identities)
+        self.take(state.columns, rows, source_rows, now)
+        self._identities.keep(state.identities, rows, source_rows)
+        self._latest.take(state.tables, rows, source_rows, until)
+        self._latest.take_missing(state.tables, rows, source_rows, now)
         self._rests.since[rows], self._rests.until[rows] = self._memory.idle_since[rows], np.nan
         self._memory.idle_since[rows] = np.nan
         return rows
 
     def _enter(self, totals: Aggregate, whole: Mask, verdicts: Verdicts, now: float, *, leads: bool) -> None:
-        """Into the books, what all workloads have done since the last sweep."""
+        """Enters what all workloads have done since the last sweep into the ledger."""
         specs = self._specs
         zero = (verdicts.replicas == 0.0) & ~self.observed
-        known = Circumstances(whole, zero, specs.minimum, specs.gpu_quiet, rise_s=self._interval_s)
+        found = Circumstances(whole, zero, specs.minimum, specs.gpu_quiet, rise_s=self._interval_s)
         answers = SweepAnswers(verdicts.replicas, self.observed)
-        moment = look(totals, known, answers, self.books.now, now)
-        self.books.enter(moment, self._intake.activity.take_counted(), now, leads=leads)
+        moment = look(totals, found, answers, self.books.now, now)
+        self.books.enter(moment, self._latest.activity.take_counted(), now, leads=leads)
 
-    def _decide(self, rows: Rows, now: float, *, heard: Arrival | None = None, leads: bool = False) -> list[Decision]:
-        """`rows`: whole groups. heard: the page that is the occasion; None is: time has passed, for all of them."""
+    def _decide(self, rows: Rows, now: float, *, arrival: Arrival | None = None, leads: bool = False) -> list[Decision]:
+        """Decides `rows`, which are whole groups.
+
+        arrival: the responses that landed; answers may only rise. None: time has passed, for all workloads.
+        """
         if not len(rows):
             return []
-        raise_only = heard is not None
-        specs, before = choose(rows, self._specs), choose(rows, self._memory)
+        raise_only = arrival is not None
+        # A slice copies nothing. Of the memory a copy is compared and logged after it has changed.
+        at = slice(int(rows[0]), int(rows[-1]) + 1) if rows[-1] - rows[0] == len(rows) - 1 else rows
+        specs, before = choose(at, self._specs), choose(rows, self._memory)
         undecidable = self._uncounted.undecidable(rows, before, now)
-        totals = self._intake.totals(rows, now).withhold(undecidable)
-        filled, whole = imputed(specs, totals.readings, before, now), answered(specs, totals.readings, before)
-        totals.impute(filled)
-        if heard is not None:
-            said = np.flatnonzero(np.isin(rows, heard.rows))
-            self._signals.observe(rows[said], totals.choose(said), (filled | whole)[said], heard.at)
+        totals = self._latest.totals(rows, now).withhold(undecidable)
+        complete = answered(specs, totals.readings, before)
+        filled = np.zeros_like(complete)
+        if not complete.all():
+            filled = imputed(specs, totals.readings, before, now)
+            totals.impute(filled)
+        if arrival is None:
+            self._constraint_source.rest(rows, totals.readings, complete, totals.gpus_each, now)
         else:
-            self._stands.rest(rows, totals.readings, whole, totals.gpus_each, now)
+            self._observe(rows, totals, filled | complete, arrival)
         smoothed = self._signals.smooth(rows, now)
         smoothed[np.isnan(totals.latest)] = np.nan  # a smoothed value must not outlive its source
         readings = totals.readings._replace(signals=smoothed)
-        if self._standing is None:
-            # Orders hold from the first page on: what is raised before the first sweep would stay so under a freeze.
-            self._standing = self._stands.at(now)
-        standing, groups = choose(rows, self._standing), choose(rows, self._groups)
+        if self._constraints is None:
+            # Overrides hold from the first response on: a freeze would keep what is raised before the first sweep.
+            self._constraints = self._constraint_source.at(now)
+        standing, groups = choose(at, self._constraints), choose(at, self._groups)
         decided = decide_groups(groups, specs, readings, standing, before, now, raise_only=raise_only)
-        verdicts, asked = decided.verdicts, decided.needed
-        self._intake.activity.answered(
+        verdicts = decided.verdicts
+        self._latest.activity.answered(
             rows,
             totals.readings,
             was_active=self._memory.active[rows],
@@ -466,51 +471,90 @@ class Decider:
             slack_s=self._slack_s,
         )
         for column, after in zip(self._memory, decided.memory, strict=True):
-            column[rows] = after
-        if heard is None:
-            self._enter(totals, whole, verdicts, now, leads=leads)
-        self._rests.prove(self._memory, self._intake.awaited, rows, totals.readings, specs.hold, now)
-        most = np.where(verdicts.replicas > standing.floor, standing.ceiling, inf)
-        number = past_band(verdicts.replicas, readings.wanted, self._tolerance[rows], most)
-        number = self._told.kept(rows, verdicts, number, np.isnan(readings.wanted), raise_only=raise_only)
-        news = self._told.differs(rows, verdicts, number)
+            column[at] = after
+        if arrival is None:
+            self._enter(totals, complete, verdicts, now, leads=leads)
+        self._rests.prove(self._memory, self._latest.awaited, rows, totals.readings, specs.hold, now)
+        number = self._replicas_to_publish(at, verdicts, readings.wanted, standing, raise_only=raise_only)
+        news = self._published.differs(at, verdicts, number)
         shown = np.flatnonzero(news) if raise_only else self._shown(verdicts, number, news)
-        if heard is None or len(shown):
-            probes = self._intake.activity.probes.verdicts(rows, now)
-            given = Given.of(decided, before, Aside.of(totals, filled, asked, *probes), now, raise_only=raise_only)
-            noted = np.zeros(len(rows), dtype=np.bool_)
-            noted[shown] = news[shown]
-            self._log.note(rows, given, noted if raise_only else noted | self._log.due(rows, now))
-            self._swept = given if heard is None else self._swept
-        decided_at = np.where(news, now, self._told.at[rows])
-        if not len(shown):
+        if raise_only and not len(shown):
             return []
-        seen = SweepColumns(
-            rows=rows[shown],
-            totals=totals.choose(shown),
-            imputed=filled[shown],
-            undecidable=undecidable[shown],
-            asked=asked[shown],
-            together=groups.together[shown],
-            smoothed=smoothed[shown],
-            verdicts=choose(shown, verdicts),
-            number=number[shown],
-            tolerance=self._tolerance[rows[shown]],
-            memory=choose(rows[shown], self._memory),
-            keep_warm=standing.keep_warm[shown],
-            decided_at=decided_at[shown],
+        self._note(rows, decided, before, totals, filled, news, shown, now, raise_only=raise_only)
+        columns = SweepColumns(
+            rows=rows,
+            totals=totals,
+            imputed=filled,
+            undecidable=undecidable,
+            group_floor=decided.needed,
+            together=groups.together,
+            smoothed=smoothed,
+            verdicts=verdicts,
+            number=number,
+            tolerance=self._tolerance[at],
+            memory=choose(at, self._memory),
+            keep_warm=standing.keep_warm,
+            decided_at=np.where(news, now, self._published.at[at]),
         )
-        told = decisions(self.plans, seen, Witnesses(self._intake, self._signals, self._stands), now)
-        # Last: what is not returned has not been told.
-        self._told.tell(seen.rows, seen.verdicts, seen.number, seen.decided_at)
-        self._unpublished[seen.rows] = False
+        return self._publish(columns.choose(shown), now, raise_only=raise_only)
+
+    def _observe(self, rows: Rows, totals: Aggregate, is_value: Mask, arrival: Arrival) -> None:
+        """Writes what landed into the windows. Mates of a group that did not land are decided and not observed."""
+        if len(arrival.rows) == len(rows):
+            self._signals.observe(rows, totals, is_value, arrival.at)
+        else:
+            here = np.flatnonzero(np.isin(rows, arrival.rows))
+            self._signals.observe(rows[here], totals.choose(here), is_value[here], arrival.at)
+
+    def _replicas_to_publish(
+        self, at: Rows | slice, verdicts: Verdicts, wanted: Floats, standing: Constraints, *, raise_only: bool
+    ) -> Floats:
+        """The replicas to publish: what the HPA of each workload does not drop as within its tolerance."""
+        number = verdicts.replicas
+        if (number > wanted).any():
+            most = np.where(verdicts.replicas > standing.floor, standing.ceiling, inf)
+            number = past_band(verdicts.replicas, wanted, self._tolerance[at], most)
+        return self._published.kept(at, verdicts, number, np.isnan(wanted), raise_only=raise_only)
+
+    def _note(
+        self,
+        rows: Rows,
+        decided: Decided,
+        before: Memory,
+        totals: Aggregate,
+        filled: Mask,
+        news: Mask,
+        shown: Rows,
+        now: float,
+        *,
+        raise_only: bool,
+    ) -> None:
+        """Writes to the decision log what is returned and differs, and after a sweep what is due."""
+        probes = self._latest.activity.probes.verdicts(rows, now)
+        given = Given.of(decided, before, Aside.of(totals, filled, decided.needed, *probes), now, raise_only=raise_only)
+        noted = np.zeros(len(rows), dtype=np.bool_)
+        noted[shown] = news[shown]
         if not raise_only:
-            self._touched[seen.rows] = False
-        return told
+            noted |= self._log.due(rows, now)
+            self._swept = given
+        self._log.note(rows, given, noted)
+
+    def _publish(self, columns: SweepColumns, now: float, *, raise_only: bool) -> list[Decision]:
+        """Builds the Decisions. What fails before the end is not recorded as published."""
+        if not len(columns.rows):
+            return []
+        built = decisions(
+            self.plans, columns, EvidenceSources(self._latest, self._signals, self._constraint_source), now
+        )
+        self._published.tell(columns.rows, columns.verdicts, columns.number, columns.decided_at)
+        self._unpublished[columns.rows] = False
+        if not raise_only:
+            self._touched[columns.rows] = False
+        return built
 
     def _shown(self, verdicts: Verdicts, number: Floats, news: Mask) -> Rows:
         """The rows of which a sweep returns a Decision, ascending. Arguments: with a slot for each workload."""
-        at_once = self._unpublished | (news & self._told.moves(self._everyone, verdicts, number))
+        at_once = self._unpublished | (news & self._published.moves(self._everyone, verdicts, number))
         rest = np.flatnonzero((news | self._touched) & ~at_once)
         room = max(self._most_shown - int(at_once.sum()), 0)
         if len(rest) > room:

@@ -69,9 +69,9 @@ class Aside(NamedTuple):
     @classmethod
     def of(cls, totals: Aggregate, imputed: Mask, asked: Floats, probe_period: Floats, regular_until: Floats) -> Aside:
         gpus = totals.gpus
-        seen = (gpus.shown, gpus.utilised, gpus.silent, gpus.lost, gpus.parts)
+        gpu_counts = (gpus.shown, gpus.utilised, gpus.silent, gpus.lost, gpus.parts)
         probes = (probe_period, regular_until)
-        return cls(totals.latest, imputed, asked, totals.sleeping, totals.gpus_held, *seen, *probes)
+        return cls(totals.latest, imputed, asked, totals.sleeping, totals.gpus_held, *gpu_counts, *probes)
 
     @classmethod
     def blank(cls, rows: int) -> Aside:
@@ -133,8 +133,8 @@ CHARTED = (
 )
 # Where each column begins in a row of the log, by part and name.
 _TEMPLATE = blank(1)
-_OTHERS = ((part, name) for part, columns in _TEMPLATE._asdict().items() for name in columns._fields)
-_NAMES = (*CHARTED, *(column for column in _OTHERS if column not in CHARTED))
+_REST = ((part, name) for part, columns in _TEMPLATE._asdict().items() for name in columns._fields)
+_NAMES = (*CHARTED, *(column for column in _REST if column not in CHARTED))
 _WIDTHS = [getattr(getattr(_TEMPLATE, part), name).size for part, name in _NAMES]
 _ENDS = np.cumsum(_WIDTHS).tolist()
 WIDTH: int = _ENDS[-1]
@@ -243,9 +243,9 @@ class Charts:
     entries: Floats
     written: Ints
 
-    def of(self, place: int) -> Floats:
+    def of(self, row: int) -> Floats:
         """One workload's, oldest first, shape (entries, CHARTED_WIDTH)."""
-        ring, written = self.entries[place], int(self.written[place])
+        ring, written = self.entries[row], int(self.written[row])
         ordered: Floats = ring[_order(written, len(ring))]
         return ordered
 
@@ -307,7 +307,7 @@ class DecisionLog:
         slots = self._slot[rows] if self.depth else np.zeros(len(rows), dtype=np.int64)
         return Charts(self._entries[slots, :, :CHARTED_WIDTH], self._written[slots])
 
-    def adopt(self, other: DecisionLog, rows: Rows, others: Rows) -> None:
+    def adopt(self, other: DecisionLog, rows: Rows, source_rows: Rows) -> None:
         """Go on with another's entries of the workloads that both know: own `rows`, and theirs, pair by pair.
 
         The other keeps none from now on.
@@ -315,9 +315,9 @@ class DecisionLog:
         if not self.depth or not other.depth:
             return
         if other._budget == self._budget and len(self._plans) <= len(other._written) <= 2 * len(self._written):
-            self._take_rings(other, rows, others)
+            self._take_rings(other, rows, source_rows)
         else:
-            self._copy_rings(other, rows, others)
+            self._copy_rings(other, rows, source_rows)
         for row, slot in zip(rows.tolist(), self._slot[rows].tolist(), strict=True):
             self._follow(slot, self._plans[row])
         other._forget_all()
@@ -329,9 +329,9 @@ class DecisionLog:
             for row, slot in zip(rows.tolist(), self._slot[rows].tolist(), strict=True):
                 self._follow(slot, self._plans[row])
 
-    def _take_rings(self, other: DecisionLog, rows: Rows, others: Rows) -> None:
+    def _take_rings(self, other: DecisionLog, rows: Rows, source_rows: Rows) -> None:
         """The arrays as they are: whose slot is which changes, and no entry moves."""
-        kept = other._slot[others]
+        kept = other._slot[source_rows]
         self.depth, self._entries, self._held = other.depth, other._entries, other._held
         self._written, self._noted_at = other._written, other._noted_at
         new = np.setdiff1d(np.arange(len(self._plans)), rows)
@@ -344,9 +344,9 @@ class DecisionLog:
         for row in new.tolist():
             self._held[self._slot[row]] = ((0, self._plans[row]),)
 
-    def _copy_rings(self, other: DecisionLog, rows: Rows, others: Rows) -> None:
+    def _copy_rings(self, other: DecisionLog, rows: Rows, source_rows: Rows) -> None:
         """Into arrays of another size; the newest entries stay, and are counted from the oldest of them."""
-        for mine, theirs in zip(self._slot[rows].tolist(), other._slot[others].tolist(), strict=True):
+        for mine, theirs in zip(self._slot[rows].tolist(), other._slot[source_rows].tolist(), strict=True):
             written = int(other._written[theirs])
             kept = min(written, other.depth, self.depth)
             numbers = np.arange(written - kept, written)

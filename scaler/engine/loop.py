@@ -40,7 +40,7 @@ from scaler.workloads.pods import Counting, ReplicaCounts
 from scaler.workloads.targets import Lookers, PlaceIndex, TargetSource
 
 from . import scrape_log
-from .backfill import PastScrape, relive
+from .backfill import PastScrape, replay_past
 from .checkpoint import UnclaimedState
 from .decider import Decider
 from .prepare import Objects, Prepared, Update, new_decider, objects_of, update
@@ -72,16 +72,16 @@ class LoopContext:
     pages: Pages
     promql: Promql
     publisher: Publisher
-    own: SelfMetrics
-    ticked: Callable[[float], None]
-    believed: Callable[[Registry | None], None]
+    self_metrics: SelfMetrics
+    on_tick: Callable[[float], None]
+    on_registry: Callable[[Registry | None], None]
     leads: Callable[[float], bool] = lambda _: True
     cluster: Cluster | None = None
     redis: RedisPages | None = None
     moved: asyncio.Event = field(default_factory=asyncio.Event)
     replicas: ReplicaCounts | None = None
     discoveries: Callable[[Config], Sequence[Discovery]] | None = None
-    kept: UnclaimedState = field(default_factory=UnclaimedState)
+    unclaimed: UnclaimedState = field(default_factory=UnclaimedState)
     troubles: frozenset[str] = frozenset()
     refused: set[WorkloadKey] = field(default_factory=set)
 
@@ -90,24 +90,24 @@ class ControlLoop:
     """One configuration's scrapes and ticks. `before`: whose memory to take over."""
 
     def __init__(
-        self, config: Config, around: LoopContext, before: ControlLoop | None = None, prepared: Prepared | None = None
+        self, config: Config, context: LoopContext, before: ControlLoop | None = None, prepared: Prepared | None = None
     ) -> None:
         """prepared: what `prepare` has made for this configuration; None: it is made here."""
         self.config = config
-        self._around = around
+        self._context = context
         self._log = structlog.get_logger()
         self._broken = self._given_up = False
         self._faults: set[tuple[str, str]] = set()  # (place, subject) of exceptions that have been logged
-        self._seen = False  # is what the census rests on known?
+        self._is_synced = False  # is what the census rests on known?
         # A count says nothing of the configuration: those before stay, and only what changes is counted.
-        self._counting: Counting = Counting(around.replicas, around.cluster)
+        self._counting: Counting = Counting(context.replicas, context.cluster)
         if before is not None:
             self._counting = before._counting  # noqa: SLF001 - its own kind
         self._scaled: dict[Ref, list[WorkloadKey]] = {}
         self._loop = Loop(
             discoveries=(),
-            pages=around.pages,
-            clock=around.clock,
+            pages=context.pages,
+            clock=context.clock,
             interval_s=config.scrape.interval,
             concurrency=config.scrape.concurrency,
             new_scanner=partial(Scanner, catalog.selection(), Budget(SERIES)),
@@ -117,44 +117,44 @@ class ControlLoop:
             listed=self._listed,
             added=self._added,
             retired=self._retired,
-            faulted=self._faulted,
+            faulted=self._record_fault,
             wake_interval_s=config.scrape.wake_interval,
             wake_rate=config.scrape.wake_rate,
         )
-        for decision in around.publisher.own.decisions.values():
+        for decision in context.publisher.local.decisions.values():
             self._loop.set_at_zero(decision.workload, at_zero=_is_at_zero(decision))
         self._readers_before = {} if before is None else before._loop.readers()  # noqa: SLF001 - its own kind
         self._failing: dict[Target, str] = {}
         self._failed_before = {} if before is None else before._failing  # noqa: SLF001 - its own kind
-        self._new: asyncio.Queue[WorkloadKey] = asyncio.Queue()  # whose past has not been looked for
+        self._to_backfill: asyncio.Queue[WorkloadKey] = asyncio.Queue()  # whose past has not been looked for
         self._registry_changed = asyncio.Event()
         self._registry_changed.set()  # what changes in the cluster while a configuration is prepared is taken then
         last = None if before is None else before._decider  # noqa: SLF001 - its own kind
         self._prepared = Prepared.of(config) if prepared is None else prepared
         if self._prepared.decider is None or self._prepared.state_of is not last:
             self._prepared = self._renewed()
-        self._census = self._prepared.census
+        self._registry = self._prepared.registry
         self._decider: Decider = self._prepared.decider or new_decider(
-            config, around, self._census, self._prepared.planned(self._census)
+            config, context, self._registry, self._prepared.planned(self._registry)
         )
         if last is not None and self._prepared.state_of is not last:
             self._decider.adopt(last)
         self._prepared = self._prepared._replace(decider=None, state_of=None)
         self._discoveries: dict[TargetSource, Discovery] = {}
-        self._follow_places(PlaceIndex(targets.places(config, self._census.workloads)), self._prepared.places)
+        self._follow_places(PlaceIndex(targets.places(config, self._registry.workloads)), self._prepared.places)
         begun = self._decider.without_state_in(last)
         self._follow_workloads(last, begun)
-        self._believe(around.clock.now())
-        self._say_troubles(str(trouble) for trouble in self._census.troubles)
+        self._publish_registry(context.clock.now())
+        self._log_troubles(str(trouble) for trouble in self._registry.troubles)
         if before is not None:
-            self._count(self._uncounted(before._census, begun))  # noqa: SLF001
+            self._count(self._uncounted(before._registry, begun))  # noqa: SLF001
 
     @property
     def counters(self) -> Mapping[Target, Counters]:
         return self._loop.counters
 
     @property
-    def bookkeeping(self) -> Decider:
+    def decider(self) -> Decider:
         """Whose books are kept, and the books."""
         return self._decider
 
@@ -164,19 +164,19 @@ class ControlLoop:
 
     def share(self, workloads: Collection[WorkloadKey] | None) -> State:
         """What another replica is to remember of these workloads, or of all of them."""
-        return self._decider.share(workloads, self._around.clock.now())
+        return self._decider.share(workloads, self._context.clock.now())
 
-    def go_along(self, state: State) -> None:
+    def follow_state(self, state: State) -> None:
         """Remember what the replica that leads remembers; of those who have not come here yet, for when they do."""
-        self._decider.go_along(state, self._around.clock.now())
+        self._decider.follow_state(state, self._context.clock.now())
         self._restore_missing()
-        self._around.kept.keep(state.without({plan.workload for plan in self._decider.plans}))
+        self._context.unclaimed.keep(state.without({plan.workload for plan in self._decider.plans}))
 
     async def states(self) -> list[State]:
         """All that a restart must not lose: what is remembered, and what was kept of those who have not come yet. It is
         copied in parts, so that no call waits for the whole of it.
         """
-        clock, kept = self._around.clock, self._around.kept
+        clock, kept = self._context.clock, self._context.unclaimed
         while True:
             decider = self._decider
             parts = []
@@ -192,8 +192,8 @@ class ControlLoop:
         """Lets go of the state, which another control loop has now: callbacks make a cycle of this one, so that its
         memory (400 MB with 10,000 workloads) would be freed at the next full collection only.
         """
-        self._prepared, self._census, self._scaled = Prepared.of(self.config), Registry(), {}
-        self._decider = new_decider(self.config, self._around, self._census, ())
+        self._prepared, self._registry, self._scaled = Prepared.of(self.config), Registry(), {}
+        self._decider = new_decider(self.config, self._context, self._registry, ())
         self._places, self._discoveries = PlaceIndex(()), {}
 
     async def run(self) -> None:
@@ -201,24 +201,24 @@ class ControlLoop:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._loop.run(), name="scrapes")
             tasks.create_task(self._tick_forever(), name="ticks")
-            tasks.create_task(self._recall_forever(), name="windows of those who are new")
-            if self._around.cluster is not None:
-                tasks.create_task(self._watch(self._around.cluster), name="what moves in the cluster")
+            tasks.create_task(self._backfill_forever(), name="windows of those who are new")
+            if self._context.cluster is not None:
+                tasks.create_task(self._watch(self._context.cluster), name="what moves in the cluster")
                 tasks.create_task(self._register_forever(), name="registry")
 
     # Which workloads there are, and where their pages are.
 
     async def _watch(self, cluster: Cluster) -> None:
         while True:
-            await self._around.moved.wait()
-            self._around.moved.clear()
-            with self._costing_only("cluster", "changes"):
+            await self._context.moved.wait()
+            self._context.moved.clear()
+            with self._contain("cluster", "changes"):
                 self._follow_changes(cluster.take_changes())
             await asyncio.sleep(LOOK_AGAIN_S)
 
     def _follow_changes(self, changes: Changes) -> None:
-        for place in self._places.touched(changes):
-            self._look(place)
+        for source in self._places.touched(changes):
+            self._look(source)
         self._look_at_starts(self._scaled.keys() if changes.synced else changes.targets & self._scaled.keys())
         if changes.registry:
             self._registry_changed.set()
@@ -235,26 +235,30 @@ class ControlLoop:
 
     async def _register(self) -> None:
         """Take the census in a thread, and then, on the event loop, what has changed in it."""
-        around, prepared = self._around, self._prepared
-        decider, census, known = self._decider, self._census, self._discoveries
+        context, prepared = self._context, self._prepared
+        decider, registry, discoveries = self._decider, self._registry, self._discoveries
 
         def compare(objects: Objects) -> Update | None:
             newer = prepared.renewed(self.config, objects)
-            return None if newer.census == census else update(self.config, around, newer, decider, census, known)
+            return (
+                None
+                if newer.registry == registry
+                else update(self.config, context, newer, decider, registry, discoveries)
+            )
 
         try:
-            found = await asyncio.to_thread(compare, objects_of(around.cluster))
+            found = await asyncio.to_thread(compare, objects_of(context.cluster))
         except Exception:  # noqa: BLE001 - a bug of ours in reading one object must not cost everybody else's
-            self._census_failed()
+            self._log_registry_failure()
             return
         if found is not None:
-            with self._costing_only("cluster", "workloads"):
-                self._take(found)
+            with self._contain("cluster", "workloads"):
+                self._apply(found)
 
-    def _take(self, found: Update) -> None:
+    def _apply(self, found: Update) -> None:
         """The decider is made anew only if the list of workloads or what connects them has changed."""
-        last, before = self._census, self._decider
-        self._prepared, self._census = found.prepared, found.prepared.census
+        last, before = self._registry, self._decider
+        self._prepared, self._registry = found.prepared, found.prepared.registry
         try:
             if found.rows is None and found.decider is not None:
                 found.decider.take_over(before)
@@ -262,9 +266,9 @@ class ControlLoop:
             elif found.rows is not None and found.decider is not None:
                 before.replan(found.plans, found.rows, found.decider)
         except Exception:
-            self._census = last  # the workloads of the last census stay
+            self._registry = last  # the workloads of the last census stay
             raise
-        known, registered = self._discoveries.keys(), set[WorkloadKey]()
+        discoveries, registered = self._discoveries.keys(), set[WorkloadKey]()
         if found.places is not None:
             self._follow_places(found.places, found.discoveries)
         if found.rows is None:
@@ -272,81 +276,81 @@ class ControlLoop:
             self._follow_workloads(before, begun)
             registered = self._uncounted(last, begun)
         elif len(found.rows):
-            self._around.publisher.judge_again(self._decider.workloads[row] for row in found.rows.tolist())
-        self._believe(self._around.clock.now())
-        if self._census.troubles != last.troubles:
-            self._say_troubles(str(trouble) for trouble in self._census.troubles)
+            self._context.publisher.judge_again(self._decider.workloads[row] for row in found.rows.tolist())
+        self._publish_registry(self._context.clock.now())
+        if self._registry.troubles != last.troubles:
+            self._log_troubles(str(trouble) for trouble in self._registry.troubles)
         self._count(registered)  # before anything is decided
-        new = () if found.places is None else self._discoveries.keys() - known
-        for place in {*new, *(place for each in registered for place in self._places.of(each))}:
-            self._look(place)
-        self._look_at_starts({self._census.targets[each] for each in registered & self._census.targets.keys()})
+        new = () if found.places is None else self._discoveries.keys() - discoveries
+        for source in {*new, *(source for each in registered for source in self._places.of(each))}:
+            self._look(source)
+        self._look_at_starts({self._registry.targets[each] for each in registered & self._registry.targets.keys()})
 
     def _uncounted(self, last: Registry, begun: Iterable[WorkloadKey]) -> set[WorkloadKey]:
         """The workloads without a count that stands: they have no state, or another scale target than in `last`."""
-        targets = self._census.targets
+        targets = self._registry.targets
         return {*begun, *(each for each in self._decider.workloads if last.targets.get(each) != targets.get(each))}
 
-    def _look(self, place: TargetSource) -> None:
-        self._loop.look(self._discoveries[place])
+    def _look(self, source: TargetSource) -> None:
+        self._loop.look(self._discoveries[source])
 
     def _look_at_starts(self, moved: Collection[Ref]) -> None:
         """How far the pods of what has moved have come."""
-        cluster, now = self._around.cluster, self._around.clock.now()
+        cluster, now = self._context.cluster, self._context.clock.now()
         for ref in moved:
             pods = None if cluster is None else cluster.leaders_of(ref, now)
             for workload in self._scaled[ref] if pods is not None else ():
-                with self._costing_only("cluster", workload):
+                with self._contain("cluster", workload):
                     self._decider.started(workload, pods or (), now)
 
     def _renewed(self) -> Prepared:
         """With a census of the objects as they are now. A fault in one object must not cost all others."""
         try:
-            return self._prepared.renewed(self.config, objects_of(self._around.cluster))
+            return self._prepared.renewed(self.config, objects_of(self._context.cluster))
         except Exception:  # noqa: BLE001 - a bug of ours in reading one object
-            self._census_failed()
+            self._log_registry_failure()
             return self._prepared
 
-    def _census_failed(self) -> None:
-        self._around.own.internal_errors.labels("cluster").inc()
-        self._log.exception("the census failed; the last one stands: please report")
+    def _log_registry_failure(self) -> None:
+        self._context.self_metrics.internal_errors.labels("cluster").inc()
+        self._log.exception("registry update failed")
 
-    def _follow_places(self, places: PlaceIndex, known: Mapping[TargetSource, Discovery]) -> None:
+    def _follow_places(self, places: PlaceIndex, discoveries: Mapping[TargetSource, Discovery]) -> None:
         """Looks for targets at these places. known: discoveries of most of them."""
-        around = self._around
-        if around.discoveries is not None:
+        context = self._context
+        if context.discoveries is not None:
             self._places, self._discoveries = PlaceIndex(()), {}
-            self._loop.follow(around.discoveries(self.config))
+            self._loop.follow(context.discoveries(self.config))
             return
-        self._places, self._discoveries = places, dict(known)
-        if tuple(known) != places.places:
-            lookers = Lookers(around.cluster, around.promql, around.redis)
+        self._places, self._discoveries = places, dict(discoveries)
+        if tuple(discoveries) != places.places:
+            lookers = Lookers(context.cluster, context.promql, context.redis)
             self._discoveries = {
-                each: known.get(each) or targets.discovery(each, self.config, lookers) for each in places.places
+                each: discoveries.get(each) or targets.discovery(each, self.config, lookers) for each in places.places
             }
         self._loop.follow(self._discoveries.values())
 
     def _follow_workloads(self, before: Decider | None, begun: Collection[WorkloadKey]) -> None:
         """Replaces the list of workloads everywhere. begun: those without state in `before`, the decider before."""
-        around, workloads = self._around, self._decider.workloads
+        context, workloads = self._context, self._decider.workloads
         self._scaled = {}
-        for workload, ref in self._census.targets.items():
+        for workload, ref in self._registry.targets.items():
             self._scaled.setdefault(ref, []).append(workload)
-        for state in around.kept.claim(begun):
-            self._decider.restore(state, around.clock.now())
+        for state in context.unclaimed.claim(begun):
+            self._decider.restore(state, context.clock.now())
         self._restore_missing()
         for workload in begun:
-            self._new.put_nowait(workload)
+            self._to_backfill.put_nowait(workload)
         for workload in set(begun).intersection(() if before is None else before.workloads):
-            self._log.info("scale target changed", workload=str(workload), target=str(self._census.targets[workload]))
-        around.refused &= set(workloads)
-        around.publisher.admits = self._admits
-        around.publisher.keep_only(workloads, around.publisher.own.at, begun=begun)
+            self._log.info("scale target changed", workload=str(workload), target=str(self._registry.targets[workload]))
+        context.refused &= set(workloads)
+        context.publisher.admits = self._admits
+        context.publisher.keep_only(workloads, context.publisher.local.at, begun=begun)
         self._loop.keep_at_zero(workloads)
 
     def _admits(self, decision: Decision) -> bool:
         """Whether the leader's decision may be repeated here. One line when a workload's is refused first."""
-        admitted, refused = self._decider.could_answer(decision), self._around.refused
+        admitted, refused = self._decider.could_answer(decision), self._context.refused
         if admitted:
             refused.discard(decision.workload)
         elif decision.workload not in refused:
@@ -355,107 +359,107 @@ class ControlLoop:
             self._log.warning("leader decision refused", workload=workload, replicas=replicas, told=decision.told)
         return admitted
 
-    def _believe(self, now: float) -> None:
+    def _publish_registry(self, now: float) -> None:
         """Calls are compared with this census from now on; before the first list of triggers, with none."""
-        self._seen = self._sees(now)
-        if self._seen:
-            self._around.believed(self._census)
+        self._is_synced = self._is_synced_at(now)
+        if self._is_synced:
+            self._context.on_registry(self._registry)
 
-    def _look_whether_seen(self, now: float) -> None:
+    def _check_sync(self, now: float) -> None:
         """Has what the census rests on been unheard of for too long, or been heard again?"""
-        if self._sees(now) != self._seen:
-            self._seen = not self._seen
-            self._around.believed(self._census if self._seen else None)
+        if self._is_synced_at(now) != self._is_synced:
+            self._is_synced = not self._is_synced
+            self._context.on_registry(self._registry if self._is_synced else None)
 
-    def _sees(self, now: float) -> bool:
-        cluster, settings = self._around.cluster, self.config.kubernetes
+    def _is_synced_at(self, now: float) -> bool:
+        cluster, settings = self._context.cluster, self.config.kubernetes
         if cluster is None or settings is None or not settings.triggers:
             return True
         return all(cluster.synced(resource, now) for resource in (SCALEDOBJECTS, SCALEDJOBS))
 
-    def _say_troubles(self, troubles: Iterable[str]) -> None:
+    def _log_troubles(self, troubles: Iterable[str]) -> None:
         """One line when somebody's object begins to be wrong, one when it is mended."""
-        now, before = frozenset(troubles), self._around.troubles
+        now, before = frozenset(troubles), self._context.troubles
         for trouble in sorted(now - before):
-            self._log.warning("something to change in an object of the cluster", problem=trouble)
+            self._log.warning("invalid object", problem=trouble)
         for trouble in sorted(before - now):
-            self._log.info("that was changed, or its object is gone", problem=trouble)
-        self._around.troubles = now
+            self._log.info("invalid object resolved", problem=trouble)
+        self._context.troubles = now
 
     # What was, before anybody looked.
 
-    async def _recall_forever(self) -> None:
+    async def _backfill_forever(self) -> None:
         """One after the other: a thousand workloads are a thousand questions to somebody's Prometheus."""
         while True:
-            workload = await self._new.get()
-            with self._costing_only("backfill", workload):
-                await self._recall(workload)
+            workload = await self._to_backfill.get()
+            with self._contain("backfill", workload):
+                await self._backfill(workload)
 
-    async def _recall(self, workload: WorkloadKey) -> None:
+    async def _backfill(self, workload: WorkloadKey) -> None:
         """Fill the windows of a workload, if all its pages are in a Prometheus: a part of a sum would be no sum."""
-        found = [self._discoveries[place] for place in self._places.of(workload)]
+        found = [self._discoveries[source] for source in self._places.of(workload)]
         targets = [source for source in found if isinstance(source, PromqlTargets)]
         plan = self._decider.plan(workload)
         if plan is None or not targets or len(targets) < len(found):
             return
-        step, until = self.config.scrape.interval, self._around.clock.now()
+        step, until = self.config.scrape.interval, self._context.clock.now()
         pasts = [await source.history(until - step * (LENGTH - 1), until, step) for source in targets]
         frames = [past for past in pasts if not isinstance(past, Failure)]
         if len(frames) < len(pasts):
             why = next(past.detail for past in pasts if isinstance(past, Failure))
-            self._log.warning("windows begin empty: the past is not to be had", workload=str(workload), detail=why)
+            self._log.warning("backfill failed", workload=str(workload), detail=why)
             return
         moments = [
             PastScrape(same[0].at, {target: page for frame in same for target, page in frame.pages.items()})
             for same in zip(*frames, strict=True)
         ]
         relived = await asyncio.to_thread(
-            relive, plan, moments, interval_s=step, fresh_intervals=self.config.freshness.intervals
+            replay_past, plan, moments, interval_s=step, fresh_intervals=self.config.freshness.intervals
         )
         self._decider.remember(relived)
-        self._log.info("windows filled from the past", workload=str(workload), moments=len(moments))
+        self._log.info("backfill complete", workload=str(workload), moments=len(moments))
 
     # The passage of time.
 
     async def _tick_forever(self) -> None:
         """Never two at once: the next begins when this one has ended."""
-        clock = self._around.clock
+        clock = self._context.clock
         while True:
             began = clock.now()
-            with self._around.own.tick_seconds.time():
+            with self._context.self_metrics.tick_seconds.time():
                 self.tick(began)
             await clock.sleep(max(0.0, began + self.config.tick - clock.now()))
 
     def tick(self, now: float) -> None:
         """Sweep over all workloads. One that fails leaves the last Board standing, and says so."""
-        publisher = self._around.publisher
+        publisher = self._context.publisher
         try:
-            self._look_whether_seen(now)
-            self._counting.tick(self._decider, self._scaled, self._census.targets, now)
-            self._publish(self._decider.sweep(now, leads=self._around.leads(now)), now)
+            self._check_sync(now)
+            self._counting.tick(self._decider, self._scaled, self._registry.targets, now)
+            self._publish(self._decider.sweep(now, leads=self._context.leads(now)), now)
             for workload, brake in self._decider.ended_brakes():
-                self._log.info("a brake has ended", workload=str(workload or "all"), brake=str(brake))
+                self._log.info("brake ended", workload=str(workload or "all"), brake=str(brake))
         except Exception:  # noqa: BLE001 - a bug that costs every tick shows in liveness, not in a silent zero
-            self._around.own.ticks_failed.inc()
+            self._context.self_metrics.ticks_failed.inc()
             if not self._broken:
-                self._log.exception("tick failed; the last Board stands")
+                self._log.exception("tick failed")
             self._broken = True
-            if now - publisher.own.at > self.config.freshness.hold:
+            if now - publisher.local.at > self.config.freshness.hold:
                 publisher.give_up(now)
                 self._decider.forget_answers()
                 self._given_up = True
             return
         if self._broken:
-            self._log.info("ticks work again")
+            self._log.info("tick recovered")
         self._broken = self._given_up = False
-        self._around.ticked(now)
+        self._context.on_tick(now)
 
     def _count(self, workloads: Collection[WorkloadKey]) -> None:
         """Their replicas, as they are now."""
         try:
-            self._counting.count(workloads, self._decider, self._census.targets, self._around.clock.now())
+            self._counting.count(workloads, self._decider, self._registry.targets, self._context.clock.now())
         except Exception:  # noqa: BLE001 - the tick counts too, and logs what is wrong
-            self._around.own.internal_errors.labels("discovery").inc()
+            self._context.self_metrics.internal_errors.labels("discovery").inc()
 
     # What the scrapes say.
 
@@ -467,7 +471,7 @@ class ControlLoop:
                     self._decider.distrust(scrape.target)
                 self._decider.missed(scrape.target)
         landings = [(s.target, s.outcome, s.at) for s in scrapes if not isinstance(s.outcome, Failure)]
-        now = self._around.clock.now()
+        now = self._context.clock.now()
         try:
             changed = self._decider.land_together(landings, now) if landings else []
             for target, *_ in landings:
@@ -476,7 +480,7 @@ class ControlLoop:
             changed = [decision for scrape in scrapes for decision in self._land_alone(scrape, now)]
         # What no tick could take down again is no answer: after giving up, the next one that works gives them all.
         if changed and not self._given_up:
-            self._publish(changed, self._around.publisher.own.at)
+            self._publish(changed, self._context.publisher.local.at)
 
     def _land_alone(self, scrape: Scrape, now: float) -> list[Decision]:
         """A response that raises costs itself: its target counts as stale, so its workload is held."""
@@ -486,7 +490,7 @@ class ControlLoop:
         try:
             changed = self._decider.land(target, samples, scrape.at, now)
         except Exception as error:  # noqa: BLE001 - see above
-            self._faulted("response", target, error)
+            self._record_fault("response", target, error)
             self._loop.reject(scrape, internal(error))
             self._decider.distrust(target)
             return []
@@ -494,26 +498,26 @@ class ControlLoop:
         return changed
 
     def _publish(self, changed: Sequence[Decision], at: float) -> None:
-        self._around.publisher.publish(changed, at)
+        self._context.publisher.publish(changed, at)
         for decision in changed:
             self._loop.set_at_zero(decision.workload, at_zero=_is_at_zero(decision))
 
-    def _faulted(self, place: str, subject: object, error: Exception) -> None:
+    def _record_fault(self, area: str, subject: object, error: Exception) -> None:
         """An exception of Tidegate's own code: counted, and logged once until the same subject works again."""
-        self._around.own.internal_errors.labels(place).inc()
-        if (place, str(subject)) not in self._faults:
-            self._faults.add((place, str(subject)))
-            self._log.error("internal error", place=place, subject=str(subject), exc_info=error)
+        self._context.self_metrics.internal_errors.labels(area).inc()
+        if (area, str(subject)) not in self._faults:
+            self._faults.add((area, str(subject)))
+            self._log.error("internal error", place=area, subject=str(subject), exc_info=error)
 
     @contextmanager
-    def _costing_only(self, place: str, subject: object) -> Iterator[None]:
+    def _contain(self, area: str, subject: object) -> Iterator[None]:
         """An exception in here ends this and nothing else."""
         try:
             yield
         except Exception as error:  # noqa: BLE001
-            self._faulted(place, subject, error)
+            self._record_fault(area, subject, error)
         else:
-            self._faults.discard((place, str(subject)))
+            self._faults.discard((area, str(subject)))
 
     def _listed(self, discovery: Discovery, listing: Listing | None) -> None:
         if discovery.owner is None:

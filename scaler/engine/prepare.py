@@ -47,7 +47,7 @@ class Prepared(NamedTuple):
     parsed: ParsedObjects
     plans: targets.Plans
     objects: Objects
-    census: Registry
+    registry: Registry
     places: dict[TargetSource, Discovery]
     decider: Decider | None = None
     state_of: Decider | None = None
@@ -61,11 +61,13 @@ class Prepared(NamedTuple):
         """The same with a census of these objects. Only those that have changed are parsed."""
         if objects == self.objects:
             return self
-        return self._replace(objects=objects, census=take(config, *objects, self.parsed), decider=None)
+        return self._replace(objects=objects, registry=take(config, *objects, self.parsed), decider=None)
 
-    def planned(self, census: Registry) -> list[WorkloadSpec]:
+    def planned(self, registry: Registry) -> list[WorkloadSpec]:
         """What the decider is to know of the workloads of a census. Only those that have changed are planned."""
-        return self.plans.take(census.workloads, ordered(census), census.tolerances, census.jobs, census.targets)
+        return self.plans.take(
+            registry.workloads, ordered(registry), registry.tolerances, registry.jobs, registry.targets
+        )
 
 
 class Update(NamedTuple):
@@ -86,56 +88,56 @@ class Update(NamedTuple):
 
 def update(
     config: Config,
-    around: LoopContext,
+    context: LoopContext,
     prepared: Prepared,
     before: Decider,
     last: Registry,
-    known: Mapping[TargetSource, Discovery],
+    previous: Mapping[TargetSource, Discovery],
 ) -> Update:
     """Computes what `prepared` changes. Takes time that follows the number of workloads, and changes no state.
 
     before: the decider of the control loop. last: its census. known: its discoveries.
     """
-    census = prepared.census
-    plans = tuple(prepared.planned(census))
-    places = targets.places(config, census.workloads)
+    registry = prepared.registry
+    plans = tuple(prepared.planned(registry))
+    places = targets.places(config, registry.workloads)
     found = Update(prepared, plans, None, None, None, {})
-    if places != tuple(known):
-        found = found._replace(places=PlaceIndex(places), discoveries=discoveries(places, config, around, known))
-    if census.targets != last.targets:
-        return found._replace(decider=new_decider(config, around, census, plans))
+    if places != tuple(previous):
+        found = found._replace(places=PlaceIndex(places), discoveries=discoveries(places, config, context, previous))
+    if registry.targets != last.targets:
+        return found._replace(decider=new_decider(config, context, registry, plans))
     rows = replaceable(before.plans, plans)
     if rows is None:
-        return found._replace(decider=new_decider(config, around, census, plans))
+        return found._replace(decider=new_decider(config, context, registry, plans))
     return found._replace(rows=rows, decider=before.of_plans(rows, plans) if len(rows) else None)
 
 
 def discoveries(
-    places: Iterable[TargetSource], config: Config, around: LoopContext, known: Mapping[TargetSource, Discovery]
+    places: Iterable[TargetSource], config: Config, context: LoopContext, previous: Mapping[TargetSource, Discovery]
 ) -> dict[TargetSource, Discovery]:
     """The known discovery of each of these places, or a new one; without the queues in Redis that are new.
 
     The event loop alone may connect to Redis.
     """
-    lookers = Lookers(around.cluster, around.promql, around.redis)
+    lookers = Lookers(context.cluster, context.promql, context.redis)
     found: dict[TargetSource, Discovery] = {}
-    for place in places:
-        if place in known:
-            found[place] = known[place]
-        elif isinstance(place.page, DcgmExporter) or place.page.redis is None:
-            found[place] = targets.discovery(place, config, lookers)
+    for source in places:
+        if source in previous:
+            found[source] = previous[source]
+        elif isinstance(source.page, DcgmExporter) or source.page.redis is None:
+            found[source] = targets.discovery(source, config, lookers)
     return found
 
 
-def new_decider(config: Config, around: LoopContext, census: Registry, plans: Sequence[WorkloadSpec]) -> Decider:
+def new_decider(config: Config, context: LoopContext, registry: Registry, plans: Sequence[WorkloadSpec]) -> Decider:
     """A decider of these plans, without state."""
     by_name = owners_by_name({plan.workload: plan.pod_pattern for plan in plans})
-    cluster = around.cluster
+    cluster = context.cluster
     return Decider(
         plans,
         interval_s=config.scrape.interval,
         fresh_intervals=config.freshness.intervals,
-        owners=by_name if cluster is None else cluster_owners(cluster, census.targets, by_name),
+        owners=by_name if cluster is None else cluster_owners(cluster, registry.targets, by_name),
         names=None if cluster is None else cluster.named,
         fleet=() if config.brake is None else (config.brake,),
         prices=HourlyPrices(config.prices.gpu_hour, config.prices.waiting_hour),
@@ -144,7 +146,7 @@ def new_decider(config: Config, around: LoopContext, census: Registry, plans: Se
     )
 
 
-async def prepare(config: Config, around: LoopContext) -> Prepared:
+async def prepare(config: Config, context: LoopContext) -> Prepared:
     """Parse and plan everything in a thread, so that no call waits: 10,000 workloads take seconds.
 
     What changes in the cluster meanwhile is left to `catch_up`.
@@ -152,27 +154,27 @@ async def prepare(config: Config, around: LoopContext) -> Prepared:
 
     def parse_and_plan(objects: Objects) -> Prepared:
         parsed, plans = ParsedObjects(), targets.Plans(config)
-        census = take(config, *objects, parsed)
-        found = discoveries(targets.places(config, census.workloads), config, around, {})
-        prepared = Prepared(parsed, plans, objects, census, found)
-        return prepared._replace(decider=new_decider(config, around, census, prepared.planned(census)))
+        registry = take(config, *objects, parsed)
+        found = discoveries(targets.places(config, registry.workloads), config, context, {})
+        prepared = Prepared(parsed, plans, objects, registry, found)
+        return prepared._replace(decider=new_decider(config, context, registry, prepared.planned(registry)))
 
     try:
-        return await asyncio.to_thread(parse_and_plan, objects_of(around.cluster))
+        return await asyncio.to_thread(parse_and_plan, objects_of(context.cluster))
     except Exception:  # noqa: BLE001 - a bug of ours in reading one object: Works meets it too, and says so
         return Prepared.of(config)
 
 
-async def catch_up(prepared: Prepared, config: Config, around: LoopContext) -> Prepared:
+async def catch_up(prepared: Prepared, config: Config, context: LoopContext) -> Prepared:
     """Parse in a thread what has changed in the cluster since `prepare`, until that is little."""
 
     def renewed(objects: Objects) -> Prepared:
         newer = prepared.renewed(config, objects)
-        return newer._replace(decider=new_decider(config, around, newer.census, newer.planned(newer.census)))
+        return newer._replace(decider=new_decider(config, context, newer.registry, newer.planned(newer.registry)))
 
     try:
         for _ in range(CATCH_UPS):
-            objects = objects_of(around.cluster)
+            objects = objects_of(context.cluster)
             if objects == prepared.objects:
                 break
             prepared = await asyncio.to_thread(renewed, objects)

@@ -40,7 +40,7 @@ class Published:
         verdicts = Verdicts(self.replicas[rows], self.active[rows], self.reason[rows], np.empty((len(rows), 0)))
         return verdicts, self.number[rows], self.at[rows]
 
-    def differs(self, rows: Rows, verdicts: Verdicts, number: Floats) -> Mask:
+    def differs(self, rows: Rows | slice, verdicts: Verdicts, number: Floats) -> Mask:
         same = _same(self.replicas[rows], verdicts.replicas) & _same(self.number[rows], number)
         same &= (self.active[rows] == verdicts.active) & (self.reason[rows] == verdicts.reason)
         return ~same
@@ -51,7 +51,9 @@ class Published:
         same &= self.active[rows] == verdicts.active
         return ~same
 
-    def kept(self, rows: Rows, verdicts: Verdicts, number: Floats, uncounted: Mask, *, raise_only: bool) -> Floats:
+    def kept(
+        self, rows: Rows | slice, verdicts: Verdicts, number: Floats, uncounted: Mask, *, raise_only: bool
+    ) -> Floats:
         """The numbers to be told: what was told last stands where nothing says that the step was taken.
 
         number:     what would be told of `verdicts` by itself.
@@ -65,14 +67,14 @@ class Published:
     def columns(self) -> dict[str, Array]:
         return named("told", {name: getattr(self, name) for name in self.__slots__})
 
-    def take(self, columns: Columns, rows: Rows, others: Rows, tolerance: Floats) -> None:
+    def take(self, columns: Columns, rows: Rows, source_rows: Rows, tolerance: Floats) -> None:
         """Go on in own `rows` from the slots `others` of what somebody else has told. One that rounds nothing past a
         band says no number: its number is the replicas. What is no number of replicas was not told.
 
         tolerance: of the HPA of each of `rows`: what is further past the replicas was not told either.
         """
         self.number[rows] = np.nan
-        copy_into(self.columns(), columns, rows, others)
+        copy_into(self.columns(), columns, rows, source_rows)
         replicas, number = self.replicas[rows], self.number[rows]
         whole = (replicas >= 0.0) & (replicas <= MOST_REPLICAS) & (replicas == np.floor(replicas))
         past = (number >= replicas) & (number <= replicas * (1.0 + tolerance) + 2.0)

@@ -35,8 +35,8 @@ class Publisher:
         self.on_change: Callable[[Mapping[WorkloadKey, Decision], Mapping[WorkloadKey, Decision], float], None] | None
         self.on_change = None
         self.admits: Callable[[Decision], bool] = lambda _: True
-        self._known = frozenset(workloads)
-        self._own = self._board = EMPTY
+        self._workloads = frozenset(workloads)
+        self._local = self._board = EMPTY
         self._led: Mapping[WorkloadKey, Decision] | None = None
         self._waiting: dict[WorkloadKey, asyncio.Event] = {}
         self._decided = asyncio.Event()
@@ -47,9 +47,9 @@ class Publisher:
         return self._board
 
     @property
-    def own(self) -> Board:
+    def local(self) -> Board:
         """What this replica decided itself."""
-        return self._own
+        return self._local
 
     @property
     def following(self) -> bool:
@@ -58,7 +58,7 @@ class Publisher:
 
     def knows(self, workload: WorkloadKey) -> bool:
         """Is it configured, whether or not anything is decided yet?"""
-        return workload in self._known
+        return workload in self._workloads
 
     def get(self, workload: WorkloadKey) -> Decision | None:
         return self._board.decisions.get(workload)
@@ -69,35 +69,35 @@ class Publisher:
         A page of the last configuration may land while the next one begins: whom it removed stays removed.
         """
         fresh = {decision.workload: decision for decision in changed if self.knows(decision.workload)}
-        old = self._own
+        old = self._local
         decisions = MappingProxyType({**old.decisions, **fresh}) if fresh else old.decisions
-        self._own = Board(version=old.version + bool(fresh), at=at, decisions=decisions)
+        self._local = Board(version=old.version + bool(fresh), at=at, decisions=decisions)
         if self._led is None:
             self._answer(fresh, at)
         else:
             led, answers = self._led, self._board.decisions
-            own = [key for key in fresh if key not in led or answers.get(key) is not led[key]]
-            self._answer(own, self._board.at)
+            local = [key for key in fresh if key not in led or answers.get(key) is not led[key]]
+            self._answer(local, self._board.at)
         self._decided.set()
         self._decided = asyncio.Event()
 
     def follow(self, decisions: Mapping[WorkloadKey, Decision], at: float) -> None:
         """Answer with these, the whole of the leader's Board. `at`: POSIX seconds of its last sweep, by our clock."""
         self._led = decisions
-        self._answer(self._known, at)
+        self._answer(self._workloads, at)
 
     def alone(self) -> None:
         """Answer with the own Board again."""
         if self._led is not None:
             self._led = None
-            self._answer(self._known, self._own.at)
+            self._answer(self._workloads, self._local.at)
 
     def give_up(self, at: float) -> None:
         """Nothing has been decided for too long: own answers become errors, and say so. Who sleeps, sleeps on: an error
         would let KEDA's fallback wake every sleeper at once.
         """
-        held_since = self._own.at
-        given_up = (_given_up(decision, held_since, at) for decision in self._own.decisions.values() if decision.known)
+        held_since = self._local.at
+        given_up = (_expire(decision, held_since, at) for decision in self._local.decisions.values() if decision.known)
         self.publish([decision for decision in given_up if decision is not None], held_since)
 
     def keep_only(self, workloads: Iterable[WorkloadKey], at: float, begun: Iterable[WorkloadKey] = ()) -> None:
@@ -105,14 +105,14 @@ class Publisher:
 
         begun: workloads that begin anew; what was published of them was decided for another scale target.
         """
-        self._known = frozenset(workloads)
-        kept = self._known.difference(begun)
-        self._own = _only(kept, self._own, at)
+        self._workloads = frozenset(workloads)
+        kept = self._workloads.difference(begun)
+        self._local = _only(kept, self._local, at)
         self._board = _only(kept, self._board, at)
         if self._led is not None:
             self._led = {key: entry for key, entry in self._led.items() if self.admits(entry)}
-            self._answer(self._known, self._board.at)
-        for workload in set(self._waiting) - self._known:
+            self._answer(self._workloads, self._board.at)
+        for workload in set(self._waiting) - self._workloads:
             self._wake(workload)
 
     def judge_again(self, workloads: Iterable[WorkloadKey]) -> None:
@@ -126,11 +126,11 @@ class Publisher:
             self._led = {key: entry for key, entry in led.items() if key not in refused}
         self._answer(touched, self._board.at)
 
-    async def changed(self, workload: WorkloadKey, seen: Decision | None) -> Decision | None:
+    async def changed(self, workload: WorkloadKey, last: Decision | None) -> Decision | None:
         """Wait until the entry is not `seen`; None is: the workload is no longer configured."""
         while self.knows(workload):
             present = self.get(workload)
-            if present is not seen:
+            if present is not last:
                 return present
             await self._waiting.setdefault(workload, asyncio.Event()).wait()
         return None
@@ -141,8 +141,8 @@ class Publisher:
 
     def _answer(self, touched: Iterable[WorkloadKey], at: float) -> None:
         """Give the answers to these workloads, of which some may be other than before."""
-        own, old = self._own.decisions, self._board
-        now = {key: decision for key in touched if (decision := self._led_entry(key) or own.get(key)) is not None}
+        local, old = self._local.decisions, self._board
+        now = {key: decision for key in touched if (decision := self._led_entry(key) or local.get(key)) is not None}
         fresh = {key: decision for key, decision in now.items() if old.decisions.get(key) is not decision}
         decisions = MappingProxyType({**old.decisions, **fresh}) if fresh else old.decisions
         self._board = Board(version=old.version + bool(fresh), at=at, decisions=decisions)
@@ -154,8 +154,8 @@ class Publisher:
     def _led_entry(self, workload: WorkloadKey) -> Decision | None:
         """The leader's entry, where it may be the answer."""
         entry = None if self._led is None else self._led.get(workload)
-        known = entry is None or self._board.decisions.get(workload) is entry
-        return entry if entry is None or known or self.admits(entry) else None
+        is_same = entry is None or self._board.decisions.get(workload) is entry
+        return entry if entry is None or is_same or self.admits(entry) else None
 
     def _wake(self, workload: WorkloadKey) -> None:
         event = self._waiting.pop(workload, None)
@@ -168,7 +168,7 @@ def _only(workloads: frozenset[WorkloadKey], board: Board, at: float) -> Board:
     return Board(version=board.version + 1, at=at, decisions=MappingProxyType(decisions))
 
 
-def _given_up(decision: Decision, held_since: float, at: float) -> Decision | None:
+def _expire(decision: Decision, held_since: float, at: float) -> Decision | None:
     """What becomes of an answer that nobody renews; None is: it stays as it is."""
     if decision.active or decision.evidence.replicas_wanted:  # what still runs must not be put to sleep by an old proof
         return replace(decision, replicas=None, told=None, active=True, reason=Reason.UNKNOWN, decided_at=at)

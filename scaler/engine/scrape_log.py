@@ -1,6 +1,6 @@
-"""What the parts of the daemon are in trouble with, as log lines: one as it begins or changes, one when it is over.
+"""Logs the failures of the daemon's parts: one line when a failure begins or changes, one when it ends.
 
-Each part says itself when that is; here are only the words. `problem` is a sentence for a person, None: it is over.
+`problem` is a sentence for a person; None: the failure has ended.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from exporter.model import Failure, Scrape, Target
 def of_kubernetes(resource: Resource, namespace: str | None, problem: str | None) -> None:
     where = {"resource": resource.name} | ({"namespace": namespace} if namespace else {})
     if problem is None:
-        structlog.get_logger().info("Kubernetes is heard again", **where)
+        structlog.get_logger().info("Kubernetes watch recovered", **where)
     else:
-        structlog.get_logger().warning("Kubernetes is not heard", **where, problem=problem)
+        structlog.get_logger().warning("Kubernetes watch failed", **where, problem=problem)
 
 
 def of_scrape(failing: dict[Target, str], scrape: Scrape) -> None:
@@ -26,7 +26,7 @@ def of_scrape(failing: dict[Target, str], scrape: Scrape) -> None:
     if failed is None:
         if before is not None:
             del failing[scrape.target]
-            structlog.get_logger().info("scrape works again", target=str(scrape.target))
+            structlog.get_logger().info("scrape recovered", target=str(scrape.target))
     elif before != failed.kind:
         failing[scrape.target] = failed.kind
         why = {"error": str(failed.kind), "detail": failed.detail, "took_s": round(scrape.took_s, 3)}
@@ -35,30 +35,30 @@ def of_scrape(failing: dict[Target, str], scrape: Scrape) -> None:
 
 def of_front_proxy(problem: str | None) -> None:
     if problem is None:
-        structlog.get_logger().info("it is known who may forward requests to the metrics API")
+        structlog.get_logger().info("front proxy configuration recovered")
     else:
-        structlog.get_logger().warning("whom the metrics API believes is not known", problem=problem)
+        structlog.get_logger().warning("front proxy configuration unknown", problem=problem)
 
 
 def of_redis(page: str, troubles: tuple[str, ...]) -> None:
     if troubles:
-        structlog.get_logger().warning("queues in Redis are not known", target=page, problem="; ".join(troubles))
+        structlog.get_logger().warning("Redis read failed", target=page, problem="; ".join(troubles))
     else:
-        structlog.get_logger().info("all queues in Redis are known again", target=page)
+        structlog.get_logger().info("Redis read recovered", target=page)
 
 
 def of_events(namespace: str, problem: str | None) -> None:
     """namespace: "" is any."""
     where = {"namespace": namespace} if namespace else {}
     if problem is None:
-        structlog.get_logger().info("Events can be written again", **where)
+        structlog.get_logger().info("event write recovered", **where)
     else:
-        structlog.get_logger().warning("Events cannot be written; decisions go on without", **where, problem=problem)
+        structlog.get_logger().warning("event write failed", **where, problem=problem)
 
 
-def of_files(whose: str, problem: str | None) -> None:
-    """whose: the key of the configuration that names them."""
+def of_files(key: str, problem: str | None) -> None:
+    """key: of the configuration, which names the files."""
     if problem is None:
-        structlog.get_logger().info(f"{whose} files serve again")
+        structlog.get_logger().info("TLS files recovered", key=key)
     else:
-        structlog.get_logger().error(f"{whose} files cannot serve; the previous certificate stays", problem=problem)
+        structlog.get_logger().error("TLS files rejected", key=key, problem=problem)

@@ -101,7 +101,7 @@ class BoardServer:
         except ValueError:
             return web.Response(status=HTTPStatus.BAD_REQUEST, text="version, at and wait must be numbers\n")
         epoch = request.query.get("epoch", "")
-        if self._accept_poll() and epoch == self._epoch and at == self._publisher.own.at:
+        if self._accept_poll() and epoch == self._epoch and at == self._publisher.local.at:
             try:
                 async with asyncio.timeout(wait_s):
                     await self._publisher.decided()
@@ -126,7 +126,7 @@ class BoardServer:
 
     def _frame(self, epoch: str, version: int) -> tuple[Frame, Callable[[], bytes]]:
         """A frame without state for a follower at that version, and the source of its state."""
-        self._journal.record(self._publisher.own)
+        self._journal.record(self._publisher.local)
         board, now = self._journal.board, self._clock.now()
         change = self._journal.since(version) if epoch == self._epoch else None
         if change is None:

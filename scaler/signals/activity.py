@@ -105,6 +105,8 @@ class Activity:
         self, rows: Rows, readings: Readings, *, was_active: Mask, verdicts: Verdicts, now: float, slack_s: float
     ) -> None:
         """Takes the decisions: a workload that is woken at once was put to sleep wrongly. See `Probes`."""
+        if np.isnan(self.probes.period[rows]).all() and np.isnan(self.probes.asleep_at[rows]).all():
+            return
         there = (readings.wanted > 0.0) | (readings.ready > 0.0) | (readings.pods_fresh > 0.0)
         woken = ~was_active & verdicts.active & np.isin(verdicts.reason, BY_REQUESTS)
         self.probes.answered(rows, ~verdicts.active, there, woken, now, slack_s)

@@ -15,14 +15,7 @@ import numpy as np
 from exporter.model import Floats
 from scaler.columns import Mask, Rows
 from scaler.policy.columns import Readings, Signal
-from scaler.policy.groups import Sharing
 from scaler.policy.kernel import choose
-
-from .slots import Column
-
-# Shares of a GPU are sevenths: a sum of them is off by some 1e-16.
-DUST = 1e-9
-IN_HAND = np.array([Column.WAITING, Column.RUNNING, Column.HELD, Column.IN_FLIGHT])
 
 
 class GpusSeen(NamedTuple):
@@ -44,15 +37,6 @@ class GpusSeen(NamedTuple):
     parts: Floats
     memory: Floats
     ceiling: Floats
-
-    @classmethod
-    def of(cls, sums: Floats) -> GpusSeen:
-        """From the columns of fresh slots added up. sums: shape (rows, len(Column))."""
-        counts = [Column.GPU_COUNT, Column.GPU_UTILISED, Column.GPU_SILENT, Column.GPU_LOST, Column.GPU_PARTS]
-        ceiling = sums[:, Column.GPU_CEILING] / sums[:, Column.GPU_WEIGHT]
-        top = np.where(ceiling < 1.0 - DUST, ceiling, np.nan)
-        shown, utilised, silent, lost, parts = np.nan_to_num(sums[:, counts].T)
-        return cls(shown, utilised, silent, lost, parts, sums[:, Column.GPU_MEMORY], top)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,48 +105,3 @@ class Aggregate:
         """
         missing = self.readings.pods_listed[rows] / self.readings.pods_fresh[rows] - 1.0
         self.latest[rows, Signal.WORK] += np.nan_to_num(self.in_pods[rows] * missing)
-
-
-def sleepers_aside(totals: Aggregate) -> Aggregate:
-    """Takes engines in sleep mode out of the ready replicas of a workload with requests.
-
-    Without requests an engine in sleep mode is as good as any other: it may be removed. A mean over GPUs becomes one
-    over those of the replicas that are awake, because the others do nothing.
-    """
-    readings = totals.readings
-    work = np.nan_to_num(readings.waiting) + np.nan_to_num(readings.running) + np.nan_to_num(readings.held) > 0.0
-    asleep = (totals.sleeping > 0.0) & work
-    if not asleep.any():
-        return totals
-    there = np.where(np.isnan(readings.ready), readings.pods_fresh, readings.ready)
-    awake = np.maximum(there - totals.sleeping, 0.0)
-    latest = totals.latest.copy()
-    more = np.divide(there, awake, out=np.ones(len(there)), where=asleep & (awake > 0.0))
-    latest[:, Signal.GPU_ENGINE] = np.minimum(latest[:, Signal.GPU_ENGINE] * more, 1.0)
-    return replace(totals, readings=readings._replace(ready=np.where(asleep, awake, readings.ready)), latest=latest)
-
-
-class Hands(NamedTuple):
-    """Of all workloads: requests in their pods, and replicas wanted and pending; NaN unknown."""
-
-    in_pods: Floats
-    wanted: Floats
-    pending: Floats
-
-
-def keep_portions(sharing: Sharing, has: Hands, rows: Rows, owner: Rows, values: Floats, gateway: Mask) -> None:
-    """Reduces the queue of a shared gateway to the share of each member, in `values`.
-
-    rows:   the workloads that are added up. owner: for each slot the index of its workload in them.
-    values: shape (slots, len(Column)), written to. gateway: which slots are a fresh gateway.
-    """
-    shared = np.flatnonzero(sharing.shares(rows)[owner] & gateway)
-    if not len(shared):
-        return
-    hands = values[shared[:, None], IN_HAND]
-    # Held requests are in flight too, if a gateway exposes both.
-    shown: Floats = np.where(np.isnan(hands[:, 2]), np.nansum(hands, axis=1), np.nansum(hands[:, :3], axis=1))
-    waits = np.bincount(owner[shared], weights=shown, minlength=len(rows)).astype(np.float64)
-    part = sharing.parts(rows, waits, sharing.capacity(has.in_pods, has.wanted, has.pending))
-    values[shared[:, None], IN_HAND] = hands * part[owner[shared], None]
-    values[shared, Column.READY] = np.nan  # the backends of all of them

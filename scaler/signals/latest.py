@@ -38,17 +38,17 @@ from scaler.policy.groups import Sharing
 
 from . import queues
 from .activity import Activity
-from .aggregate import Aggregate, GpusSeen, Hands, keep_portions, sleepers_aside
+from .aggregate import Aggregate, GpusSeen
 from .gpus import GpuShares, beside, on_page
 from .open_gaps import OpenGaps
 from .pods import Chosen, GpuPage, PageRead, PodEngine, PodNumbers, numbers, read_pages
 from .queues import Incomplete, Waker
 from .restart_proof import RestartProof, key_table, keys_of, page_key, page_table
-from .slots import ACTIVITY, ADDED, GATEWAY, GPUS, PODS, ROLE_CODE, Column, Slots, added, sum_of_known, tally
+from .slot_sums import PerWorkload, add_up
+from .slots import ACTIVITY, ROLE_CODE, Column, Slots
 
-QUEUES = slice(Column.WAITING, Column.HELD + 1)  # requests in hand
-MOST_GAPS = 20  # incomplete series of a workload that are shown
-QUEUE_WIDTH = QUEUES.stop - QUEUES.start
+MOST_GAPS = 20  # incomplete series of a workload that are named to people
+_NO_SHARE = np.full(16, np.nan)
 
 # Replica counts from the cluster. A checkpoint has none of them: the cluster is read again.
 COUNTED = ("_wanted", "_ready", "_pending", "_gpus_held", "_existing", "_going")
@@ -391,97 +391,64 @@ class LatestSamples:
         self._free.append(slot)
 
     def totals(self, rows: Rows, now: float) -> Aggregate:
-        """Adds up the readings of these workloads that are fresh at `now`; no row twice."""
-        count, (slots, owner) = len(rows), self._slots_of(rows)
-        role, at, values = self._slots.role[slots], self._slots.at[slots], self._slots.values[slots]
-        fresh, incomplete = now - at <= self._slots.limit[slots], self._slots.incomplete[slots]
-        lower = (incomplete & Incomplete.IN_HAND) != 0
-        stays = ~self._slots.leaving[slots]
-        speaks = ~np.isnan(values[:, QUEUES]).all(axis=1)
-        # Requests in a terminating pod keep a workload awake and its other replicas from being fewer; but if zero is
-        # wanted they are no reason for a replica.
-        pods = fresh & (role == PODS) & speaks & (stays | (self._wanted[rows][owner] != 0.0))
-        gateway, gpus = fresh & (role == GATEWAY), fresh & (role == GPUS)
-        # Each of several gateways holds its own requests: as with pods, a part of them is not all.
-        silent = (role == GATEWAY) & ~fresh
-        silenced = (role == PODS) & ~fresh & stays & (now - at <= self._slots.limit[slots] + self._hold[rows][owner])
-        remembered = np.bincount(owner[silenced], weights=np.nansum(values[silenced, QUEUES], axis=1), minlength=count)
-
-        mask = (pods | gateway | gpus)[:, None] & ADDED[role]
-        mask[~stays | (values[:, Column.SLEEPING] > 0.0), Column.KV_CACHE] = False  # a mean over what carries load
-        mask[~stays, Column.SLEEPING] = False
-        in_pods, _ = added(owner, values[:, QUEUES], np.repeat((pods & stays)[:, None], QUEUE_WIDTH, axis=1), count)
-        self._in_pods[rows] = sum_of_known(in_pods)
-        hands = Hands(self._in_pods, self._wanted, self._pending)
-        keep_portions(self._sharing, hands, rows, owner, values, gateway)
-        sums, counts = added(owner, values, mask, count)
-        busiest, measured = np.full(count, np.nan), np.full(count, np.nan)
-        np.fmax.at(busiest, owner[gpus], values[gpus, Column.GPU_BUSIEST])
-        np.fmin.at(measured, owner[fresh], (at - np.nan_to_num(values[:, Column.GPU_LAG]))[fresh])
-        ready = np.where(np.isnan(self._ready[rows]), sums[:, Column.READY], self._ready[rows])
-        # Batch work without a queue: its pods are those with GPUs.
-        ready = np.where(np.isnan(ready) & ~self._has_pods[rows], sums[:, Column.GPU_PODS], ready)
-        # Without ready replicas the requests in flight wait at the gateway.
-        idle = (ready == 0.0) | (self._listed[rows] == 0.0) | (self._wanted[rows] == 0.0)
-        sums[:, Column.HELD] = np.where(
-            idle & np.isnan(sums[:, Column.HELD]), sums[:, Column.IN_FLIGHT], sums[:, Column.HELD]
-        )
-        in_hand = sum_of_known(sums[:, QUEUES])
+        """Add up what is fresh at `now` for these workloads; no row twice."""
+        chosen, place = self._slots_of(rows)
+        share = _NO_SHARE[: len(rows)] if len(rows) <= len(_NO_SHARE) else np.full(len(rows), np.nan)
+        workloads = PerWorkload(self._listed, self._wanted, self._ready, self._hold, self._has_pods)
+        sums, flags, latest = add_up(self._slots, rows, chosen, place, workloads, share, now)
+        self._in_pods[rows] = sums.in_pods
+        if self._sharing.shares(rows).any():
+            room = self._sharing.room(self._in_pods, self._wanted, self._pending)
+            share = np.where(self._sharing.shares(rows), self._sharing.parts(rows, sums.at_gateway, room), np.nan)
+            sums, flags, latest = add_up(self._slots, rows, chosen, place, workloads, share, now)
         readings = Readings(
-            signals=np.full((count, len(Signal)), np.nan),
-            waiting=sums[:, Column.WAITING].copy(),
-            running=sums[:, Column.RUNNING].copy(),
-            held=sums[:, Column.HELD].copy(),
-            busiest_gpu=busiest,
+            signals=np.full((len(rows), len(Signal)), np.nan),
+            waiting=sums.waiting,
+            running=sums.running,
+            held=sums.held,
+            busiest_gpu=sums.busiest_gpu,
             active_at=self.activity.active_at[rows],
             pods_listed=self._listed[rows],
-            pods_fresh=tally(owner[pods & stays], count),
-            pods_partial=tally(owner[pods & stays & lower], count),
-            gateway_partial=tally(owner[gateway & lower], count) > 0,
-            kv_partial=tally(owner[pods & stays & ((incomplete & Incomplete.KV_CACHE) != 0)], count) > 0,
-            unproven=tally(
-                owner[(pods | gateway) & (((incomplete & Incomplete.COUNTERS) != 0) | (lower & ~stays))], count
-            )
-            > 0,
-            in_hand_at_least=np.fmax(
-                np.nan_to_num(in_hand) + remembered,
-                np.nan_to_num(sums[:, Column.IN_FLIGHT]),
-            ),
-            gateway_fresh=(tally(owner[gateway], count) > 0) & (tally(owner[silent], count) == 0),
-            waker_fresh=tally(owner[gateway & (self._slots.wake_source[slots] > Waker.NOTHING)], count) > 0,
+            pods_fresh=sums.pods_fresh,
+            pods_partial=sums.pods_partial,
+            in_hand_at_least=sums.in_hand_at_least,
             refused_at=self.activity.refused_at[rows],
-            gpus_stale=(tally(owner[~fresh & (role == GPUS)], count) > 0) | (now <= self._gpus_owed_until[rows]),
-            gpus_blind=sums[:, Column.GPU_BLIND] > 0.0,
             wanted=self._wanted[rows],
-            ready=ready,
+            ready=sums.ready,
             existing=self._existing[rows],
             pending=self._pending[rows],
-            measured_at=measured,
+            measured_at=sums.measured_at,
+            **flags._asdict(),
         )
-        latest = np.empty((count, len(Signal)))
-        latest[:, Signal.WORK] = in_hand
-        latest[:, Signal.KV_CACHE] = sums[:, Column.KV_CACHE] / np.maximum(counts[:, Column.KV_CACHE], 1.0)
-        # A response may have GPUs without their activity: the mean is not known.
-        latest[:, Signal.GPU_ENGINE] = sums[:, Column.GPU_SUM] / sums[:, Column.GPU_WEIGHT]
-        return sleepers_aside(
-            Aggregate(
-                readings=readings,
-                gpus_held=self._gpus_held[rows],
-                gpus=GpusSeen.of(sums),
-                in_pods=sum_of_known(in_pods),
-                latest=latest,
-                finished=self.activity.finished[rows],
-                sleeping=sums[:, Column.SLEEPING],
-                leaving=self._going[rows],
-            )
+        readings.gpus_stale[now <= self._gpus_owed_until[rows]] = True
+        return Aggregate(
+            readings=readings,
+            gpus_held=self._gpus_held[rows],
+            gpus=GpusSeen(
+                sums.gpus_shown,
+                sums.gpus_utilised,
+                sums.gpus_silent,
+                sums.gpus_lost,
+                sums.gpus_parts,
+                sums.gpu_memory,
+                sums.gpu_ceiling,
+            ),
+            in_pods=sums.in_pods,
+            latest=latest,
+            finished=self.activity.finished[rows],
+            sleeping=sums.sleeping,
+            leaving=self._going[rows],
         )
 
     def _slots_of(self, rows: Rows) -> tuple[Rows, Rows]:
         """The slots of these workloads, and for each the index of its owner in `rows`."""
         if len(rows) == len(self.sources):
             slots = np.flatnonzero(self._slots.owner >= 0)
+        elif len(rows) == 1:
+            slots = np.array(sorted(self._members[rows[0]]), dtype=np.int64)
+            return slots, np.zeros(len(slots), dtype=np.int64)
         else:
-            slots = np.array([slot for row in rows for slot in self._members[row]], dtype=np.int64)
-        index_of = np.empty(len(self.sources), dtype=np.int64)
-        index_of[rows] = np.arange(len(rows))
-        return slots, index_of[self._slots.owner[slots]]
+            slots = np.array(sorted(slot for row in rows for slot in self._members[row]), dtype=np.int64)
+        place = np.empty(len(self.sources), dtype=np.int64)
+        place[rows] = np.arange(len(rows))
+        return slots, place[self._slots.owner[slots]]

@@ -33,6 +33,9 @@ QUEUE_COLUMNS = (
     (Column.HELD, Quantity.REQUESTS_HELD),
     (Column.READY, Quantity.REPLICAS_READY),
 )
+
+
+_NOTHING_READ = np.full(len(Column), nan)
 _REPEATED = frozenset({Quantity.REQUESTS_WAITING, Quantity.REQUESTS_RUNNING})
 IN_HAND = _REPEATED | {Quantity.REQUESTS_HELD}
 
@@ -94,12 +97,12 @@ def read(samples: Samples, role: Role, queue: str | None, at: float, *, pods: bo
     chosen = _chosen(samples, queue)
     gaps = _gaps(samples, chosen) if samples.gaps else ()
     sums = _sums(samples, chosen, gaps)
-    values = np.full(len(Column), nan)
+    values = _NOTHING_READ.copy()
     for column, quantity in QUEUE_COLUMNS:
         values[column] = sums.get(quantity, nan)
-    values[Column.KV_CACHE] = _mean(samples.column(Quantity.KV_CACHE_USED)[chosen])
-    values[Column.SLEEPING] = _any_zero(samples.column(Quantity.ENGINE_AWAKE)[chosen])
-    measured = float(samples.at[chosen].min()) if len(chosen) else at
+    values[Column.KV_CACHE] = _mean(_present(samples, chosen, Quantity.KV_CACHE_USED))
+    values[Column.SLEEPING] = _any_zero(_present(samples, chosen, Quantity.ENGINE_AWAKE))
+    measured = min(samples.at[chosen].tolist(), default=at)
     if role is not Role.GATEWAY:
         return QueuePage(values, sums, min(measured, at), Waker.NOTHING, False, incomplete(gaps), gaps)
     kind = KINDS[samples.kind]
@@ -168,7 +171,11 @@ def _sums(samples: Samples, rows: Rows, gaps: Sequence[Gap]) -> dict[Quantity, f
     # A queue that is missing as a whole makes only those quantities incomplete that it had.
     missing = {gap.row for gap in gaps if np.isnan(samples.values[gap.row]).all()}
     there = [row for row in rows.tolist() if row not in missing]
-    totals: list[float] = samples.values[there].sum(axis=0).tolist() if there else [nan] * len(samples.quantities)
+    totals: list[float]
+    if len(there) == 1:
+        totals = samples.values[there[0]].tolist()
+    else:
+        totals = samples.values[there].sum(axis=0).tolist() if there else [nan] * len(samples.quantities)
     sums = dict(zip(samples.quantities, totals, strict=True))
     for quantity in {gap.quantity for gap in gaps} & sums.keys():
         sums[quantity] = nan
@@ -181,12 +188,17 @@ def _sums(samples: Samples, rows: Rows, gaps: Sequence[Gap]) -> dict[Quantity, f
     return sums
 
 
-def _any_zero(values: Floats) -> float:
-    """1 if a value is 0, 0 if none is, NaN if none is known."""
-    present = values[~np.isnan(values)]
-    return float((present == 0.0).any()) if len(present) else nan
+def _present(samples: Samples, rows: Rows, quantity: Quantity) -> list[float]:
+    """The values of these rows that are not NaN."""
+    if quantity not in samples.quantities:
+        return []
+    return [value for value in samples.column(quantity)[rows].tolist() if not isnan(value)]
 
 
-def _mean(values: Floats) -> float:
-    present = values[~np.isnan(values)]
-    return float(present.mean()) if len(present) else nan
+def _any_zero(values: Sequence[float]) -> float:
+    """1 if a value is 0, 0 if none is, NaN if there is none."""
+    return float(0.0 in values) if values else nan
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else nan

@@ -1,9 +1,7 @@
-"""Stores the last reading of every target as columns, one slot for each target and workload, and adds them up. Pure.
+"""Holds the last reading of every source, side by side, as columns.
 
-A *slot* holds what one target exposes of one workload: an engine, a gateway, or a share of a node's GPUs.
-
-Worked example: two pods of workload 0 with 3 and 4 requests waiting, one of workload 1 without that metric: `added`
-returns the sums 7 and NaN, and the counts 2 and 0.
+A *slot* is what one source says of one workload: an engine's response, a gateway's response, a share of a node's GPUs.
+`slot_sums` adds them up per workload.
 """
 
 from __future__ import annotations
@@ -111,29 +109,10 @@ ADDED[GPUS, Column.GPU_SUM : Column.GPU_LAG] = True
 ADDED[GPUS, Column.GPU_BUSIEST] = False
 
 
-def added(owner: Rows, values: Floats, mask: Mask, rows: int) -> tuple[Floats, Floats]:
-    """The sum of each column of the masked values per owner, NaN if none is known, and the number of known values.
-
-    owner: shape (slots,), 0 to rows - 1. values, mask: shape (slots, columns). Both results: shape (rows, columns).
-    """
-    columns = values.shape[1]
-    # All columns in one count: the cell of an owner's column has the number owner * columns + column.
-    cells = (owner[:, None] * columns + np.arange(columns)).ravel()
-    present = mask & ~np.isnan(values)
-    counts = tally(cells[present.ravel()], rows * columns)
-    sums = np.bincount(cells[present.ravel()], weights=values[present], minlength=rows * columns)
-    return np.where(counts > 0.0, sums, np.nan).reshape(rows, columns), counts.reshape(rows, columns)
-
-
 def sum_of_known(parts: Floats) -> Floats:
     """The sum of the known values of each row; NaN if there is none."""
     present = ~np.isnan(parts)
     return np.where(present.any(axis=1), np.where(present, parts, 0.0).sum(axis=1), np.nan)
-
-
-def tally(owner: Rows, rows: int) -> Floats:
-    """The number of slots of each owner, shape (rows,)."""
-    return np.bincount(owner, minlength=rows).astype(np.float64)
 
 
 def known(column: Floats) -> list[float | None]:

@@ -20,9 +20,11 @@ from dataclasses import dataclass
 from math import inf
 
 import numpy as np
+from numba import types
 
 from exporter.model import Floats
 from scaler.columns import Array, Columns, Mask, Rows, named
+from scaler.jit import FLOATS, INDICES, NUMBER, kernel
 from scaler.policy.columns import Signal
 
 from .aggregate import Aggregate
@@ -132,8 +134,11 @@ class Signals:
         complete: shape (rows,): all targets are fresh. A part of a sum is a lower bound, not a value: it never enters a
                   ring (for the policy it is a floor).
         """
-        values = np.column_stack([totals.latest[complete], totals.finished[complete]])
-        _keep_highest(self._windows, self._series(rows[complete], BLOCKS), values.T.ravel(), at, self._interval)
+        rings = self._windows
+        _keep_highest(
+            rings.times, rings.values, rings.head, rings.count,
+            rows, totals.latest, totals.finished, complete, at, self._interval,
+        )  # fmt: skip
 
     def smooth(self, rows: Rows, now: float) -> Floats:
         """The smoothed signals of these workloads, shape (rows, len(Signal)); NaN without values.
@@ -181,18 +186,48 @@ def stretches(rows: Rows, source_rows: Rows) -> list[tuple[slice, slice]]:
     ]
 
 
-def _keep_highest(windows: Windows, series: Rows, values: Floats, at: float, interval: float) -> None:
-    """Stores one value per interval, the highest, so a ring spans LENGTH intervals whatever the number of responses."""
-    newest = windows.head[series] - 1  # of an unwrapped ring, -1: the empty last slot
-    last_at = windows.times[series, newest]
-    # Half an interval of slack: with jitter a value that comes early is the next one, not the same.
-    early = at - last_at < 0.5 * interval
-    if early.any():
-        here = series[early], newest[early]
-        windows.values[here] = np.fmax(windows.values[here], values[early])
-    if not early.all():
-        due = ~early
-        windows.push(series[due], np.full(len(early) - early.sum(), at), values[due])
+_RINGS = types.Array(types.float64, 2, "C")
+_INDICES = types.Array(types.int64, 1, "C")
+
+
+@kernel(
+    types.void(
+        _RINGS, _RINGS, _INDICES, _INDICES, INDICES, types.Array(types.float64, 2, "A", readonly=True), FLOATS,
+        types.Array(types.bool_, 1, "A", readonly=True), NUMBER, NUMBER,
+    )
+)  # fmt: skip
+def _keep_highest(
+    times: Floats,
+    values: Floats,
+    head: Rows,
+    count: Rows,
+    rows: Rows,
+    latest: Floats,
+    finished: Floats,
+    complete: Mask,
+    at: float,
+    interval: float,
+) -> None:
+    """Write one value per interval into each ring of `rows`: within it a higher one replaces the last, so a ring spans
+    LENGTH intervals whatever the number of responses that land. The rings of a workload are written together.
+    """
+    workloads, length = times.shape[0] // BLOCKS, times.shape[1]
+    for index in range(rows.shape[0]):
+        if not complete[index]:
+            continue
+        for block in range(BLOCKS):
+            series = block * workloads + rows[index]
+            value = finished[index] if block == FINISHED else latest[index, block]
+            slot = head[series]
+            newest = slot - 1 if slot else length - 1
+            # Half an interval of slack: scrapes jitter, and a value that comes early is the next one, not the same.
+            if at - times[series, newest] < 0.5 * interval:
+                values[series, newest] = np.fmax(values[series, newest], value)
+            else:
+                times[series, slot] = at
+                values[series, slot] = value if np.isfinite(value) else np.nan
+                head[series] = (slot + 1) % length
+                count[series] = min(count[series] + 1, length)
 
 
 def _ascending(times: Floats, head: Rows) -> Mask:

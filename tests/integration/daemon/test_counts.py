@@ -49,10 +49,10 @@ class Scene:
             pages=pages,
             publisher=self.publisher,
             replicas=self,
-            own=SelfMetrics(CollectorRegistry()),
-            ticked=lambda now: None,
+            self_metrics=SelfMetrics(CollectorRegistry()),
+            on_tick=lambda now: None,
             promql=Promql(pages),
-            believed=lambda census: None,
+            on_registry=lambda census: None,
         )
         self.works = ControlLoop(configuration(CONFIG, "config.yaml")[0], around)
 
@@ -119,10 +119,10 @@ def test_failing_targets_of_earlier_configurations_are_forgotten(scene):
     refused = Failure(FailureKind.REFUSED, "10.0.0.1:8000: Connection refused")
     for target in (ENGINE, GATEWAY):
         scene.works._landed([Scrape(target, scene.time, 0.1, refused)])
-    second = ControlLoop(scene.works.config, scene.works._around, before=scene.works)
+    second = ControlLoop(scene.works.config, scene.works._context, before=scene.works)
     second._added(ENGINE)
     assert second._failing == {ENGINE: FailureKind.REFUSED}
-    third = ControlLoop(scene.works.config, scene.works._around, before=second)
+    third = ControlLoop(scene.works.config, scene.works._context, before=second)
     third._added(GATEWAY)
     assert third._failing == {}
 
@@ -133,5 +133,5 @@ def test_exception_while_a_list_is_taken_over_is_counted(scene):
 
     scene.count = fail
     scene.becomes(1)
-    counter = scene.works._around.own.internal_errors.labels("discovery")
+    counter = scene.works._context.self_metrics.internal_errors.labels("discovery")
     assert counter._value.get() == 1.0

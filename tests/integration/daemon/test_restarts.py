@@ -136,7 +136,7 @@ async def test_the_newest_snapshot_spoilt_the_one_before_it_is_read_and_that_is_
         assert await running.ask.answer() == (3, True)
     assert newest.with_name(newest.name + ".torn").exists() is (spoilt == "torn")
     assert str(newest) in running.complaints
-    assert "snapshot read" in running.complaints
+    assert "checkpoint read" in running.complaints
 
 
 async def test_told_to_end_it_writes_a_last_one(restartable, pages, vllm, epp):
@@ -160,8 +160,8 @@ async def test_a_directory_that_cannot_be_written_costs_the_snapshots_and_nothin
         assert "tidegate_ticks_failed_total 0.0" in (await running.get("/metrics"))[1]
         in_the_way.unlink()
         await running.until_metric("tidegate_snapshot_size_bytes")
-    assert running.complaints.count("snapshots cannot be written") == 1
-    assert running.complaints.count("snapshots are written again") == 1
+    assert running.complaints.count("checkpoint write failed") == 1
+    assert running.complaints.count("checkpoint write recovered") == 1
 
 
 async def test_without_a_directory_nothing_is_remembered(daemon, pages, vllm, epp):
@@ -189,7 +189,7 @@ async def test_links_and_fifos_in_the_directory_do_not_block_the_start(restartab
         assert await running.ask.answer() == (3, True)
     assert "got a symbolic link" in running.complaints
     assert "got a FIFO" in running.complaints
-    assert "snapshot read" in running.complaints
+    assert "checkpoint read" in running.complaints
 
 
 async def test_second_process_on_a_directory_serves_and_does_not_write_until_the_first_ends(

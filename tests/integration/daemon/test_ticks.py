@@ -63,10 +63,10 @@ class Scene:
             pages=pages,
             publisher=self.publisher,
             replicas=self.replicas,
-            own=SelfMetrics(self.registry),
-            ticked=self.ticks.append,
+            self_metrics=SelfMetrics(self.registry),
+            on_tick=self.ticks.append,
             promql=Promql(pages),
-            believed=lambda census: None,
+            on_registry=lambda census: None,
             cluster=cluster,
         )
         config, _ = configuration(CONFIG, "config.yaml")
@@ -116,7 +116,7 @@ async def test_a_tick_that_fails_keeps_the_last_board_and_says_so_once(scene, sa
         scene.tick()
     assert scene.publisher.board is board
     assert scene.answer() == (3, "serving")
-    assert said() == [("error", "tick failed; the last Board stands")]
+    assert said() == [("error", "tick failed")]
     assert scene.registry.get_sample_value("tidegate_ticks_failed_total") == 30.0
     assert scene.registry.get_sample_value("tidegate_board_age_seconds") == 30.0
     assert scene.ticks == [1001.0], "liveness is told of none of them"
@@ -151,7 +151,7 @@ async def test_after_the_hold_every_answer_is_an_error_until_ticks_work_again(sc
     scene.replicas.broken = False
     scene.tick()
     assert scene.answer() == (7, "serving")
-    assert said()[-1] == ("info", "ticks work again")
+    assert said()[-1] == ("info", "tick recovered")
     assert scene.ticks == [1001.0, scene.now]
     scene.land(running=120)
     assert scene.answer() == (8, "serving"), "pages raise between ticks again"
@@ -182,7 +182,7 @@ async def test_a_target_that_fails_is_said_once_per_kind_of_failure(scene, said)
     scene.land(running=1)
     scene.land(running=1)
     assert said() == [
-        ("warning", "scrape failed"), ("warning", "scrape failed"), ("info", "scrape works again"),
+        ("warning", "scrape failed"), ("warning", "scrape failed"), ("info", "scrape recovered"),
     ]  # fmt: skip
 
 
@@ -200,10 +200,10 @@ async def test_a_census_that_fails_leaves_the_last_one_standing(said):
 
     pages = HttpPages(HttpLimits(timeout_s=1.0, body_bytes=1000))
     scene = Scene(pages, cluster=Broken(blind_s=60.0))
-    assert [workload.key for workload in scene.works._census.workloads] == [CHAT]
+    assert [workload.key for workload in scene.works._registry.workloads] == [CHAT]
     await scene.works._register()
-    assert [workload.key for workload in scene.works._census.workloads] == [CHAT]
-    assert ("error", "the census failed; the last one stands: please report") in said()
+    assert [workload.key for workload in scene.works._registry.workloads] == [CHAT]
+    assert ("error", "registry update failed") in said()
     await pages.close()
 
 
@@ -218,7 +218,7 @@ async def test_changes_of_the_cluster_that_raise_cost_those_changes(scene, said,
     watching = asyncio.create_task(scene.works._watch(Cluster((), blind_s=300.0)))
     async with asyncio.timeout(20.0):
         for _ in range(3):
-            scene.works._around.moved.set()
+            scene.works._context.moved.set()
             await calls.get()
     assert not watching.done()
     watching.cancel()

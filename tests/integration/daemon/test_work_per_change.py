@@ -70,9 +70,9 @@ class Scene:
             pages=pages,
             promql=Promql(pages),
             publisher=Publisher([]),
-            own=SelfMetrics(CollectorRegistry()),
-            ticked=lambda now: None,
-            believed=lambda census: None,
+            self_metrics=SelfMetrics(CollectorRegistry()),
+            on_tick=lambda now: None,
+            on_registry=lambda census: None,
             cluster=self.cluster,
         )
         self.works = ControlLoop(parse("kubernetes: {}", "config.yaml")[0], self.around)
@@ -115,7 +115,7 @@ class Scene:
         """(wanted, ready), as the decider has them; -1 is not known."""
         decider = self.works._decider
         row = decider.workloads.index(WorkloadKey("ai", f"w{number}"))
-        seen = decider._intake.totals(np.array([row]), self.clock.time).readings
+        seen = decider._latest.totals(np.array([row]), self.clock.time).readings
         return tuple(np.nan_to_num([seen.wanted[0], seen.ready[0]], nan=-1.0).tolist())
 
 
@@ -287,7 +287,7 @@ async def test_prepared_configuration_parses_and_plans_nothing_on_the_event_loop
     prepared = await prepare(config, scene.around)
     assert calls == {"triggers parsed": WORKLOADS, "plans made": WORKLOADS, "deciders made": 1, "columns": WORKLOADS}
     assert current_thread() not in threads
-    prepared = await hand_over(prepared, scene.works.bookkeeping)
+    prepared = await hand_over(prepared, scene.works.decider)
     calls.clear()
     works = ControlLoop(config, scene.around, scene.works, prepared)
     assert calls == {}
@@ -331,16 +331,16 @@ async def test_workload_that_is_added_while_a_configuration_is_prepared_is_caugh
     calls.clear()
     prepared = await catch_up(prepared, config, scene.around)
     assert calls == {"triggers parsed": 1, "plans made": 1, "deciders made": 1, "columns": WORKLOADS + 1}
-    prepared = await hand_over(prepared, scene.works.bookkeeping)
+    prepared = await hand_over(prepared, scene.works.decider)
     calls.clear()
     scene.works = ControlLoop(config, scene.around, scene.works, prepared)
     assert calls == {}
-    assert len(scene.works.bookkeeping.plans) == WORKLOADS + 1
+    assert len(scene.works.decider.plans) == WORKLOADS + 1
 
 
 async def test_object_that_changes_while_state_is_handed_over_is_parsed_by_the_new_control_loop(calls, scene):
     config = parse("kubernetes: {}\ntick: 2s", "config.yaml")[0]
-    prepared = await hand_over(await prepare(config, scene.around), scene.works.bookkeeping)
+    prepared = await hand_over(await prepare(config, scene.around), scene.works.decider)
     scene.cluster.apply(SCALEDOBJECTS, "MODIFIED", scene.scaled(3, maximum=8), scene.clock.time)
     calls.clear()
     scene.works = ControlLoop(config, scene.around, scene.works, prepared)
@@ -368,7 +368,7 @@ async def test_moved_pod_is_looked_for_at_its_own_place_alone(calls, scene):
 
 async def test_replaced_control_loop_frees_its_state_without_a_garbage_collection(scene):
     scene.tick()
-    before, decider = scene.works, ref(scene.works.bookkeeping)
+    before, decider = scene.works, ref(scene.works.decider)
     gc.disable()
     try:
         scene.works = ControlLoop(parse("kubernetes: {}\ntick: 2s", "config.yaml")[0], scene.around, before=before)

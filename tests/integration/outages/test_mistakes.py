@@ -26,5 +26,5 @@ async def test_bad_metadata_is_an_error_for_its_object_alone_and_wakes_it_only_w
         without, risky = scaled(mistaken, replicas=0), scaled(mistaken, replicas=0, fallback=FallbackSpec(3, 6))
         assert (await without.minutes(10), (await risky.minutes(10))[-1]) == ([], 6)
     assert slept == [(0, False)]
-    said = tidegate.logged("something to change in an object of the cluster")
+    said = tidegate.logged("invalid object")
     assert [line for line in said if f"{place.name}/ScaledObject/night: spec.triggers" in line["problem"]]

@@ -58,4 +58,4 @@ async def test_what_prometheus_scraped_decides_from_the_first_moment_on_and_its_
         finally:
             stop.set()
             await running
-    assert [entry["workload"] for entry in log if entry["event"] == "windows filled from the past"] == ["ai/chat"]
+    assert [entry["workload"] for entry in log if entry["event"] == "backfill complete"] == ["ai/chat"]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.model import Role, Target, WorkloadKey
-from scaler.engine.backfill import PastScrape, relive
+from scaler.engine.backfill import PastScrape, replay_past
 from scaler.engine.decider import Decider
 from scaler.policy.columns import Signal, Spec
 from scaler.signals.smoothing import HalfLives
@@ -62,14 +62,14 @@ def test_a_fall_before_the_start_is_still_being_smoothed(moments, answer):
     # 100 requests until 1055, then none: a minute later 50 of them still count, 50/16 = 3.1.
     past = moments(*[(60, 40)] * 12, *[(0, 0)] * 12)
     decider = new()
-    decider.remember(relive(PLAN, past, **TIMES))
+    decider.remember(replay_past(PLAN, past, **TIMES))
     assert answer(decider, 0, at=1120.0) == 4
     assert answer(new(), 0, at=1120.0) == 1
 
 
 def test_what_was_is_not_told_to_anybody(moments):
     decider = new()
-    decider.remember(relive(PLAN, moments(*[(60, 40)] * 12), **TIMES))
+    decider.remember(replay_past(PLAN, moments(*[(60, 40)] * 12), **TIMES))
     (decision,) = decider.sweep(1060.0)
     assert (decision.replicas, str(decision.reason)) == (None, "unknown")
 
@@ -77,7 +77,7 @@ def test_what_was_is_not_told_to_anybody(moments):
 def test_a_moment_in_which_a_pod_has_no_page_counts_the_others(moments, answer):
     # The second pod was gone by then: a list that names one pod is a list of one.
     decider = new()
-    decider.remember(relive(PLAN, moments(*[(60, 40)] * 6, *[(60, None)] * 18), **TIMES))
+    decider.remember(replay_past(PLAN, moments(*[(60, 40)] * 6, *[(60, None)] * 18), **TIMES))
     # 90 s after the fall from 100 to 60: 60 + 40/2^1.5 = 74, 74/16 = 4.6.
     assert answer(decider, 60, at=1120.0) == 5
 
@@ -86,12 +86,12 @@ def test_a_page_of_the_past_that_cannot_be_read_costs_that_page(moments, answer)
     past = moments(*[(60, 40)] * 12)
     past[5] = PastScrape(past[5].at, {pod(0): b"<html>", pod(1): b""})
     decider = new()
-    decider.remember(relive(PLAN, past, **TIMES))
+    decider.remember(replay_past(PLAN, past, **TIMES))
     assert answer(decider, 0, at=1060.0) > 4
 
 
 def test_another_workloads_past_changes_nothing(moments):
     other = replace(PLAN, workload=WorkloadKey("ai", "other"))
     decider = new()
-    decider.remember(relive(other, [], **TIMES))
+    decider.remember(replay_past(other, [], **TIMES))
     assert [decision.replicas for decision in decider.sweep(1000.0)] == [None]

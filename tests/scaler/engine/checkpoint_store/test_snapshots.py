@@ -71,7 +71,7 @@ async def test_a_directory_that_cannot_be_written_is_said_once_and_so_is_its_ret
             await kept.write(remembered)
     assert logged == [
         {
-            "event": "snapshots cannot be written: a restart will remember nothing since the last one",
+            "event": "checkpoint write failed",
             "log_level": "warning",
             "directory": str(tmp_path),
             "problem": "Read-only file system",
@@ -81,7 +81,7 @@ async def test_a_directory_that_cannot_be_written_is_said_once_and_so_is_its_ret
     assert b"\ntidegate_snapshot_size_bytes " not in generate_latest(registry), "unknown is never zero"
     for _ in range(2):
         await kept.write(remembered)
-    assert events(logged)[1:] == ["snapshots are written again"]
+    assert events(logged)[1:] == ["checkpoint write recovered"]
     (file,) = [each for each in tmp_path.iterdir() if each.name.endswith("5.state") or each.name.endswith("2.state")]
     shown = generate_latest(registry)
     assert f"tidegate_snapshot_size_bytes {file.stat().st_size}.0\n".encode() in shown
@@ -95,9 +95,9 @@ async def test_a_bug_in_remembering_is_said_and_ends_nothing(tmp_path, clock, re
         raise RuntimeError("a bug")
 
     await kept.write(broken)
-    assert (events(logged)[0], kept.failures) == ("a snapshot failed: please report", 1)
+    assert (events(logged)[0], kept.failures) == ("checkpoint internal error", 1)
     await kept.write(remembered)
-    assert events(logged)[-1] == "snapshots are written again"
+    assert events(logged)[-1] == "checkpoint write recovered"
 
 
 async def test_a_disk_that_hangs_does_not_keep_tidegate_from_ending(tmp_path, clock, logged, monkeypatch):
@@ -116,13 +116,13 @@ async def test_at_a_start_it_is_said_what_was_read_and_what_was_not(tmp_path, cl
     assert replicas(kept.rest(1000.0)) == [[1.0], [2.0]]
     assert logged == [
         {
-            "event": "a snapshot was torn and is set aside",
+            "event": "checkpoint corrupt",
             "log_level": "warning",
             "file": str(tmp_path / "000000000002.state"),
             "problem": "byte 0: 56 bytes must begin a state, got 8",
         },
         {
-            "event": "snapshot read",
+            "event": "checkpoint read",
             "log_level": "info",
             "file": str(tmp_path / "000000000001.state"),
             "workloads": 2,
@@ -135,7 +135,7 @@ async def test_where_none_can_be_read_nothing_is_remembered_and_that_is_said(tmp
     (tmp_path / "000000000002.state").write_bytes(b"?")
     kept = await CheckpointStore(settings(tmp_path), clock()).read()
     assert kept.rest(1000.0) == []
-    assert events(logged)[-1] == "nothing is remembered: what the cluster has is held"
+    assert events(logged)[-1] == "started without state"
 
 
 async def test_a_directory_that_is_a_file_is_trouble_and_nothing_worse(tmp_path, clock, remembered, logged):
@@ -162,7 +162,7 @@ async def test_another_interval_is_taken_at_a_reload_and_another_directory_is_no
     await time.over.wait()
     keeping.cancel()
     assert told == [1003.0, 1006.0]
-    assert events(logged) == ["state.directory has changed: that takes a restart; everything else is taken now"] * 2
+    assert events(logged) == ["restart required"] * 2
     assert not (tmp_path / "elsewhere").exists()
 
 

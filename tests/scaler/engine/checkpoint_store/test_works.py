@@ -51,10 +51,10 @@ async def around():
             pages=pages,
             promql=Promql(pages),
             publisher=Publisher([]),
-            own=SelfMetrics(CollectorRegistry()),
-            ticked=lambda now: None,
-            believed=lambda census: None,
-            kept=UnclaimedState(states),
+            self_metrics=SelfMetrics(CollectorRegistry()),
+            on_tick=lambda now: None,
+            on_registry=lambda census: None,
+            unclaimed=UnclaimedState(states),
         )
 
     yield make
@@ -62,7 +62,7 @@ async def around():
 
 
 def answers(around):
-    board = around.publisher.own
+    board = around.publisher.local
     return {each.name: (said.replicas, said.active, said.reason) for each, said in board.decisions.items()}
 
 
@@ -127,5 +127,5 @@ async def test_what_is_counted_while_another_leads_is_kept_and_not_shown(around)
     begun = ControlLoop(config("chat"), here)
     for now in range(1000, 1005):
         begun.tick(float(now))
-    books = begun.bookkeeping.books
+    books = begun.decider.books
     assert (books.kept.state_seconds.sum(), books.shown.state_seconds.sum()) == (4.0, 2.0)

@@ -226,7 +226,7 @@ class TestStableAndCanary:
             stage.decider = after
             stage.sweep(after=1.0)
             for _ in range(2):
-                held = [stage.decider._intake.totals(np.arange(2), stage.now).readings.held.tolist()]
+                held = [stage.decider._latest.totals(np.arange(2), stage.now).readings.held.tolist()]
                 held.append(self.round(stage, queue, page.epp(held=160, ready=0)))
                 sums += [sum(each) for each in held]
                 shares.append(held[0])

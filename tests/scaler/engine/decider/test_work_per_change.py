@@ -173,6 +173,6 @@ def test_every_workload_is_published_again_after_its_answers_are_forgotten(fleet
 def test_replica_counts_go_on_through_a_reload(fleet):
     stage = fleet()
     reload(stage)
-    seen = stage.decider._intake.totals(np.arange(6), stage.now).readings
+    seen = stage.decider._latest.totals(np.arange(6), stage.now).readings
     assert seen.wanted.tolist() == [3.0] * 6
     assert stage.decider.plan(WorkloadKey("ai", "w3")) is stage.decider.plans[3]

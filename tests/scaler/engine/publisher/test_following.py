@@ -24,7 +24,7 @@ def test_answers_are_the_leaders_whatever_is_decided_here(publisher, key, decide
     assert (replicas(publisher), publisher.board.at, publisher.following) == ({"a": 5, "b": 6}, 11.0, True)
     publisher.publish([decide("a", 9)], at=12.0)
     assert (replicas(publisher), publisher.board.at) == ({"a": 5, "b": 6}, 11.0)
-    assert (publisher.own.get(key("a")).replicas, publisher.own.at) == (9, 12.0)
+    assert (publisher.local.get(key("a")).replicas, publisher.local.at) == (9, 12.0)
 
 
 def test_alone_again_answers_are_what_was_decided_here_last(publisher, key, decide):

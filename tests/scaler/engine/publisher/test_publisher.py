@@ -61,7 +61,7 @@ def test_workload_that_begins_anew_has_no_answer_until_it_is_decided(key, decide
     publisher.publish([decide("a", 1), first], at=1.0)
     publisher.keep_only([key("a"), key("b")], at=1.0, begun=[key("a")])
     assert (publisher.get(key("a")), publisher.get(key("b"))) == (None, first)
-    assert publisher.own.decisions == publisher.board.decisions == {key("b"): first}
+    assert publisher.local.decisions == publisher.board.decisions == {key("b"): first}
     assert publisher.knows(key("a"))
 
 

@@ -1,0 +1,391 @@
+"""Adds up the fresh slots of some workloads in one compiled pass over them.
+
+The pass costs the same for one workload as for one of ten thousand: a response that lands decides its workload alone,
+and some two hundred small array operations would take forty times as long as the sums themselves. A mean is over what
+is known; a sum of nothing is NaN, never 0.
+
+Worked example: two fresh pods of one workload have 3 and 4 requests waiting, a third one has not answered for 20 s and
+had 2: `waiting` is 7, `in_hand_at_least` is 9, and `pods_fresh` is 2.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numba import typeof, types
+from numpy.typing import NDArray
+
+from exporter.model import Floats
+from scaler.columns import Mask, Rows
+from scaler.jit import FLOATS, INDICES, NUMBER, kernel, part
+from scaler.policy.columns import Signal
+
+from .queues import Incomplete, Waker
+from .slots import ADDED, GATEWAY, GPUS, PODS, Column, Slots
+
+# Shares of a GPU are sevenths: a sum of them is off by some 1e-16.
+DUST = 1e-9
+
+Bytes: TypeAlias = NDArray[np.int8]
+
+_WIDTH = len(Column)
+# A kernel takes plain numbers.
+_WAITING, _RUNNING, _HELD, _IN_FLIGHT = map(int, (Column.WAITING, Column.RUNNING, Column.HELD, Column.IN_FLIGHT))
+_KV_CACHE, _READY, _SLEEPING = int(Column.KV_CACHE), int(Column.READY), int(Column.SLEEPING)
+_GPU_SUM, _GPU_WEIGHT, _GPU_BUSIEST = int(Column.GPU_SUM), int(Column.GPU_WEIGHT), int(Column.GPU_BUSIEST)
+_GPU_PODS, _GPU_BLIND, _GPU_LAG = int(Column.GPU_PODS), int(Column.GPU_BLIND), int(Column.GPU_LAG)
+_GPU_COUNT, _GPU_UTILISED, _GPU_SILENT = int(Column.GPU_COUNT), int(Column.GPU_UTILISED), int(Column.GPU_SILENT)
+_GPU_LOST, _GPU_PARTS = int(Column.GPU_LOST), int(Column.GPU_PARTS)
+_GPU_MEMORY, _GPU_CEILING = int(Column.GPU_MEMORY), int(Column.GPU_CEILING)
+_PARTIAL_IN_HAND, _PARTIAL_COUNTERS = int(Incomplete.IN_HAND), int(Incomplete.COUNTERS)
+_PARTIAL_KV_CACHE, _NO_WAKE_SOURCE = int(Incomplete.KV_CACHE), int(Waker.NOTHING)
+_WORK, _KV, _GPU = int(Signal.WORK), int(Signal.KV_CACHE), int(Signal.GPU_ENGINE)
+_LARGEST = float(np.finfo(np.float64).max)
+
+
+class PerWorkload(NamedTuple):
+    """What sums need of each workload beside its slots, shape (workloads,); NaN unknown. Counts are the cluster's.
+
+    hold:     seconds for which the last requests of an engine that does not answer count as in hand.
+    has_pods: its engines are scraped.
+    """
+
+    listed: Floats
+    wanted: Floats
+    ready: Floats
+    hold: Floats
+    has_pods: Mask
+
+
+class SlotSums(NamedTuple):
+    """The sums of some workloads, shape (rows,); the names are those of `Readings` and `Aggregate`.
+
+    at_gateway: requests that fresh gateway pages show, before they are shared among workloads.
+    """
+
+    waiting: Floats
+    running: Floats
+    held: Floats
+    busiest_gpu: Floats
+    pods_fresh: Floats
+    pods_partial: Floats
+    in_hand_at_least: Floats
+    ready: Floats
+    measured_at: Floats
+    in_pods: Floats
+    sleeping: Floats
+    at_gateway: Floats
+    gpus_shown: Floats
+    gpus_utilised: Floats
+    gpus_silent: Floats
+    gpus_lost: Floats
+    gpus_parts: Floats
+    gpu_memory: Floats
+    gpu_ceiling: Floats
+
+
+class SlotFlags(NamedTuple):
+    """What holds of the slots of some workloads, shape (rows,); see `Readings`."""
+
+    gateway_fresh: Mask
+    gateway_partial: Mask
+    kv_partial: Mask
+    unproven: Mask
+    waker_fresh: Mask
+    gpus_stale: Mask
+    gpus_blind: Mask
+
+
+class _Columns(NamedTuple):
+    """The columns of `Slots` that sums are made of."""
+
+    role: Bytes
+    at: Floats
+    values: Floats
+    incomplete: Bytes
+    wake_source: Bytes
+    leaving: Mask
+    limit: Floats
+
+
+class _Partial(NamedTuple):
+    """What the pass over the slots writes, one row per workload.
+
+    sums, known:    shape (rows, len(Column)): what is added up, and how many slots say it.
+    in_pods, pods_say: shape (rows, 3): the same of requests waiting, running and held in pods that stay.
+    count:          shape (rows, _COUNTS): slots of each kind.
+    from_before:    the last requests in hand of engines that do not answer.
+    """
+
+    sums: Floats
+    known: Floats
+    in_pods: Floats
+    pods_say: Floats
+    count: Floats
+    from_before: Floats
+    at_gateway: Floats
+    busiest: Floats
+    measured: Floats
+
+
+_COUNTS = 9
+(
+    _PODS, _PODS_PARTIAL, _PODS_KV_PARTIAL, _UNPROVEN, _GATEWAYS, _GATEWAYS_PARTIAL, _GATEWAYS_STALE, _WAKE_SOURCES,
+    _GPUS_STALE,
+) = range(_COUNTS)  # fmt: skip
+
+
+@part
+def _number(value: float) -> float:
+    """As `np.nan_to_num`: 0 for NaN."""
+    return 0.0 if np.isnan(value) else min(max(value, -_LARGEST), _LARGEST)
+
+
+@part
+def _sum_of_known(first: float, second: float, third: float) -> float:
+    if np.isnan(first) and np.isnan(second) and np.isnan(third):
+        return np.nan
+    out = 0.0 if np.isnan(first) else first
+    out += 0.0 if np.isnan(second) else second
+    out += 0.0 if np.isnan(third) else third
+    return out
+
+
+@part
+def _in_hand(values: Floats, slot: int) -> float:
+    return _sum_of_known(values[slot, _WAITING], values[slot, _RUNNING], values[slot, _HELD])
+
+
+@part
+def _add_stale(columns: _Columns, slot: int, age_s: float, hold: float, to: int, partial: _Partial) -> None:
+    role = columns.role[slot]
+    if role == GATEWAY:
+        partial.count[to, _GATEWAYS_STALE] += 1.0
+    elif role == GPUS:
+        partial.count[to, _GPUS_STALE] += 1.0
+    elif not columns.leaving[slot] and age_s <= columns.limit[slot] + hold:
+        in_hand = _in_hand(columns.values, slot)
+        partial.from_before[to] += 0.0 if np.isnan(in_hand) else in_hand
+
+
+@part
+def _counts_as_pod(columns: _Columns, slot: int, wanted: float) -> bool:
+    """Whether a fresh engine's response is added up: it must speak of queues.
+
+    What a pod on its way out still works on keeps a workload awake and the others from being fewer; but where zero is
+    wanted it is no reason for one that is not there.
+    """
+    return not np.isnan(_in_hand(columns.values, slot)) and (not columns.leaving[slot] or wanted != 0.0)
+
+
+@part
+def _add_pod(columns: _Columns, slot: int, to: int, partial: _Partial) -> None:
+    incomplete = columns.incomplete[slot]
+    partial.count[to, _PODS] += 1.0
+    if incomplete & _PARTIAL_IN_HAND:
+        partial.count[to, _PODS_PARTIAL] += 1.0
+    if incomplete & _PARTIAL_KV_CACHE:
+        partial.count[to, _PODS_KV_PARTIAL] += 1.0
+    for column in range(3):
+        value = columns.values[slot, _WAITING + column]
+        if not np.isnan(value):
+            partial.in_pods[to, column] += value
+            partial.pods_say[to, column] += 1.0
+
+
+@part
+def _add_gateway(columns: _Columns, slot: int, to: int, partial: _Partial) -> None:
+    partial.count[to, _GATEWAYS] += 1.0
+    if columns.incomplete[slot] & _PARTIAL_IN_HAND:
+        partial.count[to, _GATEWAYS_PARTIAL] += 1.0
+    if columns.wake_source[slot] > _NO_WAKE_SOURCE:
+        partial.count[to, _WAKE_SOURCES] += 1.0
+    in_hand, in_flight = _in_hand(columns.values, slot), columns.values[slot, _IN_FLIGHT]
+    shown = 0.0 if np.isnan(in_hand) else in_hand
+    # Held requests are in flight too, where a gateway says both.
+    if np.isnan(columns.values[slot, _HELD]) and not np.isnan(in_flight):
+        shown += in_flight
+    partial.at_gateway[to] += shown
+
+
+@part
+def _left_out(columns: _Columns, slot: int, column: int, shared: bool) -> bool:
+    """Whether a value of a fresh slot is not added up."""
+    if not ADDED[columns.role[slot], column] or np.isnan(columns.values[slot, column]):
+        return True
+    if column == _KV_CACHE:  # a mean over what carries load
+        return bool(columns.leaving[slot] or columns.values[slot, _SLEEPING] > 0.0)
+    if column == _SLEEPING:
+        return bool(columns.leaving[slot])
+    return bool(shared and column == _READY)  # the backends of all that share
+
+
+@part
+def _add_columns(columns: _Columns, slot: int, share: float, to: int, partial: _Partial) -> None:
+    shared = columns.role[slot] == GATEWAY and not np.isnan(share)
+    for column in range(_WIDTH):
+        if not _left_out(columns, slot, column, shared):
+            value = columns.values[slot, column]
+            partial.sums[to, column] += value * share if shared else value
+            partial.known[to, column] += 1.0
+
+
+@part
+def _add_fresh(columns: _Columns, slot: int, wanted: float, share: float, to: int, partial: _Partial) -> None:
+    role, leaving = columns.role[slot], columns.leaving[slot]
+    measured_at = columns.at[slot] - _number(columns.values[slot, _GPU_LAG])
+    partial.measured[to] = np.fmin(partial.measured[to], measured_at)
+    if role == PODS:
+        if not _counts_as_pod(columns, slot, wanted):
+            return
+        if not leaving:
+            _add_pod(columns, slot, to, partial)
+    elif role == GATEWAY:
+        _add_gateway(columns, slot, to, partial)
+    else:
+        partial.busiest[to] = np.fmax(partial.busiest[to], columns.values[slot, _GPU_BUSIEST])
+    lower_bound = _PARTIAL_COUNTERS | _PARTIAL_IN_HAND if leaving else _PARTIAL_COUNTERS
+    if role != GPUS and columns.incomplete[slot] & lower_bound:
+        partial.count[to, _UNPROVEN] += 1.0
+    _add_columns(columns, slot, share, to, partial)
+
+
+@part
+def _forget_unknown(sums: Floats, known: Floats, to: int) -> None:
+    """A sum of nothing is NaN."""
+    for column in range(sums.shape[1]):
+        if known[to, column] == 0.0:
+            sums[to, column] = np.nan
+
+
+@part
+def _ready(added: Floats, counted: float, has_pods: bool) -> float:
+    """Ready replicas: what the cluster counts, else what a gateway does, else the pods of batch work on its GPUs."""
+    ready = added[_READY] if np.isnan(counted) else counted
+    return added[_GPU_PODS] if np.isnan(ready) and not has_pods else ready
+
+
+@part
+def _awake(added: Floats, ready: float, gpu_mean: float, pods: float) -> tuple[float, float]:
+    """Ready replicas, and the mean over their GPUs, without engines in sleep mode.
+
+    Where there is work, such an engine is not one of the replicas that are ready for it. Where there is none it is as
+    good as any other: it may be taken away. The GPUs of a sleeper do nothing.
+    """
+    work = _number(added[_WAITING]) + _number(added[_RUNNING]) + _number(added[_HELD]) > 0.0
+    if not work or not added[_SLEEPING] > 0.0:
+        return ready, gpu_mean
+    there = pods if np.isnan(ready) else ready
+    awake = max(there - added[_SLEEPING], 0.0)
+    if awake > 0.0 and not np.isnan(gpu_mean):
+        gpu_mean = min(gpu_mean * (there / awake), 1.0)
+    return awake, gpu_mean
+
+
+@part
+def _finish(workloads: PerWorkload, row: int, to: int, partial: _Partial, out: SlotSums, latest: Floats) -> None:
+    _forget_unknown(partial.sums, partial.known, to)
+    _forget_unknown(partial.in_pods, partial.pods_say, to)
+    added, count = partial.sums[to], partial.count[to]
+    # Where nothing is ready, what passes through a gateway waits there.
+    ready = _ready(added, workloads.ready[row], workloads.has_pods[row])
+    idle = ready == 0.0 or workloads.listed[row] == 0.0 or workloads.wanted[row] == 0.0
+    if idle and np.isnan(added[_HELD]):
+        added[_HELD] = added[_IN_FLIGHT]
+    in_hand = _sum_of_known(added[_WAITING], added[_RUNNING], added[_HELD])
+    ready, gpu_mean = _awake(added, ready, added[_GPU_SUM] / added[_GPU_WEIGHT], count[_PODS])
+    ceiling = added[_GPU_CEILING] / added[_GPU_WEIGHT]
+    latest[to, _WORK], latest[to, _GPU] = in_hand, gpu_mean
+    latest[to, _KV] = added[_KV_CACHE] / max(partial.known[to, _KV_CACHE], 1.0)
+    out.waiting[to], out.running[to], out.held[to] = added[_WAITING], added[_RUNNING], added[_HELD]
+    out.busiest_gpu[to], out.measured_at[to] = partial.busiest[to], partial.measured[to]
+    out.pods_fresh[to], out.pods_partial[to], out.ready[to] = count[_PODS], count[_PODS_PARTIAL], ready
+    out.in_hand_at_least[to] = max(_number(in_hand) + partial.from_before[to], _number(added[_IN_FLIGHT]))
+    out.in_pods[to] = _sum_of_known(partial.in_pods[to, 0], partial.in_pods[to, 1], partial.in_pods[to, 2])
+    out.sleeping[to], out.at_gateway[to] = added[_SLEEPING], partial.at_gateway[to]
+    out.gpus_shown[to], out.gpus_utilised[to] = _number(added[_GPU_COUNT]), _number(added[_GPU_UTILISED])
+    out.gpus_silent[to], out.gpus_lost[to] = _number(added[_GPU_SILENT]), _number(added[_GPU_LOST])
+    out.gpus_parts[to], out.gpu_memory[to] = _number(added[_GPU_PARTS]), added[_GPU_MEMORY]
+    out.gpu_ceiling[to] = ceiling if ceiling < 1.0 - DUST else np.nan
+
+
+@part
+def _flag(partial: _Partial, to: int, flags: SlotFlags) -> None:
+    count = partial.count[to]
+    flags.gateway_fresh[to] = count[_GATEWAYS] > 0.0 and count[_GATEWAYS_STALE] == 0.0
+    flags.gateway_partial[to] = count[_GATEWAYS_PARTIAL] > 0.0
+    flags.kv_partial[to] = count[_PODS_KV_PARTIAL] > 0.0
+    flags.unproven[to] = count[_UNPROVEN] > 0.0
+    flags.waker_fresh[to] = count[_WAKE_SOURCES] > 0.0
+    flags.gpus_stale[to] = count[_GPUS_STALE] > 0.0
+    flags.gpus_blind[to] = partial.sums[to, _GPU_BLIND] > 0.0
+
+
+def _columns_of(slots: Slots) -> _Columns:
+    return _Columns(slots.role, slots.at, slots.values, slots.incomplete, slots.wake_source, slots.leaving, slots.limit)
+
+
+def _blank(count: int) -> tuple[SlotSums, SlotFlags, Floats]:
+    sums, flags = np.empty((len(SlotSums._fields), count)), np.empty((len(SlotFlags._fields), count), dtype=np.bool_)
+    return SlotSums(*sums), SlotFlags(*flags), np.empty((count, len(Signal)))
+
+
+_NUMBERS = np.empty(0)
+_NO_WORKLOADS = PerWorkload(_NUMBERS, _NUMBERS, _NUMBERS, _NUMBERS, np.empty(0, dtype=np.bool_))
+
+
+@kernel(
+    types.void(
+        INDICES, INDICES, INDICES, typeof(_columns_of(Slots.empty(0))), typeof(_NO_WORKLOADS), FLOATS, NUMBER,
+        *(typeof(each) for each in _blank(0)),
+    )
+)  # fmt: skip
+def _add_up(
+    rows: Rows,
+    slots: Rows,
+    place: Rows,
+    columns: _Columns,
+    workloads: PerWorkload,
+    share: Floats,
+    now: float,
+    out: SlotSums,
+    flags: SlotFlags,
+    latest: Floats,
+) -> None:
+    count = rows.shape[0]
+    partial = _Partial(
+        np.zeros((count, _WIDTH)),
+        np.zeros((count, _WIDTH)),
+        np.zeros((count, 3)),
+        np.zeros((count, 3)),
+        np.zeros((count, _COUNTS)),
+        np.zeros(count),
+        np.zeros(count),
+        np.full(count, np.nan),
+        np.full(count, np.nan),
+    )
+    for index in range(slots.shape[0]):
+        slot, to = slots[index], place[index]
+        row, age_s = rows[to], now - columns.at[slots[index]]
+        if age_s <= columns.limit[slot]:
+            _add_fresh(columns, slot, workloads.wanted[row], share[to], to, partial)
+        else:
+            _add_stale(columns, slot, age_s, workloads.hold[row], to, partial)
+    for to in range(count):
+        _finish(workloads, rows[to], to, partial, out, latest)
+        _flag(partial, to, flags)
+
+
+def add_up(
+    slots: Slots, rows: Rows, chosen: Rows, place: Rows, workloads: PerWorkload, share: Floats, now: float
+) -> tuple[SlotSums, SlotFlags, Floats]:
+    """The sums of `rows`, what holds of them, and each signal as it is read now, shape (rows, len(Signal)).
+
+    chosen: the slots of these workloads. place: for each of them, the position of its workload in `rows`.
+    share:  shape (rows,): the part (0..1) of its gateway's requests that is the workload's; NaN if it shares with none.
+    now:    POSIX seconds. What is older than its limit is left out.
+    """
+    out, flags, latest = _blank(len(rows))
+    _add_up(rows, chosen, place, _columns_of(slots), workloads, share, now, out, flags, latest)
+    return out, flags, latest
