@@ -187,7 +187,7 @@ async def _registration(client: KubernetesClient, called: str, own: Holder | Non
     match standing(holder, own):
         case RegistrationState.OURS:
             return ok(name, f"{holder}, which is Tidegate's")
-        case RegistrationState.ANOTHERS:
+        case RegistrationState.OTHER:
             do = "a cluster has one provider of each API group: turn it off in listen.metrics_api, or have it"
             return fail(name, f"{holder}, which is not Tidegate's", do)
         case RegistrationState.HELD:
