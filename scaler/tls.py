@@ -1,12 +1,11 @@
-"""TLS files that rotate under a running process: kubelet replaces a mounted Secret's files, nobody restarts.
+"""Loads TLS files that rotate under a running process: kubelet replaces a mounted Secret's files without a restart.
 
-Each handshake is made with what the files are at that moment; connections that stand keep what they were made with.
-Files that cannot serve change nothing: what was there before stays, and `told` hears of it once, and None once they
-serve again.
+Each handshake uses the files of that moment; open connections keep what they began with. If the files cannot serve,
+the previous ones stay, and the listener is called once with the problem, and once with None when they serve again.
 
-Worked example: cert-manager writes a new tls.crt, and a client connects before tls.key has followed: the old pair
-serves that handshake, and `told("... KEY_VALUES_MISMATCH ...")` is called; the next client gets the new pair, and
-`told(None)` is called.
+Worked example: cert-manager writes a new tls.crt, and a client connects before tls.key has followed. The old pair
+serves that handshake, and the listener gets "... KEY_VALUES_MISMATCH ...". The next client gets the new pair, and the
+listener gets None.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ import ssl
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-Told: TypeAlias = Callable[[str | None], None]
+Told: TypeAlias = Callable[[str | None], None]  # a problem, or None once it is over
 Stamp: TypeAlias = tuple[tuple[int, int, int], ...]
 
 
@@ -27,37 +26,45 @@ class BadTlsFiles(ValueError):  # noqa: N818 - named for whose fault it is
 
 @contextmanager
 def naming(key: str) -> Iterator[None]:
-    """What is wrong with files that this key of the configuration names, says so."""
+    """Prefixes BadTlsFiles with this key of the configuration."""
     try:
         yield
     except BadTlsFiles as error:
         raise BadTlsFiles(f"{key}: {error}") from error
 
 
-class Once:
-    """Passes on what changes, and nothing twice. It begins with nothing to tell."""
+class TlsFiles(NamedTuple):
+    """Paths of PEM files of a server. client_ca: if set, only clients with a certificate from it may connect (mTLS)."""
 
-    def __init__(self, told: Told) -> None:
-        self._told = told
+    certificate: str
+    key: str
+    client_ca: str | None = None
+
+
+class ChangeFilter:
+    """Passes a problem on to the listener when it changes. Begins with None."""
+
+    def __init__(self, listener: Told) -> None:
+        self._listener = listener
         self._problem: str | None = None
 
-    def tell(self, problem: str | None) -> None:
+    def report(self, problem: str | None) -> None:
         if problem != self._problem:
             self._problem = problem
-            self._told(problem)
+            self._listener(problem)
 
 
 def load_pair(context: ssl.SSLContext, certificate: str, key: str) -> None:
-    """Show this certificate. Paths of PEM files. Raises BadTlsFiles."""
+    """Loads the certificate that the context shows. Paths of PEM files. Raises BadTlsFiles."""
     try:
-        # Without a password OpenSSL would ask for an encrypted key's on the terminal.
+        # Without a password OpenSSL would prompt for an encrypted key's on the terminal.
         context.load_cert_chain(certificate, key, password="")
     except OSError as error:  # ssl.SSLError is one
         raise BadTlsFiles(f"{certificate}, {key}: {error}") from error
 
 
 def load_authorities(context: ssl.SSLContext, authorities: str) -> None:
-    """Believe certificates of these. Path of a PEM file. Raises BadTlsFiles."""
+    """Trusts certificates of these authorities. Path of a PEM file. Raises BadTlsFiles."""
     try:
         context.load_verify_locations(authorities)
     except OSError as error:
@@ -65,7 +72,7 @@ def load_authorities(context: ssl.SSLContext, authorities: str) -> None:
 
 
 def stamp(files: Iterable[str]) -> Stamp | None:
-    """Equal as long as the files are the same ones; None: one is not there."""
+    """Equal as long as the files are the same. None if one is missing."""
     try:
         found = [Path(file).stat() for file in files]
     except OSError:
@@ -74,14 +81,16 @@ def stamp(files: Iterable[str]) -> Stamp | None:
 
 
 class Rotating(ssl.SSLContext):
-    """For a listener, or for connecting. It makes no handshake itself; `made` says with what the next one is made, and
-    is asked again when one of the files is another. Raises BadTlsFiles.
+    """A context for a listener or a client that delegates each handshake to the newest context of `build`, which is
+    called again when a file has changed. Raises BadTlsFiles.
     """
 
-    def __init__(self, _protocol: int, files: Iterable[str], made: Callable[[], ssl.SSLContext], told: Told) -> None:
-        self._files, self._made, self._once = tuple(files), made, Once(told)
+    def __init__(
+        self, _protocol: int, files: Iterable[str], build: Callable[[], ssl.SSLContext], listener: Told
+    ) -> None:
+        self._files, self._build, self._problems = tuple(files), build, ChangeFilter(listener)
         self._stamp = stamp(self._files)
-        self._present = made()
+        self._present = build()
 
     def wrap_bio(
         self,
@@ -95,14 +104,14 @@ class Rotating(ssl.SSLContext):
         return self._present.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
     def renew(self, *, anyway: bool = False) -> None:
-        """Take what there is now, if it can serve, and the files are others or it is asked for `anyway`."""
+        """Loads the files if they changed, or `anyway`. If they cannot serve, the previous ones stay."""
         now = stamp(self._files)
         if not anyway and now is not None and now == self._stamp:
             return
         try:
-            self._present = self._made()
+            self._present = self._build()
         except BadTlsFiles as error:
-            self._once.tell(str(error))
+            self._problems.report(str(error))
             return
         self._stamp = now
-        self._once.tell(None)
+        self._problems.report(None)

@@ -1,7 +1,6 @@
-"""Whoever asks from outside, and who is told there: each front is built from its part of the configuration, and the
-daemon starts and stops it.
+"""Builds the API servers (KEDA gRPC, metrics API) and the Event writer from their sections of the configuration.
 
-Worked example: `keda(config, publisher, claims, now, observe)` listens nowhere yet; `await server.start()` is its port.
+Worked example: `keda(config, publisher, claims, now, observe)` listens on no port yet; `await server.start()` does.
 """
 
 from __future__ import annotations
@@ -21,16 +20,14 @@ from scaler.engine import scrape_log
 from scaler.engine.publisher import Publisher
 from scaler.ha.replica import called
 from scaler.metrics import SelfMetrics
-from scaler.tls import naming
+from scaler.tls import TlsFiles, naming
 
-from .events import EventWriter, place
+from .events import EventWriter, event_object
 from .keda.authorization import Claims
 from .keda.server import KedaServer, create
-from .keda.tls import GrpcTlsFiles
 from .metrics_api import server as kubeapi
 from .metrics_api.documents import CUSTOM_GROUP, EXTERNAL_GROUP
 from .metrics_api.pods import Sources
-from .metrics_api.tls import MetricsTlsFiles as ServingFiles
 
 Observe = Callable[[str, str, float], None]
 
@@ -45,10 +42,10 @@ def keda(
             publisher,
             claims=claims,
             address=str(config.listen.grpc),
-            tls=GrpcTlsFiles(tls.certificate, tls.key, tls.client_ca) if tls else None,
+            tls=TlsFiles(tls.certificate, tls.key, tls.client_ca) if tls else None,
             now=now,
             observe=observe,
-            tls_told=partial(scrape_log.of_files, "grpc_tls"),
+            on_tls_problem=partial(scrape_log.of_files, "grpc_tls"),
             warn=structlog.get_logger().warning,
         )
 
@@ -63,12 +60,12 @@ def metrics_api(
             sources,
             host=served.address.host,
             port=served.address.port,
-            files=ServingFiles(served.certificate, served.key),
+            files=TlsFiles(served.certificate, served.key),
             groups=groups(served),
             clock=clock,
             observe=observe,
-            tls_told=partial(scrape_log.of_files, "listen.metrics_api"),
-            front_proxy_told=scrape_log.of_front_proxy,
+            on_tls_problem=partial(scrape_log.of_files, "listen.metrics_api"),
+            on_front_proxy_problem=scrape_log.of_front_proxy,
         )
 
 
@@ -78,22 +75,22 @@ def events(
     targets: Callable[[], Mapping[WorkloadKey, Ref]],
     writes: Callable[[float], bool],
     clock: Clock,
-    own: SelfMetrics,
+    metrics: SelfMetrics,
 ) -> EventWriter:
-    """It hears the publisher from now on. targets: what each workload scales, as of now."""
-    announcer = EventWriter(
-        place=lambda workload: place(cluster, targets(), workload),
+    """Listens to the publisher from now on. targets: what each workload scales, as of now."""
+    writer = EventWriter(
+        object_of=lambda workload: event_object(cluster, targets(), workload),
         writes=writes,
         instance=called(os.environ),
         clock=clock,
-        written=own.events_written.inc,
-        dropped=lambda why, count: own.events_dropped.labels(why).inc(count),
-        told=scrape_log.of_events,
+        on_written=metrics.events_written.inc,
+        on_dropped=lambda why, count: metrics.events_dropped.labels(why).inc(count),
+        on_problem=scrape_log.of_events,
     )
-    publisher.on_change = announcer.heard
-    return announcer
+    publisher.on_change = writer.add
+    return writer
 
 
 def groups(served: MetricsApi) -> list[str]:
-    """The API groups that it serves."""
+    """The API groups of this section that are on."""
     return [group for group, on in ((EXTERNAL_GROUP, served.external), (CUSTOM_GROUP, served.custom)) if on]

@@ -6,8 +6,9 @@ import ssl
 
 import pytest
 
-from scaler.api.metrics_api.tls import MetricsTlsFiles, rotating
+from scaler.api.metrics_api.tls import rotating
 from scaler.config import parse
+from scaler.tls import TlsFiles
 from tests.deploy.metrics_values import BOTH, CUSTOM, PEM, TLS, services, with_tls
 from tests.deploy.shared import the
 
@@ -50,7 +51,7 @@ async def test_the_api_server_believes_the_charts_own_certificate_and_no_other_r
     secret = the(things, "Secret", "gate-tidegate-tls")["data"]
     for key in ("tls.crt", "tls.key"):
         (tmp_path / key).write_bytes(base64.b64decode(secret[key]))
-    port = await serving(MetricsTlsFiles(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key")))
+    port = await serving(TlsFiles(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key")))
 
     def bundle(things):
         (one,) = {spec["caBundle"] for spec in services(things).values()}

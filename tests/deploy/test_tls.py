@@ -6,7 +6,8 @@ import grpc
 import pytest
 import yaml
 
-from scaler.api.keda.tls import GrpcTlsFiles, Rotation
+from scaler.api.keda.tls import Rotation
+from scaler.tls import TlsFiles
 from tests.deploy.shared import the
 
 KEYS = {"ca.crt", "tls.crt", "tls.key"}
@@ -27,7 +28,7 @@ def files_of(folder, secret):
     folder.mkdir()
     for key, value in secret.items():
         (folder / key).write_bytes(value)
-    return GrpcTlsFiles(*(str(folder / key) for key in ("tls.crt", "tls.key", "ca.crt")))
+    return TlsFiles(*(str(folder / key) for key in ("tls.crt", "tls.key", "ca.crt")))
 
 
 @pytest.fixture

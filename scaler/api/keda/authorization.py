@@ -1,20 +1,16 @@
-"""Whom a call is believed to be now, by the last word of the cluster or the configuration, and who waits for the next.
+"""Authorizes KEDA's calls by the newest workload registry or, without Kubernetes, by the configuration alone.
 
-It knows that what is believed gets replaced while streams are open; how a call is compared is `census`'s business,
-or `metadata`'s where there is no Kubernetes. Nothing is kept of a call that is refused.
+The registry is replaced while streams are open. A stream waits in a `Turn` of its ScaledObject, which ends once the
+registry says something else about that object; then the stream is authorized again. Nothing is stored of a refused
+call.
 
-Worked example: a stream is open for `ai/chat`, and the ScaledObject is edited. `take(census)` finds that what is
-believed about `ai/chat` is no longer what it was, and ends the turn that the stream waits in; it asks `whose` again
-and is told. A census that says the same of `ai/chat` wakes nobody.
+Without Kubernetes nothing shows what a ScaledObject looks like, so its metadata may only name a configured workload:
+by `workload`, or by the ScaledObject's own name. No metadata names another namespace.
 
-Whom a call speaks for where the configuration alone says what workloads there are. Pure.
-
-Without Kubernetes nobody can say what a ScaledObject looks like, so a caller's metadata may only name a workload that
-is configured: by `workload`, or by the ScaledObject's own name. Nothing in it names another namespace.
-
-Worked example: ScaledObject `chat` in `team-a` with `{"scalerAddress": "tidegate:6000", "workload": "llama"}` speaks
-for `team-a/llama`; without `workload`, for `team-a/chat`; with `wrokload` it is told `metadata.wrokload: unknown key;
-did you mean 'workload'? Known: workload`.
+Worked example: a stream is open for `ai/chat`, and the ScaledObject is edited. `take(registry)` ends the turn of
+`ai/chat`, and the stream calls `whose` again. A registry that says the same about `ai/chat` ends no turn. Without
+Kubernetes, ScaledObject `chat` in `team-a` with `workload: llama` speaks for `team-a/llama`, without it for
+`team-a/chat`; with `wrokload` its call gets `metadata.wrokload: unknown key; did you mean 'workload'? Known: workload`.
 """
 
 from __future__ import annotations
@@ -33,23 +29,29 @@ from scaler.config.errors import shown
 from scaler.config.trigger import FROM_ENV, KEDAS, WORDS
 from scaler.workloads import CallRejected, Doubt, RejectedCall, not_configured, observed
 
+WORKLOAD = "workload"
+# RFC 1123 as Kubernetes reads it: a namespace is a label, the names of workloads and ScaledObjects are subdomains.
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_PLAIN_KEY = re.compile(r"[\w.-]{1,63}", re.ASCII)
 
-class Believed(Protocol):
-    """What is believed at one moment: a Census, or what the configuration alone says."""
+
+class Authorizer(Protocol):
+    """A workload registry, or the configuration alone."""
 
     @property
     def triggers(self) -> int:
         """The number of external triggers, which bounds how many calls KEDA has open."""
 
     def whose(self, namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:
-        """The workload that a call speaks for. Raises Unbelieved."""
+        """The workload that a call speaks for. Raises RejectedCall."""
 
     def about(self, namespace: str, name: str) -> object:
-        """Equal as long as every call in this object's name gets the same answer from `whose`."""
+        """Equal as long as every call in this object's name gets the same result from `whose`."""
 
 
 class Turn:
-    """As long as nothing else is believed of one object."""
+    """The time in which one object is authorized in the same way."""
 
     def __init__(self) -> None:
         self.over = False
@@ -61,8 +63,8 @@ class Turn:
             wait.reschedule(asyncio.get_running_loop().time())
 
     async def until(self, change: Coroutine[Any, Any, object]) -> None:
-        """Wait for a change, but not longer than this turn. What is waited for runs in the caller's own task: a push is
-        then under way one step of the loop after its decision, which is what a draining server gives it.
+        """Waits for a change, at most until this turn ends. The change is awaited in the caller's own task: so a push
+        is under way one step of the loop after its decision, which is what a draining server gives it.
         """
         if self.over:
             change.close()
@@ -80,61 +82,53 @@ class Turn:
 
 
 class Claims:
-    """One writer, the daemon's loop; any number of readers in the same loop.
+    """Authorizes calls. One writer, the daemon's loop; any number of readers in the same loop.
 
-    triggers: the number of external triggers that are known; None before the first list.
+    triggers: the number of external triggers; None before the first list.
     """
 
     def __init__(self) -> None:
         self.triggers: int | None = None
-        self._believed: Believed | None = None
-        self._sighted = True
-        # Weak: a turn lives as long as a stream that waits in it, whatever names were made up.
+        self._authorizer: Authorizer | None = None
+        self._is_current = True
+        # Weak: a turn lives as long as a stream waits in it, whatever names a client invents.
         self._turns: WeakValueDictionary[tuple[str, str], Turn] = WeakValueDictionary()
 
-    def take(self, believed: Believed) -> None:
-        """Believe this from now on, and wake the streams of objects that it says something else of."""
-        old, self._believed, self._sighted = self._believed, believed, True
-        self.triggers = believed.triggers
+    def take(self, authorizer: Authorizer) -> None:
+        """Replaces the authorizer, and ends the turns of objects about which it says something else."""
+        old, self._authorizer, self._is_current = self._authorizer, authorizer, True
+        self.triggers = authorizer.triggers
         for name, turn in list(self._turns.items()):
-            if old is None or old.about(*name) != believed.about(*name):
+            if old is None or old.about(*name) != authorizer.about(*name):
                 del self._turns[name]
                 turn.end()
 
     def lose_sight(self) -> None:
-        """The cluster has not answered for too long: what it said is still believed, what it did not say is unknown."""
-        self._sighted = False
+        """Marks the registry as stale. Known callers stay authorized; unknown callers get UNAVAILABLE."""
+        self._is_current = False
 
     def whose(self, namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:
-        """The workload that a call speaks for. Raises Unbelieved."""
-        if self._believed is None:
+        """The workload that a call speaks for. Raises RejectedCall."""
+        if self._authorizer is None:
             raise RejectedCall(CallRejected(Doubt.UNSEEN, "the cluster's ScaledObjects have not been listed yet"))
         try:
-            return self._believed.whose(namespace, name, metadata)
-        except RejectedCall as doubted:
-            if self._sighted or doubted.refused.doubt not in {Doubt.NOBODY, Doubt.OTHERWISE}:
+            return self._authorizer.whose(namespace, name, metadata)
+        except RejectedCall as rejected:
+            if self._is_current or rejected.refused.doubt not in {Doubt.NOBODY, Doubt.OTHERWISE}:
                 raise
-            sentence = f"the Kubernetes API does not answer Tidegate; when it last did: {doubted.refused.sentence}"
-            raise RejectedCall(CallRejected(Doubt.UNSEEN, sentence, doubted.refused.detail)) from None
+            sentence = f"the Kubernetes API does not answer Tidegate; when it last did: {rejected.refused.sentence}"
+            raise RejectedCall(CallRejected(Doubt.UNSEEN, sentence, rejected.refused.detail)) from None
 
     def turn(self, namespace: str, name: str) -> Turn:
-        """Over once something else is believed of this object. Keep it for as long as that matters."""
+        """The current turn of one object. The caller must keep it."""
         turn = self._turns.get((namespace, name))
         if turn is None:
             turn = self._turns[namespace, name] = Turn()
         return turn
 
 
-WORKLOAD = "workload"
-
-# RFC 1123 as Kubernetes reads it: a namespace is a label, the names of workloads and ScaledObjects are subdomains.
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_SUBDOMAIN = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_PLAIN_KEY = re.compile(r"[\w.-]{1,63}", re.ASCII)
-
-
 class BadMetadata(ValueError):  # noqa: N818 - named for whose fault it is
-    """A tenant's mistake. `key`: where it stands; `bound`: the rule; `value`: what was given, where that broke it."""
+    """Metadata that a tenant must correct. bound: the rule; value: the value that broke it, if one did."""
 
     def __init__(self, key: str, bound: str, value: str | None = None) -> None:
         super().__init__(f"{key}: {bound}" if value is None else f"{key}: {bound}, got {shown(value)}")
@@ -145,7 +139,7 @@ class BadMetadata(ValueError):  # noqa: N818 - named for whose fault it is
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """What is believed without Kubernetes. acting: by namespace and name, may the workload's number be asked for?"""
+    """The authorizer without Kubernetes. acting: by namespace and name, whether the mode is `act`."""
 
     acting: Mapping[str, Mapping[str, bool]]
 
@@ -158,11 +152,11 @@ class Configured:
 
     @property
     def triggers(self) -> int:
-        """One for each workload: how many ScaledObjects name a workload, the configuration does not know."""
+        """One for each workload: the configuration does not show how many ScaledObjects name one."""
         return sum(len(names) for names in self.acting.values())
 
     def whose(self, namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:
-        """The workload that a call speaks for. Raises Unbelieved."""
+        """The workload that a call speaks for. Raises RejectedCall."""
         try:
             workload = read(namespace, name, metadata)
         except BadMetadata as bad:
@@ -175,12 +169,12 @@ class Configured:
         return workload
 
     def about(self, namespace: str, name: str) -> object:  # noqa: ARG002 - it may name any workload of its namespace
-        """Equal as long as every call in this object's name gets the same answer."""
+        """Equal as long as every call in this object's name gets the same result."""
         return self.acting.get(namespace)
 
 
 def read(namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:
-    """The workload a ScaledObject asks about. Raises BadMetadata."""
+    """The workload that a ScaledObject names. Raises BadMetadata."""
     _refuse_unknown_keys(metadata)
     namespace = _matching(_LABEL.fullmatch, "scaledObjectRef.namespace", "must be a DNS-1123 label", namespace)
     key, name = (f"metadata.{WORKLOAD}", metadata[WORKLOAD]) if WORKLOAD in metadata else ("scaledObjectRef.name", name)
@@ -196,8 +190,8 @@ def _refuse_unknown_keys(keys: Iterable[str]) -> None:
     key = unknown[0]
     if key in WORDS:
         bound = (
-            "cannot be said here: Tidegate's configuration has no `kubernetes` with `triggers`, so a trigger can only "
-            f"name a configured workload. Known: {WORKLOAD}"
+            "not allowed: the configuration has no `kubernetes` with `triggers`, so a trigger can only name a "
+            f"configured workload. Known: {WORKLOAD}"
         )
         raise BadMetadata(f"metadata.{key}", bound)
     near = get_close_matches(key, (WORKLOAD, *KEDAS), n=1) if _PLAIN_KEY.fullmatch(key) else []

@@ -32,7 +32,7 @@ Observe: TypeAlias = Callable[[str, str, float], None]
 
 SETTLE_S, LOOK_S = 0.5, 0.001
 # The daemon's own check of its answers, which comes through a Unix socket.
-OWN_PEER, OWN_METHOD = "unix", "Check"
+CHECK_PEER, CHECK_METHOD = "unix", "Check"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class GrpcLimits:
                    get RESOURCE_EXHAUSTED at once. grpc.max_concurrent_streams would make them wait in the client
                    instead, and KEDA's polls wait without a deadline; so that one stays open.
     message_bytes: of one request. KEDA sends a ScaledObjectRef: a namespace and a name (316 bytes at most) and the
-                   metadata of one trigger, as a rule under 1 KiB. What a longer one would cost is memory that anybody
-                   who reaches the port can hold: 100 half-sent messages of 4 MiB held 400 MiB.
+                   metadata of one trigger, as a rule under 1 KiB. Any client that reaches the port can hold this
+                   memory: 100 half-sent messages of 4 MiB held 400 MiB.
     receive_s:     seconds from the headers of a call to the end of its message. The message follows in the same packet.
     age_s:         seconds after which a connection is replaced, and a stream ended with OK. A new connection goes
                    through the Service again, finds replicas that were added, and uses the present certificate.
@@ -60,7 +60,9 @@ class GrpcLimits:
     pong_s: float = 20.0
 
 
-class Attendant(grpc.aio.ServerInterceptor):
+class CallInterceptor(grpc.aio.ServerInterceptor):
+    """Wraps the handlers of all methods."""
+
     def __init__(self, observe: Observe, quota: Quota, limits: GrpcLimits) -> None:
         self._observe = observe
         self._quota = quota
@@ -73,7 +75,7 @@ class Attendant(grpc.aio.ServerInterceptor):
         """Waits until every stream has sent what it has to send, or `SETTLE_S` is over."""
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_S):
-                await asyncio.sleep(0)  # who waits for a turn that has come wakes first
+                await asyncio.sleep(0)  # streams whose turn has ended wake first
                 while not all(stream.waiting for stream in self._streams):  # noqa: ASYNC110 - once, for SETTLE_S at most
                     await asyncio.sleep(LOOK_S)
 
@@ -108,7 +110,7 @@ class Attendant(grpc.aio.ServerInterceptor):
         try:
             if refused:
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, refused)
-            if peer == OWN_PEER and method != OWN_METHOD:  # this socket has no TLS
+            if peer == CHECK_PEER and method != CHECK_METHOD:  # this socket has no TLS
                 await context.abort(grpc.StatusCode.PERMISSION_DENIED, f"{method}: not served on this socket")
             yield
         finally:
@@ -129,7 +131,7 @@ class Attendant(grpc.aio.ServerInterceptor):
                 code = grpc.StatusCode.CANCELLED
                 raise
             finally:
-                if address(context.peer()) != OWN_PEER:
+                if address(context.peer()) != CHECK_PEER:
                     self._observe(method, code.name, time.perf_counter() - started)
             return response
 
@@ -174,7 +176,7 @@ class Attendant(grpc.aio.ServerInterceptor):
             except asyncio.CancelledError:
                 if not stream.ending:
                     raise  # the client went away
-                task.uncancel()  # it was us; to return is to end it with OK
+                task.uncancel()  # `end` cancelled it: return ends it with OK
             finally:
                 timer.cancel()
                 self._streams.discard(stream)
@@ -206,8 +208,8 @@ class _Stream:
     async def write(self, message: Any) -> None:
         await self._send(self._context.write(message))
 
-    async def abort(self, code: grpc.StatusCode, words: str = "", trailer: tuple[tuple[str, str], ...] = ()) -> None:
-        await self._send(self._context.abort(code, words, trailer))
+    async def abort(self, code: grpc.StatusCode, message: str = "", trailer: tuple[tuple[str, str], ...] = ()) -> None:
+        await self._send(self._context.abort(code, message, trailer))
 
     async def _send(self, sending: Awaitable[None]) -> None:
         self.waiting = False

@@ -1,14 +1,13 @@
-"""The listener KEDA connects to: the external scaler, its health and reflection, with or without TLS.
+"""Listens for KEDA: the external scaler, its health and reflection, with or without TLS.
 
-`create` builds it inside the running loop, `start` binds, `set_ready` turns the health, `drain` ends it: NOT_SERVING,
-every open stream ended with OK (KEDA reopens such a stream after 2 s, and backs off up to 60 s from an error), then
-the calls that are under way get `grace_s` to finish.
+`create` builds the server inside the running loop, `start` binds, `set_ready` sets the health, `drain` ends it:
+NOT_SERVING, every open stream ended with OK (KEDA reopens such a stream after 2 s, and backs off up to 60 s from an
+error), then calls in progress get `grace_s` to finish.
 
-A call that arrived and that Python had not picked up when `stop` begins, or that crosses the GOAWAY on its way, ends
-CANCELLED, not UNAVAILABLE: gRPC's core drops what is pending as it shuts down, and offers Python no GOAWAY before that
-(grpc/grpc#41785, open; measured with grpcio 1.85.1: 20 drains under 20 pollers of 5 polls/s each, 11 calls, none of
-which reached an interceptor, so nothing here could answer them). It costs KEDA nothing: it asks once more at once after
-any error, by then on another connection.
+A call that Python had not picked up when `stop` begins, or that crosses the GOAWAY, ends CANCELLED, not UNAVAILABLE:
+gRPC's core drops pending calls as it shuts down, and offers Python no GOAWAY before that (grpc/grpc#41785, open;
+measured with grpcio 1.85.1: 20 drains under 20 pollers of 5 polls/s each, 11 calls, none of which reached an
+interceptor). It costs KEDA nothing: it repeats a call at once after any error, by then on another connection.
 
     server = create(decisions, claims=claims, address="0.0.0.0:6000", tls=None, now=clock.now)
     port = await server.start()
@@ -16,13 +15,11 @@ any error, by then on another connection.
     …
     await server.drain(grace_s=5)
 
-grpc.health.v1: SERVING while the daemon says it is ready, NOT_SERVING before and while it drains; and its client.
+`check_answers` calls the server of its own process as KEDA does: through gRPC's threads and the event loop. It uses a
+socket of its own, because with mutual TLS the listener wants a client certificate, and the daemon has none.
 
-`check_answers` calls the server of its own process as KEDA does: through gRPC's threads and the event loop.
-It uses a socket of its own, because with mutual TLS the listener wants a client certificate, and the daemon has none.
-
-Two names have a state, the same one: KEDA's service and the empty name, which is the whole server (what a kubelet's
-grpc probe asks by default). grpcio-health-checking has a servicer too; its state can only be set from a coroutine.
+grpc.health.v1 has two names with the same state: KEDA's service, and the empty name of the whole server, which a
+kubelet's grpc probe uses by default. The state of grpcio-health-checking's servicer can only be set from a coroutine.
 """
 
 from __future__ import annotations
@@ -43,14 +40,22 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthServicer, HealthStub
 from grpc_reflection.v1alpha import reflection
 
+from scaler.tls import TlsFiles, Told
+
 from .authorization import Claims
 from .externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
-from .interceptor import Attendant, GrpcLimits, Observe
-from .servicer import Context, Decisions, Quota, Seldom, Servicer, Warn
-from .tls import GrpcTlsFiles, Rotation
+from .interceptor import CallInterceptor, GrpcLimits, Observe
+from .servicer import Context, Decisions, Quota, RateLimitedLog, Servicer, Warn
+from .tls import Rotation
 
 SERVICE: Final = "externalscaler.ExternalScaler"
 HEALTH: Final = "grpc.health.v1.Health"
+# A check begins CHECK_PAUSE_S after the one before it ended, and is missed after CHECK_S. An answer from memory takes
+# about a millisecond. Two checks in a row are missed 2 x (0.5 + 0.75) = 2.5 s after the last answer at the latest.
+CHECK_PAUSE_S: Final = 0.5
+CHECK_S: Final = 0.75
+# Any other code comes from the server itself.
+_NO_ANSWER: Final = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
 
 
 def _options(limits: GrpcLimits) -> tuple[tuple[str, int], ...]:
@@ -77,15 +82,17 @@ def _options(limits: GrpcLimits) -> tuple[tuple[str, int], ...]:
 
 @dataclass(frozen=True)
 class KedaServer:
+    """A gRPC server. Made by `create`."""
+
     address: str
     _server: grpc.aio.Server
-    _attendant: Attendant
+    _interceptor: CallInterceptor
     _health: GrpcHealth
     _credentials: grpc.ServerCredentials | None
-    _own_socket: str
+    _check_socket: str
 
     async def start(self) -> int:
-        """Bind and answer, NOT_SERVING at first. Returns the port. Raises OSError naming the address."""
+        """Binds and answers, NOT_SERVING at first. Returns the port. Raises OSError that names the address."""
         try:
             if self._credentials is None:
                 port = self._server.add_insecure_port(self.address)
@@ -93,23 +100,23 @@ class KedaServer:
                 port = self._server.add_secure_port(self.address, self._credentials)
         except RuntimeError as error:
             raise OSError(f"cannot listen on {self.address}: {_why_not(self.address) or error}") from error
-        self._server.add_insecure_port(self._own_socket)
+        self._server.add_insecure_port(self._check_socket)
         await self._server.start()
         return port
 
     def set_ready(self, ready: bool) -> None:
-        """SERVING or NOT_SERVING. Answers are given in both: it is the daemon's word to whoever routes to it."""
+        """Sets SERVING or NOT_SERVING, for load balancers. Calls are answered in both."""
         self._health.turn(ready)
 
     async def check_answers(self, missed: Callable[[int], None]) -> None:
         """Calls the server until it is cancelled. missed: gets the number of checks in a row without an answer."""
-        await check_answers(self._own_socket, missed)
+        await check_answers(self._check_socket, missed)
 
     async def drain(self, grace_s: float) -> None:
-        """End it. `grace_s`: seconds for calls under way; 0 leaves streams no time to be ended with OK."""
+        """Ends the server. grace_s: seconds for calls in progress; with 0, streams cannot be ended with OK."""
         self.set_ready(False)
-        await self._attendant.settle()  # health watches say so before their streams end
-        self._attendant.end_streams()
+        await self._interceptor.settle()  # health watches send NOT_SERVING before their streams end
+        self._interceptor.end_streams()
         await self._server.stop(grace_s)
 
 
@@ -118,43 +125,44 @@ def create(
     *,
     claims: Claims,
     address: str,
-    tls: GrpcTlsFiles | None,
+    tls: TlsFiles | None,
     now: Callable[[], float],
     observe: Observe = lambda _method, _code, _seconds: None,
-    tls_told: Callable[[str | None], None] = lambda _problem: None,
+    on_tls_problem: Told = lambda _problem: None,
     warn: Warn = lambda _event, **_fields: None,
     limits: GrpcLimits = GrpcLimits(),  # noqa: B008 - frozen
 ) -> KedaServer:
-    """Build the server; call it in the running loop. Raises BadTlsFiles.
+    """Builds the server; call it in the running loop. Raises BadTlsFiles.
 
-    claims:   whom a call is believed to be.
-    now:      POSIX seconds.
-    observe:  hears of every call that ended.
-    tls_told: hears, in the loop, of files that cannot serve after a rotation, and None once they can again.
-    warn:     writes a log line about refused calls: an event and its fields.
+    now:            POSIX seconds.
+    observe:        called for every call that ended.
+    on_tls_problem: called in the loop when files cannot serve after a rotation, and with None once they can.
+    warn:           writes a log line about refused calls: an event and its fields.
     """
     loop = asyncio.get_running_loop()
-    refusals = Seldom(now, warn)
-    attendant = Attendant(observe, Quota(lambda: claims.triggers, refusals), limits)
-    server = grpc.aio.server(interceptors=(attendant,), options=_options(limits), maximum_concurrent_rpcs=limits.calls)
+    refusals = RateLimitedLog(now, warn)
+    interceptor = CallInterceptor(observe, Quota(lambda: claims.triggers, refusals), limits)
+    server = grpc.aio.server(
+        interceptors=(interceptor,), options=_options(limits), maximum_concurrent_rpcs=limits.calls
+    )
     health = GrpcHealth(SERVICE)
     add_ExternalScalerServicer_to_server(Servicer(decisions, claims, now, refusals), server)  # type: ignore[no-untyped-call]  # generated
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
     reflection.enable_server_reflection((SERVICE, HEALTH, reflection.SERVICE_NAME), server)
     credentials = None
     if tls is not None:
-        # gRPC asks for certificates on a thread of its own; `tls_told` is the loop's.
-        credentials = Rotation(tls, lambda problem: _in_loop(loop, tls_told, problem)).credentials()
-    return KedaServer(address, server, attendant, health, credentials, own_socket())
+        # gRPC fetches certificates on a thread of its own; `on_tls_problem` is called in the loop.
+        credentials = Rotation(tls, lambda problem: _in_loop(loop, on_tls_problem, problem)).credentials()
+    return KedaServer(address, server, interceptor, health, credentials, check_socket())
 
 
-def _in_loop(loop: asyncio.AbstractEventLoop, told: Callable[[str | None], None], problem: str | None) -> None:
+def _in_loop(loop: asyncio.AbstractEventLoop, listener: Told, problem: str | None) -> None:
     if not loop.is_closed():
-        loop.call_soon_threadsafe(told, problem)
+        loop.call_soon_threadsafe(listener, problem)
 
 
 def _why_not(address: str) -> str | None:
-    """Why an address cannot be bound. gRPC writes that to stderr alone, so the kernel is asked the same again."""
+    """Why an address cannot be bound. gRPC writes that to stderr alone, so this binds it again."""
     host, _, port = address.rpartition(":")
     try:
         found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -170,16 +178,9 @@ def _why_not(address: str) -> str | None:
 # ruff: noqa: N802 - the methods are named by the contract
 
 
-# A check begins CHECK_PAUSE_S after the one before it ended, and is missed after CHECK_S. An answer from memory takes
-# about a millisecond. Two checks in a row are missed 2 x (0.5 + 0.75) = 2.5 s after the last answer at the latest.
-CHECK_PAUSE_S: Final = 0.5
-CHECK_S: Final = 0.75
-
-# What the server returns if the call reached it, whatever it thinks of the call.
-_NO_ANSWER: Final = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
-
-
 class GrpcHealth(HealthServicer):  # type: ignore[misc]  # the base has no types
+    """Answers grpc.health.v1."""
+
     def __init__(self, service: str) -> None:
         self._services = ("", service)
         self._status = HealthCheckResponse.NOT_SERVING
@@ -196,19 +197,19 @@ class GrpcHealth(HealthServicer):  # type: ignore[misc]  # the base has no types
         return HealthCheckResponse(status=self._status)
 
     async def Watch(self, request: HealthCheckRequest, context: Context) -> None:
-        said = None
+        sent = None
         while True:
             turned = self._turned
-            known = request.service in self._services
-            status = self._status if known else HealthCheckResponse.SERVICE_UNKNOWN
-            if status != said:
-                said = status
+            exists = request.service in self._services
+            status = self._status if exists else HealthCheckResponse.SERVICE_UNKNOWN
+            if status != sent:
+                sent = status
                 await context.write(HealthCheckResponse(status=status))
             await turned.wait()
 
 
-def own_socket() -> str:
-    """An address for `check_answers` alone. On Linux it is no file: a killed process leaves nothing behind."""
+def check_socket() -> str:
+    """A new address for `check_answers`. On Linux it is no file: a killed process leaves nothing behind."""
     name = f"tidegate-{os.getpid()}-{secrets.token_hex(8)}"
     if sys.platform == "linux":
         return f"unix-abstract:{name}"
@@ -216,7 +217,7 @@ def own_socket() -> str:
 
 
 async def check_answers(target: str, missed: Callable[[int], None]) -> None:
-    """Calls the server again and again. missed: gets the number of checks in a row without an answer, 0 after one."""
+    """Checks the server until cancelled. missed: gets the number of checks in a row without an answer, 0 after one."""
     misses = 0
     async with grpc.aio.insecure_channel(target) as channel:
         health = HealthStub(channel)

@@ -1,44 +1,31 @@
-"""What KEDA asks, answered from one entry of the Board.
+"""Answers KEDA from one entry of the Board, and refuses calls without cost to others.
 
-It knows the contract of an external scaler and KEDA's habits as its client; it refuses to know how a decision came
-about. There is one metric for good, `tidegate-replicas` with target 1, whose value is what the decision tells: its
-replicas, rounded outward past the HPA's tolerance where that would drop a step up. So the HorizontalPodAutoscaler's
-division gives back the number that was decided.
+There is one metric, `tidegate-replicas` with target 1. Its value is the published replicas of the decision: rounded
+outward past the HPA's tolerance where the HPA would drop a step up. So the HPA's division gives back that number.
 
     workload decided at 3 replicas    GetMetrics 3      IsActive true
     asleep                            GetMetrics 0      IsActive false
-    held on stale readings            as it was decided; never an error
-    known, and nothing is known of it UNAVAILABLE, so KEDA changes nothing or falls back
-    no ScaledObject says the same     PERMISSION_DENIED, in the same words whether there is one or not
+    held on stale readings            as decided last; never an error
+    readings unknown                  UNAVAILABLE, so KEDA changes nothing or falls back
+    no ScaledObject matches the call  PERMISSION_DENIED, with the same message whether the object exists or not
     no such configured workload       NOT_FOUND
-    metadata that cannot be           INVALID_ARGUMENT
+    invalid metadata                  INVALID_ARGUMENT
     `mode: observe`                   FAILED_PRECONDITION
 
-Errors come from GetMetrics, IsActive and StreamIsActive alone. KEDA's fallback does not engage while GetMetricSpec
-fails, and KEDA 2.19 builds its HorizontalPodAutoscaler on cpu 80 % when it fails at creation: so GetMetricSpec always
-answers, and always the same.
+Only GetMetrics, IsActive and StreamIsActive return errors. KEDA's fallback does not engage while GetMetricSpec fails,
+and KEDA 2.19 builds its HPA on cpu 80 % if it fails at creation: GetMetricSpec always returns the same spec.
 
-Refused calls: the gRPC error that the caller gets, and the line that the operator finds in the log.
+The error of a refused call must teach a foreign tenant nothing. The log must not grow with the calls, which a client
+can repeat, with invented names, thousands of times a second: a trigger that differs from its ScaledObject and is
+called every 5 s has one line every 10 minutes, with `suppressed=119` from the second on; a client that invents 10,000
+names has 64 lines in 10 minutes.
 
-What a caller gets must teach a foreign tenant nothing. What the log gets must not grow with the calls: a client can
-repeat a call, and invent names, thousands of times a second.
-
-Worked example: a trigger that differs from its ScaledObject is called every 5 s. Each call gets PERMISSION_DENIED. The
-log has one line every 10 minutes that names the difference, with `suppressed=119` from the second on. A client that
-invents 10,000 names has 64 lines in 10 minutes.
-
-Counts the open calls of each peer address, and refuses those above its quota. Pure but for the counts.
-
-The quota follows from how KEDA calls. All calls come from one pod, KEDA's operator, and for each external trigger there
-are at most four open at once: the streams StreamIsActive and StreamMetricSpec, one call of the poll, and one of the HPA
-sync. 256 more are for tools, for health checks, and for the calls of triggers that were made a moment ago. So KEDA is
-never refused, and one address cannot hold the calls of all.
-
-Worked example: with 1,000 external triggers the quota of an address is 4 x 1000 + 256 = 4,256 calls. KEDA has 2,000
-streams open and up to 2,000 polls. A pod that opens streams without end holds 4,256 of the server's 12,000 calls.
-
-Above 1,468 triggers two such quotas are more than 12,000 calls. Then one address and KEDA together can reach the limit
-of the whole server; only mutual TLS or a NetworkPolicy excludes such an address.
+A quota bounds the open calls of each peer address. All of KEDA's calls come from one pod, its operator, and for each
+external trigger at most four are open at once: the streams StreamIsActive and StreamMetricSpec, one call of the poll,
+and one of the HPA sync. 256 more are for tools, health checks, and calls of triggers that were made a moment ago. With
+1,000 external triggers the quota is 4 x 1000 + 256 = 4,256 calls; KEDA has 2,000 streams open and up to 2,000 polls. A
+pod that opens streams without end holds 4,256 of the server's 12,000 calls. Above 1,468 triggers two such quotas are
+more than 12,000 calls: only mutual TLS or a NetworkPolicy excludes such an address then.
 """
 
 from __future__ import annotations
@@ -55,7 +42,7 @@ import grpc
 from exporter.model import WorkloadKey
 from scaler.config.errors import shown
 from scaler.model import Decision, Reason
-from scaler.workloads import CallRejected, Doubt, RejectedCall
+from scaler.workloads import Doubt, RejectedCall
 from scaler.workloads.caller_check import plain
 
 from .authorization import Claims, Turn
@@ -79,29 +66,42 @@ Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 METRIC = "tidegate-replicas"
 REASON_KEY = "tidegate-reason"
 
-# KEDA strips the "s0-" it gives the HorizontalPodAutoscaler; whoever asks by hand may not.
+# KEDA strips the "s0-" that it gives the HPA; a call by hand may have it.
 _OUR_METRIC = re.compile(rf"(s\d+-)?{METRIC}", re.ASCII)
-# Enough to find the culprit; all of a large node pool would not fit into a gRPC status.
+# All targets of a large node pool would not fit into a gRPC status.
 _STALE_SHOWN = 5
+# (event, fields): writes one line.
+Warn: TypeAlias = Callable[..., Any]
+PERIOD_S: Final = 600.0
+SUBJECTS: Final = 64
+_CODES: Final = {
+    Doubt.NOBODY: grpc.StatusCode.NOT_FOUND,
+    Doubt.OTHERWISE: grpc.StatusCode.PERMISSION_DENIED,
+    Doubt.WORDS: grpc.StatusCode.INVALID_ARGUMENT,
+    Doubt.OBSERVED: grpc.StatusCode.FAILED_PRECONDITION,
+    Doubt.UNSEEN: grpc.StatusCode.UNAVAILABLE,
+}
+CALLS_PER_TRIGGER: Final = 4
+CALLS_BESIDE: Final = 256
 
 
 class Decisions(Protocol):
-    """What KEDA's front needs of the rest. All of it is memory: nothing here waits for a source."""
+    """The decisions, in memory: nothing here waits for a target."""
 
     def get(self, workload: WorkloadKey) -> Decision | None:
-        """The Board's present entry; None if there is none (yet)."""
+        """The current entry of the Board; None before the first decision."""
 
-    async def changed(self, workload: WorkloadKey, seen: Decision | None) -> Decision | None:
-        """Wait until the entry is not `seen`, and return it."""
+    async def changed(self, workload: WorkloadKey, last: Decision | None) -> Decision | None:
+        """Waits until the entry differs from `last`, and returns it."""
 
     def knows(self, workload: WorkloadKey) -> bool:
-        """Is it one that is decided, even if nothing is decided yet?"""
+        """Whether it is a workload of the current configuration, decided or not."""
 
 
 class MetricAnswer(NamedTuple):
-    """What GetMetrics and IsActive both say. told: replicas, as the HPA is to hear them."""
+    """The common answer of GetMetrics and IsActive. replicas: published ones."""
 
-    told: int
+    replicas: int
     active: bool
     reason: Reason
 
@@ -111,7 +111,7 @@ def specs() -> GetMetricSpecResponse:
 
 
 def answer(decisions: Decisions, workload: WorkloadKey, now: float) -> MetricAnswer:
-    """The one rule of GetMetrics and IsActive. `now`: POSIX seconds, for the age in the error. Raises Refusal."""
+    """The answer of GetMetrics and IsActive. now: POSIX seconds, for the age in the error. Raises RpcError."""
     decision = decisions.get(workload)
     if decision is None:
         raise _undecided(workload)
@@ -121,31 +121,31 @@ def answer(decisions: Decisions, workload: WorkloadKey, now: float) -> MetricAns
 
 
 def _undecided(workload: WorkloadKey) -> RpcError:
-    words = f"{workload}: nothing is decided yet; the first readings are awaited"
-    return RpcError(grpc.StatusCode.UNAVAILABLE, words, Reason.UNKNOWN)
+    return RpcError(grpc.StatusCode.UNAVAILABLE, f"{workload}: no decision yet; waiting for readings", Reason.UNKNOWN)
 
 
 def _why_unknown(decision: Decision, now: float) -> str:
     since = decision.decided_at if decision.held_since is None else decision.held_since
-    words = f"{decision.workload}: unknown for {max(0.0, now - since):.0f} s ({decision.reason})"
+    message = f"{decision.workload}: unknown for {max(0.0, now - since):.0f} s ({decision.reason})"
     stale = decision.evidence.stale
     if stale:
-        words += f"; nothing fresh from {', '.join(shown(source) for source in stale[:_STALE_SHOWN])}"
+        message += f"; no fresh readings from {', '.join(shown(source) for source in stale[:_STALE_SHOWN])}"
     if len(stale) > _STALE_SHOWN:
-        words += f" and {len(stale) - _STALE_SHOWN} more"
-    return words
+        message += f" and {len(stale) - _STALE_SHOWN} more"
+    return message
 
 
 def _refuse_foreign_metric(name: str) -> None:
     if not _OUR_METRIC.fullmatch(name):
-        words = f"metricName: no such metric; there is one, {METRIC}, got {shown(name)}"
-        raise RpcError(grpc.StatusCode.INVALID_ARGUMENT, words)
+        raise RpcError(grpc.StatusCode.INVALID_ARGUMENT, f"metricName: must be {METRIC}, got {shown(name)}")
 
 
 class Servicer(ExternalScalerServicer):
-    """The five calls. The streams never end by themselves: whoever serves them cancels them while they wait."""
+    """The five calls. Streams never end by themselves: the interceptor cancels them while they wait."""
 
-    def __init__(self, decisions: Decisions, claims: Claims, now: Callable[[], float], refusals: Seldom) -> None:
+    def __init__(
+        self, decisions: Decisions, claims: Claims, now: Callable[[], float], refusals: RateLimitedLog
+    ) -> None:
         self._decisions = decisions
         self._claims = claims
         self._now = now
@@ -156,7 +156,7 @@ class Servicer(ExternalScalerServicer):
 
     async def StreamMetricSpec(self, request: ScaledObjectRef, context: Context) -> None:
         await context.write(specs())
-        await asyncio.get_running_loop().create_future()  # the specs never change: nothing more is ever said
+        await asyncio.get_running_loop().create_future()  # the spec never changes
 
     async def GetMetrics(self, request: GetMetricsRequest, context: Context) -> GetMetricsResponse:
         try:
@@ -164,9 +164,9 @@ class Servicer(ExternalScalerServicer):
             given = self._answer(request.scaledObjectRef, context)
         except RpcError as refusal:
             await _abort(context, refusal)
-        _tell_reason(context, given.reason)
+        _set_reason(context, given.reason)
         # KEDA reads the float if it is above 0, else the integer: both must say the same.
-        value = MetricValue(metricName=METRIC, metricValue=given.told, metricValueFloat=float(given.told))
+        value = MetricValue(metricName=METRIC, metricValue=given.replicas, metricValueFloat=float(given.replicas))
         return GetMetricsResponse(metricValues=[value])
 
     async def IsActive(self, request: ScaledObjectRef, context: Context) -> IsActiveResponse:
@@ -174,92 +174,68 @@ class Servicer(ExternalScalerServicer):
             given = self._answer(request, context)
         except RpcError as refusal:
             await _abort(context, refusal)
-        _tell_reason(context, given.reason)
+        _set_reason(context, given.reason)
         return IsActiveResponse(result=given.active)
 
     async def StreamIsActive(self, request: ScaledObjectRef, context: Context) -> None:
-        """The state at once and at each change. While it is unknown nothing is said: an error would cost up to a
-        minute of KEDA's back-off, and the push that wakes the workload with it.
+        """The state at once and at each change. While it is unknown nothing is sent: an error would cost up to a
+        minute of KEDA's back-off, and with it the push that wakes the workload.
         """
-        said: bool | None = None
+        sent: bool | None = None
         try:
-            while True:  # each round is one version of what is believed of this ScaledObject
-                workload = self._whose(request, context)
+            while True:  # each round is one authorization of this ScaledObject
+                workload = self._authorized(request, context)
                 turn = self._claims.turn(request.namespace, request.name)
-                said = await self._push(workload, said, turn, context)
+                sent = await self._push(workload, sent, turn, context)
         except RpcError as refusal:
             await _abort(context, refusal)
 
-    async def _push(self, workload: WorkloadKey, said: bool | None, turn: Turn, context: Context) -> bool | None:
-        """Say the state where it is not what was `said`, until `turn` is over. Returns what was said last."""
+    async def _push(self, workload: WorkloadKey, sent: bool | None, turn: Turn, context: Context) -> bool | None:
+        """Sends the state where it differs from `sent`, until the turn ends. Returns what was sent last."""
         while not turn.over:
             entry = self._decisions.get(workload)
             if entry is None and not self._decisions.knows(workload):
-                raise _undecided(workload)  # believed a moment before it is decided, or a moment after
-            if entry is not None and entry.known and entry.active != said:
-                said = entry.active
-                await context.write(IsActiveResponse(result=said))
+                raise _undecided(workload)  # the registry is a moment ahead of the decisions, or behind
+            if entry is not None and entry.known and entry.active != sent:
+                sent = entry.active
+                await context.write(IsActiveResponse(result=sent))
             await turn.until(self._decisions.changed(workload, entry))
-        return said
+        return sent
 
-    def _whose(self, ref: ScaledObjectRef, context: Context) -> WorkloadKey:
+    def _authorized(self, ref: ScaledObjectRef, context: Context) -> WorkloadKey:
         try:
             return self._claims.whose(ref.namespace, ref.name, ref.scalerMetadata)
-        except RejectedCall as doubted:
-            if doubted.refused.detail:
-                called = plain(f"{ref.namespace}/{ref.name}")
-                self._refusals.warn(
-                    called,
-                    "call refused",
-                    scaled_object=called,
-                    peer=address(context.peer()),
-                    detail=doubted.refused.detail,
-                )
-            raise of_doubt(doubted.refused) from None
+        except RejectedCall as rejected:
+            if rejected.refused.detail:
+                name = plain(f"{ref.namespace}/{ref.name}")
+                peer = address(context.peer())
+                self._refusals.warn(name, "call refused", scaled_object=name, peer=peer, detail=rejected.refused.detail)
+            raise RpcError(_CODES[rejected.refused.doubt], rejected.refused.sentence) from None
 
     def _answer(self, ref: ScaledObjectRef, context: Context) -> MetricAnswer:
-        return answer(self._decisions, self._whose(ref, context), self._now())
+        return answer(self._decisions, self._authorized(ref, context), self._now())
 
 
-def _tell_reason(context: Context, reason: Reason) -> None:
+def _set_reason(context: Context, reason: Reason) -> None:
     context.set_trailing_metadata(((REASON_KEY, reason.value),))
 
 
 async def _abort(context: Context, refusal: RpcError) -> NoReturn:
     trailer = ((REASON_KEY, refusal.reason.value),) if refusal.reason else ()
-    await context.abort(refusal.code, refusal.words, trailer)
-
-
-# (event, fields): writes one line.
-Warn: TypeAlias = Callable[..., Any]
-
-PERIOD_S: Final = 600.0
-SUBJECTS: Final = 64
-
-_CODES: Final = {
-    Doubt.NOBODY: grpc.StatusCode.NOT_FOUND,
-    Doubt.OTHERWISE: grpc.StatusCode.PERMISSION_DENIED,
-    Doubt.WORDS: grpc.StatusCode.INVALID_ARGUMENT,
-    Doubt.OBSERVED: grpc.StatusCode.FAILED_PRECONDITION,
-    Doubt.UNSEEN: grpc.StatusCode.UNAVAILABLE,
-}
+    await context.abort(refusal.code, refusal.message, trailer)
 
 
 class RpcError(Exception):
-    """An answer that is an error."""
+    """An error response."""
 
-    def __init__(self, code: grpc.StatusCode, words: str, reason: Reason | None = None) -> None:
-        super().__init__(words)
+    def __init__(self, code: grpc.StatusCode, message: str, reason: Reason | None = None) -> None:
+        super().__init__(message)
         self.code = code
-        self.words = words
+        self.message = message
         self.reason = reason
 
 
-def of_doubt(refused: CallRejected) -> RpcError:
-    return RpcError(_CODES[refused.doubt], refused.sentence)
-
-
-class Seldom:
+class RateLimitedLog:
     """Writes log lines that a client can cause: each subject once in `PERIOD_S`, and `SUBJECTS` of them at most.
 
     now:  POSIX seconds.
@@ -284,10 +260,6 @@ class Seldom:
         self._suppressed = 0
 
 
-CALLS_PER_TRIGGER: Final = 4
-CALLS_BESIDE: Final = 256
-
-
 def address(peer: str) -> str:
     """The address of a peer without its port, as gRPC names peers.
 
@@ -302,11 +274,11 @@ def address(peer: str) -> str:
 class Quota:
     """Open calls by address.
 
-    triggers: the number of external triggers that are known; None if that is not known. Then there is no quota: what
-              is not known is not zero, and KEDA connects before the API server has been listed.
+    triggers: the number of external triggers; None before the first list. Then there is no quota: unknown is not
+              zero, and KEDA connects before the API server has been listed.
     """
 
-    def __init__(self, triggers: Callable[[], int | None], refusals: Seldom) -> None:
+    def __init__(self, triggers: Callable[[], int | None], refusals: RateLimitedLog) -> None:
         self._triggers = triggers
         self._open: Counter[str] = Counter()
         self._refusals = refusals
@@ -320,7 +292,7 @@ class Quota:
         quota = CALLS_PER_TRIGGER * triggers + CALLS_BESIDE
         if calls <= quota:
             return None
-        self._refusals.warn(peer, "calls of one peer refused", peer=peer, quota=quota)
+        self._refusals.warn(peer, "peer over call quota", peer=peer, quota=quota)
         return (
             f"{peer} has too many calls open: must be at most {quota} ({CALLS_PER_TRIGGER} for each of {triggers} "
             f"external triggers and {CALLS_BESIDE}), got {calls}. The client at this address is at fault: it must end "

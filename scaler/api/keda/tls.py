@@ -1,35 +1,17 @@
-"""Certificates that rotate under gRPC's server, which has a way of its own for that.
+"""Rotates certificates under gRPC's server, which does not use Python's SSL contexts.
 
-gRPC asks `Rotation.fetch` before every handshake, on a thread of its own; connections that stand keep what they were
-made with. Files that cannot be read or do not belong together change nothing: the previous certificate stays, and
-`told` hears about it once.
-
-Worked example: cert-manager writes a new tls.crt, and a client connects before tls.key has followed. The pair does
-not match, so the old pair serves that handshake and `told("…KEY_VALUES_MISMATCH…")` is called; with the next client
-both are new, they serve it, and `told(None)` is called.
+gRPC calls `Rotation.fetch` before every handshake, on a thread of its own. `scaler.tls` says how files rotate.
 """
 
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import grpc
 
-from scaler.tls import BadTlsFiles, Once, Told, load_authorities, load_pair
-
-__all__ = ["BadTlsFiles", "GrpcTlsFiles", "Pems", "Rotation", "load"]
-
-
-@dataclass(frozen=True, slots=True)
-class GrpcTlsFiles:
-    """Paths of PEM files. With `client_ca`, only clients with a certificate from it are let in (mTLS)."""
-
-    certificate: str
-    key: str
-    client_ca: str | None = None
+from scaler.tls import BadTlsFiles, ChangeFilter, TlsFiles, Told, load_authorities, load_pair
 
 
 class Pems(NamedTuple):
@@ -38,8 +20,8 @@ class Pems(NamedTuple):
     client_ca: bytes | None
 
 
-def load(files: GrpcTlsFiles) -> Pems:
-    """Read and check all files. Raises BadTlsFiles."""
+def load(files: TlsFiles) -> Pems:
+    """Reads and checks all files. Raises BadTlsFiles."""
     try:
         pems = _read(files)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -48,22 +30,21 @@ def load(files: GrpcTlsFiles) -> Pems:
             load_authorities(context, files.client_ca)
         again = _read(files)
     except OSError as error:
-        raise BadTlsFiles(f"{', '.join(_paths(files))}: {error}") from error
-    # OpenSSL checks files, not bytes: what it checked is what was read only if nothing moved in between.
+        raise BadTlsFiles(f"{', '.join(filter(None, files))}: {error}") from error
+    # OpenSSL checks files, not bytes: it checked these bytes only if nothing changed in between.
     if again != pems:
-        raise BadTlsFiles(f"{', '.join(_paths(files))}: changed while being read")
+        raise BadTlsFiles(f"{', '.join(filter(None, files))}: changed while being read")
     return pems
 
 
 class Rotation:
-    """The certificate in use, and whether the files offer another. Safe to ask from any thread: each answer stands
-    alone, and two threads that see one change both answer with it.
+    """The certificate in use, and its replacement. Safe in any thread: each result is complete, and two threads that
+    find the same change both return it. Raises BadTlsFiles.
     """
 
-    def __init__(self, files: GrpcTlsFiles, told: Told) -> None:
-        """`told(problem)` is called when the files go bad, `told(None)` when they serve again. Raises BadTlsFiles."""
+    def __init__(self, files: TlsFiles, listener: Told) -> None:
         self._files = files
-        self._once = Once(told)
+        self._problems = ChangeFilter(listener)
         self._pems = load(files)
 
     def credentials(self) -> grpc.ServerCredentials:
@@ -74,15 +55,15 @@ class Rotation:
         )
 
     def fetch(self) -> grpc.ServerCertificateConfiguration | None:
-        """What to serve from now on; None for no change."""
+        """What to serve from now on; None if nothing changed."""
         try:
             pems = load(self._files)
         except BadTlsFiles as error:
-            self._once.tell(str(error))
+            self._problems.report(str(error))
             return None
         changed = pems != self._pems
         self._pems = pems
-        self._once.tell(None)
+        self._problems.report(None)
         return _configuration(pems) if changed else None
 
 
@@ -90,10 +71,6 @@ def _configuration(pems: Pems) -> grpc.ServerCertificateConfiguration:
     return grpc.ssl_server_certificate_configuration([(pems.key, pems.certificate)], pems.client_ca)
 
 
-def _read(files: GrpcTlsFiles) -> Pems:
+def _read(files: TlsFiles) -> Pems:
     client_ca = Path(files.client_ca).read_bytes() if files.client_ca is not None else None
     return Pems(Path(files.certificate).read_bytes(), Path(files.key).read_bytes(), client_ca)
-
-
-def _paths(files: GrpcTlsFiles) -> list[str]:
-    return [path for path in (files.certificate, files.key, files.client_ca) if path is not None]

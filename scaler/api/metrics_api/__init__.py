@@ -1,1 +1,1 @@
-"""The metrics API: what a HorizontalPodAutoscaler asks through the API server, answered from the Board."""
+"""Serves the metrics API, which HPAs read through the API server, from the Board."""

@@ -1,29 +1,14 @@
-"""Who asks, and whether they may: the front proxy's word, else a token; then RBAC's.
+"""Authenticates and authorizes callers of the metrics API: the front proxy, else a token; then RBAC.
 
-A request that the API server forwards carries its user in headers, which are believed with the front proxy's
-certificate and not without. Everybody else shows a bearer token, of which a TokenReview says whose it is. What they may
-read, a SubjectAccessReview says; members of `system:masters` may everything, as everywhere in Kubernetes. Both answers
-are remembered for 10 s. When the API server cannot be asked, that is said, and nobody is let in.
+A request that the API server forwards carries its user in headers. They count only on a connection whose client
+certificate was verified against the front proxy's CA and has an allowed name; the ConfigMap
+`kube-system/extension-apiserver-authentication` has both. Any other caller shows a bearer token, which a TokenReview
+resolves. A SubjectAccessReview decides what a user may read; members of `system:masters` may read everything, as
+everywhere in Kubernetes. Both results are cached for 10 s. While the API server is unreachable, the call gets 503.
 
-Worked example: `await gate.user(peer, headers)` of a connection without a certificate and with `X-Remote-User: ann` is
-a Refusal 401: without the certificate the header is a stranger's claim.
-
-The API server as a forwarder of requests: by which certificate it is known, and in which headers it says for whom.
-
-The ConfigMap `kube-system/extension-apiserver-authentication` says all of it. A request's headers are believed only
-with a client certificate that was verified against that CA and carries an allowed name; without one they are anybody's
-words and mean nothing. Which certificate a connection showed, the TLS side says. Pure.
-
-Worked example: with `requestheader-allowed-names: ["front-proxy-client"]`, headers `X-Remote-User: ann` and
+Worked example: `await gate.user(peer, headers)` of a connection without a certificate and with `X-Remote-User: ann`
+raises ApiError 401. With `requestheader-allowed-names: ["front-proxy-client"]`, headers `X-Remote-User: ann` and
 `X-Remote-Group: dev` on a connection of CN `front-proxy-client` are `User("ann", groups=("dev",))`.
-
-Answers that stay true for a moment, so that the same question is not asked a hundred times a second.
-
-Questions that are equal and come while the first one is under way share its answer. What is remembered is bounded, and
-noes are kept apart from yeses: whoever sends a thousand bad tokens makes nobody forget a good one. A failure is not an
-answer and is not remembered.
-
-Worked example: of `get("t", ask)` three times within 10 s the first calls `ask()`, and all three get its answer.
 """
 
 from __future__ import annotations
@@ -50,23 +35,33 @@ V = TypeVar("V")
 
 MASTERS = "system:masters"
 _TOKEN = re.compile(r"[!-~]+")
+CONFIG_MAP = ("kube-system", "extension-apiserver-authentication")
+Authorities: TypeAlias = frozenset[bytes]  # certificates of CAs, as DER
+Headers: TypeAlias = Iterable[tuple[str, str]]
+# Base64 has no "-": a block without an end is not searched to the end of the text.
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----([^-]*)(-----END CERTIFICATE-----)?")
+K = TypeVar("K", bound=Hashable)
+# As Kubernetes' own delegating servers: the time until a revoked right ends.
+CACHED_S = 10.0
+CACHED = 4096  # entries, of positive and of negative results each
+AT_ONCE = 64
 
 
 class Gate:
-    """front_proxy, reviews: None until they are known, and then nobody passes that way."""
+    """Authenticates and authorizes. front_proxy, reviews: None until read; until then that way is closed."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.front_proxy: FrontProxy | None = None
         self.reviews: Reviews | None = None
         self._now = now
-        # By a token's hash: a token is nothing to keep.
-        self._tokens: Remembered[bytes, User | None] = Remembered(lambda user: user is not None, now)
-        self._accesses: Remembered[tuple[User, AccessRequest], AccessVerdict] = Remembered(
+        # By the token's hash, because a token is a secret.
+        self._tokens: ReviewCache[bytes, User | None] = ReviewCache(lambda user: user is not None, now)
+        self._accesses: ReviewCache[tuple[User, AccessRequest], AccessVerdict] = ReviewCache(
             lambda verdict: verdict.allowed, now
         )
 
     async def user(self, peer: Peer | None, headers: Headers) -> User:
-        """Raises Refusal: 401, 429 or 503."""
+        """Raises ApiError: 401, 429 or 503."""
         pairs = list(headers)
         if peer is not None and self.front_proxy is not None:
             if (why := self.front_proxy.distrust(peer, self._now())) is not None:
@@ -75,16 +70,16 @@ class Gate:
                 return user
         token = _bearer(pairs)
         if token is None:
-            words = "no credentials: neither the front proxy's certificate nor a bearer token"
-            raise ApiError(HTTPStatus.UNAUTHORIZED, words)
-        return await self._whose(token)
+            message = "no credentials: neither the front proxy's certificate nor a bearer token"
+            raise ApiError(HTTPStatus.UNAUTHORIZED, message)
+        return await self._token_user(token)
 
     async def check(self, user: User, access: AccessRequest) -> None:
-        """Raises Refusal: 403, 429 or 503."""
+        """Raises ApiError: 403, 429 or 503."""
         if MASTERS in user.groups:
             return
         verdict = await _answered(
-            self._accesses.get((user, access), lambda: self._asking().access_review(user, access))
+            self._accesses.get((user, access), lambda: self._connected().access_review(user, access))
         )
         if not verdict.allowed:
             raise ApiError(HTTPStatus.FORBIDDEN, _denied(user, access, verdict))
@@ -93,14 +88,14 @@ class Gate:
         await self._tokens.stop()
         await self._accesses.stop()
 
-    async def _whose(self, token: str) -> User:
+    async def _token_user(self, token: str) -> User:
         hashed = sha256(token.encode()).digest()
-        user = await _answered(self._tokens.get(hashed, lambda: self._asking().token_review(token)))
+        user = await _answered(self._tokens.get(hashed, lambda: self._connected().token_review(token)))
         if user is None:
-            raise ApiError(HTTPStatus.UNAUTHORIZED, "bearer token: the API server does not know it, or it has expired")
+            raise ApiError(HTTPStatus.UNAUTHORIZED, "bearer token: invalid or expired")
         return user
 
-    def _asking(self) -> Reviews:
+    def _connected(self) -> Reviews:
         if self.reviews is None:
             raise ApiFailure(None, "there is no connection to it yet")
         return self.reviews
@@ -109,55 +104,46 @@ class Gate:
 async def _answered(answer: Awaitable[V]) -> V:
     try:
         return await answer
-    except TooManyQuestions:
-        words = "too many callers that the API server has to be asked about; ask again in a moment"
-        raise ApiError(HTTPStatus.TOO_MANY_REQUESTS, words) from None
+    except TooManyReviews:
+        message = "too many reviews in progress at the API server; retry in a moment"
+        raise ApiError(HTTPStatus.TOO_MANY_REQUESTS, message) from None
     except ApiFailure as failed:
-        words = f"the API server does not say who asks, or what they may: {failed.detail}"
-        raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, words) from failed
+        message = f"the API server did not authenticate or authorize the caller: {failed.detail}"
+        raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, message) from failed
 
 
 def _bearer(headers: Headers) -> str | None:
-    """The token of the first Authorization header. Raises Refusal."""
-    said = next((value for name, value in headers if name.lower() == "authorization"), "")
-    scheme, _, token = said.strip().partition(" ")
+    """The token of the first Authorization header. Raises ApiError."""
+    header = next((value for name, value in headers if name.lower() == "authorization"), "")
+    scheme, _, token = header.strip().partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         return None
     if not _TOKEN.fullmatch(token.strip()):
-        words = "Authorization: a bearer token must be printable ASCII without spaces (RFC 6750)"
-        raise ApiError(HTTPStatus.UNAUTHORIZED, words)
+        message = "Authorization: a bearer token must be printable ASCII without spaces (RFC 6750)"
+        raise ApiError(HTTPStatus.UNAUTHORIZED, message)
     return token.strip()
 
 
 def _denied(user: User, access: AccessRequest, verdict: AccessVerdict) -> str:
-    """As the API server itself would say it, and what to do."""
+    """In the form of the API server, with a remedy."""
     resource = f"{access.resource}/{access.subresource}" if access.subresource else access.resource
     because = f": {verdict.reason}" if verdict.reason else ""
     return (
         f"User {user.name!a} cannot {access.verb} resource {resource} in API group {access.group} in namespace "
-        f"{shown(access.namespace)}{because}. Bind it to a role with these words; HorizontalPodAutoscalers ask as "
+        f"{shown(access.namespace)}{because}. Bind it to a role with these rules; HPAs read as "
         f"system:serviceaccount:kube-system:horizontal-pod-autoscaler"
     )
 
 
-CONFIG_MAP = ("kube-system", "extension-apiserver-authentication")
-
-Authorities: TypeAlias = frozenset[bytes]  # certificates of CAs, as DER
-Headers: TypeAlias = Iterable[tuple[str, str]]
-
-# Base64 has no "-", so that a block without an end is not searched up to the end of the text.
-_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----([^-]*)(-----END CERTIFICATE-----)?")
-
-
 class BadFrontProxy(ValueError):  # noqa: N818 - named for whose fault it is
-    """The ConfigMap does not say whom to believe; names the key."""
+    """The ConfigMap is invalid; the message names the key."""
 
 
 class Peer(NamedTuple):
-    """A client's certificate, verified as its connection began.
+    """A client certificate, verified at the handshake.
 
-    name:        its subject's common name.
-    authorities: those that were trusted then.
+    name:        common name of its subject.
+    authorities: those that the handshake trusted.
     until:       POSIX seconds when it expires.
     """
 
@@ -168,7 +154,7 @@ class Peer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FrontProxy:
-    """authorities: that sign the forwarder's certificates. names: allowed ones; none allows all. The rest: headers."""
+    """authorities: that sign its certificates. names: allowed ones; none allows all. The rest: names of headers."""
 
     authorities: Authorities
     names: tuple[str, ...]
@@ -178,8 +164,8 @@ class FrontProxy:
     extras: tuple[str, ...]
 
     def distrust(self, peer: Peer, now: float) -> str | None:
-        """Why this certificate is none of the forwarder's (any more); None: it is."""
-        # What was verified against a part of today's authorities is verified against today's.
+        """Why this certificate is not valid for the front proxy (any more); None if it is."""
+        # A handshake that trusted a subset of the current authorities is still valid.
         if not peer.authorities <= self.authorities:
             return "the CA of its certificate may have been replaced since it connected; connect again"
         if now >= peer.until:
@@ -189,18 +175,18 @@ class FrontProxy:
         return None
 
     def user(self, headers: Headers) -> User | None:
-        """For whom a request is forwarded; None: it does not say."""
-        said: dict[str, list[str]] = {}
+        """The user of a forwarded request; None if the headers have none."""
+        values: dict[str, list[str]] = {}
         for name, value in headers:
-            said.setdefault(name.lower(), []).append(value)
-        forwarded = _first(said, self.users)
+            values.setdefault(name.lower(), []).append(value)
+        forwarded = _first(values, self.users)
         if forwarded is None:
             return None
-        return User(forwarded, _first(said, self.uids) or "", _all(said, self.groups), _extra(said, self.extras))
+        return User(forwarded, _first(values, self.uids) or "", _all(values, self.groups), _extra(values, self.extras))
 
 
 def front_proxy(data: Mapping[str, str]) -> FrontProxy | None:
-    """What the ConfigMap says; None: this API server forwards nothing. Raises BadFrontProxy."""
+    """Parses the ConfigMap. None if this API server forwards nothing. Raises BadFrontProxy."""
     pem = data.get("requestheader-client-ca-file", "")
     if not pem.strip():
         return None
@@ -228,7 +214,7 @@ def _authorities(pem: str) -> Authorities:
 
 
 def _names(data: Mapping[str, str], key: str) -> tuple[str, ...]:
-    """A key that may be missing, as before Kubernetes 1.34 the one of uids is."""
+    """The list of a key, which may be missing: before Kubernetes 1.34 that of uids is."""
     try:
         names = json.loads(data.get(f"requestheader-{key}") or "[]")
     except ValueError:
@@ -238,75 +224,71 @@ def _names(data: Mapping[str, str], key: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _first(said: Mapping[str, list[str]], headers: Iterable[str]) -> str | None:
-    return next((value for value in _all(said, headers) if value), None)
+def _first(values: Mapping[str, list[str]], headers: Iterable[str]) -> str | None:
+    return next((value for value in _all(values, headers) if value), None)
 
 
-def _all(said: Mapping[str, list[str]], headers: Iterable[str]) -> tuple[str, ...]:
-    return tuple(value for header in headers for value in said.get(header.lower(), ()))
+def _all(values: Mapping[str, list[str]], headers: Iterable[str]) -> tuple[str, ...]:
+    return tuple(value for header in headers for value in values.get(header.lower(), ()))
 
 
-def _extra(said: Mapping[str, list[str]], prefixes: Iterable[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The rest of a header's name is a key, percent-encoded where a header may not hold it."""
+def _extra(values: Mapping[str, list[str]], prefixes: Iterable[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The rest of the header name is the key, percent-encoded where a header cannot have it."""
     found = {
-        unquote(header[len(prefix) :]): tuple(values)
+        unquote(header[len(prefix) :]): tuple(each)
         for prefix in prefixes
-        for header, values in said.items()
+        for header, each in values.items()
         if header.startswith(prefix.lower())
     }
     return tuple(sorted(found.items()))
 
 
-K = TypeVar("K", bound=Hashable)
-
-# As long as Kubernetes' own delegating servers do: a right that is taken away is gone after it.
-KEPT_S = 10.0
-KEPT = 4096  # of each kind
-AT_ONCE = 64
+class TooManyReviews(Exception):  # noqa: N818 - an answer of its own kind
+    """Too many different reviews are in progress."""
 
 
-class TooManyQuestions(Exception):  # noqa: N818 - an answer of its own kind
-    """So many different questions are under way that this one is not asked."""
+class ReviewCache(Generic[K, V]):
+    """Caches results for `CACHED_S`. Equal requests in progress share one result. Negative results have a cache of
+    their own, so a thousand bad tokens evict no good one. A failure is not cached.
 
+    is_positive: which cache a result belongs to. now: seconds.
+    """
 
-class Remembered(Generic[K, V]):
-    """is_yes: which kind an answer is of. now: seconds."""
-
-    def __init__(self, is_yes: Callable[[V], bool], now: Callable[[], float]) -> None:
-        self._is_yes, self._now = is_yes, now
-        self._kept: tuple[dict[K, tuple[float, V]], dict[K, tuple[float, V]]] = ({}, {})
-        self._under_way: dict[K, asyncio.Task[V]] = {}
+    def __init__(self, is_positive: Callable[[V], bool], now: Callable[[], float]) -> None:
+        self._is_positive, self._now = is_positive, now
+        self._cached: tuple[dict[K, tuple[float, V]], dict[K, tuple[float, V]]] = ({}, {})
+        self._in_progress: dict[K, asyncio.Task[V]] = {}
 
     async def get(self, key: K, ask: Callable[[], Coroutine[Any, Any, V]]) -> V:
-        """ask: called where the answer is not remembered. Raises what it does, and TooManyQuestions."""
+        """ask: called if nothing is cached. Raises what it raises, and TooManyReviews."""
         now = self._now()
-        for kept in self._kept:
-            if key in kept and now < kept[key][0]:
-                return kept[key][1]
-        task = self._under_way.get(key)
+        for cache in self._cached:
+            if key in cache and now < cache[key][0]:
+                return cache[key][1]
+        task = self._in_progress.get(key)
         if task is None:
-            if len(self._under_way) >= AT_ONCE:
-                raise TooManyQuestions
-            task = asyncio.create_task(self._find(key, ask), name="a question to the API server")
-            self._under_way[key] = task
-            task.add_done_callback(lambda _: self._under_way.pop(key))
-        # The first one to ask may give up; the others still want to know.
+            if len(self._in_progress) >= AT_ONCE:
+                raise TooManyReviews
+            task = asyncio.create_task(self._find(key, ask), name="API server review")
+            self._in_progress[key] = task
+            task.add_done_callback(lambda _: self._in_progress.pop(key))
+        # The first caller may leave; the others still wait.
         return await asyncio.shield(task)
 
     async def stop(self) -> None:
-        """End what is under way."""
-        tasks = tuple(self._under_way.values())
+        """Cancels reviews in progress."""
+        tasks = tuple(self._in_progress.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _find(self, key: K, ask: Callable[[], Coroutine[Any, Any, V]]) -> V:
         value = await ask()
-        yes, no = self._kept
-        kept, other = (yes, no) if self._is_yes(value) else (no, yes)
+        positive, negative = self._cached
+        cache, other = (positive, negative) if self._is_positive(value) else (negative, positive)
         other.pop(key, None)
-        kept.pop(key, None)  # the newest stand last
-        kept[key] = (self._now() + KEPT_S, value)
-        if len(kept) > KEPT:
-            del kept[next(iter(kept))]
+        cache.pop(key, None)  # the newest is last
+        cache[key] = (self._now() + CACHED_S, value)
+        if len(cache) > CACHED:
+            del cache[next(iter(cache))]
         return value

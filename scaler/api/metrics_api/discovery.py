@@ -1,10 +1,9 @@
-"""What this API server says it has: discovery in its old and its aggregated form, and the OpenAPI that goes with it.
+"""Answers discovery, in its old and its aggregated form, and the OpenAPI that goes with it. Pure.
 
-Everything here is constant for the API groups that are on, so no probe of the API server's ever waits for anything.
-The OpenAPI documents name no paths: nobody applies or explains a metric, and the API server wants only to find some.
-Pure.
+All documents are constant for the API groups that are on, so a probe of the API server never waits. The OpenAPI
+documents name no paths: the API server only requires that they exist.
 
-Worked example: `Discovery(("external.metrics.k8s.io",)).at("/apis/external.metrics.k8s.io/v1beta1", "")` is the
+Worked example: `DiscoveryHandler(("external.metrics.k8s.io",)).at("/apis/external.metrics.k8s.io/v1beta1", "")` is the
 APIResourceList with `tidegate-replicas` in it, as ("application/json", {...}).
 """
 
@@ -28,7 +27,7 @@ _AGGREGATED = "g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
 VERSIONS = {EXTERNAL_GROUP: ("v1beta1",), CUSTOM_GROUP: ("v1beta2", "v1beta1")}
 
 
-# What of each object, as clients ask for it, there are metrics of.
+# The metrics of each resource, by the name that clients use.
 SUBRESOURCES = {**dict.fromkeys(SCALED, tuple(METRICS)), str(PODS): tuple(PER_POD)}
 
 
@@ -38,7 +37,7 @@ class DiscoveryDocument(NamedTuple):
 
 
 class DiscoveryHandler:
-    """groups: those that are on, of EXTERNAL_GROUP and CUSTOM_GROUP."""
+    """Returns the documents. groups: those that are on, of EXTERNAL_GROUP and CUSTOM_GROUP."""
 
     def __init__(self, groups: Iterable[str]) -> None:
         on = tuple(group for group in VERSIONS if group in set(groups))
@@ -46,7 +45,7 @@ class DiscoveryHandler:
         self._aggregated = {version: _aggregated(on, version) for version in ("v2", "v2beta1")}
 
     def at(self, path: str, accept: str) -> DiscoveryDocument | None:
-        """accept: the header of that name. None: this is no path of discovery."""
+        """None if this is no path of discovery. accept: the header."""
         if path == "/apis":
             for each in accept.replace(" ", "").split(","):
                 for version, answer in self._aggregated.items():
@@ -56,7 +55,7 @@ class DiscoveryHandler:
 
 
 def _documents(groups: tuple[str, ...]) -> Iterable[tuple[str, Document]]:
-    """Every path but the aggregated form of /apis."""
+    """All paths except the aggregated form of /apis."""
     yield "/apis", {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(group) for group in groups]}
     yield "/openapi/v2", {"swagger": "2.0", "info": _info("Tidegate metrics"), "paths": {}, "definitions": {}}
     paths: Document = {}
@@ -104,7 +103,7 @@ def _resource(name: str, group: str) -> Document:
 
 
 def _aggregated(groups: tuple[str, ...], discovery: str) -> DiscoveryDocument:
-    """discovery: the version of the discovery's own format."""
+    """discovery: the version of the discovery format."""
     items = [
         {
             "metadata": {"name": group, "creationTimestamp": None},
@@ -125,7 +124,7 @@ def _aggregated(groups: tuple[str, ...], discovery: str) -> DiscoveryDocument:
 
 
 def _resources(group: str, version: str) -> list[Document]:
-    """In this form an object's metrics are subresources of something that has no verbs itself."""
+    """In this form the metrics of an object are subresources of a resource without verbs."""
     kind = {"group": group, "version": version, "kind": _kind(group)}
     if group == EXTERNAL_GROUP:
         return [{"resource": REPLICAS, **_namespaced(), "responseKind": kind, "verbs": ["get"]}]
@@ -133,7 +132,7 @@ def _resources(group: str, version: str) -> list[Document]:
         {
             "resource": resource,
             **_namespaced(),
-            # client-go 0.26 reads it without looking whether it is there.
+            # client-go 0.26 reads it without a check that it exists.
             "responseKind": {"group": "", "version": "", "kind": ""},
             "verbs": [],
             "subresources": [{"subresource": metric, "responseKind": kind, "verbs": ["get"]} for metric in metrics],

@@ -1,7 +1,7 @@
-"""Answers as Kubernetes writes them: values, and errors as a Status. Pure.
+"""Encodes responses as Kubernetes does: metric values, and errors as a Status. Pure.
 
-The two versions of the custom metrics API differ in where the metric's name and the window stand, and in nothing else.
-A window is 0: Kubernetes asks for it where a number is a rate over a while, and all of these are states at a moment.
+The two versions of the custom metrics API differ only in where the metric's name and the window stand. The window is 0:
+Kubernetes wants it for rates over a time, and all values here are states at a moment.
 
 Worked example: `status(404, "gone")["reason"]` is "NotFound", and `timestamp(0.9)` is "1970-01-01T00:00:00Z".
 """
@@ -34,7 +34,7 @@ _REASONS = {
 
 
 def status(code: int, message: str) -> Document:
-    """code: of HTTP."""
+    """code: HTTP status."""
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -47,7 +47,7 @@ def status(code: int, message: str) -> Document:
 
 
 def timestamp(at: float) -> str:
-    """at: POSIX seconds. Whole seconds, as Kubernetes has them: the one that `at` lies in."""
+    """RFC 3339, rounded down to seconds. at: POSIX seconds."""
     return datetime.fromtimestamp(at, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

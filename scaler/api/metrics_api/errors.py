@@ -1,9 +1,6 @@
-"""An answer that is an error: its HTTP status, and words for whoever runs `kubectl describe hpa`. Pure.
+"""An error response, and numbers as Kubernetes quantities. Pure.
 
-Numbers as Kubernetes writes them: a decimal with at most three places, as a whole number of milli-units. Pure.
-
-A HorizontalPodAutoscaler reads nothing finer than a thousandth, and Kubernetes rounds up what is finer; so does this.
-What is no number has no quantity: whoever comes with one has to answer with an error.
+A quantity has at most three decimal places: the HPA reads nothing finer, and Kubernetes rounds up what is finer.
 
 Worked example: `quantity(3)` is "3", `quantity(2.5)` is "2500m", `quantity(0.0001)` is "1m".
 """
@@ -13,20 +10,21 @@ from __future__ import annotations
 import math
 from http import HTTPStatus
 
-
-class ApiError(Exception):
-    def __init__(self, code: HTTPStatus, words: str) -> None:
-        super().__init__(words)
-        self.code = code
-        self.words = words
-
-
-# A sum such as 0.1 + 0.2 lies 4e-17 above 0.3 and means 300m: what is below a billionth of a unit is the float's.
+# A sum such as 0.1 + 0.2 is 4e-17 above 0.3 and means 300m: less than a billionth of a unit is rounding error.
 DUST = 1e-6
 
 
+class ApiError(Exception):
+    """An error response: its HTTP status, and a message for a person who runs `kubectl describe hpa`."""
+
+    def __init__(self, code: HTTPStatus, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
 def quantity(value: float) -> str:
-    """value: >= 0, in units. Raises ValueError for what is no such number."""
+    """value: >= 0, in units. Raises ValueError."""
     if not math.isfinite(value) or value < 0.0:
         raise ValueError(f"quantity: must be a number >= 0, got {value}")
     milli = math.ceil(value * 1000.0 - DUST)

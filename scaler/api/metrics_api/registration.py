@@ -1,11 +1,10 @@
-"""Is it us whom the API server forwards to? A cluster has one provider for each version of an API group.
+"""Follows which Service the APIService of each group names: a cluster has one provider per version of an API group.
 
-Where KEDA or prometheus-adapter holds the APIService, no HorizontalPodAutoscaler ever asks us, and nothing fails: so it
-is looked at again and again, and said once for each change. What it knows is the Service that each APIService names;
-whether that Service answers, the API server itself looks at (`kubectl get apiservice`).
+If KEDA or prometheus-adapter holds the APIService, no HPA reaches Tidegate, and nothing fails: so it is read again and
+again, and each change is logged. Whether the Service answers is the API server's own check (`kubectl get apiservice`).
 
 Worked example: `standing(Holder("keda", "keda-operator-metrics-apiserver"), Holder("tidegate", "tidegate"))` is
-`Standing.ANOTHERS`; with None for the first it is `Standing.NOBODYS`, and with None for the second `Standing.HELD`.
+`RegistrationState.OTHER`; with None for the first it is `NONE`, and with None for the second `HELD`.
 """
 
 from __future__ import annotations
@@ -24,26 +23,26 @@ from .discovery import VERSIONS
 from .documents import EXTERNAL_GROUP
 from .server import READ_AGAIN_S, RETRY_S
 
-# The API group, its version, and whether it is ours; None: that is not known.
-Told = Callable[[str, str, bool | None], None]
+# The API group, its version, and whether it is ours; None is unknown.
+Observe = Callable[[str, str, bool | None], None]
 
 
 class RegistrationState(Enum):
-    """HELD: by somebody, and who we are was not said. UNSEEN: the API server did not say."""
+    """Who provides an API group. HELD: it has a holder, and our Service is not configured. UNKNOWN: not readable."""
 
     OURS = auto()
-    ANOTHERS = auto()
+    OTHER = auto()
     HELD = auto()
-    NOBODYS = auto()
-    UNSEEN = auto()
+    NONE = auto()
+    UNKNOWN = auto()
 
 
 class Registration(NamedTuple):
-    """What is known of one APIService. holder: None where there is none or it is not known."""
+    """One APIService. holder: None if there is none or it is unknown."""
 
     group: str
     version: str
-    standing: RegistrationState
+    state: RegistrationState
     holder: Holder | None = None
 
     @property
@@ -52,68 +51,71 @@ class Registration(NamedTuple):
 
     @property
     def ours(self) -> bool | None:
-        return (
-            None
-            if self.standing in {RegistrationState.HELD, RegistrationState.UNSEEN}
-            else self.standing is RegistrationState.OURS
-        )
+        unknown = self.state in {RegistrationState.HELD, RegistrationState.UNKNOWN}
+        return None if unknown else self.state is RegistrationState.OURS
 
 
-def standing(holder: Holder | None, own: Holder | None) -> RegistrationState:
-    """holder: of an APIService; None: there is none. own: our Service; None: nobody told us which."""
+def standing(holder: Holder | None, service: Holder | None) -> RegistrationState:
+    """holder: of an APIService; None if there is none. service: ours; None if not configured."""
     if holder is None:
-        return RegistrationState.NOBODYS
-    if own is None:
+        return RegistrationState.NONE
+    if service is None:
         return RegistrationState.HELD
-    return RegistrationState.OURS if holder == own else RegistrationState.ANOTHERS
+    return RegistrationState.OURS if holder == service else RegistrationState.OTHER
 
 
-async def follow(services: ApiServices, clock: Clock, groups: Iterable[str], own: Holder | None, told: Told) -> None:
-    """Look at the APIServices of these groups until cancelled, and say each change: to `told`, and in the log."""
+async def follow(
+    services: ApiServices, clock: Clock, groups: Iterable[str], service: Holder | None, observe: Observe
+) -> None:
+    """Reads the APIServices of these groups until cancelled, and reports each change. service: ours."""
     wanted = [(group, version) for group in sorted(groups) for version in VERSIONS[group]]
-    said: dict[str, Registration] = {}
+    last: dict[str, Registration] = {}
     while True:
         pause_s = READ_AGAIN_S
         for group, version in wanted:
-            seen, problem, soon = await _look(services, group, version, own)
+            found, problem, soon = await _read(services, group, version, service)
             pause_s = RETRY_S if soon else pause_s
-            if said.get(seen.name) != seen:
-                said[seen.name] = seen
-                told(group, version, seen.ours)
-                _say(seen, own, problem)
+            if last.get(found.name) != found:
+                last[found.name] = found
+                observe(group, version, found.ours)
+                _log(found, service, problem)
         await clock.sleep(pause_s)
 
 
-async def _look(services: ApiServices, group: str, version: str, own: Holder | None) -> tuple[Registration, str, bool]:
-    """What is so, why it is not known, and whether to ask again soon: what RBAC refuses is not mended in seconds."""
+async def _read(
+    services: ApiServices, group: str, version: str, service: Holder | None
+) -> tuple[Registration, str, bool]:
+    """The registration, why it is unknown, and whether to retry soon: RBAC does not change within seconds."""
     try:
         holder = await services.holder(f"{version}.{group}")
     except ApiFailure as failed:
-        return Registration(group, version, RegistrationState.UNSEEN), failed.detail, not isinstance(failed, Forbidden)
-    return Registration(group, version, standing(holder, own), holder), "", False
+        return Registration(group, version, RegistrationState.UNKNOWN), failed.detail, not isinstance(failed, Forbidden)
+    return Registration(group, version, standing(holder, service), holder), "", False
 
 
-def _say(seen: Registration, own: Holder | None, problem: str) -> None:
-    log = structlog.get_logger().bind(api_service=seen.name)
-    match seen.standing:
+def _log(found: Registration, service: Holder | None, problem: str) -> None:
+    log = structlog.get_logger().bind(api_service=found.name)
+    match found.state:
         case RegistrationState.OURS:
-            log.info("the API server forwards this API group to us")
-        case RegistrationState.ANOTHERS:
-            log.error("this API group belongs to somebody else", holder=str(seen.holder), ours=str(own), do=_do(seen))
+            log.info("API group registered")
+        case RegistrationState.OTHER:
+            log.error(
+                "API group has another provider", holder=str(found.holder), ours=str(service), do=_remedy(found.group)
+            )
         case RegistrationState.HELD:
-            why = "listen.metrics_api.service does not say which Service is ours"
-            log.info("this API group has a holder; whether that is us is not known", holder=str(seen.holder), why=why)
-        case RegistrationState.NOBODYS:
+            why = "listen.metrics_api.service is not configured"
+            log.info("API group provider not compared", holder=str(found.holder), why=why)
+        case RegistrationState.NONE:
             do = "apply Tidegate's APIService: the chart and deploy/kustomize/components/metrics-api have it"
-            log.warning("nobody has registered this API group: no HorizontalPodAutoscaler can find us", do=do)
-        case RegistrationState.UNSEEN:
-            log.warning("who holds this API group cannot be seen", problem=problem)
+            log.warning("API group not registered", do=do)
+        case RegistrationState.UNKNOWN:
+            log.warning("API group provider unknown", problem=problem)
 
 
-def _do(seen: Registration) -> str:
+def _remedy(group: str) -> str:
     instead = (
-        "let KEDA ask (external: false, and mode: keda of the chart)"
-        if seen.group == EXTERNAL_GROUP
-        else "do without it (custom: false)"
+        "let KEDA call Tidegate (external: false, and mode: keda of the chart)"
+        if group == EXTERNAL_GROUP
+        else "turn it off (custom: false)"
     )
-    return f"a cluster has one provider of {seen.group}: {instead}, or remove that APIService and apply Tidegate's"
+    return f"a cluster has one provider of {group}: {instead}, or remove that APIService and apply Tidegate's"

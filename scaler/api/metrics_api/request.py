@@ -1,8 +1,8 @@
-"""Parses a request for a metric: first what RBAC has to allow, from the path; then, once it does, the query. Pure.
+"""Parses a request for a metric: first the path, for RBAC; the query only after RBAC allows it. Pure.
 
-Worked example: `question("/apis/external.metrics.k8s.io/v1beta1/namespaces/ai/tidegate-replicas", {"labelSelector":
-"workload=chat"}, groups)` has the `access` `list tidegate-replicas` in namespace `ai`; its `read()` is
-`External("ai", (Requirement("workload", IN, {"chat"}),))`.
+Worked example: `parse_request("/apis/external.metrics.k8s.io/v1beta1/namespaces/ai/tidegate-replicas",
+{"labelSelector": "workload=chat"}, groups)` has the `access` `list tidegate-replicas` in namespace `ai`; its `read()`
+is `ExternalRequest("ai", (Requirement("workload", IN, {"chat"}),))`.
 """
 
 from __future__ import annotations
@@ -24,27 +24,31 @@ from .selectors import BadSelector, Selector, parse
 from .values import ALL, REPLICAS
 
 
-class External(NamedTuple):
+class ExternalRequest(NamedTuple):
+    """External metrics of a namespace."""
+
     namespace: str
     selector: Selector
 
 
-class Custom(NamedTuple):
+class CustomRequest(NamedTuple):
+    """A metric of objects or pods."""
+
     version: str
-    asked: values.ObjectRequest | pods.AskedPods
+    objects: values.ObjectRequest | pods.PodRequest
     metric: str
     selector: Selector
 
 
-class Question(NamedTuple):
-    """access: what RBAC has to allow. read: reads the query; only for a caller that has this access. Raises Refusal."""
+class MetricRequest(NamedTuple):
+    """access: what RBAC must allow. read: parses the query, for a caller with this access. Raises ApiError."""
 
     access: AccessRequest
-    read: Callable[[], External | Custom]
+    read: Callable[[], ExternalRequest | CustomRequest]
 
 
-def question(raw_path: str, query: Mapping[str, str], groups: Collection[str]) -> Question:
-    """raw_path: still percent-encoded, so that no name can bring a "/". groups: those that are on. Raises Refusal."""
+def parse_request(raw_path: str, query: Mapping[str, str], groups: Collection[str]) -> MetricRequest:
+    """raw_path: percent-encoded, so no name contains a "/". groups: those that are on. Raises ApiError."""
     match [unquote(part) for part in raw_path.split("/")]:
         case ["", "apis", group, version, "namespaces", namespace, *rest] if (
             group in groups and version in VERSIONS[group]
@@ -52,37 +56,37 @@ def question(raw_path: str, query: Mapping[str, str], groups: Collection[str]) -
             read = _external if group == EXTERNAL_GROUP else _custom
             if (found := read(version, namespace, rest, query)) is not None:
                 return found
-    raise ApiError(HTTPStatus.NOT_FOUND, f"{shown(raw_path)}: there is no such metric; see /apis for those that are")
+    raise ApiError(HTTPStatus.NOT_FOUND, f"{shown(raw_path)}: no such metric; /apis lists all")
 
 
-def _external(version: str, namespace: str, rest: Sequence[str], query: Mapping[str, str]) -> Question | None:
+def _external(version: str, namespace: str, rest: Sequence[str], query: Mapping[str, str]) -> MetricRequest | None:
     match rest:
         case [metric] if metric == REPLICAS:
-            # What stands where a resource does, without a name, is a list to RBAC.
+            # To RBAC, a resource without a name is a list.
             access = AccessRequest("list", EXTERNAL_GROUP, metric, namespace, version)
-            return Question(access, lambda: External(namespace, _selector(query, "labelSelector")))
+            return MetricRequest(access, lambda: ExternalRequest(namespace, _selector(query, "labelSelector")))
     return None
 
 
-def _custom(version: str, namespace: str, rest: Sequence[str], query: Mapping[str, str]) -> Question | None:
+def _custom(version: str, namespace: str, rest: Sequence[str], query: Mapping[str, str]) -> MetricRequest | None:
     match rest:
         case [resource, name, metric] if metric in SUBRESOURCES.get(resource, ()):
             access = AccessRequest("get", CUSTOM_GROUP, resource, namespace, version, metric, name)
-            return Question(access, lambda: _custom_read(version, namespace, resource, name, metric, query))
+            return MetricRequest(access, lambda: _custom_read(version, namespace, resource, name, metric, query))
     return None
 
 
 def _custom_read(
     version: str, namespace: str, resource: str, name: str, metric: str, query: Mapping[str, str]
-) -> Custom:
-    asked: values.ObjectRequest | pods.AskedPods
+) -> CustomRequest:
+    objects: values.ObjectRequest | pods.PodRequest
     if resource == str(PODS):
         _refuse(query, "fieldSelector")
-        asked = pods.AskedPods(namespace, name, _selector(query, "labelSelector"))
+        objects = pods.PodRequest(namespace, name, _selector(query, "labelSelector"))
     else:
         _refuse(query, "labelSelector", "fieldSelector")
-        asked = values.ObjectRequest(namespace, resource, name)
-    return Custom(version, asked, metric, _selector(query, "metricLabelSelector"))
+        objects = values.ObjectRequest(namespace, resource, name)
+    return CustomRequest(version, objects, metric, _selector(query, "metricLabelSelector"))
 
 
 def _selector(query: Mapping[str, str], key: str) -> Selector:
@@ -93,8 +97,8 @@ def _selector(query: Mapping[str, str], key: str) -> Selector:
 
 
 def _refuse(query: Mapping[str, str], *selectors: str) -> None:
-    """Ignoring them would answer for objects that nobody asked about."""
+    """Ignoring a selector would return objects that were not requested."""
     for key in selectors:
         if query.get(key):
-            words = f"{key}: must be empty: objects are chosen by name, or all of a namespace by {ALL}"
-            raise ApiError(HTTPStatus.BAD_REQUEST, words)
+            message = f"{key}: must be empty: select objects by name, or all of a namespace by {ALL}"
+            raise ApiError(HTTPStatus.BAD_REQUEST, message)

@@ -1,10 +1,10 @@
-"""Label selectors, in the one-line form that clients put into a query. Pure.
+"""Parses label selectors in the one-line form of a query. Pure.
 
-All that Kubernetes' parser takes is taken but `>` and `<`: no label here is a number. Values may hold a "/", because
-the label of a workload's further trigger does.
+It accepts what Kubernetes' parser accepts except `>` and `<`: no label here is a number. Values may contain a "/",
+because the label of a workload's further trigger does.
 
 Worked example: `parse("workload in (chat, code), !mode")` matches `{"workload": "chat"}` and not
-`{"workload": "chat", "mode": "observe"}`. As in Kubernetes `workload != chat` also matches what has no such label.
+`{"workload": "chat", "mode": "observe"}`. As in Kubernetes `workload != chat` also matches an object without the label.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _VALUE = r"[A-Za-z0-9](?:[\w./-]*[A-Za-z0-9])?|"
 _SET = re.compile(rf"({_KEY})\s+(in|notin)\s*\(([^()]*)\)", re.ASCII)
 _EQUALITY = re.compile(rf"({_KEY})\s*(==|=|!=)\s*({_VALUE})", re.ASCII)
 _EXISTENCE = re.compile(rf"(!?)\s*({_KEY})", re.ASCII)
-# Of a request line aiohttp accepts 8,190 bytes. About 60 of the longest names (63 characters) fit into a selector.
+# aiohttp accepts a request line of 8,190 bytes. About 60 of the longest names (63 characters) fit into a selector.
 LONGEST = 4096  # characters
 
 
 class BadSelector(ValueError):  # noqa: N818 - named for whose fault it is
-    """Not a selector; its words say which part is none."""
+    """Not a selector; the message has the invalid part."""
 
 
 class Operator(Enum):
@@ -57,7 +57,7 @@ Selector: TypeAlias = tuple[Requirement, ...]
 
 
 def parse(text: str) -> Selector:
-    """An empty text selects everything. Takes time in proportion to the text. Raises BadSelector."""
+    """An empty text selects everything. Linear in the length of the text. Raises BadSelector."""
     if len(text) > LONGEST:
         raise BadSelector(f"labelSelector: must be at most {LONGEST} characters long, got {len(text)}: {shown(text)}")
     if not text.strip():
@@ -70,7 +70,7 @@ def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """What commas outside of parentheses separate, in one pass."""
+    """The parts between commas outside of parentheses, in one pass."""
     start, inside = 0, False
     for position, character in enumerate(text):
         if character == "," and not inside:

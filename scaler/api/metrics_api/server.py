@@ -1,14 +1,13 @@
-"""The listener that the API server forwards metrics requests to. Every number is made from memory at once.
+"""Listens for metrics requests that the API server forwards. All numbers come from memory.
 
-What an answer may wait for is who asks and what they may, of which the API server is asked; never a source. Discovery,
-which the API server probes five times at once and must get within 5 s, is for everybody who is somebody, and waits for
-nothing. No answer carries Retry-After: clients would wait with the connection in hand, and the next sync of a
-HorizontalPodAutoscaler is the retry.
+An answer may wait for the API server's reviews of the caller, never for a target. Discovery, which the API server
+probes five times at once and must get within 5 s, is open to every authenticated caller and waits for nothing else. No
+response has Retry-After: clients would keep the connection and wait, and the next sync of an HPA is the retry.
 
-    server = create(publisher, sources, host="", port=8443, tls=TlsFiles(...), groups=(EXTERNAL_GROUP,), clock=clock)
+    server = create(publisher, sources, host="", port=8443, files=TlsFiles(...), groups=(EXTERNAL_GROUP,), clock=clock)
     port = await server.start()
-    server.take(census)               # each new one; None while it is not known
-    ... server.follow(client) ...     # a task: reads whom to believe, again and again
+    server.take(registry)             # each new one; None while it is not current
+    ... server.follow(client) ...     # a task: reads the front proxy's ConfigMap again and again
     await server.stop()
 """
 
@@ -28,36 +27,38 @@ from exporter.kubernetes.auth import Reviews
 from exporter.kubernetes.protocol import ApiFailure
 from scaler.model import Board
 from scaler.net import TLS_LIMITS, LimitedListener, listen
+from scaler.tls import TlsFiles, Told
 from scaler.workloads import Registry
 
 from . import documents, pods, tls, values
 from .auth import CONFIG_MAP, BadFrontProxy, FrontProxy, Gate, front_proxy
 from .discovery import JSON, DiscoveryDocument, DiscoveryHandler
 from .errors import ApiError
-from .request import Custom, External, question
-from .tls import MetricsTlsFiles, Serving, rotating
-from .values import NOTHING, REPLICAS, Known, known
+from .request import CustomRequest, ExternalRequest, parse_request
+from .tls import ListenerContext, rotating
+from .values import NO_WORKLOADS, REPLICAS, WorkloadIndex, index
 
-# A CA that is replaced stands beside its successor for longer than a minute.
+# A CA and its successor are both valid for longer than a minute.
 READ_AGAIN_S = 60.0
 RETRY_S = 5.0
-# For requests under way as it stops: a question to the API server is given up after as long.
+# For requests in progress as it stops: a review times out after as long.
 GRACE_S = 5.0
-# Of one header: tokens that carry a person's hundred groups are longer than the usual 8 KiB.
+# Of one header, bytes: a token with a hundred groups is longer than the usual 8 KiB.
 LONGEST_HEADER = 64 * 1024
 
 Observe = Callable[[str, str, float], None]
-Told = Callable[[str | None], None]
 
 
 class Boards(Protocol):
-    """What is asked for numbers."""
+    """The publisher of decisions."""
 
     @property
     def board(self) -> Board: ...
 
 
 class MetricsServer:
+    """Serves the metrics API. Made by `create`."""
+
     def __init__(
         self,
         boards: Boards,
@@ -65,24 +66,24 @@ class MetricsServer:
         *,
         host: str,
         port: int,
-        context: Serving,
+        context: ListenerContext,
         groups: Iterable[str],
         clock: Clock,
         observe: Observe,
-        front_proxy_told: Told,
+        on_front_proxy_problem: Told,
     ) -> None:
         self._boards, self._host, self._port, self._context, self._clock = boards, host, port, context, clock
-        self._observe, self._told = observe, front_proxy_told
+        self._observe, self._on_front_proxy_problem = observe, on_front_proxy_problem
         self._groups, self._pods = frozenset(groups), sources
         self._discovery = DiscoveryHandler(self._groups)
         self._gate = Gate(clock.now)
-        self._known: Known = NOTHING
-        self._read: FrontProxy | None = None
+        self._index: WorkloadIndex = NO_WORKLOADS
+        self._front_proxy: FrontProxy | None = None
         self._problem: str | None = None
         self._listener: LimitedListener | None = None
 
     async def start(self) -> int:
-        """Listen; returns the port (which matters if 0 was asked for). Raises AddressInUseError, OSError."""
+        """Listens. Returns the port, which differs from `port` if that is 0. Raises AddressInUseError, OSError."""
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._answer)
         self._listener = await listen(
@@ -97,19 +98,19 @@ class MetricsServer:
         )
         return self._listener.port
 
-    def take(self, census: Registry | None) -> None:
-        """Which workloads there are from now on; None: those of the last census, and maybe others."""
-        self._known = self._known._replace(whole=False) if census is None else known(census)
+    def take(self, registry: Registry | None) -> None:
+        """Sets the workload registry. None marks the last one as incomplete."""
+        self._index = self._index._replace(complete=False) if registry is None else index(registry)
 
     async def follow(self, reviews: Reviews) -> None:
-        """Ask this API server who asks and what they may, and whom to believe, until cancelled."""
+        """Uses this API server for reviews, and reads its front proxy again and again, until cancelled."""
         self._gate.reviews = reviews
         try:
             while True:
                 problem = await self._read_front_proxy(reviews)
                 if problem != self._problem:
                     self._problem = problem
-                    self._told(problem)
+                    self._on_front_proxy_problem(problem)
                 await self._clock.sleep(READ_AGAIN_S if problem is None else RETRY_S)
         finally:
             self._gate.reviews = None
@@ -120,12 +121,12 @@ class MetricsServer:
         await self._gate.stop()
 
     async def _read_front_proxy(self, reviews: Reviews) -> str | None:
-        """What is wrong with it, if so: then whom we believed, we believe."""
+        """Its problem, if any; then the previous front proxy stays."""
         try:
             proxy = front_proxy(await reviews.config_map(*CONFIG_MAP))
-            if proxy != self._read:
+            if proxy != self._front_proxy:
                 self._context.trust(proxy)
-                self._gate.front_proxy = self._read = proxy
+                self._gate.front_proxy = self._front_proxy = proxy
         except ApiFailure as failed:
             return failed.detail
         except BadFrontProxy as bad:
@@ -137,44 +138,48 @@ class MetricsServer:
     async def _answer(self, request: web.Request) -> web.Response:
         began = self._clock.now()
         try:
-            answer = await self._made(request)
-            body = json.dumps(answer.document, allow_nan=False).encode()
-            response = web.Response(body=body, headers={"Content-Type": answer.content_type})
+            found = await self._document(request)
+            body = json.dumps(found.document, allow_nan=False).encode()
+            response = web.Response(body=body, headers={"Content-Type": found.content_type})
         except ApiError as refusal:
             response = _refused(refusal)
-        except Exception:  # noqa: BLE001 - whoever asked understands a Status and nothing else
-            structlog.get_logger().exception("the metrics API failed", path=request.path)
+        except Exception:  # noqa: BLE001 - clients understand nothing but a Status
+            structlog.get_logger().exception("metrics API request failed", path=request.path)
             response = _refused(ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, "a bug in Tidegate; its log says more"))
         _, _, group, *rest = f"{request.path}//".split("/")
-        what = group if group in self._groups and "namespaces" in rest else "discovery"
-        self._observe(what, str(response.status), self._clock.now() - began)
+        name = group if group in self._groups and "namespaces" in rest else "discovery"
+        self._observe(name, str(response.status), self._clock.now() - began)
         return response
 
-    async def _made(self, request: web.Request) -> DiscoveryDocument:
-        """Raises Refusal."""
+    async def _document(self, request: web.Request) -> DiscoveryDocument:
+        """Raises ApiError."""
         connection = request.transport.get_extra_info("ssl_object") if request.transport is not None else None
         peer = tls.peer(connection) if isinstance(connection, ssl.SSLObject) else None
         user = await self._gate.user(peer, request.headers.items())
         if request.method != "GET":
-            raise ApiError(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method}: there is only GET here")
+            raise ApiError(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method}: must be GET")
         found = self._discovery.at(request.path, request.headers.get("Accept", ""))
         if found is not None:
             return found
-        asked = question(request.rel_url.raw_path, request.query, self._groups)
-        await self._gate.check(user, asked.access)
-        return DiscoveryDocument(JSON, self._document(asked.read()))
+        parsed = parse_request(request.rel_url.raw_path, request.query, self._groups)
+        await self._gate.check(user, parsed.access)
+        return DiscoveryDocument(JSON, self._values(parsed.read()))
 
-    def _document(self, asked: External | Custom) -> documents.Document:
-        """From one Board, or from what was read last of pods. Raises Refusal."""
+    def _values(self, request: ExternalRequest | CustomRequest) -> documents.Document:
+        """From one Board, or from the latest samples of pods. Raises ApiError."""
         board, now = self._boards.board, self._clock.now()
-        if isinstance(asked, External):
-            external = values.matching_external_values(self._known, board, asked.namespace, asked.selector, now)
+        if isinstance(request, ExternalRequest):
+            external = values.matching_external_values(self._index, board, request.namespace, request.selector, now)
             return documents.external_values(REPLICAS, external)
-        if isinstance(asked.asked, pods.AskedPods):
-            found = pods.pod_values(self._known, board, self._pods, asked.asked, asked.metric, asked.selector, now)
+        if isinstance(request.objects, pods.PodRequest):
+            found = pods.pod_values(
+                self._index, board, self._pods, request.objects, request.metric, request.selector, now
+            )
         else:
-            found = values.matching_object_values(self._known, board, asked.asked, asked.metric, asked.selector, now)
-        return documents.custom_values(asked.version, asked.metric, found)
+            found = values.matching_object_values(
+                self._index, board, request.objects, request.metric, request.selector, now
+            )
+        return documents.custom_values(request.version, request.metric, found)
 
 
 def create(
@@ -183,37 +188,36 @@ def create(
     *,
     host: str,
     port: int,
-    files: MetricsTlsFiles,
+    files: TlsFiles,
     groups: Iterable[str],
     clock: Clock,
     observe: Observe = lambda _what, _code, _seconds: None,
-    tls_told: Told = lambda _problem: None,
-    front_proxy_told: Told = lambda _problem: None,
+    on_tls_problem: Told = lambda _problem: None,
+    on_front_proxy_problem: Told = lambda _problem: None,
 ) -> MetricsServer:
-    """Build the server. Raises BadTlsFiles.
+    """Builds the server. Raises BadTlsFiles.
 
-    sources:          who knows pods and what they say.
-    groups:           those that are on, of EXTERNAL_GROUP and CUSTOM_GROUP.
-    observe:          hears of every request that ended: the API group or "discovery", the status, the seconds.
-    tls_told:         hears of files that cannot serve, and None once they can again.
-    front_proxy_told: hears why it is not known whom to believe, and None once it is.
+    groups:                 those that are on, of EXTERNAL_GROUP and CUSTOM_GROUP.
+    observe:                called for every request that ended: the API group or "discovery", the status, the seconds.
+    on_tls_problem:         called when files cannot serve, and with None once they can again.
+    on_front_proxy_problem: called when the front proxy is unknown, and with None once it is known.
     """
     return MetricsServer(
         boards,
         sources,
         host=host,
         port=port,
-        context=rotating(files, tls_told),
+        context=rotating(files, on_tls_problem),
         groups=groups,
         clock=clock,
         observe=observe,
-        front_proxy_told=front_proxy_told,
+        on_front_proxy_problem=on_front_proxy_problem,
     )
 
 
 def _refused(refusal: ApiError) -> web.Response:
-    response = web.json_response(documents.status(refusal.code, refusal.words), status=refusal.code)
+    response = web.json_response(documents.status(refusal.code, refusal.message), status=refusal.code)
     if refusal.code == HTTPStatus.UNAUTHORIZED:
-        # A forwarder whose certificate is not believed any more connects again, and shows what it has now.
+        # A front proxy with a replaced certificate connects again, and shows the new one.
         response.force_close()
     return response

@@ -1,83 +1,73 @@
-"""The metrics API's TLS: a certificate that rotates, and the CA of those who may forward requests, which rotates too.
+"""Rotates the TLS context of the metrics API: its certificate, and the CA of the front proxy.
 
-A client may come without a certificate: a person with a token does. One that shows a certificate of another CA is not
-let in at all. Connections say what they were made with (`peer`).
+A client may have no certificate: a person with a token has none. A certificate of another CA fails the handshake.
 
-Worked example: `rotating(files, told).trust(proxy)`, and from the next handshake on `peer(connection)` of whoever shows
-the forwarder's certificate is `Peer("front-proxy-client", …)`; of a person with a token it is None.
+Worked example: after `rotating(files, listener).trust(proxy)`, `peer(connection)` of a new connection with the front
+proxy's certificate is `Peer("front-proxy-client", …)`, and None for a person with a token.
 """
 
 from __future__ import annotations
 
 import ssl
-from typing import Any, NamedTuple
+from typing import Any
 
-from scaler.tls import BadTlsFiles, Rotating, Told, load_pair
+from scaler.tls import Rotating, TlsFiles, Told, load_pair
 
 from .auth import Authorities, BadFrontProxy, FrontProxy, Peer
 
-__all__ = ["BadTlsFiles", "MetricsTlsFiles", "Serving", "peer", "rotating"]
-
-
-class MetricsTlsFiles(NamedTuple):
-    """Paths of PEM files."""
-
-    certificate: str
-    key: str
-
 
 class _Handshake(ssl.SSLContext):
-    """What handshakes are made with while nothing changes."""
+    """The context of handshakes until something changes."""
 
     authorities: Authorities = frozenset()
 
 
-class Serving(Rotating):
-    """For the listener. Raises BadTlsFiles."""
+class ListenerContext(Rotating):
+    """The context of the listener. Raises BadTlsFiles."""
 
-    def __init__(self, protocol: int, files: MetricsTlsFiles, told: Told) -> None:
+    def __init__(self, protocol: int, files: TlsFiles, listener: Told) -> None:
         self._proxy: FrontProxy | None = None
-        super().__init__(protocol, files, lambda: _made(files, self._proxy), told)
+        super().__init__(protocol, (files.certificate, files.key), lambda: _built(files, self._proxy), listener)
 
     def trust(self, proxy: FrontProxy | None) -> None:
-        """Who may forward requests from the next handshake on. Raises BadFrontProxy, and then nothing changes."""
+        """Sets the front proxy from the next handshake on. If it raises BadFrontProxy, nothing changes."""
         if proxy is not None:
             try:
-                _believe(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), proxy.authorities)
+                _verify_clients(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), proxy.authorities)
             except ssl.SSLError as error:
                 raise BadFrontProxy(f"requestheader-client-ca-file: {error}") from error
         self._proxy = proxy
         self.renew(anyway=True)
 
 
-def rotating(files: MetricsTlsFiles, told: Told) -> Serving:
-    """`told(problem)` is called when the files go bad, `told(None)` when they serve again. Raises BadTlsFiles."""
-    return Serving(ssl.PROTOCOL_TLS_SERVER, files, told)
+def rotating(files: TlsFiles, listener: Told) -> ListenerContext:
+    """Raises BadTlsFiles."""
+    return ListenerContext(ssl.PROTOCOL_TLS_SERVER, files, listener)
 
 
 def peer(connection: ssl.SSLObject) -> Peer | None:
-    """Whose certificate a connection began with; None: it showed none."""
+    """The client certificate of a connection; None if it has none."""
     certificate = connection.getpeercert()
     if not certificate or not isinstance(connection.context, _Handshake):
         return None
     subject: Any = certificate.get("subject", ())
     names = [value for part in subject for key, value in part if key == "commonName"]
     until = ssl.cert_time_to_seconds(str(certificate["notAfter"]))
-    # Of several the last one counts, as in the API server's own library.
+    # The last of several counts, as in the API server's library.
     return Peer(names[-1] if names else "", connection.context.authorities, until)
 
 
-def _made(files: MetricsTlsFiles, proxy: FrontProxy | None) -> _Handshake:
+def _built(files: TlsFiles, proxy: FrontProxy | None) -> _Handshake:
     context = _Handshake(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     load_pair(context, files.certificate, files.key)
     if proxy is not None:
-        _believe(context, proxy.authorities)
+        _verify_clients(context, proxy.authorities)
         context.authorities = proxy.authorities
     return context
 
 
-def _believe(context: ssl.SSLContext, authorities: Authorities) -> None:
-    """Clients that show a certificate show one of these."""
+def _verify_clients(context: ssl.SSLContext, authorities: Authorities) -> None:
+    """Verifies client certificates, which are optional, against these authorities."""
     context.verify_mode = ssl.CERT_OPTIONAL
     context.load_verify_locations(cadata=b"".join(sorted(authorities)))

@@ -1,40 +1,20 @@
-"""What one workload's entry on the Board says for one metric: a number with its time, or an error. Never a made-up 0.
+"""Computes the values of the external and custom metrics from the Board: numbers with their time, or an error. Pure.
 
-    tidegate-replicas   what the decision tells, held or fresh: 0 only when it is inactive; its replicas, rounded
-                        outward past the HPA's tolerance where that would drop a step up
-    tidegate-demand     the replicas that its objectives ask for, before rounding, bounds and hysteresis
+    tidegate-replicas   published replicas, held or fresh: 0 only if inactive; rounded outward past the HPA's tolerance
+                        where the HPA would drop a step up
+    tidegate-demand     replicas that the objectives ask for, before rounding, bounds and hysteresis
 
-The replicas of a held decision stand as decided (law 1). Its demand does not: that is a reading, and the readings are
-what is missing. A workload that is only observed is an error to whoever asks, and so is one of which nothing is known.
+The replicas of a held decision are valid, its demand is not: demand is a reading, and readings are missing. A workload
+that is only observed is an error, and so is an unknown one: never an invented 0.
 
-Worked example: decided at 3 replicas because 11 requests at 4 per replica ask for 2.75: `replicas` is `Number(3, ...)`
-and `demand` is `Number(2.75, ...)`.
+An object that several workloads scale (triggers of a ScaledObject) has the largest of their numbers, as with KEDA. If
+one of them is unknown the answer is an error, because it might be the largest. An HPA sums the values of an external
+metric, so an error of one selected workload makes the whole answer an error. A selector that matches nothing is an
+error too: some clients read an empty list as 0.
 
-custom.metrics.k8s.io: numbers of the objects that workloads scale, by the object's name. Pure.
-
-Where several workloads scale one object (triggers of a ScaledObject), the largest number holds, as it does with KEDA;
-one of them without an answer makes the answer an error, for it might be the largest. Numbers of single pods are not on
-the Board: `pods` has those.
-
-Worked example: `values(known, board, Asked("ai", "deployments.apps", "chat"), DEMAND, (), now)` is
-`[Value(DEPLOYMENTS, "ai", "chat", Number(2.75, ...))]`.
-
-external.metrics.k8s.io: the replicas of a namespace's workloads, chosen by label. Pure.
-
-A HorizontalPodAutoscaler adds up what it gets, so a list of which one workload is missing would be too small: one that
-is selected and has no answer makes the whole answer an error. So does a selector that chooses nobody: an empty list
-reads as 0 to some.
-
-Worked example: `values(known, board, "ai", parse("workload=chat"), now)` of a workload decided at 3 replicas is
-`[Value({"workload": "chat"}, Number(3, ...))]`.
-
-Which workloads can be asked about, and by which objects: the census, turned so that an answer is a look-up. Pure.
-
-It is made once per census and never changes. `whole` is whether it is all there is: while the cluster's word is awaited
-nobody can say that a workload does not exist.
-
-Worked example: of a census in which `ai/chat` scales Deployment `ai/chat`, `workloads["ai"]` is `(ai/chat,)` and
-`scalers[Ref("ai", "Deployment", "chat")]` is `(ai/chat,)`.
+Worked example: a workload is decided at 3 replicas because 11 requests at 4 per replica ask for 2.75: `replicas` is
+`Number(3, ...)`, `demand` is `Number(2.75, ...)`, and `matching_external_values(index, board, "ai",
+parse("workload=chat"), now)` is `[ExternalValue({"workload": "chat"}, Number(3, ...))]`.
 """
 
 from __future__ import annotations
@@ -64,12 +44,19 @@ from .selectors import Selector, matches
 REPLICAS = "tidegate-replicas"
 DEMAND = "tidegate-demand"
 
-# Enough to find the culprit; all pods of a large workload would not fit into a condition of an HPA.
+# All pods of a large workload would not fit into a condition of an HPA.
 _STALE_SHOWN = 5
+ALL = "*"
+# By the name in discovery: "deployments.apps".
+SCALED = {
+    str(resource): resource
+    for resource in (DEPLOYMENTS, STATEFULSETS, LEADERWORKERSETS, ROLLOUTS, INFERENCESERVICES, SCALEDJOBS)
+}
+K = TypeVar("K")
 
 
 class Number(NamedTuple):
-    """at: POSIX seconds of the oldest reading behind it, or of the decision where it rests on none."""
+    """at: POSIX seconds of its oldest reading, or of the decision if it has none."""
 
     value: float
     at: float
@@ -79,19 +66,19 @@ Metric: TypeAlias = Callable[[Decision, float], Number]
 
 
 def replicas(decision: Decision, now: float) -> Number:
-    """Raises Refusal."""
+    """Raises ApiError."""
     if decision.told is None:
         raise _unknown(decision, now, "")
     return Number(decision.told, _measured_at(decision))
 
 
 def demand(decision: Decision, now: float) -> Number:
-    """Raises Refusal."""
+    """Raises ApiError."""
     if decision.replicas is None or decision.held_since is not None:
         raise _unknown(decision, now, "demand is ")
-    # The guard of the KV cache only ever adds; an engine whose page has none is sized by the others.
-    asked = [each.replicas for each in decision.evidence.objectives if each.name != "kv_cache"]
-    if not asked or None in asked:
+    # The KV cache objective only raises: an engine without that metric is sized by the others.
+    required = [each.replicas for each in decision.evidence.objectives if each.name != "kv_cache"]
+    if not required or None in required:
         raise _unknown(decision, now, "demand is ")
     every = (each.replicas for each in decision.evidence.objectives)
     return Number(max(value for value in every if value is not None), _measured_at(decision))
@@ -101,24 +88,23 @@ METRICS: dict[str, Metric] = {REPLICAS: replicas, DEMAND: demand}
 
 
 def number(metric: Metric, board: Board, workload: WorkloadKey, now: float) -> Number:
-    """now: POSIX seconds, for the age in an error. Raises Refusal."""
+    """now: POSIX seconds, for the age in an error. Raises ApiError."""
     decision = board.get(workload)
     if decision is None:
-        words = f"{workload}: nothing is decided yet; the first readings are awaited"
-        raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, words)
+        raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, f"{workload}: no decision yet; waiting for readings")
     refuse_observed(decision)
     return metric(decision, now)
 
 
 def refuse_observed(decision: Decision) -> None:
-    """Raises Refusal."""
+    """Raises ApiError."""
     if decision.observed:
-        words = f"{decision.workload}: only observed (`mode: observe`): nobody is told its number"
-        raise ApiError(HTTPStatus.FORBIDDEN, words)
+        message = f"{decision.workload}: only observed (`mode: observe`): its number is not published"
+        raise ApiError(HTTPStatus.FORBIDDEN, message)
 
 
 def labels(workload: WorkloadKey) -> dict[str, str]:
-    """What a metric's selector may ask for."""
+    """The labels that a metric selector matches."""
     return {"workload": workload.label}
 
 
@@ -126,40 +112,31 @@ def selected(workloads: tuple[WorkloadKey, ...], selector: Selector) -> tuple[Wo
     return tuple(workload for workload in workloads if matches(selector, labels(workload)))
 
 
-def nobody(known: Known, words: str) -> ApiError:
-    """Nothing is there to be asked for, as far as is known. words: what was looked for, and where."""
-    if known.whole:
-        return ApiError(HTTPStatus.NOT_FOUND, words)
-    return ApiError(HTTPStatus.SERVICE_UNAVAILABLE, f"{words}; but not all that the cluster says is known at present")
+def not_found(index: WorkloadIndex, message: str) -> ApiError:
+    """Nothing matches. message: what was requested, and where."""
+    if index.complete:
+        return ApiError(HTTPStatus.NOT_FOUND, message)
+    return ApiError(HTTPStatus.SERVICE_UNAVAILABLE, f"{message}; but the cluster's data is not complete at present")
 
 
 def _unknown(decision: Decision, now: float, what: str) -> ApiError:
     since = decision.held_since if decision.held_since is not None else decision.decided_at
-    words = f"{decision.workload}: {what}unknown for {max(0.0, now - since):.0f} s ({decision.reason})"
-    return ApiError(HTTPStatus.SERVICE_UNAVAILABLE, words + nothing_fresh(decision.evidence.stale))
+    message = f"{decision.workload}: {what}unknown for {max(0.0, now - since):.0f} s ({decision.reason})"
+    return ApiError(HTTPStatus.SERVICE_UNAVAILABLE, message + nothing_fresh(decision.evidence.stale))
 
 
 def nothing_fresh(stale: Sequence[str]) -> str:
-    """How a sentence goes on that has to name stale sources, if there are any. stale: their URLs."""
+    """A clause that names stale targets; empty if there are none. stale: their URLs."""
     more = f" and {len(stale) - _STALE_SHOWN} more" if len(stale) > _STALE_SHOWN else ""
-    return f"; nothing fresh from {', '.join(map(shown, stale[:_STALE_SHOWN]))}{more}" if stale else ""
+    return f"; no fresh readings from {', '.join(map(shown, stale[:_STALE_SHOWN]))}{more}" if stale else ""
 
 
 def _measured_at(decision: Decision) -> float:
     return decision.decided_at if decision.measured_at is None else decision.measured_at
 
 
-ALL = "*"
-
-# As discovery names them, and as clients ask: "deployments.apps".
-SCALED = {
-    str(resource): resource
-    for resource in (DEPLOYMENTS, STATEFULSETS, LEADERWORKERSETS, ROLLOUTS, INFERENCESERVICES, SCALEDJOBS)
-}
-
-
 class ObjectRequest(NamedTuple):
-    """resource: one of SCALED. name: of an object, or ALL."""
+    """Objects that workloads scale. resource: one of SCALED. name: of an object, or ALL."""
 
     namespace: str
     resource: str
@@ -174,28 +151,28 @@ class ObjectValue(NamedTuple):
 
 
 def matching_object_values(
-    known: Known, board: Board, asked: ObjectRequest, metric: str, selector: Selector, now: float
+    index: WorkloadIndex, board: Board, request: ObjectRequest, metric: str, selector: Selector, now: float
 ) -> list[ObjectValue]:
-    """Ordered by object. metric: one of METRICS. selector: of the workload's labels. Raises Refusal."""
-    resource = SCALED[asked.resource]
+    """Ordered by object. metric: one of METRICS. selector: of the workload's labels. Raises ApiError."""
+    resource = SCALED[request.resource]
     scalers = {
         ref: found
-        for ref in _refs(known, asked.namespace, resource.kind, asked.name)
-        if (found := selected(known.scalers.get(ref, ()), selector))
+        for ref in _refs(index, request.namespace, resource.kind, request.name)
+        if (found := selected(index.scalers.get(ref, ()), selector))
     }
     if not scalers:
-        whose = f"{asked.resource} in namespace" if asked.name == ALL else f"{asked.resource} {shown(asked.name)} of"
-        raise nobody(known, f"no workload of Tidegate scales {whose} {shown(asked.namespace)}")
+        name = "in namespace" if request.name == ALL else f"{shown(request.name)} of"
+        raise not_found(index, f"no workload scales {request.resource} {name} {shown(request.namespace)}")
     return [
         ObjectValue(resource, ref.namespace, ref.name, _largest(board, workloads, metric, now))
         for ref, workloads in scalers.items()
     ]
 
 
-def _refs(known: Known, namespace: str, kind: str, name: str) -> list[Ref]:
+def _refs(index: WorkloadIndex, namespace: str, kind: str, name: str) -> list[Ref]:
     if name != ALL:
         return [Ref(namespace, kind, name)]
-    return sorted(ref for ref in known.scalers if (ref.namespace, ref.kind) == (namespace, kind))
+    return sorted(ref for ref in index.scalers if (ref.namespace, ref.kind) == (namespace, kind))
 
 
 def _largest(board: Board, workloads: tuple[WorkloadKey, ...], metric: str, now: float) -> Number:
@@ -208,36 +185,38 @@ class ExternalValue(NamedTuple):
 
 
 def matching_external_values(
-    known: Known, board: Board, namespace: str, selector: Selector, now: float
+    index: WorkloadIndex, board: Board, namespace: str, selector: Selector, now: float
 ) -> list[ExternalValue]:
-    """Ordered by workload. Raises Refusal."""
-    found = selected(known.workloads.get(namespace, ()), selector)
+    """Ordered by workload. Raises ApiError."""
+    found = selected(index.workloads.get(namespace, ()), selector)
     if not found:
-        wanted = " that the selector chooses" if selector else ""
-        words = (
+        wanted = " that the selector matches" if selector else ""
+        message = (
             f"namespace {shown(namespace)} has no workload{wanted}. The selector is `matchLabels: {{workload: NAME}}`, "
             f"with a name of Tidegate's configuration or of an object with tidegate.dev/ annotations"
         )
-        raise nobody(known, words)
+        raise not_found(index, message)
     return [ExternalValue(labels(workload), number(replicas, board, workload, now)) for workload in found]
 
 
-K = TypeVar("K")
+class WorkloadIndex(NamedTuple):
+    """Workloads by namespace and by the object that they scale, so that a request is a look-up.
 
+    complete: whether the registry is current; if not, a workload that it lacks may exist.
+    """
 
-class Known(NamedTuple):
     workloads: Mapping[str, tuple[WorkloadKey, ...]]
     scalers: Mapping[Ref, tuple[WorkloadKey, ...]]
-    whole: bool
+    complete: bool
 
 
-NOTHING = Known({}, {}, whole=False)
+NO_WORKLOADS = WorkloadIndex({}, {}, complete=False)
 
 
-def known(census: Registry) -> Known:
-    keys = sorted(workload.key for workload in census.workloads)
-    targets = ((census.targets[key], key) for key in keys if key in census.targets)
-    return Known(_grouped((key.namespace, key) for key in keys), _grouped(targets), whole=True)
+def index(registry: Registry) -> WorkloadIndex:
+    keys = sorted(workload.key for workload in registry.workloads)
+    targets = ((registry.targets[key], key) for key in keys if key in registry.targets)
+    return WorkloadIndex(_grouped((key.namespace, key) for key in keys), _grouped(targets), complete=True)
 
 
 def _grouped(pairs: Iterable[tuple[K, WorkloadKey]]) -> dict[K, tuple[WorkloadKey, ...]]:

@@ -313,7 +313,7 @@ async def _check_registration(client: KubernetesClient, called: str, tidegate: H
     match standing(holder, tidegate):
         case RegistrationState.OURS:
             return ok(name, f"{holder}, which is Tidegate")
-        case RegistrationState.ANOTHERS:
+        case RegistrationState.OTHER:
             remedy = "a cluster has one provider of each API group: turn it off in listen.metrics_api, or replace it"
             return fail(name, f"{holder}, which is not Tidegate", remedy)
         case RegistrationState.HELD:

@@ -12,7 +12,7 @@ from exporter.kubernetes.client import PATIENCE, connect
 from exporter.kubernetes.events import Subject
 from exporter.kubernetes.objects import Ref
 from exporter.model import WorkloadKey
-from scaler.api.events import MOST_WAITING, REFUSED_S, SAY_LEFT_OUT_S, EventObject, EventWriter
+from scaler.api.events import MOST_WAITING, REFUSED_S, REPORT_DROPPED_S, EventObject, EventWriter
 from scaler.engine.publisher import Publisher
 from scaler.model import Reason
 from tests.fakes.kubernetes import serving, write_kubeconfig
@@ -47,18 +47,18 @@ class Story:
         self.publisher = Publisher(workloads)
         self.written, self.dropped, self.told, self.leads, self.objects = 0, [], [], True, True
         self.announcer = EventWriter(
-            place=self._place,
+            object_of=self._object_of,
             writes=lambda now: self.leads,
             instance="tidegate-0",
             clock=self.clock,
-            written=self._count,
-            dropped=self._drop,
-            told=lambda where, problem: self.told.append((where, problem)),
+            on_written=self._count,
+            on_dropped=self._drop,
+            on_problem=lambda where, problem: self.told.append((where, problem)),
         )
         self.turn = asyncio.Event()
-        self.publisher.on_change = self.announcer.heard
+        self.publisher.on_change = self.announcer.add
 
-    def _place(self, workload):
+    def _object_of(self, workload):
         subject = Subject("apps/v1", Ref(workload.namespace, "Deployment", workload.name), f"uid-{workload.name}")
         return EventObject(subject) if self.objects else None
 
@@ -167,12 +167,12 @@ async def test_an_outage_of_everybody_storms_nobody_and_the_log_says_how_many_mo
     assert len(story.fake.event_writes) == 50
     assert {why: story.dropped.count(why) for why in set(story.dropped)} == {"queue": 9_000, "budget": 950}
     with capture_logs() as logged:
-        story.clock.advance(SAY_LEFT_OUT_S)
+        story.clock.advance(REPORT_DROPPED_S)
         async with asyncio.timeout(20):
             while not logged:  # noqa: ASYNC110 - a log has no event to wait for
                 await asyncio.sleep(0)
-    assert [(line["event"], line["more"], line["of"]) for line in logged] == [
-        ("more happened than Events were written of", 9_950, {"Held": 9_950})
+    assert [(line["event"], line["count"], line["of"]) for line in logged] == [
+        ("Events dropped", 9_950, {"Held": 9_950})
     ]
 
 

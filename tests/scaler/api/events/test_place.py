@@ -7,7 +7,7 @@ from exporter.kubernetes.events import Subject
 from exporter.kubernetes.objects import Ref
 from exporter.kubernetes.resources import DEPLOYMENTS, INFERENCESERVICES, SCALEDJOBS, SCALEDOBJECTS, STATEFULSETS
 from exporter.model import WorkloadKey
-from scaler.api.events import EventObject, place
+from scaler.api.events import EventObject, event_object
 from tests.fakes import objects
 
 LLM = WorkloadKey("ai", "llm")
@@ -36,9 +36,9 @@ SCALED = subject("keda.sh/v1alpha1", "ScaledObject", "llm")
 
 
 def test_it_is_on_what_the_scaled_object_scales_and_names_that_too(cluster):
-    assert place(cluster, {LLM: Ref("ai", "Deployment", "llama")}, LLM) == EventObject(LLAMA, SCALED)
+    assert event_object(cluster, {LLM: Ref("ai", "Deployment", "llama")}, LLM) == EventObject(LLAMA, SCALED)
     second = WorkloadKey("ai", "llm", "decode")
-    assert place(cluster, {second: Ref("ai", "Deployment", "llama")}, second) == EventObject(LLAMA, SCALED)
+    assert event_object(cluster, {second: Ref("ai", "Deployment", "llama")}, second) == EventObject(LLAMA, SCALED)
 
 
 @pytest.mark.parametrize(
@@ -47,21 +47,23 @@ def test_it_is_on_what_the_scaled_object_scales_and_names_that_too(cluster):
 )
 def test_a_workload_of_annotations_is_its_own_object(cluster, version, kind, name):
     workload = WorkloadKey("ai", name)
-    assert place(cluster, {workload: Ref("ai", kind, name)}, workload) == EventObject(subject(version, kind, name))
+    assert event_object(cluster, {workload: Ref("ai", kind, name)}, workload) == EventObject(
+        subject(version, kind, name)
+    )
 
 
 def test_a_scaled_job_scales_itself(cluster):
     workload = WorkloadKey("ai", "batch")
     expected = EventObject(subject("keda.sh/v1alpha1", "ScaledJob", "batch"))
-    assert place(cluster, {workload: Ref("ai", "ScaledJob", "batch")}, workload) == expected
+    assert event_object(cluster, {workload: Ref("ai", "ScaledJob", "batch")}, workload) == expected
 
 
 def test_of_a_target_that_nobody_watches_it_is_the_scaled_object(cluster):
     for target in (Ref("ai", "Mill", "llama"), Ref("ai", "Deployment", "nobody")):
-        assert place(cluster, {LLM: target}, LLM) == EventObject(SCALED)
-    assert place(cluster, {}, LLM) == EventObject(SCALED)
+        assert event_object(cluster, {LLM: target}, LLM) == EventObject(SCALED)
+    assert event_object(cluster, {}, LLM) == EventObject(SCALED)
 
 
 def test_without_any_object_it_is_nowhere(cluster):
-    assert place(cluster, {}, WorkloadKey("ai", "unknown")) is None
-    assert place(cluster, {}, WorkloadKey("other", "llm")) is None
+    assert event_object(cluster, {}, WorkloadKey("ai", "unknown")) is None
+    assert event_object(cluster, {}, WorkloadKey("other", "llm")) is None

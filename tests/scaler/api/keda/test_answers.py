@@ -62,7 +62,7 @@ async def test_a_workload_that_is_not_decided_yet_is_unavailable_not_zero(board,
     for answer in (keda.value(keda.ref()), keda.active(keda.ref())):
         code, words = await keda.refusal(answer)
         assert code is grpc.StatusCode.UNAVAILABLE
-        assert words == "team-a/chat: nothing is decided yet; the first readings are awaited"
+        assert words == "team-a/chat: no decision yet; waiting for readings"
 
 
 async def test_an_unknown_decision_says_why_how_long_and_what_is_stale(board, keda):
@@ -72,7 +72,7 @@ async def test_an_unknown_decision_says_why_how_long_and_what_is_stale(board, ke
         code, words = await keda.refusal(answer)
         assert code is grpc.StatusCode.UNAVAILABLE
         assert words == (
-            "team-a/chat: unknown for 312 s (unknown); nothing fresh from "
+            "team-a/chat: unknown for 312 s (unknown); no fresh readings from "
             "'gateway:team-a/chat:http://gw/metrics', 'gpus:http://node-1:9400/metrics'"
         )
 
@@ -120,7 +120,7 @@ async def test_another_metric_is_refused_by_name(board, keda, name):
     board.decide(4)
     code, words = await keda.refusal(keda.value(keda.ref(), name))
     assert code is grpc.StatusCode.INVALID_ARGUMENT
-    assert words == f"metricName: no such metric; there is one, tidegate-replicas, got {name!r}"
+    assert words == f"metricName: must be tidegate-replicas, got {name!r}"
 
 
 async def test_metadata_names_another_workload_of_the_same_namespace(board, keda):

@@ -133,7 +133,7 @@ async def test_round_robin_over_two_tidegates_hears_the_same_from_both(asking):
             "ai/seen: only observed (`mode: observe`)",
         ),
         ({"name": "lost", "workload": "gone"}, grpc.StatusCode.NOT_FOUND, "ai/gone: no such workload. Add it to"),
-        ({"name": "new", "engine": "vllm"}, grpc.StatusCode.UNAVAILABLE, "ai/new: nothing is decided yet"),
+        ({"name": "new", "engine": "vllm"}, grpc.StatusCode.UNAVAILABLE, "ai/new: no decision yet"),
     ],
 )
 async def test_who_is_not_believed_or_not_answered_hears_why_and_gets_its_metric_spec(front, keda, called, code, words):
@@ -257,7 +257,7 @@ async def test_a_stream_of_a_workload_that_is_believed_before_it_is_decided_is_t
     code, words = await keda.refusal(stream.read())
     assert (code, words) == (
         grpc.StatusCode.UNAVAILABLE,
-        "ai/chat: nothing is decided yet; the first readings are awaited",
+        "ai/chat: no decision yet; waiting for readings",
     )
 
 

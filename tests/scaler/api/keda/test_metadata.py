@@ -52,7 +52,7 @@ def test_kedas_own_keys_and_their_from_env_forms_pass():
         (
             "engine",
             (
-                "metadata.engine: cannot be said here: Tidegate's configuration has no `kubernetes` with `triggers`, "
+                "metadata.engine: not allowed: the configuration has no `kubernetes` with `triggers`, "
                 "so a trigger can only name a configured workload. Known: workload"
             ),
         ),

@@ -12,7 +12,7 @@ from scaler.api.keda.externalscaler_pb2 import GetMetricsRequest, ScaledObjectRe
 from scaler.api.keda.externalscaler_pb2_grpc import ExternalScalerStub
 from scaler.api.keda.interceptor import GrpcLimits
 from scaler.api.keda.server import create
-from scaler.api.keda.servicer import CALLS_BESIDE, CALLS_PER_TRIGGER, METRIC, Quota, Seldom, address
+from scaler.api.keda.servicer import CALLS_BESIDE, CALLS_PER_TRIGGER, METRIC, Quota, RateLimitedLog, address
 from scaler.config import Config, Kubernetes
 from scaler.engine.publisher import Publisher
 from scaler.model import Decision, Reason
@@ -95,14 +95,14 @@ def test_calls_are_counted_by_address_without_port(peer, its_address):
 
 @pytest.mark.parametrize(("triggers", "quota"), [(0, 256), (1, 260), (1000, 4256)])
 def test_quota_grows_with_the_known_triggers(triggers, quota):
-    counted = Quota(lambda: triggers, Seldom(lambda: 0.0, lambda _event, **_fields: None))
+    counted = Quota(lambda: triggers, RateLimitedLog(lambda: 0.0, lambda _event, **_fields: None))
     assert [counted.enter("10.0.0.5") for _ in range(quota)] == [None] * quota
     assert f"10.0.0.5 has too many calls open: must be at most {quota} " in counted.enter("10.0.0.5")
     assert counted.enter("10.0.0.6") is None
 
 
 def test_there_is_no_quota_before_the_triggers_are_known():
-    counted = Quota(lambda: None, Seldom(lambda: 0.0, lambda _event, **_fields: None))
+    counted = Quota(lambda: None, RateLimitedLog(lambda: 0.0, lambda _event, **_fields: None))
     assert {counted.enter("10.0.0.5") for _ in range(10_000)} == {None}
 
 
@@ -117,7 +117,7 @@ async def test_streams_without_end_are_refused_to_their_address_and_to_no_other(
             assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
             assert refused.value.details().startswith("127.0.0.2 has too many calls open: must be at most 260 (4 for")
         assert (await keda.IsActive(ref())).result is True
-        assert logged == [{"event": "calls of one peer refused", "peer": "127.0.0.2", "quota": quota, "suppressed": 0}]
+        assert logged == [{"event": "peer over call quota", "peer": "127.0.0.2", "quota": quota, "suppressed": 0}]
         streams[0].cancel()
         await until_answered(rogue)
 

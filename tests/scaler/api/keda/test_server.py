@@ -234,7 +234,7 @@ async def test_the_socket_of_the_checks_answers_nothing_else(board):
     board.decide(1)
     server = create(board, claims=board.claims, address="127.0.0.1:0", tls=None, now=lambda: 0.0)
     await server.start()
-    async with grpc.aio.insecure_channel(server._own_socket) as channel:
+    async with grpc.aio.insecure_channel(server._check_socket) as channel:
         keda = Keda(server, 0, channel)
         assert await health(channel, "") == NOT_SERVING
         for call in (keda.active(keda.ref()), keda.stub.StreamIsActive(keda.ref()).read()):

@@ -9,8 +9,8 @@ import trustme
 from scaler.api.keda.externalscaler_pb2 import ScaledObjectRef
 from scaler.api.keda.externalscaler_pb2_grpc import ExternalScalerStub
 from scaler.api.keda.server import create
-from scaler.api.keda.tls import GrpcTlsFiles, load
-from scaler.tls import BadTlsFiles
+from scaler.api.keda.tls import load
+from scaler.tls import BadTlsFiles, TlsFiles
 
 
 class Secret:
@@ -27,8 +27,8 @@ class Secret:
         if key:
             self.key.write_bytes(leaf.private_key_pem.bytes())
 
-    def files(self, *, mutual: bool) -> GrpcTlsFiles:
-        return GrpcTlsFiles(str(self.certificate), str(self.key), str(self.client_ca) if mutual else None)
+    def files(self, *, mutual: bool) -> TlsFiles:
+        return TlsFiles(str(self.certificate), str(self.key), str(self.client_ca) if mutual else None)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ async def serve(board, secret):
             address="127.0.0.1:0",
             tls=secret.files(mutual=mutual),
             now=lambda: 0.0,
-            tls_told=secret.told.put_nowait,
+            on_tls_problem=secret.told.put_nowait,
         )
         servers.append(server)
         port = await server.start()

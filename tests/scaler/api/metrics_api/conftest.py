@@ -21,11 +21,11 @@ from exporter.textformat import parse
 from scaler.api.metrics_api.documents import CUSTOM_GROUP, EXTERNAL_GROUP
 from scaler.api.metrics_api.pods import Sources
 from scaler.api.metrics_api.server import create
-from scaler.api.metrics_api.tls import MetricsTlsFiles
 from scaler.engine.decider import Decider
 from scaler.engine.publisher import Publisher
 from scaler.model import Decision, Evidence, Reason
 from scaler.policy.columns import Signal, Spec
+from scaler.tls import TlsFiles
 from scaler.workloads import Registry
 from scaler.workloads.pods import cluster_owners
 from scaler.workloads.spec import WorkloadSpec
@@ -143,7 +143,7 @@ class Api:
         self.proxy_ca, self.server_ca = trustme.CA(), trustme.CA()
         self.told = {"tls": [], "front proxy": []}
         self.observed = []
-        self.files = MetricsTlsFiles(str(folder / "tls.crt"), str(folder / "tls.key"))
+        self.files = TlsFiles(str(folder / "tls.crt"), str(folder / "tls.key"))
         self._folder, self._stack, self._client = folder, stack, client
         self.server, self._following = None, 0
 
@@ -164,8 +164,8 @@ class Api:
             groups=groups,
             clock=self.clock,
             observe=lambda *ended: self.observed.append(ended),
-            tls_told=self.told["tls"].append,
-            front_proxy_told=self.told["front proxy"].append,
+            on_tls_problem=self.told["tls"].append,
+            on_front_proxy_problem=self.told["front proxy"].append,
         )
         self.port = await self.server.start()
         self._stack.push_async_callback(self.server.stop)

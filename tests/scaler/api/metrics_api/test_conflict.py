@@ -76,11 +76,11 @@ async def look(tmp_path, clock, kubernetes):
     ("holder", "own", "expected"),
     [
         (OURS, OURS, RegistrationState.OURS),
-        (KEDAS, OURS, RegistrationState.ANOTHERS),
-        (Holder("other", "tidegate"), OURS, RegistrationState.ANOTHERS),
-        (Holder(), OURS, RegistrationState.ANOTHERS),
-        (None, OURS, RegistrationState.NOBODYS),
-        (None, None, RegistrationState.NOBODYS),
+        (KEDAS, OURS, RegistrationState.OTHER),
+        (Holder("other", "tidegate"), OURS, RegistrationState.OTHER),
+        (Holder(), OURS, RegistrationState.OTHER),
+        (None, OURS, RegistrationState.NONE),
+        (None, None, RegistrationState.NONE),
         (KEDAS, None, RegistrationState.HELD),
     ],
 )

@@ -8,7 +8,7 @@ import yaml
 from scaler.api.metrics_api.discovery import VERSIONS
 from scaler.api.metrics_api.documents import CUSTOM_GROUP, EXTERNAL_GROUP
 from scaler.api.metrics_api.pods import PER_POD
-from scaler.api.metrics_api.request import question
+from scaler.api.metrics_api.request import parse_request
 from scaler.api.metrics_api.values import METRICS, REPLICAS, SCALED
 
 PAGE = Path(__file__).parents[4] / "docs/reference/metrics-api.md"
@@ -32,12 +32,12 @@ def test_the_role_of_the_docs_allows_an_autoscaler_what_it_asks():
         for name in rule["resources"]
         for verb in rule["verbs"]
     }
-    external = question(f"/apis/{EXTERNAL_GROUP}/v1beta1/namespaces/ai/{REPLICAS}", {}, VERSIONS).access
+    external = parse_request(f"/apis/{EXTERNAL_GROUP}/v1beta1/namespaces/ai/{REPLICAS}", {}, VERSIONS).access
     path = f"/apis/{CUSTOM_GROUP}/v1beta2/namespaces/ai/deployments.apps/chat/{REPLICAS}"
-    custom = question(path, {}, VERSIONS).access
+    custom = parse_request(path, {}, VERSIONS).access
     assert (external.group, external.resource, external.verb) in allowed
     assert (custom.group, f"{custom.resource}/{custom.subresource}", custom.verb) in allowed
-    pods = question(f"/apis/{CUSTOM_GROUP}/v1beta2/namespaces/ai/pods/*/tidegate-queue", {}, VERSIONS).access
+    pods = parse_request(f"/apis/{CUSTOM_GROUP}/v1beta2/namespaces/ai/pods/*/tidegate-queue", {}, VERSIONS).access
     assert (pods.group, f"{pods.resource}/{pods.subresource}", pods.verb) in allowed
     assert {name for group, name, _ in allowed if group == CUSTOM_GROUP} == {
         *(f"{resource}/{REPLICAS}" for resource in SCALED),

@@ -132,7 +132,7 @@ async def test_a_pod_without_a_fresh_number_is_left_out_and_never_a_zero(api, hp
     assert told(await hpa.forward(asked())) == {"chat-7d-bbbbb": "0"}
     answer = await hpa.forward(asked(name="chat-7d-aaaaa"))
     assert (answer.status, answer.document["reason"]) == (503, "ServiceUnavailable")
-    expected = "ai/chat-7d-aaaaa: tidegate-queue is unknown; nothing fresh from 'http://chat-7d-aaaaa:8000/metrics'"
+    expected = "ai/chat-7d-aaaaa: tidegate-queue is unknown; no fresh readings from 'http://chat-7d-aaaaa:8000/metrics'"
     assert expected == answer.document["message"]
 
 
@@ -149,7 +149,7 @@ async def test_a_pod_of_ours_of_which_no_page_was_read_is_unknown_and_not_absent
     for path in (asked(), asked(name="chat-7d-aaaaa"), asked("gpu-engine-active", query="?labelSelector=app%3Dchat")):
         answer = await hpa.forward(path)
         assert (answer.status, answer.document["reason"]) == (503, "ServiceUnavailable")
-        assert "no page of it or of its GPUs has been read" in answer.document["message"]
+        assert "no response of it or of its GPUs has been read" in answer.document["message"]
 
 
 @pytest.mark.parametrize(

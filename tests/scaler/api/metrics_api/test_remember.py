@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from scaler.api.metrics_api import auth
-from scaler.api.metrics_api.auth import Remembered
+from scaler.api.metrics_api.auth import ReviewCache
 
 
 class Asked:
@@ -28,7 +28,7 @@ def asked():
 
 @pytest.fixture
 def remembered(clock):
-    return Remembered(lambda answer: answer == "yes", clock.now)
+    return ReviewCache(lambda answer: answer == "yes", clock.now)
 
 
 async def test_a_no_that_became_a_yes_is_a_yes_and_the_other_way_round(remembered, asked, clock):
@@ -37,7 +37,7 @@ async def test_a_no_that_became_a_yes_is_a_yes_and_the_other_way_round(remembere
         assert await remembered.get("k", asked) == answer
         clock.advance(auth.KEPT_S)
     # Nobody's answer is kept twice.
-    assert [len(kept) for kept in remembered._kept] == [1, 0]
+    assert [len(kept) for kept in remembered._cached] == [1, 0]
 
 
 async def test_as_many_noes_as_anybody_likes_forget_no_yes_and_are_bounded(remembered, asked, monkeypatch):
@@ -49,7 +49,7 @@ async def test_as_many_noes_as_anybody_likes_forget_no_yes_and_are_bounded(remem
         await remembered.get(n, noes)
     await remembered.get("good", asked)
     assert asked.count == 1
-    assert [len(kept) for kept in remembered._kept] == [1, 3]
+    assert [len(kept) for kept in remembered._cached] == [1, 3]
 
 
 async def test_a_failure_is_every_askers_and_nobodys_later(remembered, asked):
@@ -81,4 +81,4 @@ async def test_nothing_is_under_way_once_it_is_stopped(remembered):
     await remembered.stop()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    assert remembered._under_way == {}
+    assert remembered._in_progress == {}

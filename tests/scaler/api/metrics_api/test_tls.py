@@ -5,9 +5,8 @@ import pytest
 import trustme
 
 from scaler.api.metrics_api.server import create
-from scaler.api.metrics_api.tls import MetricsTlsFiles
 from scaler.net import AddressInUseError
-from scaler.tls import BadTlsFiles
+from scaler.tls import BadTlsFiles, TlsFiles
 
 PATH = "/apis/external.metrics.k8s.io/v1beta1"
 
@@ -53,7 +52,7 @@ async def test_a_server_without_files_does_not_begin(api, tmp_path):
             api.sources,
             host="127.0.0.1",
             port=0,
-            files=MetricsTlsFiles(str(tmp_path / "nothing.crt"), str(tmp_path / "nothing.key")),
+            files=TlsFiles(str(tmp_path / "nothing.crt"), str(tmp_path / "nothing.key")),
             groups=[],
             clock=api.clock,
         )

@@ -89,7 +89,7 @@ async def test_a_workload_that_nothing_is_known_of_is_a_503_status_that_names_wh
     clock.advance(30.0)
     answer = await hpa.forward(f"{EXTERNAL}?labelSelector=workload%3Dchat")
     assert (answer.status, answer.document["status"]) == (503, "Failure")
-    expected = "ai/chat: unknown for 30 s (unknown); nothing fresh from 'http://10.0.0.7:8000/metrics'"
+    expected = "ai/chat: unknown for 30 s (unknown); no fresh readings from 'http://10.0.0.7:8000/metrics'"
     assert expected == answer.document["message"]
     # client-go would wait for it with the HPA's worker in hand.
     assert answer.retry_after is None
@@ -102,7 +102,7 @@ async def test_a_workload_that_is_known_and_not_decided_yet_is_a_503_status(api,
     assert (
         answer.status,
         answer.document["message"],
-    ) == (503, "ai/chat: nothing is decided yet; the first readings are awaited")
+    ) == (503, "ai/chat: no decision yet; waiting for readings")
 
 
 async def test_one_unknown_workload_among_several_is_an_error_and_not_a_smaller_sum(hpa, decide):
@@ -260,4 +260,4 @@ async def test_a_bug_is_a_500_status_and_is_logged(api, hpa, decide):
     with capture_logs() as logs:
         answer = await hpa.forward(EXTERNAL)
     assert (answer.status, answer.document["reason"]) == (500, "InternalError")
-    assert [log["event"] for log in logs] == ["the metrics API failed"]
+    assert [log["event"] for log in logs] == ["metrics API request failed"]
