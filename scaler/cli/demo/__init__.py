@@ -1,5 +1,5 @@
-"""`tidegate demo`: a simulated GPU cluster under a simulated day, for the real daemon to look after.
+"""Runs `tidegate demo`: the real daemon with a simulated GPU cluster under a simulated day of load.
 
-The servers speak real metric names over real sockets, the stand-in for KEDA and HPA speaks real gRPC; only the GPUs,
-the requests and the pods are arithmetic.
+The simulated servers expose the metric names of the real ones over HTTP, and the stand-in for KEDA and the HPA uses
+real gRPC; only GPUs, requests and pods are arithmetic.
 """

@@ -1,14 +1,12 @@
-"""The demo's stand-in for KEDA + HPA: asks the real external scaler over real gRPC, and scales the simulated pods.
+"""Stands in for KEDA and the HPA: calls the real external scaler over gRPC and scales the simulated Deployment.
 
-Knows: which calls KEDA makes, when, and in what order, and what it does when one fails. Refuses to know: what the
-answers mean for the replicas, which is `scaler.controllers`. All intervals are the demo's clock's.
+Makes the calls of KEDA 2.19 and of the HPA controller in their order and intervals, by the demo's clock; the arithmetic
+is in `scaler.controllers`. Three tasks: the poll (GetMetricSpec, GetMetrics, IsActive at once and then every polling
+interval, also at zero), the HPA's sync every 15 s (the same calls, only above zero), and StreamIsActive, reopened 2 s
+after a normal end and after 4, 8, … 60 s if it breaks.
 
-Three things go on at once, as in KEDA 2.19 and the HPA controller: the poll (GetMetricSpec, GetMetrics, IsActive at
-once and then every polling interval, also at zero), the HPA's sync every 15 s (the same three calls, only above zero),
-and StreamIsActive, opened again after 2 s when the scaler ends it and after 4, 8, … 60 s when it breaks.
-
-Worked example: a gateway queue of 1 at zero replicas makes Tidegate push `true`; the stand-in sets 1 replica in the
-same moment and `said` is "KEDA: pushed active: 0 to 1".
+Worked example: a gateway queue of 1 at zero replicas makes Tidegate push `true`; the stand-in sets 1 replica at once
+and `last_action` is "KEDA: pushed active: 0 to 1".
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from scaler.controllers import hpa, keda
 from scaler.controllers.hpa import SHIPPED, HpaBehavior, HpaMemory
 
 HPA_SYNC_S = 15.0
-_HPA_DEADLINE_S = 60.0  # of the wall; the poll's calls carry none
+_HPA_DEADLINE_S = 60.0  # real time; calls of the poll have no deadline
 _REOPEN_S = 2.0
 _BACKOFF_S = (4.0, 8.0, 16.0, 32.0, 60.0)
 
@@ -36,7 +34,7 @@ DEMO_KEDA = keda.ScaledObjectSpec(max_replicas=8, polling_interval_s=5.0, cooldo
 
 
 class Deployment(Protocol):
-    """What is scaled."""
+    """The scale target."""
 
     def replica_count(self) -> tuple[int, int]:
         """(wanted, ready)."""
@@ -46,7 +44,7 @@ class Deployment(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DemoScaledObject:
-    """metadata: the trigger's, `scalerAddress` included, as KEDA sends all of it."""
+    """metadata: of the trigger, with `scalerAddress`, because KEDA sends all of it."""
 
     namespace: str
     name: str
@@ -57,20 +55,20 @@ class DemoScaledObject:
 
 @dataclass(frozen=True, slots=True)
 class _PollRound:
-    """What GetMetricSpec, GetMetrics and IsActive came to."""
+    """The results of GetMetricSpec, GetMetrics and IsActive."""
 
-    answer: keda.PollResult
+    result: keda.PollResult
     metrics: tuple[hpa.HpaMetric, ...] = ()
 
 
 class StandIn:
-    """`await run()` until it is cancelled. `said`: its last order or trouble, for the screen.
+    """`await run()` runs until cancelled. last_action: the last scaling or failure, for the screen.
 
-    Whoever has time in his own hand calls `poll` and `sync` instead, when each is due by his clock.
+    A test with its own clock calls `poll` and `sync` instead, when each is due.
     """
 
     def __init__(self, clock: Clock, address: str, scaled_object: DemoScaledObject, deployment: Deployment) -> None:
-        self.said = ""
+        self.last_action = ""
         self._clock = clock
         self._address = address
         self._spec = scaled_object.spec
@@ -96,15 +94,15 @@ class StandIn:
                 tasks.create_task(self._listen(stub), name="stand-in: KEDA's stream")
 
     async def poll(self, stub: Any) -> None:
-        """One round of KEDA's own loop."""
-        answered = await _ask_twice(stub, self._ref, deadline_s=None)
-        self.happened(keda.Poll(answered.answer))
+        """One poll of KEDA."""
+        polled = await _call_twice(stub, self._ref, deadline_s=None)
+        self.apply(keda.Poll(polled.result))
 
     async def sync(self, stub: Any) -> None:
-        """One sync of the HPA, which asks nobody while there are no replicas."""
+        """One sync of the HPA, which makes no calls at zero replicas."""
         if self._deployment.replica_count()[0] > 0 and keda.has_hpa(self._spec):
-            answered = await _ask_twice(stub, self._ref, deadline_s=_HPA_DEADLINE_S)
-            self._synced(answered)
+            polled = await _call_twice(stub, self._ref, deadline_s=_HPA_DEADLINE_S)
+            self._synced(polled)
 
     async def _poll(self, stub: Any) -> None:
         while True:
@@ -123,52 +121,52 @@ class StandIn:
         while True:
             try:
                 async for message in stub.StreamIsActive(self._ref):
-                    self.happened(keda.Push(message.result))
+                    self.apply(keda.Push(message.result))
                 broken, wait_s = 0, _REOPEN_S
             except grpc.aio.AioRpcError as error:
                 wait_s = _BACKOFF_S[min(broken, len(_BACKOFF_S) - 1)]
                 broken += 1
-                self.said = f"KEDA: stream broken ({error.code().name}), again in {wait_s:g} s"
+                self.last_action = f"KEDA: stream broken ({error.code().name}), again in {wait_s:g} s"
             await self._clock.sleep(wait_s)
 
-    def happened(self, event: keda.Event) -> None:
-        """KEDA learned something, and may order replicas."""
+    def apply(self, event: keda.Event) -> None:
+        """Passes an event to KEDA's arithmetic, and scales if it requires so."""
         now = self._clock.now()
         wanted, _ = self._deployment.replica_count()
-        order, self._keda_memory, why = keda.step(self._spec, self._keda_memory, event, wanted, now)
-        if order is not None:
-            self.said = f"KEDA: {why}"
-            self._deployment.scale(order, now)
+        replicas, self._keda_memory, reason = keda.step(self._spec, self._keda_memory, event, wanted, now)
+        if replicas is not None:
+            self.last_action = f"KEDA: {reason}"
+            self._deployment.scale(replicas, now)
 
-    def _synced(self, answered: _PollRound) -> None:
-        """One sync of the HPA, with the metrics KEDA's adapter would have handed it."""
-        if answered.answer is not keda.PollResult.DOWN:
-            self.happened(keda.Read(answered.answer is not keda.PollResult.ERROR))
-        metrics = [self._as_hpa_sees(metric) for metric in answered.metrics] or [hpa.HpaMetric(None, 1.0)]
+    def _synced(self, polled: _PollRound) -> None:
+        """One sync of the HPA, with the metrics from KEDA's metrics adapter."""
+        if polled.result is not keda.PollResult.DOWN:
+            self.apply(keda.Read(polled.result is not keda.PollResult.ERROR))
+        metrics = [self._with_fallback(metric) for metric in polled.metrics] or [hpa.HpaMetric(None, 1.0)]
         now = self._clock.now()
         wanted, _ = self._deployment.replica_count()
         outcome, self._hpa_memory = hpa.step(self._hpa_spec, self._hpa_memory, metrics, wanted, wanted, now)
         if outcome.replicas != wanted:
-            self.said = f"HPA: {wanted} to {outcome.replicas}, {outcome.why}"
+            self.last_action = f"HPA: {wanted} to {outcome.replicas}, {outcome.why}"
             self._deployment.scale(outcome.replicas, now)
         elif outcome.limit not in {hpa.Limit.NONE, hpa.Limit.AT_ZERO}:
-            self.said = f"HPA: {outcome.why}"
+            self.last_action = f"HPA: {outcome.why}"
 
-    def _as_hpa_sees(self, metric: hpa.HpaMetric) -> hpa.HpaMetric:
+    def _with_fallback(self, metric: hpa.HpaMetric) -> hpa.HpaMetric:
         if metric.value is None:
             return metric._replace(value=keda.fallback_value(self._spec, self._keda_memory, metric.target))
         return metric
 
 
-async def _ask_twice(stub: Any, ref: Any, deadline_s: float | None) -> _PollRound:
-    """KEDA rebuilds a scaler that failed and asks it once more, at once (scalers_cache.go)."""
-    answered = await _ask(stub, ref, deadline_s)
-    if answered.answer in {keda.PollResult.ERROR, keda.PollResult.DOWN}:
-        answered = await _ask(stub, ref, deadline_s)
-    return answered
+async def _call_twice(stub: Any, ref: Any, deadline_s: float | None) -> _PollRound:
+    """KEDA rebuilds a failed scaler and calls it once more, at once (scalers_cache.go)."""
+    polled = await _call(stub, ref, deadline_s)
+    if polled.result in {keda.PollResult.ERROR, keda.PollResult.DOWN}:
+        polled = await _call(stub, ref, deadline_s)
+    return polled
 
 
-async def _ask(stub: Any, ref: Any, deadline_s: float | None) -> _PollRound:
+async def _call(stub: Any, ref: Any, deadline_s: float | None) -> _PollRound:
     try:
         specs = (await stub.GetMetricSpec(ref, timeout=deadline_s)).metricSpecs
     except grpc.aio.AioRpcError:
@@ -182,11 +180,11 @@ async def _ask(stub: Any, ref: Any, deadline_s: float | None) -> _PollRound:
         for name, target in targets.items():
             request = pb.GetMetricsRequest(scaledObjectRef=ref, metricName=name)
             values = (await stub.GetMetrics(request, timeout=deadline_s)).metricValues
-            # external_scaler.go: the float is read only where it is above 0; several values are summed by the HPA.
+            # external_scaler.go: the float is used only if above 0; the HPA sums several values.
             total = sum(v.metricValueFloat if v.metricValueFloat > 0 else float(v.metricValue) for v in values)
             metrics.append(hpa.HpaMetric(total, target))
             active = (await stub.IsActive(ref, timeout=deadline_s)).result or active
     except grpc.aio.AioRpcError:
-        # An error of IsActive alone fails the whole metric too.
+        # An error of IsActive alone also fails the metric.
         return _PollRound(keda.PollResult.ERROR, tuple(hpa.HpaMetric(None, target) for target in targets.values()))
     return _PollRound(keda.PollResult.ACTIVE if active else keda.PollResult.INACTIVE, tuple(metrics))

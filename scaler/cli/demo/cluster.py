@@ -1,15 +1,11 @@
-"""A Deployment of simulated replicas, its GPUs, and the gateway in front of them.
+"""Simulates a Deployment, its GPUs, and the gateway in front of it. Pure: times are POSIX seconds, passed in.
 
-Knows: which pods exist, when they become ready, who gets a request, and what it all cost. Refuses to know: who
-orders replicas and why, sockets, and wall time. Times are POSIX seconds handed in; between two calls the cluster
-lives every readiness and every answer at its own moment.
+A pod loads for `startup_s` and is then ready. Scaling down removes the newest pods first: a loading pod at once, a
+ready one after it has answered its requests. A pod without a free GPU is created by the call after one becomes free.
+The gateway holds requests, first come first served, only while no pod is ready; otherwise a request goes to the ready
+pod with the fewest prompt tokens to read and stays there. Between two calls every event happens at its own time.
 
-A pod is loading for `startup_s` and then ready. Scaling in takes the newest first: a loading pod is gone at once, a
-ready one gets no new requests and stays until it has answered what it has. A pod that finds no free GPU does not
-exist until the call after one has become free. The gateway keeps requests, first come first served, only while
-nothing is ready; else a request goes to the ready pod with the fewest prompt tokens to read, and is never moved again.
-
-Worked example: at zero, a request at t=0 is held; `scale(1, 0.0)` makes a pod; at t=75 it is ready and gets the
+Worked example: at zero, a request at t=0 is held; `scale(1, 0.0)` creates a pod, which is ready at t=75 and gets the
 request. 1 GPU from 0 to 80 is 80 GPU-seconds.
 """
 
@@ -22,13 +18,13 @@ import numpy as np
 
 from .engine import Completion, EngineProfile, Request, SimulatedEngine
 
-# What Kubernetes makes names of: no vowels, so no words (apimachinery's util/rand).
+# Of generated names in Kubernetes: no vowels, so no words (apimachinery's util/rand).
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 
 @dataclass(frozen=True, slots=True)
 class DemoSlo:
-    """What a user was promised: the first token within `first_token_s` plus twice the time to read the prompt."""
+    """The SLO of the demo: the first token within `first_token_s` plus twice the time to read the prompt."""
 
     first_token_s: float = 2.0
     decode_s: float = 0.5
@@ -47,7 +43,7 @@ def meets(objective: DemoSlo, profile: EngineProfile, answer: Completion) -> boo
 
 @dataclass(slots=True)
 class SimulatedReplica:
-    """One pod with one GPU, `gpu` being its index over all nodes."""
+    """One pod with one GPU. gpu: index over all nodes."""
 
     name: str
     gpu: int
@@ -60,7 +56,7 @@ class SimulatedReplica:
 
 @dataclass(slots=True)
 class DemoTally:
-    """What has happened so far. woken_at: when the first replica was ordered for a request held at zero."""
+    """Counts since the start. woken_at: when the first replica was requested for a request held at zero."""
 
     sent: int = 0
     answered: int = 0
@@ -88,13 +84,13 @@ class SimulatedCluster:
         self.gpus = gpus
         self.wanted = 0
         self.held: deque[Request] = deque()
-        self.replicas: list[SimulatedReplica] = []  # oldest first; those draining among them
+        self.replicas: list[SimulatedReplica] = []  # oldest first, with draining ones
         self.tally = DemoTally()
         self._deployment = deployment
         self._names = np.random.default_rng(seed)
         self._startup_s = startup_s
         self._now = now
-        self._spent_gpu_s = 0.0  # by pods that are gone
+        self._spent_gpu_s = 0.0  # by removed pods
 
     @property
     def ready(self) -> list[SimulatedReplica]:
@@ -110,7 +106,7 @@ class SimulatedCluster:
 
     @property
     def in_system(self) -> int:
-        """Requests sent and not answered yet."""
+        """Requests without a response."""
         return len(self.held) + sum(pod.engine.unfinished for pod in self.replicas)
 
     def gpu_seconds(self) -> float:
@@ -118,7 +114,7 @@ class SimulatedCluster:
         return self._spent_gpu_s + sum(self._now - pod.created_at for pod in self.replicas)
 
     def advance(self, now: float) -> list[Completion]:
-        """Live until `now`; the answers given on the way."""
+        """Simulates until `now`; returns the completions on the way."""
         answers: list[Completion] = []
         for at in sorted({pod.ready_at for pod in self.loading if pod.ready_at <= now}):
             self._advance_engines(at, answers)
@@ -127,7 +123,7 @@ class SimulatedCluster:
         return answers
 
     def submit(self, request: Request, now: float) -> list[Completion]:
-        """A request reaches the gateway; the answers given until then."""
+        """A request reaches the gateway; returns the completions until then."""
         answers = self.advance(now)
         self.tally.sent += 1
         if self.wanted == 0 and self.tally.held_at_zero_at is None:
@@ -137,7 +133,7 @@ class SimulatedCluster:
         return answers
 
     def scale(self, wanted: int, now: float) -> list[Completion]:
-        """The Deployment's spec.replicas is set; the answers given until then."""
+        """Sets spec.replicas; returns the completions until then."""
         answers = self.advance(now)
         tally = self.tally
         if wanted != self.wanted:
@@ -162,22 +158,22 @@ class SimulatedCluster:
     def _advance_engines(self, now: float, answers: list[Completion]) -> None:
         self._now = now
         for pod in self.replicas:
-            given = pod.engine.advance(now)
-            pod.answers += given
-            answers += given
-            self.tally.answered += len(given)
-            self.tally.met += sum(meets(self.objective, self.profile, answer) for answer in given)
+            completed = pod.engine.advance(now)
+            pod.answers += completed
+            answers += completed
+            self.tally.answered += len(completed)
+            self.tally.met += sum(meets(self.objective, self.profile, answer) for answer in completed)
         self._reap()
 
     def _reap(self) -> None:
-        """Remove pods that have drained, and use the GPUs they leave."""
+        """Removes drained pods, and creates missing ones on free GPUs."""
         for pod in self.draining:
             if not pod.engine.unfinished and pod.draining_at is not None:
                 last = pod.answers[-1].finished_at if pod.answers else pod.draining_at
                 self._remove(pod, max(pod.draining_at, last))
-        taken = {pod.gpu for pod in self.replicas}
+        used = {pod.gpu for pod in self.replicas}
         missing = self.wanted - sum(pod.draining_at is None for pod in self.replicas)
-        for gpu in [gpu for gpu in range(self.gpus) if gpu not in taken][: max(0, missing)]:
+        for gpu in [gpu for gpu in range(self.gpus) if gpu not in used][: max(0, missing)]:
             self.replicas.append(self._create(gpu))
 
     def _create(self, gpu: int) -> SimulatedReplica:

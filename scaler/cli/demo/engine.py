@@ -1,16 +1,15 @@
-"""One simulated inference replica: continuous batching with chunked prefill, exact between events.
+"""Simulates one inference replica: continuous batching with chunked prefill, exact between events. Pure.
 
-Knows: how long a step of the engine takes, who is in it, and what that makes of each request. Refuses to know:
-where requests come from, replicas beside it, and wall time. There is no loop over tokens: while only decoding is
-going on, every step takes `k·B` longer than the one before it, so n steps are one arithmetic series.
+There is no loop over tokens: while only decoding goes on, every step takes `k·B` longer than the one before, so n steps
+are one arithmetic series.
 
-A step with B sequences decoding, `ctx` tokens in their contexts and C prompt tokens being read takes
-`a + C/P + b·B + k·ctx` seconds, C being what waits of prompts up to 2048 - B. A request's first token comes with the
-end of the step that reads the last of its prompt, then one token per step. Steps are not interrupted: what arrives
-during one joins the next. A request joins if there are fewer than 256 sequences and the cache has room for its whole
-prompt and answer (so nothing is ever thrown out of the cache); the ones behind it wait.
+A step with B sequences decoding, `ctx` tokens in their contexts and C prompt tokens to read takes
+`a + C/P + b·B + k·ctx` seconds, where C is the waiting prompt tokens, up to 2048 - B. A request's first token comes at
+the end of the step that reads the last of its prompt, then one token per step. Steps are not interrupted: a request
+that arrives during one joins the next, if there are fewer than 256 sequences and the cache has room for its whole
+prompt and output (so nothing is ever evicted); those behind it wait.
 
-Worked example: a lone request of 1,200 tokens in, 3 out: one step of 0.0115 + 1200/12000 = 0.1115 s for the first
+Worked example: a single request of 1,200 tokens in, 3 out: one step of 0.0115 + 1200/12000 = 0.1115 s for the first
 token, then two of 0.0115 + 0.0001 + 6.5e-8 · 1201 (then 1202) s.
 """
 
@@ -24,7 +23,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class EngineProfile:
-    """What a replica can do. The numbers are Llama-3.1-8B on one A100-80."""
+    """Speed and size of a replica. The defaults are Llama-3.1-8B on one A100-80."""
 
     step_s: float = 0.0115  # a: every step
     per_sequence_s: float = 1e-4  # b: every sequence decoding in it
@@ -37,7 +36,7 @@ class EngineProfile:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """arrived_at: POSIX seconds when the user sent it, however long it was held on the way."""
+    """arrived_at: POSIX seconds when the user sent it, however long the gateway held it."""
 
     number: int
     arrived_at: float
@@ -64,7 +63,7 @@ class _Sequence:
 
 
 class SimulatedEngine:
-    """Call `advance(now)` before `submit(…, now)`, with a `now` that never goes back."""
+    """Call `advance(now)` before `submit(…, now)`, with a `now` that never decreases."""
 
     __slots__ = (
         "_boundary",
@@ -85,15 +84,15 @@ class SimulatedEngine:
 
     def __init__(self, profile: EngineProfile) -> None:
         self._profile = profile
-        self._boundary = 0.0  # when the step in progress began
-        self._busy_s = 0.0  # seconds spent in steps that have ended
-        self._decoded = 0  # steps that have decoded: a sequence ends when this reaches its number in the heap
+        self._boundary = 0.0  # begin of the present step
+        self._busy_s = 0.0  # seconds of finished steps
+        self._decoded = 0  # decoding steps so far: a sequence ends when this reaches its number in the heap
         self._queue: deque[_Sequence] = deque()
         self._prefilling: deque[_Sequence] = deque()
         self._decoding: list[tuple[int, int, _Sequence]] = []
-        self._context = 0  # tokens in the contexts of those decoding
-        self._prefilled = 0  # tokens read of the prompts of those prefilling
-        self._reserved = 0  # cache tokens promised to everyone admitted
+        self._context = 0  # tokens in the contexts of decoding sequences
+        self._prefilled = 0  # tokens read of prompts in prefill
+        self._reserved = 0  # cache tokens reserved for admitted sequences
         self.finished = 0
         self.prompt_tokens = 0
         self.generated_tokens = 0
@@ -113,11 +112,11 @@ class SimulatedEngine:
 
     @property
     def kv_used(self) -> float:
-        """Ratio of the cache that holds something."""
+        """Used ratio of the cache."""
         return (self._context + self._prefilled) / self._profile.kv_tokens
 
     def busy_s(self, now: float) -> float:
-        """Seconds of work since the beginning."""
+        """Seconds of work since the start."""
         return self._busy_s + (now - self._boundary if self.unfinished else 0.0)
 
     def submit(self, request: Request, now: float) -> None:
@@ -129,7 +128,7 @@ class SimulatedEngine:
         self.pending_prompt_tokens += request.prompt_tokens
 
     def advance(self, now: float) -> list[Completion]:
-        """Live until `now`; the answers finished on the way, in order."""
+        """Simulates until `now`; returns the completions on the way, in order."""
         answers: list[Completion] = []
         while self.unfinished:
             self._admit()
@@ -177,7 +176,7 @@ class SimulatedEngine:
         heapq.heappush(self._decoding, entry)
 
     def _decode(self, now: float) -> bool:
-        """As many steps as end by `now`, up to the next one at which the batch changes."""
+        """As many steps as end by `now`, up to the next change of the batch."""
         steps = min(self._decoding[0][0] - self._decoded, self._steps_within(now))
         if self._queue and self._queue[0].submitted_at > self._boundary:
             arrival = self._queue[0].submitted_at

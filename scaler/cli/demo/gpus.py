@@ -1,11 +1,9 @@
-"""The demo's GPUs as DCGM samples them: what they were doing at the last collection.
+"""Simulates the GPUs as DCGM samples them: activity, power, temperature and memory at the last collection.
 
-Knows: which GPU sits in which node, and what a busy or idle replica does to power, temperature and memory. Refuses to
-know: how that is printed, and requests. Like DCGM, it is asked for new values only every collect interval: between
-two collections everybody reads the old ones.
+Like DCGM, it collects only every interval; between two collections readings do not change.
 
 Worked example: a replica that worked 5 of the last 10 seconds reads engine_active 0.5, and GPU_UTIL 100, because some
-kernel ran whenever DCGM looked.
+kernel ran whenever DCGM sampled.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ _IDLE_W, _RESIDENT_W, _BUSY_W = 62.0, 71.0, 338.0
 
 @dataclass(frozen=True, slots=True)
 class SimulatedGpu:
-    """number: over all nodes; index: in its node."""
+    """number: over all nodes. index: in its node."""
 
     number: int
     index: int
@@ -34,7 +32,7 @@ class SimulatedGpu:
 
 @dataclass(frozen=True, slots=True)
 class DcgmReading:
-    """What DCGM collected. Units are DCGM's: MiB, mJ, percent; `engine_active` is a ratio."""
+    """Values in DCGM's units: MiB, mJ, percent; `engine_active` is a ratio."""
 
     temperature_c: float = 29.0
     power_w: float = _IDLE_W
@@ -58,7 +56,7 @@ class SimulatedGpus:
         self._busy_s: dict[str, float] = {}  # by pod, at the last collection
 
     def collect(self, pods: Sequence[SimulatedReplica], now: float) -> None:
-        """DCGM looks."""
+        """Samples all GPUs."""
         elapsed_s = now - self._at
         if elapsed_s <= 0.0:
             return

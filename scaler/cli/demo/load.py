@@ -1,11 +1,10 @@
-"""The demo's day: when requests come and how large they are.
+"""Generates the requests of the demo's day: arrival times and sizes.
 
-Knows: the shape of a day and the seed. Refuses to know: who serves it. A day has a quiet beginning, a morning that
-ramps up, a burst at noon, an evening that ebbs and a night with nothing, stretched or squeezed into the run's length:
-the rate stays, so a longer run has more requests.
+A day has a quiet begin, a morning that ramps up, a burst at noon, a falling evening and a night without requests,
+stretched to the length of the run: the rate stays, so a longer run has more requests.
 
-Worked example: 1,200 s begin with 60 s of nothing and a minute of early risers, keep 5 replicas busy at 408 s and 7 at
-564 s, and send their last request before 864 s: some 3,400 in all. The 336 s of night are enough to go idle (120 s),
+Worked example: 1,200 s begin with 60 s without requests and a minute of a few, keep 5 replicas busy at 408 s and 7 at
+564 s, and send the last request before 864 s: some 3,400 in total. The 336 s of night suffice to become idle (120 s),
 cool down (30 s) and be put to sleep.
 """
 
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from exporter.model import Floats
 
-# (part of the day, replicas that the rate keeps busy)
+# (share of the day, replicas that the rate keeps busy)
 _DAY = (
     (0.00, 0.0),
     (0.05, 0.0),
@@ -33,7 +32,7 @@ _DAY = (
     (0.72, 0.0),
     (1.00, 0.0),
 )
-# A request is on average 4,000 tokens in and 600 out. At the 60 ms per token that a user is promised, one replica of
+# A request has on average 4,000 tokens in and 600 out. At the SLO of 60 ms per token, one replica of
 # the engine's profile sustains r per second where 0.0115 / (1 - r · (4000/12000 + 600 · (1e-4 + 6.5e-8 · 4300))) is
 # 0.060, which is r = 1.44; four fifths of that is what a well-run replica gets.
 REQUESTS_PER_S_AND_REPLICA = 1.15
@@ -43,7 +42,7 @@ _OUTPUT_MEAN, _OUTPUT_SIGMA, _OUTPUT_RANGE = 600.0, 0.5, (8, 1_500)
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """at_s: seconds since the beginning, ascending; the tokens of each request beside it."""
+    """at_s: seconds since the start, ascending. The others: tokens of each request."""
 
     at_s: Floats
     prompt_tokens: NDArray[np.int64]
@@ -54,24 +53,24 @@ class Arrivals:
 
 
 def shape(duration_s: float, seed: int) -> Arrivals:
-    """A day of `duration_s` seconds: a Poisson process of varying rate, by inverting its cumulative rate."""
-    chance = np.random.default_rng(seed)
+    """A day of `duration_s` seconds: a Poisson process of varying rate, by inversion of its cumulative rate."""
+    generator = np.random.default_rng(seed)
     grid = np.linspace(0.0, 1.0, 2001)
     parts, replicas = np.array(_DAY).T
     rate = np.interp(grid, parts, replicas) * REQUESTS_PER_S_AND_REPLICA
     cumulative = np.concatenate(([0.0], np.cumsum((rate[1:] + rate[:-1]) / 2 * np.diff(grid)))) * duration_s
-    count = int(chance.poisson(cumulative[-1]))
-    at_s = np.interp(np.sort(chance.uniform(0.0, cumulative[-1], count)), cumulative, grid * duration_s)
+    count = int(generator.poisson(cumulative[-1]))
+    at_s = np.interp(np.sort(generator.uniform(0.0, cumulative[-1], count)), cumulative, grid * duration_s)
     return Arrivals(
         at_s,
-        _lognormal(chance, _PROMPT_MEAN, _PROMPT_SIGMA, _PROMPT_RANGE, count),
-        _lognormal(chance, _OUTPUT_MEAN, _OUTPUT_SIGMA, _OUTPUT_RANGE, count),
+        _lognormal(generator, _PROMPT_MEAN, _PROMPT_SIGMA, _PROMPT_RANGE, count),
+        _lognormal(generator, _OUTPUT_MEAN, _OUTPUT_SIGMA, _OUTPUT_RANGE, count),
     )
 
 
 def _lognormal(
-    chance: np.random.Generator, mean: float, sigma: float, span: tuple[int, int], count: int
+    generator: np.random.Generator, mean: float, sigma: float, span: tuple[int, int], count: int
 ) -> NDArray[np.int64]:
     """Whole tokens. The mean of a lognormal is exp(mu + sigma²/2)."""
-    drawn = chance.lognormal(np.log(mean) - sigma**2 / 2, sigma, count)
+    drawn = generator.lognormal(np.log(mean) - sigma**2 / 2, sigma, count)
     return np.clip(np.rint(drawn), *span).astype(np.int64)

@@ -1,8 +1,7 @@
-"""The demo's metrics pages, in the words that the real programs use.
+"""Renders the metrics pages of the simulated cluster in the format of the real programs.
 
-Knows: how vLLM's V1 engine, the Endpoint Picker of the Gateway API Inference Extension and dcgm-exporter print what
-the cluster says of itself. Refuses to know: sockets, and what anybody makes of it. Numbers are written as the real
-programs do: Python's client prints floats, dcgm-exporter prints what DCGM gave.
+vLLM's V1 engine and the Endpoint Picker of the Gateway API Inference Extension print floats as Python's client does;
+dcgm-exporter prints what DCGM returns.
 
 Worked example: `vllm_page("chat", pod)` has the line
 `vllm:num_requests_waiting{engine="0",model_name="chat"} 3.0`.
@@ -18,7 +17,7 @@ from .cluster import SimulatedCluster, SimulatedReplica
 from .gpus import DcgmReading, SimulatedGpu
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
-# vLLM's own buckets for these two, in seconds.
+# Buckets of vLLM for these two histograms, in seconds.
 _FIRST_TOKEN_BUCKETS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0)
 _END_TO_END_BUCKETS = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0)
 
@@ -30,7 +29,7 @@ def _family(name: str, kind: str, text: str, series: Iterable[tuple[str, float]]
 
 
 def _histogram(name: str, text: str, labels: str, buckets: Sequence[float], values: Sequence[float]) -> list[str]:
-    """`labels` come before `le`, which is where the alphabet puts it between `engine` and `model_name`."""
+    """labels: `engine` and `model_name`; `le` stands between them, in alphabetical order."""
     engine, model = labels.split(",")
     counts = np.searchsorted(np.sort(np.asarray(values, dtype=float)), buckets, side="right")
     bounds = [*zip(map(str, buckets), counts.tolist(), strict=True), ("+Inf", len(values))]
@@ -40,7 +39,7 @@ def _histogram(name: str, text: str, labels: str, buckets: Sequence[float], valu
 
 
 def vllm_page(model: str, pod: SimulatedReplica) -> str:
-    """A replica's own page."""
+    """The page of one replica."""
     engine = pod.engine
     labels = f'engine="0",model_name="{model}"'
     reasons = (("stop", engine.finished), ("length", 0), ("abort", 0), ("error", 0))
@@ -107,7 +106,7 @@ def vllm_page(model: str, pod: SimulatedReplica) -> str:
 
 
 def gateway_page(model: str, pool: str, cluster: SimulatedCluster) -> str:
-    """The Endpoint Picker's page: it is there at zero replicas, and its queue is what waits for the first."""
+    """The page of the Endpoint Picker. It exists at zero replicas, where its queue is the wake source."""
     ready = cluster.ready
     count = max(1, len(ready))
     flow = (
@@ -159,7 +158,7 @@ def gateway_page(model: str, pool: str, cluster: SimulatedCluster) -> str:
     return "\n".join(lines) + "\n"
 
 
-# (family, type, help, the field of a Reading, how dcgm-exporter prints it)
+# (family, type, help, field of DcgmReading, format of dcgm-exporter)
 _DCGM = (
     ("DCGM_FI_DEV_GPU_TEMP", "gauge", "GPU temperature (in C).", "temperature_c", "{:.0f}"),
     ("DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw (in W).", "power_w", "{:.6f}"),
@@ -187,7 +186,7 @@ _DCGM = (
 def dcgm_page(
     gpus: Sequence[tuple[SimulatedGpu, DcgmReading]], namespace: str, pods: dict[int, SimulatedReplica]
 ) -> str:
-    """One node's page. Values are as old as the last collection; the pods' names are of this moment (4.0.0 on)."""
+    """The page of one node. Values are of the last collection; pod names are present (from 4.0.0 on)."""
     labels = []
     for gpu, _ in gpus:
         text = (

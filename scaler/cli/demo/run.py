@@ -1,8 +1,7 @@
-"""The demo, played: a simulated world, the real daemon, and the stand-in for KEDA + HPA between them.
+"""Runs the demo: a simulated world, the real daemon, and the stand-in for KEDA and the HPA.
 
-Everything speaks over loopback as it would in a cluster: the daemon scrapes pages over HTTP, the stand-in asks over
-gRPC. Two things only are told rather than asked, as Kubernetes will tell them: which pods are ready, and how many
-replicas there are.
+All communicate over loopback as in a cluster: the daemon scrapes over HTTP, the stand-in calls gRPC. Two things are
+passed in directly, which Kubernetes provides in a cluster: the ready pods and the replica count.
 """
 
 from __future__ import annotations
@@ -30,14 +29,13 @@ from scaler.logs import configure
 from scaler.model import Decision
 
 from .autoscaler import DemoScaledObject, StandIn
-from .frame import ScreenFrame
 from .screen import open_screen
 from .summary import Summary, problems
-from .world import NAMESPACE, WORKLOAD, World, open_world
+from .world import NAMESPACE, WORKLOAD, ScreenFrame, World, open_world
 
 CHAT = WorkloadKey(NAMESPACE, WORKLOAD)
 
-# What a user would write for this cluster, but for the two addresses, which the world chooses.
+# The configuration of a user for this cluster, except for the two addresses, which the world chooses.
 CONFIG = """
 listen: {{http: "127.0.0.1:{port}", grpc: "127.0.0.1:0"}}
 scrape: {{interval: 2s}}
@@ -51,16 +49,16 @@ workloads:
     gateway: {{url: "{gateway}"}}
     replicas: {{min: 0, max: 8}}
     keep_warm: 2m
-    hpa_tolerance: 0  # as its HPA has it
+    hpa_tolerance: 0  # as in its HPA
 """
 
-FRAMES_PER_S = 8.0  # of the wall
-DAY_S = 1200.0  # of an endless demo, simulated: a morning, a burst, an evening and a night, again and again
+FRAMES_PER_S = 8.0  # real time
+DAY_S = 1200.0  # of an endless demo, simulated
 
 
 @dataclass(frozen=True, slots=True)
 class DemoRequest:
-    """duration_s: seconds of the wall, 0 until Ctrl-C. speed: simulated seconds per second. port: 0 is any free."""
+    """duration_s: real time; 0 until Ctrl-C. speed: simulated seconds per second. port: 0 for any free port."""
 
     duration_s: float
     speed: float
@@ -71,7 +69,7 @@ class DemoRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReadyPods:
-    """The pods' pages, as a watch on the cluster would list them."""
+    """Targets of the ready pods, as a watch on a cluster provides them."""
 
     world: World
     owner: WorkloadKey | None = CHAT
@@ -80,12 +78,12 @@ class ReadyPods:
         return Listing(tuple(Target(url, "vllm", Role.PODS, CHAT) for _, url in self.world.pod_targets()))
 
     async def refresh(self, now: float) -> None:
-        """The world is always up to date."""
+        """The world is up to date."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeploymentReplicas:
-    """The Deployment's own count."""
+    """Replica counts of the Deployment."""
 
     world: World
     now: Callable[[], float]
@@ -99,46 +97,46 @@ class DeploymentReplicas:
         return ReplicaCount(wanted, ready, now, gpus=pods, existing=pods - leaving, leaving=leaving)  # a GPU each
 
 
-def play(wishes: DemoRequest) -> tuple[str, ...]:
-    """Play the demo; returns what went wrong, in sentences. Ctrl-C ends it early and judges nothing."""
+def play(request: DemoRequest) -> tuple[str, ...]:
+    """Runs the demo; returns its problems as sentences. Ctrl-C stops it without a verdict."""
     configure("console", "error")
-    with Console(stderr=True).status("compiling the kernels: some seconds, the first time"):
-        import_module("scaler.engine.loop")  # before the clock starts to run fast
+    with Console(stderr=True).status("compiling kernels: some seconds, only the first time"):
+        import_module("scaler.engine.loop")  # before the fast clock starts
     try:
-        return asyncio.run(_play(wishes))
+        return asyncio.run(_play(request))
     except KeyboardInterrupt:
         return ()
 
 
-async def _play(wishes: DemoRequest) -> tuple[str, ...]:
-    clock = FastClock(wishes.speed)
-    endless = wishes.duration_s == 0
-    day_s = DAY_S if endless else wishes.duration_s * wishes.speed
-    async with open_world(clock, seed=wishes.seed, duration_s=day_s) as world:
+async def _play(request: DemoRequest) -> tuple[str, ...]:
+    clock = FastClock(request.speed)
+    endless = request.duration_s == 0
+    day_s = DAY_S if endless else request.duration_s * request.speed
+    async with open_world(clock, seed=request.seed, duration_s=day_s) as world:
         daemon = Daemon(
-            _config(world, wishes.port),
+            _config(world, request.port),
             clock,
             replicas=DeploymentReplicas(world, clock.now),
             discoveries=lambda _: _discoveries(world),
         )
         stop, listening = asyncio.Event(), asyncio.get_running_loop().create_future()
-        over = False
+        is_over = False
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(daemon.run(stop, listening.set_result), name="daemon")
                 ports: Ports = await listening
                 stand_in = StandIn(clock, f"127.0.0.1:{ports.grpc}", DemoScaledObject(NAMESPACE, WORKLOAD, {}), world)
                 scaling = tasks.create_task(stand_in.run(), name="stand-in for KEDA + HPA")
-                showing = tasks.create_task(_show(world, daemon, stand_in, wishes, clock), name="screen")
+                showing = tasks.create_task(_show(world, daemon, stand_in, request, clock), name="screen")
                 try:
                     await world.run(forever=endless)
-                    over = True
+                    is_over = True
                 finally:
                     scaling.cancel()
                     showing.cancel()
                     stop.set()
         finally:
-            _conclude(world.summary(), wishes, over=over)
+            _conclude(world.summary(), request, is_over=is_over)
         return problems(world.summary(), day_s)
 
 
@@ -155,32 +153,32 @@ def _discoveries(world: World) -> list[Discovery]:
     ]
 
 
-async def _show(world: World, daemon: Daemon, stand_in: StandIn, wishes: DemoRequest, clock: Clock) -> None:
-    with nullcontext(lambda _: None) if wishes.as_json else open_screen(Console()) as show:
+async def _show(world: World, daemon: Daemon, stand_in: StandIn, request: DemoRequest, clock: Clock) -> None:
+    with nullcontext(lambda _: None) if request.as_json else open_screen(Console()) as show:
         while True:
-            show(_frame(world, daemon.publisher.get(CHAT), stand_in.said, wishes.speed, clock.now()))
+            show(_frame(world, daemon.publisher.get(CHAT), stand_in.last_action, request.speed, clock.now()))
             await asyncio.sleep(1.0 / FRAMES_PER_S)
 
 
-def _frame(world: World, decision: Decision | None, said: str, speed: float, now: float) -> ScreenFrame:
-    frame = replace(world.frame(speed), autoscaler=said)
+def _frame(world: World, decision: Decision | None, last_action: str, speed: float, now: float) -> ScreenFrame:
+    frame = replace(world.frame(speed), autoscaler=last_action)
     if decision is None:
         return frame
-    seen = row(decision, now)
-    return replace(frame, demand=seen.demand, state=seen.state, word=REASONS[seen.reason].word, reason=seen.why)
+    shown = row(decision, now)
+    return replace(frame, demand=shown.demand, state=shown.state, word=REASONS[shown.reason].word, reason=shown.why)
 
 
-def _conclude(summary: Summary, wishes: DemoRequest, *, over: bool) -> None:
-    """`over`: the day has ended by itself; else what is unanswered is under way, not lost."""
-    under_way = 0 if over else summary.lost
-    summary = replace(summary, lost=summary.lost - under_way)
-    if wishes.as_json:
+def _conclude(summary: Summary, request: DemoRequest, *, is_over: bool) -> None:
+    """is_over: the day ended by itself; else unanswered requests are in progress, not lost."""
+    in_progress = 0 if is_over else summary.lost
+    summary = replace(summary, lost=summary.lost - in_progress)
+    if request.as_json:
         sys.stdout.write(json.dumps(summary.to_document()) + "\n")
         return
     lines = [
         f"{summary.answered} of {summary.sent} requests answered, {summary.lost} lost"
-        + (f", {under_way} under way" if under_way else "")
-        + (f"; {summary.slo_met_ratio:.1%} within their objective" if summary.slo_met_ratio is not None else ""),
+        + (f", {in_progress} in progress" if in_progress else "")
+        + (f"; {summary.slo_met_ratio:.1%} within the SLO" if summary.slo_met_ratio is not None else ""),
         f"up to {summary.max_replicas} replicas in {summary.changes} changes, {summary.final_replicas} at the end",
         f"{summary.gpu_hours:.2f} GPU-hours",
     ]

@@ -1,12 +1,11 @@
-"""The demo's screen: the day so far, drawn in a terminal, or told in plain lines where there is none.
+"""Draws the demo's day on a terminal, or prints it as plain lines without one.
 
-Knows: `Frame`s. Refuses to know: where they come from. The charts' width is the whole day, so nothing scrolls: they
-fill from left to right as the tide comes and goes.
+The charts' width is the whole day, so nothing scrolls: they fill from left to right.
 
 Worked example:
 
     with open_screen(Console()) as show:
-        show(frame)  # as often as you like
+        show(frame)  # as often as needed
 """
 
 from __future__ import annotations
@@ -23,23 +22,23 @@ from rich.text import Text
 from scaler.explain.summary import WorkloadState
 from scaler.explain.terminal import STATES, curve, gauges, stack
 
-from .frame import ScreenFrame
+from .world import ScreenFrame
 
-PLAIN_INTERVAL_S = 30.0  # simulated: a plain line at least this often
-_KEPT_FRAMES = 480  # of a day: more than any terminal has columns for it
+PLAIN_INTERVAL_S = 30.0  # simulated: longest time between two plain lines
+_KEPT_FRAMES = 480  # of a day: more than the columns of any terminal
 _LABEL, _VALUE = 10, 22
 _LOADING = STATES[WorkloadState.LOADING][1]
-_SEA, _FOAM, _SAND, _DEEP, _DIM = "#3aa6b9", "#9bd8d3", "#e6c88c", "#27404f", "grey50"
+_BLUE, _LIGHT, _YELLOW, _DARK, _DIM = "#3aa6b9", "#9bd8d3", "#e6c88c", "#27404f", "grey50"
 
 
 @contextmanager
 def open_screen(console: Console) -> Iterator[Callable[[ScreenFrame], None]]:
-    """A function to show frames with: a live view on a terminal, plain lines elsewhere."""
+    """Yields a function that shows a frame: a live view on a terminal, else plain lines."""
     if not console.is_terminal:
-        yield _plainly(console)
+        yield _plain_printer(console)
         return
     history: list[ScreenFrame] = []
-    # No refresh thread: a frame is drawn when it is shown, on the loop that made it.
+    # No refresh thread: a frame is drawn in the event loop when it is shown.
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
 
         def show(frame: ScreenFrame) -> None:
@@ -50,7 +49,7 @@ def open_screen(console: Console) -> Iterator[Callable[[ScreenFrame], None]]:
 
 
 def remember(history: list[ScreenFrame], frame: ScreenFrame) -> None:
-    """Append, or replace the last while less than a chart's column of the day has passed since the one before it."""
+    """Appends the frame, or replaces the last one if less than a column of the chart lies between the two before."""
     if history and frame.at_s < history[-1].at_s:
         history.clear()  # another day
     if len(history) > 1 and history[-1].at_s - history[-2].at_s < frame.duration_s / _KEPT_FRAMES:
@@ -66,24 +65,24 @@ def clock_text(seconds: float) -> str:
 
 
 def draw(history: Sequence[ScreenFrame], width: int, height: int) -> RenderableType:
-    """The whole view; `history` has at least one frame, the last is now."""
+    """The whole view. history: at least one frame, the present one last."""
     frame = history[-1]
     chart_width = max(20, min(width, 160) - _LABEL - _VALUE - 4)
     columns = by_column(history, chart_width)
-    # Three curves of `rows` lines among 13 others, and some air for a prompt below.
+    # Three curves of `rows` lines among 13 others, and some free lines for a prompt below.
     rows = max(1, min(4, (height - 16) // 3))
     body = Table.grid(padding=(0, 1))
     body.add_column(width=_LABEL, style=_DIM)
     body.add_column(width=chart_width, no_wrap=True)
     body.add_column(width=_VALUE, no_wrap=True)
     load = [math.nan if column is None else column.arrivals_per_s for column in columns]
-    body.add_row("load", _lines(curve(load, _top(load, 1.0), rows, _SEA)), f"{frame.arrivals_per_s:.1f} requests/s")
+    body.add_row("load", _lines(curve(load, _top(load, 1.0), rows, _BLUE)), f"{frame.arrivals_per_s:.1f} requests/s")
     queue = [math.nan if column is None else float(column.held + column.waiting) for column in columns]
-    body.add_row("queues", _lines(curve(queue, _top(queue, 10.0), rows, _SAND)), _queues(frame))
-    body.add_row("GPUs", gauges(frame.gpu_active, chart_width, _FOAM, _DEEP), _gpus(frame))
+    body.add_row("queues", _lines(curve(queue, _top(queue, 10.0), rows, _YELLOW)), _queues(frame))
+    body.add_row("GPUs", gauges(frame.gpu_active, chart_width, _LIGHT, _DARK), _gpus(frame))
     demand = [math.nan if column is None or column.demand is None else column.demand for column in columns]
-    asked = Text("unknown", _DIM) if frame.demand is None else Text(f"{frame.demand:.2f} replicas")
-    body.add_row("demand", _lines(curve(demand, _top(demand, 8.0), rows, _FOAM)), asked)
+    demand_text = Text("unknown", _DIM) if frame.demand is None else Text(f"{frame.demand:.2f} replicas")
+    body.add_row("demand", _lines(curve(demand, _top(demand, 8.0), rows, _LIGHT)), demand_text)
     most = max([8, *(column.wanted + column.draining for column in columns if column)])
     body.add_row("replicas", _lines(stack([_units(column) for column in columns], -(-most // 2))), _replicas(frame))
     body.add_row("", _axis(frame.duration_s, chart_width), "")
@@ -91,7 +90,7 @@ def draw(history: Sequence[ScreenFrame], width: int, height: int) -> RenderableT
 
 
 def by_column(history: Sequence[ScreenFrame], width: int) -> list[ScreenFrame | None]:
-    """One frame for each column of the day: the last of its span, or the one before it; None is still to come."""
+    """One frame for each column of the day: the last of its span, else the one before; None in the future."""
     columns: list[ScreenFrame | None] = [None] * width
     for frame in history:
         columns[min(width - 1, int(frame.at_s / frame.duration_s * width))] = frame
@@ -102,7 +101,7 @@ def by_column(history: Sequence[ScreenFrame], width: int) -> list[ScreenFrame | 
 
 
 def plain_line(frame: ScreenFrame, before: ScreenFrame | None = None) -> str:
-    """One line; what the stand-in said only where it is news."""
+    """One line; with the last action of the stand-in if it is new."""
     demand = "?" if frame.demand is None else f"{frame.demand:.1f}"
     line = (
         f"{clock_text(frame.at_s)}  {frame.word or 'starting':<9} demand {demand:>4}  "
@@ -113,7 +112,7 @@ def plain_line(frame: ScreenFrame, before: ScreenFrame | None = None) -> str:
     return f"{line}  {news}".rstrip()
 
 
-def _plainly(console: Console) -> Callable[[ScreenFrame], None]:
+def _plain_printer(console: Console) -> Callable[[ScreenFrame], None]:
     shown: list[ScreenFrame] = []
 
     def show(frame: ScreenFrame) -> None:
@@ -126,10 +125,7 @@ def _plainly(console: Console) -> Callable[[ScreenFrame], None]:
 
 
 def _differs(before: ScreenFrame, after: ScreenFrame) -> bool:
-    def told(frame: ScreenFrame) -> tuple[object, ...]:
-        return frame.word, frame.wanted, frame.ready
-
-    return told(before) != told(after)
+    return (before.word, before.wanted, before.ready) != (after.word, after.wanted, after.ready)
 
 
 def _top(values: Sequence[float], least: float) -> float:
@@ -137,10 +133,10 @@ def _top(values: Sequence[float], least: float) -> float:
 
 
 def _units(column: ScreenFrame | None) -> list[str]:
-    """A column's pods from the bottom: ready, loading, draining."""
+    """The pods of a column from the bottom: ready, loading, draining."""
     if column is None:
         return []
-    return [_SEA] * column.ready + [_LOADING] * column.loading + [_DEEP] * column.draining
+    return [_BLUE] * column.ready + [_LOADING] * column.loading + [_DARK] * column.draining
 
 
 def _lines(lines: Sequence[Text]) -> Text:
@@ -148,10 +144,10 @@ def _lines(lines: Sequence[Text]) -> Text:
 
 
 def _queues(frame: ScreenFrame) -> Text:
-    """At most two lines, so that the view keeps its height."""
+    """At most two lines, for a constant height."""
     held = f"{frame.held} held" if frame.held else ""
     waiting = f"{frame.waiting} waiting" if frame.waiting else ""
-    text = Text(", ".join(part for part in (held, waiting) if part), _SAND)
+    text = Text(", ".join(part for part in (held, waiting) if part), _YELLOW)
     return text.append("\n" if held or waiting else "").append(f"{frame.running} running", "default")
 
 
@@ -162,7 +158,7 @@ def _gpus(frame: ScreenFrame) -> Text:
 
 
 def _replicas(frame: ScreenFrame) -> Text:
-    lines = [Text(f"{frame.wanted} wanted", "bold"), Text(f"{frame.ready} ready", _SEA)]
+    lines = [Text(f"{frame.wanted} wanted", "bold"), Text(f"{frame.ready} ready", _BLUE)]
     if frame.loading:
         lines.append(Text(f"{frame.loading} loading", _LOADING))
     if frame.draining:
@@ -171,7 +167,7 @@ def _replicas(frame: ScreenFrame) -> Text:
 
 
 def _axis(duration_s: float, width: int) -> Text:
-    """Minutes of the day at its quarters."""
+    """Minutes at the quarters of the day."""
     marks = [" "] * width
     for quarter in range(4):
         label = f"└{duration_s * quarter / 4 / 60:g} min"
@@ -185,14 +181,14 @@ def _header(frame: ScreenFrame, width: int) -> RenderableType:
     table.width = min(width, 160)
     table.add_column(ratio=1, no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
-    left = Text.assemble(("tidegate demo", f"bold {_FOAM}"), f"  {clock_text(frame.at_s)}")
+    left = Text.assemble(("tidegate demo", f"bold {_LIGHT}"), f"  {clock_text(frame.at_s)}")
     left.append(f" of {clock_text(frame.duration_s)}, {frame.speed:g} times as fast", _DIM)
     table.add_row(left, Text("stand-in for KEDA + HPA", _DIM))
     return table
 
 
 def _verdict(frame: ScreenFrame, width: int) -> RenderableType:
-    """What Tidegate thinks, and what was done about it."""
+    """Tidegate's decision, and the last action of the stand-in."""
     table = Table.grid(padding=(0, 1))
     table.add_column(width=_LABEL, style=_DIM)
     table.add_column(width=max(20, min(width, 160) - _LABEL - 2), no_wrap=True, overflow="ellipsis")
@@ -203,7 +199,7 @@ def _verdict(frame: ScreenFrame, width: int) -> RenderableType:
     if frame.reason:
         state.append(f"  {frame.reason}")
     table.add_row("tidegate", state or Text("starting", _DIM))
-    table.add_row("stand-in", Text(frame.autoscaler or "has ordered nothing yet", _DIM))
+    table.add_row("stand-in", Text(frame.autoscaler or "no action yet", _DIM))
     return table
 
 

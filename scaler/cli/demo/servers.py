@@ -1,12 +1,11 @@
-"""The demo's sockets: one small HTTP server per ready pod, one per node's dcgm-exporter, one for the gateway.
+"""Serves the demo's pages over HTTP: one server per ready pod, one per node's dcgm-exporter, one for the gateway.
 
-Knows: paths, ports and HTTP. Refuses to know: what the pages say (`pages`) and when pods come and go (`world`).
-Everything listens on 127.0.0.1 at a port the system picks; a pod that is still loading listens nowhere, so asking it
-is a refused connection, as with a real engine.
+All listen on 127.0.0.1 on a free port. A loading pod does not listen, so a scrape of it is a refused connection, as
+with a real engine.
 
-Worked example, a request of your own:
+Worked example:
 `curl -d '{"prompt": "Why is the sea salty?", "max_tokens": 64}' http://127.0.0.1:PORT/v1/completions`
-waits as long as the simulated cluster makes it wait, at zero replicas until one has been started.
+takes as long as in the simulated cluster, at zero replicas until one is started.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from .engine import Completion
 
 MAX_OUTPUT_TOKENS = 4096
 MAX_PROMPT_TOKENS = 32_768
-_BYTES_PER_TOKEN = 4  # what English text comes to with the usual vocabularies
+_BYTES_PER_TOKEN = 4  # average of English text with common vocabularies
 _EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 
 Complete = Callable[[int, int], Awaitable[Completion]]
 
 
 def page_app(page: Callable[[], str]) -> web.Application:
-    """Serves one metrics page, rendered at each request."""
+    """Serves one metrics page, rendered on each request."""
 
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=page().encode(), headers={"Content-Type": _EXPOSITION})
@@ -38,7 +37,7 @@ def page_app(page: Callable[[], str]) -> web.Application:
 
 
 def gateway_app(page: Callable[[], str], model: str, complete: Complete) -> web.Application:
-    """The gateway: its page, and OpenAI's completions. complete(prompt tokens, output tokens) -> the answer."""
+    """Serves the gateway's page and OpenAI's completions. complete: (prompt tokens, output tokens) -> Completion."""
 
     async def completions(request: web.Request) -> web.Response:
         try:
@@ -54,7 +53,7 @@ def gateway_app(page: Callable[[], str], model: str, complete: Complete) -> web.
 
 
 async def listen(app: web.Application) -> tuple[web.AppRunner, str]:
-    """Serve on a free port of 127.0.0.1; `await runner.cleanup()` ends it."""
+    """Serves on a free port of 127.0.0.1; `await runner.cleanup()` stops it."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -63,7 +62,7 @@ async def listen(app: web.Application) -> tuple[web.AppRunner, str]:
 
 
 def _read_completion(body: bytes) -> tuple[int, int]:
-    """(prompt tokens, output tokens) of a request body; ValueError, whatever is wrong with it, says what."""
+    """(prompt tokens, output tokens) of a request body. Raises ValueError."""
     try:
         document = json.loads(body)
     except ValueError as error:
@@ -72,7 +71,7 @@ def _read_completion(body: bytes) -> tuple[int, int]:
         raise ValueError('body: must be an object such as {"prompt": "Hello", "max_tokens": 16}')  # noqa: TRY004
     prompt, output_tokens = document.get("prompt"), document.get("max_tokens", 16)
     if not isinstance(prompt, str) or not prompt:
-        raise ValueError("prompt: must be a text that is not empty")
+        raise ValueError("prompt: must be a non-empty string")
     if isinstance(output_tokens, bool) or not isinstance(output_tokens, int):
         raise ValueError(f"max_tokens: must be a whole number, got {output_tokens!r}")  # noqa: TRY004
     if not 1 <= output_tokens <= MAX_OUTPUT_TOKENS:

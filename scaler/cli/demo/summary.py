@@ -1,8 +1,7 @@
-"""What a run of the demo came to, and whether that is good enough to exit 0.
+"""Summarizes a run of the demo, and decides whether it is successful.
 
-Knows: the cluster's tally. Refuses to know: how it came about. A request is lost if it was sent and is still
-unanswered after the grace that the world gives at the end; in a working loop none is, because waiting requests keep a
-replica alive.
+A request is lost if it is unanswered after the grace period at the end. A working loop loses none, because waiting
+requests keep a replica alive.
 
 Worked example: `{"requests": {"sent": 3493, "answered": 3493, "lost": 0}, "replicas": {"max": 8, "final": 0,
 "changes": 16}, "woke_after_s": 0.6, "slept": true, "slo_met_ratio": 0.97, "gpu_hours": 1.03}`.
@@ -15,16 +14,16 @@ from typing import Any
 
 from .cluster import SimulatedCluster
 
-# After the last answer: keep-warm 120 s, KEDA's cooldown 30 s, one poll, one collection of DCGM. The night is 28 % of
-# the day, so 15 minutes are the shortest with room for that.
+# After the last completion: keep-warm 120 s, KEDA's cooldown 30 s, one poll, one collection of DCGM. The night is 28 %
+# of the day, so the shortest day for that has 15 minutes.
 SLEEPS_FROM_S = 900.0
-# A quiet beginning of 5 % and half a minute for somebody to notice the first request.
+# A quiet begin of 5 %, and half a minute to detect the first request.
 WAKES_FROM_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """woke_after_s: from the first request held at zero replicas to the order for the first replica; None: never."""
+    """woke_after_s: from the first request held at zero until the first replica is requested; None if it never was."""
 
     sent: int
     answered: int
@@ -38,7 +37,6 @@ class Summary:
     gpu_hours: float
 
     def to_document(self) -> dict[str, Any]:
-        """Plain JSON-able data."""
         return {
             "requests": {"sent": self.sent, "answered": self.answered, "lost": self.lost},
             "replicas": {"max": self.max_replicas, "final": self.final_replicas, "changes": self.changes},
@@ -69,15 +67,15 @@ def summarise(cluster: SimulatedCluster) -> Summary:
 
 
 def problems(summary: Summary, duration_s: float) -> tuple[str, ...]:
-    """Reasons to exit 1, as sentences; none if all is well. duration_s: of the simulated day."""
-    found = []
+    """Reasons to exit with status 1. duration_s: of the simulated day."""
+    reasons = []
     if summary.lost:
-        found.append(f"{summary.lost} of {summary.sent} requests were never answered")
+        reasons.append(f"{summary.lost} of {summary.sent} requests were not answered")
     if summary.woke_after_s is None and duration_s >= WAKES_FROM_S:
-        found.append("nothing woke the workload for a request that was held at zero replicas")
+        reasons.append("the workload was not woken for a request held at zero replicas")
     if not summary.slept and duration_s >= SLEEPS_FROM_S:
-        found.append("the workload was never put to sleep again")
-    return tuple(found)
+        reasons.append("the workload was not put to sleep again")
+    return tuple(reasons)
 
 
 def _rounded(value: float | None, digits: int) -> float | None:

@@ -1,13 +1,12 @@
-"""The demo's world, put together: a cluster, its load, its GPUs and their sockets, living on a clock.
+"""Runs the simulated cluster, its load, its GPUs and its servers on a clock.
 
-Knows: what time it is, and lets the pure parts live up to it. Refuses to know: Tidegate. Whoever scales calls
-`scale`; whoever watches reads `pod_targets`, `replica_count` and the pages.
+The stand-in calls `scale`; the daemon reads `pod_targets`, `replica_count` and the pages.
 
 Worked example:
 
     async with open_world(FastClock(20.0), seed=1, duration_s=1200.0) as world:
         world.gateway_url, world.dcgm_urls      # "http://127.0.0.1:40001", ("http://127.0.0.1:40002", …)
-        await world.run()                       # a minute later: the day is over and everything is answered
+        await world.run()                       # a minute later: the day is over and every request is answered
         world.summary()
 """
 
@@ -16,15 +15,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import numpy as np
 from aiohttp import web
 
 from exporter.clock import Clock
+from scaler.explain.summary import WorkloadState
 
 from .cluster import SimulatedCluster, SimulatedReplica
 from .engine import Completion, Request
-from .frame import ScreenFrame
 from .gpus import SimulatedGpus
 from .load import shape
 from .pages import MODEL, dcgm_page, gateway_page, vllm_page
@@ -33,14 +33,45 @@ from .summary import Summary, summarise
 
 NAMESPACE = "demo"
 WORKLOAD = "chat"
-TICK_S = 0.5  # simulated; 25 ms of the wall at 20 times its speed
+TICK_S = 0.5  # simulated; 25 ms of real time at speed 20
 COLLECT_INTERVAL_S = 10.0  # dcgm-exporter's --collect-interval; its default is 30
-GRACE_S = 600.0  # after the day, for what is still in the system
+GRACE_S = 600.0  # after the day, for unanswered requests
 _RATE_WINDOW_S = 10.0
 
 
+@dataclass(frozen=True, slots=True)
+class ScreenFrame:
+    """One moment of the demo for the screen. Times are simulated seconds; None and "" are unknown.
+
+    gpu_active: ratio of each ready replica's GPU, in the order of pods. demand: unrounded replicas; state, word,
+    reason: as in `scaler.explain.rows`. autoscaler: last action of the stand-in.
+    """
+
+    at_s: float
+    duration_s: float
+    speed: float
+    arrivals_per_s: float
+    held: int
+    waiting: int
+    running: int
+    gpu_active: tuple[float, ...]
+    wanted: int
+    ready: int
+    loading: int
+    draining: int
+    sent: int
+    answered: int
+    slo_met_ratio: float | None
+    gpu_hours: float
+    demand: float | None = None
+    state: WorkloadState | None = None
+    word: str = ""
+    reason: str = ""
+    autoscaler: str = ""
+
+
 class World:
-    """Build it with `open_world`."""
+    """Create it with `open_world`."""
 
     def __init__(self, clock: Clock, duration_s: float, seed: int, startup_s: float) -> None:
         now = clock.now()
@@ -52,16 +83,16 @@ class World:
         self._seed = seed
         self._arrivals = shape(duration_s, seed)
         self._gpus = SimulatedGpus(self.cluster.gpus, now)
-        self._begun_at: float | None = None  # the day's; None before `run`
-        self._lived_until = now
+        self._begun_at: float | None = None  # of the day; None before `run`
+        self._simulated_until = now
         self._collected_at = now
-        self._injected = 0  # of the arrivals
-        self._waiting: dict[int, asyncio.Future[Completion]] = {}  # people's own requests, by number
+        self._injected = 0  # number of arrivals so far
+        self._waiting: dict[int, asyncio.Future[Completion]] = {}  # requests of users, by number
         self._pods: dict[str, tuple[web.AppRunner, str]] = {}
-        self._fixtures: list[web.AppRunner] = []
+        self._runners: list[web.AppRunner] = []
 
     def pod_targets(self) -> list[tuple[str, str]]:
-        """(pod, URL of its metrics page) of every ready pod now."""
+        """(pod, URL of its metrics page) of every ready pod."""
         return [
             (pod.name, f"{self._pods[pod.name][1]}/metrics") for pod in self.cluster.ready if pod.name in self._pods
         ]
@@ -71,13 +102,13 @@ class World:
         return self.cluster.wanted, len(self.cluster.ready)
 
     def scale(self, replicas: int, now: float) -> None:
-        """Set the Deployment's replicas."""
-        now = self._live(now)
+        """Sets the replicas of the Deployment."""
+        now = self._advance(now)
         self._deliver(self.cluster.scale(replicas, now))
 
     async def complete(self, prompt_tokens: int, output_tokens: int) -> Completion:
-        """Send a request of one's own and wait for its answer."""
-        now = self._live(self._clock.now())
+        """Sends a request of a user and waits for its completion."""
+        now = self._advance(self._clock.now())
         request = Request(self.cluster.tally.sent, now, prompt_tokens, output_tokens)
         answer: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
         self._waiting[request.number] = answer
@@ -85,13 +116,12 @@ class World:
         return await answer
 
     async def run(self, *, forever: bool = False) -> None:
-        """Live the day on the clock; then until every request is answered, but no longer than the grace.
-
-        forever: after each day comes another, of the next seed.
+        """Runs the day, and then until every request is answered, at most GRACE_S. forever: further days follow, each
+        with the next seed.
         """
         self._begun_at = self._clock.now()
         while True:
-            now = self._live(self._clock.now())
+            now = self._advance(self._clock.now())
             await self._open_and_close_pods()
             end = self._begun_at + self.duration_s
             if now >= end and forever:
@@ -103,8 +133,8 @@ class World:
             await self._clock.sleep(TICK_S)
 
     def frame(self, speed: float) -> ScreenFrame:
-        """What is to be seen of the world; what Tidegate thinks of it is for others to add."""
-        cluster, now = self.cluster, self._lived_until
+        """The frame without the fields of Tidegate and the stand-in."""
+        cluster, now = self.cluster, self._simulated_until
         since_s = 0.0 if self._begun_at is None else now - self._begun_at
         recent = np.searchsorted(self._arrivals.at_s, [since_s - _RATE_WINDOW_S, since_s], side="right")
         tally = cluster.tally
@@ -131,33 +161,33 @@ class World:
         return summarise(self.cluster)
 
     async def start(self) -> None:
-        """Open what is there whether pods are or not: the gateway and the nodes."""
+        """Starts the servers of the gateway and the nodes."""
         cluster, gpus = self.cluster, self._gpus
         gateway = gateway_app(lambda: gateway_page(MODEL, WORKLOAD, cluster), MODEL, self.complete)
-        self.gateway_url = await self._keep(gateway)
+        self.gateway_url = await self._serve(gateway)
         urls = []
         for node in gpus.nodes:
 
             def page(node: str = node) -> str:
                 return dcgm_page(gpus.of_node(node), NAMESPACE, {pod.gpu: pod for pod in cluster.replicas})
 
-            urls.append(f"{await self._keep(page_app(page))}/metrics")
+            urls.append(f"{await self._serve(page_app(page))}/metrics")
         self.dcgm_urls = tuple(urls)
 
     async def close(self) -> None:
         for answer in self._waiting.values():
             answer.cancel()
-        for runner in [*self._fixtures, *(runner for runner, _ in self._pods.values())]:
+        for runner in [*self._runners, *(runner for runner, _ in self._pods.values())]:
             await runner.cleanup()
 
-    async def _keep(self, app: web.Application) -> str:
+    async def _serve(self, app: web.Application) -> str:
         runner, url = await listen(app)
-        self._fixtures.append(runner)
+        self._runners.append(runner)
         return url
 
-    def _live(self, now: float) -> float:
-        """Let everything happen that happens until `now`, in order; returns the time it is then."""
-        now = max(now, self._lived_until)
+    def _advance(self, now: float) -> float:
+        """Simulates all events until `now`, in order; returns the present time."""
+        now = max(now, self._simulated_until)
         while self._begun_at is not None and self._injected < len(self._arrivals):
             at = self._begun_at + float(self._arrivals.at_s[self._injected])
             if at > now:
@@ -170,7 +200,7 @@ class World:
             self._injected += 1
         self._collect_until(now)
         self._deliver(self.cluster.advance(now))
-        self._lived_until = now
+        self._simulated_until = now
         return now
 
     def _collect_until(self, until: float) -> None:
@@ -186,7 +216,7 @@ class World:
                 waiting.set_result(answer)
 
     async def _open_and_close_pods(self) -> None:
-        """A pod listens from when it is ready until it is gone: while it drains it still answers."""
+        """A pod listens from ready until it is removed: a draining pod still answers."""
         for pod in self.cluster.ready:
             if pod.name not in self._pods:
                 self._pods[pod.name] = await listen(page_app(_page_of(pod)))
@@ -202,7 +232,7 @@ def _page_of(pod: SimulatedReplica) -> Callable[[], str]:
 
 @asynccontextmanager
 async def open_world(clock: Clock, *, seed: int, duration_s: float, startup_s: float = 75.0) -> AsyncIterator[World]:
-    """A world whose gateway and nodes answer; its day begins with `run`."""
+    """A world with running servers; its day begins with `run`."""
     world = World(clock, duration_s, seed, startup_s)
     try:
         await world.start()

@@ -95,12 +95,12 @@ class Scaled:
 
     def pushed(self, active):
         """StreamIsActive said so."""
-        self._stand_in.happened(Push(active))
+        self._stand_in.apply(Push(active))
 
     @property
     def said(self):
         """Its last order or trouble."""
-        return self._stand_in.said
+        return self._stand_in.last_action
 
 
 def named(name, namespace="ai"):

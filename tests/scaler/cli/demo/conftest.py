@@ -1,4 +1,4 @@
-"""A clock that a test moves: whoever sleeps on it moves it."""
+"""A clock that advances by the sleeps of its tasks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StepClock:
         await asyncio.sleep(0)
 
     async def reaches(self, at: float) -> None:
-        """Wait until somebody's sleep has brought the clock there."""
+        """Waits until the clock has reached `at`."""
         reached = asyncio.Event()
         self._reached.append((at, reached))
         await reached.wait()

@@ -20,7 +20,7 @@ POLL, HPA = "poll", "hpa"
 
 @dataclass
 class Pods:
-    """The Deployment: keeps its orders, and tells whoever waits for one."""
+    """The Deployment. orders: each scale in order; changed: set by each."""
 
     wanted: int = 0
     orders: list[int] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Pods:
 
 
 class Scaler(rpc.ExternalScalerServicer):
-    """Answers as it is told and remembers who asked: the HPA's calls have a deadline, the poll's have none."""
+    """Responds as configured and records calls: those of the HPA have a deadline, those of the poll none."""
 
     def __init__(self) -> None:
         self.active, self.replicas, self.broken = False, 0.0, set[str]()
@@ -77,14 +77,14 @@ class Scaler(rpc.ExternalScalerServicer):
         while (result := await self.pushes.get()) is not None:
             yield pb.IsActiveResponse(result=result)
 
-    async def until_called(self, count: int, who: str = POLL, method: str = "IsActive") -> None:
+    async def until_called(self, count: int, caller: str = POLL, method: str = "IsActive") -> None:
         async with asyncio.timeout(20), self.called:
-            await self.called.wait_for(lambda: self.calls.count((who, method)) >= count)
+            await self.called.wait_for(lambda: self.calls.count((caller, method)) >= count)
 
 
 @asynccontextmanager
-async def looked_after(pods: Pods, spec: ScaledObjectSpec, speed: float):
-    """A stand-in that looks after `pods`, asking the scaler that this yields."""
+async def stand_in_for(pods: Pods, spec: ScaledObjectSpec, speed: float):
+    """A running stand-in for `pods`; yields the scaler that it calls, and the stand-in."""
     scaler, server = Scaler(), grpc.aio.server()
     rpc.add_ExternalScalerServicer_to_server(scaler, server)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
@@ -100,15 +100,15 @@ async def looked_after(pods: Pods, spec: ScaledObjectSpec, speed: float):
         await server.stop(None)
 
 
-def rounds(scaler: Scaler, who: str) -> list[str]:
-    return [method for caller, method in scaler.calls if caller == who and method != "StreamIsActive"]
+def rounds(scaler: Scaler, caller: str) -> list[str]:
+    return [method for each, method in scaler.calls if each == caller and method != "StreamIsActive"]
 
 
-async def test_the_poll_asks_spec_metrics_and_activity_in_this_order_also_at_zero():
-    async with looked_after(Pods(), ScaledObjectSpec(polling_interval_s=5.0), speed=200.0) as (scaler, _):
+async def test_poll_calls_spec_metrics_and_activity_in_this_order_also_at_zero():
+    async with stand_in_for(Pods(), ScaledObjectSpec(polling_interval_s=5.0), speed=200.0) as (scaler, _):
         await scaler.until_called(3)
-        asked = rounds(scaler, POLL)
-        assert asked[:9] == ["GetMetricSpec", "GetMetrics", "IsActive"] * 3
+        polled = rounds(scaler, POLL)
+        assert polled[:9] == ["GetMetricSpec", "GetMetrics", "IsActive"] * 3
         assert rounds(scaler, HPA) == []
         assert set(scaler.metric_names) == {"tidegate-replicas"}
         ref = scaler.refs[0]
@@ -116,9 +116,9 @@ async def test_the_poll_asks_spec_metrics_and_activity_in_this_order_also_at_zer
         assert set(ref.scalerMetadata) == {"scalerAddress"}
 
 
-async def test_above_zero_the_hpa_asks_too_and_follows_the_value():
+async def test_hpa_polls_above_zero_and_follows_the_value():
     pods = Pods(wanted=1)
-    async with looked_after(pods, ScaledObjectSpec(max_replicas=8, polling_interval_s=5.0), speed=200.0) as (
+    async with stand_in_for(pods, ScaledObjectSpec(max_replicas=8, polling_interval_s=5.0), speed=200.0) as (
         scaler,
         stand_in,
     ):
@@ -127,69 +127,69 @@ async def test_above_zero_the_hpa_asks_too_and_follows_the_value():
             await pods.changed.wait()
         assert pods.orders == [3]
         assert rounds(scaler, HPA)[-3:] == ["GetMetricSpec", "GetMetrics", "IsActive"]
-        assert stand_in.said == "HPA: 1 to 3, follows its metrics: 3"
+        assert stand_in.last_action == "HPA: 1 to 3, follows its metrics: 3"
 
 
-async def test_a_push_wakes_between_two_polls():
+async def test_push_wakes_between_two_polls():
     pods = Pods()
-    async with looked_after(pods, ScaledObjectSpec(polling_interval_s=3600.0), speed=1.0) as (scaler, stand_in):
+    async with stand_in_for(pods, ScaledObjectSpec(polling_interval_s=3600.0), speed=1.0) as (scaler, stand_in):
         await scaler.until_called(1)
         scaler.pushes.put_nowait(False)
         scaler.pushes.put_nowait(True)
         async with asyncio.timeout(20):
             await pods.changed.wait()
         assert pods.orders == [1]
-        assert stand_in.said == "KEDA: pushed active: 0 to 1"
+        assert stand_in.last_action == "KEDA: pushed active: 0 to 1"
         assert scaler.calls.count((POLL, "GetMetrics")) == 1
 
 
-async def test_inactivity_puts_to_sleep_only_by_polling_and_after_the_cooldown():
+async def test_inactivity_puts_to_sleep_only_at_a_poll_after_the_cooldown():
     pods = Pods()
-    async with looked_after(pods, ScaledObjectSpec(polling_interval_s=5.0, cooldown_s=30.0), speed=20.0) as (scaler, _):
+    async with stand_in_for(pods, ScaledObjectSpec(polling_interval_s=5.0, cooldown_s=30.0), speed=20.0) as (scaler, _):
         scaler.active, scaler.replicas = True, 1.0
         async with asyncio.timeout(20):
             await pods.changed.wait()
             pods.changed.clear()
             scaler.pushes.put_nowait(False)
             scaler.active, scaler.replicas = False, 0.0
-            asked = len(rounds(scaler, POLL))
+            before = len(rounds(scaler, POLL))
             await pods.changed.wait()
         assert pods.orders == [1, 0]
         # 30 s of cooldown are six polls of 5 s, and no fewer than three where a machine is busy: 5 s are 0.25 s here.
-        assert len(rounds(scaler, POLL)) - asked >= 3 * 3
+        assert len(rounds(scaler, POLL)) - before >= 3 * 3
 
 
-async def test_a_failing_metric_is_asked_once_more_at_once():
-    async with looked_after(Pods(), ScaledObjectSpec(polling_interval_s=3600.0), speed=1.0) as (scaler, _):
+async def test_failed_metric_is_fetched_once_more_at_once():
+    async with stand_in_for(Pods(), ScaledObjectSpec(polling_interval_s=3600.0), speed=1.0) as (scaler, _):
         scaler.broken = {"GetMetrics"}
         await scaler.until_called(2, method="GetMetrics")
         assert rounds(scaler, POLL) == ["GetMetricSpec", "GetMetrics"] * 2
 
 
-async def test_a_failing_metric_holds_the_replicas():
+async def test_failed_metric_holds_the_replicas():
     pods = Pods(wanted=4)
-    async with looked_after(pods, ScaledObjectSpec(polling_interval_s=5.0, cooldown_s=0.0), speed=200.0) as (scaler, _):
+    async with stand_in_for(pods, ScaledObjectSpec(polling_interval_s=5.0, cooldown_s=0.0), speed=200.0) as (scaler, _):
         scaler.broken = {"GetMetrics"}
         await scaler.until_called(6, method="GetMetrics")
-        await scaler.until_called(2, who=HPA, method="GetMetrics")
+        await scaler.until_called(2, caller=HPA, method="GetMetrics")
         assert pods.orders == []
 
 
-async def test_an_error_of_is_active_alone_fails_the_metric():
+async def test_error_of_is_active_alone_fails_the_metric():
     pods = Pods(wanted=4)
-    async with looked_after(pods, ScaledObjectSpec(polling_interval_s=5.0, cooldown_s=0.0), speed=200.0) as (
+    async with stand_in_for(pods, ScaledObjectSpec(polling_interval_s=5.0, cooldown_s=0.0), speed=200.0) as (
         scaler,
         stand_in,
     ):
         scaler.broken, scaler.replicas = {"IsActive"}, 1.0
         await scaler.until_called(4)
-        await scaler.until_called(4, who=HPA)
+        await scaler.until_called(4, caller=HPA)
         assert pods.orders == []
-        assert "never down on an error" in stand_in.said
+        assert "never down on an error" in stand_in.last_action
 
 
-async def test_a_stream_that_ends_or_breaks_is_opened_again():
-    async with looked_after(Pods(), ScaledObjectSpec(polling_interval_s=3600.0), speed=200.0) as (scaler, _):
+async def test_stream_that_ends_or_breaks_is_reopened():
+    async with stand_in_for(Pods(), ScaledObjectSpec(polling_interval_s=3600.0), speed=200.0) as (scaler, _):
         await scaler.until_called(1, method="StreamIsActive")
         scaler.pushes.put_nowait(None)
         await scaler.until_called(2, method="StreamIsActive")

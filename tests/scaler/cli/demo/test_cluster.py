@@ -1,4 +1,4 @@
-"""Pods, GPUs and the gateway: what must hold whatever is ordered."""
+"""Invariants of pods, GPUs and the gateway under any scaling."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_zero_replicas_hold_requests_until_the_first_is_ready():
     assert world.tally.woken_at - world.tally.held_at_zero_at == 5.0
 
 
-def test_the_gateway_is_first_come_first_served():
+def test_gateway_is_first_come_first_served():
     world = cluster()
     for number in range(20):
         send(world, number, 0.1 * number, prompt=500, output=1)
@@ -42,7 +42,7 @@ def test_the_gateway_is_first_come_first_served():
     assert [answer.request.number for answer in world.advance(500.0)] == list(range(20))
 
 
-def test_a_request_goes_to_the_replica_with_least_to_read():
+def test_request_goes_to_the_replica_with_the_fewest_prompt_tokens():
     world = cluster(startup_s=0.0)
     world.scale(2, 0.0)
     world.advance(0.0)
@@ -51,7 +51,7 @@ def test_a_request_goes_to_the_replica_with_least_to_read():
     assert sorted(pod.engine.unfinished for pod in world.ready) == [1, 3]
 
 
-def test_draining_takes_the_newest_and_loses_nothing():
+def test_newest_pods_drain_first_and_lose_no_request():
     world = cluster(startup_s=10.0)
     world.scale(2, 0.0)
     world.scale(3, 5.0)
@@ -68,7 +68,7 @@ def test_draining_takes_the_newest_and_loses_nothing():
     assert (world.in_system, len(world.replicas)) == (0, 1)
 
 
-def test_a_loading_pod_that_is_not_wanted_any_more_is_gone_at_once():
+def test_unneeded_loading_pod_is_removed_at_once():
     world = cluster(startup_s=75.0)
     world.scale(3, 0.0)
     world.scale(0, 30.0)
@@ -76,7 +76,7 @@ def test_a_loading_pod_that_is_not_wanted_any_more_is_gone_at_once():
     assert world.gpu_seconds() == 90.0
 
 
-def test_gpu_seconds_end_with_the_last_answer_of_a_drain():
+def test_gpu_seconds_end_with_the_last_completion_of_a_drain():
     world = cluster(startup_s=0.0)
     world.scale(1, 0.0)
     world.advance(0.0)
@@ -104,7 +104,7 @@ def test_pods_without_a_free_gpu_wait_for_one():
     assert {pod.gpu for pod in world.replicas} == {0, 1}
 
 
-def test_pods_are_named_as_a_deployment_names_them():
+def test_pods_have_names_of_a_deployment():
     world = cluster()
     world.scale(8, 0.0)
     names = [pod.name for pod in world.replicas]
@@ -113,7 +113,7 @@ def test_pods_are_named_as_a_deployment_names_them():
         assert re.fullmatch(r"chat-7f9c6d5b8d-[bcdfghjklmnpqrstvwxz2456789]{5}", name)
 
 
-def test_the_objective_counts_from_arrival_and_gives_long_prompts_more_time():
+def test_slo_counts_from_arrival_and_gives_long_prompts_more_time():
     def answer(prompt: int, first_s: float, decode_s: float) -> Completion:
         return Completion(Request(0, 100.0, prompt, 10), 100.0, 100.0 + first_s, 100.0 + first_s + decode_s)
 

@@ -1,4 +1,4 @@
-"""The simulated engine against a slow one that takes every step by itself."""
+"""The simulated engine equals a slow one that simulates every step."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def naive(profile: EngineProfile, requests: list[Request]) -> dict[int, tuple[fl
 def live(
     profile: EngineProfile, requests: list[Request], looks: list[float]
 ) -> tuple[SimulatedEngine, dict[int, tuple[float, float]]]:
-    """The engine, looked at whenever a request comes and at `looks`."""
+    """The engine, advanced at each request and at `looks`."""
     engine, answers = SimulatedEngine(profile), []
     events = sorted([(request.arrived_at, request) for request in requests], key=lambda event: event[0])
     for at, request in sorted([*events, *((at, None) for at in looks)], key=lambda event: event[0]):
@@ -80,7 +80,7 @@ def loads(draw):
 
 @settings(max_examples=60, deadline=None)
 @given(loads(), st.lists(st.floats(0, 20), max_size=5), st.sampled_from([256, 3]), st.sampled_from([412_000, 9000]))
-def test_the_closed_form_is_the_sum_of_its_steps(requests, looks, sequences, kv_tokens):
+def test_closed_form_equals_the_sum_of_steps(requests, looks, sequences, kv_tokens):
     profile = replace(PROFILE, max_sequences=sequences, kv_tokens=kv_tokens)
     expected = naive(profile, requests)
     engine, actual = live(profile, requests, looks)
@@ -94,7 +94,7 @@ def test_the_closed_form_is_the_sum_of_its_steps(requests, looks, sequences, kv_
 
 @settings(max_examples=40, deadline=None)
 @given(loads(), st.lists(st.floats(0, 20), min_size=1, max_size=20))
-def test_nothing_is_lost_whenever_it_is_looked_at(requests, looks):
+def test_result_does_not_depend_on_when_it_is_advanced(requests, looks):
     engine, sent, done, before_s = SimulatedEngine(PROFILE), 0, 0, 0.0
     for at, request in sorted(
         [*((r.arrived_at, r) for r in requests), *((at, None) for at in looks)], key=lambda e: e[0]
@@ -110,25 +110,25 @@ def test_nothing_is_lost_whenever_it_is_looked_at(requests, looks):
         before_s = engine.busy_s(at)
 
 
-def test_an_engine_that_has_answered_everything_is_empty():
+def test_engine_without_requests_is_empty():
     engine, _ = live(PROFILE, [Request(n, n * TICK_S, 700, 20) for n in range(30)], [])
     busy_s = engine.busy_s(1e6)
     assert (engine.unfinished, engine.kv_used, engine.pending_prompt_tokens) == (0, 0.0, 0)
     assert engine.busy_s(2e6) == busy_s
 
 
-def test_a_lone_request_takes_what_the_docstring_says():
+def test_single_request_takes_the_time_of_the_docstring():
     _, times = live(PROFILE, [Request(0, 0.0, 1200, 3)], [])
     first = 0.0115 + 1200 / 12000
     assert times[0] == pytest.approx((first, first + 2 * 0.0116 + 6.5e-8 * (1201 + 1202)))
 
 
-def test_what_is_larger_than_the_cache_is_refused_by_name():
+def test_request_larger_than_the_cache_is_refused():
     with pytest.raises(ValueError, match=r"request 7 is larger than the cache of 412000 tokens"):
         SimulatedEngine(PROFILE).submit(Request(7, 0.0, 412_000, 1), 0.0)
 
 
-def test_a_full_cache_makes_the_next_wait():
+def test_request_waits_for_a_full_cache():
     engine = SimulatedEngine(replace(PROFILE, kv_tokens=5000))
     for number in range(2):
         engine.submit(Request(number, 0.0, 2500, 500), 0.0)

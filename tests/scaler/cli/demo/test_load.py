@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scaler.cli.demo.load import shape
 
 
-def test_the_same_seed_is_the_same_day_and_another_is_another():
+def test_same_seed_gives_the_same_day():
     first, again, other = shape(1200.0, 7), shape(1200.0, 7), shape(1200.0, 8)
     assert np.array_equal(first.at_s, again.at_s)
     assert np.array_equal(first.prompt_tokens, again.prompt_tokens)
@@ -20,7 +20,7 @@ def test_the_same_seed_is_the_same_day_and_another_is_another():
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([60.0, 900.0, 1200.0, 3600.0]))
-def test_a_day_begins_quietly_and_ends_with_a_night(seed, duration_s):
+def test_day_begins_quietly_and_ends_with_a_night(seed, duration_s):
     day = shape(duration_s, seed)
     assert day.at_s[0] >= 0.05 * duration_s
     assert day.at_s[-1] <= 0.72 * duration_s

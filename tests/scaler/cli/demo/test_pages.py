@@ -1,4 +1,4 @@
-"""The demo's pages are read as the real ones are."""
+"""The demo's pages are read like the real ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scaler.cli.demo.pages import dcgm_page, gateway_page, vllm_page
 
 @pytest.fixture
 def busy() -> SimulatedCluster:
-    """One replica, of which the cache takes two of these three requests; one has been answered before."""
+    """One replica with a cache for two of these three requests; one is already complete."""
     cluster = SimulatedCluster("chat", seed=1, now=0.0, startup_s=0.0)
     cluster.scale(1, 0.0)
     cluster.submit(Request(0, 0.0, 1200, 3), 0.0)
@@ -41,7 +41,7 @@ def value(page: str, wanted: str, /, **labels: str) -> float:
     return found[0]
 
 
-def test_a_replica_says_what_it_does(busy):
+def test_page_of_a_replica_has_its_queue(busy):
     page = vllm_page("m", busy.ready[0])
     engine = {"engine": "0", "model_name": "m"}
     assert value(page, "vllm:num_requests_running", **engine) == 2
@@ -54,7 +54,7 @@ def test_a_replica_says_what_it_does(busy):
     assert value(page, "vllm:prompt_tokens_total", **engine) > 1200
 
 
-def test_histograms_are_cumulative_and_end_with_everything(busy):
+def test_histograms_are_cumulative_and_complete(busy):
     page = vllm_page("m", busy.ready[0])
     # The one answer's first token took 0.1115 s.
     assert value(page, "vllm:time_to_first_token_seconds_bucket", le="0.1") == 0
@@ -64,7 +64,7 @@ def test_histograms_are_cumulative_and_end_with_everything(busy):
     assert value(page, "vllm:time_to_first_token_seconds_sum") == pytest.approx(0.1115)
 
 
-def test_the_gateways_averages_times_its_pods_are_the_sums(busy):
+def test_averages_of_the_gateway_times_pods_are_the_sums(busy):
     page = gateway_page("m", "chat", busy)
     ready = value(page, "inference_pool_ready_pods", name="chat")
     assert ready == 1
@@ -74,7 +74,7 @@ def test_the_gateways_averages_times_its_pods_are_the_sums(busy):
     assert value(page, "inference_objective_request_total", model_name="m") == 4
 
 
-def test_the_gateway_answers_at_zero_replicas():
+def test_gateway_has_a_page_at_zero_replicas():
     cluster = SimulatedCluster("chat", seed=1, now=0.0)
     cluster.submit(Request(0, 0.0, 10, 10), 0.0)
     page = gateway_page("m", "chat", cluster)
@@ -87,7 +87,7 @@ def node_page(gpus: SimulatedGpus, cluster: SimulatedCluster) -> str:
     return dcgm_page(gpus.of_node("gpu-node-1"), "demo", {pod.gpu: pod for pod in cluster.replicas})
 
 
-def test_a_node_names_the_pods_of_its_gpus_and_of_no_others(busy):
+def test_page_of_a_node_has_only_pods_of_its_gpus(busy):
     gpus = SimulatedGpus(busy.gpus, 0.0)
     gpus.collect(busy.replicas, 10.2)
     page = node_page(gpus, busy)
@@ -117,7 +117,7 @@ def test_memory_adds_up_and_energy_is_power_times_time(busy):
         assert energy_mj == pytest.approx(value(page, "DCGM_FI_DEV_POWER_USAGE", gpu=gpu) * 10.0 * 1000, abs=1.0)
 
 
-def test_values_are_as_old_as_the_collection_and_names_are_of_this_moment(busy):
+def test_values_are_of_the_last_collection_and_pod_names_are_present(busy):
     gpus = SimulatedGpus(busy.gpus, 0.0)
     gpus.collect(busy.replicas, 10.0)
     before = node_page(gpus, busy)

@@ -1,4 +1,4 @@
-"""The demo as a person starts it: one process, the real daemon, and a day that ends as it began."""
+"""The demo as a process, with the real daemon: a day that begins and ends at zero."""
 
 import json
 import socket
@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 
-def test_a_day_wakes_the_workload_serves_everybody_and_ends_asleep():
+def test_demo_wakes_the_workload_answers_all_requests_and_ends_asleep():
     # 1080 simulated seconds: a quiet start, a morning, a burst, an evening, and a night of 300 s, of which 150 s are
     # needed to fall asleep. The simulated clock waits for a busy machine, so no speed is too high for one.
     day = subprocess.run(
@@ -28,7 +28,7 @@ def test_a_day_wakes_the_workload_serves_everybody_and_ends_asleep():
     assert document["gpu_hours"] > 0
 
 
-def test_a_port_that_is_taken_is_one_line_and_no_traceback():
+def test_port_in_use_is_a_one_line_error():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         begun = subprocess.run(

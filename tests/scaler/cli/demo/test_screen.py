@@ -1,4 +1,4 @@
-"""What the demo shows, on terminals of any size and where there is none."""
+"""The view of the demo on terminals of any size, and without a terminal."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from scaler.cli.demo.frame import ScreenFrame
 from scaler.cli.demo.screen import by_column, draw, open_screen, remember
+from scaler.cli.demo.world import ScreenFrame
 from scaler.explain.summary import WorkloadState
 from scaler.explain.terminal import curve, gauges, stack
 
@@ -64,7 +64,7 @@ def drawn(history: list[ScreenFrame], width: int, height: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 30), (200, 60)])
-def test_the_view_fits_and_names_its_stand_in(width, height):
+def test_view_fits_every_terminal(width, height):
     lines = drawn([QUIET, BUSY], width, height)
     assert len(lines) <= height
     assert max(len(line) for line in lines) <= width
@@ -74,13 +74,13 @@ def test_the_view_fits_and_names_its_stand_in(width, height):
     assert "3 held, 12 waiting" in text
 
 
-def test_the_view_keeps_its_height_whatever_happens():
+def test_view_has_a_constant_height():
     assert len(drawn([QUIET], 80, 24)) == len(drawn([QUIET, BUSY], 80, 24))
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.floats(0.0, 2000.0), min_size=1, max_size=60).map(sorted), st.integers(20, 200))
-def test_columns_before_now_are_full_and_those_after_it_empty(times, width):
+def test_columns_are_filled_until_now(times, width):
     history: list[ScreenFrame] = []
     for at_s in [0.0, *times]:
         remember(history, replace(QUIET, at_s=at_s))
@@ -92,7 +92,7 @@ def test_columns_before_now_are_full_and_those_after_it_empty(times, width):
     assert history[-1].at_s == times[-1]
 
 
-def test_a_long_run_keeps_few_frames():
+def test_number_of_kept_frames_is_bounded():
     history: list[ScreenFrame] = []
     for second in range(1200):
         remember(history, replace(QUIET, at_s=float(second)))
@@ -100,19 +100,19 @@ def test_a_long_run_keeps_few_frames():
     assert history[-1].at_s == 1199.0
 
 
-def test_another_day_begins_on_an_empty_view():
+def test_new_day_begins_with_an_empty_view():
     history: list[ScreenFrame] = []
     for at_s in (0.0, 600.0, 1199.0, 1.0):
         remember(history, replace(QUIET, at_s=at_s))
     assert [frame.at_s for frame in history] == [1.0]
 
 
-def test_a_curve_draws_something_for_anything_above_zero_and_nothing_for_nan():
+def test_curve_draws_every_positive_value_and_no_nan():
     upper, lower = curve([0.0, 0.001, 4.0, 8.0, math.nan], top=8.0, rows=2, colour="blue")
     assert (upper.plain, lower.plain) == ("   █ ", " ▁██ ")
 
 
-def test_a_stack_is_two_units_to_a_line():
+def test_stack_has_two_units_per_line():
     upper, lower = stack([[], ["red"], ["red", "red", "blue"]], rows=2)
     assert (upper.plain, lower.plain) == ("  ▄", " ▄█")
 
@@ -130,7 +130,7 @@ def plain(frames: list[ScreenFrame]) -> list[str]:
     return file.getvalue().splitlines()
 
 
-def test_without_a_terminal_there_is_a_line_per_change_and_one_every_thirty_seconds():
+def test_plain_output_has_a_line_per_change_and_every_thirty_seconds():
     frames = [replace(QUIET, at_s=float(second), state=WorkloadState.ASLEEP, word="asleep") for second in range(100)]
     assert len(plain(frames)) == 4
     frames[10] = replace(frames[10], state=WorkloadState.LOADING, word="queued")
@@ -143,7 +143,7 @@ def test_without_a_terminal_there_is_a_line_per_change_and_one_every_thirty_seco
     ]
 
 
-def test_a_plain_line_is_one_line_and_says_the_stand_ins_news_once():
+def test_plain_line_is_one_line_with_a_new_action_once():
     lines = plain([QUIET, BUSY, replace(BUSY, at_s=700.0)])
     assert len(lines) == 3
     assert ["HPA: 3 to 5" in line for line in lines] == [False, True, False]

@@ -1,4 +1,4 @@
-"""When a run of the demo is good enough."""
+"""Which runs of the demo are successful."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GOOD = Summary(
 )
 
 
-def test_the_document_is_json_with_these_keys():
+def test_document_has_these_keys():
     assert json.loads(json.dumps(GOOD.to_document())) == {
         "requests": {"sent": 3000, "answered": 3000, "lost": 0},
         "replicas": {"max": 8, "final": 0, "changes": 20},
@@ -32,14 +32,14 @@ def test_the_document_is_json_with_these_keys():
     }
 
 
-def test_a_good_run_has_no_problems():
+def test_good_run_has_no_problems():
     assert problems(GOOD, 1200.0) == ()
 
 
-def test_a_lost_request_is_a_problem_however_short_the_run():
-    assert problems(replace(GOOD, lost=2), 10.0) == ("2 of 3000 requests were never answered",)
+def test_lost_request_is_a_problem_in_any_run():
+    assert problems(replace(GOOD, lost=2), 10.0) == ("2 of 3000 requests were not answered",)
 
 
-def test_waking_and_sleeping_are_asked_only_of_runs_long_enough_for_them():
+def test_wake_and_sleep_are_required_only_of_long_runs():
     lazy = replace(GOOD, woke_after_s=None, slept=False)
     assert [len(problems(lazy, duration_s)) for duration_s in (60.0, 120.0, 899.0, 900.0)] == [0, 1, 1, 2]

@@ -31,14 +31,14 @@ async def held(http, world) -> float:
 
 
 async def live(world, clock, seconds: float) -> None:
-    """Let the world's own driver live for so long."""
+    """Runs the world for so long."""
     day = asyncio.create_task(world.run())
     await clock.reaches(clock.now() + seconds)
     day.cancel()
     await asyncio.gather(day, return_exceptions=True)
 
 
-async def test_a_whole_day_answers_every_request(step_clock):
+async def test_day_answers_every_request(step_clock):
     async with open_world(step_clock, seed=3, duration_s=300.0, startup_s=5.0) as world:
         world.scale(6, step_clock.now())
         await world.run()
@@ -50,7 +50,7 @@ async def test_a_whole_day_answers_every_request(step_clock):
         assert 0.5 <= summary.gpu_hours < 0.6
 
 
-async def test_the_same_seed_is_the_same_world(step_clock):
+async def test_same_seed_gives_the_same_world(step_clock):
     outcomes = []
     for _ in range(2):
         async with open_world(step_clock, seed=5, duration_s=120.0, startup_s=5.0) as world:
@@ -60,7 +60,7 @@ async def test_the_same_seed_is_the_same_world(step_clock):
     assert outcomes[0] == outcomes[1]
 
 
-async def test_after_the_day_comes_another_where_it_is_to_go_on(step_clock):
+async def test_endless_world_begins_another_day(step_clock):
     async with open_world(step_clock, seed=3, duration_s=120.0, startup_s=5.0) as world:
         world.scale(6, step_clock.now())
         days = asyncio.create_task(world.run(forever=True))
@@ -74,7 +74,7 @@ async def test_after_the_day_comes_another_where_it_is_to_go_on(step_clock):
         assert world.frame(1.0).at_s < 120.0
 
 
-async def test_a_request_of_ones_own_is_held_at_zero_and_answered_after_the_wake(step_clock, http):
+async def test_request_of_a_user_is_held_at_zero_and_answered_after_the_wake(step_clock, http):
     async with open_world(step_clock, seed=1, duration_s=3600.0, startup_s=75.0) as world:
         body = {"prompt": "Why is the sea salty?", "max_tokens": 64}
         answer = asyncio.create_task(http.post(f"{world.gateway_url}/v1/completions", json=body))
@@ -96,14 +96,14 @@ async def test_a_request_of_ones_own_is_held_at_zero_and_answered_after_the_wake
     [
         (b"{", "body: not JSON"),
         (b"[]", "body: must be an object"),
-        (b'{"max_tokens": 3}', "prompt: must be a text"),
-        (b'{"prompt": ""}', "prompt: must be a text"),
+        (b'{"max_tokens": 3}', "prompt: must be a non-empty string"),
+        (b'{"prompt": ""}', "prompt: must be a non-empty string"),
         (b'{"prompt": "a", "max_tokens": 0}', "max_tokens: must be from 1 to 4096, got 0"),
         (b'{"prompt": "a", "max_tokens": true}', "max_tokens: must be a whole number"),
         (b'{"prompt": "a", "max_tokens": "9"}', "max_tokens: must be a whole number, got '9'"),
     ],
 )
-async def test_a_bad_request_is_told_what_is_wrong(step_clock, http, body, problem):
+async def test_bad_request_gets_the_error(step_clock, http, body, problem):
     async with (
         open_world(step_clock, seed=1, duration_s=60.0) as world,
         http.post(f"{world.gateway_url}/v1/completions", data=body) as response,
@@ -126,7 +126,7 @@ async def test_only_ready_pods_are_targets_and_their_pages_are_vllms(step_clock,
             assert "vllm:num_requests_running" in await families(http, url)
 
 
-async def test_a_pod_that_is_gone_refuses_connections(step_clock, http):
+async def test_removed_pod_refuses_connections(step_clock, http):
     async with open_world(step_clock, seed=1, duration_s=600.0, startup_s=0.0) as world:
         world.scale(1, step_clock.now())
         await live(world, step_clock, 1.0)
@@ -138,7 +138,7 @@ async def test_a_pod_that_is_gone_refuses_connections(step_clock, http):
             await http.get(url)
 
 
-async def test_the_nodes_tell_the_pods_gpus_apart_from_the_free_ones(step_clock, http):
+async def test_page_of_a_node_distinguishes_used_and_free_gpus(step_clock, http):
     async with open_world(step_clock, seed=1, duration_s=600.0, startup_s=0.0) as world:
         world.scale(3, step_clock.now())
         await live(world, step_clock, 30.0)
@@ -149,7 +149,7 @@ async def test_the_nodes_tell_the_pods_gpus_apart_from_the_free_ones(step_clock,
         assert named == {name for name, _ in world.pod_targets()}
 
 
-async def test_a_day_that_nobody_scales_has_its_problems(step_clock):
+async def test_day_without_scaling_has_problems(step_clock):
     async with open_world(step_clock, seed=1, duration_s=900.0) as world:
         await world.run()
         summary = world.summary()
