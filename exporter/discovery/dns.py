@@ -12,8 +12,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
-from threading import Thread
 
 from exporter.model import Target, WorkloadKey
 
@@ -26,61 +24,19 @@ NO_ADDRESS = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", -5)}
 Resolve = Callable[[str], Awaitable[set[str]]]
 
 
-class SystemResolver:
-    """Resolves a name to all its addresses; an empty set if it has none.
+async def resolve(name: str) -> set[str]:
+    """All addresses of a name; empty if it has none. Raises OSError or UnicodeError if the look-up fails.
 
-    Each lookup runs in its own daemon thread: a name server that does not answer blocks getaddrinfo for up to a minute
-    (5 s, twice, for each search domain), and a few such names would fill asyncio's shared threads. One lookup at a
-    time, so that such threads do not pile up.
+    On `exporter.event_loop` a look-up has its own thread, and look-ups of one name share it: a name server that does
+    not answer blocks getaddrinfo for up to a minute.
     """
-
-    def __init__(self, lookup: Callable[[str], set[str]] | None = None) -> None:
-        """lookup: blocks; by default getaddrinfo."""
-        self._lookup = lookup or addresses
-        self._pending = False
-
-    async def __call__(self, name: str) -> set[str]:
-        """Raises OSError or UnicodeError if there is no answer."""
-        if self._pending:
-            raise OSError("the previous lookup has not ended")
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[set[str] | Exception] = loop.create_future()
-
-        def settle(found: set[str] | Exception) -> None:
-            if not answer.done():
-                answer.set_result(found)
-
-        def look_up() -> None:
-            found: set[str] | Exception
-            try:
-                found = self._lookup(name)
-            except Exception as error:  # noqa: BLE001 - raised below, in the caller
-                found = error
-            self._pending = False
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(settle, found)
-
-        self._pending = True
-        try:
-            Thread(target=look_up, name=f"resolve {name}", daemon=True).start()
-        except RuntimeError as error:  # the container may limit threads
-            self._pending = False
-            raise OSError(f"no thread for the lookup: {error}") from error
-        found = await answer
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-
-def addresses(name: str) -> set[str]:
-    """The addresses of getaddrinfo. Raises OSError or UnicodeError if it fails."""
     try:
-        answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
         if error.errno in NO_ADDRESS:
             return set()
         raise
-    return {str(sockaddr[0]) for *_, sockaddr in answers}
+    return {str(sockaddr[0]) for *_, sockaddr in found}
 
 
 class DnsTargets:
@@ -94,15 +50,13 @@ class DnsTargets:
         owner: WorkloadKey | None,
         timeout_s: float,
         keep_s: float,
-        resolver: Resolve | None = None,
+        resolver: Resolve = resolve,
     ) -> None:
-        """target_at: the target of an address. keep_s: seconds for which the last list stays valid without an answer.
-        resolver: by default the system's.
-        """
+        """keep_s: seconds for which the last list stays valid without an answer."""
         self.owner = owner
         self.failure: str | None = None
         self._name, self._target_at = name, target_at
-        self._timeout_s, self._keep_s, self._resolver = timeout_s, keep_s, resolver or SystemResolver()
+        self._timeout_s, self._keep_s, self._resolver = timeout_s, keep_s, resolver
         self._listing: Listing | None = None
         self._answered_at = float("-inf")
 

@@ -119,14 +119,12 @@ class GpuExporterTargets:
     def _list(self, pods: Iterable[Pod], now: float) -> Listing:
         serving: dict[str | None, Target] = {}
         for pod in sorted(pods, key=lambda pod: pod.key):
-            if pod.address is not None and _serves(pod) and self._is_trusted(pod) and pod.node not in serving:
+            trusted = not self._namespaces or pod.key.namespace in self._namespaces
+            if trusted and pod.address is not None and _serves(pod) and pod.node not in serving:
                 serving[pod.node] = replace(self._target_at(pod.address, page_port(pod)), pod=pod.key)
         missed = {node: last for node, last in self._last.items() if now - last[1] <= EXPORTER_MISSED_S}
         self._last = missed | {node: (target, now) for node, target in serving.items()}
         return Listing(tuple(target for target, _ in self._last.values()))
-
-    def _is_trusted(self, pod: Pod) -> bool:
-        return not self._namespaces or pod.key.namespace in self._namespaces
 
 
 def _serves(pod: Pod) -> bool:

@@ -14,7 +14,6 @@ import json
 import re
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
-from urllib.parse import quote
 
 from .protocol import ApiFailure, Document, excerpt, section
 
@@ -23,7 +22,6 @@ ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 # Every authenticated user may create these for itself (ClusterRole system:basic-user).
 SELF_ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 SELF_REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 VERSION = "/version"
 GROUPS = "/apis"
 
@@ -91,19 +89,6 @@ class Reviews(Protocol):
 class ApiServices(Protocol):
     async def holder(self, name: str) -> Holder | None:
         """The Service behind `VERSION.GROUP`; None if there is no such APIService. Raises ApiFailure."""
-
-
-def config_map_path(namespace: str, name: str) -> str:
-    return f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps/{quote(name, safe='')}"
-
-
-def api_service_path(name: str) -> str:
-    return f"{API_SERVICES}/{quote(name, safe='')}"
-
-
-def api_service_permission(name: str) -> str:
-    rule = f'resources ["apiservices"], resourceNames ["{name}"], verbs ["get"]'
-    return f'give Tidegate\'s ServiceAccount a ClusterRole with apiGroups ["apiregistration.k8s.io"], {rule}'
 
 
 def token_review(token: str) -> Document:

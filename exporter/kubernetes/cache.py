@@ -12,7 +12,8 @@ listed in full; before that it is None. With `blind_s` 60, pods that are listed 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from exporter.model import PodKey, ReplicaCount
@@ -94,7 +95,7 @@ class Cluster:
         self.malformed: Counter[str] = Counter()
         self.on_change = on_change
         self._namespaces = frozenset(namespaces)
-        self._freshness = Freshness(self._namespaces, blind_s)
+        self._sync_state = SyncState(self._namespaces, blind_s)
         self._synced_when_counted: frozenset[Resource] | None = None
         self._records = Records()
 
@@ -113,54 +114,54 @@ class Cluster:
     def replace_parsed(
         self, resource: Resource, namespace: str | None, objects: Sequence[ParsedObject], now: float
     ) -> None:
-        unchanged, synced = not self._records.changes, self.synced(resource, now)
-        gone = self._records.refs(resource.kind, namespace)
-        for ref, record in objects:
-            if ref is not None:
-                gone.discard(ref)
-            if ref is None or record is None:
-                self.malformed[resource.name] += 1
-            else:
-                self._records.keep(ref, record)
-        for ref in gone:
-            self._records.keep(ref, None)
-        self._freshness.mark_listed(resource, namespace, now)
-        self._notify(resource, unchanged=unchanged, synced=synced, now=now)
+        with self._updating(resource, now):
+            gone = self._records.refs(resource.kind, namespace)
+            for ref, record in objects:
+                if ref is not None:
+                    gone.discard(ref)
+                if ref is None or record is None:
+                    self.malformed[resource.name] += 1
+                else:
+                    self._records.keep(ref, record)
+            for ref in gone:
+                self._records.keep(ref, None)
+            self._sync_state.mark_listed(resource, namespace, now)
 
     def apply(self, resource: Resource, type: str, document: Mapping[str, Any], now: float) -> None:  # noqa: A002
         """One object was ADDED, MODIFIED or DELETED. A malformed one keeps its last record."""
-        unchanged, synced = not self._records.changes, self.synced(resource, now)
-        try:
-            ref = identify(resource, document)
-            self._records.keep(ref, None if type == "DELETED" else read(resource, document))
-        except Malformed:
-            self.malformed[resource.name] += 1
-        self._freshness.mark_current(resource, now)
-        self._notify(resource, unchanged=unchanged, synced=synced, now=now)
+        with self._updating(resource, now):
+            try:
+                ref = identify(resource, document)
+                self._records.keep(ref, None if type == "DELETED" else read(resource, document))
+            except Malformed:
+                self.malformed[resource.name] += 1
+            self._sync_state.mark_current(resource, now)
 
     def mark_current(self, resource: Resource, now: float) -> None:
         """The stored objects are up to date."""
-        unchanged, synced = not self._records.changes, self.synced(resource, now)
-        self._freshness.mark_current(resource, now)
-        self._notify(resource, unchanged=unchanged, synced=synced, now=now)
+        with self._updating(resource, now):
+            self._sync_state.mark_current(resource, now)
 
     def mark_lost(self, resource: Resource, now: float) -> None:
         """No updates come from now on, until the next `mark_current`."""
-        self._freshness.mark_lost(resource, now)
+        self._sync_state.mark_lost(resource, now)
 
     def mark_absent(self, resource: Resource, now: float) -> None:
         """The cluster does not have the resource: it is known that there are no objects."""
-        unchanged, synced = not self._records.changes, self.synced(resource, now)
-        for ref in self._records.refs(resource.kind, None):
-            self._records.keep(ref, None)
-        self._freshness.mark_absent(resource, now)
-        self._notify(resource, unchanged=unchanged, synced=synced, now=now)
+        with self._updating(resource, now):
+            for ref in self._records.refs(resource.kind, None):
+                self._records.keep(ref, None)
+            self._sync_state.mark_absent(resource, now)
 
-    def _notify(self, resource: Resource, *, unchanged: bool, synced: bool, now: float) -> None:
-        """unchanged, synced: before the update."""
+    @contextmanager
+    def _updating(self, resource: Resource, now: float) -> Iterator[None]:
+        """Calls `on_change` for the first change, and notices that a resource was synced."""
+        changes = self._records.changes
+        unchanged, synced = not changes, self.synced(resource, now)
+        yield
         if not synced and self.synced(resource, now):
-            self._records.changes.add_synced()
-        if unchanged and self._records.changes and self.on_change is not None:
+            changes.registry = changes.synced = True
+        if unchanged and changes and self.on_change is not None:
             self.on_change()
 
     # Queries.
@@ -171,7 +172,7 @@ class Cluster:
 
     def synced(self, resource: Resource, now: float) -> bool:
         """Whether it was listed in full, and was not lost for too long."""
-        return self._freshness.synced(resource, now)
+        return self._sync_state.synced(resource, now)
 
     def pods_of(self, target: Ref, now: float) -> tuple[Pod, ...] | None:
         """All pods of `target` that have not ended, by name; None while unknown."""
@@ -220,7 +221,7 @@ class Cluster:
         return ReplicaCount(
             wanted,
             tally.ready,
-            self._freshness.current_at(resources),
+            self._sync_state.current_at(resources),
             tally.pending,
             sum(sum(pod.gpus.values()) for pod in pods if pod.phase == "Running"),
             existing=tally.existing,
@@ -320,7 +321,7 @@ class Cluster:
         return [found for ref in refs if (found := self._records.get(ref, Scalable)) is not None]
 
 
-class Freshness:
+class SyncState:
     """Tracks for each resource whether it was listed in full, and since when no updates come.
 
     namespaces: those that are watched, each of which is listed on its own; empty is all at once.

@@ -18,7 +18,7 @@ from http import HTTPStatus
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import aiohttp
 
@@ -39,7 +39,7 @@ from .protocol import (
     ListRequest,
     Opened,
 )
-from .resources import Resource, url
+from .resources import APISERVICES, CONFIGMAPS, EVENTS, LEASES, Resource, permission, url
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient, Configuration
@@ -53,6 +53,8 @@ LIST_AS_METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8
 WATCH_AS_METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
+# Method, URL, headers, body and form of the client's `call_api`.
+_Request: TypeAlias = tuple[str, str, dict[str, str], Any, list[Any]]
 _BASIC_USER = "bind the user to the ClusterRoles system:basic-user and system:discovery, as Kubernetes does by default"
 _AUTH_DELEGATOR = "bind Tidegate's ServiceAccount to the ClusterRole system:auth-delegator"
 
@@ -162,42 +164,40 @@ class KubernetesClient:
 
     async def config_map(self, namespace: str, name: str) -> dict[str, str]:
         action = f"get configmap {namespace}/{name}"
-        role = f'a Role in {namespace} with resources ["configmaps"], verbs ["get"]'
-        permission = f"give Tidegate's ServiceAccount {role}"
-        body = await self._get(auth.config_map_path(namespace, name), action, permission)
+        body = await self._get(url(CONFIGMAPS, namespace, name), action, permission(CONFIGMAPS, namespace, "get"))
         return auth.config_map_data(action, body)
 
     async def holder(self, name: str) -> Holder | None:
-        path, permission = auth.api_service_path(name), auth.api_service_permission(name)
+        path, grant = url(APISERVICES, None, name), permission(APISERVICES, None, "get", name=name)
         try:
-            return auth.holder(name, await self._get(path, f"get apiservice {name}", permission))
+            return auth.holder(name, await self._get(path, f"get apiservice {name}", grant))
         except Absent:
             return None
 
     async def lease(self, namespace: str, name: str) -> Lease | None:
         action = f"get lease {namespace}/{name}"
         try:
-            body = await self._get(leases.path(namespace, name), action, leases.permission(namespace))
+            body = await self._get(url(LEASES, namespace, name), action, _lease_permission(namespace))
         except Absent:
             return None
         return leases.read(action, body)
 
     async def write_lease(self, namespace: str, name: str, lease: Lease) -> Lease:
         method, verb = ("PUT", "update") if lease.version else ("POST", "create")
-        path, action = leases.path(namespace, name if lease.version else ""), f"{verb} lease {namespace}/{name}"
-        document, permission = leases.document(namespace, name, lease), leases.permission(namespace)
-        _, body = await self._call(method, path, document, action, permission)
+        path, action = url(LEASES, namespace, name if lease.version else ""), f"{verb} lease {namespace}/{name}"
+        document = leases.document(namespace, name, lease)
+        _, body = await self._call(method, path, document, action, _lease_permission(namespace))
         return leases.read(action, body)
 
     async def write_event(self, happening: Happening, instance: str) -> str:
         namespace = happening.subject.ref.namespace
         action, document = f"create event in {namespace}", events.document(happening, instance)
-        body = await self._post(events.path(namespace), document, action, events.permission(namespace))
+        body = await self._post(url(EVENTS, namespace), document, action, _event_permission(namespace))
         return events.name(action, body)
 
     async def repeat_event(self, namespace: str, name: str, count: int, at: float) -> None:
         action, document = f"patch event {namespace}/{name}", events.series(count, at)
-        await self._call("PATCH", events.path(namespace, name), document, action, events.permission(namespace))
+        await self._call("PATCH", url(EVENTS, namespace, name), document, action, _event_permission(namespace))
 
     async def version(self) -> tuple[ServerVersion, str | None]:
         """The server's version, and the header `Date` of the response. Raises ApiFailure."""
@@ -241,16 +241,16 @@ class KubernetesClient:
         retry_after = response.headers.get("Retry-After")
         raise protocol.failure(request, request.permission, response.status, body, retry_after)
 
-    async def _get(self, path: str, action: str, permission: str) -> bytes:
-        return (await self._call("GET", path, None, action, permission))[1]
+    async def _get(self, path: str, action: str, grant: str) -> bytes:
+        return (await self._call("GET", path, None, action, grant))[1]
 
-    async def _post(self, path: str, document: Document, action: str, permission: str) -> bytes:
-        return (await self._call("POST", path, document, action, permission))[1]
+    async def _post(self, path: str, document: Document, action: str, grant: str) -> bytes:
+        return (await self._call("POST", path, document, action, grant))[1]
 
     async def _call(
-        self, method: str, path: str, document: Document | None, action: str, permission: str
+        self, method: str, path: str, document: Document | None, action: str, grant: str
     ) -> tuple[Mapping[str, str], bytes]:
-        """Headers and body of a short response. Raises ApiFailure, with `action` and `permission` in its message."""
+        """Headers and body of a short response. Raises ApiFailure, with `action`, and `grant` if RBAC refuses."""
         content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
         headers = {"Accept": "application/json", "Content-Type": content_type}
         signed = await self._sign(action, method, path, header_params=headers, body=document)
@@ -261,18 +261,15 @@ class KubernetesClient:
             finally:
                 response.close()
         if response.status not in (HTTPStatus.OK, HTTPStatus.CREATED):
-            raise protocol.failure(action, permission, response.status, body)
+            raise protocol.failure(action, grant, response.status, body)
         return response.headers, body
 
-    async def _sign(self, action: object, method: str, path: str, **parameters: Any) -> tuple[Any, ...]:
-        """The arguments of a request with credentials."""
+    async def _sign(self, action: object, method: str, path: str, **parameters: Any) -> _Request:
+        """The arguments of `call_api`, with credentials."""
         try:
-            signed: tuple[Any, ...] = await self.client.param_serialize(
-                method, path, auth_settings=["BearerToken"], **parameters
-            )
+            return await self.client.param_serialize(method, path, auth_settings=["BearerToken"], **parameters)
         except Exception as error:  # a token file, an exec plugin, an OIDC issuer: any of them may fail in any way
             raise ApiFailure(None, f"{action}: no credentials: {str(error) or type(error).__name__}") from error
-        return signed
 
 
 @asynccontextmanager
@@ -285,6 +282,14 @@ async def _limit(action: object, limit_s: float) -> AsyncGenerator[None, None]:
         raise ApiFailure(None, f"{action}: no answer within {limit_s:g} s") from error
     except (aiohttp.ClientError, OSError) as error:
         raise ApiFailure(None, f"{action}: {str(error) or type(error).__name__}") from error
+
+
+def _lease_permission(namespace: str) -> str:
+    return permission(LEASES, namespace, "get", "create", "update")
+
+
+def _event_permission(namespace: str) -> str:
+    return f"{permission(EVENTS, namespace, 'create', 'patch')}, or set kubernetes.events: false"
 
 
 def _import() -> None:

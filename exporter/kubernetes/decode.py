@@ -14,6 +14,7 @@ container that always restarts) that requests 1 as well, it holds 3.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from exporter.model import PodKey
@@ -81,19 +82,15 @@ def identify(resource: Resource, document: object) -> Ref:
 
 def gpus_of_pod(spec: Fields) -> Mapping[str, int]:
     """GPUs that a pod with this `spec` holds, by resource name. Raises FieldError."""
-    started: dict[str, int] = {}  # held by the sidecars that have started so far
-    most: dict[str, int] = {}  # the most that is held while the init containers run
+    started = Counter[str]()  # held by the sidecars that have started so far
+    most = Counter[str]()  # the most that is held while the init containers run
     for container in spec.objects("initContainers"):
         requested = _gpus_of_container(container)
+        most |= started + requested
         if container.text("restartPolicy") == "Always":
-            started = _sum(started, requested)
-            most = _maximum(most, started)
-        else:
-            most = _maximum(most, _sum(started, requested))
-    running = started
-    for container in spec.objects("containers"):
-        running = _sum(running, _gpus_of_container(container))
-    return _maximum(most, running) or NOTHING
+            started += requested
+    running = sum(map(_gpus_of_container, spec.objects("containers")), started)
+    return dict(most | running) or NOTHING
 
 
 def gpus_of(resources: Fields) -> dict[str, int]:
@@ -102,20 +99,12 @@ def gpus_of(resources: Fields) -> dict[str, int]:
     return {name: number for name, number in found.items() if number}
 
 
-def _gpus_of_container(container: Fields) -> dict[str, int]:
+def _gpus_of_container(container: Fields) -> Counter[str]:
     resources = container.object("resources")
     if not resources.values:
-        return {}
+        return Counter()
     # The request of an extended resource must equal its limit, and is set from it if only the limit is written.
-    return gpus_of(resources.object("requests")) | gpus_of(resources.object("limits"))
-
-
-def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    return {name: one.get(name, 0) + other.get(name, 0) for name in one.keys() | other.keys()}
-
-
-def _maximum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    return {name: max(one.get(name, 0), other.get(name, 0)) for name in one.keys() | other.keys()}
+    return Counter({**gpus_of(resources.object("requests")), **gpus_of(resources.object("limits"))})
 
 
 def _owner(metadata: Fields, namespace: str) -> Ref | None:
@@ -240,19 +229,11 @@ def _annotations(document: Fields) -> Mapping[str, str]:
 
 
 def _scaled_object(ref: Ref, document: Fields) -> ScaledObject:
-    return _scaled(ref, document, _target(document, ref.namespace))
-
-
-def _scaled_job(ref: Ref, document: Fields) -> ScaledObject:
-    return _scaled(ref, document, ref)
-
-
-def _scaled(ref: Ref, document: Fields, target: Ref) -> ScaledObject:
     spec = document.object("spec")
     minimum, maximum = spec.integer("minReplicaCount"), spec.integer("maxReplicaCount")
     return ScaledObject(
         ref,
-        target,
+        target=ref if ref.kind == "ScaledJob" else _target(document, ref.namespace),
         # KEDA's defaults (apis/keda/v1alpha1).
         minimum=0 if minimum is None else minimum,
         maximum=100 if maximum is None else maximum,
@@ -339,5 +320,5 @@ _DECODERS: Mapping[str, Callable[[Ref, Fields], Record]] = {
     "EndpointSlice": _slice,
     "HorizontalPodAutoscaler": _hpa,
     "ScaledObject": _scaled_object,
-    "ScaledJob": _scaled_job,
+    "ScaledJob": _scaled_object,
 }

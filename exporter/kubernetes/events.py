@@ -5,20 +5,18 @@ objects by core/v1 have only counters that the server no longer maintains. kubec
 selects by the UID of the object, and shows `series.count` as "x4 over 12m".
 
 Worked example: of `Happening(Subject("apps/v1", Ref("ai", "Deployment", "chat"), "4711"), None, "Normal", "Asleep",
-"Sleep", "asleep: idle for 5m", 0.0)`, `document(happening, "tidegate-0")` is the body to POST to `path("ai")`. When it
-happens again a minute later, `series(2, 60.0)` is the body to PATCH `path("ai", name)` with.
+"Sleep", "asleep: idle for 5m", 0.0)`, `document(happening, "tidegate-0")` is the body to POST. When it happens again
+a minute later, `series(2, 60.0)` is the body to PATCH it with.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import quote
 
 from .fields import micro_time
 from .objects import Ref
 from .protocol import ApiFailure, Document, excerpt, section
 
-EVENTS = "/apis/events.k8s.io/v1/namespaces/{}/events"
 CONTROLLER = "tidegate"
 LONGEST_NOTE = 1024  # bytes (NoteLengthLimit of Kubernetes' validation, which uses Go's len); longer ones are refused
 LONGEST_INSTANCE = 128  # characters of reportingInstance
@@ -56,18 +54,6 @@ class Events(Protocol):
         """Set its count, at least 2. If the Event has expired (after an hour, as a rule), the ApiFailure's status is
         404.
         """
-
-
-def path(namespace: str, name: str = "") -> str:
-    """Of one Event, or of the collection in the namespace, where a new one is posted."""
-    collection = EVENTS.format(quote(namespace, safe=""))
-    return f"{collection}/{quote(name, safe='')}" if name else collection
-
-
-def permission(namespace: str) -> str:
-    rule = 'apiGroups ["events.k8s.io"], resources ["events"], verbs ["create", "patch"]'
-    roles = f"a ClusterRole, or a Role in {namespace}, with {rule}"
-    return f"give Tidegate's ServiceAccount {roles}, or set kubernetes.events: false"
 
 
 def document(happening: Happening, instance: str) -> Document:

@@ -120,7 +120,7 @@ class Fields(NamedTuple):
         match = _AMOUNT.fullmatch(value) if isinstance(value, str) else None
         if match is None:
             raise self.error(key, 'a whole quantity such as "8"')
-        return int(match[1]) * 10 ** _EXPONENTS[match[2]]
+        return int(match[1]) * int(10 ** _EXPONENTS[match[2]])
 
     def quantity(self, key: str) -> float | None:
         """A quantity of at least 0: "100m", "0.1" or 0.1.

@@ -10,7 +10,7 @@ heartbeat in the pod's status, which the record leaves out, is no change.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar, assert_never
 
 from .objects import Hpa, Link, Node, Pod, Record, Ref, Scalable, ScaledObject, Slice
@@ -42,44 +42,30 @@ class Changes(NamedTuple):
     synced: bool = False
 
 
+@dataclass(slots=True)
 class ChangeCollector:
     """Collects Changes. Too many cost a lookup; too few cost a stale answer."""
 
-    def __init__(self) -> None:
-        self._uncounted: set[Ref] = set()
-        self._clear()
-
-    def _clear(self) -> None:
-        self._targets: set[Ref] = set()
-        self._services: set[tuple[str, str]] = set()
-        self._registry = self._exporters = self._synced = False
+    targets: set[Ref] = field(default_factory=set)
+    services: set[tuple[str, str]] = field(default_factory=set)
+    registry: bool = False
+    exporters: bool = False
+    synced: bool = False
+    _uncounted: set[Ref] = field(default_factory=set)
 
     def __bool__(self) -> bool:
-        return bool(self._targets or self._services or self._registry or self._exporters or self._synced)
+        return bool(self.targets or self.services or self.registry or self.exporters or self.synced)
 
     def add_targets(self, refs: Iterable[Ref]) -> None:
         changed = tuple(refs)
-        self._targets.update(changed)
+        self.targets.update(changed)
         self._uncounted.update(changed)
-
-    def add_service(self, namespace: str, service: str) -> None:
-        self._services.add((namespace, service))
-
-    def add_registry(self) -> None:
-        self._registry = True
-
-    def add_synced(self) -> None:
-        self._registry = self._synced = True
-
-    def add_exporters(self) -> None:
-        self._exporters = True
 
     def take(self) -> Changes:
         """Everything since the last call."""
-        changes = Changes(
-            frozenset(self._targets), frozenset(self._services), self._registry, self._exporters, self._synced
-        )
-        self._clear()
+        changes = Changes(frozenset(self.targets), frozenset(self.services), self.registry, self.exporters, self.synced)
+        self.targets, self.services = set(), set()
+        self.registry = self.exporters = self.synced = False
         return changes
 
     def take_uncounted(self) -> frozenset[Ref]:
@@ -202,10 +188,10 @@ class Records:
                 self._index_slice(ref, _as(Slice, before), _as(Slice, now))
             case ScaledObject():
                 if _without_status(_as(ScaledObject, before)) != _without_status(_as(ScaledObject, now)):
-                    self.changes.add_registry()
+                    self.changes.registry = True
             case Hpa():
                 if _without_status(_as(Hpa, before)) != _without_status(_as(Hpa, now)):
-                    self.changes.add_registry()
+                    self.changes.registry = True
             case Node() | None:
                 pass
             case unexpected:
@@ -227,7 +213,7 @@ class Records:
             self._exporters.pop(ref, None)
             if now is not None and is_gpu_exporter(now):
                 self._exporters[ref] = now
-            self.changes.add_exporters()
+            self.changes.exporters = True
         for pod in (before, now):
             if pod is not None and pod.address is not None:
                 self._add_services_at(pod.address)
@@ -239,7 +225,7 @@ class Records:
         for ref in self._slices_at.get(address, ()):
             slice_ = self.get(ref, Slice)
             if slice_ is not None and slice_.service is not None:
-                self.changes.add_service(ref.namespace, slice_.service)
+                self.changes.services.add((ref.namespace, slice_.service))
 
     def _index_address(self, ref: Ref, address: str, now: Pod | None) -> None:
         """Update the pods at an address. Of several pods with one address the youngest has it, so all may change."""
@@ -259,7 +245,7 @@ class Records:
         if before is None or now is None or (before.wanted, before.owner) != (now.wanted, now.owner):
             self.changes.add_targets((ref, *above, *self.chains.up(ref)))
         if (before.annotations if before else {}) != (now.annotations if now else {}):
-            self.changes.add_registry()
+            self.changes.registry = True
 
     def _index_link(self, ref: Ref, now: Link | None) -> None:
         above = self.chains.up(ref)
@@ -282,7 +268,7 @@ class Records:
                     slices[ref] = slice_
                 if not slices:
                     del self._slices[ref.namespace, slice_.service]
-                self.changes.add_service(ref.namespace, slice_.service)
+                self.changes.services.add((ref.namespace, slice_.service))
 
 
 def is_gpu_exporter(pod: Pod) -> bool:

@@ -12,12 +12,10 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import quote
 
 from .fields import micro_time
 from .protocol import ApiFailure, Document, excerpt
 
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 ADDRESS = "tidegate.dev/peer-address"  # HOST:PORT where the other replicas reach the holder
 
 
@@ -49,17 +47,6 @@ class Leases(Protocol):
         """Create it (version "") or replace that version; returns it with the new one. If another write was first, the
         ApiFailure's status is 409.
         """
-
-
-def path(namespace: str, name: str = "") -> str:
-    """Of one Lease, or of the collection in the namespace, where a new one is posted."""
-    collection = LEASES.format(quote(namespace, safe=""))
-    return f"{collection}/{quote(name, safe='')}" if name else collection
-
-
-def permission(namespace: str) -> str:
-    rule = 'apiGroups ["coordination.k8s.io"], resources ["leases"], verbs ["get", "create", "update"]'
-    return f"give Tidegate's ServiceAccount a Role in {namespace} with {rule}"
 
 
 def document(namespace: str, name: str, lease: Lease) -> Document:

@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator
 from http import HTTPStatus
 from typing import Any, NamedTuple, Protocol
 
-from .resources import Resource
+from .resources import Resource, permission
 
 Document = dict[str, Any]
 
@@ -118,10 +118,7 @@ class ListRequest(NamedTuple):
     @property
     def permission(self) -> str:
         """What to grant if RBAC refuses the request."""
-        resource = self.resource
-        kind = "ClusterRole" if self.namespace is None or not resource.namespaced else f"Role in {self.namespace}"
-        rule = f'apiGroups ["{resource.group}"], resources ["{resource.name}"], verbs ["list", "watch"]'
-        return f"give Tidegate's ServiceAccount a {kind} with {rule}"
+        return permission(self.resource, self.namespace, "list", "watch")
 
 
 class Lines:
@@ -181,17 +178,17 @@ def section(action: object, body: bytes, key: str) -> Document:
     return found
 
 
-def failure(action: object, permission: str, status: int, body: bytes, retry_after: str | None = None) -> ApiFailure:
+def failure(action: object, grant: str, status: int, body: bytes, retry_after: str | None = None) -> ApiFailure:
     """The failure for an HTTP status.
 
-    action: the request, for the message. permission: what to grant if RBAC refuses it. retry_after: that header.
+    action: the request, for the message. grant: for the message if RBAC refuses it. retry_after: that header.
     """
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
         document = None
     wait_s = float(retry_after) if retry_after is not None and retry_after.isdecimal() else None
-    return _failure(action, permission, status, document, excerpt(body), wait_s)
+    return _failure(action, grant, status, document, excerpt(body), wait_s)
 
 
 def excerpt(body: bytes) -> str:
@@ -200,7 +197,7 @@ def excerpt(body: bytes) -> str:
 
 
 def _failure(
-    action: object, permission: str, status: int | None, document: Any, text: str, retry_after_s: float | None = None
+    action: object, grant: str, status: int | None, document: Any, text: str, retry_after_s: float | None = None
 ) -> ApiFailure:
     """document: a Status object, or any JSON. text: shown where it has no message."""
     message = document.get("message") if isinstance(document, dict) else None
@@ -213,7 +210,7 @@ def _failure(
         case HTTPStatus.FORBIDDEN if _is_terminating(document):
             return Ending(status, f"{action}: HTTP 403{reason}", retry_after_s)
         case HTTPStatus.FORBIDDEN:
-            return Forbidden(status, f"{action}: HTTP 403, RBAC does not allow it: {permission}{reason}", retry_after_s)
+            return Forbidden(status, f"{action}: HTTP 403, RBAC does not allow it: {grant}{reason}", retry_after_s)
         case HTTPStatus.NOT_FOUND:
             return Absent(status, f"{action}: HTTP 404, the cluster has no such resource{reason}", retry_after_s)
         case HTTPStatus.GONE:

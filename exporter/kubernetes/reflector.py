@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from random import Random
 from typing import NoReturn
@@ -46,32 +46,19 @@ async def watch_all(
         for resource in RESOURCES:
             lost: set[str | None] = set()
             for namespace in (namespaces or (None,)) if resource.namespaced else (None,):
-                watching = follow(api, resource, namespace, cluster, clock, on_problem, jitter, lost)
-                tasks.create_task(watching, name=f"watch {resource.name} {namespace or ''}".rstrip())
-
-
-async def follow(
-    api: Api,
-    resource: Resource,
-    namespace: str | None,
-    cluster: Cluster,
-    clock: Clock,
-    on_problem: OnProblem,
-    jitter: Random,
-    lost: set[str | None] | None = None,
-) -> NoReturn:
-    """Keep one resource up to date until cancelled.
-
-    lost: namespaces without updates, an empty set that the tasks of one resource share: the resource is current only
-          while no namespace is lost. None for a single task.
-    """
-    shared = set() if lost is None else lost
-    await _Follower(api, resource, namespace, cluster, clock, on_problem, jitter, shared).follow()
+                reflector = Reflector(api, resource, namespace, cluster, clock, on_problem, jitter, lost)
+                tasks.create_task(reflector.follow(), name=f"watch {resource.name} {namespace or ''}".rstrip())
 
 
 @dataclass(slots=True)
-class _Follower:
-    """version: of the last list or event; "" if a list is due. problem: the kind of the last reported one."""
+class Reflector:
+    """Keeps one resource up to date, in one namespace or (None) in all.
+
+    lost:    namespaces without updates, a set that the reflectors of one resource share: the resource is current only
+             while no namespace is lost.
+    version: of the last list or event; "" if a list is due.
+    problem: the kind of the last reported one.
+    """
 
     api: Api
     resource: Resource
@@ -80,7 +67,7 @@ class _Follower:
     clock: Clock
     on_problem: OnProblem
     jitter: Random
-    lost: set[str | None]
+    lost: set[str | None] = field(default_factory=set)
     version: str = ""
     delay_s: float = FIRST_DELAY_S
     problem: object = None

@@ -93,8 +93,24 @@ CHECKED = (
 )
 
 
-def url(resource: Resource, namespace: str | None) -> str:
-    """The path of its list. namespace: None is all; ignored for cluster-scoped resources."""
-    if namespace is None or not resource.namespaced:
-        return f"{resource.path}/{resource.name}"
-    return f"{resource.path}/namespaces/{quote(namespace, safe='')}/{resource.name}"
+# Read and written one by one, and never watched.
+CONFIGMAPS = Resource("configmaps", "/api/v1", "ConfigMap")
+APISERVICES = Resource("apiservices", "/apis/apiregistration.k8s.io/v1", "APIService", namespaced=False)
+LEASES = Resource("leases", "/apis/coordination.k8s.io/v1", "Lease")
+EVENTS = Resource("events", "/apis/events.k8s.io/v1", "Event")
+
+
+def url(resource: Resource, namespace: str | None, name: str = "") -> str:
+    """The path of one object, or without a name of the list. namespace: None is all; ignored if cluster-scoped."""
+    scope = "" if namespace is None or not resource.namespaced else f"/namespaces/{quote(namespace, safe='')}"
+    collection = f"{resource.path}{scope}/{resource.name}"
+    return f"{collection}/{quote(name, safe='')}" if name else collection
+
+
+def permission(resource: Resource, namespace: str | None, *verbs: str, name: str = "") -> str:
+    """What to grant Tidegate for these verbs, in all namespaces (None) or one; name: for one object."""
+    kind = "ClusterRole" if namespace is None or not resource.namespaced else f"Role in {namespace}"
+    quoted = ", ".join(f'"{verb}"' for verb in verbs)
+    names = f', resourceNames ["{name}"]' if name else ""
+    rule = f'apiGroups ["{resource.group}"], resources ["{resource.name}"]{names}, verbs [{quoted}]'
+    return f"give Tidegate's ServiceAccount a {kind} with {rule}"

@@ -170,14 +170,11 @@ async def _body(response: aiohttp.ClientResponse, limit_bytes: int, share: Budge
             raise ScrapeRejected(FailureKind.TOO_LARGE, detail)
     if gzip is not None and not empty and (not gzip.eof or gzip.unused_data):
         raise ScrapeRejected(FailureKind.REFUSED, "the gzip stream does not end where the response ends")
-    if gzip is None and not _framed(response) and not body.endswith(b"\n") and not empty:
+    framed = "Content-Length" in response.headers or "Transfer-Encoding" in response.headers
+    if gzip is None and not framed and not body.endswith(b"\n") and not empty:
         # The format needs a line feed after the last line, and `waiting 12` may be the beginning of `waiting 123`.
         raise ScrapeRejected(FailureKind.REFUSED, "the connection closed in the middle of a line, without a length")
     return bytes(body)
-
-
-def _framed(response: aiohttp.ClientResponse) -> bool:
-    return "Content-Length" in response.headers or "Transfer-Encoding" in response.headers
 
 
 def _decompressed(gzip: zlib._Decompress, chunk: bytes, limit_bytes: int) -> bytes:

@@ -9,7 +9,6 @@ Worked example: `RedisQuery(servers, lists=("jobs",), streams=(Stream("events", 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
@@ -115,16 +114,14 @@ class RedisQuery:
         return f"{scheme}://{','.join(map(host_port, servers.addresses))}{path}?{urlencode(counted)}"
 
     def measures(self) -> tuple[Measure, ...]:
-        return tuple(self._measures())
-
-    def _measures(self) -> Iterator[Measure]:
-        yield from (Measure(key, Size(key, "list")) for key in self.lists)
-        for queue in self.celery:
-            yield from (Measure(queue, Size(queue + step, "list")) for step in CELERY_STEPS)
-        yield from (Measure(key, Size(key, "zset")) for key in self.sorted_sets)
-        yield from (Measure(due.key, due) for due in self.delayed)
-        yield from (Measure(stream.name, stream) for stream in self.streams)
-        yield from (Measure(size.key, size, in_hand=True) for size in self.running)
+        return (
+            *(Measure(key, Size(key, "list")) for key in self.lists),
+            *(Measure(queue, Size(queue + step, "list")) for queue in self.celery for step in CELERY_STEPS),
+            *(Measure(key, Size(key, "zset")) for key in self.sorted_sets),
+            *(Measure(due.key, due) for due in self.delayed),
+            *(Measure(stream.name, stream) for stream in self.streams),
+            *(Measure(size.key, size, in_hand=True) for size in self.running),
+        )
 
 
 def command_of(question: Question, now: float) -> Command:

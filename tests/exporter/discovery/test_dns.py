@@ -2,14 +2,13 @@
 
 import asyncio
 import socket
-import subprocess
-import sys
 import threading
 
 import pytest
 
 from exporter.discovery import Listing
-from exporter.discovery.dns import DnsTargets, SystemResolver, addresses
+from exporter.discovery.dns import DnsTargets, resolve
+from exporter.event_loop import run
 from exporter.model import Role, Target, WorkloadKey
 
 CHAT = WorkloadKey("ai", "chat")
@@ -142,26 +141,26 @@ async def test_a_pod_with_an_address_in_each_family_counts_once():
 
 
 async def test_the_system_resolves_localhost():
-    found = await SystemResolver()("localhost")
+    found = await resolve("localhost")
     assert found
     assert found <= {"127.0.0.1", "::1"}
 
 
 async def test_a_numeric_name_is_its_own_address():
-    assert await SystemResolver()("127.0.0.2") == {"127.0.0.2"}
-    assert await SystemResolver()("::1") == {"::1"}
+    assert await resolve("127.0.0.2") == {"127.0.0.2"}
+    assert await resolve("::1") == {"::1"}
 
 
-def test_a_name_the_system_says_is_nobodys_has_no_addresses():
+async def test_unknown_name_has_no_addresses():
     # An interface that does not exist: getaddrinfo answers EAI_NONAME by itself, without a name server.
-    assert addresses("fe80::1%nosuchinterface") == set()
+    assert await resolve("fe80::1%nosuchinterface") == set()
 
 
 @pytest.mark.parametrize(
     ("said", "answered"),
     [("EAI_NONAME", True), ("EAI_NODATA", True), ("EAI_AGAIN", False), ("EAI_FAIL", False), ("EAI_SYSTEM", False)],
 )
-def test_only_nothing_there_is_an_answer_among_the_systems_errors(monkeypatch, said, answered):
+async def test_only_errors_that_mean_no_address_are_an_answer(monkeypatch, said, answered):
     number = getattr(socket, said)
 
     def getaddrinfo(*_, **__):
@@ -169,10 +168,10 @@ def test_only_nothing_there_is_an_answer_among_the_systems_errors(monkeypatch, s
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     if answered:
-        assert addresses("chat.ai.svc") == set()
+        assert await resolve("chat.ai.svc") == set()
     else:
         with pytest.raises(OSError, match=said):
-            addresses("chat.ai.svc")
+            await resolve("chat.ai.svc")
 
 
 async def test_a_name_that_cannot_be_asked_for_is_no_answer():
@@ -183,123 +182,82 @@ async def test_a_name_that_cannot_be_asked_for_is_no_answer():
 
 
 class Hanging:
-    """A lookup that does not end until told to."""
+    """getaddrinfo, blocked until `release` is set."""
 
     def __init__(self):
-        self.release = threading.Event()
-        self.begun = threading.Semaphore(0)
-        self.calls = 0
+        self.release, self.started = threading.Event(), threading.Semaphore(0)
 
-    def __call__(self, name):
-        self.calls += 1
-        self.begun.release()
+    def __call__(self, *_, **__):
+        self.started.release()
         self.release.wait(PATIENCE_S)
-        return {"127.0.0.2"}
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.2", 0))]
 
-    async def until_begun(self):
-        """Wait for one more call than was waited for before."""
-        assert await asyncio.to_thread(self.begun.acquire, timeout=PATIENCE_S)
+    async def until_started(self):
+        assert await asyncio.to_thread(self.started.acquire, timeout=PATIENCE_S)
 
 
 @pytest.fixture
-def hanging():
+def hanging(monkeypatch):
     lookup = Hanging()
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
     yield lookup
     lookup.release.set()
 
 
-async def test_a_lookup_that_hangs_holds_none_of_the_threads_that_others_wait_for(hanging):
-    """asyncio's own pool has few; as many hung names as it has threads would stop everybody who uses it."""
-    lookups = [asyncio.create_task(SystemResolver(hanging)("x")) for _ in range(40)]
-    async with asyncio.timeout(PATIENCE_S):
-        await asyncio.gather(*(hanging.until_begun() for _ in lookups))
-        assert await asyncio.to_thread(lambda: "still served") == "still served"
+def test_lookup_that_hangs_is_shared_by_later_refreshes(hanging):
+    async def refresh_often():
+        targets = pods_of(resolve, timeout_s=0.02)
+        for now in range(5):
+            await targets.refresh(float(now))
+        assert targets.failure == "chat.ai.svc: no answer within 0.02 s"
+        assert [hanging.started.acquire(blocking=False) for _ in range(2)] == [True, False]
         hanging.release.set()
-        assert await asyncio.gather(*lookups) == [{"127.0.0.2"}] * len(lookups)
+        async with asyncio.timeout(PATIENCE_S):
+            while targets.listing() is None:
+                await targets.refresh(5.0)
+        assert hosts(targets) == ["127.0.0.2"]
+
+    run(refresh_often())
 
 
-async def test_lookups_that_hang_do_not_pile_up(hanging):
-    targets = pods_of(SystemResolver(hanging), timeout_s=0.02)
-    for now in range(5):
-        await targets.refresh(float(now))
-    assert hanging.calls == 1
-    assert targets.failure == "chat.ai.svc: the previous lookup has not ended"
-    hanging.release.set()
-    async with asyncio.timeout(PATIENCE_S):
-        while targets.listing() is None:
-            await targets.refresh(5.0)
-            await asyncio.sleep(0)
-    assert hosts(targets) == ["127.0.0.2"]
-
-
-async def test_an_answer_that_nobody_waits_for_any_more_is_no_error(hanging):
+def test_answer_after_the_refresh_was_cancelled_is_no_error(hanging):
     complaints = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-    resolver = SystemResolver(hanging)
-    lookup = asyncio.create_task(resolver("x"))
-    await hanging.until_begun()
-    lookup.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await lookup
-    hanging.release.set()
-    # The next lookup is only taken when the first has ended, and answered after the first has been.
-    answered = False
-    async with asyncio.timeout(PATIENCE_S):
-        while not answered:
-            answered = await _answers(resolver)
+
+    async def cancel():
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        lookup = asyncio.create_task(resolve("x"))
+        await hanging.until_started()
+        lookup.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await lookup
+        hanging.release.set()
+        async with asyncio.timeout(PATIENCE_S):
+            assert await resolve("x") == {"127.0.0.2"}
+
+    run(cancel())
     assert complaints == []
 
 
-async def _answers(resolver):
-    await asyncio.sleep(0)
-    try:
-        return await resolver("x") == {"127.0.0.2"}
-    except OSError:
-        return False
-
-
-def test_an_answer_that_comes_when_the_loop_is_closed_is_no_error(hanging):
+def test_answer_after_the_event_loop_is_closed_is_no_error(hanging):
     """An exception in a thread would be an error here: pytest reports it as a warning, and warnings are errors."""
 
     async def give_up():
-        lookup = asyncio.create_task(SystemResolver(hanging)("late"))
-        await hanging.until_begun()
+        lookup = asyncio.create_task(resolve("late"))
+        await hanging.until_started()
         lookup.cancel()
         with pytest.raises(asyncio.CancelledError):
             await lookup
 
-    asyncio.run(give_up())
-    (thread,) = [thread for thread in threading.enumerate() if thread.name == "resolve late"]
+    run(give_up())
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == "look-up late"]
     hanging.release.set()
     thread.join(PATIENCE_S)
     assert not thread.is_alive()
 
 
-HUNG = """
-import asyncio, threading
-from exporter.discovery import Listing
-from exporter.discovery.dns import SystemResolver
-
-async def main():
-    begun = threading.Event()
-    def lookup(name):
-        begun.set()
-        threading.Event().wait()
-    asking = asyncio.create_task(SystemResolver(lookup)("x"))
-    await asyncio.to_thread(begun.wait)
-
-asyncio.run(main())
-"""
-
-
-def test_a_lookup_that_hangs_keeps_no_process_from_ending():
-    ended = subprocess.run([sys.executable, "-c", HUNG], timeout=PATIENCE_S, capture_output=True, check=False)
-    assert (ended.returncode, ended.stderr) == (0, b"")
-
-
-async def test_a_bug_in_a_lookup_is_not_taken_for_an_answer():
-    def broken(name):
+async def test_bug_in_a_lookup_is_not_an_answer():
+    async def broken(name):
         raise KeyError(name)
 
     with pytest.raises(KeyError):
-        await pods_of(SystemResolver(broken)).refresh(0.0)
+        await pods_of(broken).refresh(0.0)

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from exporter.kubernetes.client import PATIENCE, connect
-from exporter.kubernetes.reflector import follow
+from exporter.kubernetes.reflector import Reflector
 from exporter.kubernetes.resources import PODS
 from tests.fakes.kubernetes import PATIENCE_S, serving, write_kubeconfig
 
@@ -199,7 +199,7 @@ def following(store, clock, client):
         deaf = set()
         tasks = [
             asyncio.create_task(
-                follow(api or client, resource, namespace, store, clock, store.tell, Unscattered(), deaf)
+                Reflector(api or client, resource, namespace, store, clock, store.tell, Unscattered(), deaf).follow()
             )
             for namespace in namespaces or (None,)
         ]

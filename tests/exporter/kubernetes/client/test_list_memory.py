@@ -8,7 +8,7 @@ import pytest
 
 from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.protocol import ListPage
-from exporter.kubernetes.reflector import follow
+from exporter.kubernetes.reflector import Reflector
 from exporter.kubernetes.resources import PODS
 from exporter.model import PodKey
 from tests.fakes import objects as api
@@ -60,7 +60,7 @@ def traced():
 async def test_pages_of_a_list_are_trimmed_as_they_arrive():
     lists, cluster = Lists(), Cluster(blind_s=60.0)
     with pytest.raises(Ended):
-        await follow(lists, PODS, None, cluster, Hand(), lambda *_: None, Random(1))
+        await Reflector(lists, PODS, None, cluster, Hand(), lambda *_: None, Random(1)).follow()
     assert len(lists.held_bytes) == PAGES
     # Between two questions at most the last page is held raw, whatever came before.
     assert max(lists.held_bytes) - lists.held_bytes[0] < 2 * PAGE_BYTES

@@ -76,7 +76,7 @@ async def test_a_connection_that_is_dropped_is_a_failure(fake, client, kind):
     [
         ("TokenReview", "ClusterRole system:auth-delegator"),
         ("SubjectAccessReview", "ClusterRole system:auth-delegator"),
-        ("ConfigMap", 'Role in kube-system with resources ["configmaps"], verbs ["get"]'),
+        ("ConfigMap", 'Role in kube-system with apiGroups [""], resources ["configmaps"], verbs ["get"]'),
     ],
 )
 async def test_what_rbac_does_not_allow_us_is_said_with_what_would(fake, client, kind, right):

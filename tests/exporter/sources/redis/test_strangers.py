@@ -61,7 +61,7 @@ async def test_a_sentinel_or_node_that_names_no_server_is_a_failure(ask, asking,
 async def test_connections_that_nobody_uses_are_let_go(server, ask, asking, launch):
     other = await launch()
     await ask(server.port, lists=("jobs",))
-    asked, clock = asking.pages._asked_at, asking.pages._clock
+    asked, clock = asking.pages._used_at, asking.pages._clock
     for servers in asked:
         asked[servers] = clock.now() - 301.0
     await ask(other.port, lists=("jobs",))

@@ -118,7 +118,7 @@ async def test_an_expired_certificate_is_refused_in_words(http, ours, page_over)
 async def test_only_who_asks_for_it_believes_any_certificate(http, theirs, page_over):
     url = await page_over(theirs.server("elsewhere"))
     assert await http.fetch(url, Credentials(insecure_skip_verify=True)) == BODY
-    assert "not believed" in await refusal(http, url, Credentials())
+    assert "not trusted" in await refusal(http, url, Credentials())
 
 
 async def test_a_certificate_is_shown_to_who_asks_for_one(http, ours, page_over):
