@@ -1,4 +1,4 @@
-"""Time that is handed to those who wait."""
+"""Clocks."""
 
 import asyncio
 import time
@@ -12,13 +12,13 @@ async def test_the_wall_clock_is_posix_time():
     assert before - 1.0 <= now <= time.time() + 1.0
 
 
-async def test_time_never_goes_back():
+async def test_time_never_runs_backwards():
     for clock in (WallClock(), FastClock(speed=1000.0)):
         readings = [clock.now() for _ in range(1000)]
         assert readings == sorted(readings)
 
 
-async def test_who_slept_finds_that_the_time_has_passed():
+async def test_time_has_passed_after_a_sleep():
     clock = FastClock(speed=1000.0)
     before = clock.now()
     async with asyncio.timeout(20.0):  # of the wall; a minute of this clock is 60 ms
