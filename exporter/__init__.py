@@ -1,1 +1,1 @@
-"""What did we see? Ask places, read their pages, and say whose each number is."""
+"""Discovers and scrapes targets, parses their metrics, and attributes every value to a queue or a GPU."""

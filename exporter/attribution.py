@@ -1,9 +1,8 @@
-"""Whose a GPU is: from pods to workloads, and what of a page is wholly one workload's.
+"""Attributes GPUs to workloads by the pods that exporters name beside them.
 
-It knows how Kubernetes names the pods of a controller and nothing of any cluster: pods are names that a page printed,
-and who owns one is a question to somebody else. A GPU is its (UUID, MIG instance); the pod beside it is a label, which
-exporters lose now and then and change late. It refuses to divide a shared GPU. A number that covers other tenants'
-work is nobody's, so such a GPU neither scales a workload nor keeps it awake.
+A GPU is its (UUID, MIG instance). The pod beside it is a label, which exporters lose now and then and change late. A
+shared GPU is never divided: a value that includes the work of other tenants neither scales a workload nor keeps it
+awake. Pods are mapped to workloads by `Owners`: by names (`owners_by_name`), or by the cluster's owner references.
 
 Worked example: for `WorkloadKey("ai", "chat")` without a pattern, `PodKey("ai", "chat-7d9f8b6c5d-x2k9q")` is its pod
 and `PodKey("ai", "chat-canary-7d9f8b6c5d-x2k9q")` is not.
@@ -12,7 +11,7 @@ and `PodKey("ai", "chat-canary-7d9f8b6c5d-x2k9q")` is not.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from types import MappingProxyType
@@ -20,69 +19,61 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from .model import Attribution, Gpu, PodKey, Samples, WorkloadKey
 
-# Kubernetes' random names use consonants and digits that spell no words (apimachinery util/rand). A ReplicaSet's hash
+# Kubernetes' random names use consonants and digits that make no words (apimachinery util/rand). A ReplicaSet's hash
 # is a 32-bit number written in that alphabet: up to 10 characters, under 8 for one template in 400. Deployment:
 # NAME-hash-xxxxx; ReplicaSet: NAME-xxxxx; StatefulSet: NAME-0; LeaderWorkerSet: NAME-0, NAME-0-1. Names of more than
 # 46 characters are cut before the hash is complete: such a workload needs a pattern.
-_LETTER = "[bcdfghjklmnpqrstvwxz2456789]"
-_SUFFIX = re.compile(rf"-(?:(?:{_LETTER}{{6,10}}-)?{_LETTER}{{5}}|\d+(?:-\d+)?)")
+_CHARACTER = "[bcdfghjklmnpqrstvwxz2456789]"
+_POD_SUFFIX = re.compile(rf"-(?:(?:{_CHARACTER}{{6,10}}-)?{_CHARACTER}{{5}}|\d+(?:-\d+)?)")
 
-
-# A GPU without a label still counts as its last pod's for so long, where no cluster knows whether that pod lives: two
-# of dcgm-exporter's collect intervals (30 s), within which a lost connection to the kubelet is made again. Where a
-# cluster knows the pod, the GPU is the pod's while the pod lives: a device plugin takes no GPU from a container.
+# Without the cluster's pods, a GPU without a label still belongs to its last pod for so long: two of dcgm-exporter's
+# collect intervals (30 s), within which it reconnects to the kubelet. With the cluster's pods, the GPU belongs to its
+# pod while the pod lives: a device plugin takes no GPU from a container.
 LABEL_MEMORY_S = 60.0
-# Names of GPUs that are not in a response any more are forgotten after a day, so that memory stays bounded.
-NAMES_FORGOTTEN_AFTER_S = 86_400.0
-# A label that went back and forth may stand still for a while before it does so again.
+# Labels of GPUs that are not in the responses any more are forgotten after a day, so that memory stays bounded.
+LABELS_FORGOTTEN_AFTER_S = 86_400.0
+# A label that alternates may be constant for a while before it alternates again.
 SHARING_MEMORY_S = 600.0
+# Owners are cached for so many pods, then the cache is cleared: pods come and go.
+MAX_CACHED_PODS = 100_000
 
 
 class Owners(Protocol):
     def __call__(self, pod: PodKey, at: float) -> tuple[WorkloadKey, ...]:
-        """The workloads whose pod it is; none if it is a stranger's, or if it is no more.
+        """The workloads of a pod; empty if it belongs to none, or is deleted. Triggers of one ScaledObject share pods.
 
-        at: POSIX seconds before which the reading cannot have been measured. A reading may be older than the pod whose
-        name it carries: then it is none's.
-        Two triggers of one ScaledObject are two workloads with the same pods.
+        at: POSIX seconds before which the reading cannot have been measured. A reading that may be older than the pod
+        belongs to no workload.
         """
 
 
-Names: TypeAlias = Callable[[PodKey], PodKey]
-"""The name of a pod that is known by its UID; any other as it is."""
+Names: TypeAlias = Callable[[PodKey], PodKey]  # the name of a pod that has a UID as its name; any other pod unchanged
 
 
 def named(samples: Samples, names: Names) -> Samples:
-    """The samples, with every pod that a page knows by its UID alone under its name."""
-    unnamed = [subject for subject in samples.subjects if isinstance(subject, Gpu) and not _are_named(subject)]
-    if not unnamed:
-        return samples
-    subjects = tuple(
-        replace(
-            subject,
-            pods=tuple(names(pod) for pod in subject.pods),
-            parts=tuple(part._replace(pod=names(part.pod)) for part in subject.parts),
-        )
-        if isinstance(subject, Gpu) and not _are_named(subject)
-        else subject
-        for subject in samples.subjects
-    )
-    return replace(samples, subjects=subjects)
+    """The samples, with the name of every pod that has only a UID."""
+
+    def with_names(gpu: Gpu) -> Gpu:
+        if all(pod.namespace for pod in gpu.pods):
+            return gpu
+        parts = tuple(part._replace(pod=names(part.pod)) for part in gpu.parts)
+        return replace(gpu, pods=tuple(map(names, gpu.pods)), parts=parts)
+
+    return _with_gpus(samples, with_names)
 
 
-def _are_named(gpu: Gpu) -> bool:
-    return all(pod.namespace for pod in gpu.pods)
-
-
-# Pods come and go: whose they are is forgotten for all of them now and then rather than never.
-PODS_REMEMBERED = 100_000
+def _with_gpus(samples: Samples, change: Callable[[Gpu], Gpu]) -> Samples:
+    """The samples with changed GPUs; the same object if no GPU changes."""
+    subjects = tuple(change(each) if isinstance(each, Gpu) else each for each in samples.subjects)
+    same = all(new is old for new, old in zip(subjects, samples.subjects, strict=True))
+    return samples if same else replace(samples, subjects=subjects)
 
 
 class Share(NamedTuple):
-    """Rows of a Samples table that name a workload's pods.
+    """Rows of `Samples` that name a workload's pods.
 
-    exclusive: GPUs that are wholly the workload's: their numbers speak of it alone.
-    shared: GPUs that others may use too, or nobody can tell.
+    exclusive: GPUs that only this workload uses.
+    shared:    GPUs that other workloads may use too.
     """
 
     exclusive: tuple[int, ...]
@@ -90,10 +81,10 @@ class Share(NamedTuple):
 
 
 def owner_of(pod: PodKey, workloads: Sequence[tuple[WorkloadKey, str | None]]) -> WorkloadKey | None:
-    """The workload a pod belongs to. A pattern is a glob of pod names; None is what its controller would name them.
+    """The workload of a pod. A pattern is a glob of pod names; None stands for the names that its controller gives.
 
-    If several match, the longest pattern or name is the most specific one: pod `chat-0-1` is of the StatefulSet
-    `chat-0` rather than of the LeaderWorkerSet `chat`, if there are both.
+    If several match, the longest pattern or name counts: pod `chat-0-1` belongs to the StatefulSet `chat-0` rather than
+    to the LeaderWorkerSet `chat`, if both exist.
     """
     matches = [
         (len(pattern or workload.name), workload)
@@ -104,17 +95,17 @@ def owner_of(pod: PodKey, workloads: Sequence[tuple[WorkloadKey, str | None]]) -
 
 
 def owners_by_name(patterns: Mapping[WorkloadKey, str | None]) -> Owners:
-    """Which workload a pod belongs to by its name, remembered per pod: pods are few and asked about on every page."""
+    """The owners of pods by their names, cached per pod, because every response names the same ones."""
     workloads = list(patterns.items())
-    known: dict[PodKey, tuple[WorkloadKey, ...]] = {}
+    cache: dict[PodKey, tuple[WorkloadKey, ...]] = {}
 
-    def lookup(pod: PodKey, at: float) -> tuple[WorkloadKey, ...]:  # noqa: ARG001 - a name says nothing of times
-        if pod not in known:
-            if len(known) > PODS_REMEMBERED:
-                known.clear()
+    def lookup(pod: PodKey, at: float) -> tuple[WorkloadKey, ...]:  # noqa: ARG001 - a name has no time
+        if pod not in cache:
+            if len(cache) > MAX_CACHED_PODS:
+                cache.clear()
             owner = owner_of(pod, workloads)
-            known[pod] = () if owner is None else (owner,)
-        return known[pod]
+            cache[pod] = () if owner is None else (owner,)
+        return cache[pod]
 
     return lookup
 
@@ -122,31 +113,32 @@ def owners_by_name(patterns: Mapping[WorkloadKey, str | None]) -> Owners:
 def _is_named(pod: str, name: str, pattern: str | None) -> bool:
     if pattern is not None:
         return fnmatchcase(pod, pattern)
-    return pod.startswith(name) and _SUFFIX.fullmatch(pod, len(name)) is not None
+    return pod.startswith(name) and _POD_SUFFIX.fullmatch(pod, len(name)) is not None
 
 
 def assign(samples: Samples, owners: Owners) -> Mapping[WorkloadKey, Share]:
-    """For each workload whose pods a page names, the rows of its GPUs."""
-    own: dict[WorkloadKey, list[int]] = {}
+    """The rows of the GPUs of each workload."""
+    exclusive: dict[WorkloadKey, list[int]] = {}
     shared: dict[WorkloadKey, list[int]] = {}
     for row, subject in enumerate(samples.subjects):
         if not isinstance(subject, Gpu) or not subject.pods:
             continue
         at = float(samples.at[row])
         found = {owners(pod, at) for pod in subject.pods}
-        whole = len(found) == 1 and _all_named(subject)
+        whole = len(found) == 1 and _is_complete(subject)
         for workload in {workload for several in found for workload in several}:
-            (own if whole else shared).setdefault(workload, []).append(row)
-    return {key: Share(tuple(own.get(key, ())), tuple(shared.get(key, ()))) for key in own.keys() | shared.keys()}
+            (exclusive if whole else shared).setdefault(workload, []).append(row)
+    keys = exclusive.keys() | shared.keys()
+    return {key: Share(tuple(exclusive.get(key, ())), tuple(shared.get(key, ()))) for key in keys}
 
 
-def _all_named(gpu: Gpu) -> bool:
-    """Whether a GPU's pods are all there are. One pod on a device known to be shared: its neighbours are not named."""
+def _is_complete(gpu: Gpu) -> bool:
+    """Whether all pods of a GPU are named. With one pod on a shared device the others are missing."""
     return gpu.attribution is not Attribution.DEVICE or len(gpu.pods) > 1
 
 
-class _Named(NamedTuple):
-    """A GPU as it was last named, POSIX seconds of that page, and when it was last named for other pods."""
+class _LabelledGpu(NamedTuple):
+    """A GPU with its last pods, POSIX seconds of that response, and when it last had other pods."""
 
     gpu: Gpu
     at: float
@@ -154,70 +146,61 @@ class _Named(NamedTuple):
 
 
 class Labels:
-    """Which pods one page has named beside each of its GPUs: for the moments in which it names none, and for the GPUs
-    that it names another pod of every other time.
-    """
+    """Follows the pod labels of one target's GPUs: a GPU that loses its label, and one whose label alternates."""
 
     def __init__(self) -> None:
-        """lost_at: GPUs that the last response showed without a label, and POSIX seconds when they last had one."""
+        """lost_at: GPUs without a label in the last response, and POSIX seconds when they last had one."""
         self.lost_at: dict[tuple[str, str | None], float] = {}
-        self._named: dict[tuple[str, str | None], _Named] = {}
+        self._labelled: dict[tuple[str, str | None], _LabelledGpu] = {}
         self._sharers: dict[tuple[str, str | None], tuple[tuple[PodKey, ...], float]] = {}
 
     def lost(self) -> list[tuple[Gpu, float]]:
-        """The GPUs of `lost_at` as they were last labelled, and POSIX seconds of that."""
-        return [(self._named[identity].gpu, at) for identity, at in self.lost_at.items()]
+        """The GPUs of `lost_at` with their last label, and POSIX seconds of it."""
+        return [(self._labelled[identity].gpu, at) for identity, at in self.lost_at.items()]
 
     def restore(self, gpu: Gpu, at: float) -> None:
-        """A GPU that had this label at `at` (POSIX seconds), when another process read it; unless it is known here."""
-        self._named.setdefault((gpu.uuid, gpu.instance), _Named(gpu, at))
+        """Restores the label that a GPU had at `at` (POSIX seconds), unless it has a newer one."""
+        self._labelled.setdefault((gpu.uuid, gpu.instance), _LabelledGpu(gpu, at))
 
     def resolve(self, samples: Samples, owners: Owners, at: float) -> Samples:
-        """The samples, with each GPU as its page means it. `at`: POSIX seconds of receipt.
+        """The samples with corrected labels. `at`: POSIX seconds of receipt.
 
-        One that has lost its label is as it was last named, but not once its pod is no more, because a series never
-        outlives its pod. One whose label goes back to a pod that it had before
-        another is time-sliced between them, though it looks like one pod's: without --kubernetes-virtual-gpus
-        dcgm-exporter names whichever pod it finds last (dcgm-exporter#307).
+        A GPU that has lost its label keeps the last one while its pod exists, because a series never outlives its pod.
+        A GPU whose label returns to an earlier pod is time-sliced, though it looks exclusive: without
+        --kubernetes-virtual-gpus dcgm-exporter names the pod that it finds last (dcgm-exporter#307).
         """
         self._forget_old(at)
         self.lost_at = {}
-        subjects = tuple(
-            self._recalled(subject, owners, at) if isinstance(subject, Gpu) else subject for subject in samples.subjects
-        )
-        same = all(new is old for new, old in zip(subjects, samples.subjects, strict=True))
-        return samples if same else replace(samples, subjects=subjects)
+        return _with_gpus(samples, lambda gpu: self._resolved(gpu, owners, at))
 
-    def _recalled(self, gpu: Gpu, owners: Owners, at: float) -> Gpu:
+    def _resolved(self, gpu: Gpu, owners: Owners, at: float) -> Gpu:
         identity = (gpu.uuid, gpu.instance)
-        named = self._named.get(identity)
+        last = self._labelled.get(identity)
         if gpu.pods:
-            self._named[identity] = self._renamed(named, gpu, at)
+            self._labelled[identity] = self._relabelled(last, gpu, at)
             sharers, _ = self._sharers.get(identity, ((), at))
             return replace(gpu, attribution=Attribution.DEVICE, pods=sharers) if gpu.pods[0] in sharers else gpu
-        if named is None or not _any_is_somebodys(named.gpu.pods, owners, at):
+        if last is None or not any(owners(pod, at) for pod in last.gpu.pods):
             return gpu
-        self.lost_at[identity] = named.at
-        return replace(named.gpu, parts=()) if named.gpu.parts else named.gpu
+        self.lost_at[identity] = last.at
+        return replace(last.gpu, parts=()) if last.gpu.parts else last.gpu
 
-    def _renamed(self, named: _Named | None, gpu: Gpu, at: float) -> _Named:
-        if named is None:
-            return _Named(gpu, at)
-        if named.gpu.pods == gpu.pods:
-            return _Named(gpu, at, named.earlier)
-        others = {pods: seen_at for pods, seen_at in named.earlier.items() if at - seen_at <= LABEL_MEMORY_S}
-        others[named.gpu.pods] = named.at
-        if others.pop(gpu.pods, None) is not None:
-            everybody = {pod for pods in (*others, gpu.pods) for pod in pods}
-            self._sharers[gpu.uuid, gpu.instance] = tuple(sorted(everybody)), at
-        return _Named(gpu, at, others)
+    def _relabelled(self, last: _LabelledGpu | None, gpu: Gpu, at: float) -> _LabelledGpu:
+        if last is None:
+            return _LabelledGpu(gpu, at)
+        if last.gpu.pods == gpu.pods:
+            return _LabelledGpu(gpu, at, last.earlier)
+        earlier = {pods: last_at for pods, last_at in last.earlier.items() if at - last_at <= LABEL_MEMORY_S}
+        earlier[last.gpu.pods] = last.at
+        if earlier.pop(gpu.pods, None) is not None:
+            sharers = {pod for pods in (*earlier, gpu.pods) for pod in pods}
+            self._sharers[gpu.uuid, gpu.instance] = tuple(sorted(sharers)), at
+        return _LabelledGpu(gpu, at, earlier)
 
     def _forget_old(self, at: float) -> None:
-        for identity in [key for key, named in self._named.items() if at - named.at > NAMES_FORGOTTEN_AFTER_S]:
-            del self._named[identity]
+        for identity in [
+            key for key, labelled in self._labelled.items() if at - labelled.at > LABELS_FORGOTTEN_AFTER_S
+        ]:
+            del self._labelled[identity]
         for identity in [key for key, (_, flipped_at) in self._sharers.items() if at - flipped_at > SHARING_MEMORY_S]:
             del self._sharers[identity]
-
-
-def _any_is_somebodys(pods: Iterable[PodKey], owners: Owners, at: float) -> bool:
-    return any(owners(pod, at) for pod in pods)

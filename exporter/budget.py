@@ -1,8 +1,8 @@
 """Divides one amount of memory between an unknown number of holders.
 
-A holder may hold at most as much as stays free for the others (the dynamic threshold of Choudhury and Hahne 1998, with
-a factor of one). So a single holder gets half, n greedy holders get 1/(n + 1) each, the same amount stays free, and a
-small holder is refused only when very many large ones came before it.
+A holder may hold at most as much as stays free (the dynamic threshold of Choudhury and Hahne 1998, with a factor of
+one). So a single holder gets half, n greedy holders get 1/(n + 1) each, the same amount stays free, and a small holder
+is refused only after very many large ones.
 
 Worked example: of a budget of 12, one share grows to 6 and is refused 7; a second one then grows to 3.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Self
 
-# All responses being received may take so many times `scrape.body_limit`, and those that wait to be read as much: of
+# All responses being received may take so many times `scrape.body_limit`, and those that wait to be parsed as much: of
 # eight endless ones the first takes its whole limit, the last half of it, and small ones always pass.
 BODIES = 8
 # Selected lines remembered for all targets. Measured with 120,000: 2 KB each, with what is built on them.
@@ -29,7 +29,7 @@ class Budget:
     lock: Lock = field(default_factory=Lock)
 
     def share(self) -> BudgetShare:
-        """A new holder, which holds nothing."""
+        """Returns a new share of size 0."""
         return BudgetShare(self)
 
 
@@ -43,7 +43,7 @@ class BudgetShare:
         self.held = 0
 
     def resize(self, amount: int) -> bool:
-        """Hold `amount` from now on; False, and no change, if that is more than would stay free. Less always fits."""
+        """Changes the share to `amount`. Returns False, without a change, if less than `amount` would stay free."""
         budget = self._budget
         with budget.lock:
             free = budget.total - budget.used + self.held - amount

@@ -1,8 +1,8 @@
-"""Time, handed to those who wait. The pure rooms get `now` as an argument and never see this.
+"""Provides the time. Pure packages get `now` as an argument instead.
 
 `WallClock` is POSIX time that never runs backwards: it follows the system's clock forward at once, as after a suspended
-machine or a step of NTP, and waits for it at half speed after a step back. `FastClock` runs a demo's day in a minute.
-Timeouts on real sockets stay in seconds of the wall: a network does not get faster because the demo does.
+machine or a step of NTP, and runs at half speed after a step back. `FastClock` runs a demo's day in a minute. Timeouts
+on real sockets stay in seconds of the wall clock.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Clock(Protocol):
         """POSIX seconds."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until `now()` has advanced by `seconds`."""
+        """Waits until `now()` has advanced by `seconds`."""
 
 
 class FastClock:
-    """A clock that runs up to `speed` times as fast as the wall, from the present on.
+    """Runs up to `speed` times as fast as the wall, from the present on.
 
     Time advances by STEP_S at most once per turn of the event loop, and only while a task sleeps. A busy machine
     therefore takes longer for a simulated day, and everything still happens at the same simulated moment: at speed 60
@@ -68,7 +68,7 @@ class FastClock:
 
 
 class WallClock:
-    """The system's time. Readings from before a step forward are as old as they look: stale, and so held.
+    """The system's time. After a step forward, earlier readings are stale.
 
     The monotonic clock stands still while a machine is suspended, so it cannot be the only source. After a step back of
     an hour the clock is right again two hours later, and every duration until then is at most twice as long.

@@ -1,9 +1,9 @@
 """Runs asyncio with threads of their own for name look-ups.
 
 asyncio runs `getaddrinfo` in its default executor, which `asyncio.to_thread` uses too: 6 threads on two cores. A name
-server that does not answer holds a look-up for up to a minute (5 s, twice, for each search domain), so a few such names
-delay /metrics, checkpoints and replication frames for that long. aiohttp, the Redis client and asyncio's own streams
-all resolve through `loop.getaddrinfo`; so the event loop is the one place that covers every connection.
+server that does not respond holds a look-up for up to a minute (5 s, twice, for each search domain), so a few such
+names delay /metrics, checkpoints and replication frames for that long. aiohttp, the Redis client and asyncio's streams
+all resolve through `loop.getaddrinfo`.
 
 Worked example: `run(serve())` is `asyncio.run(serve())` on this loop. While 64 look-ups hang, `asyncio.to_thread(f)`
 returns as soon as `f` does, and a 65th look-up waits for one of them to end.
@@ -59,7 +59,7 @@ class EventLoop(asyncio.SelectorEventLoop):
     def _ended(self, query: tuple[object, ...], lookup: Lookup) -> None:
         del self._lookups[query]
         if not lookup.cancelled():
-            lookup.exception()  # every caller may have given up: then it is nobody's error
+            lookup.exception()  # marks it as retrieved, because every caller may have given up
 
     async def _look_up(self, query: tuple[Any, ...]) -> list[Any]:
         async with self._turns:

@@ -3,11 +3,11 @@
 Importing a module of kernels is the compile step, so that no compiler runs later. The cache is a directory,
 `NUMBA_CACHE_DIR`, and may be read-only: the image contains one, compiled for the CPU `generic` of its architecture
 (`NUMBA_CPU_NAME`), because numba looks machine code up by the name and the features of the CPU. Without
-`NUMBA_CACHE_DIR` numba chooses the place itself. A cache that cannot be read or written, or was made of other sources
-or for another CPU, costs the time to compile and nothing else.
+`NUMBA_CACHE_DIR` numba chooses the directory. A cache that cannot be read or written, or is of other sources or another
+CPU, costs the time to compile and nothing else.
 
 Cached code is stamped with the text of all modules in the kernel's folder (numba's own stamp has one file): an upgrade
-must not leave yesterday's callee inside today's caller. What it calls elsewhere needs a fingerprint in its closure.
+must not leave an old callee inside a new caller. A callee in another folder needs a fingerprint in its closure.
 
 Worked example: with `@kernel(float64(float64))` above `def double(x)`, importing the module appends
 `Loaded("double", cached=True, seconds=0.002)` to `loaded()` if the cache had it.
@@ -31,7 +31,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Loaded(NamedTuple):
-    """One kernel of this process. cached: its machine code came from the cache. seconds: of the wall."""
+    """One kernel of this process. cached: its machine code came from the cache."""
 
     name: str
     cached: bool
@@ -42,17 +42,17 @@ _LOADED: list[Loaded] = []
 
 
 def loaded() -> tuple[Loaded, ...]:
-    """Every kernel that this process has compiled or found in the cache, in their order."""
+    """The kernels that this process has compiled or loaded, in order."""
     return tuple(_LOADED)
 
 
 def kernel(signature: Any, **options: Any) -> Callable[[Function], Function]:
-    """Compile a function for `signature`, off the GIL. options: further ones of numba's."""
+    """Compiles a function for `signature`, without the GIL. options: of `njit`."""
 
     def compiled(function: Function) -> Function:
         began = perf_counter()
         dispatcher = njit(nogil=True, **options)(function)
-        with suppress(Exception):  # there is no place for a cache
+        with suppress(Exception):  # no directory for a cache
             dispatcher._cache = _Cache(function)  # noqa: SLF001 - enable_caching() takes no cache of another class
         dispatcher.compile(signature)
         dispatcher.disable_compile()
@@ -64,7 +64,7 @@ def kernel(signature: Any, **options: Any) -> Callable[[Function], Function]:
 
 
 def _directory() -> str:
-    return config.CACHE_DIR  # type: ignore[attr-defined] # numba makes it from the environment
+    return config.CACHE_DIR  # type: ignore[attr-defined] # numba sets it from the environment
 
 
 class _GivenDirectory(_CacheLocator):  # type: ignore[misc] # numba has no types
@@ -104,7 +104,7 @@ class _Impl(CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]
-    """A cache that never fails: what cannot be read is compiled, what cannot be written is compiled again next time."""
+    """Ignores errors: what cannot be read is compiled, what cannot be written is compiled again next time."""
 
     _impl_class = _Impl
 

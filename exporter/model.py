@@ -1,11 +1,10 @@
-"""The words everything else is written in: what was asked, what was said, and whose it is.
+"""Defines the values that all packages share: targets, scrapes, samples, and the queues and GPUs they describe.
 
-This module knows names and units and nothing about vendors, sockets or policies. Everything here is a frozen
-value from the standard library and NumPy. Units are SI (seconds, bytes, watts, joules) and ratios 0..1; time is
-POSIX seconds. A number that is not known is NaN inside an array and `None` in a record; it is never 0.
+All are frozen. Units are SI (seconds, bytes, watts, joules) and ratios 0..1; time is POSIX seconds. An unknown number
+is NaN in an array and None in a record, never 0.
 
-Worked example: a dcgm-exporter page says `DCGM_FI_DEV_FB_USED{UUID="GPU-1",…} 1024`. That becomes, in a
-`Samples` table, row `Gpu(uuid="GPU-1", instance=None, …)`, column `Quantity.GPU_MEMORY_USED`, value 1073741824.0.
+Worked example: `DCGM_FI_DEV_FB_USED{UUID="GPU-1",…} 1024` of dcgm-exporter becomes, in `Samples`, row
+`Gpu(uuid="GPU-1", instance=None, …)`, column `Quantity.GPU_MEMORY_USED`, value 1073741824.0.
 """
 
 from __future__ import annotations
@@ -24,21 +23,21 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class Quantity(StrEnum):
-    """What a number means, whatever its vendor called it. The unit is in the comment."""
+    """What a number means, independent of the vendor. The unit is in the comment."""
 
     # Queues: engines, gateways, brokers.
-    REQUESTS_WAITING = "requests_waiting"  # requests accepted and not yet being worked on
-    REQUESTS_RUNNING = "requests_running"  # requests being worked on
-    # Requests a gateway keeps in front of the engines. Apart from `requests_waiting`, because a gateway may also
-    # repeat its engines' own queues (EPP's averages do): a reader that has the engines adds only this.
+    REQUESTS_WAITING = "requests_waiting"  # requests accepted and not started
+    REQUESTS_RUNNING = "requests_running"  # requests in progress
+    # Requests that a gateway keeps in front of the engines. Apart from `requests_waiting`, because a gateway may also
+    # repeat its engines' queues (EPP's averages do): a reader that has the engines adds only this.
     REQUESTS_HELD = "requests_held"
     REQUESTS_FINISHED = "requests_finished"  # counter
-    REQUESTS_FAILED = "requests_failed"  # counter: refused, aborted or broken requests; activity all the same
+    REQUESTS_FAILED = "requests_failed"  # counter: rejected, aborted or failed requests; activity all the same
     TOKENS_PROMPT = "tokens_prompt"  # counter
     TOKENS_GENERATED = "tokens_generated"  # counter
-    KV_CACHE_USED = "kv_cache_used"  # ratio of the cache's blocks, mean over the engines of a page
+    KV_CACHE_USED = "kv_cache_used"  # ratio of the cache's blocks, mean over the engines of a target
     ENGINE_AWAKE = "engine_awake"  # 1 awake, 0 asleep (vLLM sleep mode): asleep is not idle capacity
-    REPLICAS_READY = "replicas_ready"  # ready backends a gateway says it has
+    REPLICAS_READY = "replicas_ready"  # ready backends of a gateway
 
     # GPUs.
     GPU_ENGINE_ACTIVE = "gpu_engine_active"  # ratio of time the graphics/compute engine was active
@@ -52,30 +51,30 @@ class Quantity(StrEnum):
     GPU_ENERGY = "gpu_energy"  # joules, counter
     GPU_TEMPERATURE = "gpu_temperature"  # degrees Celsius
     GPU_XID = "gpu_xid"  # the last Xid code; does not clear
-    GPU_LOST = "gpu_lost"  # 1 where a fatal Xid came and the GPU fell silent; of any other GPU it is not said
+    GPU_LOST = "gpu_lost"  # 1 after a fatal Xid if the GPU has no activity any more; NaN of any other GPU
 
 
 class Attribution(StrEnum):
-    """How a GPU's numbers came to be a pod's."""
+    """How a GPU's values are attributed to pods."""
 
     EXCLUSIVE = "exclusive"  # the whole GPU is one pod's
     MIG = "mig"  # a MIG instance is one pod's
-    PROCESS = "process"  # measured per process and the parts add up
-    DEVICE = "device"  # shared, and only the device's value is known: nobody's share
-    NONE = "none"  # allocated to nobody, or nobody is named
+    PROCESS = "process"  # measured per process, and the parts add up
+    DEVICE = "device"  # shared, and only the device's value is known
+    NONE = "none"  # not allocated, or no pod is named
 
 
 class PodKey(NamedTuple):
-    """A pod. Where only its UID is known, as to a driver that sees processes: no namespace, and the UID as its name."""
+    """A pod. If only its UID is known, as to a driver that has processes: no namespace, and the UID as its name."""
 
     namespace: str
     pod: str
 
 
 class WorkloadKey(NamedTuple):
-    """One thing that is sized: a workload of the configuration, or one trigger of a ScaledObject.
+    """A workload of the configuration, or one trigger of a ScaledObject.
 
-    trigger: which, where a ScaledObject has several of ours; "" for the only or first one.
+    trigger: which one, if a ScaledObject has several of Tidegate's; "" for the only or first one.
     """
 
     namespace: str
@@ -84,7 +83,7 @@ class WorkloadKey(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What it is called within its namespace: "chat", or "chat/decode" for a further trigger."""
+        """The name within its namespace: "chat", or "chat/decode" for a further trigger."""
         return f"{self.name}/{self.trigger}" if self.trigger else self.name
 
     def __str__(self) -> str:
@@ -93,16 +92,13 @@ class WorkloadKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """One thing that scales by itself: a model, a deployment, a queue name."""
+    """A model, a deployment or a broker's queue that scales by itself."""
 
     name: str
 
 
 class Part(NamedTuple):
-    """What the processes of one pod do on a shared GPU: measured, never divided.
-
-    utilization: ratio. memory: bytes. NaN where it is not said.
-    """
+    """The measured part of one pod on a shared GPU. utilization: ratio. memory: bytes. NaN if not exposed."""
 
     pod: PodKey
     utilization: float
@@ -111,11 +107,11 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU, or one MIG instance of one: identity is (uuid, instance); the rest is attributes that may change.
+    """One GPU or MIG instance. Its identity is (uuid, instance); the other attributes may change.
 
-    implied: the page shows its MIG instances alone, and its numbers are what each of them repeats of it (power, …).
-    parts:   of a shared one, what is measured per process and adds up to the device's own value; else empty.
-    node:    where it is, by the word of whoever shows it; None where nobody says.
+    implied: the response has only its MIG instances, and its values are what each of them repeats (power, …).
+    parts:   of a shared one, the parts per pod, which add up to the device's value; else empty.
+    node:    the node that the exporter names; None if it names none.
     """
 
     uuid: str
@@ -133,7 +129,7 @@ Subject: TypeAlias = Queue | Gpu
 
 
 class Dropped(NamedTuple):
-    """A datum that was not believed. `line` counts from 1."""
+    """A line that was not used. `line` counts from 1."""
 
     line: int
     reason: str
@@ -153,7 +149,7 @@ class Gap(NamedTuple):
 
     row:      of `Samples.subjects`.
     at_least: the quantity without that series, in its unit; NaN if nothing of it is known.
-    series:   name and labels, or the family's name, as people know them.
+    series:   name and labels, or the family's name, for messages.
     since:    POSIX seconds of the last response that had a missing series; NaN for the other reasons.
     """
 
@@ -166,9 +162,9 @@ class Gap(NamedTuple):
 
 
 class MissingSeries(NamedTuple):
-    """A series that a process has exposed and that its last response did not contain: what a checkpoint holds of it.
+    """The record, in a checkpoint, of a series that a process has exposed and that its last response did not contain.
 
-    A GPU that has lost its pod label is stored likewise, with `at` of the last response that had the label.
+    A GPU that has lost its pod label has such a record too, with `at` of the last response that had the label.
 
     identity:   the series, its quantity and its subject, or the labelled GPU, as `catalog.missing_series` writes
                 and reads them.
@@ -176,7 +172,7 @@ class MissingSeries(NamedTuple):
     value:      the last valid value, in the unit of the response; NaN if there was none.
     at:         POSIX seconds of the last response that had it.
     gone_since: POSIX seconds since when no series has its labels; NaN while some do.
-    had_mates:  series of other families had all its labels when it was there last.
+    had_mates:  series of other families had all its labels in that response.
     process_start: `process_start_time_seconds` of the process, by the target's clock; NaN if it is not exposed.
     """
 
@@ -191,15 +187,14 @@ class MissingSeries(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What one page said, as one array: a row per subject, a column per quantity.
+    """The values of one response: a row per subject, a column per quantity.
 
-    values: shape (len(subjects), len(quantities)), in the unit of the column's quantity; NaN where the page does
-            not say.
-    at:     shape (len(subjects),), POSIX seconds when the row was measured: the page's own timestamp (the oldest
-            of the row) if it has one, else receipt.
+    values: shape (len(subjects), len(quantities)), in the unit of the column's quantity; NaN if unknown.
+    at:     shape (len(subjects),), POSIX seconds when the row was measured: the oldest timestamp of its series, else
+            the receipt.
     gaps:   what is incomplete. A queue's incomplete quantity is NaN in `values`. A GPU that is missing has a row of its
             own, with `at` of its last reading.
-    missing: what a later process must know of the missing series, at most `missing_series.MAX_STORED`.
+    missing: records of the missing series, at most `missing_series.MAX_STORED`.
     """
 
     kind: str
@@ -212,7 +207,7 @@ class Samples:
     missing: tuple[MissingSeries, ...] = ()
 
     def column(self, quantity: Quantity) -> Floats:
-        """The values of one quantity, shape (len(subjects),); all NaN if no series of the page has it."""
+        """The values of one quantity, shape (len(subjects),); all NaN if the response does not have it."""
         if quantity not in self.quantities:
             return np.full(len(self.subjects), np.nan)
         values: Floats = self.values[:, self.quantities.index(quantity)]
@@ -220,16 +215,16 @@ class Samples:
 
 
 class Role(StrEnum):
-    """What a target's page is for."""
+    """What a target is for."""
 
-    PODS = "pods"  # an engine's page on one pod: vanishes with the pod
-    GATEWAY = "gateway"  # a page that lives at zero replicas and sees the next request
+    PODS = "pods"  # an engine in a pod: ends with the pod
+    GATEWAY = "gateway"  # exists at zero replicas and shows the next request
     GPUS = "gpus"  # a node's GPUs: dcgm-exporter
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """How to be let in. Files are read again at each use, because kubelet rotates them."""
+    """Authentication of a target and to it. Files are read at each use, because kubelet rotates them."""
 
     bearer_file: str | None = None
     username: str | None = None
@@ -243,13 +238,13 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One place we ask.
+    """A metrics endpoint.
 
     kind:  a kind of the catalog ("vllm", "dcgm", …) or "auto".
-    owner: the workload a pods or gateway page belongs to; None for node pages, whose GPUs name their pods.
-    pod:   the pod whose page it is, where that is known: a new pod with an old one's address is another target.
-    max_age_s: its numbers are believed until they are so old, where that is not the configuration's word: who reads
-           them from a database gets them as old as that database's own scrapes.
+    owner: the workload of a pod or gateway; None for a node, whose GPUs name their pods.
+    pod:   the pod, if it is known: a new pod with an old one's address is another target.
+    max_age_s: age at which its values are stale, if it differs from the configuration's: a database has values as old
+           as its own scrapes.
     """
 
     url: str
@@ -266,7 +261,7 @@ class Target:
 
 
 def without_user_info(url: str) -> str:
-    """A URL without the user and password in it: to identify a target by."""
+    """A URL without user and password, which identifies a target."""
     if "@" not in url:
         return url
     try:
@@ -277,11 +272,11 @@ def without_user_info(url: str) -> str:
 
 
 def without_user(url: str) -> str:
-    """A URL as it may be shown: without user, password, and the values in its query, which may be an API key.
+    """A URL for logs and metrics: without user, password, and the values of its query, which may be an API key.
 
-    A value is replaced by 16 bits of its digest, so that two targets that differ by a value are still shown apart:
+    A value is replaced by 16 bits of its digest, so that two targets that differ by a value stay distinct:
     `http://p/metrics?apikey=secret` is `http://p/metrics?apikey=~8f3b` or alike. The queries of Tidegate's own schemes
-    (promql+http, redis) say what is asked and hold no credentials: they stay.
+    (promql+http, redis) hold no credentials and stay.
     """
     shown = without_user_info(url)
     address, mark, query = shown.partition("?")
@@ -297,30 +292,30 @@ def _redacted(pair: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Text of others as it may be shown: nothing in it moves a cursor or ends a line."""
+    """Untrusted text without control characters, which could move a cursor or end a line."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 class FailureKind(StrEnum):
-    """Why a scrape brought nothing. A closed list: it is a label on /metrics."""
+    """Why a scrape failed. A closed list: it is a label on /metrics."""
 
-    REFUSED = "refused"  # nobody listens, the connection broke, or a driver is not there
+    REFUSED = "refused"  # no listener, a broken connection, or no driver
     TIMEOUT = "timeout"
     STATUS = "status"  # an HTTP status other than 200
     TOO_LARGE = "too_large"
     TLS = "tls"
     CREDENTIALS = "credentials"  # a token, password or certificate file that cannot be read
-    EMPTY = "empty"  # 200 with nothing in it, as dcgm-exporter answers while it reloads
-    UNREADABLE = "unreadable"  # no line of the page was a sample of its kind
-    PARTIAL = "partial"  # it says of itself that something is missing, or that it is not to be believed yet
-    INTERNAL = "internal"  # our own mistake in reading it: please report
+    EMPTY = "empty"  # 200 with an empty body, as from dcgm-exporter while it reloads
+    UNREADABLE = "unreadable"  # no line is a sample of its kind
+    PARTIAL = "partial"  # it reports that a part is missing, or not valid yet
+    INTERNAL = "internal"  # a bug of Tidegate: please report
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A scrape that brought nothing, and why, in words a person can act on."""
+    """Why a scrape failed. detail: a sentence for messages."""
 
     kind: FailureKind
     detail: str
@@ -328,10 +323,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """One answer of one target: what it said, or the failure.
+    """One scrape of one target: the samples, or the failure.
 
     at:     POSIX seconds of receipt.
-    took_s: seconds from asking to the last byte.
+    took_s: seconds from the request to the last byte.
     """
 
     target: Target
@@ -341,14 +336,13 @@ class Scrape:
 
 
 class ReplicaCount(NamedTuple):
-    """What the cluster says of a workload's replicas.
+    """A workload's replicas in the cluster.
 
-    at:      POSIX seconds when it was known to be so.
-    existing: replicas that are there in whatever state but on their way out; None where that is not known.
-    pending: replicas that no node has started yet (no room, or an image on its way).
-    gpus:    GPUs and MIG instances that its running pods asked for, those on their way out among them; None where
-             that is not known.
-    leaving: replicas on their way out that still run, and hold their GPUs.
+    at:       POSIX seconds of this state.
+    existing: replicas in any state, but not terminating; None if unknown.
+    pending:  replicas that have not started on a node (unschedulable, or pulling the image).
+    gpus:     GPUs and MIG instances that its running pods request, terminating ones included; None if unknown.
+    leaving:  terminating replicas that still run, and hold their GPUs.
     """
 
     wanted: int

@@ -1,1 +1,1 @@
-"""Serves one small page of normalised metrics beside an engine or on a node (`tidegate export`)."""
+"""Exposes normalized metrics beside an engine or on a node (`tidegate export`)."""

@@ -1,11 +1,10 @@
-"""Sources beside us, each asked at its own pace, and what each said last.
+"""Scrapes the sources of `tidegate export`, each in a task of its own, and keeps the last samples of each.
 
-A source is whoever yields `Samples`: a page over HTTP here, NVML elsewhere. Each has a task of its own; none waits for
-another, and whoever reads what was heard waits for none. It refuses to know what the samples are good for, and how they
-are printed (`normalised`).
+A source returns `Samples`: HTTP here, NVML in `exporter.sources.nvml`. No source waits for another, and a reader of
+`Exporter.states` waits for none.
 
-Worked example: with a `PageSource` of an engine that answers and one of a dcgm-exporter that hangs, `heard` has the
-engine's samples with `up` True, and the exporter's `Heard` with `up` False and `failures == {TIMEOUT: …}`.
+Worked example: with a `PageSource` of an engine that responds and one of a dcgm-exporter that hangs, `states` has the
+engine's samples with `up` True, and for dcgm-exporter `up` False and `failures == {TIMEOUT: …}`.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from exporter.textformat import PlainScanner
 
 from .page import SourceState
 
-# The worst turn takes the interval and the time-out, at most twice the interval; one that takes three times as long as
-# that does not end.
+# The slowest scrape takes the interval and the time-out, at most twice the interval. One that takes three times as long
+# does not end.
 STUCK_TURNS = 6.0
 STUCK_S = 30.0
-# The first turn begins within so many seconds, and within a quarter of the interval.
+# The first scrape begins within so many seconds, and within a quarter of the interval.
 START_SPREAD_S = 0.25
 
 
 class ExportSource(Protocol):
-    """Somebody who knows something now. Bounds its own time, and never raises."""
+    """Returns the samples of one source. Limits its own time, and never raises."""
 
     @property
     def name(self) -> str: ...
@@ -45,48 +44,48 @@ class ExportSource(Protocol):
 
 
 class PageSource:
-    """A page over HTTP. Its samples are as old as its own times say, else as the receipt."""
+    """A target over HTTP. Its samples are as old as their timestamps, else as the receipt."""
 
     def __init__(self, url: str, kind: str, access: Credentials, pages: Pages, clock: Clock) -> None:
         self.name = url
         self._kind, self._access, self._pages, self._clock = kind, access, pages, clock
         self._reader, self._scanner, self._wanted = Reader(kind), PlainScanner(), lines_of(kind)
 
-    async def samples(self, now: float) -> Samples | Failure:  # noqa: ARG002 - a page is as old as its receipt
+    async def samples(self, now: float) -> Samples | Failure:  # noqa: ARG002 - they are as old as the receipt
         body = await self._pages.fetch(self.name, self._access)
         at = self._clock.now()
         if isinstance(body, Failure):
             return body
-        body = only(self._wanted, body) or body
+        body = matching_lines(self._wanted, body) or body
         if len(body) > THREAD_BYTES:
             outcome = await asyncio.to_thread(read, body, self._reader, self._scanner, at)
         else:
             outcome = read(body, self._reader, self._scanner, at)
         if isinstance(outcome, Samples) and not outcome.subjects:
-            # Which is no empty queue: an engine that has not begun, an exporter that reloads, another kind of page.
-            return Failure(FailureKind.UNREADABLE, f"no queue and no GPU in the words of {self._kind} is on the page")
+            # No empty queue, but an engine that has not begun, an exporter that reloads, or another kind.
+            return Failure(FailureKind.UNREADABLE, f"the response has no queue and no GPU of the kind {self._kind}")
         return outcome
 
 
 def lines_of(kind: str) -> re.Pattern[bytes]:
-    """The lines that a kind of page is read by: its families, their types, and names in quotes, which are rare."""
+    """Matches the lines that are read of a kind: its families, their types, and quoted names, which are rare."""
     names = b"|".join(re.escape(name.encode()) for name in sorted(families(kind) | {START_TIME}, reverse=True))
     return re.compile(rb"^[ \t]*(?:#[ \t]*(?:TYPE|EOF)\b|\{|(?:" + names + rb")[ \t{]).*\n?", re.MULTILINE)
 
 
-def only(wanted: re.Pattern[bytes], body: bytes) -> bytes:
-    """Those lines of a page. An engine's page is mostly histograms that nobody reads, and each line that is read is
-    remembered at 1.5 KB: a page of 5,000 lines would take the memory that this process may have.
+def matching_lines(wanted: re.Pattern[bytes], body: bytes) -> bytes:
+    """These lines of a response. An engine's response is mostly histograms, which are not read, and each line that is
+    read is remembered at 1.5 KB: 5,000 lines would take the memory that this process may have.
     """
     return b"".join(wanted.findall(body))
 
 
 @dataclass(frozen=True, slots=True)
 class OfPod:
-    """The GPUs of one pod, of a source that shows a whole node's.
+    """The GPUs of one pod, from a source of a whole node.
 
-    A page that names the pod beside no GPU has not answered: exporters lose the label now and then, and a Service may
-    have led to another node. Whoever shares a GPU of the pod stays named on it: else it would look like the pod's own.
+    Without a GPU of the pod the scrape has failed: exporters lose the label now and then, and a Service may have led to
+    another node. Other pods of a shared GPU stay on it: else it would look exclusive.
     """
 
     source: ExportSource
@@ -104,7 +103,7 @@ class OfPod:
 def _of_pod(samples: Samples, pod: PodKey) -> Samples | Failure:
     rows = [row for row, each in enumerate(samples.subjects) if isinstance(each, Gpu) and pod in each.pods]
     if not rows:
-        return Failure(FailureKind.PARTIAL, f"no GPU is said to be that of the pod {pod.namespace}/{pod.pod}")
+        return Failure(FailureKind.PARTIAL, f"no GPU has the pod {pod.namespace}/{pod.pod}")
     return replace(
         samples,
         subjects=tuple(samples.subjects[row] for row in rows),
@@ -113,21 +112,18 @@ def _of_pod(samples: Samples, pod: PodKey) -> Samples | Failure:
     )
 
 
-Changed = Callable[[str, Failure | None], None]
-
-
 @dataclass(slots=True)
 class Exporter:
-    """Asks every source again and again.
+    """Scrapes every source periodically.
 
-    told:  hears when a source ceases to answer (why) and when it answers (None), once per change.
-    heard: what is known of each source, in the order of `sources`.
+    changed: called when a source fails (why) and when it succeeds again (None), once per change.
+    states:  the state of each source, in the order of `sources`.
     """
 
     sources: Sequence[ExportSource]
     interval_s: float
     clock: Clock
-    changed: Changed = lambda _source, _failure: None
+    changed: Callable[[str, Failure | None], None] = lambda _source, _failure: None
     jitter: Random = field(default_factory=Random)
     states: tuple[SourceState, ...] = field(init=False)
     _ended_at: dict[str, float] = field(init=False)
@@ -139,36 +135,36 @@ class Exporter:
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for source, heard in zip(self.sources, self.states, strict=True):
-                tasks.create_task(self._ask_again_and_again(source, heard), name=f"source {source.name}")
+            for source, state in zip(self.sources, self.states, strict=True):
+                tasks.create_task(self._scrape_periodically(source, state), name=f"source {source.name}")
 
     def stuck(self, now: float) -> str | None:
-        """The source whose question does not end, though it should long have: a fault of ours. `now`: POSIX seconds."""
+        """The source with a scrape that does not end, which is a bug; else None. `now`: POSIX seconds."""
         limit = max(STUCK_S, STUCK_TURNS * self.interval_s)
         for name, at in self._ended_at.items():
             if now - at > limit:
-                return f"{name} has been asked for {now - at:.0f} s (limit {limit:.0f} s)"
+                return f"{name}: a scrape must end within {limit:.0f} s, took {now - at:.0f} s so far"
         return None
 
-    async def _ask_again_and_again(self, source: ExportSource, heard: SourceState) -> None:
-        # The page is wanted at once, and a rollout's pods do not begin at one moment on every node.
+    async def _scrape_periodically(self, source: ExportSource, state: SourceState) -> None:
+        # Soon, because the response is wanted at once; spread, because a rollout starts pods on every node.
         await self.clock.sleep(self.jitter.uniform(0.0, min(START_SPREAD_S, self.interval_s / 4)))
         due = self.clock.now()
         while True:
             outcome = await source.samples(self.clock.now())
-            self._note(heard, outcome)
+            self._update(state, outcome)
             now = self._ended_at[source.name] = self.clock.now()
-            due = max(due + self.interval_s, now)  # a turn that ran late does not make the next ones early
+            due = max(due + self.interval_s, now)  # a late scrape does not make the next ones early
             await self.clock.sleep(due - now)
 
-    def _note(self, heard: SourceState, outcome: Samples | Failure) -> None:
-        first, was_up = heard.asked == 0, heard.up
-        heard.asked += 1
-        heard.up = isinstance(outcome, Samples)
+    def _update(self, state: SourceState, outcome: Samples | Failure) -> None:
+        first, was_up = state.scrapes == 0, state.up
+        state.scrapes += 1
+        state.up = isinstance(outcome, Samples)
         if isinstance(outcome, Samples):
-            heard.samples = outcome
-            heard.dropped_lines += len(outcome.dropped)
+            state.samples = outcome
+            state.dropped_lines += len(outcome.dropped)
         else:
-            heard.failures[outcome.kind] = heard.failures.get(outcome.kind, 0) + 1
-        if first or heard.up != was_up:
-            self.changed(heard.source, None if isinstance(outcome, Samples) else outcome)
+            state.failures[outcome.kind] = state.failures.get(outcome.kind, 0) + 1
+        if first or state.up != was_up:
+            self.changed(state.source, None if isinstance(outcome, Samples) else outcome)

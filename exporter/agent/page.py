@@ -1,10 +1,10 @@
-"""What a few sources said last, as one small page: the words of `exporter.catalog.own`, written.
+"""Exposes the last samples of a few sources as the metrics of `exporter.catalog.own`.
 
-It knows the page and nothing of how its sources are asked. A source that does not answer has `up` 0 and no values; what
-it last spoke of keeps its name and its age, which grows, so that whoever reads can tell "not known now" from "gone". A
-value that nobody says has no line. A GPU that two sources show is the first one's.
+A source that does not respond has `up` 0 and no values. Its queues and GPUs keep their names and their ages, which
+grow, so that a reader can tell "unknown now" from "gone". An unknown value has no sample. A GPU of two sources is that
+of the first.
 
-Worked example: `Heard("s", samples)` with `REQUESTS_WAITING` 3 for `Queue("m")` measured at 97.5 makes, at `now` 100.0,
+Worked example: `SourceState("s", samples)` with `REQUESTS_WAITING` 3 for `Queue("m")` measured at 97.5 makes, at 100.0,
 `tidegate_export_requests_waiting{queue="m",source="s"} 3.0` and `tidegate_export_queue_age_seconds{…} 2.5`.
 """
 
@@ -34,64 +34,64 @@ from exporter.model import FailureKind, Gpu, Quantity, Queue, Samples, Subject
 
 @dataclass(slots=True)
 class SourceState:
-    """What is known of one source.
+    """One source.
 
-    samples: what it said last; None before it has said anything.
-    up:      it has answered when it was last asked.
-    asked:   how often it has been asked; `failures`: how often in vain, by why.
+    samples:  the last ones; None before the first.
+    up:       the last scrape succeeded.
+    failures: failed ones of the `scrapes`, by reason.
     """
 
     source: str
     samples: Samples | None = None
     up: bool = False
-    asked: int = 0
+    scrapes: int = 0
     dropped_lines: int = 0
     failures: dict[FailureKind, int] = field(default_factory=dict)
 
 
 class NormalisedCollector:
-    """A collector in prometheus-client's sense: families at one moment. `now`: POSIX seconds, the clock of `at`."""
+    """A collector of prometheus-client: families at one moment. `now`: POSIX seconds, of the clock of `Samples.at`."""
 
-    def __init__(self, heard: Iterable[SourceState], now: float) -> None:
-        self._heard, self._now = tuple(heard), now
+    def __init__(self, states: Iterable[SourceState], now: float) -> None:
+        self._states, self._now = tuple(states), now
 
     def collect(self) -> Iterable[Metric]:
-        yield from _sources(self._heard)
-        yield from _queues(self._heard, self._now)
-        yield from _gpus(self._heard, self._now)
-
-
-def _sources(heard: Sequence[SourceState]) -> Iterable[Metric]:
-    up = GaugeMetricFamily(SOURCE_UP, "1: the last scrape succeeded. 0: it failed; no values.", labels=_SOURCE)
-    asked = CounterMetricFamily(f"{PREFIX}source_scrapes", "Scrapes of the source.", labels=_SOURCE)
-    failures = CounterMetricFamily(f"{PREFIX}source_failures", "Failed scrapes by reason.", labels=(*_SOURCE, "reason"))
-    dropped = CounterMetricFamily(f"{PREFIX}source_dropped_lines", "Invalid lines of wanted metrics.", labels=_SOURCE)
-    for each in heard:
-        up.add_metric((each.source,), float(each.up))
-        asked.add_metric((each.source,), each.asked)
-        dropped.add_metric((each.source,), each.dropped_lines)
-        for kind, count in each.failures.items():
-            failures.add_metric((each.source, str(kind)), count)
-    yield from _with_lines(up, asked, failures, dropped)
+        yield from _sources(self._states)
+        yield from _queues(self._states, self._now)
+        yield from _gpus(self._states, self._now)
 
 
 _SOURCE = ("source",)
 
 
-def _queues(heard: Sequence[SourceState], now: float) -> Iterable[Metric]:
+def _sources(states: Sequence[SourceState]) -> Iterable[Metric]:
+    up = GaugeMetricFamily(SOURCE_UP, "1: the last scrape succeeded. 0: it failed; no values.", labels=_SOURCE)
+    scrapes = CounterMetricFamily(f"{PREFIX}source_scrapes", "Scrapes of the source.", labels=_SOURCE)
+    failures = CounterMetricFamily(f"{PREFIX}source_failures", "Failed scrapes by reason.", labels=(*_SOURCE, "reason"))
+    dropped = CounterMetricFamily(f"{PREFIX}source_dropped_lines", "Invalid lines of wanted metrics.", labels=_SOURCE)
+    for each in states:
+        up.add_metric((each.source,), float(each.up))
+        scrapes.add_metric((each.source,), each.scrapes)
+        dropped.add_metric((each.source,), each.dropped_lines)
+        for kind, count in each.failures.items():
+            failures.add_metric((each.source, str(kind)), count)
+    yield from _with_samples(up, scrapes, failures, dropped)
+
+
+def _queues(states: Sequence[SourceState], now: float) -> Iterable[Metric]:
     families = _families(QUEUE_FAMILIES)
     age = GaugeMetricFamily(QUEUE_AGE, "Age of the queue's values.")
-    for each in heard:
+    for each in states:
         for row, subject, samples in _rows(each):
             if isinstance(subject, Queue):
                 labels = {"queue": subject.name, "source": each.source}
                 age.add_sample(QUEUE_AGE, labels, _age(samples, row, now))
                 if each.up:
-                    _say(QUEUE_FAMILIES, families, labels, samples, row)
-    yield from _with_lines(age, *families.values())
+                    _add_values(QUEUE_FAMILIES, families, labels, samples, row)
+    yield from _with_samples(age, *families.values())
 
 
-def _gpus(heard: Sequence[SourceState], now: float) -> Iterable[Metric]:
+def _gpus(states: Sequence[SourceState], now: float) -> Iterable[Metric]:
     families = _families(GPU_FAMILIES)
     age = GaugeMetricFamily(GPU_AGE, "Age of the GPU's values.")
     info = GaugeMetricFamily(
@@ -99,23 +99,23 @@ def _gpus(heard: Sequence[SourceState], now: float) -> Iterable[Metric]:
     )
     pods = GaugeMetricFamily(GPU_POD_INFO, "Pod that a GPU is allocated to.")
     shown: set[tuple[str, str | None]] = set()
-    for each in sorted(heard, key=lambda each: not each.up):  # who answers first, else in the order given
+    for each in sorted(states, key=lambda each: not each.up):  # sources that are up first, else in their order
         for row, gpu, samples in _rows(each):
             if not isinstance(gpu, Gpu) or (gpu.uuid, gpu.instance) in shown:
                 continue
             shown.add((gpu.uuid, gpu.instance))
-            labels = _said(uuid=gpu.uuid, mig_instance=gpu.instance)
+            labels = _labels(uuid=gpu.uuid, mig_instance=gpu.instance)
             age.add_sample(GPU_AGE, labels, _age(samples, row, now))
             info.add_sample(GPU_INFO, labels | _attributes(gpu), 1)
             for pod in gpu.pods:
-                pods.add_sample(GPU_POD_INFO, labels | _said(pod_namespace=pod.namespace, pod_name=pod.pod), 1)
+                pods.add_sample(GPU_POD_INFO, labels | _labels(pod_namespace=pod.namespace, pod_name=pod.pod), 1)
             if each.up:
-                _say(GPU_FAMILIES, families, labels, samples, row)
-    yield from _with_lines(age, info, pods, *families.values())
+                _add_values(GPU_FAMILIES, families, labels, samples, row)
+    yield from _with_samples(age, info, pods, *families.values())
 
 
 def _attributes(gpu: Gpu) -> dict[str, str]:
-    return _said(
+    return _labels(
         profile=gpu.profile,
         model=gpu.model,
         attribution=str(gpu.attribution),
@@ -125,17 +125,17 @@ def _attributes(gpu: Gpu) -> dict[str, str]:
     )
 
 
-def _said(**labels: str | None) -> dict[str, str]:
-    """Without those that are empty: to Prometheus that is the same, and shorter."""
+def _labels(**labels: str | None) -> dict[str, str]:
+    """The labels that are not empty. To Prometheus an absent label and an empty one are the same."""
     return {name: value for name, value in labels.items() if value}
 
 
-def _rows(heard: SourceState) -> Iterable[tuple[int, Subject, Samples]]:
-    """The rows whose time is known: a number without one could be of any age."""
-    if heard.samples is not None:
-        for row, subject in enumerate(heard.samples.subjects):
-            if not np.isnan(heard.samples.at[row]):
-                yield row, subject, heard.samples
+def _rows(state: SourceState) -> Iterable[tuple[int, Subject, Samples]]:
+    """The rows that have a time: a value without one could be of any age."""
+    if state.samples is not None:
+        for row, subject in enumerate(state.samples.subjects):
+            if not np.isnan(state.samples.at[row]):
+                yield row, subject, state.samples
 
 
 def _age(samples: Samples, row: int, now: float) -> float:
@@ -151,19 +151,19 @@ def _families(table: Mapping[Quantity, Family]) -> dict[Quantity, Metric]:
     }
 
 
-def _say(
+def _add_values(
     table: Mapping[Quantity, Family],
     families: Mapping[Quantity, Metric],
     labels: dict[str, str],
     samples: Samples,
     row: int,
 ) -> None:
-    for place, quantity in enumerate(samples.quantities):
-        value = float(samples.values[row, place])
+    for column, quantity in enumerate(samples.quantities):
+        value = float(samples.values[row, column])
         if quantity in table and not np.isnan(value):
             families[quantity].add_sample(table[quantity].full_name, labels, value)
 
 
-def _with_lines(*families: Metric) -> Iterable[Metric]:
-    """A family that nobody speaks of would only make the page longer."""
+def _with_samples(*families: Metric) -> Iterable[Metric]:
+    """The families that have samples."""
     return (family for family in families if family.samples)

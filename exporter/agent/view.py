@@ -1,9 +1,9 @@
-"""What `tidegate read` prints: a page as Tidegate understands it, as one JSON object.
+"""Describes a response as one JSON object, for `tidegate read`.
 
-A pure function from samples to plain data. Unknown is `null`, never 0; ratios are 0..1; bytes, watts. One queue per
-thing that scales by itself, one GPU per (UUID, MIG instance), and every line that was not believed, with its reason.
+Unknown is `null`, never 0; ratios are 0..1; bytes, watts. One queue per unit that scales by itself, one GPU per (UUID,
+MIG instance), and every dropped line with its reason.
 
-Worked example: the page `vllm:num_requests_waiting{model_name="m"} 3` is
+Worked example: the response `vllm:num_requests_waiting{model_name="m"} 3` is
 `{"kind": "vllm", "queues": [{"name": "m", "waiting": 3, "running": null, …}], "gpus": [], "dropped": []}`.
 """
 
@@ -33,7 +33,7 @@ _WHOLE = {"waiting", "running", "finished_total", "memory_used_bytes", "memory_t
 
 
 def describe(samples: Samples, page: Page) -> dict[str, Any]:
-    """The JSON object. `page` is the one the samples were read from: its own bad lines are listed too."""
+    """The JSON object. page: the one of the samples; its bad lines are listed too."""
     columns = {name: samples.column(quantity) for name, quantity in {**_QUEUE, **_GPU}.items()}
     columns["waiting"] = _waiting(samples)
     queues, gpus = [], []
@@ -41,7 +41,7 @@ def describe(samples: Samples, page: Page) -> dict[str, Any]:
         numbers = {name: _number(name, float(column[row])) for name, column in columns.items()}
         if isinstance(subject, Queue):
             queues.append({"name": subject.name, **{name: numbers[name] for name in ("waiting", *_QUEUE)}})
-        elif not subject.implied:  # one entry for each GPU or instance that the page itself shows
+        elif not subject.implied:  # one entry for each GPU or instance in the response
             gpus.append(_gpu(subject, {name: numbers[name] for name in _GPU}))
     dropped = sorted({*page.dropped, *samples.dropped})
     return {
@@ -53,9 +53,9 @@ def describe(samples: Samples, page: Page) -> dict[str, Any]:
 
 
 def _waiting(samples: Samples) -> Floats:
-    """All that waits: at the engines and held by the gateway, as far as the page speaks of each.
+    """All waiting requests: at the engines and held by the gateway, as far as the response has each.
 
-    Where a gateway says that no engine is ready, what waits is what it holds itself.
+    If a gateway has no ready engine, only what it holds.
     """
     parts = [
         samples.column(quantity)
@@ -63,8 +63,8 @@ def _waiting(samples: Samples) -> Floats:
         if quantity in samples.quantities
     ]
     waiting = np.sum(parts, axis=0) if parts else np.full(len(samples.subjects), np.nan)
-    nobody = samples.column(Quantity.REPLICAS_READY) == 0.0
-    return np.where(nobody, samples.column(Quantity.REQUESTS_HELD), waiting)
+    none_ready = samples.column(Quantity.REPLICAS_READY) == 0.0
+    return np.where(none_ready, samples.column(Quantity.REQUESTS_HELD), waiting)
 
 
 def _gpu(gpu: Gpu, numbers: dict[str, float | int | None]) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def _gpu(gpu: Gpu, numbers: dict[str, float | int | None]) -> dict[str, Any]:
 
 
 def _number(name: str, value: float) -> float | int | None:
-    """Counts and bytes that are whole numbers are written as such."""
+    """A count or bytes as an integer, any other value as a float; None for NaN."""
     if isnan(value):
         return None
     return int(value) if name in _WHOLE and value.is_integer() else value

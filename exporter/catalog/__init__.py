@@ -34,19 +34,9 @@ from .own import EXPORT, NotHeard
 from .plan import ReadPlan
 
 __all__ = [
-    "AUTO",
-    "GPU_KINDS",
-    "KINDS",
-    "Kind",
-    "NotHeard",
-    "ReadPlan",
-    "Reader",
-    "UnknownKind",
-    "compile_plan",
-    "detect",
-    "families",
-    "selection",
-]
+    "AUTO", "GPU_KINDS", "KINDS", "Kind", "NotHeard", "ReadPlan", "Reader", "UnknownKind", "compile_plan", "detect",
+    "families", "selection",
+]  # fmt: skip
 
 AUTO = "auto"
 _ALL = (
@@ -117,7 +107,7 @@ def selection() -> Selection:
 def compile_plan(kind: str, layout: Layout) -> ReadPlan:
     """Which series of a layout is which quantity of which subject. Once per layout. Raises UnknownKind."""
     if kind not in KINDS:
-        raise UnknownKind(f"{kind!r} is none of the kinds {', '.join(KINDS)}")
+        raise UnknownKind(f"kind: must be one of {', '.join(KINDS)}, got {kind!r}")
     return KINDS[kind].compile(KINDS[kind], layout)
 
 
@@ -127,7 +117,7 @@ class Reader:
     def __init__(self, kind: str) -> None:
         """kind: one of KINDS, or AUTO to detect it for each new layout. Raises UnknownKind."""
         if kind != AUTO and kind not in KINDS:
-            raise UnknownKind(f"{kind!r} is none of the kinds {AUTO}, {', '.join(KINDS)}")
+            raise UnknownKind(f"kind: must be one of {AUTO}, {', '.join(KINDS)}, got {kind!r}")
         self._kind = kind
         self._layout: Layout | None = None
         self._plan: ReadPlan | None = None
@@ -166,4 +156,4 @@ def _names_text(layout: Layout) -> str:
     """A few names of a response of unknown kind."""
     names = list(dict.fromkeys(layout.names)) or (layout.rest.names if layout.rest is not None else ())
     some = ", ".join(map(printable, names[:FEW_NAMES])) + (", ..." if len(names) > FEW_NAMES else "")
-    return f"no family on this page ({some})"
+    return f"no family of this response ({some})"

@@ -116,15 +116,9 @@ _RABBIT_ROWS = (
     SeriesRow(Q.REQUESTS_RUNNING, _RABBIT_UNACKED, _RABBIT_QUEUE),
 )
 RABBITMQ = Kind(
-    "rabbitmq",
-    {"rabbitmq_": 2},
-    port=15692,
-    path="/metrics/per-object",
-    work=1.0,
-    rows=_RABBIT_ROWS,
-    subjects=shortest,
-    at_zero="queue",
-)
+    "rabbitmq", {"rabbitmq_": 2}, port=15692, path="/metrics/per-object", work=1.0, rows=_RABBIT_ROWS,
+    subjects=shortest, at_zero="queue",
+)  # fmt: skip
 
 
 # prometheus-nats-exporter with -jsz=consumers or all; "nats" instead of "jetstream" under -prefix. Every replica of a
@@ -137,14 +131,9 @@ _NATS_ROWS = tuple(
     for quantity, name in ((Q.REQUESTS_WAITING, "num_pending"), (Q.REQUESTS_RUNNING, "num_ack_pending"))
 )
 NATS = Kind(
-    "nats",
-    {"jetstream_": 2, "nats_consumer_": 2, "nats_stream_": 2, "gnatsd_": 2},
-    port=7777,
-    work=1.0,
-    rows=_NATS_ROWS,
-    subjects=shortest,
-    at_zero="queue",
-)
+    "nats", {"jetstream_": 2, "nats_consumer_": 2, "nats_stream_": 2, "gnatsd_": 2}, port=7777, work=1.0,
+    rows=_NATS_ROWS, subjects=shortest, at_zero="queue",
+)  # fmt: skip
 
 
 def _kafka_groups(keys: Sequence[Key]) -> list[Subject | None]:
@@ -165,11 +154,6 @@ _KAFKA_LAG = (
 _KAFKA_GROUP = labels_of(("consumergroup", "group", "group_id"), ("topic", "topic_name"))
 _KAFKA_ROWS = (SeriesRow(Q.REQUESTS_WAITING, _KAFKA_LAG, _KAFKA_GROUP),)
 KAFKA = Kind(
-    "kafka",
-    {"kafka_consumergroup_": 2, "kafka_brokers": 2, "kminion_": 2},
-    port=9308,
-    work=1.0,
-    rows=_KAFKA_ROWS,
-    subjects=_kafka_groups,
-    at_zero="queue",
-)
+    "kafka", {"kafka_consumergroup_": 2, "kafka_brokers": 2, "kminion_": 2}, port=9308, work=1.0, rows=_KAFKA_ROWS,
+    subjects=_kafka_groups, at_zero="queue",
+)  # fmt: skip

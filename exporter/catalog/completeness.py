@@ -223,7 +223,8 @@ class Completeness:
         if old_layout is not None:
             for series in old.values():
                 series.at = self._judged_at
-            _mark_mates(old.values(), old_layout)
+            for series, carried in zip(old.values(), _carried(old.values(), old_layout), strict=True):
+                series.had_mates = carried
             self._missing.update(old)
         for key in list(self._missing)[: max(0, len(self._missing) - MAX_MISSING)]:
             del self._missing[key]
@@ -343,22 +344,14 @@ def _key(plan: ReadPlan, layout: Layout, wanted: Wanted) -> Key:
     subject = plan.subjects[wanted.row]
     if isinstance(subject, Gpu):
         return subject.uuid, subject.instance or "", wanted.quantity
-    series = layout.series[wanted.series]
-    pairs = sorted(series.labels.items())
-    return series.name, *(text for pair in pairs for text in pair)
+    name, labels = layout.read(wanted.series)
+    return name, *(text for pair in sorted(labels.items()) for text in pair)
 
 
 def _series(plan: ReadPlan, layout: Layout, wanted: Wanted) -> _Series:
-    series, subject = layout.series[wanted.series], plan.subjects[wanted.row]
-    return _Series(
-        subject=subject,
-        quantity=wanted.quantity,
-        name=series.name,
-        text=_text(series.name, series.labels),
-        labels=_pairs(series.labels),
-        value=nan,
-        at=nan,
-    )
+    name, labels = layout.read(wanted.series)
+    subject = plan.subjects[wanted.row]
+    return _Series(subject, wanted.quantity, name, _text(name, labels), _pairs(labels), value=nan, at=nan)
 
 
 def _restored(identity: Identity, record: MissingSeries) -> _Series:
@@ -390,13 +383,6 @@ def _pairs(labels: Mapping[str, str]) -> tuple[bytes, ...] | None:
     if not labels or any(char in value for value in labels.values() for char in '\\"\n'):
         return None
     return tuple(f'{label}="{value}"'.encode() for label, value in labels.items())
-
-
-def _mark_mates(missing: Iterable[_Series], layout: Layout) -> None:
-    """Notes which of the series had mates in the last layout that had them."""
-    missing = list(missing)
-    for series, carried in zip(missing, _carried(missing, layout), strict=True):
-        series.had_mates = carried
 
 
 def _carried(missing: Iterable[_Series], layout: Layout) -> Iterator[bool]:

@@ -1,7 +1,7 @@
-"""Reads dcgm-exporter: one row per (UUID, MIG instance), whoever holds it.
+"""Reads dcgm-exporter: one row per (UUID, MIG instance), shared or not.
 
 Each series is assigned to its device first, and then the device to its pods: a sum of series by pod counts a shared GPU
-once per pod. What is told apart here:
+once per pod. Distinguished are:
 
 - **Copies.** Without process accounting every pod on a shared GPU gets a copy of the device's value; `hpc_job` makes
   one per job. Copies are one measurement.
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -63,17 +63,15 @@ RATIO_OR_PERCENT = Unit(high=100.0, cap=1.0)
 class _Field:
     """One quantity of a GPU.
 
-    names:       the fields that have it, best first, with their unit. DCGM renames; a CSV may list both names.
-    on_instance: a MIG instance's own value, not its parent's.
-    repeated:    the parent's value, repeated on each instance.
-    parts:       of fields that dcgm-exporter also measures by process: how the columns of the parts begin, one column
-                 for each of a device's pods.
+    names: the fields that have it, best first, with their unit. DCGM renames; a CSV may list both names.
+    mig:   "instance": an instance has its own value. "repeated": it repeats its parent's. "parent": it has none.
+    parts: of fields that dcgm-exporter also measures by process: how the columns of the parts begin, one column for
+           each of a device's pods.
     """
 
     column: str
     names: Mapping[str, Unit]
-    on_instance: bool = False
-    repeated: bool = False
+    mig: Literal["instance", "repeated", "parent"] = "parent"
     parts: str | None = None
 
 
@@ -82,49 +80,39 @@ FIELDS = (
     _Field(
         Q.GPU_ENGINE_ACTIVE,
         {"DCGM_FI_PROF_GR_ENGINE_ACTIVE": RATIO, "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO": RATIO},
-        on_instance=True,
+        "instance",
     ),
     _Field(
         Q.GPU_UTILIZATION,
         {"DCGM_FI_DEV_GPU_UTIL": PERCENT, "DCGM_FI_DEV_GPU_UTIL_RATIO": RATIO_OR_PERCENT},
         parts=UTILIZATION_PART,
     ),
-    _Field(Q.GPU_SM_ACTIVE, {"DCGM_FI_PROF_SM_ACTIVE": RATIO, "DCGM_FI_PROF_SM_UTIL_RATIO": RATIO}, on_instance=True),
+    _Field(Q.GPU_SM_ACTIVE, {"DCGM_FI_PROF_SM_ACTIVE": RATIO, "DCGM_FI_PROF_SM_UTIL_RATIO": RATIO}, "instance"),
     _Field(
         Q.GPU_TENSOR_ACTIVE,
         {"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": RATIO, "DCGM_FI_PROF_TENSOR_UTIL_RATIO": RATIO},
-        on_instance=True,
+        "instance",
     ),
-    _Field(
-        Q.GPU_DRAM_ACTIVE,
-        {"DCGM_FI_PROF_DRAM_ACTIVE": RATIO, "DCGM_FI_PROF_DRAM_UTIL_RATIO": RATIO},
-        on_instance=True,
-    ),
+    _Field(Q.GPU_DRAM_ACTIVE, {"DCGM_FI_PROF_DRAM_ACTIVE": RATIO, "DCGM_FI_PROF_DRAM_UTIL_RATIO": RATIO}, "instance"),
     _Field(
         Q.GPU_MEMORY_USED,
         {"DCGM_FI_DEV_FB_USED": MIB, "DCGM_FI_DEV_FB_USED_BYTES": BYTES},
-        on_instance=True,
+        "instance",
         parts=MEMORY_PART,
     ),
-    _Field("memory_free", {"DCGM_FI_DEV_FB_FREE": MIB, "DCGM_FI_DEV_FB_FREE_BYTES": BYTES}, on_instance=True),
-    _Field(
-        "memory_reserved", {"DCGM_FI_DEV_FB_RESERVED": MIB, "DCGM_FI_DEV_FB_RESERVED_BYTES": BYTES}, on_instance=True
-    ),
-    _Field(Q.GPU_MEMORY_TOTAL, {"DCGM_FI_DEV_FB_TOTAL": MIB, "DCGM_FI_DEV_FB_CAPACITY_BYTES": BYTES}, on_instance=True),
-    _Field(Q.GPU_POWER, {"DCGM_FI_DEV_POWER_USAGE": WATTS, "DCGM_FI_DEV_BOARD_POWER_WATTS": WATTS}, repeated=True),
+    _Field("memory_free", {"DCGM_FI_DEV_FB_FREE": MIB, "DCGM_FI_DEV_FB_FREE_BYTES": BYTES}, "instance"),
+    _Field("memory_reserved", {"DCGM_FI_DEV_FB_RESERVED": MIB, "DCGM_FI_DEV_FB_RESERVED_BYTES": BYTES}, "instance"),
+    _Field(Q.GPU_MEMORY_TOTAL, {"DCGM_FI_DEV_FB_TOTAL": MIB, "DCGM_FI_DEV_FB_CAPACITY_BYTES": BYTES}, "instance"),
+    _Field(Q.GPU_POWER, {"DCGM_FI_DEV_POWER_USAGE": WATTS, "DCGM_FI_DEV_BOARD_POWER_WATTS": WATTS}, "repeated"),
     _Field(
         Q.GPU_ENERGY,
         {"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": MILLIJOULES, "DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL": JOULES},
-        repeated=True,
+        "repeated",
     ),
-    _Field(
-        Q.GPU_TEMPERATURE,
-        {"DCGM_FI_DEV_GPU_TEMP": CELSIUS, "DCGM_FI_DEV_GPU_TEMP_CELSIUS": CELSIUS},
-        repeated=True,
-    ),
-    _Field(Q.GPU_XID, {"DCGM_FI_DEV_XID_ERRORS": XID, "DCGM_FI_DEV_XID_ERROR": XID}, repeated=True),
+    _Field(Q.GPU_TEMPERATURE, {"DCGM_FI_DEV_GPU_TEMP": CELSIUS, "DCGM_FI_DEV_GPU_TEMP_CELSIUS": CELSIUS}, "repeated"),
+    _Field(Q.GPU_XID, {"DCGM_FI_DEV_XID_ERRORS": XID, "DCGM_FI_DEV_XID_ERROR": XID}, "repeated"),
 )
-REPEATED = frozenset(name for field in FIELDS if field.repeated for name in field.names)
+REPEATED = frozenset(name for field in FIELDS if field.mig == "repeated" for name in field.names)
 UNITS = {name: unit for field in FIELDS for name, unit in field.names.items()}
 
 
@@ -138,7 +126,7 @@ def compile_dcgm(kind: Kind, layout: Layout) -> ReadPlan:
         cell
         for row, ((_, instance), device) in enumerate(devices.items())
         for field in FIELDS
-        if field.on_instance or instance is None
+        if field.mig == "instance" or instance is None
         for cell in _cells(row, field, device, per_process=per_process)
     ]
     return build(
@@ -242,7 +230,7 @@ _Devices: TypeAlias = dict[tuple[str, str | None], _Device]
 
 def _devices(layout: Layout, ours: Sequence[int]) -> _Devices:
     """The devices of the series `ours`, in the order of the response, the parent of MIG instances before them."""
-    labels = {index: layout.series[index].labels for index in ours}
+    labels = {index: layout.labels(index) for index in ours}
     namespace, pod = next(
         (names for names in POD_LABELS if any(names[1] in each for each in labels.values())), POD_LABELS[-1]
     )

@@ -155,14 +155,9 @@ _TRITON_ROWS = (
     SeriesRow(Q.GPU_ENERGY, ("nv_energy_consumption",), _triton_gpu, Combine.COPY, JOULES),
 )
 TRITON = Kind(
-    "triton",
-    {"nv_inference_": 3, "nv_trt_llm_": 3, "nv_gpu_": 1},
-    port=8002,
-    work=8.0,
-    rows=_TRITON_ROWS,
-    subjects=_triton_subjects,
-    finish=_failed_reads,
-)
+    "triton", {"nv_inference_": 3, "nv_trt_llm_": 3, "nv_gpu_": 1}, port=8002, work=8.0, rows=_TRITON_ROWS,
+    subjects=_triton_subjects, finish=_failed_reads,
+)  # fmt: skip
 
 # llama.cpp: tools/server/README.md. No labels (a router in front may add `model`). `requests_deferred` waits for a
 # slot, `requests_processing` has one. Newer servers have no KV ratio; none counts finished requests.
@@ -187,9 +182,8 @@ RAY_VLLM = Kind(
     "ray_vllm",
     {"ray_vllm:": 1, "ray_vllm_": 1},  # beside Ray Serve's metrics, its queue in front of the engines is the whole
     port=8080,  # --metrics-export-port as KubeRay sets it; Ray alone picks a free one
-    work=16.0,
-    rows=_RAY_VLLM_ROWS,
-)
+    work=16.0, rows=_RAY_VLLM_ROWS,
+)  # fmt: skip
 
 
 # TGI: docs/source/reference/metrics.md, backends/v3/src/queue.rs. No labels; the queue's gauge is exposed from the
@@ -205,12 +199,10 @@ _TGI_ROWS = (
 )
 
 TGI = Kind(
-    "tgi",
-    {"tgi_": 2},
+    "tgi", {"tgi_": 2},
     port=80,  # the image's PORT
-    work=16.0,
-    rows=_TGI_ROWS,
-)
+    work=16.0, rows=_TGI_ROWS,
+)  # fmt: skip
 
 # TEI: text-embeddings-inference core/src/queue.rs, core/src/infer.rs. Running requests are unknown: te_batch_next_size
 # is a histogram. Finished requests are counted per method (single, batch).
@@ -221,12 +213,10 @@ _TEI_ROWS = (
     SeriesRow(Q.TOKENS_PROMPT, ("te_request_input_length_sum",), _MODEL, unit=COUNTER),
 )
 TEI = Kind(
-    "tei",
-    {"te_queue_size": 2, "te_request_": 2, "te_embed_": 2, "te_batch_": 2},
+    "tei", {"te_queue_size": 2, "te_request_": 2, "te_embed_": 2, "te_batch_": 2},
     port=80,  # the image's PORT
-    work=32.0,
-    rows=_TEI_ROWS,
-)
+    work=32.0, rows=_TEI_ROWS,
+)  # fmt: skip
 
 # trtllm-serve: tensorrt_llm/metrics/collector.py; gauges from 1.3 on, with `return_perf_metrics`. Early versions have
 # only latency histograms without a prefix. /metrics is JSON, which each request to it consumes.

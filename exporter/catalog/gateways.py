@@ -78,15 +78,11 @@ def _larger_view(columns: Columns, subjects: tuple[Subject, ...]) -> tuple[Colum
 
 
 RAY_SERVE = Kind(
-    "ray_serve",
-    {"ray_serve_": 2},
+    "ray_serve", {"ray_serve_": 2},
     port=8080,  # --metrics-export-port as KubeRay sets it; Ray alone picks a free one
-    work=2.0,
-    rows=_RAY_ROWS,
-    subjects=_deployments,
-    finish=_larger_view,
+    work=2.0, rows=_RAY_ROWS, subjects=_deployments, finish=_larger_view,
     at_zero="queue",  # the handle in the proxy keeps the request
-)
+)  # fmt: skip
 
 
 def _pools(keys: Sequence[Key]) -> list[Subject | None]:
@@ -152,20 +148,13 @@ _EPP_FEEDS = {
     "running_through": Q.REQUESTS_RUNNING,
 }
 EPP = Kind(
-    "epp",
-    {"inference_pool_": 2, "inference_extension_": 2, "inference_objective_": 2, "llm_d_epp_": 2},
-    port=9090,
-    work=16.0,
-    rows=_EPP_ROWS,
-    subjects=_pools,
-    finish=_pool_totals,
-    feeds=_EPP_FEEDS,
-    repeats_engines=True,
+    "epp", {"inference_pool_": 2, "inference_extension_": 2, "inference_objective_": 2, "llm_d_epp_": 2}, port=9090,
+    work=16.0, rows=_EPP_ROWS, subjects=_pools, finish=_pool_totals, feeds=_EPP_FEEDS, repeats_engines=True,
     at_zero="queue",
-)
+)  # fmt: skip
 
 
-# Clusters that an Envoy's own bootstrap defines: its control plane (whose streams stay open for ever), its admin port
+# Clusters that an Envoy's own bootstrap defines: its control plane (with streams that never end), its admin port
 # (where its statistics are read), and the receivers of statistics, traces, access logs and filters. No application
 # request passes through them. By author of the bootstrap:
 _BOOTSTRAP = frozenset(
@@ -212,16 +201,9 @@ _ENVOY_ROWS = (
 )
 
 ENVOY = Kind(
-    "envoy",
-    {"envoy_": 0},
-    port=9901,
-    path="/stats/prometheus",
-    work=16.0,
-    rows=_ENVOY_ROWS,
-    subjects=_clusters,
-    repeats_engines=True,
-    at_zero="refused",
-)
+    "envoy", {"envoy_": 0}, port=9901, path="/stats/prometheus", work=16.0, rows=_ENVOY_ROWS, subjects=_clusters,
+    repeats_engines=True, at_zero="refused",
+)  # fmt: skip
 
 
 # LiteLLM: proxy/middleware/in_flight_requests_middleware.py, integrations/prometheus.py. In flight is every HTTP
@@ -234,15 +216,10 @@ _LITELLM_ROWS = (
     SeriesRow(Q.REQUESTS_FAILED, _LITELLM_FAILED, whole_response, unit=COUNTER),
 )
 LITELLM = Kind(
-    "litellm",
-    {"litellm_": 2},
-    port=4000,
+    "litellm", {"litellm_": 2}, port=4000,
     path="/metrics/",  # without the slash the response is a redirect
-    work=16.0,
-    rows=_LITELLM_ROWS,
-    repeats_engines=True,
-    at_zero="refused",
-)
+    work=16.0, rows=_LITELLM_ROWS, repeats_engines=True, at_zero="refused",
+)  # fmt: skip
 
 # Knative: pkg/activator/handler/metrics.go, pkg/queue/request_metric.go; OpenTelemetry's names since 1.19, OpenCensus'
 # before. The activator is where requests wait at zero pods. The old one has only a concurrency, waiting or not.
@@ -264,22 +241,11 @@ _KNATIVE_ROWS = (
 )
 KNATIVE = Kind(
     "knative",
-    {
-        "kn_revision_request_": 2,
-        "kn_serving_": 2,
-        "activator_request_": 2,
-        "revision_request_": 1,
-        "revision_app_request_": 1,
-        "revision_queue_depth": 1,
-        "queue_proxy_": 1,
-    },
+    {"kn_revision_request_": 2, "kn_serving_": 2, "activator_request_": 2, "revision_request_": 1,
+     "revision_app_request_": 1, "revision_queue_depth": 1, "queue_proxy_": 1},
     port=9090,  # the activator's; a queue-proxy's is 9091
-    work=16.0,
-    rows=_KNATIVE_ROWS,
-    subjects=shortest,
-    repeats_engines=True,
-    at_zero="in_flight",
-)
+    work=16.0, rows=_KNATIVE_ROWS, subjects=shortest, repeats_engines=True, at_zero="in_flight",
+)  # fmt: skip
 
 # KEDA HTTP add-on: keda.sh/http-add-on reference/metrics (0.14 on) and interceptor/metrics (before: "pending", from the
 # request's arrival to the end of its answer, per host). What waits for a replica and what one works on are one number.
@@ -291,12 +257,6 @@ _HTTP_ADDON_ROWS = (
     SeriesRow(Q.REQUESTS_FINISHED, ("interceptor_request_count_total",), _ROUTE, unit=COUNTER),
 )
 HTTP_ADDON = Kind(
-    "http_addon",
-    {"interceptor_pending_request_": 2, "interceptor_request_": 2},
-    port=2223,
-    work=16.0,
-    rows=_HTTP_ADDON_ROWS,
-    subjects=shortest,
-    repeats_engines=True,
-    at_zero="in_flight",
-)
+    "http_addon", {"interceptor_pending_request_": 2, "interceptor_request_": 2}, port=2223, work=16.0,
+    rows=_HTTP_ADDON_ROWS, subjects=shortest, repeats_engines=True, at_zero="in_flight",
+)  # fmt: skip

@@ -1,10 +1,10 @@
 """Weighs MIG instances and finds lost GPUs, whatever exporter shows them.
 
-**MIG.** A profile says how many of a GPU's compute slices an instance has: `3g.40gb` has 3. It does not say how they
-are divided into compute instances, and no exporter does. DCGM measures activity against the whole instance, so one busy
-compute instance of one slice reads 1/N on an instance of N slices: 1.0, 0.5 and 0.33 at most were measured on 1g, 2g
-and 3g (NVIDIA/DCGM#138). Such a value may be all that a pod can reach or a third of it. So it is never divided here:
-the ceiling is exposed beside it, and it is a ceiling that the instance *may* have.
+**MIG.** A profile says how many of a GPU's compute slices an instance has: `3g.40gb` has 3. How they are divided into
+compute instances is unknown. DCGM measures activity against the whole instance, so one busy compute instance of one
+slice reads 1/N on an instance of N slices: 1.0, 0.5 and 0.33 at most were measured on 1g, 2g and 3g (NVIDIA/DCGM#138).
+Such a value may be all that a pod can reach or a third of it. So it is never divided here: the ceiling is exposed
+beside it, and it is a ceiling that the instance *may* have.
 
 Worked example: of `3g.40gb` on an H100 the slices are 3, the ceiling 0.333 and the share of the GPU 3/7.
 

@@ -74,7 +74,7 @@ def _gpu(uuid: str, instance: str, model: str | None, pods: set[PodKey]) -> Gpu:
     return Gpu(uuid, instance or None, model=model, attribution=how, pods=tuple(sorted(pods)))
 
 
-def _nvidia_smi_gpus(keys: Sequence[Key]) -> list[Subject | None]:
+def _gpus_without_pods(keys: Sequence[Key]) -> list[Subject | None]:
     return _gpus([_GpuLabels(uuid, "", model, None) for uuid, model in keys])
 
 
@@ -94,7 +94,7 @@ _NVIDIA_SMI_ROWS = (
 )
 
 NVIDIA_SMI = Kind(
-    "nvidia_gpu_exporter", {"nvidia_smi_": 2}, port=9835, rows=_NVIDIA_SMI_ROWS, subjects=_nvidia_smi_gpus
+    "nvidia_gpu_exporter", {"nvidia_smi_": 2}, port=9835, rows=_NVIDIA_SMI_ROWS, subjects=_gpus_without_pods
 )
 
 
@@ -136,12 +136,9 @@ _HAMI_ROWS = (
     _hami("held", BYTES, "hami_vgpu_memory_limit_bytes", "vGPU_device_memory_limit_in_bytes"),  # names the pods
 )
 HAMI = Kind(
-    "hami",
-    {"hami_host_gpu_": 2, "hami_container_": 2, "HostGPUMemoryUsage": 2, "HostCoreUtilization": 2},
-    port=9394,
-    rows=_HAMI_ROWS,
-    subjects=_hami_gpus,
-)
+    "hami", {"hami_host_gpu_": 2, "hami_container_": 2, "HostGPUMemoryUsage": 2, "HostCoreUtilization": 2}, port=9394,
+    rows=_HAMI_ROWS, subjects=_hami_gpus,
+)  # fmt: skip
 
 _AMD_EXPORTER = "metrics-exporter"  # through Prometheus an unallocated GPU has the exporter's own pod
 _AMD_LABELS = labels_of(
@@ -197,10 +194,8 @@ AMD = Kind(
             ("gpu_package_power", "gpu_average_package_power", "gpu_power_usage", "gpu_energy_consumed"), 1
         ),
     },
-    port=5000,
-    rows=_AMD_ROWS,
-    subjects=_amd_gpus,
-)
+    port=5000, rows=_AMD_ROWS, subjects=_amd_gpus,
+)  # fmt: skip
 
 
 _INTEL_LABELS = labels_of("uuid", "dev_name", "kube_namespace", "kube_pod")
@@ -234,10 +229,6 @@ INTEL = Kind("intel", {"xpum_": 2}, port=29999, rows=_INTEL_ROWS, subjects=_inte
 _HW_LABELS = labels_of("hw_id", "hw_model")
 
 
-def _hw_gpus(keys: Sequence[Key]) -> list[Subject | None]:
-    return _gpus([_GpuLabels(uuid, "", model, None) for uuid, model in keys])
-
-
 def _is_of_device(labels: Labels) -> bool:
     """The device's own sensors, of its widest domain. Domains are nested: a package is on a card."""
     location = labels.get("hw_sensor_location")
@@ -266,4 +257,4 @@ _HW_ROWS = (
     _hw(Q.GPU_ENERGY, "energy_joules_total", JOULES, keep=matching(_is_of_device)),
     _hw(Q.GPU_TEMPERATURE, "temperature_celsius", CELSIUS, keep=where(hw_sensor_location="gpu", statistic="max")),
 )
-INTEL_XPUMD = Kind("intel_xpumd", {"hw_gpu_": 2}, port=8080, rows=_HW_ROWS, subjects=_hw_gpus)
+INTEL_XPUMD = Kind("intel_xpumd", {"hw_gpu_": 2}, port=8080, rows=_HW_ROWS, subjects=_gpus_without_pods)

@@ -15,7 +15,7 @@ Worked example: `interceptor_request_count_total{method="GET",path="/healthz"}` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -64,11 +64,9 @@ def compile_table(kind: Kind, layout: Layout) -> ReadPlan:
     ]
     cells, parts = _cells(kind.rows, placed, layout, len(subjects))
     timed: dict[int, list[int]] = {}
-    for names in found:
-        for groups in names.values():
-            for key, members in groups.items():
-                if key in row_of:
-                    timed.setdefault(row_of[key], []).extend(members)
+    for key, members in _groups(found):
+        if key in row_of:
+            timed.setdefault(row_of[key], []).extend(members)
     return build(
         kind.name,
         subjects,
@@ -158,7 +156,7 @@ def _numbered(row: SeriesRow, members: Sequence[tuple[int, int]], layout: Layout
     numbers = []
     for index, at in members:
         of_subject = parts.setdefault(at, {})
-        numbers.append(of_subject.setdefault(row.part(layout.series[index].labels), len(of_subject)))
+        numbers.append(of_subject.setdefault(row.part(layout.labels(index)), len(of_subject)))
     return numbers
 
 
@@ -192,7 +190,7 @@ def _found(rows: Sequence[SeriesRow], layout: Layout) -> list[_Groups]:
         names: _Groups = {name: {} for name in row.names if name in by_name}
         for name, groups in names.items():
             for index in by_name[name]:
-                labels = layout.series[index].labels
+                labels = layout.labels(index)
                 if row.column not in COUNTERS or not is_probe(labels):
                     groups.setdefault(row.key(labels), []).append(index)
         found.append(names)
@@ -201,11 +199,13 @@ def _found(rows: Sequence[SeriesRow], layout: Layout) -> list[_Groups]:
 
 def _first_series(found: Sequence[_Groups]) -> dict[Key, int]:
     first: dict[Key, int] = {}
-    for names in found:
-        for groups in names.values():
-            for key, members in groups.items():
-                first[key] = min(members[0], first.get(key, members[0]))
+    for key, members in _groups(found):
+        first[key] = min(members[0], first.get(key, members[0]))
     return first
+
+
+def _groups(found: Sequence[_Groups]) -> Iterator[tuple[Key, list[int]]]:
+    return (group for names in found for groups in names.values() for group in groups.items())
 
 
 def _first_present(row: SeriesRow, names: _Groups, layout: Layout) -> list[tuple[Key, int]]:
@@ -213,7 +213,7 @@ def _first_present(row: SeriesRow, names: _Groups, layout: Layout) -> list[tuple
     chosen: dict[Key, list[int]] = {}
     for groups in names.values():
         for key, members in groups.items():
-            labels: list[Labels] = [layout.series[index].labels for index in members]
+            labels: list[Labels] = [layout.labels(index) for index in members]
             kept = [members[position] for position in row.keep(labels)]
             if kept:
                 chosen.setdefault(key, kept)

@@ -55,20 +55,11 @@ _PRODUCTION_STACK_ROWS = (
 PRODUCTION_STACK = Kind(
     "production_stack",
     # The router's own names among those of vLLM. Before its first server it exposes only its CPU.
-    {
-        "vllm:num_incoming_requests": 3,
-        "vllm:healthy_pods": 3,
-        "vllm:current_qps": 3,
-        "vllm:num_prefill_requests": 3,
-        "vllm:num_decoding_requests": 3,
-        "router_cpu_usage_percent": 1,
-    },
+    {"vllm:num_incoming_requests": 3, "vllm:healthy_pods": 3, "vllm:current_qps": 3, "vllm:num_prefill_requests": 3,
+     "vllm:num_decoding_requests": 3, "router_cpu_usage_percent": 1},
     port=8000,  # the chart's containerPort; --port alone is 8001
-    work=16.0,
-    rows=_PRODUCTION_STACK_ROWS,
-    repeats_engines=True,
-    at_zero="counted",
-)
+    work=16.0, rows=_PRODUCTION_STACK_ROWS, repeats_engines=True, at_zero="counted",
+)  # fmt: skip
 
 # NVIDIA Dynamo's frontend: ai-dynamo/dynamo lib/llm/src/http/service/metrics.rs, lib/runtime/src/metrics/
 # prometheus_names.rs. In flight is from the handler's begin to the end of the response, queued until the first token.
@@ -105,16 +96,9 @@ def _queued_apart(columns: Columns, subjects: tuple[Subject, ...]) -> tuple[Colu
 
 
 DYNAMO = Kind(
-    "dynamo",
-    {"dynamo_frontend_": 3},
-    port=8000,
-    work=16.0,
-    rows=_DYNAMO_ROWS,
-    subjects=_models,
-    finish=_queued_apart,
-    repeats_engines=True,
-    at_zero="refused",
-)
+    "dynamo", {"dynamo_frontend_": 3}, port=8000, work=16.0, rows=_DYNAMO_ROWS, subjects=_models, finish=_queued_apart,
+    repeats_engines=True, at_zero="refused",
+)  # fmt: skip
 
 
 # Responses with an error code of the gateway's own that mean: no worker, or no capacity. A failing readiness probe is
@@ -139,15 +123,9 @@ _SMG_ROWS = (
     SeriesRow(Q.TOKENS_GENERATED, _SMG_TOKENS, whole_response, unit=COUNTER, keep=_OUTPUT),
 )
 SMG = Kind(
-    "smg",
-    {"smg_": 3},
-    port=29000,
-    work=16.0,
-    rows=_SMG_ROWS,
-    finish=partial(_errors_without_zero, "responses"),
-    repeats_engines=True,
-    at_zero="refused",
-)
+    "smg", {"smg_": 3}, port=29000, work=16.0, rows=_SMG_ROWS, finish=partial(_errors_without_zero, "responses"),
+    repeats_engines=True, at_zero="refused",
+)  # fmt: skip
 
 # Envoy AI Gateway's external processor: envoyproxy/ai-gateway internal/metrics/genai.go, metrics_impl.go. Histograms
 # only: the Envoy beside it has what waits or runs. Completions are recorded by the filter in front of an upstream
@@ -156,8 +134,6 @@ SMG = Kind(
 _GENAI_MODEL = label("gen_ai_request_model", "gen_ai_original_model")
 _GENAI_REQUESTS = ("gen_ai_server_request_duration_seconds_count",)
 _GENAI_TOKENS = ("gen_ai_client_token_usage_sum",)
-
-
 _FAILED = matching(lambda labels: bool(labels.get("error_type")))
 _GENAI_ROWS = (
     SeriesRow("requests", _GENAI_REQUESTS, _GENAI_MODEL, unit=COUNTER),
@@ -170,9 +146,6 @@ ENVOY_AI_GATEWAY = Kind(
     "envoy_ai_gateway",
     # As weak as Envoy's own: where both are in one response, Envoy's has the requests in flight. Other programs have
     # `gen_ai_client_*`, of their own requests.
-    {"gen_ai_server_request_duration_seconds": 0},
-    port=1064,
-    rows=_GENAI_ROWS,
-    finish=partial(_errors_without_zero, "requests"),
-    repeats_engines=True,
-)
+    {"gen_ai_server_request_duration_seconds": 0}, port=1064, rows=_GENAI_ROWS,
+    finish=partial(_errors_without_zero, "requests"), repeats_engines=True,
+)  # fmt: skip

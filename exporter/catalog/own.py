@@ -162,7 +162,7 @@ class ExportPlan(ReadPlan):
         """The samples, as old as their ages. Raises NotHeard."""
         is_up = np.append(page.values[self.ups] == 1.0, False)  # the last: a source without a series
         if len(self.ups) and not is_up.any():
-            raise NotHeard("none of the sources that the page is made of answers (tidegate_export_source_up is 0)")
+            raise NotHeard(f"{SOURCE_UP} is 0 for every source")
         samples = ReadPlan.read(self, page, received_at)
         ages = self._ages(page, len(samples.subjects))
         values = samples.values.copy()
@@ -183,7 +183,7 @@ def compile_export(kind: Kind, layout: Layout) -> ExportPlan:
     plan = compile_table(kind, layout)
     row_of = {_identity(subject): row for row, subject in enumerate(plan.subjects)}
     special = {name: layout.select({name}) for name in (QUEUE_AGE, GPU_AGE, GPU_INFO, GPU_POD_INFO, SOURCE_UP)}
-    labels = {index: layout.series[index].labels for indices in special.values() for index in indices}
+    labels = {index: layout.labels(index) for indices in special.values() for index in indices}
     up_of = {labels[index].get("source", ""): position for position, index in enumerate(special[SOURCE_UP])}
     queues = [(row_of[_queue(labels[index])], labels[index].get("source", "")) for index in special[QUEUE_AGE]]
     gpus = [(index, row_of[key]) for index in special[GPU_AGE] if (key := _gpu(labels[index])) in row_of]

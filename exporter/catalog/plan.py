@@ -31,7 +31,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 INT64_MARKS = (9.2e18, 9.3e18)
 INT32_MARKS = (2147483632.0, 2147483635.0)
 FP64_MARKS = (140737488355328.0, 140737488355331.0)
-# A ratio may be a percentage if the family's name does not tell: only a value above what a ratio can be shows it.
+# A family of an ambiguous name may be a ratio or a percentage: only a value above what a ratio can be shows it.
 SURELY_PERCENT = 1.5
 _QUANTITIES = tuple(Quantity)
 
@@ -65,20 +65,11 @@ class Wanted:
 
 
 # What decides about replicas and idleness: requests in hand, counters that rise with activity, GPU activity.
-ESSENTIAL = frozenset(
-    {
-        Quantity.REQUESTS_WAITING,
-        Quantity.REQUESTS_RUNNING,
-        Quantity.REQUESTS_HELD,
-        Quantity.REQUESTS_FINISHED,
-        Quantity.REQUESTS_FAILED,
-        Quantity.TOKENS_PROMPT,
-        Quantity.TOKENS_GENERATED,
-        Quantity.KV_CACHE_USED,
-        Quantity.GPU_ENGINE_ACTIVE,
-        Quantity.GPU_UTILIZATION,
-    }
-)
+ESSENTIAL = frozenset({
+    Quantity.REQUESTS_WAITING, Quantity.REQUESTS_RUNNING, Quantity.REQUESTS_HELD, Quantity.REQUESTS_FINISHED,
+    Quantity.REQUESTS_FAILED, Quantity.TOKENS_PROMPT, Quantity.TOKENS_GENERATED, Quantity.KV_CACHE_USED,
+    Quantity.GPU_ENGINE_ACTIVE, Quantity.GPU_UTILIZATION,
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)

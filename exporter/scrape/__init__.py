@@ -1,1 +1,1 @@
-"""Scrapes targets on time, learns how often a page changes, and says what a body is that is no metrics page."""
+"""Scrapes targets on time and turns their responses into samples or failures."""

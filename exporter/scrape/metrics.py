@@ -1,8 +1,8 @@
 """Exposes the scrapes of every target, and the values of every GPU with their attribution.
 
-A `Collector` in prometheus-client's sense: it builds families when asked, from what the scrape loop last saw. A GPU
-whose page did not come is not shown: a series that stands still would look like a GPU that does. A value that no page
-says has no sample. A user and password in a target's URL are not shown.
+A `Collector` of prometheus-client: it builds families from the last scrapes at each collection. GPUs of a failed scrape
+have no samples: a constant series would look like an idle GPU. An unknown value has no sample. The user and password in
+a target's URL are not shown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from exporter.model import Attribution, Failure, Gpu, Part, Quantity, Samples, T
 from .loop import Counters
 
 TARGET_LABELS = ("role", "owner", "target")
-# `mig_instance`, because a scrape has an `instance` of its own: Prometheus would rename ours, or lose whose word it is.
+# `mig_instance`, because every scrape has a label `instance`: Prometheus would rename one of the two.
 GPU_LABELS = ("uuid", "mig_instance", "profile", "model", "node", "attribution", "namespace", "pod")
 
 PROCESS_LABELS = ("uuid", "mig_instance", "node", "namespace", "pod")
@@ -38,7 +38,7 @@ GPU_FAMILIES = (
     (Quantity.GPU_XID, "last_xid", "Code of the last Xid error until the GPU is reset. 0: none."),
     (Quantity.GPU_LOST, "lost", "1: no metrics after a fatal Xid error. Other GPUs have no sample."),
 )
-# What a MIG instance has of its own. Beside its instances, a parent's would count the same work and memory twice.
+# Quantities that each MIG instance has. The same of its parent would count work and memory twice.
 ON_INSTANCES = {
     Quantity.GPU_ENGINE_ACTIVE,
     Quantity.GPU_UTILIZATION,
@@ -76,19 +76,19 @@ def _targets(counters: Iterable[tuple[Target, Counters]]) -> Iterable[Metric]:
     took = GaugeMetricFamily("tidegate_scrape_duration_seconds", "Duration of the last scrape.", labels=TARGET_LABELS)
     up = GaugeMetricFamily("tidegate_scrape_up", "1: the last scrape succeeded. 0: it failed.", labels=TARGET_LABELS)
     shown: set[tuple[str, str, str]] = set()
-    for target, seen in counters:
+    for target, counts in counters:
         labels = _labels(target)
-        # The same page asked twice with other credentials: one series twice would make the whole exposition invalid.
+        # The same URL with other credentials: one series twice would make the whole exposition invalid.
         if labels in shown:
             continue
         shown.add(labels)
-        scrapes.add_metric(labels, seen.scrapes)
-        dropped.add_metric(labels, seen.dropped_lines)
-        for kind, count in seen.failures.items():
+        scrapes.add_metric(labels, counts.scrapes)
+        dropped.add_metric(labels, counts.dropped_lines)
+        for kind, count in counts.failures.items():
             failures.add_metric((*labels, str(kind)), count)
-        if seen.last is not None:
-            took.add_metric(labels, seen.last.took_s)
-            up.add_metric(labels, 0.0 if isinstance(seen.last.outcome, Failure) else 1.0)
+        if counts.last is not None:
+            took.add_metric(labels, counts.last.took_s)
+            up.add_metric(labels, 0.0 if isinstance(counts.last.outcome, Failure) else 1.0)
     yield from (scrapes, failures, dropped, took, up)
 
 
@@ -114,21 +114,21 @@ def _gpus(counters: Iterable[tuple[Target, Counters]]) -> Iterable[Metric]:
             ("memory_used_bytes", "Memory of this pod on a shared GPU, idle or not."),
         )
     ]
-    # Two exporters on one node (the Helm chart's and the GPU Operator's) show the same GPU: it is exposed once.
+    # Two exporters on one node (the Helm chart's and the GPU Operator's) have the same GPU: it is exposed once.
     shown: set[tuple[str, str | None]] = set()
-    for _, seen in counters:
-        if seen.last is None or not isinstance(seen.last.outcome, Samples):
+    for _, counts in counters:
+        if counts.last is None or not isinstance(counts.last.outcome, Samples):
             continue
-        samples = seen.last.outcome
+        samples = counts.last.outcome
         columns = [(quantity, family, samples.column(quantity)) for quantity, family in families.items()]
         parents = {gpu.uuid for gpu in samples.subjects if isinstance(gpu, Gpu) and gpu.instance is not None}
         for row, subject in enumerate(samples.subjects):
             if not isinstance(subject, Gpu) or (subject.uuid, subject.instance) in shown:
                 continue
             shown.add((subject.uuid, subject.instance))
-            labels, cut_up = _gpu_labels(subject), subject.instance is None and subject.uuid in parents
+            labels, has_instances = _gpu_labels(subject), subject.instance is None and subject.uuid in parents
             for quantity, family, column in columns:
-                if not np.isnan(column[row]) and not (cut_up and quantity in ON_INSTANCES):
+                if not np.isnan(column[row]) and not (has_instances and quantity in ON_INSTANCES):
                     family.add_metric(labels, float(column[row]))
             top = ceiling(subject)
             if top is not None:
@@ -148,7 +148,7 @@ def _by_process(families: Sequence[GaugeMetricFamily], gpu: Gpu, part: Part) -> 
 
 
 def _gpu_labels(gpu: Gpu) -> tuple[str, ...]:
-    # A shared GPU's pods stand in one label, so that its value is one series and is never added up per pod.
+    # A shared GPU's pods are in one label, so that its value is one series and is never added up per pod.
     labels = (
         gpu.uuid,
         gpu.instance or "",
@@ -159,5 +159,5 @@ def _gpu_labels(gpu: Gpu) -> tuple[str, ...]:
         ",".join(sorted({pod.namespace for pod in gpu.pods})),
         ",".join(pod.pod for pod in gpu.pods),
     )
-    # The format escapes line feeds and nothing else: `curl` would hand the rest to a terminal.
+    # The format escapes only line feeds: with `curl` a terminal would get the other control characters.
     return tuple(map(printable, labels))

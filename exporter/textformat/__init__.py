@@ -11,24 +11,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .parser import MAX_DROPPED, Layout, Page, PlainScanner, Rest, Series, TooManySeries, parse
+from .parser import MAX_DROPPED, Layout, Page, PlainScanner, Rest, TooManySeries, parse
 from .selection import Selection
 
 if TYPE_CHECKING:
     from .scanner import Scanner
 
 __all__ = [
-    "MAX_DROPPED",
-    "Layout",
-    "Page",
-    "PlainScanner",
-    "Rest",
-    "Scanner",
-    "Selection",
-    "Series",
-    "TooManySeries",
-    "parse",
-]
+    "MAX_DROPPED", "Layout", "Page", "PlainScanner", "Rest", "Scanner", "Selection", "TooManySeries", "parse",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -4,7 +4,7 @@ This is the reference that the numba scanner is tested against: where the two co
 where numba is not wanted (`tidegate export`, the command line). `PlainScanner` remembers the heads (name and labels, as
 bytes) that it has read, so a repeated response costs a dictionary look-up and a `float` per line.
 
-Accepted beyond the letter of the format, because exporters print it: blanks around names, `=` and `,`; a comma after
+Accepted beyond the letter of the format, because exporters write it: blanks around names, `=` and `,`; a comma after
 the last label; a backslash that escapes nothing (kept). An exemplar, from ` #` on, is not read. Numbers are those that
 Prometheus accepts (Go's ParseFloat without its newer forms): decimal, `inf` and `infinity` with an optional sign, `nan`
 without one, in any case. So no `1_0`, no hexadecimal, and nothing that overflows: an infinity that was not written is
@@ -24,7 +24,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias, overload
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,19 +72,6 @@ class LineError(ValueError):
     """The line is not a valid sample. `args[0]` is the reason, as in `Dropped`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
-    """One series.
-
-    labels: unescaped values, in the order of the response.
-    line:   number of its line, from 1, in the first response of this layout.
-    """
-
-    name: str
-    labels: Mapping[str, str]
-    line: int
-
-
 class TooManySeries(ValueError):  # noqa: N818 - it names the reason
     """The response has more lines of selected metrics than its target may have in memory."""
 
@@ -107,7 +94,6 @@ class Layout:
     Parsed as late as possible: a response may have 60,000 series of which ten matter. So names are cut out on first
     use, and labels are parsed for the series that a caller reads.
 
-    series: one per value.
     types:  family -> "gauge", "counter" … from the `# TYPE` lines; the first one of a family counts.
     rest:   the lines that the scanner's selection leaves out; None if it selects all.
     """
@@ -115,7 +101,6 @@ class Layout:
     def __init__(
         self,
         heads: list[bytes],
-        lines: Ints,
         types: Mapping[str, str],
         earlier: Mapping[bytes, Parsed],
         rest: Rest | None = None,
@@ -125,7 +110,6 @@ class Layout:
         self.heads = heads
         self.rest = rest
         self.parsed: dict[bytes, Parsed] = {}
-        self.series: Sequence[Series] = _LazySeries(self, lines)
         # Only what this layout has too: else the labels of two generations would stay in memory.
         here: AbstractSet[bytes] = frozenset(heads) if earlier else frozenset()
         self._earlier: Mapping[bytes, Parsed] = {head: parsed for head, parsed in earlier.items() if head in here}
@@ -149,6 +133,10 @@ class Layout:
             earlier = self._earlier.get(head)
             self.parsed[head] = earlier if earlier is not None else read_series(head)
         return self.parsed[head]
+
+    def labels(self, index: int) -> Mapping[str, str]:
+        """The labels of one series: unescaped values, in the order of the response."""
+        return self.read(index)[1]
 
     def carries(self, family: str, pairs: Sequence[bytes], at_most: int) -> tuple[bool, int]:
         """Whether a series of another family has all of these labels, each written as `name="value"`.
@@ -222,7 +210,7 @@ class PlainScanner:
 
     def __init__(self, selection: Selection | None = None) -> None:
         self._selection = selection
-        self._layout = Layout([], np.empty(0, np.int32), MappingProxyType({}), {})
+        self._layout = Layout([], MappingProxyType({}), {})
         self._entries: dict[bytes, tuple[Parsed, Identity]] = {}
 
     def scan(self, body: bytes) -> Page:
@@ -271,9 +259,21 @@ class PlainScanner:
             numbers.append((value, at, number))
         self._entries = entries
         broken = broken - {""} | ({""} if bad_total > MAX_DROPPED else set())
-        faults = _Faults(dropped, dropped_total, frozenset(broken), sorted(conflicts))
         rest = None if selected is None else Rest(selected.signs, () if heads else names_shown(body))
-        return self._page(heads, numbers, types, faults, rest)
+        columns = np.array(numbers, np.float64).reshape(-1, 3).T.copy()
+        if not self._layout.has(heads, types, rest):
+            earlier = {head: parsed for head, (parsed, _) in entries.items()}
+            self._layout = Layout(heads, MappingProxyType(types), earlier, rest)
+        return Page(
+            self._layout,
+            values=columns[0],
+            at=columns[1],
+            lines=columns[2].astype(np.int32),
+            dropped=tuple(dropped),
+            dropped_total=dropped_total,
+            broken=frozenset(broken),
+            conflicts=tuple(sorted(conflicts)),
+        )
 
     def _read(self, line: bytes, *, openmetrics: bool) -> tuple[bytes, float, float]:
         # A head read before is a head wherever a line begins with it, because the grammar reads from left to right.
@@ -283,24 +283,6 @@ class PlainScanner:
             return line[:end], *read_tail(line[end:], openmetrics=openmetrics)
         end, value, at = read_line(line, openmetrics=openmetrics)
         return line[:end], value, at
-
-    def _page(
-        self,
-        heads: list[bytes],
-        numbers: list[tuple[float, float, int]],
-        types: Mapping[str, str],
-        faults: _Faults,
-        rest: Rest | None,
-    ) -> Page:
-        columns = np.array(numbers, np.float64).reshape(-1, 3).T.copy()
-        lines = columns[2].astype(np.int32)
-        if not self._layout.has(heads, types, rest):
-            earlier = {head: parsed for head, (parsed, _) in self._entries.items()}
-            self._layout = Layout(heads, lines, MappingProxyType(types), earlier, rest)
-        dropped, dropped_total, broken, conflicts = faults
-        return Page(
-            self._layout, columns[0], columns[1], lines, tuple(dropped), dropped_total, broken, tuple(conflicts)
-        )
 
 
 def is_openmetrics(body: bytes) -> bool:
@@ -391,34 +373,6 @@ class _Head(NamedTuple):
     name: bytes
     labels: dict[bytes, bytes]  # unescaped
     end: int  # where name and labels end in the line
-
-
-class _Faults(NamedTuple):
-    """Collects what is dropped or ambiguous in a response. The fields are those of `Page`."""
-
-    dropped: list[Dropped]
-    dropped_total: int
-    broken: frozenset[str]
-    conflicts: list[int]
-
-
-class _LazySeries(Sequence[Series]):
-    def __init__(self, layout: Layout, lines: Ints) -> None:
-        self._layout = layout
-        self._lines = lines
-
-    def __len__(self) -> int:
-        return len(self._lines)
-
-    @overload
-    def __getitem__(self, index: int) -> Series: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Series]: ...
-    def __getitem__(self, index: int | slice) -> Series | list[Series]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        name, labels = self._layout.read(index)
-        return Series(name, labels, int(self._lines[index]))
 
 
 def _read_head(line: bytes) -> _Head:

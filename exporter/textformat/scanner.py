@@ -84,7 +84,7 @@ def _lines(count: int) -> _Lines:
 
 
 def _empty_memory() -> _Memory:
-    layout = Layout([], np.empty(0, np.int32), MappingProxyType({}), {})
+    layout = Layout([], MappingProxyType({}), {})
     page = Page(layout, np.empty(0), np.empty(0), np.empty(0, np.int32), (), 0)
     return _Memory(b"", False, _lines(0), np.empty(0, np.int32), np.empty(0, np.uint8), page)
 
@@ -163,7 +163,7 @@ class Scanner:
             rest = Rest(selected.signs, () if heads else names_shown(response))
         layout = self._memory.page.layout
         if not layout.has(heads, types, rest):
-            layout = Layout(heads, numbers, types, layout.parsed, rest)
+            layout = Layout(heads, types, layout.parsed, rest)
         dropped_rows = np.flatnonzero(_is_dropped(lines.kind))
         dropped = tuple(
             drop._replace(line=int(every_number[drop.line - 1]))

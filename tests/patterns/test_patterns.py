@@ -16,7 +16,7 @@ APPLIED = applied()
 
 # What cannot be shown from the pattern alone, and why it is linear all the same.
 EXCEPT = {
-    ("exporter/textformat/line.py", "_PAIRS"): "it is applied only to what _COMMON has matched as a row of such pairs",
+    ("exporter/textformat/parser.py", "_PAIRS"): "it is applied only to what _COMMON has matched",
 }
 
 

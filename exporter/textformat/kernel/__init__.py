@@ -14,17 +14,6 @@ from .lines import follow, select, survey
 from .numbers import measure
 
 __all__ = [
-    "BAD",
-    "DEVIATED",
-    "DUPLICATE",
-    "NOT_UTF8",
-    "SAMPLE",
-    "SKIP",
-    "SLOW",
-    "TYPE",
-    "UNDECIDED",
-    "follow",
-    "measure",
-    "select",
-    "survey",
-]
+    "BAD", "DEVIATED", "DUPLICATE", "NOT_UTF8", "SAMPLE", "SKIP", "SLOW", "TYPE", "UNDECIDED", "follow", "measure",
+    "select", "survey",
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Sources on loopback that can be told to misbehave, a clock wound by hand, and the command as a shell runs it."""
+"""Sources on loopback that may misbehave, a clock that the test advances, and the command as a subprocess."""
 
 import asyncio
 import json
@@ -103,7 +103,7 @@ def beside():
 
 
 class Command:
-    """A running `tidegate export`. `logs`: what it said, as dictionaries; others' lines are in `noise`."""
+    """A running `tidegate export`. `logs`: its log entries as dictionaries; other lines are in `noise`."""
 
     def __init__(self, file, environment, options):
         self.process = subprocess.Popen(
@@ -121,11 +121,11 @@ class Command:
             if not line.startswith("{"):
                 self.noise.append(line.rstrip("\n"))
                 continue
-            said = json.loads(line)
-            self.logs.append(said)
-            if said["event"] in events and fields.items() <= said.items():
-                return said
-        raise AssertionError(f"it never said {events}: {self.logs} {self.noise}")
+            entry = json.loads(line)
+            self.logs.append(entry)
+            if entry["event"] in events and fields.items() <= entry.items():
+                return entry
+        raise AssertionError(f"no log entry {events}: {self.logs} {self.noise}")
 
     @property
     def status(self):
@@ -135,7 +135,7 @@ class Command:
                 if rest.endswith(" kB")}  # fmt: skip
 
     def end(self, number=signal.SIGTERM):
-        """Its exit status; what it said last is in `logs` and `noise`."""
+        """Its exit status; its last lines are in `logs` and `noise`."""
         self.process.send_signal(number)
         for line in self.process.stderr:
             self.noise.append(line.rstrip("\n"))

@@ -1,4 +1,4 @@
-"""What Tidegate makes of the pages: a pod's queue, a node's GPUs, and no zero where nobody answers."""
+"""The daemon reads exports: a pod's queue, a node's GPUs, and no zero if a source is down."""
 
 import numpy as np
 import pytest
@@ -37,44 +37,44 @@ def gpu(active, at):
     return Samples("dcgm", (mine,), (Quantity.GPU_ENGINE_ACTIVE,), np.array([[active]]), np.array([at]))
 
 
-def land(intake, target, at, *heard):
-    page = generate_latest(NormalisedCollector(heard, at))
+def land(intake, target, at, *states):
+    page = generate_latest(NormalisedCollector(states, at))
     intake.land(target, Reader("tidegate").read(parse(page), at), at)
 
 
-def test_a_sidecars_page_is_its_pods_queue(intake):
+def test_a_sidecar_exports_the_queue_of_its_pod(intake):
     land(intake, SIDECAR, NOW, SourceState("e", engine(3.0, 2.0, NOW - 4.0), up=True))
-    seen = intake.totals(ROWS, NOW).readings
-    assert (seen.waiting[0], seen.running[0], seen.pods_fresh[0], seen.measured_at[0]) == (3.0, 2.0, 1.0, NOW - 4.0)
+    queue = intake.totals(ROWS, NOW).readings
+    assert (queue.waiting[0], queue.running[0], queue.pods_fresh[0], queue.measured_at[0]) == (3.0, 2.0, 1.0, NOW - 4.0)
 
 
-def test_an_engine_that_does_not_answer_its_sidecar_is_no_empty_queue(intake):
-    said = engine(3.0, 2.0, NOW)
-    land(intake, SIDECAR, NOW, SourceState("e", said, up=True), SourceState("g", gpu(0.5, NOW), up=True))
-    land(intake, SIDECAR, NOW + 5.0, SourceState("e", said, up=False), SourceState("g", gpu(0.5, NOW), up=True))
-    seen = intake.totals(ROWS, NOW + 5.0).readings
-    assert np.isnan([seen.waiting[0], seen.running[0]]).all()
-    assert seen.pods_fresh[0] == 0.0
+def test_an_engine_that_is_down_is_no_empty_queue(intake):
+    samples_ = engine(3.0, 2.0, NOW)
+    land(intake, SIDECAR, NOW, SourceState("e", samples_, up=True), SourceState("g", gpu(0.5, NOW), up=True))
+    land(intake, SIDECAR, NOW + 5.0, SourceState("e", samples_, up=False), SourceState("g", gpu(0.5, NOW), up=True))
+    queue = intake.totals(ROWS, NOW + 5.0).readings
+    assert np.isnan([queue.waiting[0], queue.running[0]]).all()
+    assert queue.pods_fresh[0] == 0.0
 
 
-def test_old_numbers_on_a_new_page_are_old(intake):
-    told = SourceState("e", engine(3.0, 2.0, NOW), up=True)
-    land(intake, SIDECAR, NOW + 20.0, told)
+def test_old_values_in_a_new_response_are_old(intake):
+    state = SourceState("e", engine(3.0, 2.0, NOW), up=True)
+    land(intake, SIDECAR, NOW + 20.0, state)
     assert intake.totals(ROWS, NOW + 20.0).readings.pods_fresh[0] == 0.0
     assert intake.stale(CHAT, NOW + 20.0) == (SIDECAR.url,)
 
 
-def test_a_nodes_page_is_its_workloads_gpus_and_one_without_an_answer_is_not_quiet(intake):
+def test_a_node_exports_the_gpus_of_its_workloads(intake):
     land(intake, NODE, NOW, SourceState("g", gpu(0.5, NOW), up=True))
     assert intake.totals(ROWS, NOW).readings.busiest_gpu[0] == 0.5
     with pytest.raises(NotHeard):
         land(intake, NODE, NOW + 5.0, SourceState("g", gpu(0.5, NOW), up=False))
-    seen = intake.totals(ROWS, NOW + 20.0).readings
-    assert np.isnan(seen.busiest_gpu[0])
-    assert seen.gpus_stale[0]
+    queue = intake.totals(ROWS, NOW + 20.0).readings
+    assert np.isnan(queue.busiest_gpu[0])
+    assert queue.gpus_stale[0]
 
 
-def test_a_sidecars_gpus_that_do_not_answer_are_stale_and_not_gone(intake):
+def test_a_sidecars_gpus_of_a_source_that_is_down_are_stale(intake):
     land(intake, NODE, NOW, SourceState("e", engine(0.0, 0.0, NOW), up=True), SourceState("g", gpu(0.5, NOW), up=True))
     later = NOW + 20.0
     land(
@@ -87,7 +87,7 @@ def test_a_sidecars_gpus_that_do_not_answer_are_stale_and_not_gone(intake):
     assert intake.totals(ROWS, later).readings.gpus_stale[0]
 
 
-def test_a_sidecars_page_is_its_pods_gpus_too(intake):
+def test_a_sidecar_exports_the_gpus_of_its_pod(intake):
     land(
         intake, SIDECAR, NOW, SourceState("e", engine(0.0, 0.0, NOW), up=True), SourceState("g", gpu(0.5, NOW), up=True)
     )
@@ -102,11 +102,11 @@ def test_a_sidecars_page_is_its_pods_gpus_too(intake):
         SourceState("e", engine(0.0, 0.0, later), up=True),
         SourceState("g", gpu(0.5, NOW), up=False),
     )
-    seen = intake.totals(ROWS, later).readings
-    assert (bool(seen.gpus_stale[0]), float(seen.pods_fresh[0])) == (True, 1.0)
+    queue = intake.totals(ROWS, later).readings
+    assert (bool(queue.gpus_stale[0]), float(queue.pods_fresh[0])) == (True, 1.0)
 
 
-def test_a_tenants_page_speaks_of_its_own_gpus_and_harms_nobody_else(intake):
+def test_a_tenant_exports_only_its_own_gpus(intake):
     stranger = Target("http://10.0.0.8:9410/metrics", "tidegate", Role.PODS, CHAT, pod=PodKey("ai", "chat-1"))
     land(
         intake,
@@ -118,7 +118,7 @@ def test_a_tenants_page_speaks_of_its_own_gpus_and_harms_nobody_else(intake):
     assert np.isnan(intake.totals(ROWS, NOW).readings.busiest_gpu[0])
 
 
-def test_a_sidecars_gpus_go_with_its_pod(intake):
+def test_a_sidecars_gpus_end_with_its_pod(intake):
     land(
         intake, SIDECAR, NOW, SourceState("e", engine(0.0, 0.0, NOW), up=True), SourceState("g", gpu(0.5, NOW), up=True)
     )
@@ -127,7 +127,7 @@ def test_a_sidecars_gpus_go_with_its_pod(intake):
     assert intake.stale(CHAT, NOW + 100.0) == ()
 
 
-def test_a_node_that_knows_pods_by_their_uids_has_its_gpus_put_to_their_workloads():
+def test_gpus_of_pods_with_uids_are_attributed_to_their_workloads():
     uid = PodKey("", "0b6f0d6e-7d5b-4f0e-9e55-5a1d6a3f0b11")
     names = {uid: POD}
     intake = LatestSamples(
@@ -136,11 +136,11 @@ def test_a_node_that_knows_pods_by_their_uids_has_its_gpus_put_to_their_workload
         LIMIT_S,
         lambda pod: names.get(pod, pod),
     )
-    seen = gpu(0.5, NOW)
+    queue = gpu(0.5, NOW)
     unnamed = Gpu("GPU-1", attribution=Attribution.EXCLUSIVE, pods=(uid,))
     stranger = Gpu("GPU-2", attribution=Attribution.EXCLUSIVE, pods=(PodKey("", "somebody-elses"),))
     values = np.array([[0.5], [0.9]])
-    page = Samples("nvml", (unnamed, stranger), seen.quantities, values, np.array([NOW, NOW]))
+    page = Samples("nvml", (unnamed, stranger), queue.quantities, values, np.array([NOW, NOW]))
     land(intake, NODE, NOW, SourceState("nvml", page, up=True))
 
     totals = intake.totals(ROWS, NOW)

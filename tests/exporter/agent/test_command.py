@@ -1,4 +1,4 @@
-"""The command as a pod runs it: its own process, its page, its memory, its end."""
+"""The command in its own process: its response, its memory, its end."""
 
 import asyncio
 import compileall
@@ -48,7 +48,7 @@ def gpus_of(beside):
     return f'gpus: {{url: "{beside.url("metrics")}"}}\n'
 
 
-async def test_a_sidecar_shows_its_pods_queue_and_of_the_nodes_gpus_its_own(export, beside, get):
+async def test_a_sidecar_exports_its_pods_queue_and_gpus(export, beside, get):
     beside.page |= {"engine": VLLM, "metrics": dcgm("chat-0", "chat-1")}
     text = LISTEN + engine_of(beside) + f"gpus: {{node_port: {beside.port}, of: pod}}\n"
     pod = {"TIDEGATE_NODE_IP": "127.0.0.1", "TIDEGATE_POD_NAMESPACE": "ai", "TIDEGATE_POD_NAME": "chat-1"}
@@ -57,14 +57,14 @@ async def test_a_sidecar_shows_its_pods_queue_and_of_the_nodes_gpus_its_own(expo
         command.until("source answers")
         command.until("source answers")
         status, page = await get(port, "/metrics")
-    said = read(page)
+    values = read(page)
     gpu = Gpu("GPU-1", model="H100", attribution=Attribution.EXCLUSIVE, pods=(PodKey("ai", "chat-1"),))
     assert status == 200
-    assert set(said) == {Queue("m"), gpu}
-    assert (said[Queue("m")][Quantity.REQUESTS_WAITING], said[gpu][Quantity.GPU_ENGINE_ACTIVE]) == (3.0, 0.5)
+    assert set(values) == {Queue("m"), gpu}
+    assert (values[Queue("m")][Quantity.REQUESTS_WAITING], values[gpu][Quantity.GPU_ENGINE_ACTIVE]) == (3.0, 0.5)
 
 
-async def test_on_a_node_it_shows_all_gpus(export, beside, get):
+async def test_a_node_exports_all_gpus(export, beside, get):
     beside.page["metrics"] = dcgm("chat-0", "chat-1", "summary-0")
     with export(LISTEN + gpus_of(beside)) as command:
         port = command.until("listening")["port"]
@@ -73,7 +73,7 @@ async def test_on_a_node_it_shows_all_gpus(export, beside, get):
     assert {gpu.pods[0].pod for gpu in read(page)} == {"chat-0", "chat-1", "summary-0"}
 
 
-async def test_an_engine_that_hangs_does_not_hang_the_page(export, beside, get):
+async def test_a_hanging_engine_does_not_delay_the_response(export, beside, get):
     beside.page |= {"engine": None, "metrics": dcgm("chat-0")}
     with export(LISTEN + engine_of(beside) + gpus_of(beside)) as command:
         port = command.until("listening")["port"]
@@ -89,7 +89,7 @@ async def test_an_engine_that_hangs_does_not_hang_the_page(export, beside, get):
     assert (ready, live, words) == (200, 200, "[+] sources ok\nok\n")
 
 
-async def test_it_stays_small_and_loads_nothing_that_it_does_not_need(export, beside, get):
+async def test_the_process_stays_small_and_imports_only_what_it_needs(export, beside, get):
     for room in ("exporter", "scaler"):  # as they are once installed: a compiler's memory is none of the command's
         compileall.compile_dir(ROOT / room, quiet=1)
     beside.page |= {"engine": VLLM, "metrics": dcgm(*(f"chat-{n}" for n in range(8)))}
@@ -110,7 +110,7 @@ async def test_it_stays_small_and_loads_nothing_that_it_does_not_need(export, be
     assert resident <= MOST_KB
 
 
-async def test_promtool_has_nothing_to_say_against_the_page(export, beside, get, debian_tool):
+async def test_promtool_accepts_the_metrics(export, beside, get, debian_tool):
     promtool = debian_tool("promtool", "prometheus")
     beside.page |= {"engine": VLLM + "vllm:num_requests_running oops\n", "metrics": dcgm("chat-0")}
     with export(LISTEN + engine_of(beside) + gpus_of(beside)) as command:
@@ -118,12 +118,14 @@ async def test_promtool_has_nothing_to_say_against_the_page(export, beside, get,
         command.until("source answers")
         command.until("source answers")
         _, page = await get(port, "/metrics")
-    asked = [promtool, "check", "metrics"]
-    done = await asyncio.to_thread(subprocess.run, asked, input=page, capture_output=True, text=True, check=False)
+    command_line = [promtool, "check", "metrics"]
+    done = await asyncio.to_thread(
+        subprocess.run, command_line, input=page, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-async def test_sigterm_ends_it_well(export, beside):
+async def test_sigterm_ends_the_process_with_status_zero(export, beside):
     beside.page["engine"] = VLLM
     with export(LISTEN + engine_of(beside)) as command:
         command.until("listening")
@@ -131,7 +133,7 @@ async def test_sigterm_ends_it_well(export, beside):
     assert any('"stopped"' in line for line in command.noise)
 
 
-def test_a_port_that_is_taken_is_an_error(export, beside):
+def test_a_port_in_use_is_an_error(export, beside):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -142,26 +144,26 @@ def test_a_port_that_is_taken_is_an_error(export, beside):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("engines: [{kind: vlm}]\n", "{file}:1:18: engines.0.kind: must be one of "),
         ("gpus: {node_port: 9400}\n", "{file}:1:19: gpus.node_port: needs the environment variable TIDEGATE_NODE_IP"),
         ("", "{file}:1:1: must not be empty: see docs/how-to/collect-only.md for what it may say"),
     ],
 )
-def test_a_bad_configuration_is_refused_with_its_place(export, tmp_path, text, said):
+def test_an_invalid_configuration_is_rejected_with_its_place(export, tmp_path, text, expected):
     with export(text) as command:
         assert command.process.wait(30) == 78
-        assert command.process.stderr.read().startswith(said.format(file=tmp_path / "export.yaml"))
+        assert command.process.stderr.read().startswith(expected.format(file=tmp_path / "export.yaml"))
 
 
 async def test_nvml_is_a_source_like_any_other(export, get):
     pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed (pip install nvidia-ml-py)")
     with export(LISTEN + "gpus: {nvml: true}\n") as command:
         port = command.until("listening")["port"]
-        told = command.until_any("source answers", "source does not answer")
+        entry = command.until_any("source answers", "source does not answer")
         _, page = await get(port, "/metrics")
-    up = float(told["event"] == "source answers")  # no driver is here but on machines with a GPU
+    up = float(entry["event"] == "source answers")  # no driver is here but on machines with a GPU
     assert f'tidegate_export_source_up{{source="nvml"}} {up}\n' in page
 
 

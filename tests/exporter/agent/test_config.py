@@ -1,4 +1,4 @@
-"""What the configuration of `tidegate export` may say, and where it is wrong."""
+"""The configuration of `tidegate export`, and its errors."""
 
 from textwrap import dedent
 
@@ -27,7 +27,7 @@ def read(text, environment=None) -> ExportConfig:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("scrape: {}", ["1:1: engines: must name an engine, or gpus must be given: the page would be empty"]),
         ("engine: [{kind: vllm}]", ["1:1: engine: unknown key; did you mean engines?"]),
@@ -52,13 +52,13 @@ def read(text, environment=None) -> ExportConfig:
         ),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_with_its_place(text, said):
-    assert [line[: len(f"e.yaml:{begins}")] for line, begins in zip(problems(text), said, strict=True)] == [
-        f"e.yaml:{begins}" for begins in said
+def test_an_invalid_configuration_is_reported_with_its_place(text, expected):
+    assert [line[: len(f"e.yaml:{begins}")] for line, begins in zip(problems(text), expected, strict=True)] == [
+        f"e.yaml:{begins}" for begins in expected
     ]
 
 
-def test_the_environment_is_asked_for_where_it_is_run_and_not_where_it_is_checked():
+def test_environment_variables_are_required_at_run_time_only():
     assert problems(SIDECAR) == problems(SIDECAR, HERE) == []
     needs = "needs the environment variable"
     assert problems(SIDECAR, {}) == [
@@ -77,7 +77,7 @@ def test_the_environment_is_asked_for_where_it_is_run_and_not_where_it_is_checke
         ('engines: [{kind: triton, url: "https://engine:9000/m"}]', "https://engine:9000/m"),
     ],
 )
-def test_an_engine_is_asked_where_its_kind_usually_is(text, address):
+def test_an_engine_has_the_default_address_of_its_kind(text, address):
     assert read(text).engines[0].address == address
 
 
@@ -90,7 +90,7 @@ def test_an_engine_is_asked_where_its_kind_usually_is(text, address):
         ("gpus: {nvml: true}", "", None),
     ],
 )
-def test_the_nodes_exporter_is_asked_at_the_nodes_address(text, node, address):
+def test_the_nodes_exporter_has_the_nodes_address(text, node, address):
     environment = {"TIDEGATE_NODE_IP": node}
     assert read(text, environment).gpus.address(environment) == address
 
@@ -107,7 +107,7 @@ def test_the_nodes_exporter_is_asked_at_the_nodes_address(text, node, address):
         ("- a", False),
     ],
 )
-def test_check_knows_whose_configuration_it_is(text, meant):
+def test_check_detects_the_kind_of_configuration(text, meant):
     assert is_export(dedent(text)) is meant
 
 

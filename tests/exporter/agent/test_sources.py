@@ -1,4 +1,4 @@
-"""Each source at its own pace; what one does not say costs nobody else."""
+"""Each source is scraped at its own pace, and a failure costs no other source."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from exporter.agent.agent import STUCK_S, Exporter, OfPod, PageSource, lines_of, only
+from exporter.agent.agent import STUCK_S, Exporter, OfPod, PageSource, lines_of, matching_lines
 from exporter.catalog import KINDS, Reader, families
 from exporter.model import Attribution, Credentials, Failure, FailureKind, Gpu, PodKey, Quantity, Queue, Samples
 from exporter.sources.http import HttpLimits, HttpPages
@@ -21,12 +21,12 @@ GONE = Failure(FailureKind.REFUSED, "nobody listens")
 class Scripted:
     """A source that answers what the test has put into `next`; None does not end."""
 
-    def __init__(self, name, said):
-        self.name, self.next = name, said
-        self.asked = []
+    def __init__(self, name, outcome):
+        self.name, self.next = name, outcome
+        self.scrapes = []
 
     async def samples(self, now):
-        self.asked.append(now)
+        self.scrapes.append(now)
         if self.next is None:
             await asyncio.Event().wait()
         return self.next
@@ -42,17 +42,17 @@ def of(*pods, uuid="GPU-1", attribution=Attribution.EXCLUSIVE):
     return Gpu(uuid, attribution=attribution, pods=pods)
 
 
-class Ears:
+class Recorder:
     def __init__(self):
-        self.heard = []
+        self.changes = []
 
     def __call__(self, source, failure):
-        self.heard.append((source, None if failure is None else failure.kind))
+        self.changes.append((source, None if failure is None else failure.kind))
 
 
 @asynccontextmanager
-async def running(clock, *sources, told=lambda *_: None):
-    exporter = Exporter(sources, 5.0, clock, changed=told, jitter=Random(1))
+async def running(clock, *sources, changed=lambda *_: None):
+    exporter = Exporter(sources, 5.0, clock, changed=changed, jitter=Random(1))
     task = asyncio.create_task(exporter.run())
     yield exporter
     task.cancel()
@@ -67,50 +67,50 @@ async def turns(clock, count, sleepers):
         await clock.asleep(sleepers)
 
 
-async def test_a_source_that_does_not_end_holds_up_no_other(clock):
+async def test_a_hanging_source_delays_no_other(clock):
     good, hung = Scripted("good", gpus(of(CHAT))), Scripted("hung", None)
     async with running(clock, good, hung) as exporter:
         await clock.asleep(2)
         clock.advance(5.0)
         await clock.asleep(1)
         await turns(clock, 3, 1)
-        assert (len(good.asked), len(hung.asked)) == (4, 1)
-        assert [(heard.source, heard.up) for heard in exporter.states] == [("good", True), ("hung", False)]
+        assert (len(good.scrapes), len(hung.scrapes)) == (4, 1)
+        assert [(state.source, state.up) for state in exporter.states] == [("good", True), ("hung", False)]
 
 
-async def test_a_source_that_does_not_end_is_a_fault_that_liveness_tells(clock):
+async def test_a_hanging_source_fails_the_liveness_probe(clock):
     async with running(clock, Scripted("hung", None)) as exporter:
         await clock.asleep(1)
         clock.advance(STUCK_S)
         assert exporter.stuck(clock.now()) is None
-        assert exporter.stuck(clock.now() + 0.1) == "hung has been asked for 30 s (limit 30 s)"
+        assert exporter.stuck(clock.now() + 0.1) == "hung: a scrape must end within 30 s, took 30 s so far"
 
 
-async def test_what_was_said_last_is_kept_and_known_to_be_no_answer(clock):
+async def test_the_last_samples_of_a_failed_source_are_kept(clock):
     source = Scripted("s", gpus(of(CHAT)))
     async with running(clock, source) as exporter:
         await clock.asleep(1)
         await turns(clock, 1, 1)
         source.next = GONE
         await turns(clock, 2, 1)
-        (heard,) = exporter.states
-        assert (heard.up, heard.asked, heard.failures) == (False, 3, {FailureKind.REFUSED: 2})
-        assert heard.samples.subjects == (of(CHAT),)
+        (state,) = exporter.states
+        assert (state.up, state.scrapes, state.failures) == (False, 3, {FailureKind.REFUSED: 2})
+        assert state.samples.subjects == (of(CHAT),)
 
 
-async def test_a_change_is_told_once(clock):
-    source, ears = Scripted("s", GONE), Ears()
-    async with running(clock, source, told=ears):
+async def test_a_change_is_reported_once(clock):
+    source, recorder = Scripted("s", GONE), Recorder()
+    async with running(clock, source, changed=recorder):
         await clock.asleep(1)
         await turns(clock, 3, 1)
         source.next = gpus(of(CHAT))
         await turns(clock, 3, 1)
         source.next = GONE
         await turns(clock, 3, 1)
-    assert ears.heard == [("s", FailureKind.REFUSED), ("s", None), ("s", FailureKind.REFUSED)]
+    assert recorder.changes == [("s", FailureKind.REFUSED), ("s", None), ("s", FailureKind.REFUSED)]
 
 
-async def test_of_a_nodes_gpus_the_pods_own_are_kept_and_its_sharers_stay_named():
+async def test_gpus_of_the_pod_are_kept_with_their_sharers():
     own, shared = of(CHAT), of(CHAT, OTHER, uuid="GPU-2", attribution=Attribution.DEVICE)
     page = gpus(own, shared, of(OTHER, uuid="GPU-3"), Gpu("GPU-4"), Queue("m"))
     kept = await OfPod(Scripted("s", page), CHAT).samples(1000.0)
@@ -120,27 +120,27 @@ async def test_of_a_nodes_gpus_the_pods_own_are_kept_and_its_sharers_stay_named(
 
 
 @pytest.mark.parametrize("page", [gpus(), gpus(Gpu("GPU-1")), gpus(of(OTHER))])
-async def test_a_page_on_which_the_pod_has_no_gpu_has_not_answered(page):
-    said = await OfPod(Scripted("s", page), CHAT).samples(1000.0)
-    assert said == Failure(FailureKind.PARTIAL, "no GPU is said to be that of the pod ai/chat-0")
+async def test_a_response_without_a_gpu_of_the_pod_is_a_failure(page):
+    outcome = await OfPod(Scripted("s", page), CHAT).samples(1000.0)
+    assert outcome == Failure(FailureKind.PARTIAL, "no GPU has the pod ai/chat-0")
 
 
 async def test_a_failure_passes_through_the_pods_filter():
     assert await OfPod(Scripted("s", GONE), CHAT).samples(1000.0) == GONE
 
 
-async def test_a_page_is_a_source(clock, beside):
+async def test_a_target_is_a_source(clock, beside):
     beside.page["metrics"] = 'vllm:num_requests_waiting{model_name="m"} 3\n'
     beside.page["large"] = beside.page["metrics"] + "".join(f"# TYPE vllm:other{n} gauge\n" for n in range(20_000))
     pages = HttpPages(HttpLimits(10.0, 2**20))
     for path in ("metrics", "large"):
-        said = await PageSource(beside.url(path), "vllm", Credentials(), pages, clock).samples(clock.now())
-        assert (said.subjects, said.values.tolist(), said.at.tolist()) == ((Queue("m"),), [[3.0]], [1000.0])
-    said = await PageSource(beside.url("none"), "vllm", Credentials(), pages, clock).samples(clock.now())
-    assert said == Failure(FailureKind.STATUS, "HTTP 404 Not Found")
-    said = await PageSource(beside.url("metrics"), "sglang", Credentials(), pages, clock).samples(clock.now())
-    assert said.kind is FailureKind.UNREADABLE
-    assert "in the words of sglang" in said.detail
+        outcome = await PageSource(beside.url(path), "vllm", Credentials(), pages, clock).samples(clock.now())
+        assert (outcome.subjects, outcome.values.tolist(), outcome.at.tolist()) == ((Queue("m"),), [[3.0]], [1000.0])
+    outcome = await PageSource(beside.url("none"), "vllm", Credentials(), pages, clock).samples(clock.now())
+    assert outcome == Failure(FailureKind.STATUS, "HTTP 404 Not Found")
+    outcome = await PageSource(beside.url("metrics"), "sglang", Credentials(), pages, clock).samples(clock.now())
+    assert outcome.kind is FailureKind.UNREADABLE
+    assert "of the kind sglang" in outcome.detail
     await pages.close()
 
 
@@ -154,22 +154,22 @@ READ = (
 )
 
 
-def test_of_a_page_only_what_is_read_is_kept():
+def test_only_the_lines_of_the_kind_are_kept():
     page = "# HELP a b\n" + HISTOGRAMS + READ + 'vllm:num_requests_waiting_by_reason{reason="capacity"} 3\n# EOF'
-    assert only(lines_of("vllm"), page.encode()).decode() == READ + "# EOF"
+    assert matching_lines(lines_of("vllm"), page.encode()).decode() == READ + "# EOF"
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_every_kind_is_read_from_those_lines_as_from_the_page(kind):
+def test_every_kind_is_read_from_those_lines_as_from_the_whole_response(kind):
     page = "".join(f'{name}{{UUID="u",model_name="m",pod="p"}} 1\nother_{name} 2\n' for name in sorted(families(kind)))
-    kept = only(lines_of(kind), page.encode())
+    kept = matching_lines(lines_of(kind), page.encode())
     whole, part = (Reader(kind).read(parse(body), 1000.0) for body in (page.encode(), kept))
     assert b"other_" not in kept
     assert (whole.subjects, whole.quantities) == (part.subjects, part.quantities)
     assert np.array_equal(whole.values, part.values, equal_nan=True)
 
 
-async def test_a_page_that_drains_is_not_ready_and_still_lives(clock, get):
+async def test_a_draining_process_is_live_and_not_ready(clock, get):
     listener = Listener("127.0.0.1", 0, Exporter((), 5.0, clock), clock)
     port = await listener.start()
     assert (await get(port, "/readyz"))[0] == 200
@@ -180,10 +180,10 @@ async def test_a_page_that_drains_is_not_ready_and_still_lives(clock, get):
 
 
 @pytest.mark.parametrize("node", ["gpu-1", None])
-async def test_what_the_driver_shows_is_on_the_node_that_its_pod_is_told(node):
+async def test_gpus_of_the_driver_are_on_the_configured_node(node):
     driver = Driver(Scripted("nvml", gpus(Gpu("GPU-a"), Gpu("GPU-b", instance="1"))), node)
     assert (await driver.samples(1000.0)).subjects == (Gpu("GPU-a", node=node), Gpu("GPU-b", instance="1", node=node))
 
 
-async def test_a_driver_that_does_not_answer_is_on_no_node():
+async def test_a_failed_driver_has_no_node():
     assert await Driver(Scripted("nvml", GONE), "gpu-1").samples(1000.0) is GONE

@@ -1,4 +1,4 @@
-"""Which GPUs of a page speak for a workload."""
+"""Which GPUs of a response are attributed to a workload."""
 
 import numpy as np
 
@@ -23,34 +23,34 @@ def shares(*subjects):
     return assign(Samples("dcgm", subjects, (), np.empty((rows, 0)), np.zeros(rows)), owner)
 
 
-def test_a_gpu_of_one_pod_is_wholly_its_workloads():
+def test_a_gpu_of_one_pod_is_exclusive():
     assert shares(gpu(Attribution.EXCLUSIVE, "chat-0"), gpu(Attribution.MIG, "embed-0", instance="3")) == {
         CHAT: Share(exclusive=(0,), shared=()),
         EMBED: Share(exclusive=(1,), shared=()),
     }
 
 
-def test_a_gpu_shared_by_two_workloads_is_neithers():
+def test_a_gpu_shared_by_two_workloads_is_exclusive_to_neither():
     assert shares(gpu(Attribution.DEVICE, "chat-0", "embed-0")) == {
         CHAT: Share(exclusive=(), shared=(0,)),
         EMBED: Share(exclusive=(), shared=(0,)),
     }
 
 
-def test_a_gpu_shared_with_a_stranger_is_not_the_workloads():
+def test_a_gpu_shared_with_a_foreign_pod_is_not_exclusive():
     assert shares(gpu(Attribution.PROCESS, "chat-0", "stranger-0")) == {CHAT: Share(exclusive=(), shared=(0,))}
 
 
-def test_a_gpu_shared_among_a_workloads_own_replicas_is_wholly_its_own():
+def test_a_gpu_shared_by_replicas_of_one_workload_is_exclusive():
     assert shares(gpu(Attribution.DEVICE, "chat-0", "chat-1")) == {CHAT: Share(exclusive=(0,), shared=())}
     assert shares(gpu(Attribution.PROCESS, "chat-0", "chat-1")) == {CHAT: Share(exclusive=(0,), shared=())}
 
 
-def test_one_named_pod_on_a_shared_device_does_not_own_it():
+def test_a_shared_device_with_one_named_pod_is_not_exclusive():
     assert shares(gpu(Attribution.DEVICE, "chat-0")) == {CHAT: Share(exclusive=(), shared=(0,))}
 
 
-def test_rows_of_one_workload_come_together_and_nobodys_stay_out():
+def test_rows_are_grouped_by_workload_without_unowned_rows():
     assert shares(
         gpu(Attribution.EXCLUSIVE, "chat-0"),
         gpu(Attribution.NONE),
@@ -61,20 +61,20 @@ def test_rows_of_one_workload_come_together_and_nobodys_stay_out():
     ) == {CHAT: Share(exclusive=(0, 5), shared=(4,)), EMBED: Share(exclusive=(), shared=(4,))}
 
 
-def test_workloads_with_the_same_pods_each_have_their_gpus():
+def test_workloads_with_the_same_pods_share_their_gpus():
     assert shares(gpu(Attribution.EXCLUSIVE, "twin-0")) == {
         CHAT: Share(exclusive=(0,), shared=()),
         EMBED: Share(exclusive=(0,), shared=()),
     }
 
 
-def test_a_reading_is_asked_about_with_the_time_it_was_measured():
-    asked = []
+def test_owners_are_looked_up_at_the_time_of_the_reading():
+    lookups = []
 
     def owner_at(pod, at):
-        asked.append((pod.pod, at))
+        lookups.append((pod.pod, at))
         return ()
 
     subjects = (gpu(Attribution.EXCLUSIVE, "chat-0"), gpu(Attribution.EXCLUSIVE, "chat-1"))
     assign(Samples("dcgm", subjects, (), np.empty((2, 0)), np.array([7.0, 9.0])), owner_at)
-    assert asked == [("chat-0", 7.0), ("chat-1", 9.0)]
+    assert lookups == [("chat-0", 7.0), ("chat-1", 9.0)]

@@ -1,4 +1,4 @@
-"""A GPU whose page loses its label for a moment."""
+"""GPUs whose pod label disappears or alternates."""
 
 import numpy as np
 import pytest
@@ -19,88 +19,88 @@ def gpu(*pods, uuid="GPU-1", instance=None):
     return Gpu(uuid, instance, attribution=attribution, pods=pods)
 
 
-def anybody(pod, at):
+def always_owned(pod, at):
     return (CHAT,)
 
 
-def nobody(pod, at):
+def never_owned(pod, at):
     return ()
 
 
-def test_a_gpu_that_loses_its_label_for_a_moment_stays_its_pods():
+def test_a_gpu_without_a_label_for_a_moment_keeps_its_pod():
     labels = Labels()
-    labels.resolve(page(gpu(POD)), anybody, 100.0)
-    assert labels.resolve(page(gpu()), anybody, 115.0).subjects == (gpu(POD),)
-    assert labels.resolve(page(gpu(POD)), anybody, 130.0).subjects == (gpu(POD),)
+    labels.resolve(page(gpu(POD)), always_owned, 100.0)
+    assert labels.resolve(page(gpu()), always_owned, 115.0).subjects == (gpu(POD),)
+    assert labels.resolve(page(gpu(POD)), always_owned, 130.0).subjects == (gpu(POD),)
 
 
-def test_a_gpu_that_lost_its_label_is_its_pods_for_as_long_as_the_pod_lives():
+def test_a_gpu_without_a_label_keeps_its_pod_while_the_pod_lives():
     labels = Labels()
-    labels.resolve(page(gpu(POD)), anybody, 100.0)
-    assert labels.resolve(page(gpu()), anybody, 100.0 + 10 * LABEL_MEMORY_S).subjects == (gpu(POD),)
+    labels.resolve(page(gpu(POD)), always_owned, 100.0)
+    assert labels.resolve(page(gpu()), always_owned, 100.0 + 10 * LABEL_MEMORY_S).subjects == (gpu(POD),)
     assert labels.lost_at == {("GPU-1", None): 100.0}
-    assert labels.resolve(page(gpu()), nobody, 101.0 + 10 * LABEL_MEMORY_S).subjects == (gpu(),)
+    assert labels.resolve(page(gpu()), never_owned, 101.0 + 10 * LABEL_MEMORY_S).subjects == (gpu(),)
     assert labels.lost_at == {}
 
 
 def test_a_series_never_outlives_its_pod():
     labels = Labels()
-    labels.resolve(page(gpu(POD)), anybody, 100.0)
+    labels.resolve(page(gpu(POD)), always_owned, 100.0)
     assert labels.resolve(page(gpu()), lambda pod, at: (), 101.0).subjects == (gpu(),)
 
 
-def test_a_gpu_handed_to_another_pod_is_that_pods_at_once():
+def test_a_gpu_of_another_pod_belongs_to_it_at_once():
     labels = Labels()
-    labels.resolve(page(gpu(POD)), anybody, 100.0)
-    assert labels.resolve(page(gpu(OTHER)), anybody, 105.0).subjects == (gpu(OTHER),)
-    assert labels.resolve(page(gpu()), anybody, 110.0).subjects == (gpu(OTHER),)
+    labels.resolve(page(gpu(POD)), always_owned, 100.0)
+    assert labels.resolve(page(gpu(OTHER)), always_owned, 105.0).subjects == (gpu(OTHER),)
+    assert labels.resolve(page(gpu()), always_owned, 110.0).subjects == (gpu(OTHER),)
 
 
 @pytest.mark.parametrize("stranger", [gpu(uuid="GPU-2"), gpu(instance="3"), Queue("m")])
-def test_a_label_is_of_one_gpu_or_instance_alone(stranger):
+def test_a_label_belongs_to_one_gpu_or_instance(stranger):
     labels = Labels()
-    labels.resolve(page(gpu(POD)), anybody, 100.0)
-    assert labels.resolve(page(stranger), anybody, 101.0).subjects == (stranger,)
+    labels.resolve(page(gpu(POD)), always_owned, 100.0)
+    assert labels.resolve(page(stranger), always_owned, 101.0).subjects == (stranger,)
 
 
-def test_a_page_that_says_everything_is_handed_on_as_it_is():
+def test_samples_with_all_labels_are_returned_unchanged():
     labels, samples = Labels(), page(gpu(POD), Queue("m"))
-    assert labels.resolve(samples, anybody, 100.0) is samples
+    assert labels.resolve(samples, always_owned, 100.0) is samples
 
 
 THIRD = PodKey("ai", "code-0")
 
 
-def named(labels, *pods, at=100.0, every=5.0, owners=anybody):
+def resolved(labels, *pods, at=100.0, every=5.0, owners=always_owned):
     """The last of several pages, one for each pod: whose the GPU is."""
     for turn, pod in enumerate(pods):
         (found,) = labels.resolve(page(gpu(pod)), owners, at + every * turn).subjects
     return found.attribution, found.pods
 
 
-def test_a_label_that_goes_back_and_forth_is_a_shared_gpu():
+def test_a_label_that_alternates_is_a_shared_gpu():
     """Time-slicing without --kubernetes-virtual-gpus: one pod is named, and it changes."""
-    assert named(Labels(), POD, OTHER) == (Attribution.EXCLUSIVE, (OTHER,))
-    assert named(Labels(), POD, OTHER, POD) == (Attribution.DEVICE, (POD, OTHER))
-    assert named(Labels(), POD, OTHER, POD, POD) == (Attribution.DEVICE, (POD, OTHER))
+    assert resolved(Labels(), POD, OTHER) == (Attribution.EXCLUSIVE, (OTHER,))
+    assert resolved(Labels(), POD, OTHER, POD) == (Attribution.DEVICE, (POD, OTHER))
+    assert resolved(Labels(), POD, OTHER, POD, POD) == (Attribution.DEVICE, (POD, OTHER))
 
 
-def test_all_who_take_turns_share_it():
-    assert named(Labels(), POD, OTHER, THIRD, POD) == (Attribution.DEVICE, (POD, THIRD, OTHER))
+def test_all_alternating_pods_share_the_gpu():
+    assert resolved(Labels(), POD, OTHER, THIRD, POD) == (Attribution.DEVICE, (POD, THIRD, OTHER))
 
 
-def test_a_pod_that_comes_back_after_a_while_was_away():
-    assert named(Labels(), POD, OTHER, POD, every=LABEL_MEMORY_S + 1.0) == (Attribution.EXCLUSIVE, (POD,))
+def test_a_pod_that_returns_late_does_not_share():
+    assert resolved(Labels(), POD, OTHER, POD, every=LABEL_MEMORY_S + 1.0) == (Attribution.EXCLUSIVE, (POD,))
 
 
-def test_a_gpu_whose_label_stands_still_for_long_is_shared_no_more():
+def test_a_gpu_with_a_constant_label_is_not_shared_any_more():
     labels = Labels()
-    named(labels, POD, OTHER, POD, at=100.0)
-    assert named(labels, POD, at=110.0 + SHARING_MEMORY_S) == (Attribution.DEVICE, (POD, OTHER))
-    assert named(labels, POD, at=110.1 + SHARING_MEMORY_S) == (Attribution.EXCLUSIVE, (POD,))
+    resolved(labels, POD, OTHER, POD, at=100.0)
+    assert resolved(labels, POD, at=110.0 + SHARING_MEMORY_S) == (Attribution.DEVICE, (POD, OTHER))
+    assert resolved(labels, POD, at=110.1 + SHARING_MEMORY_S) == (Attribution.EXCLUSIVE, (POD,))
 
 
-def test_somebody_new_on_a_gpu_that_was_shared_has_it():
+def test_a_new_pod_on_a_formerly_shared_gpu_is_exclusive():
     labels = Labels()
-    named(labels, POD, OTHER, POD)
-    assert named(labels, THIRD, at=120.0) == (Attribution.EXCLUSIVE, (THIRD,))
+    resolved(labels, POD, OTHER, POD)
+    assert resolved(labels, THIRD, at=120.0) == (Attribution.EXCLUSIVE, (THIRD,))

@@ -1,4 +1,4 @@
-"""Pods that a page knows by their UIDs alone get their names from whoever watches pods."""
+"""Pods that are known by their UIDs get their names."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ def names(pod):
     return CHAT if pod == UID else pod
 
 
-def test_a_uid_becomes_a_name_in_every_place():
+def test_a_uid_is_replaced_by_a_name_in_pods_and_parts():
     shared = Gpu("GPU-1", attribution=Attribution.PROCESS, pods=(UID, CODE), parts=(Part(UID, 0.5, 1.0),))
 
     [gpu] = named(page(shared), names).subjects
     assert (gpu.pods, gpu.parts) == ((CHAT, CODE), (Part(CHAT, 0.5, 1.0),))
 
 
-def test_a_uid_that_nobody_knows_stays_as_it_is():
+def test_an_unknown_uid_stays_unchanged():
     stranger = Gpu("GPU-1", pods=(PodKey("", "uid-2"),))
 
     assert named(page(stranger), names).subjects == (stranger,)
 
 
-def test_a_page_of_names_is_the_same_page():
+def test_samples_with_names_are_returned_unchanged():
     samples = page(Gpu("GPU-1", pods=(CODE,)), Queue("m"), Gpu("GPU-2"))
 
     assert named(samples, names) is samples

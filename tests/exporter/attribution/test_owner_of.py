@@ -30,7 +30,7 @@ def owner(pod, *workloads):
         "chat-0-1",  # LeaderWorkerSet: worker 1 of group 0
     ],
 )
-def test_pods_that_a_workloads_controller_would_make_are_its_own(pod):
+def test_pod_names_of_a_controller_belong_to_its_workload(pod):
     assert owner(pod, CHAT) == CHAT
 
 
@@ -50,11 +50,11 @@ def test_pods_that_a_workloads_controller_would_make_are_its_own(pod):
         "my-chat-0",
     ],
 )
-def test_a_workload_never_takes_a_namesakes_pods(pod):
+def test_pods_of_a_similar_name_do_not_belong_to_a_workload(pod):
     assert owner(pod, CHAT) is None
 
 
-def test_each_of_two_namesakes_gets_its_own_pods():
+def test_two_workloads_of_similar_names_have_separate_pods():
     assert owner("chat-canary-7d9f8b6c5d-x2k9q", CHAT, CANARY) == CANARY
     assert owner("chat-7d9f8b6c5d-x2k9q", CANARY, CHAT) == CHAT
 
@@ -68,7 +68,7 @@ def test_a_pattern_replaces_the_default():
     assert owner("chat-0", (CHAT, "llm-decode-*")) is None
 
 
-def test_the_more_specific_of_two_matches_wins():
+def test_the_longer_of_two_matches_counts():
     assert owner("chat-canary-0", (CHAT, "chat*"), CANARY) == CANARY
     assert owner("chat-canary-0", CANARY, (CHAT, "chat*")) == CANARY
     group = WorkloadKey("ai", "chat-0")
@@ -82,7 +82,7 @@ def test_a_pod_of_no_workload_has_no_owner():
 
 @settings(max_examples=100, deadline=None)
 @given(names, names, st.text(LETTERS, min_size=8, max_size=10), st.text(LETTERS, min_size=5, max_size=5))
-def test_a_deployments_pod_is_its_own_and_of_no_workload_that_is_not_configured(name, other, template, suffix):
+def test_a_deployments_pod_belongs_to_it_and_to_no_other(name, other, template, suffix):
     mine, theirs = WorkloadKey("ai", name), WorkloadKey("ai", other)
     assert owner(f"{name}-{template}-{suffix}", mine) == mine
     if not name.startswith(other):

@@ -1,4 +1,4 @@
-"""Pages as text, read as the daemon reads them: the real parser, then the catalog."""
+"""Responses as text, read as the daemon reads them: the real parser, then the catalog."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def read():
 def cell():
     """cell(samples, "name" or ("uuid", instance), quantity): one number; NaN where the page does not say."""
 
-    def cell(samples, who, quantity):
+    def cell(samples, key, quantity):
         keys = [_key(subject) for subject in samples.subjects]
-        assert keys.count(who) == 1, f"{who} is not one of {keys}"
-        return float(samples.column(quantity)[keys.index(who)])
+        assert keys.count(key) == 1, f"{key} is not one of {keys}"
+        return float(samples.column(quantity)[keys.index(key)])
 
     return cell
 

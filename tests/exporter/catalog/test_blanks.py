@@ -1,4 +1,4 @@
-"""Numbers that are no numbers: DCGM's marks, glitches, NaN, and lines that are not samples at all."""
+"""Invalid values: DCGM's marks, glitches, NaN, and lines that are no samples."""
 
 from math import isnan
 
@@ -23,7 +23,7 @@ FP64_MARKS = [f"{140737488355328 + n}.000000" for n in range(4)]
         ("DCGM_FI_DEV_XID_ERRORS", Q.GPU_XID),
     ],
 )
-def test_a_mark_for_no_value_is_unknown_and_says_so(read, cell, mark, field, quantity):
+def test_a_mark_for_no_value_is_unknown_and_dropped_with_its_reason(read, cell, mark, field, quantity):
     samples = read(f'{field}{{UUID="g"}} {mark}\n')
     assert isnan(cell(samples, "g", quantity))
     ((number, reason),) = samples.dropped
@@ -71,7 +71,7 @@ def test_a_glitch_of_utilization_is_dropped_with_its_range(read, cell, glitch):
 
 
 @pytest.mark.parametrize("value", ["1.6", "-0.1"])
-def test_a_ratio_that_cannot_be_is_dropped(read, cell, value):
+def test_an_impossible_ratio_is_dropped(read, cell, value):
     samples = read(f'DCGM_FI_PROF_GR_ENGINE_ACTIVE{{UUID="g"}} {value}\n')
     assert isnan(cell(samples, "g", Q.GPU_ENGINE_ACTIVE))
     assert samples.dropped == (Dropped(1, f"DCGM_FI_PROF_GR_ENGINE_ACTIVE: {value} is outside 0..1.5"),)
@@ -102,12 +102,12 @@ def test_a_mark_never_reaches_another_gpus_number(read, cell):
 
 
 @pytest.mark.parametrize("value", ["-1", "NaN", "+Inf"])
-def test_a_queue_that_cannot_be_is_unknown_and_not_zero(read, cell, value):
+def test_an_impossible_queue_is_unknown_and_not_zero(read, cell, value):
     samples = read(f'vllm:num_requests_waiting{{model_name="m"}} {value}\n')
     assert isnan(cell(samples, "m", Q.REQUESTS_WAITING))
     assert len(samples.dropped) == 1
 
 
-def test_lines_of_other_families_are_not_judged(read):
+def test_lines_of_other_families_make_no_gap(read):
     samples = read('vllm:num_requests_waiting{model_name="m"} 1\nprocess_max_fds NaN\nvllm:cpu_cache_usage_perc -1\n')
     assert samples.dropped == ()

@@ -1,4 +1,4 @@
-"""Queues that outlive every worker."""
+"""Queues of brokers."""
 
 from math import isnan
 
@@ -20,7 +20,7 @@ REDIS = """
     """
 
 
-def test_redis_lists_and_stream_groups_are_queues_and_stream_lengths_are_not(read, cell):
+def test_redis_lists_and_stream_groups_are_queues(read, cell):
     samples = read(REDIS)
     assert samples.kind == "redis_exporter"
     assert set(samples.subjects) == {Queue("jobs"), Queue("events/workers")}
@@ -29,7 +29,7 @@ def test_redis_lists_and_stream_groups_are_queues_and_stream_lengths_are_not(rea
     assert cell(samples, "events/workers", Q.REQUESTS_RUNNING) == 3.0
 
 
-def test_a_redis_database_is_named_only_where_two_have_the_key(read):
+def test_a_redis_key_is_named_with_its_database_only_if_two_have_it(read):
     samples = read(
         'redis_key_size{db="db0",key="a"} 1\nredis_key_size{db="db1",key="a"} 2\nredis_key_size{key="b"} 3\n'
     )
@@ -54,7 +54,7 @@ CELERY = """
     """
 
 
-def test_celerys_only_queue_is_what_its_workers_work_on(read, cell):
+def test_tasks_of_celery_without_a_queue_belong_to_the_only_queue(read, cell):
     samples = read(CELERY)
     assert samples.kind == "celery"
     assert samples.subjects == (Queue("celery"),)
@@ -64,7 +64,7 @@ def test_celerys_only_queue_is_what_its_workers_work_on(read, cell):
     assert cell(samples, "celery", Q.REQUESTS_FAILED) == 4.0
 
 
-def test_of_several_celery_queues_nobody_knows_which_one_a_worker_works_on(read, cell):
+def test_tasks_of_celery_without_a_queue_are_left_out_if_there_are_several(read, cell):
     samples = read(CELERY + '    celery_queue_length{queue_name="mail"} 0\n')
     assert set(samples.subjects) == {Queue("celery"), Queue("mail")}
     assert isnan(cell(samples, "celery", Q.REQUESTS_RUNNING))
@@ -76,7 +76,7 @@ def test_tasks_of_a_queue_whose_length_nobody_prints_make_no_queue(read):
     assert read('celery_task_succeeded_total{name="t",queue_name="gone"} 1\n').subjects == ()
 
 
-def test_rqs_finished_jobs_are_a_list_and_no_counter(read, cell):
+def test_rqs_finished_jobs_are_no_counter(read, cell):
     samples = read(
         """
         rq_workers{name="w",queues="default",state="busy"} 1.0
@@ -102,7 +102,7 @@ def test_rqs_finished_jobs_are_a_list_and_no_counter(read, cell):
         ("rabbitmq_queue_messages_ready", "rabbitmq_queue_messages_unacknowledged"),
     ],
 )
-def test_rabbitmqs_queues_are_read_from_each_of_its_pages(read, cell, ready, unacked):
+def test_rabbitmqs_queues_are_read_from_each_of_its_endpoints(read, cell, ready, unacked):
     samples = read(
         f"""
         rabbitmq_identity_info{{rabbitmq_node="rabbit@a"}} 1
@@ -118,7 +118,7 @@ def test_rabbitmqs_queues_are_read_from_each_of_its_pages(read, cell, ready, una
     assert cell(samples, "mail", Q.REQUESTS_WAITING) == 0.0
 
 
-def test_rabbitmqs_aggregated_page_names_no_queue(read, cell):
+def test_rabbitmqs_aggregated_metrics_name_no_queue(read, cell):
     samples = read("rabbitmq_queue_messages_ready 4\nrabbitmq_queue_messages_unacked 1\n")
     assert samples.subjects == (Queue("default"),)
     assert cell(samples, "default", Q.REQUESTS_WAITING) == 4.0
@@ -137,7 +137,7 @@ def nats(name, leader, value, family="jetstream"):
 
 
 @pytest.mark.parametrize("family", ["jetstream", "nats"])
-def test_of_a_consumers_replicas_the_leader_speaks(read, cell, family):
+def test_only_the_leader_of_a_consumers_replicas_counts(read, cell, family):
     pairs = [("num_pending", 20, 0), ("num_ack_pending", 9, 9)]
     samples = read("".join(nats(name, "true", led, family) + nats(name, "false", rest, family)
                            for name, led, rest in pairs))  # fmt: skip
@@ -150,7 +150,7 @@ def test_a_followers_zero_is_no_empty_queue(read, cell):
     assert isnan(cell(read(nats("num_pending", "false", 0)), "workers", Q.REQUESTS_WAITING))
 
 
-def test_an_exporter_too_old_to_name_the_leader_is_believed(read, cell):
+def test_replicas_without_a_leader_label_all_count(read, cell):
     samples = read('jetstream_consumer_num_pending{consumer_name="workers",stream_name="ORDERS"} 3\n')
     assert cell(samples, "workers", Q.REQUESTS_WAITING) == 3.0
 
@@ -190,7 +190,7 @@ def test_a_kafka_partition_without_a_committed_offset_makes_the_lag_unknown_and_
         'kafka_consumergroup_lag_sum{consumergroup="g",topic="t"} 7',
     ],
 )
-def test_every_exporters_word_for_kafkas_lag_is_known(read, cell, line):
+def test_every_exporters_name_of_the_kafka_lag_is_read(read, cell, line):
     assert cell(read(line + "\n"), "g/t", Q.REQUESTS_WAITING) == 7.0
 
 

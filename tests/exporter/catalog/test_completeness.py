@@ -91,7 +91,7 @@ def test_a_series_that_disappears_is_incomplete_for_as_long_as_its_process_lives
     assert engine.read(*whole(0), *whole(1, 30)).gaps == ()
 
 
-def test_a_family_that_disappears_is_incomplete_and_nothing_is_known_of_it(engine):
+def test_a_family_that_disappears_is_incomplete_and_unknown(engine):
     engine.read(*whole(0, 3))
     samples = engine.read(*whole(0)[1:])
     assert [(gap.quantity, gap.reason) for gap in samples.gaps] == [(WAITING, GapReason.MISSING)]
@@ -223,7 +223,7 @@ def test_memory_of_missing_series_is_bounded(engine):
     assert len(samples.gaps) <= MAX_MISSING
 
 
-def test_a_gap_names_its_series_without_what_a_terminal_obeys(engine):
+def test_a_gap_names_its_series_without_control_characters(engine):
     engine.read(line(0, 1), line("\\n\x1b[2J" + "x" * 500, 3))
     (gap,) = engine.read(line(0, 1)).gaps
     assert gap.series.isprintable()

@@ -1,4 +1,4 @@
-"""Whose page it is, where several could claim it, and what is said of a page that is nobody's."""
+"""Detection of kinds, also of several in one response, and descriptions of bodies without metrics."""
 
 import gzip
 
@@ -21,16 +21,16 @@ RUNTIME = "go_goroutines 4\nprocess_open_fds 9\npython_info 1\nup 1\nscrape_dura
 
 
 @pytest.mark.parametrize(("kind", "sign"), SIGNS)
-def test_every_kinds_sign_gives_its_page_away(page, kind, sign):
+def test_every_sign_of_a_kind_detects_it(page, kind, sign):
     assert detect(page(f"{sign} 1\n").layout) == kind
 
 
 @pytest.mark.parametrize(("kind", "sign"), SIGNS)
-def test_what_every_process_prints_changes_no_kind(page, kind, sign):
+def test_families_of_every_process_change_no_kind(page, kind, sign):
     assert detect(page(f"{RUNTIME}{sign} 1\n").layout) == kind
 
 
-def test_no_kinds_sign_is_within_anothers():
+def test_no_sign_of_a_kind_begins_with_a_sign_of_another():
     """Else the longer one could never decide, or the shorter one would claim the other's page. A stronger one decides:
     production-stack's router has names of its own among those that it has from vLLM.
     """
@@ -58,7 +58,7 @@ def test_vllm_within_triton_is_tritons(page):
     assert detect(page(f'{VLLM}nv_inference_request_success{{model="m"}} 1\n').layout) == "triton"
 
 
-def test_a_vllm_served_by_kserve_is_vllms(page):
+def test_a_vllm_served_by_kserve_is_vllm(page):
     steps = "".join(f'request_{step}_seconds_count{{model_name="m"}} 1\n' for step in ("predict", "preprocess"))
     assert detect(page(steps + VLLM).layout) == "vllm"
 
@@ -91,7 +91,7 @@ DCGM = 'DCGM_FI_DEV_GPU_UTIL{UUID="g"} 3\n'
         ('hw_temperature_celsius{hw_id="u"} 1\n', VLLM, "vllm"),
     ],
 )
-def test_of_two_kinds_in_one_response_the_outer_one_is_read(page, one, other, kind):
+def test_the_outer_of_two_kinds_in_one_response_is_read(page, one, other, kind):
     assert detect(page(one + other).layout) == kind
     assert detect(page(other + one).layout) == kind
 
@@ -112,21 +112,21 @@ def test_of_two_kinds_in_one_response_the_outer_one_is_read(page, one, other, ki
         "kube_pod_info 1\n",
     ],
 )
-def test_a_page_of_somebody_else_is_nobodys_and_never_zeros(read, lines):
-    with pytest.raises(UnknownKind, match="on this page"):
+def test_a_response_of_another_exporter_has_no_rows(read, lines):
+    with pytest.raises(UnknownKind, match="of this response"):
         read(lines)
 
 
-def test_a_page_with_broken_lines_is_known_by_the_others(page):
+def test_a_kind_is_detected_by_the_valid_lines(page):
     assert detect(page("<oops>\nvllm:num_requests_waiting three\nvllm:num_requests_running 1\n\0\0\n").layout) == "vllm"
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "expected"),
     [
         (b"[]", "/prometheus/metrics"),
         (b'[{"iter": 1, "numActiveRequests": 3, "numQueuedRequests": 0}]\n', "/prometheus/metrics"),
-        (b'{"status":"success","data":{"resultType":"vector","result":[]}}', "Prometheus' API"),
+        (b'{"status":"success","data":{"resultType":"vector","result":[]}}', "Prometheus API"),
         (b'{"detail":"Not Found"}', "is the path right?"),
         (b"<!DOCTYPE html>\n<html><body>502</body></html>", "HTML"),
         (b"\n <HTML><head></head></html>", "HTML"),
@@ -137,20 +137,20 @@ def test_a_page_with_broken_lines_is_known_by_the_others(page):
         (VLLM.encode("utf-16-be"), "UTF-16"),
     ],
 )
-def test_what_is_no_page_is_called_what_it_is(body, said):
+def test_a_body_without_metrics_is_described(body, expected):
     assert not len(parse(body).values)
-    assert said in foreign(body)
+    assert expected in foreign(body)
 
 
 @pytest.mark.parametrize("body", [b"", b"\n\n", b"oops\n", b'{"a 1', b"[1, 2", b"[" * 100_000, bytes(range(1, 256))])
-def test_what_cannot_be_told_is_not_guessed(body):
+def test_an_unrecognized_body_is_not_described(body):
     assert foreign(body) is None
 
 
 @given(st.binary(max_size=200) | st.recursive(st.none() | st.text(), st.lists).map(lambda each: repr(each).encode()))
-def test_whatever_a_body_is_it_is_looked_at_without_an_accident(body):
-    said = foreign(body)
-    assert said is None or said
+def test_any_body_is_described_without_an_exception(body):
+    description = foreign(body)
+    assert description is None or description
 
 
 def test_kind_of_many_series_is_detected_by_their_distinct_names():
@@ -159,14 +159,14 @@ def test_kind_of_many_series_is_detected_by_their_distinct_names():
         assert detect(page.layout) == "vllm"
 
 
-def test_response_without_any_known_family_is_nobodys_with_the_names_it_has():
+def test_response_without_a_catalog_family_is_unknown_and_names_its_families():
     scanner = PlainScanner(selection())
-    with pytest.raises(UnknownKind, match=r"no family on this page \(node_load1, node_load5\)"):
+    with pytest.raises(UnknownKind, match=r"no family of this response \(node_load1, node_load5\)"):
         Reader("auto").read(scanner.scan(b"node_load1 3\nnode_load5 3\n"), 0.0)
     assert Reader("vllm").read(scanner.scan(b"node_load1 3\n"), 0.0).subjects == ()
 
 
-def test_a_page_that_begins_with_a_quoted_name_is_no_json():
+def test_a_response_that_begins_with_a_quoted_name_is_no_json():
     body = b'{"vllm:num_requests_waiting",model_name="m"} 3\n'
     assert len(parse(body).values) == 1
     assert foreign(body) is None

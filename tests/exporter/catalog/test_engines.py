@@ -1,4 +1,4 @@
-"""What inference engines' pages say of their queues."""
+"""Queues of inference engines: vLLM, SGLang, Triton, llama.cpp."""
 
 from math import isnan
 
@@ -53,12 +53,12 @@ def test_vllms_cache_use_is_the_mean_over_engines_of_the_newer_name(read, cell):
     assert cell(read(VLLM_V1), "m", Q.KV_CACHE_USED) == 0.5
 
 
-def test_one_sleeping_engine_is_seen(read, cell):
+def test_one_sleeping_engine_makes_the_target_asleep(read, cell):
     assert cell(read(VLLM_V1), "m", Q.ENGINE_AWAKE) == 0.0
     assert cell(read(VLLM_V1.replace("} 0.0", "} 1.0")), "m", Q.ENGINE_AWAKE) == 1.0
 
 
-def test_an_engine_that_cannot_be_believed_makes_the_sum_unknown(read, cell):
+def test_an_engine_with_an_invalid_value_makes_the_sum_unknown(read, cell):
     samples = read(VLLM_V1.replace('waiting{engine="1",model_name="m"} 4.0', 'waiting{engine="1",model_name="m"} NaN'))
     assert isnan(cell(samples, "m", Q.REQUESTS_WAITING))
     assert cell(samples, "m", Q.REQUESTS_RUNNING) == 12.0
@@ -99,7 +99,7 @@ RAY_VLLM = """
 
 
 @pytest.mark.parametrize("prefix", ["ray_vllm:", "ray_vllm_"])
-def test_a_vllm_that_speaks_through_ray_is_added_up_over_its_workers(read, cell, prefix):
+def test_vllm_through_ray_is_added_up_over_its_workers(read, cell, prefix):
     samples = read(RAY_VLLM.replace("ray_vllm:", prefix))
     assert samples.kind == "ray_vllm"
     assert samples.subjects == (Queue("m"),)
@@ -131,7 +131,7 @@ def test_sglang_counts_each_engine_once_and_each_dp_rank_in(read, cell):
     assert cell(samples, "m", Q.REQUESTS_FAILED) == 4.0
 
 
-def test_an_old_sglang_calls_its_model_name(read):
+def test_an_old_sglang_has_its_model_in_the_label_name(read):
     assert read('sglang:num_queue_reqs{name="google/gemma-2-9b-it"} 2826\n').subjects == (
         Queue("google/gemma-2-9b-it"),
     )
@@ -147,7 +147,7 @@ def test_sglangs_data_parallel_attention_speaks_through_other_tensor_ranks(read,
     assert cell(samples, "m", Q.REQUESTS_RUNNING) == 5.0
 
 
-def test_of_sglangs_ranks_that_disagree_the_largest_counts(read, cell):
+def test_the_largest_of_sglang_ranks_that_disagree_counts(read, cell):
     """Each rank has a scheduler of its own and reports at its own moments: a rank that is behind says too little."""
     samples = read(
         """
@@ -269,7 +269,7 @@ def test_tritons_gpu_gauges_are_ratios_and_bytes(read, cell):
     assert cell(samples, "GPU-1", Q.GPU_MEMORY_TOTAL) == 16106127360.0
 
 
-def test_a_gpu_at_zero_percent_and_zero_watts_was_not_read(read, cell):
+def test_a_gpu_at_zero_percent_and_zero_watts_is_a_failed_read(read, cell):
     failed = read(TRITON.replace("} 0.5", "} 0").replace("32.09", "0"))
     assert isnan(cell(failed, "GPU-1", Q.GPU_UTILIZATION))
     assert isnan(cell(failed, "GPU-1", Q.GPU_POWER))
@@ -277,7 +277,7 @@ def test_a_gpu_at_zero_percent_and_zero_watts_was_not_read(read, cell):
     assert cell(idle, "GPU-1", Q.GPU_UTILIZATION) == 0.0
 
 
-def test_an_old_triton_does_not_say_what_waits(read, cell):
+def test_an_old_triton_has_an_unknown_queue(read, cell):
     old = "\n".join(line for line in TRITON.splitlines() if "pending" not in line)
     assert isnan(cell(read(old), "a", Q.REQUESTS_WAITING))
 

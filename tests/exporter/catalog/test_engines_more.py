@@ -1,4 +1,4 @@
-"""Engines beside the first four: what their pages say, and what they refuse to say."""
+"""Queues of the other inference engines."""
 
 from math import isnan
 
@@ -40,7 +40,7 @@ def test_what_tgi_refuses_is_activity_though_its_queue_does_not_grow(read, cell)
     assert cell(read(TGI), "default", Q.REQUESTS_FAILED) == 7.0
 
 
-def test_a_fresh_tgi_without_its_gauges_has_an_unknown_queue_and_no_empty_one(read, cell):
+def test_a_fresh_tgi_without_gauges_has_an_unknown_queue(read, cell):
     samples = read("tgi_request_count 1\ntgi_request_success 0\n")
     assert isnan(cell(samples, "default", Q.REQUESTS_WAITING))
     assert isnan(cell(samples, "default", Q.REQUESTS_RUNNING))
@@ -105,7 +105,7 @@ NIM = """
     """
 
 
-def test_nims_names_have_no_prefix_and_its_page_is_known_all_the_same(read, cell):
+def test_nim_is_detected_without_a_prefix(read, cell):
     samples = read(NIM)
     assert samples.kind == "nim"
     assert cell(samples, "meta/llama", Q.REQUESTS_WAITING) == 2.0
@@ -117,7 +117,7 @@ def test_nims_names_have_no_prefix_and_its_page_is_known_all_the_same(read, cell
     assert cell(samples, "meta/llama", Q.TOKENS_GENERATED) == 174.0
 
 
-def test_a_nim_that_prints_vllms_names_is_read_as_vllm_and_as_nim(read, cell):
+def test_a_nim_with_vllm_names_is_read_as_vllm_and_as_nim(read, cell):
     page = """
         num_request_max{model_name="m"} 1024.0
         vllm:num_requests_running{engine="0",model_name="m"} 3.0
@@ -128,7 +128,7 @@ def test_a_nim_that_prints_vllms_names_is_read_as_vllm_and_as_nim(read, cell):
         assert cell(read(page, kind), "m", Q.REQUESTS_WAITING) == 2.0
 
 
-def test_lmdeploys_two_waits_add_up_and_routed_is_not_a_third(read, cell):
+def test_lmdeploys_two_queues_add_up_without_routed_requests(read, cell):
     samples = read(
         """
         lmdeploy:num_requests_waiting{model_name="m",engine="0"} 2.0
@@ -167,7 +167,7 @@ def test_torchserves_counters_of_time_are_no_queue(read, cell):
     assert cell(samples, "resnet18", Q.REQUESTS_FINISHED) == 3.0
 
 
-def test_kserves_own_server_only_tells_that_somebody_was_there(read, cell):
+def test_kserves_own_server_only_counts_finished_requests(read, cell):
     samples = read(
         """
         request_predict_seconds_bucket{le="10.0",model_name="iris"} 17.0

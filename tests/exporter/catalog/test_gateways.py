@@ -1,4 +1,4 @@
-"""What stands in front of engines: Ray Serve, EPP."""
+"""Queues of Ray Serve and EPP."""
 
 from math import isnan
 
@@ -21,7 +21,7 @@ RAY = """
     """
 
 
-def test_rays_handles_and_replicas_are_added_up_and_its_views_of_the_same_requests_are_not(read, cell):
+def test_rays_handles_and_replicas_are_added_up_once(read, cell):
     samples = read(RAY)
     assert samples.kind == "ray_serve"
     assert samples.subjects == (Queue("LLM"),)
@@ -30,7 +30,7 @@ def test_rays_handles_and_replicas_are_added_up_and_its_views_of_the_same_reques
     assert cell(samples, "LLM", Q.REQUESTS_FAILED) == 2.0
 
 
-def test_of_the_two_views_of_rays_running_requests_the_larger_one_counts(read, cell):
+def test_the_larger_count_of_rays_running_requests_counts(read, cell):
     """Handles count what they have sent, replicas what they work on at the moment of their report."""
     busier = RAY.replace('replica="r2"} 2', 'replica="r2"} 9')
     assert cell(read(busier), "LLM", Q.REQUESTS_RUNNING) == 10.0
@@ -51,7 +51,7 @@ def test_without_replicas_rays_handles_say_what_runs(read, cell):
     assert cell(read(without), "LLM", Q.REQUESTS_RUNNING) == 7.0
 
 
-def test_a_deployments_application_is_named_only_where_two_have_it(read):
+def test_a_deployment_is_named_with_its_application_only_if_two_have_its_name(read):
     samples = read(
         """
         ray_serve_deployment_queued_queries{application="one",deployment="LLM",handle="h1"} 1
@@ -127,7 +127,7 @@ def test_what_a_picker_refuses_is_activity_of_the_only_pool(read, cell):
     assert cell(samples, "p", Q.REQUESTS_FAILED) == 40.0
 
 
-def test_an_epp_that_prints_old_and_new_names_is_read_once(read, cell):
+def test_an_epp_with_old_and_new_names_is_counted_once(read, cell):
     samples = read(
         EPP
         + """
@@ -142,7 +142,7 @@ def test_an_epp_that_prints_old_and_new_names_is_read_once(read, cell):
     assert cell(samples, "p", Q.REPLICAS_READY) == 4.0
 
 
-def test_a_flow_without_a_pools_name_is_the_only_pools(read, cell):
+def test_a_flow_without_a_pool_name_belongs_to_the_only_pool(read, cell):
     samples = read('llm_d_epp_ready_endpoints{name="p"} 1\nllm_d_epp_flow_control_queue_size{priority="-10"} 6\n')
     assert samples.subjects == (Queue("p"),)
     assert cell(samples, "p", Q.REQUESTS_HELD) == 6.0

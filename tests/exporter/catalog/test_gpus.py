@@ -1,4 +1,4 @@
-"""What a dcgm-exporter page says of whole GPUs and MIG instances."""
+"""Whole GPUs and MIG instances of dcgm-exporter."""
 
 from math import isnan
 
@@ -70,7 +70,7 @@ def test_total_memory_is_unknown_where_the_reserved_part_is_not_printed(read, ce
     assert cell(samples, "g", Q.GPU_MEMORY_USED) == 100 * MIB
 
 
-def test_a_printed_total_wins_over_the_sum(read, cell):
+def test_an_exposed_total_counts_before_the_sum(read, cell):
     samples = read(
         'DCGM_FI_DEV_FB_TOTAL{UUID="g"} 1024\nDCGM_FI_DEV_FB_FREE{UUID="g"} 900\nDCGM_FI_DEV_FB_USED{UUID="g"} 100\n'
     )
@@ -123,11 +123,11 @@ def test_what_instances_repeat_of_their_parent_is_the_parents_and_counted_once(r
 
 
 @pytest.mark.parametrize("quantity", [Q.GPU_ENGINE_ACTIVE, Q.GPU_UTILIZATION, Q.GPU_MEMORY_USED, Q.GPU_MEMORY_TOTAL])
-def test_a_parent_has_nothing_that_is_its_instances_own(read, cell, quantity):
+def test_a_parent_has_no_values_of_its_instances(read, cell, quantity):
     assert isnan(cell(read(MIG), "GPU-a", quantity))
 
 
-def test_a_parents_own_word_goes_before_what_its_instances_repeat(read, cell):
+def test_a_parents_own_series_counts_before_the_repeated_ones(read, cell):
     samples = read(MIG + '\n    DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-a"} 99\n')
     assert (cell(samples, "GPU-a", Q.GPU_POWER), cell(samples, "GPU-a", Q.GPU_TEMPERATURE)) == (99.0, 37.0)
 
@@ -137,7 +137,7 @@ def test_instances_that_repeat_nothing_imply_no_parent(read):
     assert [(s.uuid, s.instance) for s in samples.subjects] == [("g", "1")]
 
 
-def test_a_parent_beside_its_instances_is_no_pods_gpu(read, cell, gpu):
+def test_a_parent_beside_its_instances_has_no_pods(read, cell, gpu):
     """-d g+i, and a plugin that names the pod by the device: the pod holds the instance, not all of the GPU."""
     pod = 'namespace="ai",pod="p-0",container="c"'
     samples = read(
@@ -155,7 +155,7 @@ def test_a_parent_beside_its_instances_is_no_pods_gpu(read, cell, gpu):
     assert np.nansum(samples.column(Q.GPU_POWER)) == 90.0
 
 
-def test_a_parent_is_one_row_wherever_on_the_page_it_stands(read):
+def test_a_parent_is_one_row_in_any_order_of_lines(read):
     own = 'DCGM_FI_DEV_POWER_USAGE{UUID="g"} 90\n'
     instances = "".join(f'DCGM_FI_DEV_FB_USED{{UUID="g",GPU_I_ID="{i}",GPU_I_PROFILE="1g.5gb"}} 6\n' for i in (1, 2))
     for text in (own + instances, instances + own):

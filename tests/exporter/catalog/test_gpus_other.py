@@ -1,4 +1,4 @@
-"""GPUs without dcgm-exporter."""
+"""GPUs of other exporters."""
 
 from math import isnan
 
@@ -22,7 +22,7 @@ SMI = """
     """
 
 
-def test_nvidia_smi_speaks_in_ratios_and_bytes_already(read, cell, gpu):
+def test_nvidia_smi_exposes_ratios_and_bytes(read, cell, gpu):
     samples = read(SMI)
     assert samples.kind == "nvidia_gpu_exporter"
     assert gpu(samples, "u").model == "NVIDIA L40S"
@@ -41,8 +41,8 @@ def test_under_mig_nvidia_smi_does_not_say_how_busy_a_gpu_is(read, cell):
 
 
 def line(family, value, labels):
-    said = ",".join(f'{name}="{text}"' for name, text in labels.items())
-    return f"{family}{{{said}}} {value}\n"
+    pairs = ",".join(f'{name}="{text}"' for name, text in labels.items())
+    return f"{family}{{{pairs}}} {value}\n"
 
 
 def amd(family, value, **labels):
@@ -73,11 +73,11 @@ def test_amds_percentages_mebibytes_and_microjoules_become_ratios_bytes_and_joul
     assert cell(samples, "u", Q.GPU_TEMPERATURE) == 60.0
 
 
-def test_an_activity_that_amd_does_not_know_is_no_full_load(read, cell):
+def test_an_unknown_activity_of_amd_is_no_full_load(read, cell):
     assert isnan(cell(read(amd("gpu_gfx_activity", 65535)), "u", Q.GPU_UTILIZATION))
 
 
-def test_an_amd_gpu_is_one_whoever_shares_it(read, cell, gpu):
+def test_a_shared_amd_gpu_is_one_gpu(read, cell, gpu):
     samples = read(
         amd("gpu_gfx_activity", 57, namespace="ai", pod="a") + amd("gpu_gfx_activity", 57, namespace="ai", pod="b")
     )
@@ -86,12 +86,12 @@ def test_an_amd_gpu_is_one_whoever_shares_it(read, cell, gpu):
     assert cell(samples, "u", Q.GPU_UTILIZATION) == 0.57
 
 
-def test_an_amd_gpu_of_one_pod_is_that_pods(read, gpu):
+def test_an_amd_gpu_of_one_pod_is_exclusive(read, gpu):
     held = gpu(read(amd("gpu_gfx_activity", 57, namespace="ai", pod="a")), "u")
     assert (held.attribution, held.pods) == (Attribution.EXCLUSIVE, (PodKey("ai", "a"),))
 
 
-def test_series_of_one_gpu_that_say_more_or_less_of_it_are_one_gpu(read, gpu):
+def test_series_of_one_gpu_with_different_labels_are_one_gpu(read, gpu):
     samples = read(
         amd("gpu_gfx_activity", 57, namespace="ai", pod="a")
         + amd("gpu_package_power", 140, card_series="", hostname="")
@@ -102,7 +102,7 @@ def test_series_of_one_gpu_that_say_more_or_less_of_it_are_one_gpu(read, gpu):
     assert len(read(intel("xpum_engine_ratio", 0.5) + intel("xpum_power_watts", 9, dev_name="")).subjects) == 1
 
 
-def test_an_amd_gpu_without_a_uuid_is_known_by_its_serial_number_or_its_place(read):
+def test_an_amd_gpu_without_a_uuid_has_its_serial_number_or_its_id(read):
     line = 'gpu_gfx_activity{{gpu_id="3",{}hostname="n"}} 5\n'
     assert [each.uuid for each in read(line.format('serial_number="SN",')).subjects] == ["SN"]
     assert [each.uuid for each in read(line.format('gpu_uuid="",')).subjects] == ["3"]
@@ -146,7 +146,7 @@ def intel(family, value, **labels):
     return line(family, value, labels)
 
 
-def test_intels_tiles_are_parts_of_a_device_that_speaks_for_itself(read, cell, gpu):
+def test_intel_tiles_do_not_count_beside_their_device(read, cell, gpu):
     samples = read(
         intel("xpum_engine_ratio", 0.5)
         + intel("xpum_engine_ratio", 0.9, sub_dev="0")
@@ -165,7 +165,7 @@ def test_intels_tiles_are_parts_of_a_device_that_speaks_for_itself(read, cell, g
     assert cell(samples, "u", Q.GPU_ENERGY) == 5.0
 
 
-def test_an_amd_page_of_power_alone_is_known_and_its_utilization_is_not(read, cell, gpu):
+def test_amd_with_power_alone_is_detected_and_has_no_utilization(read, cell, gpu):
     """The fields of AMD's exporter are chosen by its operator."""
     for name in ("gpu_package_power", "gpu_average_package_power", "gpu_power_usage"):
         samples = read(amd(name, 140, namespace="ai", pod="a"))
@@ -194,7 +194,7 @@ OLD_HAMI = """
     """  # noqa: E501 - as they are
 
 
-def test_hamis_ratio_of_the_host_is_a_percentage_and_the_devices(read, cell, gpu):
+def test_hamis_host_ratio_is_a_percentage_of_the_device(read, cell, gpu):
     samples = read(HAMI)
     assert samples.kind == "hami"
     assert cell(samples, "GPU-1", Q.GPU_UTILIZATION) == 0.57
@@ -205,7 +205,7 @@ def test_hamis_ratio_of_the_host_is_a_percentage_and_the_devices(read, cell, gpu
     assert gpu(samples, "GPU-2").pods == ()
 
 
-def test_a_vgpu_of_hami_is_never_wholly_one_pods(read, gpu):
+def test_a_vgpu_of_hami_is_never_exclusive(read, gpu):
     """A container without a core limit is printed with utilization 0, and one that has not begun is not printed."""
     assert (gpu(read(HAMI), "GPU-1").attribution, gpu(read(HAMI), "GPU-1").pods) == (
         Attribution.DEVICE,
@@ -214,7 +214,7 @@ def test_a_vgpu_of_hami_is_never_wholly_one_pods(read, gpu):
     assert gpu(read(HAMI), "GPU-2").attribution is Attribution.NONE
 
 
-def test_old_names_of_hami_say_the_same_and_both_together_are_one_gpu(read, cell, gpu):
+def test_old_and_new_names_of_hami_are_one_gpu(read, cell, gpu):
     for text in (OLD_HAMI, OLD_HAMI + HAMI):
         samples = read(text)
         assert samples.kind == "hami"
@@ -254,7 +254,7 @@ XPUMD = """
     """  # noqa: E501 - as they are
 
 
-def test_of_an_intel_gpus_groups_of_engines_the_busiest_counts(read, cell, gpu):
+def test_the_busiest_engine_group_of_an_intel_gpu_counts(read, cell, gpu):
     samples = read(XPUMD)
     assert samples.kind == "intel_xpumd"
     assert cell(samples, "u", Q.GPU_UTILIZATION) == 1.0
@@ -272,11 +272,11 @@ def test_an_intel_gpus_memory_is_that_of_the_device_and_its_power_that_of_the_wi
     assert cell(samples, "u", Q.GPU_TEMPERATURE) == 61.0
 
 
-def test_no_exporter_but_dcgm_tells_how_much_a_gpu_works(read):
+def test_only_dcgm_has_the_engine_activity(read):
     pages = (SMI, amd("gpu_gfx_activity", 57), intel("xpum_engine_ratio", 0.5), HAMI, XPUMD)
     assert all(Q.GPU_ENGINE_ACTIVE not in read(page).quantities for page in pages)
 
 
-def test_pages_of_gpus_are_told_apart_from_queues():
+def test_kinds_of_gpus_are_distinct_from_queues():
     assert {"dcgm", "nvidia_gpu_exporter", "hami", "amd", "intel", "intel_xpumd"} == GPU_KINDS
     assert all(KINDS[kind].work is None and KINDS[kind].at_zero == "nothing" for kind in GPU_KINDS)

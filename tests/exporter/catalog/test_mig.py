@@ -1,4 +1,4 @@
-"""What a MIG profile says, and what it does not."""
+"""Slices, ceilings and shares of MIG profiles."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_the_slices_of_a_profile_stand_before_its_g(profile, expected):
 @pytest.mark.parametrize(
     ("profile", "top"), [("1g.5gb", 1.0), ("2g.10gb", 0.5), ("3g.20gb", 1 / 3), ("7g.40gb", 1 / 7)]
 )
-def test_one_busy_compute_instance_tops_at_one_slice_of_its_instance(profile, top):
+def test_the_ceiling_is_one_slice_of_the_instance(profile, top):
     assert ceiling(Gpu("g", "1", profile)) == top
 
 
@@ -54,5 +54,5 @@ def test_a_whole_gpu_and_an_instance_without_a_profile_have_no_ceiling():
         (Gpu("g", "1", "9g.9gb"), 1.0),
     ],
 )
-def test_an_instance_weighs_what_it_is_of_its_gpu(gpu, expected):
+def test_an_instance_has_its_share_of_the_gpu(gpu, expected):
     assert share(gpu) == expected

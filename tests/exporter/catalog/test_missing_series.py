@@ -1,4 +1,4 @@
-"""What a process knows of missing series, in the next process: the table of `exporter.catalog.completeness` goes on."""
+"""Missing series are restored in the next process, by the table of `exporter.catalog.completeness`."""
 
 import json
 from math import nan
@@ -100,7 +100,7 @@ class TestRestoredSeriesCloses:
         assert after.read(GPU(1, 1, 0), after=GPU_FORGOTTEN_AFTER_S).gaps == ()
 
 
-def test_missing_gpu_is_still_its_pods_after_a_restart():
+def test_missing_gpu_keeps_its_pod_after_a_restart():
     before = Engine("dcgm")
     before.read(GPU(1, 1, 0), GPU(2, 2, 0.9))
     before.read(GPU(1, 1, 0))

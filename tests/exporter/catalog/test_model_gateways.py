@@ -1,4 +1,4 @@
-"""Gateways made for language models: production-stack's router, Dynamo's frontend, SMG, Envoy AI Gateway."""
+"""Gateways for language models: production-stack's router, Dynamo's frontend, SMG, Envoy AI Gateway."""
 
 from math import isnan
 
@@ -41,7 +41,7 @@ ROUTER_AT_ZERO = """
     """
 
 
-def test_production_stacks_router_is_no_engine_and_says_what_is_in_flight_over_all_servers(read, cell):
+def test_production_stacks_router_has_the_requests_in_flight_of_all_servers(read, cell):
     samples = read(ROUTER)
     assert samples.kind == "production_stack"
     assert samples.subjects == (Queue("default"),)
@@ -51,7 +51,7 @@ def test_production_stacks_router_is_no_engine_and_says_what_is_in_flight_over_a
     assert cell(samples, "default", Q.TOKENS_GENERATED) == 300.0
 
 
-def test_a_router_that_has_seen_no_server_yet_is_known_and_says_nothing(read):
+def test_a_router_without_servers_is_detected_and_has_no_rows(read):
     samples = read("router_cpu_usage_percent 3.5\nrouter_disk_usage_percent 1\n")
     assert (samples.kind, samples.subjects) == ("production_stack", ())
 
@@ -62,11 +62,12 @@ def test_what_a_gateway_has_in_flight_is_its_engines_own_over_again(kind):
 
 
 def test_a_router_without_servers_shows_the_next_request_by_its_count(read):
-    seen = read_queues(read(ROUTER_AT_ZERO), Role.GATEWAY, None, 0.0, pods=True)
-    assert seen.wake_source is Waker.REFUSALS
-    assert seen.arrivals
-    samples = read("router_cpu_usage_percent 3.5\n")
-    assert read_queues(samples, Role.GATEWAY, None, 0.0, pods=True).wake_source is Waker.NOTHING
+    reading = read_queues(read(ROUTER_AT_ZERO), Role.GATEWAY, None, 0.0, pods=True)
+    assert reading.wake_source is Waker.REFUSALS
+    assert reading.arrivals
+    assert (
+        read_queues(read("router_cpu_usage_percent 3.5\n"), Role.GATEWAY, None, 0.0, pods=True).wake_source is Waker.NOTHING
+    )
 
 
 DYNAMO = """
@@ -117,15 +118,15 @@ def test_without_one_of_dynamos_gauges_the_other_is_all_that_is_known(read, cell
 UNKNOWN = 'dynamo_frontend_requests_total{error_type="not_found",model="unknown_model",status="error"} 3\n'
 
 
-def test_a_request_that_finds_no_worker_of_dynamo_is_the_only_models(read, cell):
+def test_a_dynamo_request_without_a_worker_belongs_to_the_only_model(read, cell):
     samples = read(DYNAMO + UNKNOWN)
     assert samples.subjects == (Queue("m"),)
     assert cell(samples, "m", Q.REQUESTS_FAILED) == 5.0
-    seen = read_queues(samples, Role.GATEWAY, "m", 0.0, pods=True)
-    assert (seen.wake_source, seen.arrivals) == (Waker.REFUSALS, False)
+    reading = read_queues(samples, Role.GATEWAY, "m", 0.0, pods=True)
+    assert (reading.wake_source, reading.arrivals) == (Waker.REFUSALS, False)
 
 
-def test_a_request_that_finds_no_worker_is_nobodys_where_dynamo_has_two_models(read, cell):
+def test_a_dynamo_request_without_a_worker_belongs_to_no_model_if_there_are_two(read, cell):
     samples = read(DYNAMO + DYNAMO.replace('model="m"', 'model="n"') + UNKNOWN)
     assert samples.subjects == (Queue("m"), Queue("n"), Queue("unknown_model"))
     assert cell(samples, "m", Q.REQUESTS_FAILED) == 2.0
@@ -170,8 +171,8 @@ def test_smg_refuses_with_a_code_of_its_own_and_a_readiness_probe_fails_without_
     assert cell(read(SMG), "default", Q.REQUESTS_FAILED) == 0.0
     refused = SMG + 'smg_http_responses_total{status_code="503",error_code="no_available_workers"} 2\n'
     assert cell(read(refused), "default", Q.REQUESTS_FAILED) == 2.0
-    seen = read_queues(read(SMG), Role.GATEWAY, None, 0.0, pods=True)
-    assert (seen.wake_source, seen.arrivals) == (Waker.REFUSALS, False)
+    reading = read_queues(read(SMG), Role.GATEWAY, None, 0.0, pods=True)
+    assert (reading.wake_source, reading.arrivals) == (Waker.REFUSALS, False)
 
 
 AI_GATEWAY = """

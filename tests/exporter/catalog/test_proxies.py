@@ -1,4 +1,4 @@
-"""What requests pass through: Envoy, LiteLLM, Knative, KEDA's HTTP interceptor."""
+"""Queues of proxies: Envoy, LiteLLM, Knative, KEDA's HTTP interceptor."""
 
 from math import isnan
 
@@ -26,7 +26,7 @@ ENVOY = """
     """
 
 
-def test_envoy_holds_what_has_no_connection_and_works_on_the_rest(read, cell):
+def test_envoy_requests_without_a_connection_are_held_and_the_others_run(read, cell):
     samples = read(ENVOY)
     assert samples.kind == "envoy"
     assert cell(samples, "chat", Q.REQUESTS_HELD) == 3.0
@@ -38,7 +38,7 @@ def test_what_envoy_refuses_for_want_of_a_backend_and_of_room_is_activity(read, 
     assert cell(read(ENVOY), "chat", Q.REQUESTS_FAILED) == 9.0
 
 
-def test_envoys_streams_to_its_control_plane_are_nobodys_requests(read):
+def test_envoys_streams_to_its_control_plane_are_not_counted(read):
     assert read(ENVOY).subjects == (Queue("chat"), Queue("mail"))
 
 
@@ -65,16 +65,16 @@ def test_clusters_of_envoys_own_bootstrap_are_not_counted(read, clusters):
     assert samples.column(Q.REQUESTS_RUNNING).tolist() == [2.0]
 
 
-def test_an_application_that_is_called_like_istios_agent_is_counted_outside_istio(read):
+def test_an_application_with_the_name_of_istios_agent_is_counted_without_istio(read):
     assert read(active(agent=2, otel_metric_sink=1)).subjects == (Queue("agent"), Queue("otel_metric_sink"))
 
 
-def test_istio_calls_envoys_label_otherwise(read, cell):
+def test_istios_label_for_the_cluster_is_read(read, cell):
     samples = read('envoy_cluster_upstream_rq_active{cluster_name="outbound|80||chat.ai.svc.cluster.local"} 4\n')
     assert cell(samples, "outbound|80||chat.ai.svc.cluster.local", Q.REQUESTS_RUNNING) == 4.0
 
 
-def test_an_envoy_that_hides_its_clusters_says_nothing_of_a_queue(read):
+def test_an_envoy_without_cluster_metrics_has_no_queue(read):
     samples = read("envoy_server_live 1\nenvoy_http_downstream_rq_active 4\n")
     assert samples.kind == "envoy"
     assert samples.subjects == ()
@@ -118,7 +118,7 @@ def test_revisions_of_one_name_in_two_namespaces_are_two(read):
     assert read(line.format("ai") + line.format("test")).subjects == (Queue("ai/chat-00001"), Queue("test/chat-00001"))
 
 
-def test_an_old_activator_knows_one_number_of_what_waits_and_runs(read, cell):
+def test_an_old_activator_has_one_count_of_waiting_and_running(read, cell):
     samples = read(
         """
         activator_request_concurrency{namespace_name="ai",revision_name="chat-00001"} 3
@@ -159,7 +159,7 @@ def test_the_interceptor_counts_a_request_from_its_arrival_to_its_answer(read, c
     assert cell(samples, "chat", Q.REQUESTS_FINISHED) == 32.0
 
 
-def test_an_older_interceptor_names_the_host(read, cell):
+def test_an_older_interceptor_has_one_queue_for_each_host(read, cell):
     samples = read(
         """
         interceptor_pending_request_count{host="chat.example",otel_scope_name="keda-interceptor-proxy"} 10
@@ -169,5 +169,5 @@ def test_an_older_interceptor_names_the_host(read, cell):
     assert cell(samples, "chat.example", Q.REQUESTS_RUNNING) == 10.0
 
 
-def test_a_proxys_requests_are_its_engines_own_over_again():
+def test_a_proxy_repeats_the_requests_of_its_engines():
     assert all(KINDS[kind].repeats_engines for kind in ("envoy", "litellm", "knative", "http_addon", "epp"))

@@ -1,4 +1,4 @@
-"""Kinds, plans and times: what holds for every page."""
+"""Kinds, plans and times of any response."""
 
 import numpy as np
 import pytest
@@ -26,45 +26,45 @@ Q = Quantity
         ("", None),
     ],
 )
-def test_a_page_is_known_by_its_families(page, text, kind):
+def test_a_kind_is_detected_by_its_families(page, text, kind):
     assert detect(page(text).layout) == kind
 
 
-def test_a_vllm_page_with_gpu_gauges_stays_a_vllm_page(page):
+def test_vllm_with_gpu_gauges_stays_vllm(page):
     text = "vllm:num_requests_waiting 1\n" + "".join(
         f'nv_gpu_{name}{{gpu_uuid="g"}} 1\n' for name in ("utilization", "power_usage", "power_limit")
     )
     assert detect(page(text).layout) == "vllm"
 
 
-def test_a_triton_page_full_of_its_backends_words_stays_a_triton_page(page):
+def test_triton_with_many_names_of_its_backend_stays_triton(page):
     text = 'nv_inference_count{model="m",version="1"} 1\n' + "".join(f"vllm:family_{n} 1\n" for n in range(200))
     assert detect(page(text).layout) == "triton"
 
 
-def test_only_the_chosen_kinds_rows_are_read(read):
+def test_only_the_rows_of_the_configured_kind_are_read(read):
     text = 'vllm:num_requests_waiting{model_name="m"} 1\nDCGM_FI_DEV_GPU_TEMP{UUID="g"} 9e18\nDCGM_FI_DEV_SM_CLOCK 1\n'
     assert read(text, "vllm").subjects == (Queue("m"),)
     assert read(text, "vllm").dropped == ()
     assert read(text).kind == "dcgm"  # two families against one
 
 
-def test_an_unknown_page_names_the_kinds_there_are(read):
-    with pytest.raises(UnknownKind) as told:
+def test_an_error_of_an_unknown_response_lists_the_kinds(read):
+    with pytest.raises(UnknownKind) as error:
         read("node_load1 3\nnode_load5 3\nnode_cpu_seconds_total 1\ngo_goroutines 4\n")
-    assert "no family on this page (node_load1, node_load5, node_cpu_seconds_total, ...)" in str(told.value)
-    assert str(told.value).endswith(", ".join(KINDS))
+    assert "no family of this response (node_load1, node_load5, node_cpu_seconds_total, ...)" in str(error.value)
+    assert str(error.value).endswith(", ".join(KINDS))
 
 
 def test_an_unknown_kind_is_refused_before_any_page(page):
-    with pytest.raises(UnknownKind, match="'ollama' is none of the kinds"):
+    with pytest.raises(UnknownKind, match="got 'ollama'"):
         Reader("ollama")
-    with pytest.raises(UnknownKind, match="'auto'"):
+    with pytest.raises(UnknownKind, match="got 'auto'"):
         compile_plan("auto", page("up 1").layout)
 
 
 @pytest.mark.parametrize("kind", ["auto", "dcgm", "vllm"])
-def test_an_empty_page_has_no_rows_and_says_nothing_of_zero(read, kind):
+def test_an_empty_response_has_no_rows_and_no_zeros(read, kind):
     """What dcgm-exporter answers while it reloads: 200 and nothing."""
     samples = read("", kind)
     assert samples.subjects == ()
@@ -72,19 +72,19 @@ def test_an_empty_page_has_no_rows_and_says_nothing_of_zero(read, kind):
     assert samples.column(Q.GPU_ENGINE_ACTIVE).shape == (0,)
 
 
-def test_a_target_that_falls_silent_keeps_its_kind(page):
+def test_a_target_with_an_empty_response_keeps_its_kind(page):
     reader = Reader("auto")
     reader.read(page("vllm:num_requests_waiting 1\n"), 0.0)
     assert reader.read(page(""), 1.0).kind == "vllm"
 
 
-def test_a_page_of_another_kind_than_asked_for_has_no_rows(read):
+def test_a_response_of_another_kind_than_configured_has_no_rows(read):
     samples = read("up 1\n", "vllm")
     assert samples.kind == "vllm"
     assert samples.subjects == ()
 
 
-def test_bad_lines_of_the_page_come_along(read):
+def test_bad_lines_of_the_response_are_in_the_samples(read):
     samples = read("oops\nvllm:num_requests_waiting 1\nvllm:num_requests_running NaN\n")
     assert [line for line, _ in samples.dropped] == [1, 3]
 
@@ -127,20 +127,20 @@ def test_a_repeated_layout_is_compiled_once(monkeypatch):
     assert len(compiled) == 2
 
 
-def test_line_numbers_are_those_of_the_page_at_hand():
+def test_line_numbers_are_those_of_the_last_response():
     scanner, reader = PlainScanner(), Reader("vllm")
     reader.read(scanner.scan(b"vllm:num_requests_waiting 1\n"), 0.0)
     samples = reader.read(scanner.scan(b"# a comment more\n\nvllm:num_requests_waiting -1\n"), 0.0)
     assert [line for line, _ in samples.dropped] == [3]
 
 
-def test_a_column_the_page_does_not_have_is_all_unknown(read):
+def test_a_column_that_the_response_does_not_have_is_all_unknown(read):
     samples = read('vllm:num_requests_waiting{model_name="m"} 1\n')
     assert samples.quantities == (Q.REQUESTS_WAITING,)
     assert np.isnan(samples.column(Q.GPU_POWER)).all()
 
 
-def test_every_kind_says_where_it_is_served():
+def test_every_kind_has_a_port_and_a_path():
     assert all(0 < kind.port < 2**16 and kind.path.startswith("/") for kind in KINDS.values())
     assert {kind.path for kind in KINDS.values()} - {"/metrics"} == {
         "/prometheus/metrics",  # trtllm-serve: /metrics is JSON

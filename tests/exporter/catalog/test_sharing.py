@@ -1,4 +1,4 @@
-"""Who holds a GPU, and how its numbers came to be theirs."""
+"""Attribution of shared GPUs."""
 
 from math import isnan
 
@@ -28,7 +28,7 @@ def test_an_empty_pod_label_is_no_pod(read, gpu, labels):
     assert gpu(read(line("DEV_GPU_UTIL", 0, **labels)), "g").attribution is Attribution.NONE
 
 
-def test_one_pod_on_a_whole_gpu_has_it_for_itself(read, gpu):
+def test_one_pod_on_a_whole_gpu_is_exclusive(read, gpu):
     samples = read(line("DEV_GPU_UTIL", 0, namespace="ai", pod="p-0", container="main", pod_uid=""))
     assert gpu(samples, "g").pods == (PodKey("ai", "p-0"),)
     assert gpu(samples, "g").attribution is Attribution.EXCLUSIVE
@@ -58,7 +58,7 @@ def test_copies_for_each_batch_job_are_counted_once(read, cell, gpu):
     assert gpu(read(text), "g").attribution is Attribution.NONE
 
 
-def test_a_broken_copy_leaves_the_others_to_speak(read, cell):
+def test_a_broken_copy_leaves_the_value_of_the_others(read, cell):
     text = shared("DEV_POWER_USAGE", 300, 300).replace('vgpu="0"', 'vgpu="0') + shared("PROF_GR_ENGINE_ACTIVE", 0.5)
     assert cell(read(text), "g", Q.GPU_POWER) == 300.0
 
@@ -75,20 +75,20 @@ def test_the_device_series_beside_per_pod_series_is_the_gpus_value(read, cell, g
     assert gpu(samples, "g").pods == (PodKey("ai", "p0"), PodKey("ai", "p1"))
 
 
-def test_per_pod_zeros_on_a_busy_device_are_not_believed(read, cell, gpu):
+def test_per_pod_zeros_on_a_busy_device_are_rejected(read, cell, gpu):
     """What a failed mapping of processes to pods looks like: hostPID false, so every pod shows 0."""
     samples = read(line("DEV_GPU_UTIL", 90) + shared("DEV_GPU_UTIL", 0, 0))
     assert cell(samples, "g", Q.GPU_UTILIZATION) == 0.9
     assert gpu(samples, "g").attribution is Attribution.DEVICE
 
 
-def test_per_pod_zeros_on_a_busy_device_are_not_believed_though_memory_adds_up(read, gpu):
+def test_per_pod_zeros_on_a_busy_device_are_rejected_though_memory_adds_up(read, gpu):
     text = line("DEV_GPU_UTIL", 90) + shared("DEV_GPU_UTIL", 0, 0)
     text += line("DEV_FB_USED", 2000) + shared("DEV_FB_USED", 900, 800)
     assert gpu(read(text), "g").attribution is Attribution.DEVICE
 
 
-def test_parts_larger_than_their_whole_are_not_believed(read, gpu):
+def test_parts_larger_than_their_device_are_rejected(read, gpu):
     samples = read(line("DEV_GPU_UTIL", 50) + shared("DEV_GPU_UTIL", 50, 50))
     assert gpu(samples, "g").attribution is Attribution.DEVICE
 
@@ -98,7 +98,7 @@ def test_parts_of_an_idle_device_prove_nothing(read, gpu):
     assert gpu(samples, "g").attribution is Attribution.DEVICE
 
 
-def test_memory_by_process_shows_that_processes_are_known(read, gpu):
+def test_memory_by_process_proves_that_processes_have_pods(read, gpu):
     text = line("DEV_GPU_UTIL", 0) + shared("DEV_GPU_UTIL", 0, 0)
     text += line("DEV_FB_USED", 2000) + shared("DEV_FB_USED", 900, 800)
     assert gpu(read(text), "g").attribution is Attribution.PROCESS
@@ -120,17 +120,17 @@ def test_per_pod_values_that_differ_are_no_copies(read, cell):
     assert cell(samples, "g", Q.GPU_POWER) == 300.0
 
 
-def test_a_single_pod_on_a_shared_device_does_not_have_it_for_itself(read, gpu):
+def test_a_single_pod_on_a_shared_device_is_not_exclusive(read, gpu):
     assert gpu(read(shared("DEV_GPU_UTIL", 90)), "g").attribution is Attribution.DEVICE
 
 
-def test_pods_that_share_a_mig_instance_do_not_own_it(read, gpu):
+def test_pods_that_share_a_mig_instance_have_no_exclusive_gpu(read, gpu):
     text = line("DEV_FB_USED", 900, GPU_I_ID="3", GPU_I_PROFILE="1g.5gb", vgpu="0", namespace="ai", pod="a")
     text += line("DEV_FB_USED", 900, GPU_I_ID="3", GPU_I_PROFILE="1g.5gb", vgpu="1", namespace="ai", pod="b")
     assert gpu(read(text), "g", "3").attribution is Attribution.DEVICE
 
 
-def test_attribution_follows_the_values_of_each_page(page, gpu):
+def test_attribution_follows_the_values_of_each_response(page, gpu):
     """One layout, two pages: the parts are believed on the first and not on the second."""
     from exporter.catalog import compile_plan  # noqa: PLC0415
 
@@ -163,7 +163,7 @@ def test_the_old_namespace_writes_its_own_labels(read, gpu):
     assert gpu(read(through_prometheus), "g").pods == (PodKey("ai", "p-0"),)
 
 
-def test_a_replicas_name_is_its_devices(read, cell, gpu):
+def test_a_replica_belongs_to_its_device(read, cell, gpu):
     """`GPU-1::3` is the device plugin's name for the third share of GPU-1."""
     text = "".join(
         line("PROF_GR_ENGINE_ACTIVE", 0.5, UUID=f"g::{n}", namespace="ai", pod=f"p{n}", container="c") for n in range(2)
@@ -180,7 +180,7 @@ def test_a_single_replica_is_a_share_of_its_device(read, gpu):
     assert gpu(samples, "g").attribution is Attribution.DEVICE
 
 
-def test_parts_that_add_up_are_each_pods_own(read, gpu):
+def test_parts_that_add_up_are_attributed_to_their_pods(read, gpu):
     text = line("DEV_GPU_UTIL", 90) + shared("DEV_GPU_UTIL", 60, 30)
     text += line("DEV_FB_USED", 2000) + shared("DEV_FB_USED", 1200, 700)
     assert gpu(read(text), "g").parts == (
@@ -198,7 +198,7 @@ def test_several_containers_of_a_pod_are_its_one_part(read, gpu):
 
 
 @pytest.mark.parametrize("parts", [(0, 0), (90, 90)])
-def test_parts_that_are_not_believed_are_nobodys(read, gpu, parts):
+def test_rejected_parts_are_attributed_to_no_pod(read, gpu, parts):
     assert gpu(read(line("DEV_GPU_UTIL", 90) + shared("DEV_GPU_UTIL", *parts)), "g").parts == ()
 
 

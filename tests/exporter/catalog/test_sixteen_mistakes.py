@@ -45,7 +45,7 @@ def test_a_device_and_its_parts_are_not_added(read, cell):
     assert cell(read('DCGM_FI_DEV_GPU_UTIL{UUID="g"} 90\n' + parts), "g", Q.GPU_UTILIZATION) == 0.9
 
 
-def test_power_repeated_on_mig_instances_is_no_instances(read, cell):
+def test_power_repeated_on_mig_instances_belongs_to_the_parent(read, cell):
     samples = read(
         "".join(
             f'DCGM_FI_{name}{{UUID="g",GPU_I_ID="{n}",GPU_I_PROFILE="1g.10gb"}} {value}\n'
@@ -73,7 +73,7 @@ def test_two_mig_instances_of_one_uuid_are_two_with_their_own_size(read, gpu, ce
 
 
 @pytest.mark.parametrize(
-    ("page", "who", "quantity"),
+    ("page", "key", "quantity"),
     [
         ('DCGM_FI_DEV_FB_USED{UUID="g",GPU_I_ID="1"} 6\n', ("g", "1"), Q.GPU_UTILIZATION),  # MIG
         ('DCGM_FI_DEV_GPU_UTIL{UUID="g",modelName="GRID A100-10C"} 0\n', "g", Q.GPU_POWER),  # a vGPU guest
@@ -81,18 +81,18 @@ def test_two_mig_instances_of_one_uuid_are_two_with_their_own_size(read, gpu, ce
         ("tgi_request_count 1\ntgi_request_success 0\n", "default", Q.REQUESTS_WAITING),  # a fresh TGI
     ],
 )
-def test_a_family_that_is_not_there_is_unknown(read, cell, page, who, quantity):
-    assert isnan(cell(read(page), who, quantity))
+def test_a_missing_family_is_unknown(read, cell, page, key, quantity):
+    assert isnan(cell(read(page), key, quantity))
 
 
-def test_an_empty_page_empties_no_queue(read):
+def test_an_empty_response_empties_no_queue(read):
     assert read("", "vllm").subjects == ()
 
 
 # 4. Believing per-pod zeros on a busy device.
 
 
-def test_pods_that_all_say_0_on_a_busy_device_do_not_say_what_they_do(read, gpu):
+def test_pods_at_0_on_a_busy_device_have_no_parts(read, gpu):
     page = 'DCGM_FI_DEV_GPU_UTIL{UUID="g"} 90\n' + "".join(
         f'DCGM_FI_DEV_GPU_UTIL{{UUID="g",vgpu="{n}",namespace="ai",pod="p{n}"}} 0\n' for n in (0, 1)
     )
@@ -118,7 +118,7 @@ def test_a_line_that_is_no_sample_costs_itself(read, cell, line):
 
 
 @pytest.mark.parametrize(
-    ("page", "who", "quantity", "value"),
+    ("page", "key", "quantity", "value"),
     [
         ('DCGM_FI_DEV_GPU_UTIL{UUID="g"} 57\n', "g", Q.GPU_UTILIZATION, 0.57),
         ('DCGM_FI_PROF_GR_ENGINE_ACTIVE{UUID="g"} 0.57\n', "g", Q.GPU_ENGINE_ACTIVE, 0.57),
@@ -130,8 +130,8 @@ def test_a_line_that_is_no_sample_costs_itself(read, cell, line):
         ('DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{UUID="g"} 1000\n', "g", Q.GPU_ENERGY, 1.0),
     ],
 )
-def test_every_number_is_in_one_unit(read, cell, page, who, quantity, value):
-    assert cell(read(page), who, quantity) == value
+def test_every_number_is_in_one_unit(read, cell, page, key, quantity, value):
+    assert cell(read(page), key, quantity) == value
 
 
 # 7. Taking held memory for load; 8. sizing by a utilization that one small request fills.
@@ -150,7 +150,7 @@ def test_engine_activity_can(latest):
 
 
 @pytest.mark.parametrize(
-    ("page", "who", "quantity", "value"),
+    ("page", "key", "quantity", "value"),
     [
         ('DCGM_FI_DEV_GPU_UTIL_RATIO{UUID="g",hostname="n"} 57\n', "g", Q.GPU_UTILIZATION, 0.57),
         ('DCGM_FI_DEV_GPU_UTIL{uuid="g"} 57\n', "g", Q.GPU_UTILIZATION, 0.57),
@@ -159,12 +159,12 @@ def test_engine_activity_can(latest):
         ('sglang:num_queue_reqs{name="m"} 5\n', "m", Q.REQUESTS_WAITING, 5.0),
     ],
 )
-def test_names_changed_and_all_of_them_are_known(read, cell, page, who, quantity, value):
-    assert cell(read(page), who, quantity) == value
+def test_old_and_new_names_are_read(read, cell, page, key, quantity, value):
+    assert cell(read(page), key, quantity) == value
 
 
 @pytest.mark.parametrize("labels", ["pod_namespace,pod_name", "exported_namespace,exported_pod", "namespace,pod"])
-def test_a_pods_label_is_known_by_all_its_names(read, gpu, labels):
+def test_a_pod_label_is_read_under_all_its_names(read, gpu, labels):
     namespace, pod = labels.split(",")
     page = f'DCGM_FI_DEV_GPU_UTIL{{UUID="g",{namespace}="ai",{pod}="chat-0"}} 1\n'
     assert gpu(read(page), "g").pods == (PodKey("ai", "chat-0"),)
@@ -180,7 +180,7 @@ def test_through_prometheus_the_bare_pod_is_the_exporter(read, gpu):
     assert gpu(read(page), "g").pods == (PodKey("ai", "chat-0"),)
 
 
-def test_an_empty_pod_is_nobody(read, gpu):
+def test_an_empty_pod_label_names_no_pod(read, gpu):
     assert gpu(read('DCGM_FI_DEV_GPU_UTIL{UUID="g",namespace="",pod=""} 1\n'), "g").attribution is Attribution.NONE
 
 
@@ -195,15 +195,15 @@ def test_an_empty_pod_is_nobody(read, gpu):
 
 
 @pytest.mark.parametrize(
-    ("page", "who"),
+    ("page", "key"),
     [
         ('nv_inference_queue_duration_us{model="m"} 5000\nnv_inference_request_success{model="m"} 1\n', "m"),
         ('ts_queue_latency_microseconds{model_name="m",} 365\nts_inference_requests_total{model_name="m",} 1\n', "m"),
     ],
 )
-def test_time_spent_in_a_queue_is_no_queue(read, cell, page, who):
-    assert isnan(cell(read(page), who, Q.REQUESTS_WAITING))
-    assert cell(read(page), who, Q.REQUESTS_FINISHED) == 1.0
+def test_time_spent_in_a_queue_is_no_queue(read, cell, page, key):
+    assert isnan(cell(read(page), key, Q.REQUESTS_WAITING))
+    assert cell(read(page), key, Q.REQUESTS_FINISHED) == 1.0
 
 
 def test_rays_gauge_beside_its_counter_is_no_counter(read, cell):
@@ -259,7 +259,7 @@ def test_a_total_is_not_added_to_its_parts_and_no_engine_is_lost(read, cell, pag
 
 
 @pytest.mark.parametrize(
-    ("page", "who", "quantity", "value"),
+    ("page", "key", "quantity", "value"),
     [
         (
             'inference_pool_ready_pods{name="p"} 0\ninference_extension_flow_control_queue_size{priority="0"} 3\n',
@@ -273,8 +273,8 @@ def test_a_total_is_not_added_to_its_parts_and_no_engine_is_lost(read, cell, pag
         ('tgi_request_failure{err="overloaded"} 3\n', "default", Q.REQUESTS_FAILED, 3.0),
     ],
 )
-def test_what_no_pod_sees_is_seen(read, cell, page, who, quantity, value):
-    assert cell(read(page), who, quantity) == value
+def test_what_no_pod_sees_is_seen(read, cell, page, key, quantity, value):
+    assert cell(read(page), key, quantity) == value
 
 
 # 15. Taking a sleeping engine for idle capacity. (A failed scrape and k of n pods:
@@ -282,7 +282,7 @@ def test_what_no_pod_sees_is_seen(read, cell, page, who, quantity, value):
 # a loading replica: tests/scaler/policy/test_zero_needs_proof.)
 
 
-def test_a_sleeping_engine_is_seen_to_sleep(read, cell):
+def test_a_sleeping_engine_is_not_awake(read, cell):
     page = 'vllm:engine_sleep_state{{model_name="m",sleep_state="awake"}} {}\nvllm:num_requests_waiting 0\n'
     assert cell(read(page.format(0)), "m", Q.ENGINE_AWAKE) == 0.0
     assert cell(read(page.format(1)), "m", Q.ENGINE_AWAKE) == 1.0
@@ -302,7 +302,7 @@ def test_a_sleeping_engine_is_seen_to_sleep(read, cell):
         '# TYPE vllm:num_requests_waiting histogram\nvllm:num_requests_waiting{engine="0", model_name="m"} 3.0',
     ],
 )
-def test_a_page_need_not_be_well_formed(read, cell, page):
+def test_a_response_need_not_be_well_formed(read, cell, page):
     assert cell(read(page), "m", Q.REQUESTS_WAITING) == 3.0
 
 

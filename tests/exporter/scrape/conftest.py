@@ -1,4 +1,4 @@
-"""A clock that a test winds by hand, pages on loopback that can be told to misbehave, and a loop with ears."""
+"""A clock that the test advances, targets on loopback that may misbehave, and a loop whose callbacks are recorded."""
 
 import asyncio
 import socket
@@ -109,11 +109,11 @@ class Served:
     body: dict = field(default_factory=dict)
     status: dict = field(default_factory=dict)
     held: dict = field(default_factory=dict)
-    asked: list = field(default_factory=list)
+    requests: list = field(default_factory=list)
     in_flight: int = 0
     most_in_flight: int = 0
     ended: list = field(default_factory=list)  # paths whose request is over, answered or not
-    peers: set = field(default_factory=set)  # the client's ports: one for each connection
+    client_addresses: set = field(default_factory=set)  # the client's ports: one for each connection
 
     def hold(self, *paths):
         for path in paths:
@@ -126,8 +126,8 @@ class Served:
 
     async def answer(self, request):
         path = request.match_info["path"]
-        self.asked.append(path)
-        self.peers.add(request.transport.get_extra_info("peername"))
+        self.requests.append(path)
+        self.client_addresses.add(request.transport.get_extra_info("peername"))
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         self.turn.changed()
@@ -142,8 +142,8 @@ class Served:
 
 
 @dataclass
-class Heard:
-    """What a loop told, in order."""
+class Recorder:
+    """The calls of a loop's callbacks, in order."""
 
     turn: Turn
     landed: list = field(default_factory=list)
@@ -153,14 +153,14 @@ class Heard:
     faulted: list = field(default_factory=list)
     rounds: list = field(default_factory=list)  # the scrapes that were handed over together
 
-    def tell(self, what, *said):
-        getattr(self, what).append(said[0] if len(said) == 1 else said)
+    def record(self, what, *values):
+        getattr(self, what).append(values[0] if len(values) == 1 else values)
         self.turn.changed()
 
-    def tell_each(self, what, scrapes):
+    def record_each(self, what, scrapes):
         self.rounds.append(list(scrapes))
         for scrape in scrapes:
-            self.tell(what, scrape)
+            self.record(what, scrape)
 
     def of(self, target):
         return [scrape for scrape in self.landed if scrape.target == target]
@@ -169,7 +169,7 @@ class Heard:
         return [s.outcome.kind if isinstance(s.outcome, Failure) else None for s in self.of(target)]
 
 
-class Unhurried(Random):
+class NoJitter(Random):
     """No jitter: everything begins at once."""
 
     def uniform(self, low, high):
@@ -187,8 +187,8 @@ def clock(turn):
 
 
 @pytest.fixture
-def heard(turn):
-    return Heard(turn)
+def recorder(turn):
+    return Recorder(turn)
 
 
 @pytest.fixture
@@ -223,7 +223,7 @@ async def http():
 
 
 @pytest.fixture
-def running(clock, heard, http):
+def running(clock, recorder, http):
     """`async with running(discovery, …, concurrency=…) as loop:` runs a loop beside the test."""
 
     @asynccontextmanager
@@ -231,12 +231,14 @@ def running(clock, heard, http):
         loop = Loop(
             discoveries=[d if hasattr(d, "refresh") else StaticTargets((d,), CHAT) for d in discoveries],
             clock=clock,
-            landed=lambda scrapes: heard.tell_each("landed", scrapes),
-            listed=lambda who, said: heard.tell("listed", who, None if said is None else said.targets),
-            added=lambda target: heard.tell("added", target),
-            retired=lambda target: heard.tell("retired", target),
-            faulted=lambda place, subject, error: heard.tell("faulted", place, subject, error),
-            jitter=jitter or Unhurried(),
+            landed=lambda scrapes: recorder.record_each("landed", scrapes),
+            listed=lambda discovery, values: recorder.record(
+                "listed", discovery, None if values is None else values.targets
+            ),
+            added=lambda target: recorder.record("added", target),
+            retired=lambda target: recorder.record("retired", target),
+            faulted=lambda place, subject, error: recorder.record("faulted", place, subject, error),
+            jitter=jitter or NoJitter(),
             **{"pages": http, "interval_s": INTERVAL_S, "concurrency": 64, "new_scanner": PlainScanner, **more},
         )
         task = asyncio.create_task(loop.run())
@@ -259,7 +261,7 @@ def listing():
 
 
 @pytest.fixture
-def start(clock, heard):
+def start(clock, recorder):
     """`await start(looks)`: let so many discoveries look, and the first round of their targets begin."""
 
     async def begin(looks):

@@ -1,4 +1,4 @@
-"""Time that is handed to those who wait."""
+"""Clocks."""
 
 import asyncio
 import time

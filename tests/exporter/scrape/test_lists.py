@@ -1,4 +1,4 @@
-"""Who is asked: targets that appear, vanish, or are on a list that nobody knows at the moment."""
+"""Targets that appear, disappear, or are on a list that is unknown at the moment."""
 
 import pytest
 from aiohttp import web
@@ -13,153 +13,151 @@ INTERVAL_S = 5.0
 CHAT = WorkloadKey("ai", "chat")
 
 
-async def test_a_target_that_appears_is_asked_at_once(running, clock, heard, listing, target, start):
+async def test_a_new_target_is_scraped_at_once(running, clock, recorder, listing, target, start):
     pods = listing([target("a")])
     async with running(pods):
         await start(1)
-        await heard.turn.until(lambda: len(heard.landed) == 1)
+        await recorder.turn.until(lambda: len(recorder.landed) == 1)
         pods.targets = (target("a"), target("new"))
         await clock.asleep(2)
         clock.advance(INTERVAL_S / 2)  # the look, and no round
-        await heard.turn.until(lambda: heard.of(target("new")))
+        await recorder.turn.until(lambda: recorder.of(target("new")))
         # Not by itself: a sum of its response and the last one of the other would be of two moments.
-        assert {scrape.target for scrape in heard.rounds[-1]} == {target("a"), target("new")}
+        assert {scrape.target for scrape in recorder.rounds[-1]} == {target("a"), target("new")}
         await clock.asleep(2)
         clock.advance(INTERVAL_S / 2)
-        await heard.turn.until(lambda: len(heard.of(target("new"))) == 2)
-    assert heard.added == [target("a"), target("new")]
-    assert [scrape.at for scrape in heard.of(target("new"))] == [FIRST + INTERVAL_S / 2, FIRST + INTERVAL_S]
-    assert len(heard.rounds) == 3
+        await recorder.turn.until(lambda: len(recorder.of(target("new"))) == 2)
+    assert recorder.added == [target("a"), target("new")]
+    assert [scrape.at for scrape in recorder.of(target("new"))] == [FIRST + INTERVAL_S / 2, FIRST + INTERVAL_S]
+    assert len(recorder.rounds) == 3
 
 
-async def test_pods_that_appear_one_after_the_other_cause_a_round_a_second(
-    running, clock, heard, listing, target, start
-):
+async def test_pods_that_appear_one_by_one_cause_one_round_per_second(running, clock, recorder, listing, target, start):
     pods = listing([target("0")])
     async with running(pods) as loop:
         await start(1)
-        await heard.turn.until(lambda: len(heard.rounds) == 1)
+        await recorder.turn.until(lambda: len(recorder.rounds) == 1)
         for number in range(1, 11):  # ten within a second
             pods.targets = tuple(target(str(n)) for n in range(number + 1))
             loop.look(pods)
-            await heard.turn.until(lambda number=number: len(heard.added) == number + 1)
+            await recorder.turn.until(lambda number=number: len(recorder.added) == number + 1)
             await clock.asleep(3)  # the extra round has not begun: the last one was a moment ago
             clock.advance(0.05)
         clock.advance(NEW_TARGETS_S)
-        await heard.turn.until(lambda: len(heard.rounds) == 2)
-    assert {scrape.target for scrape in heard.rounds[1]} == {target(str(n)) for n in range(11)}
+        await recorder.turn.until(lambda: len(recorder.rounds) == 2)
+    assert {scrape.target for scrape in recorder.rounds[1]} == {target(str(n)) for n in range(11)}
 
 
-async def test_a_target_that_vanishes_is_retired_and_forgotten(running, clock, heard, listing, target, start):
+async def test_a_target_that_vanishes_is_retired_and_forgotten(running, clock, recorder, listing, target, start):
     a, b = target("a"), target("b")
     pods = listing([a, b])
     async with running(pods) as loop:
         await start(1)
-        await heard.turn.until(lambda: len(heard.landed) == 2)
+        await recorder.turn.until(lambda: len(recorder.landed) == 2)
         assert set(loop.counters) == {a, b}
         pods.targets = (b,)
         await clock.asleep(2)
         clock.advance(INTERVAL_S)
-        await heard.turn.until(lambda: heard.retired and len(heard.of(b)) == 2)
-        assert heard.retired == [a]
+        await recorder.turn.until(lambda: recorder.retired and len(recorder.of(b)) == 2)
+        assert recorder.retired == [a]
         assert set(loop.counters) == {b}
         await clock.asleep(2)
-        asked = len(heard.of(a))
+        requests = len(recorder.of(a))
         clock.advance(INTERVAL_S)
-        await heard.turn.until(lambda: len(heard.of(b)) == 3)
-        assert len(heard.of(a)) == asked
+        await recorder.turn.until(lambda: len(recorder.of(b)) == 3)
+        assert len(recorder.of(a)) == requests
 
 
-async def test_nothing_lands_of_a_target_that_vanished_while_it_was_asked(
-    running, clock, heard, served, listing, target, start
+async def test_a_target_removed_during_its_scrape_delivers_nothing(
+    running, clock, recorder, served, listing, target, start
 ):
     a, b = target("a"), target("b")
     served.hold("a")
     pods = listing([a, b])
     async with running(pods):
         await start(1)
-        await served.turn.until(lambda: "a" in served.asked)
+        await served.turn.until(lambda: "a" in served.requests)
         await clock.asleep(3)
         clock.advance(ROUND_WAIT_S)
-        await heard.turn.until(lambda: heard.of(b))
+        await recorder.turn.until(lambda: recorder.of(b))
         pods.targets = (b,)
         await clock.asleep(2)
         clock.advance(INTERVAL_S)
-        await heard.turn.until(lambda: heard.retired)
+        await recorder.turn.until(lambda: recorder.retired)
         await served.turn.until(lambda: "a" in served.ended)  # its connection was closed
-        await heard.turn.until(lambda: len(heard.of(b)) == 2)
-    assert heard.of(a) == []
+        await recorder.turn.until(lambda: len(recorder.of(b)) == 2)
+    assert recorder.of(a) == []
 
 
-async def test_a_target_that_comes_back_begins_anew(running, clock, heard, listing, target, start):
+async def test_a_target_that_returns_starts_with_empty_state(running, clock, recorder, listing, target, start):
     a = target("a")
     pods = listing([a])
     async with running(pods) as loop:
         await start(1)
-        await heard.turn.until(lambda: len(heard.landed) == 1)
+        await recorder.turn.until(lambda: len(recorder.landed) == 1)
         for targets in ((), (a,)):
             pods.targets = targets
             await clock.asleep(2 if targets == () else 1)
             clock.advance(INTERVAL_S / 2 if targets == () else INTERVAL_S)  # the look
-            await heard.turn.until(lambda targets=targets: tuple(loop.counters) == targets)
-        await heard.turn.until(lambda: len(heard.landed) == 2)
+            await recorder.turn.until(lambda targets=targets: tuple(loop.counters) == targets)
+        await recorder.turn.until(lambda: len(recorder.landed) == 2)
         assert loop.counters[a].scrapes == 1
-    assert (heard.added, heard.retired) == ([a, a], [a])
+    assert (recorder.added, recorder.retired) == ([a, a], [a])
 
 
-async def test_while_a_list_is_not_known_whoever_was_on_it_is_still_asked(
-    running, clock, heard, listing, target, start
+async def test_targets_of_a_list_that_becomes_unknown_are_still_scraped(
+    running, clock, recorder, listing, target, start
 ):
     a = target("a")
     pods = listing([a])
     async with running(pods):
         await start(1)
-        await heard.turn.until(lambda: len(heard.landed) == 1)
+        await recorder.turn.until(lambda: len(recorder.landed) == 1)
         pods.targets = None
         for turn in (2, 3, 4):
             await clock.asleep(2)
             clock.advance(INTERVAL_S)
-            await heard.turn.until(lambda turn=turn: len(heard.of(a)) == turn and len(heard.listed) == turn)
-    assert heard.retired == []
-    assert [said for _, said in heard.listed] == [(a,), None, None, None]
+            await recorder.turn.until(lambda turn=turn: len(recorder.of(a)) == turn and len(recorder.listed) == turn)
+    assert recorder.retired == []
+    assert [values for _, values in recorder.listed] == [(a,), None, None, None]
 
 
-async def test_a_list_that_is_not_known_at_first_asks_nobody(running, clock, heard, listing, target):
+async def test_a_list_that_is_unknown_at_first_has_no_targets(running, clock, recorder, listing, target):
     pods = listing(None, owner=CHAT)
     async with running(pods) as loop:
         await clock.asleep(1)
         clock.advance(0.0)
-        await heard.turn.until(lambda: heard.listed)
-        assert heard.listed == [(pods, None)]
+        await recorder.turn.until(lambda: recorder.listed)
+        assert recorder.listed == [(pods, None)]
         assert loop.counters == {}
         pods.targets = ()
         await clock.asleep(1)
         clock.advance(INTERVAL_S)
-        await heard.turn.until(lambda: len(heard.listed) == 2)
-        assert heard.listed[1] == (pods, ())
+        await recorder.turn.until(lambda: len(recorder.listed) == 2)
+        assert recorder.listed[1] == (pods, ())
 
 
-async def test_a_target_on_two_lists_is_asked_once_and_lives_as_long_as_either(
-    running, clock, heard, listing, target, start
+async def test_a_target_on_two_lists_is_scraped_once_until_both_drop_it(
+    running, clock, recorder, listing, target, start
 ):
     a = target("a")
     one, two = listing([a]), listing([a])
     async with running(one, two):
         await start(2)
-        await heard.turn.until(lambda: len(heard.landed) == 1)
+        await recorder.turn.until(lambda: len(recorder.landed) == 1)
         one.targets = ()
         await clock.asleep(3)
         clock.advance(INTERVAL_S)
-        await heard.turn.until(lambda: len(heard.landed) == 2 and len(heard.listed) == 4)
-        assert heard.retired == []
+        await recorder.turn.until(lambda: len(recorder.landed) == 2 and len(recorder.listed) == 4)
+        assert recorder.retired == []
         two.targets = ()
         await clock.asleep(3)
         clock.advance(INTERVAL_S)
-        await heard.turn.until(lambda: heard.retired)
-    assert (heard.added, heard.retired) == ([a], [a])
+        await recorder.turn.until(lambda: recorder.retired)
+    assert (recorder.added, recorder.retired) == ([a], [a])
 
 
-async def test_who_looks_slowly_holds_up_nobody_else(running, clock, heard, listing, target):
+async def test_a_slow_discovery_delays_no_other(running, clock, recorder, listing, target):
     stuck, quick = listing([target("stuck")]), listing([target("quick")])
     stuck.gate.clear()
     async with running(stuck, quick):
@@ -168,23 +166,23 @@ async def test_who_looks_slowly_holds_up_nobody_else(running, clock, heard, list
         await clock.asleep(2)  # the quick look, its target
         clock.advance(INTERVAL_S / 2)
         for turn in (1, 2, 3):
-            await heard.turn.until(lambda turn=turn: len(heard.of(target("quick"))) == turn)
+            await recorder.turn.until(lambda turn=turn: len(recorder.of(target("quick"))) == turn)
             await clock.asleep(2)
             clock.advance(INTERVAL_S)
         assert stuck.looked == 0
         assert quick.looked >= 3
 
 
-async def test_the_same_list_again_disturbs_nobody(running, clock, heard, listing, target, start):
+async def test_an_unchanged_list_changes_no_target(running, clock, recorder, listing, target, start):
     pods = listing([target("a")])
     async with running(pods):
         await start(1)
         for turn in range(1, 6):
-            await heard.turn.until(lambda turn=turn: len(heard.landed) == turn)
+            await recorder.turn.until(lambda turn=turn: len(recorder.landed) == turn)
             pods.targets = (target("a"),)  # equal, and another object, as DNS makes it
             await clock.asleep(2)
             clock.advance(INTERVAL_S)
-    assert (len(heard.added), heard.retired) == (1, [])
+    assert (len(recorder.added), recorder.retired) == (1, [])
 
 
 @pytest.fixture
@@ -218,7 +216,7 @@ async def pods_at():
 
 
 def behind(addresses, port):
-    """A headless Service whose answer is the set `addresses`, as it is when asked."""
+    """A headless Service that resolves to the current `addresses`."""
 
     async def resolver(name):
         return set(addresses)
@@ -230,83 +228,83 @@ def behind(addresses, port):
     return DnsTargets("chat.ai.svc", target_at, owner=CHAT, timeout_s=20.0, keep_s=15.0, resolver=resolver)
 
 
-def pods_heard(heard):
-    return [scrape.outcome.subjects[0].name for scrape in heard.landed]
+def pods_heard(recorder):
+    return [scrape.outcome.subjects[0].name for scrape in recorder.landed]
 
 
-async def test_every_pod_behind_a_service_is_asked_at_its_own_address(running, clock, heard, start, pods_at):
+async def test_every_pod_of_a_service_is_scraped_at_its_address(running, clock, recorder, start, pods_at):
     addresses = {"127.0.0.2", "127.0.0.3"}
     async with running(behind(addresses, await pods_at("127.0.0.2", "127.0.0.3"))):
         await start(1)
-        await heard.turn.until(lambda: len(heard.landed) == 2)
-        assert sorted(pods_heard(heard)) == ["127.0.0.2", "127.0.0.3"]
+        await recorder.turn.until(lambda: len(recorder.landed) == 2)
+        assert sorted(pods_heard(recorder)) == ["127.0.0.2", "127.0.0.3"]
         addresses.remove("127.0.0.2")
         await clock.asleep(2)
         clock.advance(INTERVAL_S)
-        await heard.turn.until(lambda: heard.retired)
+        await recorder.turn.until(lambda: recorder.retired)
         await clock.asleep(2)
-        del heard.landed[:]
+        del recorder.landed[:]
         clock.advance(INTERVAL_S)
-        await heard.turn.until(lambda: heard.landed)
-        assert pods_heard(heard) == ["127.0.0.3"]
+        await recorder.turn.until(lambda: recorder.landed)
+        assert pods_heard(recorder) == ["127.0.0.3"]
 
 
-async def test_a_pod_with_an_ipv6_address_is_asked(running, heard, start, pods_at):
+async def test_a_pod_with_an_ipv6_address_is_scraped(running, recorder, start, pods_at):
     async with running(behind({"::1"}, await pods_at("::1"))):
         await start(1)
-        await heard.turn.until(lambda: heard.landed)
-    assert pods_heard(heard) == ["::1"]
+        await recorder.turn.until(lambda: recorder.landed)
+    assert pods_heard(recorder) == ["::1"]
 
 
-async def test_whom_is_followed_may_change_while_it_runs(running, clock, heard, listing, target, start):
+async def test_discoveries_may_change_while_the_loop_runs(running, clock, recorder, listing, target, start):
     first, second = listing([target("a"), target("both")]), listing([target("b"), target("both")])
     async with running(first) as loop:
         await start(1)
-        await heard.turn.until(lambda: len(heard.landed) == 2)
+        await recorder.turn.until(lambda: len(recorder.landed) == 2)
         loop.follow([first, second])
         await clock.asleep(3)  # the first's look and the workload's rounds, the second before its look
         clock.advance(0.0)
-        await heard.turn.until(lambda: target("b") in heard.added)
-        assert heard.added.count(target("both")) == 1
+        await recorder.turn.until(lambda: target("b") in recorder.added)
+        assert recorder.added.count(target("both")) == 1
         loop.follow([second])
-        assert heard.retired == [target("a")]
+        assert recorder.retired == [target("a")]
         assert set(loop.counters) == {target("b"), target("both")}
 
 
-async def test_whoever_is_no_longer_followed_is_not_looked_at_again(running, clock, heard, listing, target, start):
+async def test_a_removed_discovery_is_not_looked_up_again(running, clock, recorder, listing, target, start):
     pods = listing([target("a")])
     async with running(pods) as loop:
         await start(1)
-        await heard.turn.until(lambda: heard.landed)
+        await recorder.turn.until(lambda: recorder.landed)
         loop.follow([])
         await clock.asleep(0)
         looked = pods.looked
         loop.look(pods)
         clock.advance(10 * INTERVAL_S)
         await clock.asleep(0)
-    assert (pods.looked, heard.retired) == (looked, [target("a")])
+    assert (pods.looked, recorder.retired) == (looked, [target("a")])
 
 
-async def test_what_changed_is_looked_at_before_its_turn(running, clock, heard, listing, target, start):
+async def test_a_changed_discovery_is_looked_up_at_once(running, clock, recorder, listing, target, start):
     pods = listing([target("a")])
     async with running(pods) as loop:
         await start(1)
-        await heard.turn.until(lambda: heard.landed)
+        await recorder.turn.until(lambda: recorder.landed)
         pods.targets = (target("a"), target("new"))
         loop.look(pods)
-        await heard.turn.until(lambda: target("new") in heard.added)
+        await recorder.turn.until(lambda: target("new") in recorder.added)
         assert clock.now() == FIRST
 
 
-async def test_a_target_that_begins_to_leave_goes_on_being_asked(running, clock, heard, listing, target, start):
+async def test_a_terminating_target_is_still_scraped(running, clock, recorder, listing, target, start):
     pods = listing([target("a")])
     async with running(pods) as loop:
         await start(1)
-        await heard.turn.until(lambda: heard.landed)
+        await recorder.turn.until(lambda: recorder.landed)
         pods.leaving = (target("a"),)
         loop.look(pods)
-        await heard.turn.until(lambda: len(heard.listed) == 2)
+        await recorder.turn.until(lambda: len(recorder.listed) == 2)
         await clock.asleep(2)
         clock.advance(INTERVAL_S)
-        await heard.turn.until(lambda: len(heard.of(target("a"))) == 2)
-    assert (heard.added, heard.retired) == ([target("a")], [])
+        await recorder.turn.until(lambda: len(recorder.of(target("a"))) == 2)
+    assert (recorder.added, recorder.retired) == ([target("a")], [])

@@ -1,4 +1,4 @@
-"""What comes of one page: samples or one failure, counted, and at nobody else's cost."""
+"""A response becomes samples or one failure, is counted, and costs no other target."""
 
 import asyncio
 import threading
@@ -20,7 +20,7 @@ def outcome_of(body, kind="vllm"):
     return read(body, Reader(kind), PlainScanner(), at=1000.0)
 
 
-def test_a_page_becomes_samples_received_when_it_was():
+def test_a_response_becomes_samples_of_its_receipt():
     samples = outcome_of(b'vllm:num_requests_waiting{model_name="m"} 3\n')
     assert samples.subjects == (Queue("m"),)
     assert samples.column(Quantity.REQUESTS_WAITING).tolist() == [3.0]
@@ -28,22 +28,22 @@ def test_a_page_becomes_samples_received_when_it_was():
 
 
 @pytest.mark.parametrize("body", [b"", b"\n", b" \r\n\t\n"])
-def test_a_page_with_nothing_in_it_is_a_failure_and_no_zero(body):
+def test_an_empty_response_is_a_failure_and_no_zero(body):
     assert outcome_of(body).kind is FailureKind.EMPTY
 
 
 @pytest.mark.parametrize("body", [b"# HELP a b\n", b"<html>no</html>\n", b"[]", b"\x00\xff" * 100])
-def test_a_page_without_a_sample_is_unreadable(body):
+def test_a_response_without_a_sample_is_unreadable(body):
     assert outcome_of(body).kind is FailureKind.UNREADABLE
 
 
-def test_a_page_of_no_known_kind_is_unreadable_and_says_which_are_known():
+def test_a_response_of_unknown_kind_is_unreadable_and_lists_the_kinds():
     outcome = outcome_of(b"node_cpu_seconds_total 1\n", kind="auto")
     assert outcome.kind is FailureKind.UNREADABLE
     assert "vllm" in outcome.detail
 
 
-def test_a_page_of_its_kind_with_none_of_its_families_has_no_rows_and_no_zero():
+def test_a_response_without_families_of_its_kind_has_no_rows():
     samples = outcome_of(b"process_open_fds 1\n")
     assert isinstance(samples, Samples)
     assert samples.subjects == ()
@@ -61,22 +61,22 @@ class Broken:
         return self._scanner.scan(body)
 
 
-async def test_a_bug_of_ours_costs_the_scrape_that_tripped_it(running, clock, heard, served, target, start):
+async def test_an_exception_costs_the_scrape_that_raised_it(running, clock, recorder, served, target, start):
     served.body["a"] = b"bad 1\n"
     async with running(target("a"), target("b"), new_scanner=Broken):
         await start(2)
-        await heard.turn.until(lambda: len(heard.landed) == 2)
+        await recorder.turn.until(lambda: len(recorder.landed) == 2)
         del served.body["a"]
         await clock.asleep(3)
         clock.advance(INTERVAL_S)
-        await heard.turn.until(lambda: len(heard.landed) == 4)
-    assert heard.failures(target("a")) == [FailureKind.INTERNAL, None]
-    assert heard.failures(target("b")) == [None, None]
-    assert heard.of(target("a"))[0].outcome.detail == "please report: IndexError: off by one"
-    assert [(place, subject) for place, subject, _ in heard.faulted] == [("response", target("a"))]
+        await recorder.turn.until(lambda: len(recorder.landed) == 4)
+    assert recorder.failures(target("a")) == [FailureKind.INTERNAL, None]
+    assert recorder.failures(target("b")) == [None, None]
+    assert recorder.of(target("a"))[0].outcome.detail == "please report: IndexError: off by one"
+    assert [(place, subject) for place, subject, _ in recorder.faulted] == [("response", target("a"))]
 
 
-async def test_every_scrape_is_counted_and_every_failed_one_by_its_reason(running, clock, heard, served, target, start):
+async def test_scrapes_are_counted_and_failed_ones_by_reason(running, clock, recorder, served, target, start):
     a = target("a")
     good = b'vllm:num_requests_waiting{model_name="m"} 3\n'
     rounds = [(200, b""), (200, good), (500, good), (500, good), (200, b"what\n"), (200, good + b"what is this\n")]
@@ -86,71 +86,73 @@ async def test_every_scrape_is_counted_and_every_failed_one_by_its_reason(runnin
                 await start(1)
             else:
                 clock.advance(INTERVAL_S)
-            await heard.turn.until(lambda turn=turn: len(heard.landed) == turn)
+            await recorder.turn.until(lambda turn=turn: len(recorder.landed) == turn)
             await clock.asleep(2)
         counters = loop.counters[a]
     assert counters.scrapes == 6
     assert counters.failures == {FailureKind.EMPTY: 1, FailureKind.STATUS: 2, FailureKind.UNREADABLE: 1}
     assert counters.dropped_lines == 1
-    assert counters.last is heard.landed[-1]
+    assert counters.last is recorder.landed[-1]
     assert isinstance(counters.last.outcome, Samples)
 
 
 class Watched:
     """A scanner that tells in which thread it read what, and reads large pages only when allowed to."""
 
-    def __init__(self, gate, told):
-        self._scanner, self._gate, self._told = PlainScanner(), gate, told
+    def __init__(self, gate, calls):
+        self._scanner, self._gate, self._calls = PlainScanner(), gate, calls
 
     def scan(self, body):
-        self._told.append((len(body) > THREAD_BYTES, threading.current_thread() is threading.main_thread()))
+        self._calls.append((len(body) > THREAD_BYTES, threading.current_thread() is threading.main_thread()))
         if len(body) > THREAD_BYTES:
             assert self._gate.wait(20.0)
         return self._scanner.scan(body)
 
 
-async def test_a_large_page_is_read_aside_and_holds_up_nobody(running, clock, heard, served, target, start):
-    gate, told = threading.Event(), []
+async def test_a_large_response_is_parsed_in_a_thread_and_delays_no_other(
+    running, clock, recorder, served, target, start
+):
+    gate, calls = threading.Event(), []
     served.body["large"] = LARGE
     large, small = target("large"), target("small")
     try:
-        async with running(large, small, new_scanner=lambda: Watched(gate, told)):
+        async with running(large, small, new_scanner=lambda: Watched(gate, calls)):
             await start(2)
             await clock.asleep(4)  # two looks, the workload, the deadline of its round
             clock.advance(ROUND_WAIT_S)
             for turn in (1, 2, 3):
-                await heard.turn.until(lambda turn=turn: len(heard.of(small)) == turn)
+                await recorder.turn.until(lambda turn=turn: len(recorder.of(small)) == turn)
                 await clock.asleep(3)
                 clock.advance(INTERVAL_S)
-            assert heard.of(large) == []
+            assert recorder.of(large) == []
             gate.set()
-            await heard.turn.until(lambda: heard.of(large))
+            await recorder.turn.until(lambda: recorder.of(large))
     finally:
         gate.set()
-    assert set(told) == {(True, False), (False, True)}  # large: not in the main thread; small: there
-    assert heard.failures(large) == [None]
+    assert set(calls) == {(True, False), (False, True)}  # large: not in the main thread; small: there
+    assert recorder.failures(large) == [None]
 
 
-async def test_large_pages_that_wait_to_be_read_share_a_budget(running, clock, heard, served, target, start):
-    gate, told = threading.Event(), []
+async def test_large_responses_that_wait_for_a_thread_share_a_budget(running, clock, recorder, served, target, start):
+    gate, calls = threading.Event(), []
     names = ("a", "b", "c")
     for name in names:
         served.body[name] = LARGE
     # The first leaves two thirds free, the second one third, and the third would leave nothing.
     bodies = Budget(3 * len(LARGE))
     try:
-        async with running(*map(target, names), bodies=bodies, new_scanner=lambda: Watched(gate, told)):
+        async with running(*map(target, names), bodies=bodies, new_scanner=lambda: Watched(gate, calls)):
             await start(3)
             await clock.asleep(5)  # three looks, the workload, the deadline of its round
             clock.advance(ROUND_WAIT_S)
-            await heard.turn.until(lambda: len(heard.landed) == 1)
-            refused = heard.landed[0].outcome
+            await recorder.turn.until(lambda: len(recorder.landed) == 1)
+            refused = recorder.landed[0].outcome
             gate.set()
-            await heard.turn.until(lambda: len(heard.landed) == 3)
+            await recorder.turn.until(lambda: len(recorder.landed) == 3)
     finally:
         gate.set()
     assert refused.kind is FailureKind.TOO_LARGE
-    assert [isinstance(scrape.outcome, Samples) for scrape in heard.landed] == [False, True, True]
+    assert [isinstance(scrape.outcome, Samples) for scrape in recorder.landed] == [False, True, True]
     assert bodies.used == 0
 
 
@@ -161,7 +163,7 @@ def test_response_with_too_many_selected_series_is_too_large():
     assert isinstance(read(body % 1, Reader("vllm"), scanner, at=1000.0), Samples)
 
 
-async def test_large_pages_wait_for_no_thread_that_others_hold(running, heard, served, target, start):
+async def test_large_responses_have_threads_of_their_own(running, recorder, served, target, start):
     """Lookups and whatever else uses asyncio's own threads may hang there."""
     gate = threading.Event()
     hung = [asyncio.get_running_loop().run_in_executor(None, gate.wait, 20.0) for _ in range(64)]
@@ -169,25 +171,25 @@ async def test_large_pages_wait_for_no_thread_that_others_hold(running, heard, s
     try:
         async with running(target("large")):
             await start(1)
-            await heard.turn.until(lambda: heard.landed)
+            await recorder.turn.until(lambda: recorder.landed)
             assert not any(future.done() for future in hung)
     finally:
         gate.set()
         await asyncio.gather(*hung)
-    assert heard.failures(target("large")) == [None]
+    assert recorder.failures(target("large")) == [None]
 
 
-async def test_nobody_listening_is_one_failure_a_scrape(running, clock, heard, served, start, target, silent_port):
+async def test_a_closed_port_is_one_failure_per_scrape(running, clock, recorder, served, start, target, silent_port):
     served.port = silent_port
     gone = target("a")
     async with running(gone) as loop:
         await start(1)
-        await heard.turn.until(lambda: len(heard.landed) == 1)
+        await recorder.turn.until(lambda: len(recorder.landed) == 1)
         await clock.asleep(2)
         clock.advance(INTERVAL_S)
-        await heard.turn.until(lambda: len(heard.landed) == 2)
+        await recorder.turn.until(lambda: len(recorder.landed) == 2)
         assert loop.counters[gone].failures == {FailureKind.REFUSED: 2}
-    assert all(isinstance(scrape.outcome, Failure) for scrape in heard.landed)
+    assert all(isinstance(scrape.outcome, Failure) for scrape in recorder.landed)
 
 
 @pytest.mark.parametrize(
@@ -201,11 +203,11 @@ async def test_nobody_listening_is_one_failure_a_scrape(running, clock, heard, s
         ("promql+http://p?kind=vllm&pod=chat-0", "promql+http://p?kind=vllm&pod=chat-0"),
     ],
 )
-def test_url_is_shown_without_user_and_without_the_values_of_its_query(url, shown):
+def test_url_is_shown_without_user_and_query_values(url, shown):
     assert without_user(url).startswith(shown)
     assert "secret" not in without_user(url)
     assert "secret" not in str(Target(url, "vllm", Role.PODS))
 
 
-def test_targets_that_differ_by_a_value_of_their_query_are_shown_apart():
+def test_targets_that_differ_by_a_query_value_are_shown_differently():
     assert without_user("http://p/probe?target=a") != without_user("http://p/probe?target=b")

@@ -1,4 +1,4 @@
-"""When each target is asked, and what one of them can do to the others."""
+"""When targets are scraped, and how they affect each other."""
 
 import asyncio
 from collections import Counter
@@ -14,18 +14,18 @@ from .conftest import BEGIN, FIRST
 INTERVAL_S = 5.0  # as in the fixtures
 
 
-async def test_each_target_is_asked_once_an_interval(running, clock, heard, served, target, start):
+async def test_each_target_is_scraped_once_per_interval(running, clock, recorder, served, target, start):
     async with running(target("a"), target("b")):
         await start(2)
         for turn in range(1, 4):
-            await heard.turn.until(lambda turn=turn: len(heard.landed) == 2 * turn)
+            await recorder.turn.until(lambda turn=turn: len(recorder.landed) == 2 * turn)
             await clock.asleep(3)  # two looks, one workload
             clock.advance(INTERVAL_S)
-        await heard.turn.until(lambda: len(heard.landed) == 8)
-    assert sorted(served.asked) == ["a"] * 4 + ["b"] * 4
-    assert [scrape.at for scrape in heard.of(target("a"))] == [FIRST, FIRST + 5.0, FIRST + 10.0, FIRST + 15.0]
-    assert [len(scrapes) for scrapes in heard.rounds] == [2] * 4
-    assert all(isinstance(scrape.outcome, Samples) for scrape in heard.landed)
+        await recorder.turn.until(lambda: len(recorder.landed) == 8)
+    assert sorted(served.requests) == ["a"] * 4 + ["b"] * 4
+    assert [scrape.at for scrape in recorder.of(target("a"))] == [FIRST, FIRST + 5.0, FIRST + 10.0, FIRST + 15.0]
+    assert [len(scrapes) for scrapes in recorder.rounds] == [2] * 4
+    assert all(isinstance(scrape.outcome, Samples) for scrape in recorder.landed)
 
 
 def workload(number):
@@ -46,7 +46,7 @@ async def test_workloads_are_spread_over_the_whole_interval(running, clock, list
     assert max(parts.values()) < 60
 
 
-async def test_a_restart_and_a_new_pod_keep_the_phase_of_a_workload(running, clock, heard, listing, target):
+async def test_a_restart_and_a_new_pod_keep_the_phase_of_a_workload(running, clock, recorder, listing, target):
     phases = []
     for began_at, fleet in ((BEGIN, "ab"), (BEGIN + 1234.5, "abc")):
         clock.time = began_at
@@ -67,56 +67,56 @@ async def test_targets_without_a_workload_have_phases_of_their_own(running, cloc
         assert len(set(clock.due)) == 21
 
 
-async def test_at_a_long_interval_the_first_round_is_within_seconds(running, clock, heard, listing, target):
+async def test_at_a_long_interval_the_first_round_is_within_seconds(running, clock, recorder, listing, target):
     fleet = [target(str(n), owner=workload(n)) for n in range(50)]
     async with running(listing(fleet), interval_s=600.0):
         await clock.asleep(1)
         clock.advance(0.0)
         await clock.asleep(101)
         clock.advance(START_SPREAD_S)
-        await heard.turn.until(lambda: len(heard.landed) == 50)
+        await recorder.turn.until(lambda: len(recorder.landed) == 50)
         await clock.asleep(51)
         clock.advance(600.0)
-        await heard.turn.until(lambda: len(heard.landed) == 100)
+        await recorder.turn.until(lambda: len(recorder.landed) == 100)
 
 
 async def test_a_target_that_leaves_during_a_round_does_not_delay_the_others(
-    running, clock, heard, served, listing, target, start
+    running, clock, recorder, served, listing, target, start
 ):
     served.hold("gone")
     pods = listing([target("a"), target("gone")])
     async with running(pods) as loop:
         await start(1)
-        await served.turn.until(lambda: "a" in served.ended and "gone" in served.asked)
+        await served.turn.until(lambda: "a" in served.ended and "gone" in served.requests)
         pods.targets = (target("a"),)
         loop.look(pods)
-        await heard.turn.until(lambda: heard.rounds)
-    assert [scrape.target for scrape in heard.landed] == [target("a")]
+        await recorder.turn.until(lambda: recorder.rounds)
+    assert [scrape.target for scrape in recorder.landed] == [target("a")]
 
 
-async def test_no_more_are_asked_at_once_than_allowed(running, heard, served, listing, target, start):
+async def test_concurrent_scrapes_are_limited(running, recorder, served, listing, target, start):
     fleet = [target(str(n)) for n in range(12)]
     served.hold(*map(str, range(12)))
     async with running(listing(fleet), concurrency=4):
         await start(1)
         await served.turn.until(lambda: served.in_flight == 4)
-        assert len(served.asked) == 4
+        assert len(served.requests) == 4
         served.release()
-        await heard.turn.until(lambda: len(heard.landed) == 12)
+        await recorder.turn.until(lambda: len(recorder.landed) == 12)
     assert served.most_in_flight == 4
 
 
-async def test_a_target_that_does_not_answer_delays_nobody(running, clock, heard, served, target, start):
+async def test_a_hanging_target_delays_no_other(running, clock, recorder, served, target, start):
     served.hold("slow")
     async with running(target("slow"), target("quick")):
         await start(2)
         await clock.asleep(4)  # two looks, the workload, the deadline of its round
         clock.advance(ROUND_WAIT_S)
         for turn in range(1, 5):
-            await heard.turn.until(lambda turn=turn: len(heard.of(target("quick"))) == turn)
+            await recorder.turn.until(lambda turn=turn: len(recorder.of(target("quick"))) == turn)
             await clock.asleep(3)  # two looks, one workload
             clock.advance(INTERVAL_S)
-    assert heard.of(target("slow")) == []
+    assert recorder.of(target("slow")) == []
 
 
 class Scripted:
@@ -140,7 +140,7 @@ class Scripted:
         return Failure(FailureKind.TIMEOUT, "no complete page")
 
 
-async def test_a_round_is_handed_over_once_and_one_that_is_late_by_itself(running, clock, heard, listing, target, turn):
+async def test_a_round_is_delivered_once_and_a_late_response_by_itself(running, clock, recorder, listing, target, turn):
     fleet, pages = [target(path) for path in ("a", "b", "slow")], Scripted(turn)
     gate = pages.slow[fleet[2].url] = asyncio.Event()
     async with running(listing(fleet), pages=pages):
@@ -149,22 +149,22 @@ async def test_a_round_is_handed_over_once_and_one_that_is_late_by_itself(runnin
         await clock.asleep(2)
         clock.advance(INTERVAL_S / 2)
         await turn.until(lambda: pages.waiting)
-        assert heard.rounds == []
+        assert recorder.rounds == []
         await clock.asleep(3)
         clock.advance(ROUND_WAIT_S)
-        await turn.until(lambda: len(heard.rounds) == 1)
-        assert [scrape.target for scrape in heard.rounds[0]] == fleet[:2]
+        await turn.until(lambda: len(recorder.rounds) == 1)
+        assert [scrape.target for scrape in recorder.rounds[0]] == fleet[:2]
         gate.set()
-        await turn.until(lambda: len(heard.rounds) == 2)
-        assert [scrape.target for scrape in heard.rounds[1]] == fleet[2:]
+        await turn.until(lambda: len(recorder.rounds) == 2)
+        assert [scrape.target for scrape in recorder.rounds[1]] == fleet[2:]
         await clock.asleep(2)
         clock.advance(INTERVAL_S)
-        await turn.until(lambda: len(heard.landed) == 6)
+        await turn.until(lambda: len(recorder.landed) == 6)
         # It timed out: the next round does not wait for it.
-        assert [scrape.target for scrape in heard.rounds[2]] == fleet[:2]
+        assert [scrape.target for scrape in recorder.rounds[2]] == fleet[:2]
 
 
-async def test_who_timed_out_last_time_leaves_half_of_the_turns_to_the_others(running, clock, heard, target, turn):
+async def test_targets_that_timed_out_share_half_of_the_turns(running, clock, recorder, target, turn):
     """A lost node: its pods each hold a turn until the time-out, and there are more of them than turns."""
     lost, well = [target(f"lost-{n}") for n in range(8)], target("well")
     pages = Scripted(turn)
@@ -177,29 +177,29 @@ async def test_who_timed_out_last_time_leaves_half_of_the_turns_to_the_others(ru
         await turn.until(lambda: len(pages.waiting) == 4)  # nothing is known against them yet
         for event in pages.slow.values():
             event.set()
-        await turn.until(lambda: len(heard.landed) == 9)
+        await turn.until(lambda: len(recorder.landed) == 9)
         await clock.asleep(10)
         pages.slow = {each.url: asyncio.Event() for each in lost}
         for round_ in range(2, 6):
             clock.advance(INTERVAL_S)
-            await turn.until(lambda round_=round_: len(heard.of(well)) == round_)
+            await turn.until(lambda round_=round_: len(recorder.of(well)) == round_)
             await clock.asleep(9 + 1)
             assert len(pages.waiting) == 2
 
 
-async def test_who_fails_without_delay_keeps_his_turn(running, clock, heard, served, listing, target, start):
+async def test_a_target_that_fails_at_once_is_not_slow(running, clock, recorder, served, listing, target, start):
     fleet = [target(str(n)) for n in range(4)]
     served.status = dict.fromkeys(map(str, range(4)), 500)
     async with running(listing(fleet), concurrency=4):
         await start(1)
-        await heard.turn.until(lambda: len(heard.landed) == 4)
+        await recorder.turn.until(lambda: len(recorder.landed) == 4)
         await clock.asleep(2)
         served.hold(*map(str, range(4)))
         clock.advance(INTERVAL_S)
         await served.turn.until(lambda: served.in_flight == 4)
 
 
-async def test_one_that_timed_out_and_answers_again_is_like_any_other(running, clock, heard, target, turn):
+async def test_a_target_that_responds_again_is_not_slow(running, clock, recorder, target, turn):
     pages = Scripted(turn)
     flaky = target("flaky")
     gate = asyncio.Event()
@@ -211,13 +211,13 @@ async def test_one_that_timed_out_and_answers_again_is_like_any_other(running, c
         for n, slow in enumerate([True, False, True, True, False], start=1):
             pages.slow = {flaky.url: gate} if slow else {}
             clock.advance(INTERVAL_S / 2 if n == 1 else INTERVAL_S)
-            await turn.until(lambda n=n: len(heard.landed) == n)
+            await turn.until(lambda n=n: len(recorder.landed) == n)
             await clock.asleep(2)
     timeout = FailureKind.TIMEOUT
-    assert heard.failures(flaky) == [timeout, None, timeout, timeout, None]
+    assert recorder.failures(flaky) == [timeout, None, timeout, timeout, None]
 
 
-async def test_of_the_rounds_that_a_late_target_missed_one_is_made_up_for(running, clock, heard, served, target, start):
+async def test_a_late_target_catches_up_one_missed_round(running, clock, recorder, served, target, start):
     served.hold("late")
     async with running(target("late")):
         await start(1)
@@ -227,36 +227,36 @@ async def test_of_the_rounds_that_a_late_target_missed_one_is_made_up_for(runnin
             clock.advance(INTERVAL_S)
         await clock.asleep(2)
         served.release()
-        await heard.turn.until(lambda: len(heard.landed) == 2)
+        await recorder.turn.until(lambda: len(recorder.landed) == 2)
         await clock.asleep(2)
-        assert served.asked == ["late"] * 2
+        assert served.requests == ["late"] * 2
         clock.advance(INTERVAL_S)
-        await heard.turn.until(lambda: len(heard.landed) == 3)
-    assert [scrape.at - FIRST for scrape in heard.landed] == [3 * INTERVAL_S, 3 * INTERVAL_S, 4 * INTERVAL_S]
+        await recorder.turn.until(lambda: len(recorder.landed) == 3)
+    assert [scrape.at - FIRST for scrape in recorder.landed] == [3 * INTERVAL_S, 3 * INTERVAL_S, 4 * INTERVAL_S]
 
 
-async def test_how_long_it_took_and_when_it_came_are_the_clocks(running, clock, heard, served, target, start):
+async def test_duration_and_receipt_are_those_of_the_clock(running, clock, recorder, served, target, start):
     served.hold("a")
     async with running(target("a")):
         await start(1)
         await served.turn.until(lambda: served.in_flight == 1)
         clock.advance(0.7)
         served.release()
-        await heard.turn.until(lambda: heard.landed)
-    (scrape,) = heard.landed
+        await recorder.turn.until(lambda: recorder.landed)
+    (scrape,) = recorder.landed
     assert scrape.at == pytest.approx(FIRST + 0.7)
     assert scrape.took_s == pytest.approx(0.7)
 
 
-async def test_all_targets_share_one_session_and_keep_their_connections(running, clock, heard, served, target, start):
+async def test_targets_share_one_session_and_keep_connections(running, clock, recorder, served, target, start):
     async with running(target("a"), target("b")):
         await start(2)
         for turn in range(1, 6):
-            await heard.turn.until(lambda turn=turn: len(heard.landed) == 2 * turn)
+            await recorder.turn.until(lambda turn=turn: len(recorder.landed) == 2 * turn)
             await clock.asleep(3)
             clock.advance(INTERVAL_S)
-        await heard.turn.until(lambda: len(heard.landed) == 12)
-    assert len(served.peers) <= 2
+        await recorder.turn.until(lambda: len(recorder.landed) == 12)
+    assert len(served.client_addresses) <= 2
 
 
 async def test_a_loop_that_is_cancelled_leaves_no_task_and_no_connection(running, clock, served, target, start, http):
@@ -264,7 +264,7 @@ async def test_a_loop_that_is_cancelled_leaves_no_task_and_no_connection(running
     served.hold("held")
     async with running(target("held"), target("asleep")):
         await start(2)
-        await served.turn.until(lambda: served.asked.count("held") == 1 and "asleep" in served.ended)
+        await served.turn.until(lambda: served.requests.count("held") == 1 and "asleep" in served.ended)
         await clock.asleep(4)
     assert clock.sleepers == []
     await served.turn.until(lambda: served.in_flight == 0)  # the server saw its client go
@@ -272,19 +272,19 @@ async def test_a_loop_that_is_cancelled_leaves_no_task_and_no_connection(running
     left = asyncio.all_tasks() - before
     async with asyncio.timeout(20.0):
         await asyncio.gather(*left, return_exceptions=True)  # the server's own, which end with their connections
-    assert not [task for task in left if task.get_name().startswith(("scrape", "look"))]
+    assert not [task for task in left if task.get_name().startswith(("scrape", "discovery", "deadline"))]
 
 
-async def test_a_real_time_out_costs_the_scrape_and_not_the_target(running, clock, heard, served, target, start):
+async def test_a_time_out_costs_the_scrape_and_not_the_target(running, clock, recorder, served, target, start):
     pages = HttpPages(HttpLimits(timeout_s=0.05, body_bytes=1000))
     served.hold("a")
     async with running(target("a"), pages=pages):
         await start(1)
-        await heard.turn.until(lambda: len(heard.landed) == 1)
+        await recorder.turn.until(lambda: len(recorder.landed) == 1)
         served.release()
         await clock.asleep(2)
         pages.limits = HttpLimits(timeout_s=20.0, body_bytes=1000)
         clock.advance(INTERVAL_S)
-        await heard.turn.until(lambda: len(heard.landed) == 2)
+        await recorder.turn.until(lambda: len(recorder.landed) == 2)
     await pages.close()
-    assert heard.failures(target("a")) == [FailureKind.TIMEOUT, None]
+    assert recorder.failures(target("a")) == [FailureKind.TIMEOUT, None]

@@ -20,10 +20,10 @@ class Counted:
     """Speaks `Pages`: answers every request at once, and counts them by URL."""
 
     def __init__(self):
-        self.asked = Counter()
+        self.requests = Counter()
 
     async def fetch(self, url, access):
-        self.asked[url] += 1
+        self.requests[url] += 1
         return EPP
 
 
@@ -54,36 +54,38 @@ async def begun(clock, looks, sleepers):
     await clock.asleep(sleepers)
 
 
-async def test_a_gateway_is_scraped_every_second_while_its_workload_is_at_zero(running, clock, heard, gateway, pages):
+async def test_a_gateway_is_scraped_every_second_while_its_workload_is_at_zero(
+    running, clock, recorder, gateway, pages
+):
     async with running(gateway("epp"), pages=pages, **WAKE) as loop:
         await begun(clock, 1, 2)
         loop.set_at_zero(CHAT, at_zero=True)
         await clock.asleep(3)
         await passed(clock, 60.0, 3)
-        at_zero = len(heard.landed)
+        at_zero = len(recorder.landed)
         loop.set_at_zero(CHAT, at_zero=False)
         await clock.asleep(2)
         await passed(clock, 60.0, 2)
     assert at_zero == pytest.approx(60, abs=EDGE)
-    assert len(heard.landed) - at_zero == pytest.approx(60 / INTERVAL_S, abs=EDGE)
+    assert len(recorder.landed) - at_zero == pytest.approx(60 / INTERVAL_S, abs=EDGE)
 
 
-async def test_what_wakes_a_workload_waits_for_no_other_target(running, clock, heard, served, gateway, target, start):
+async def test_a_wake_source_waits_for_no_other_target(running, clock, recorder, served, gateway, target, start):
     served.hold("pod")
     served.body["epp"] = EPP
     async with running(gateway("epp"), target("pod"), **WAKE) as loop:
         await start(2)
-        await served.turn.until(lambda: "pod" in served.asked)
+        await served.turn.until(lambda: "pod" in served.requests)
         await clock.asleep(4)  # two looks, the workload, the deadline of its round
         loop.set_at_zero(CHAT, at_zero=True)
         await clock.asleep(5)
         clock.advance(1.0)
-        await heard.turn.until(lambda: len(heard.rounds) == 2)  # the round at its deadline, and the wake source
-    assert [[scrape.target for scrape in scrapes] for scrapes in heard.rounds] == [[gateway("epp")]] * 2
+        await recorder.turn.until(lambda: len(recorder.rounds) == 2)  # the round at its deadline, and the wake source
+    assert [[scrape.target for scrape in scrapes] for scrapes in recorder.rounds] == [[gateway("epp")]] * 2
 
 
-async def test_a_gateway_that_many_workloads_share_is_scraped_once_a_second(
-    running, clock, heard, listing, gateway, pages
+async def test_a_gateway_of_many_workloads_is_scraped_once_per_second(
+    running, clock, recorder, listing, gateway, pages
 ):
     sharing = [gateway("epp", WorkloadKey("ai", f"model-{n}")) for n in range(20)]
     async with running(listing(sharing), pages=pages, **WAKE) as loop:
@@ -92,19 +94,19 @@ async def test_a_gateway_that_many_workloads_share_is_scraped_once_a_second(
             loop.set_at_zero(each.owner, at_zero=True)
         await clock.asleep(22)
         await passed(clock, 30.0, 22)
-        assert pages.asked[sharing[0].url] == pytest.approx(30, abs=EDGE)
-        assert all(len(heard.of(each)) == pytest.approx(30, abs=EDGE) for each in sharing)
+        assert pages.requests[sharing[0].url] == pytest.approx(30, abs=EDGE)
+        assert all(len(recorder.of(each)) == pytest.approx(30, abs=EDGE) for each in sharing)
         # All of them in one hand-over: one decision for all 20.
-        assert {len(scrapes) for scrapes in heard.rounds} == {20}
+        assert {len(scrapes) for scrapes in recorder.rounds} == {20}
         loop.set_at_zero(sharing[0].owner, at_zero=False)
-        before = pages.asked[sharing[0].url]
+        before = pages.requests[sharing[0].url]
         await passed(clock, 30.0, 22)
-    assert pages.asked[sharing[0].url] - before == pytest.approx(30 + 30 / INTERVAL_S, abs=2 * EDGE)
-    assert len(heard.of(sharing[0])) == pytest.approx(30 + 30 / INTERVAL_S, abs=2 * EDGE)
+    assert pages.requests[sharing[0].url] - before == pytest.approx(30 + 30 / INTERVAL_S, abs=2 * EDGE)
+    assert len(recorder.of(sharing[0])) == pytest.approx(30 + 30 / INTERVAL_S, abs=2 * EDGE)
 
 
-async def test_beyond_the_rate_all_gateways_are_scraped_at_the_same_longer_distance(
-    running, clock, heard, listing, gateway, pages
+async def test_beyond_the_rate_all_gateways_have_the_same_longer_interval(
+    running, clock, recorder, listing, gateway, pages
 ):
     fleet = [gateway(f"epp-{n}", WorkloadKey("ai", f"model-{n}")) for n in range(30)]
     async with running(listing(fleet), pages=pages, wake_interval_s=1.0, wake_rate=10.0) as loop:
@@ -113,12 +115,12 @@ async def test_beyond_the_rate_all_gateways_are_scraped_at_the_same_longer_dista
             loop.set_at_zero(each.owner, at_zero=True)
         await clock.asleep(61)
         await passed(clock, 30.0, 61)
-    assert len(pages.asked) == 30
-    assert all(count == pytest.approx(10, abs=EDGE) for count in pages.asked.values())  # each every 3 s
+    assert len(pages.requests) == 30
+    assert all(count == pytest.approx(10, abs=EDGE) for count in pages.requests.values())  # each every 3 s
 
 
-async def test_where_the_rate_allows_no_more_than_the_interval_gateways_are_scraped_in_rounds(
-    running, clock, heard, listing, gateway, pages
+async def test_gateways_are_scraped_in_rounds_if_the_rate_allows_no_more(
+    running, clock, recorder, listing, gateway, pages
 ):
     fleet = [gateway(f"epp-{n}", WorkloadKey("ai", f"model-{n}")) for n in range(12)]
     async with running(listing(fleet), pages=pages, wake_interval_s=1.0, wake_rate=2.0) as loop:
@@ -127,11 +129,11 @@ async def test_where_the_rate_allows_no_more_than_the_interval_gateways_are_scra
             loop.set_at_zero(each.owner, at_zero=True)
         await clock.asleep(25)
         await passed(clock, 30.0, 25)
-    assert len(pages.asked) == 12
-    assert all(count == pytest.approx(30 / INTERVAL_S, abs=EDGE) for count in pages.asked.values())
+    assert len(pages.requests) == 12
+    assert all(count == pytest.approx(30 / INTERVAL_S, abs=EDGE) for count in pages.requests.values())
 
 
-async def test_a_workload_that_leaves_takes_its_wake_source_with_it(running, clock, heard, listing, gateway, pages):
+async def test_the_wake_source_of_a_removed_workload_is_not_scraped(running, clock, recorder, listing, gateway, pages):
     epp = gateway("epp")
     found = listing([epp])
     async with running(found, pages=pages, **WAKE) as loop:
@@ -140,19 +142,19 @@ async def test_a_workload_that_leaves_takes_its_wake_source_with_it(running, clo
         await clock.asleep(3)
         found.targets = ()
         loop.look(found)
-        await heard.turn.until(lambda: heard.retired)
+        await recorder.turn.until(lambda: recorder.retired)
         await clock.asleep(1)
         loop.keep_at_zero(())
         found.targets = (epp,)
         loop.look(found)
-        await heard.turn.until(lambda: heard.of(epp))  # a target that appears
+        await recorder.turn.until(lambda: recorder.of(epp))  # a target that appears
         await clock.asleep(2)
-        pages.asked.clear()
+        pages.requests.clear()
         await passed(clock, 30.0, 2)
-    assert pages.asked[epp.url] == pytest.approx(30 / INTERVAL_S, abs=EDGE)
+    assert pages.requests[epp.url] == pytest.approx(30 / INTERVAL_S, abs=EDGE)
 
 
-async def test_series_missing_before_are_missing_in_rounds_and_at_zero(running, clock, heard, gateway, pages):
+async def test_restored_missing_series_are_missing_in_rounds_and_at_zero(running, clock, recorder, gateway, pages):
     """As after a restart: the reader of a target gets what another process has found missing."""
     other, kept = Reader("epp"), PlainScanner()
     other.read(kept.scan(EPP + EPP.replace(b'"p"', b'"q"')), clock.time - 2.0)
@@ -167,5 +169,5 @@ async def test_series_missing_before_are_missing_in_rounds_and_at_zero(running, 
         await clock.asleep(3)
         await passed(clock, 2.0, 3)
         assert list(loop.readers()) == [front]
-    assert len(heard.landed) >= 2
-    assert all(len(scrape.outcome.gaps) == 1 for scrape in heard.landed)
+    assert len(recorder.landed) >= 2
+    assert all(len(scrape.outcome.gaps) == 1 for scrape in recorder.landed)

@@ -4,11 +4,15 @@ import pytest
 from exporter.textformat import Page
 
 
+def series(layout):
+    return [layout.read(index) for index in range(len(layout))]
+
+
 def assert_same_page(expected: Page, actual: Page) -> None:
     assert expected.layout.heads == actual.layout.heads
     assert expected.layout.names == actual.layout.names
     assert expected.layout.types == actual.layout.types
-    assert [(s.name, s.labels) for s in expected.layout.series] == [(s.name, s.labels) for s in actual.layout.series]
+    assert series(expected.layout) == series(actual.layout)
     assert expected.lines.tolist() == actual.lines.tolist()
     assert expected.dropped == actual.dropped
     assert expected.dropped_total == actual.dropped_total

@@ -1,4 +1,4 @@
-"""The kernel's numbers are Python's, to the bit."""
+"""The kernel's numbers equal Python's, to the bit."""
 
 import struct
 from decimal import Decimal
@@ -59,7 +59,7 @@ def bits(values):
 @example(
     ["9223372036854775794", "18446744073709551615", "18446744073709551616", "10000000000000000000", "1e22", "1e-22"]
 )
-def test_a_number_is_bit_for_bit_what_float_makes_of_it(texts):
+def test_a_number_is_bit_for_bit_that_of_float(texts):
     texts = [text for text in texts if np.isfinite(float(text))]
     page = Scanner().scan("\n".join(f'a{{i="{i}"}} {text}' for i, text in enumerate(texts)).encode())
     assert bits(page.values) == bits([float(text) for text in texts])
@@ -76,7 +76,7 @@ def test_a_number_next_to_a_tie_is_rounded_to_the_right_side_or_left_to_python(t
 
 @settings(max_examples=50)
 @given(st.lists(st.floats(1e-30, 1e30).map(repr), min_size=1, max_size=50))
-def test_what_a_program_prints_is_never_left_to_python(texts):
+def test_numbers_of_common_length_are_never_left_to_python(texts):
     assert not measured(texts)[1].any()
 
 

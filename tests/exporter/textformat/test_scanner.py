@@ -1,4 +1,4 @@
-"""What a scanner remembers, and what it does not pay for."""
+"""What a scanner remembers."""
 
 import subprocess
 import sys
@@ -24,17 +24,16 @@ def scanner(request):
     return request.param()
 
 
-def test_a_page_of_the_same_series_has_the_same_layout_and_its_own_numbers(scanner):
+def test_a_response_of_the_same_series_has_the_same_layout(scanner):
     first, second = scanner.scan(dcgm("a", "b")), scanner.scan(dcgm("a", "b", value=7.25))
     assert first.layout is second.layout
     assert (first.values.tolist(), second.values.tolist()) == ([0.5, 1.5], [7.25, 8.25])
 
 
-def test_another_help_line_moves_the_lines_and_not_the_layout(scanner):
+def test_another_help_line_changes_line_numbers_and_not_the_layout(scanner):
     first, second = scanner.scan(dcgm("a")), scanner.scan(b"# HELP up Is up.\n" + dcgm("a"))
     assert first.layout is second.layout
     assert (first.lines.tolist(), second.lines.tolist()) == ([3], [4])
-    assert second.layout.series[0].line == 3
 
 
 def test_another_type_is_another_layout(scanner):
@@ -43,49 +42,49 @@ def test_another_type_is_another_layout(scanner):
     assert second.layout.types == {"engine_active": "counter"}
 
 
-def test_a_pod_that_came_does_not_make_its_neighbours_labels_be_read_again(scanner):
+def test_a_new_pod_costs_the_parsing_of_its_labels_alone(scanner):
     first = scanner.scan(dcgm("a", "b", "c"))
-    labels = [series.labels for series in first.layout.series]
+    labels = [first.layout.labels(i) for i in range(3)]
     second = scanner.scan(dcgm("a", "new", "c"))
-    assert [second.layout.series[i].labels is labels[i] for i in range(3)] == [True, False, True]
-    assert second.layout.series[1].labels["pod"] == "chat-new"
+    assert [second.layout.labels(i) is labels[i] for i in range(3)] == [True, False, True]
+    assert second.layout.labels(1)["pod"] == "chat-new"
 
 
-def test_a_value_is_never_given_to_the_series_that_stood_there_before(scanner):
+def test_a_value_is_never_that_of_the_series_at_the_same_position(scanner):
     scanner.scan(dcgm("a", "b", "c", "d"))
     page = scanner.scan(dcgm("d", "c", "b"))
-    pods = [series.labels["pod"] for series in page.layout.series]
+    pods = [page.layout.labels(i)["pod"] for i in range(len(page.layout))]
     assert list(zip(pods, page.values.tolist(), strict=True)) == [("chat-d", 0.5), ("chat-c", 1.5), ("chat-b", 2.5)]
 
 
 def test_a_longer_name_is_not_the_shorter_one_it_begins_with(scanner):
     scanner.scan(b"queue 1\n")
     assert scanner.scan(b"queue_size 2\n").layout.names == ("queue_size",)
-    assert scanner.scan(b'queue {name="a"} 3\n').layout.series[0].labels == {"name": "a"}
+    assert scanner.scan(b'queue {name="a"} 3\n').layout.labels(0) == {"name": "a"}
 
 
-def test_the_same_numbers_mean_another_time_once_the_page_is_openmetrics(scanner):
+def test_the_same_timestamp_is_another_time_in_openmetrics(scanner):
     assert scanner.scan(b"a 1 5000\n").at.tolist() == [5.0]
     assert scanner.scan(b"a 1 5000\n# EOF\n").at.tolist() == [5000.0]
     assert scanner.scan(b"a 1 5e3\n").dropped_total == 1
     assert scanner.scan(b"a 1 5e3\n# EOF\n").at.tolist() == [5000.0]
 
 
-def test_nothing_is_left_of_a_page_when_an_empty_one_of_another_format_follows(scanner):
+def test_an_empty_response_of_another_format_has_no_series(scanner):
     first = scanner.scan(b"a 1\nb\n# EOF\n")
     second = scanner.scan(b"")
     assert (len(first.layout), first.dropped_total) == (1, 1)
     assert (len(second.layout), second.dropped_total) == (0, 0)
 
 
-def test_a_value_that_fails_for_once_takes_its_series_away_for_once(scanner):
+def test_an_invalid_value_removes_its_series_from_one_response(scanner):
     scanner.scan(b"a 1\nb 2\n")
     page = scanner.scan(b"a 1\nb ERROR\n")
     assert (page.layout.names, page.dropped_total) == (("a",), 1)
     assert scanner.scan(b"a 1\nb 3\n").values.tolist() == [1.0, 3.0]
 
 
-def test_a_number_only_python_can_read_is_read_on_every_page(scanner):
+def test_a_number_that_only_python_reads_is_read_in_every_response(scanner):
     long = b"0.1" + b"0" * 30 + b"1"
     for _ in range(3):
         page = scanner.scan(b"a " + long + b" 1000\nb 2\n")
@@ -93,29 +92,21 @@ def test_a_number_only_python_can_read_is_read_on_every_page(scanner):
     assert scanner.scan(b"a 1e999\nb 2\n").values.tolist() == [2.0]
 
 
-def test_the_pages_of_two_scans_do_not_share_their_numbers(scanner):
+def test_two_scans_do_not_share_their_values(scanner):
     first = scanner.scan(dcgm("a"))
     kept = first.values.copy()
     scanner.scan(dcgm("a", value=9.0))
     assert first.values.tolist() == kept.tolist()
 
 
-def test_labels_are_not_read_before_somebody_looks():
+def test_labels_are_parsed_on_first_use():
     layout = Scanner().scan(dcgm("a", "b") + b"up 1\n").layout
     assert layout.select({"engine_active"}) == [0, 1]
     assert layout.select({"nothing"}) == []
-    assert len(layout) == len(layout.series) == 3
+    assert len(layout) == 3
     assert layout.parsed == {}
-    assert layout.series[1].labels == {"gpu": "1", "pod": "chat-b"}
+    assert layout.labels(1) == {"gpu": "1", "pod": "chat-b"}
     assert len(layout.parsed) == 1
-
-
-def test_series_are_a_sequence():
-    series = parse(dcgm("a", "b", "c")).layout.series
-    assert [s.line for s in series[1:]] == [4, 5]
-    assert series[-1].labels["pod"] == "chat-c"
-    with pytest.raises(IndexError):
-        series[3]
 
 
 def test_equal_hashes_do_not_make_equal_series(same_page):
@@ -166,7 +157,7 @@ def test_the_plain_reader_never_imports_numba():
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
-def test_a_large_page_is_read_whole():
+def test_a_large_response_is_read_whole():
     count = 20_000
     body = "".join(f'a{{i="{i}",path="/items/{i % 7}"}} {i}\n' for i in range(count)).encode()
     scanner = Scanner()

@@ -22,8 +22,8 @@ MILLISECONDS = st.integers(0, 4 * 10**12)
 def test_a_line_is_read_as_the_series_it_was_printed_from(name, labels, value, at):
     page = parse(format_line(format_series(name, labels), value, at / 1000))
     assert page.dropped == ()
-    (series,) = page.layout.series
-    assert (series.name, dict(series.labels)) == (name, labels)
+    assert len(page.layout) == 1
+    assert page.layout.read(0) == (name, labels)
     assert page.values[0] == value or (math.isnan(page.values[0]) and math.isnan(value))
     assert page.at[0] == at / 1000
 

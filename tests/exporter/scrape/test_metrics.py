@@ -1,4 +1,4 @@
-"""What was seen, as a scraper of ours sees it: every family valid, nothing twice, and nothing that was not said."""
+"""Metrics of targets and GPUs: every family valid, every series once, no sample of an unknown value."""
 
 import subprocess
 
@@ -74,7 +74,7 @@ SEVERAL = {
 }
 
 
-def test_before_anything_was_seen_there_are_no_samples():
+def test_there_are_no_samples_before_the_first_scrape():
     assert samples_of({}) == {}
 
 
@@ -97,7 +97,7 @@ def test_scrapes_are_counted_by_target_and_failures_by_reason():
     assert values(SEVERAL, "tidegate_scrapes_total", role="gpus", owner="", target=NODE.url) == [1.0]
 
 
-def test_a_target_is_up_if_its_last_scrape_brought_a_page_and_neither_before_the_first():
+def test_a_target_is_up_if_its_last_scrape_succeeded():
     assert values(SEVERAL, "tidegate_scrape_up", target=NODE.url) == [1.0]
     assert values(SEVERAL, "tidegate_scrape_up", target=CHAT.url) == [0.0]
     assert values(SEVERAL, "tidegate_scrape_up", target=OTHER_EXPORTER.url) == []
@@ -112,7 +112,7 @@ def test_dropped_lines_are_counted():
     assert values(counters, "tidegate_scrape_dropped_lines_total") == [2.0]
 
 
-def test_a_gpu_is_shown_in_si_units_with_whose_it_is():
+def test_a_gpu_is_exposed_in_si_units_with_its_attribution():
     gpu = {
         "uuid": "GPU-a", "mig_instance": "", "profile": "", "model": "NVIDIA H100", "node": "",
         "attribution": "exclusive", "namespace": "ai", "pod": "chat-0",
@@ -123,14 +123,14 @@ def test_a_gpu_is_shown_in_si_units_with_whose_it_is():
     assert values(SEVERAL, "tidegate_gpu_power_watts", **gpu) == [300.5]
 
 
-def test_what_a_page_does_not_say_has_no_sample_and_is_no_zero():
+def test_an_unknown_value_has_no_sample():
     shown = {name for (name, labels), _ in samples_of(SEVERAL).items() if ("uuid", "GPU-b") in labels}
     assert shown == {"tidegate_gpu_temperature_celsius"}
     assert values(SEVERAL, "tidegate_gpu_utilization_ratio") == []
     assert values(SEVERAL, "tidegate_gpu_memory_total_bytes") == []
 
 
-def test_a_gpu_that_two_exporters_show_is_exposed_once():
+def test_a_gpu_of_two_exporters_is_exposed_once():
     counters = {NODE: landed(NODE, GPUS), OTHER_EXPORTER: landed(OTHER_EXPORTER, GPUS.replace("0.5", "0.7"))}
     assert values(counters, "tidegate_gpu_engine_active_ratio") == [0.5]
     assert len(values(counters, "tidegate_gpu_temperature_celsius")) == 2
@@ -139,7 +139,7 @@ def test_a_gpu_that_two_exporters_show_is_exposed_once():
     assert values(counters, "tidegate_gpu_engine_active_ratio") == [0.5]
 
 
-def test_a_gpu_whose_page_did_not_come_is_not_shown_as_it_was():
+def test_a_gpu_of_a_failed_scrape_is_not_exposed():
     counters = {NODE: failed(NODE, FailureKind.TIMEOUT)}
     assert not [name for name, _ in samples_of(counters) if name.startswith("tidegate_gpu")]
     # The other exporter of the same node still shows it.
@@ -147,7 +147,7 @@ def test_a_gpu_whose_page_did_not_come_is_not_shown_as_it_was():
     assert values(counters, "tidegate_gpu_engine_active_ratio") == [0.5]
 
 
-def test_mig_instances_of_one_gpu_are_told_apart():
+def test_mig_instances_of_one_gpu_are_distinct():
     labels = 'gpu="0",UUID="GPU-a",modelName="A100",GPU_I_PROFILE="1g.5gb"'
     page = "".join(
         f'DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{labels},GPU_I_ID="{i}",namespace="ai",pod="p-{i}"}} 0.{i}\n' for i in (7, 8)
@@ -173,13 +173,13 @@ def mig_page(profile="3g.20gb", parent=""):
     return text + parent
 
 
-def test_the_power_of_a_gpu_that_is_cut_up_is_shown_once_and_as_the_parents():
+def test_the_power_of_a_mig_gpu_is_exposed_once_on_the_parent():
     counters = {NODE: landed(NODE, mig_page())}
     assert values(counters, "tidegate_gpu_power_watts") == [116.0]
     assert values(counters, "tidegate_gpu_power_watts", uuid="GPU-a", mig_instance="") == [116.0]
 
 
-def test_what_instances_have_of_their_own_is_not_shown_again_as_the_parents():
+def test_values_of_instances_are_not_exposed_again_on_the_parent():
     """A sum over all GPUs counts no work and no memory twice."""
     parent = f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{MIG_LABELS}}} 0.2\nDCGM_FI_DEV_FB_USED{{{MIG_LABELS}}} 900\n"
     counters = {NODE: landed(NODE, mig_page(parent=parent))}
@@ -189,7 +189,7 @@ def test_what_instances_have_of_their_own_is_not_shown_again_as_the_parents():
 
 
 @pytest.mark.parametrize(("profile", "top"), [("1g.5gb", 1.0), ("2g.10gb", 0.5), ("3g.20gb", 1 / 3)])
-def test_an_instance_is_shown_with_the_ceiling_that_its_profile_may_have(profile, top):
+def test_an_instance_is_exposed_with_the_ceiling_of_its_profile(profile, top):
     counters = {NODE: landed(NODE, mig_page(profile))}
     assert values(counters, "tidegate_gpu_engine_ceiling_ratio") == [top, top]
     assert values(counters, "tidegate_gpu_engine_active_ratio") == [0.25, 0.25]
@@ -207,17 +207,17 @@ def shared_page(*pods, labels=""):
     )
 
 
-def test_a_shared_gpu_is_shown_with_the_number_of_its_sharers():
+def test_a_shared_gpu_is_exposed_with_the_number_of_its_sharers():
     counters = {NODE: landed(NODE, shared_page("a", "b", "c"))}
     assert values(counters, "tidegate_gpu_sharers", attribution="device") == [3.0]
     assert values(counters, "tidegate_gpu_utilization_ratio") == [0.9]
 
 
-def test_of_a_shared_gpu_that_names_one_pod_the_sharers_are_not_known():
+def test_a_shared_gpu_with_one_named_pod_has_no_number_of_sharers():
     assert values({NODE: landed(NODE, shared_page("a"))}, "tidegate_gpu_sharers") == []
 
 
-def test_what_is_measured_by_process_is_shown_pod_by_pod_and_the_device_once():
+def test_values_by_process_are_exposed_per_pod_and_the_device_once():
     page = 'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-a"} 90\n' + shared_page("a", "b").replace(" 90", " 45")
     counters = {NODE: landed(NODE, page)}
     assert values(counters, "tidegate_gpu_utilization_ratio", attribution="process") == [0.9]
@@ -227,7 +227,7 @@ def test_what_is_measured_by_process_is_shown_pod_by_pod_and_the_device_once():
     assert values(counters, "tidegate_gpu_sharers") == [2.0]
 
 
-def test_a_lost_gpu_is_shown_as_lost_and_any_other_not_at_all():
+def test_only_a_lost_gpu_has_a_sample_of_lost():
     reader = Reader("dcgm")
     alive, silent = ('DCGM_FI_PROF_GR_ENGINE_ACTIVE{UUID="GPU-a"} 0.5\n', "")
     for xid, engine in ((0, alive), (79, alive), (79, silent)):
@@ -239,7 +239,7 @@ def test_a_lost_gpu_is_shown_as_lost_and_any_other_not_at_all():
     assert values(counters, "tidegate_gpu_lost", uuid="GPU-a") == [1.0]
 
 
-def test_the_last_xid_is_shown_as_the_page_says_it_and_on_the_node_that_it_names():
+def test_the_last_xid_is_exposed_with_the_node_of_its_gpu():
     page = (
         'DCGM_FI_DEV_XID_ERRORS{UUID="GPU-a",Hostname="gpu-1"} 79\n'
         'DCGM_FI_DEV_XID_ERRORS{UUID="GPU-b",Hostname="gpu-1"} 0\n'
@@ -251,7 +251,7 @@ def test_the_last_xid_is_shown_as_the_page_says_it_and_on_the_node_that_it_names
     assert values(counters, "tidegate_gpu_temperature_celsius", node="") == [30.0]
 
 
-def test_no_label_of_a_gpu_is_one_that_prometheus_gives_to_a_scrape():
+def test_no_label_of_a_gpu_is_one_that_prometheus_adds():
     """It would be renamed, or with honor_labels stand in the place of whose word the number is."""
     counters = {NODE: landed(NODE, GPUS)}
     labels = {label for (name, labels) in samples_of(counters) if "gpu" in name for label, _ in labels}
@@ -271,7 +271,7 @@ def test_a_shared_gpu_is_one_series_with_all_its_pods():
 
 
 @pytest.mark.parametrize("name", ['quo"te', "back\\slash", "new\nline", "esc\x1b[2J", "ümläut", "{}=,# "])
-def test_labels_come_through_whatever_is_in_them(name):
+def test_labels_are_escaped(name):
     target = Target(f"http://10.0.0.7/{name}", "dcgm", Role.GPUS, WorkloadKey("ai", name))
     escaped = name.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
     counters = {target: landed(target, f'DCGM_FI_DEV_GPU_TEMP{{gpu="0",UUID="GPU-a",modelName="{escaped}"}} 30\n')}
@@ -281,7 +281,7 @@ def test_labels_come_through_whatever_is_in_them(name):
     assert values(counters, "tidegate_gpu_temperature_celsius", model=shown) == [30.0]
 
 
-def test_one_page_asked_in_two_ways_is_one_series():
+def test_one_url_with_two_credentials_is_one_series():
     """Equal labels twice would cost our scraper the whole exposition."""
     again = Target(NODE.url, NODE.kind, NODE.role, access=Credentials(username="me"))
     counters = {NODE: landed(NODE, GPUS), again: failed(again, FailureKind.STATUS)}
@@ -290,7 +290,7 @@ def test_one_page_asked_in_two_ways_is_one_series():
 
 
 @pytest.mark.parametrize("host", ["10.0.0.7:8000", "[::1]:8000", "chat.ai.svc", "[broken"])
-def test_a_password_in_a_url_is_not_shown(host):
+def test_a_password_in_a_url_is_not_exposed(host):
     target = Target(f"http://me:p@ssw0rd@{host}/metrics?model=m@1", "vllm", Role.PODS)
     text = generate_latest(exposed({target: failed(target, FailureKind.REFUSED)})).decode()
     assert "ssw0rd" not in text
@@ -300,7 +300,7 @@ def test_a_password_in_a_url_is_not_shown(host):
         assert f'target="http://{host}/metrics?model=~' in text
 
 
-def test_what_was_seen_is_read_at_each_question():
+def test_counters_are_read_at_each_collection():
     counters = {}
     registry = exposed(counters)
     assert b"tidegate_scrapes_total{" not in generate_latest(registry)
@@ -308,7 +308,7 @@ def test_what_was_seen_is_read_at_each_question():
     assert b"tidegate_scrapes_total{" in generate_latest(registry)
 
 
-def test_promtool_has_nothing_to_say(debian_tool):
+def test_promtool_accepts_the_metrics(debian_tool):
     promtool = debian_tool("promtool", package="prometheus")
     text = generate_latest(exposed(SEVERAL))
     checked = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, check=False)

@@ -1,4 +1,4 @@
-"""Laws over all pages: any order, any garbage, any combination of sharers and copies."""
+"""Invariants of all responses: any order, any garbage, any combination of sharers and copies."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def as_table(samples):
 
 @settings(max_examples=150, deadline=None)
 @given(pages(), st.sampled_from([*KINDS, "auto"]))
-def test_whatever_a_page_says_numbers_are_plausible_or_unknown(page, kind):
+def test_values_of_any_response_are_plausible_or_unknown(page, kind):
     try:
         samples = read(page, kind)
     except UnknownKind:
@@ -175,7 +175,7 @@ def test_whatever_a_page_says_numbers_are_plausible_or_unknown(page, kind):
 
 @settings(max_examples=80, deadline=None)
 @given(pages(unique=True), st.sampled_from([*KINDS]), st.randoms(use_true_random=False))
-def test_the_order_of_lines_means_nothing(page, kind, random):
+def test_the_order_of_lines_does_not_matter(page, kind, random):
     shuffled = random.sample(page, len(page))
     before, after = as_table(read(page, kind)), as_table(read(shuffled, kind))
     # A GPU's model and profile are those of its first line; these pages print neither.

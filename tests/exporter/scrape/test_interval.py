@@ -1,4 +1,4 @@
-"""How often a page's numbers are made, learned from when they change."""
+"""The collect interval, estimated from changes of values."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ Q = Quantity
 GPUS = (Gpu("a"), Gpu("b"))
 
 
-def heard(interval_s, scrape_s, pages, quantity=Q.GPU_ENERGY, phase_s=0.0, gpus=GPUS, beats=None):
+def observed(interval_s, scrape_s, pages, quantity=Q.GPU_ENERGY, phase_s=0.0, gpus=GPUS, beats=None):
     """Pages every `scrape_s` of numbers that are made anew every `interval_s`."""
     beats = beats or Beats()
     for page in range(pages):
@@ -23,71 +23,71 @@ def heard(interval_s, scrape_s, pages, quantity=Q.GPU_ENERGY, phase_s=0.0, gpus=
     return beats
 
 
-def test_before_anything_is_learned_the_usual_interval_is_believed():
+def test_the_default_interval_counts_before_an_estimate():
     assert Beats().interval_s == USUAL_S == 30.0
-    assert heard(10.0, 5.0, pages=3).interval_s == 30.0
+    assert observed(10.0, 5.0, pages=3).interval_s == 30.0
 
 
 @pytest.mark.parametrize(("interval_s", "expected"), [(30.0, 35.0), (10.0, 15.0), (60.0, 65.0), (1.0, 10.0)])
-def test_the_interval_is_the_gap_between_changes_and_what_a_scrape_leaves_open(interval_s, expected):
+def test_the_interval_is_the_gap_between_changes_and_one_scrape_interval(interval_s, expected):
     # Asked every 5 s; a change is known to have come within the last 5 s. Made every second, each page is new.
-    assert heard(interval_s, 5.0, pages=100).interval_s == expected
+    assert observed(interval_s, 5.0, pages=100).interval_s == expected
 
 
 @given(interval_s=st.floats(1.0, 120.0), scrape_s=st.floats(1.0, 60.0), phase_s=st.floats(0.0, 120.0))
-def test_no_value_is_older_than_is_said(interval_s, scrape_s, phase_s):
+def test_no_value_is_older_than_the_interval(interval_s, scrape_s, phase_s):
     enough = 10 + int(10 * interval_s / scrape_s)
-    assert heard(interval_s, scrape_s, enough, phase_s=phase_s).interval_s >= interval_s - 1e-6
+    assert observed(interval_s, scrape_s, enough, phase_s=phase_s).interval_s >= interval_s - 1e-6
 
 
 @pytest.mark.parametrize("quantity", [Q.GPU_POWER, Q.GPU_ENGINE_ACTIVE, Q.GPU_UTILIZATION])
-def test_a_gauge_that_stands_still_shows_no_longer_interval(quantity):
-    assert heard(300.0, 5.0, pages=1000, quantity=quantity).interval_s == 30.0
-    assert heard(10.0, 5.0, pages=100, quantity=quantity).interval_s == 15.0
+def test_a_constant_gauge_shows_no_longer_interval(quantity):
+    assert observed(300.0, 5.0, pages=1000, quantity=quantity).interval_s == 30.0
+    assert observed(10.0, 5.0, pages=100, quantity=quantity).interval_s == 15.0
 
 
-def test_a_lost_page_or_a_restart_changes_nothing_for_long():
-    beats = heard(10.0, 5.0, pages=100)
+def test_a_lost_scrape_or_a_restart_does_not_change_the_estimate():
+    beats = observed(10.0, 5.0, pages=100)
     odd = Samples("dcgm", GPUS, (Q.GPU_ENERGY,), np.array([[1e9], [1e9]]), np.full(2, 5000.0))
     beats.update(odd)
     assert beats.interval_s == 15.0
 
 
-def test_another_list_of_gpus_begins_anew():
-    beats = heard(10.0, 5.0, pages=100)
-    heard(10.0, 5.0, pages=1, gpus=(Gpu("c"), Gpu("d")), beats=beats)
+def test_another_list_of_gpus_resets_the_estimate():
+    beats = observed(10.0, 5.0, pages=100)
+    observed(10.0, 5.0, pages=1, gpus=(Gpu("c"), Gpu("d")), beats=beats)
     assert beats.interval_s == 30.0
 
 
-def test_a_pod_that_takes_a_gpu_changes_no_list():
-    beats = heard(10.0, 5.0, pages=100)
-    heard(10.0, 5.0, pages=1, gpus=(Gpu("a", model="H100"), Gpu("b")), beats=beats)
+def test_a_new_pod_on_a_gpu_keeps_the_estimate():
+    beats = observed(10.0, 5.0, pages=100)
+    observed(10.0, 5.0, pages=1, gpus=(Gpu("a", model="H100"), Gpu("b")), beats=beats)
     assert beats.interval_s == 15.0
 
 
-def test_energy_that_stands_still_is_a_page_that_nobody_makes_any_more():
-    beats = heard(10.0, 5.0, pages=100)
+def test_constant_energy_shows_that_collection_has_stopped():
+    beats = observed(10.0, 5.0, pages=100)
     last = 1490.0  # the last change: pages came until 1495
     assert beats.stopped_at(last + STOPPED_AFTER * 15.0) is None
     assert beats.stopped_at(last + STOPPED_AFTER * 15.0 + 0.1) == last
 
 
 @pytest.mark.parametrize("quantity", [Q.GPU_POWER, Q.GPU_ENGINE_ACTIVE])
-def test_a_gauge_that_stands_still_is_a_quiet_gpu(quantity):
-    assert heard(10.0, 5.0, pages=100, quantity=quantity).stopped_at(9999.0) is None
+def test_a_constant_gauge_is_an_idle_gpu(quantity):
+    assert observed(10.0, 5.0, pages=100, quantity=quantity).stopped_at(9999.0) is None
 
 
-def test_a_counter_that_never_moved_is_not_one_that_stopped():
-    assert heard(1e9, 5.0, pages=100).stopped_at(9999.0) is None
+def test_a_counter_that_never_changed_has_not_stopped():
+    assert observed(1e9, 5.0, pages=100).stopped_at(9999.0) is None
 
 
-def test_a_page_without_gpus_teaches_nothing():
+def test_a_response_without_gpus_keeps_the_estimate():
     beats = Beats()
     beats.update(Samples("dcgm", (), (), np.empty((0, 0)), np.empty(0)))
     assert (beats.interval_s, beats.stopped_at(1.0)) == (30.0, None)
 
 
-def test_a_blank_between_two_values_is_no_change():
+def test_a_gap_between_two_equal_values_is_no_change():
     beats = Beats()
     for page in range(60):
         value = np.nan if page % 3 == 1 else 7.0

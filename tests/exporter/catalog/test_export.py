@@ -1,4 +1,4 @@
-"""Our own page says what its sources said: nothing is lost, nothing is made up, and nothing gets younger."""
+"""Exported samples are read back: nothing is lost, nothing is added, and nothing gets younger."""
 
 import math
 from datetime import UTC, datetime
@@ -40,8 +40,8 @@ GPU = st.builds(
 )
 
 
-def printed(*heard, now=NOW, generate=generate_latest):
-    return generate(NormalisedCollector(heard, now))
+def printed(*states, now=NOW, generate=generate_latest):
+    return generate(NormalisedCollector(states, now))
 
 
 def read(page, at=NOW):
@@ -75,7 +75,7 @@ def identity(subject):
 
 
 @st.composite
-def said(draw):
+def samples_of_a_source(draw):
     subjects = draw(st.lists(st.builds(Queue, TEXT) | GPU, max_size=6, unique_by=identity))
     rows = {}
     for subject in subjects:
@@ -87,14 +87,14 @@ def said(draw):
 
 
 @settings(max_examples=200)
-@given(said(), st.sampled_from([generate_latest, generate_openmetrics]))
-def test_what_a_source_said_is_what_is_read(told, generate):
-    again = read(printed(SourceState("s", told, up=True), generate=generate))
+@given(samples_of_a_source(), st.sampled_from([generate_latest, generate_openmetrics]))
+def test_exported_values_are_read_back(exposed, generate):
+    again = read(printed(SourceState("s", exposed, up=True), generate=generate))
     assert {subject: values for subject, (values, _) in table(again).items()} == {
-        subject: values for subject, (values, _) in table(told).items()
+        subject: values for subject, (values, _) in table(exposed).items()
     }
     assert dict(zip(again.subjects, again.at, strict=True)) == pytest.approx(
-        dict(zip(told.subjects, told.at, strict=True)), abs=0.001
+        dict(zip(exposed.subjects, exposed.at, strict=True)), abs=0.001
     )
     assert again.kind == "tidegate"
     assert again.dropped == ()
@@ -106,21 +106,21 @@ def test_every_quantity_has_one_family():
     assert len(set(names)) == len(names) == len(Quantity)
 
 
-def test_a_number_does_not_get_younger_by_being_read_again():
-    told = samples({Queue("m"): ({Q.REQUESTS_WAITING: 3.0}, NOW - 2.0)})
-    page = printed(SourceState("s", told, up=True), now=NOW + 20.0)
+def test_a_value_does_not_get_younger_by_another_scrape():
+    exposed = samples({Queue("m"): ({Q.REQUESTS_WAITING: 3.0}, NOW - 2.0)})
+    page = printed(SourceState("s", exposed, up=True), now=NOW + 20.0)
     # Received 21 s later by a machine whose clock is an hour ahead: the age of 22 s is counted from there.
     assert read(page, NOW + 3621.0).at.tolist() == [NOW + 3599.0]
 
 
-def test_a_page_of_ours_that_is_read_through_another_of_ours_is_as_old_as_both():
-    told = samples({Queue("m"): ({Q.REQUESTS_WAITING: 3.0}, NOW - 2.0)})
-    first = read(printed(SourceState("s", told, up=True)), NOW)
+def test_an_export_of_an_export_is_as_old_as_both():
+    exposed = samples({Queue("m"): ({Q.REQUESTS_WAITING: 3.0}, NOW - 2.0)})
+    first = read(printed(SourceState("s", exposed, up=True)), NOW)
     second = read(printed(SourceState("t", first, up=True), now=NOW + 5.0), NOW + 5.0)
     assert table(second) == {Queue("m"): ({Q.REQUESTS_WAITING: 3.0}, NOW - 2.0)}
 
 
-def test_a_source_that_does_not_answer_has_no_values_and_what_it_spoke_of_is_as_old_as_it_is():
+def test_a_source_that_is_down_has_no_values_and_keeps_its_ages():
     engine = samples({Queue("m"): ({Q.REQUESTS_WAITING: 3.0}, NOW)})
     gpu = Gpu("GPU-1", attribution=Attribution.EXCLUSIVE, pods=(CHAT,))
     gpus = samples({gpu: ({Q.GPU_ENGINE_ACTIVE: 0.5}, NOW)}, "dcgm")
@@ -130,13 +130,13 @@ def test_a_source_that_does_not_answer_has_no_values_and_what_it_spoke_of_is_as_
     assert table(read(page, NOW + 60.0)) == {Queue("m"): ({Q.REQUESTS_WAITING: 3.0}, NOW), gpu: ({}, NOW)}
 
 
-@pytest.mark.parametrize("told", [None, samples({Queue("m"): ({Q.REQUESTS_WAITING: 3.0}, NOW)})])
-def test_a_page_none_of_whose_sources_answers_is_no_empty_page(told):
+@pytest.mark.parametrize("exposed", [None, samples({Queue("m"): ({Q.REQUESTS_WAITING: 3.0}, NOW)})])
+def test_a_response_without_a_source_that_is_up_is_no_empty_response(exposed):
     with pytest.raises(NotHeard, match="none of the sources"):
-        read(printed(SourceState("s", told, up=False)))
+        read(printed(SourceState("s", exposed, up=False)))
 
 
-def test_a_queue_of_two_engines_is_known_only_if_both_answer():
+def test_a_queue_of_two_sources_is_known_only_if_both_are_up():
     both = [
         samples({Queue("m"): ({Q.REQUESTS_WAITING: waiting}, NOW - age)}) for waiting, age in ((3.0, 1.0), (4.0, 9.0))
     ]
@@ -148,19 +148,19 @@ def test_a_queue_of_two_engines_is_known_only_if_both_answer():
     assert table(read(page)) == {Queue("m"): ({}, NOW - 9.0)}
 
 
-def test_a_gpu_of_two_sources_is_the_first_ones_that_answers():
+def test_a_gpu_of_two_sources_has_the_values_of_the_first_that_is_up():
     gpu = Gpu("GPU-1")
     both = [samples({gpu: ({Q.GPU_POWER: watts}, NOW)}, "dcgm") for watts in (100.0, 200.0)]
     for up, expected in (((True, True), 100.0), ((False, True), 200.0)):
         page = printed(
-            *(SourceState(str(n), told, up=is_up) for n, (told, is_up) in enumerate(zip(both, up, strict=True)))
+            *(SourceState(str(n), exposed, up=is_up) for n, (exposed, is_up) in enumerate(zip(both, up, strict=True)))
         )
         assert table(read(page)) == {gpu: ({Q.GPU_POWER: expected}, NOW)}
 
 
-def test_a_number_without_an_age_is_not_believed():
-    told = samples({Queue("m"): ({Q.REQUESTS_WAITING: 3.0}, NOW), Gpu("GPU-1"): ({Q.GPU_POWER: 100.0}, NOW)})
-    page = printed(SourceState("s", told, up=True))
+def test_a_value_without_an_age_is_unknown():
+    exposed = samples({Queue("m"): ({Q.REQUESTS_WAITING: 3.0}, NOW), Gpu("GPU-1"): ({Q.GPU_POWER: 100.0}, NOW)})
+    page = printed(SourceState("s", exposed, up=True))
     for age in (b"NaN", b"-1.0", b"1e+300"):
         bad = page.replace(b'_age_seconds{queue="m",source="s"} 0.0', b'_age_seconds{queue="m",source="s"} ' + age)
         assert bad != page
@@ -170,7 +170,7 @@ def test_a_number_without_an_age_is_not_believed():
 
 
 @pytest.mark.parametrize("lost", [b"gpu_info", b'pod_name="summary-0"'])
-def test_a_gpu_whose_sharers_are_not_all_said_is_nobodys_own(lost):
+def test_a_gpu_without_all_its_sharers_is_exclusive_to_none(lost):
     gpu = Gpu("GPU-1", attribution=Attribution.PROCESS, pods=(CHAT, SUMMARY))
     page = printed(SourceState("s", samples({gpu: ({Q.GPU_UTILIZATION: 0.5}, NOW)}, "dcgm"), up=True))
     assert read(page).subjects == (gpu,)
@@ -178,7 +178,7 @@ def test_a_gpu_whose_sharers_are_not_all_said_is_nobodys_own(lost):
     assert (left.uuid, left.attribution) == ("GPU-1", Attribution.DEVICE)
 
 
-def test_a_later_versions_attribution_is_a_devices():
+def test_an_attribution_of_a_later_version_is_read_as_device():
     gpu = Gpu("GPU-1", attribution=Attribution.EXCLUSIVE, pods=(CHAT,))
     page = printed(SourceState("s", samples({gpu: ({Q.GPU_POWER: 1.0}, NOW)}, "dcgm"), up=True))
     (read_as,) = read(page.replace(b'attribution="exclusive"', b'attribution="quantum"')).subjects
@@ -186,5 +186,5 @@ def test_a_later_versions_attribution_is_a_devices():
 
 
 def test_the_page_is_ours_whatever_the_engine_is_called():
-    told = samples({Queue("vllm:num_requests_waiting"): ({Q.REQUESTS_WAITING: 3.0}, NOW)})
-    assert read(printed(SourceState("s", told, up=True))).kind == "tidegate"
+    exposed = samples({Queue("vllm:num_requests_waiting"): ({Q.REQUESTS_WAITING: 3.0}, NOW)})
+    assert read(printed(SourceState("s", exposed, up=True))).kind == "tidegate"
