@@ -40,12 +40,12 @@ def one(
 
 def run(spec: HpaSpec, value: float, current: int, syncs: int) -> list[int]:
     """Replicas after each sync, every 15 s, the orders being carried out."""
-    memory, seen = HpaMemory(), []
+    memory, replicas = HpaMemory(), []
     for sync in range(syncs):
         outcome, memory = one(spec, value, current, memory, now=15.0 * sync)
         current = outcome.replicas
-        seen.append(current)
-    return seen
+        replicas.append(current)
+    return replicas
 
 
 def test_twice_the_target_doubles_the_replicas():
@@ -136,14 +136,14 @@ def test_without_behavior_the_replicas_double_or_reach_four():
 def test_ten_percent_of_72_is_8_pods_because_the_rest_is_cut_off():
     # The documentation's example: 80 replicas towards 10, at most 10 % or 4 pods a minute, whichever is more.
     down = ScalingRules((ScalingPolicy(PODS, 4, 60.0), ScalingPolicy(PERCENT, 10, 60.0)), window_s=0.0)
-    memory, current, seen = HpaMemory(), 80, []
+    memory, current, replicas = HpaMemory(), 80, []
     for minute in range(6):
         outcome, memory = one(
             HpaSpec(max_replicas=100, behavior=HpaBehavior(down=down)), 10.0, current, memory, 60.0 * minute
         )
         current = outcome.replicas
-        seen.append(current)
-    assert seen == [72, 64, 57, 51, 45, 40]
+        replicas.append(current)
+    assert replicas == [72, 64, 57, 51, 45, 40]
     assert one(HpaSpec(max_replicas=100, behavior=HpaBehavior(down=down)), 10.0, 30)[0].replicas == 26
 
 

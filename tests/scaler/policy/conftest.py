@@ -1,4 +1,4 @@
-"""One workload at a time, in words: say what is seen, step, look at the answer."""
+"""Steps one workload: readings in, (replicas, active, reason) out."""
 
 import math
 from dataclasses import dataclass, field
@@ -15,22 +15,22 @@ NAN = math.nan
 
 @dataclass
 class Workload:
-    """Steps one workload; `now` is the fake clock. Everything not said is unknown."""
+    """Steps one workload; `now` is the fake clock. A column that is not given is unknown."""
 
     spec: Spec
     memory: Memory = field(default_factory=lambda: Memory.blank(1))
     now: float = 1000.0
     orders: dict = field(default_factory=dict)
 
-    def step(self, *, after=0.0, raise_only=False, work=None, gpu_engine=NAN, orders=None, **seen):
+    def step(self, *, after=0.0, raise_only=False, work=None, gpu_engine=NAN, orders=None, **columns):
         """Advance the clock and decide; returns (replicas, active, reason). `work` is the smoothed signal, by
         default what waits, runs and is held right now."""
         self.now += after
         readings = Readings.unknown(1)
-        for name, value in seen.items():
+        for name, value in columns.items():
             column = getattr(readings, name)
             column[0] = value
-        parts = [seen[name] for name in ("waiting", "running", "held") if name in seen]
+        parts = [columns[name] for name in ("waiting", "running", "held") if name in columns]
         readings.signals[0, Signal.WORK] = work if work is not None else _total(parts)
         readings.signals[0, Signal.GPU_ENGINE] = gpu_engine
         specs = Specs.stack([self.spec])
@@ -42,7 +42,7 @@ class Workload:
         return None if np.isnan(replicas) else int(replicas), bool(verdicts.active[0]), REASONS[verdicts.reason[0]]
 
 
-def seen(waiting=0, running=0, held=0, pods=1, **more):
+def fresh_readings(waiting=0, running=0, held=0, pods=1, **more):
     """Everything fresh: `pods` of `pods` answer, the gateway answers and shows its queue."""
     return {
         "waiting": waiting, "running": running, "held": held, "pods_listed": pods, "pods_fresh": pods,
@@ -51,8 +51,8 @@ def seen(waiting=0, running=0, held=0, pods=1, **more):
 
 
 def _total(parts):
-    said = [part for part in parts if not math.isnan(part)]
-    return float(sum(said)) if said else NAN
+    present = [part for part in parts if not math.isnan(part)]
+    return float(sum(present)) if present else NAN
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def workload():
 
 @pytest.fixture
 def fresh():
-    return seen
+    return fresh_readings
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from scaler.model import Reason
 from scaler.policy.columns import Signal, Spec
 
 OF_JOBS = {"keep_warm": 0.0, "band": 0.0, "lease_max": 0.0, "jobs": True}
-ASLEEP, NO_WAKER = (0, False, Reason.ASLEEP), (0, False, Reason.NO_WAKER)
+ASLEEP, NO_WAKE_SOURCE = (0, False, Reason.ASLEEP), (0, False, Reason.NO_WAKER)
 UNKNOWN = (None, True, Reason.UNKNOWN)
 
 
@@ -81,7 +81,7 @@ def test_known_requests_count_though_a_target_is_stale(engines, fresh):
 def test_no_job_is_kept_to_see_the_next_request(engines, fresh):
     unseen = {"waker_fresh": False}
     assert engines.step(**fresh(running=1, **unseen)) == (1, True, Reason.SERVING)
-    assert engines.step(after=5, **fresh(**unseen)) == NO_WAKER
+    assert engines.step(after=5, **fresh(**unseen)) == NO_WAKE_SOURCE
 
 
 def test_a_freeze_starts_none_and_never_down_takes_none_away(queue, fresh):

@@ -13,8 +13,8 @@ def fleet(workload):
     return workload(Spec(0, 8, ((Signal.WORK, 16.0),), keep_warm=300.0, hold=300.0, impute_after=60.0, gateway=True))
 
 
-def partial(fresh, answer, of, **seen):
-    return {**fresh(pods=of, **seen), "pods_fresh": answer}
+def partial(fresh, answer, of, **columns):
+    return {**fresh(pods=of, **columns), "pods_fresh": answer}
 
 
 def test_nothing_falls_on_a_part_of_the_pods_at_first(fleet, fresh, reason):
@@ -65,9 +65,9 @@ def test_a_missing_pod_that_comes_back_ends_it(fleet, fresh, reason):
 @pytest.mark.parametrize("missing", [{"gateway_fresh": False}, {"pods_listed": NAN}])
 def test_only_pods_are_imputed(fleet, fresh, reason, missing):
     fleet.step(**fresh(running=60, pods=4))
-    seen = {**partial(fresh, 3, 4, running=1), **missing}
-    fleet.step(after=1, **seen)
-    assert fleet.step(after=61, **seen) == (4, True, reason.HELD)
+    columns = {**partial(fresh, 3, 4, running=1), **missing}
+    fleet.step(after=1, **columns)
+    assert fleet.step(after=61, **columns) == (4, True, reason.HELD)
 
 
 def test_a_page_that_is_about_to_come_is_no_outage(workload, fresh, reason):

@@ -14,15 +14,15 @@ class Watched:
     def __init__(self):
         self.gaps, self.now = Gaps(1), 1000.0
 
-    def __call__(self, after=0.0, *, busy=False, active_at=np.nan, known=True):
+    def __call__(self, after=0.0, *, busy=False, active_at=np.nan, complete=True):
         """The lengths of the rests that end `after` so many seconds."""
         self.now += after
-        ended = self.gaps.observe(ROW, np.array([busy]), np.array([active_at]), np.array([known]), self.now)
+        ended = self.gaps.observe(ROW, np.array([busy]), np.array([active_at]), np.array([complete]), self.now)
         assert (ended.rows == 0).all()
         return ended.lengths.tolist()
 
     @property
-    def seen(self):
+    def weight(self):
         return float(self.gaps.histograms.weight(self.now)[0])
 
 
@@ -41,7 +41,7 @@ def test_the_worked_example_of_the_module(watched):
 def test_before_the_first_rest_has_ended_nothing_is_known(watched):
     for _ in range(50):
         watched(60)
-    assert watched.seen == 0.0
+    assert watched.weight == 0.0
     assert np.isnan(watched.gaps.histograms.quantile(0.5)[0])
 
 
@@ -62,15 +62,15 @@ def test_a_counter_that_rose_before_the_rest_is_old_news(watched):
 
 def test_a_lost_scrape_ends_no_rest(watched):
     watched()
-    assert watched(100, known=False) == []
+    assert watched(100, complete=False) == []
     assert watched(100) == []
     assert watched(100, busy=True) == [300.0]
-    assert watched.seen == 1.0
+    assert watched.weight == 1.0
 
 
 def test_nothing_ends_while_nothing_is_known_even_if_something_seems_to_work(watched):
     watched()
-    assert watched(100, busy=True, known=False) == []
+    assert watched(100, busy=True, complete=False) == []
     assert watched.gaps.idle_since.tolist() == [1000.0]
 
 
@@ -80,7 +80,7 @@ def test_blindness_shorter_than_the_bound_is_bridged_and_longer_is_not(watched):
     watched(BLIND_S)
     assert watched.gaps.idle_since.tolist() == [1000.0]
     assert watched(BLIND_S + 1, busy=True) == []
-    assert watched.seen == 1.0
+    assert watched.weight == 1.0
     assert np.isnan(watched.gaps.idle_since).all()
     # It rested for 400 s for sure, and then it was not seen.
     assert watched.gaps.histograms.quantile(0.5)[0] == pytest.approx(400.0, rel=0.05)
@@ -89,7 +89,7 @@ def test_blindness_shorter_than_the_bound_is_bridged_and_longer_is_not(watched):
 def test_a_gap_in_the_readings_is_measured_from_the_last_complete_reading(watched):
     watched()
     for _ in range(10):
-        assert watched(60, known=False) == []
+        assert watched(60, complete=False) == []
     assert watched(10, busy=True) == []
     # 610 s of silence: that it rested for 0 s is all that was seen.
     assert watched.gaps.histograms.quantile(1.0).tolist() == [1.0]

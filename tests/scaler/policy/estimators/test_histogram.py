@@ -11,7 +11,7 @@ WEEK = 7 * 86400.0
 EDGES = scale(1.0, GROWTH, 86400.0)
 
 
-def told(*values, rows=1, at=0.0, row=0):
+def filled(*values, rows=1, at=0.0, row=0):
     histograms = Histograms(rows, EDGES, WEEK)
     for value in values:
         histograms.add(np.array([row]), np.array([float(value)]), at)
@@ -23,7 +23,7 @@ def add(histograms, value, at, row=0):
 
 
 def test_the_worked_example_of_the_module():
-    histograms = told(71, 78)
+    histograms = filled(71, 78)
     add(histograms, 300, at=WEEK)
     assert histograms.weight(WEEK).tolist() == [2.0]
     assert histograms.quantile(0.5).round(1).tolist() == [80.1]
@@ -37,27 +37,27 @@ def test_buckets_begin_at_zero_grow_by_a_twentieth_and_hold_the_longest():
 
 
 def test_without_samples_the_result_is_unknown():
-    histograms = told(5.0, rows=2)
+    histograms = filled(5.0, rows=2)
     assert np.isnan(histograms.quantile(0.5)).tolist() == [False, True]
     assert np.isnan(histograms.shares()).any(axis=1).tolist() == [False, True]
     assert histograms.weight(0.0).tolist() == [1.0, 0.0]
 
 
 def test_what_is_no_length_is_nothing():
-    histograms = told(np.nan, np.inf, -1.0)
+    histograms = filled(np.nan, np.inf, -1.0)
     assert histograms.weight(0.0).tolist() == [0.0]
     assert np.isnan(histograms.reference).all()
 
 
 def test_a_value_counts_half_after_a_half_life():
-    histograms = told(10.0)
+    histograms = filled(10.0)
     assert histograms.weight(WEEK).tolist() == [0.5]
     assert histograms.weight(3 * WEEK).tolist() == [0.125]
 
 
 def test_ten_years_of_values_weigh_what_the_last_weeks_do():
     # One a week: 1 + 1/2 + 1/4 + … = 2. The reference has been moved eight times meanwhile.
-    histograms = told()
+    histograms = filled()
     for week in range(520):
         add(histograms, 10.0 + week, at=week * WEEK)
     assert histograms.weight(519 * WEEK) == pytest.approx([2.0], abs=1e-5)
@@ -66,13 +66,13 @@ def test_ten_years_of_values_weigh_what_the_last_weeks_do():
 
 
 def test_a_value_older_than_the_first_weighs_less():
-    histograms = told(10.0, at=WEEK)
+    histograms = filled(10.0, at=WEEK)
     add(histograms, 1000.0, at=0.0)
     assert histograms.weight(WEEK).tolist() == [1.5]
 
 
 def test_two_values_of_one_workload_in_one_call_both_count():
-    histograms = told()
+    histograms = filled()
     histograms.add(np.array([0, 0]), np.array([5.0, 5.0]), 0.0)
     assert histograms.weight(0.0).tolist() == [2.0]
 
@@ -80,20 +80,20 @@ def test_two_values_of_one_workload_in_one_call_both_count():
 def test_what_was_cut_off_is_spread_over_what_lasted_longer():
     # 10, 100, 100 and 1000 seconds, and one that was 50 seconds when it was lost from sight: it is one of the longer
     # three, two thirds of it like those of 100.
-    histograms = told(10, 100, 100, 1000)
+    histograms = filled(10, 100, 100, 1000)
     histograms.add_at_least(np.array([0]), np.array([50.0]), 0.0)
     weights = histograms.weights[0][histograms.weights[0] > EPSILON]
     assert weights == pytest.approx([1.0, 2.0 + 2 / 3, 1.0 + 1 / 3])
 
 
 def test_what_was_cut_off_may_have_ended_in_its_own_bucket():
-    histograms = told(50, 1000)
+    histograms = filled(50, 1000)
     histograms.add_at_least(np.array([0]), np.array([50.0]), 0.0)
     assert histograms.weights[0][histograms.weights[0] > EPSILON] == pytest.approx([1.5, 1.5])
 
 
 def test_the_longest_censored_value_counts_as_its_bound():
-    histograms = told(10)
+    histograms = filled(10)
     histograms.add_at_least(np.array([0]), np.array([5000.0]), 0.0)
     assert histograms.weight(0.0).tolist() == [2.0]
     assert histograms.quantile(0.9)[0] == pytest.approx(5000, rel=GROWTH - 1)
@@ -102,13 +102,13 @@ def test_the_longest_censored_value_counts_as_its_bound():
 @given(st.lists(st.floats(0, 80000), min_size=1, max_size=50), st.floats(0, 1))
 @settings(max_examples=200)
 def test_no_quantile_is_too_short_or_a_bucket_too_long(values, q):
-    got = told(*values).quantile(q)[0]
+    got = filled(*values).quantile(q)[0]
     exact = np.quantile(values, q, method="inverted_cdf")
     assert exact <= got <= exact * GROWTH + 1.0 + 1e-6
 
 
 def test_a_state_survives_and_one_of_other_buckets_is_not_taken():
-    old = told(5.0, rows=3, row=1)
+    old = filled(5.0, rows=3, row=1)
     new = Histograms(2, EDGES, WEEK)
     new.take("h", old.columns("h"), np.array([0]), np.array([1]))
     assert new.weight(0.0).tolist() == [1.0, 0.0]

@@ -18,7 +18,7 @@ from scaler.policy.estimators.keep_warm import (
     Stakes,
 )
 
-ROW, NOBODY = np.array([0]), IdleEnds(np.array([], dtype=np.int64), np.array([]))
+ROW, NO_RESTS = np.array([0]), IdleEnds(np.array([], dtype=np.int64), np.array([]))
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 CHAT = Stakes(*(np.array([x]) for x in (75.0, 90.0, 1.0, 12.0)))  # a start is worth 975
 UNKNOWN = Stakes(*(np.array([x]) for x in (np.nan, np.nan, 1.0, 12.0)))
@@ -36,7 +36,7 @@ class Rested:
         self.now = self.paid = 0.0
         self.most_behind = 0.0
         self.by_rule = self.clairvoyant = 0.0
-        self.keep_warm.learn(NOBODY, self.gaps, stakes, 0.0)
+        self.keep_warm.learn(NO_RESTS, self.gaps, stakes, 0.0)
 
     def __call__(self, *rests):
         for rest in rests:
@@ -68,7 +68,7 @@ def test_while_young_it_is_the_break_even():
 
 def test_the_first_start_that_is_measured_moves_the_window_before_a_rest_has_ended():
     rested = Rested(UNKNOWN)
-    rested.keep_warm.learn(NOBODY, rested.gaps, CHAT, 1.0)
+    rested.keep_warm.learn(NO_RESTS, rested.gaps, CHAT, 1.0)
     assert rested.schedule.keep_warm == 975.0
 
 
@@ -242,11 +242,11 @@ def test_a_thousand_changed_prices_are_spread_over_ticks():
     many = KeepWarm(KeepWarmRules(*(np.repeat(column, 1000) for column in rules())))
     stakes, gaps = Stakes(*(np.repeat(column, 1000) for column in CHAT)), Gaps(1000)
     for calls in range(1, 17):
-        many.learn(NOBODY, gaps, stakes, 0.0)
+        many.learn(NO_RESTS, gaps, stakes, 0.0)
         assert (many.schedule.keep_warm == 975.0).sum() == min(1000, calls * CHOICES)
     # Those whose rests end all the time do not keep the others waiting.
     for waiting in range(16):
-        many.learn(NOBODY, gaps, stakes._replace(waiting=np.repeat(11.0 + waiting / 100, 1000)), 0.0)
+        many.learn(NO_RESTS, gaps, stakes._replace(waiting=np.repeat(11.0 + waiting / 100, 1000)), 0.0)
     assert (many.schedule.keep_warm < 975.0).all()
 
 

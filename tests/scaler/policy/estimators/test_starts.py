@@ -20,7 +20,7 @@ def pod(name="chat-a", uid=None, **more):
     return Pod(PodKey("ai", name), uid or f"uid-{name}", **parts)
 
 
-class Told:
+class Observed:
     """One workload's starts."""
 
     def __init__(self):
@@ -33,117 +33,117 @@ class Told:
     @property
     def phases(self):
         """Those that were seen, each with how many and their mean in whole buckets: {"loading": (1, 70)}."""
-        seen = {}
+        counted = {}
         for phase in PHASES:
             weights = self.starts._histograms[phase]
             count = weights.weights[0] > 0
             if count.any():
                 # The bucket's end is at most 5 % and a second beyond.
-                seen[phase] = (round(float(weights.weights[0].sum()), 1), weights.quantile(1.0)[0])
-        return seen
+                counted[phase] = (round(float(weights.weights[0].sum()), 1), weights.quantile(1.0)[0])
+        return counted
 
     def counts(self):
         return {phase: count for phase, (count, _) in self.phases.items()}
 
 
 @pytest.fixture
-def told():
-    return Told()
+def observed():
+    return Observed()
 
 
 def about(seconds):
     return pytest.approx(seconds, rel=0.05, abs=1.0)
 
 
-def test_the_worked_example_of_the_module(told):
-    told(pod())
-    told(pod(unscheduled_since=1.0), now=2)
-    told(pod(scheduled_at=240.0), now=240)
-    told(pod(scheduled_at=240.0, ready_at=310.0), now=310, waiting=True)
-    assert told.starts.awaits(KEY)
-    told.starts.served(KEY, 313.0)
-    assert told.counts() == {"unscheduled": 1, "scheduling": 1, "loading": 1, "first_token": 1, "whole": 1}
-    lengths = [seconds for _, seconds in told.phases.values()]
+def test_the_worked_example_of_the_module(observed):
+    observed(pod())
+    observed(pod(unscheduled_since=1.0), now=2)
+    observed(pod(scheduled_at=240.0), now=240)
+    observed(pod(scheduled_at=240.0, ready_at=310.0), now=310, waiting=True)
+    assert observed.starts.awaits(KEY)
+    observed.starts.served(KEY, 313.0)
+    assert observed.counts() == {"unscheduled": 1, "scheduling": 1, "loading": 1, "first_token": 1, "whole": 1}
+    lengths = [seconds for _, seconds in observed.phases.values()]
     assert lengths == [about(240), about(2), about(71), about(4), about(75)]
-    assert told.starts.times.p50.tolist() == told.starts.times.p90.tolist() == lengths[-1:]
+    assert observed.starts.times.p50.tolist() == observed.starts.times.p90.tolist() == lengths[-1:]
 
 
-def test_before_a_start_is_observed_its_time_is_unknown(told):
-    told(pod())
-    told(pod(scheduled_at=1.0), now=1)
-    assert np.isnan(told.starts.times.p50).all()
-    assert np.isnan(told.starts.phase("loading", 0.5)).all()
+def test_before_a_start_is_observed_its_time_is_unknown(observed):
+    observed(pod())
+    observed(pod(scheduled_at=1.0), now=1)
+    assert np.isnan(observed.starts.times.p50).all()
+    assert np.isnan(observed.starts.phase("loading", 0.5)).all()
 
 
-def test_a_stock_out_of_a_day_is_no_slow_start(told):
+def test_a_stock_out_of_a_day_is_no_slow_start(observed):
     for number in range(20):
         late = 86400.0 if number % 2 else 0.0
         name = f"chat-{number}"
-        told(pod(name))
-        told(pod(name, unscheduled_since=1.0), now=1)
-        told(pod(name, scheduled_at=1.0 + late), now=1 + late)
-        told(pod(name, scheduled_at=1.0 + late, ready_at=71.0 + late), now=71 + late)
-    assert told.starts.times.p90.tolist() == [about(72)]
-    assert told.starts.phase("unscheduled", 0.9).tolist() == [about(86400)]
+        observed(pod(name))
+        observed(pod(name, unscheduled_since=1.0), now=1)
+        observed(pod(name, scheduled_at=1.0 + late), now=1 + late)
+        observed(pod(name, scheduled_at=1.0 + late, ready_at=71.0 + late), now=71 + late)
+    assert observed.starts.times.p90.tolist() == [about(72)]
+    assert observed.starts.phase("unscheduled", 0.9).tolist() == [about(86400)]
 
 
-def test_a_pod_that_had_a_node_when_first_observed_has_no_scheduling_time(told):
-    told(pod(scheduled_at=500.0), now=500)
-    told(pod(scheduled_at=500.0, ready_at=570.0), now=570)
-    assert told.counts() == {"loading": 1, "whole": 1}
-    assert told.starts.times.p50.tolist() == [about(71)]
+def test_a_pod_that_had_a_node_when_first_observed_has_no_scheduling_time(observed):
+    observed(pod(scheduled_at=500.0), now=500)
+    observed(pod(scheduled_at=500.0, ready_at=570.0), now=570)
+    assert observed.counts() == {"loading": 1, "whole": 1}
+    assert observed.starts.times.p50.tolist() == [about(71)]
 
 
-def test_the_first_token_counts_only_if_a_request_waited(told):
-    told(pod(scheduled_at=0.0), now=0)
-    told(pod(scheduled_at=0.0, ready_at=70.0), now=70, waiting=False)
-    assert not told.starts.awaits(KEY)
-    told.starts.served(KEY, 400.0)
-    assert told.counts() == {"loading": 1, "whole": 1}
+def test_the_first_token_counts_only_if_a_request_waited(observed):
+    observed(pod(scheduled_at=0.0), now=0)
+    observed(pod(scheduled_at=0.0, ready_at=70.0), now=70, waiting=False)
+    assert not observed.starts.awaits(KEY)
+    observed.starts.served(KEY, 400.0)
+    assert observed.counts() == {"loading": 1, "whole": 1}
 
 
-def test_without_a_token_in_ten_minutes_no_request_waited(told):
-    told(pod(scheduled_at=0.0), now=0)
-    told(pod(scheduled_at=0.0, ready_at=70.0), now=70, waiting=True)
-    told.starts.passed(70 + FIRST_TOKEN_S)
-    assert told.counts() == {"loading": 1}
-    told.starts.passed(70 + FIRST_TOKEN_S + 1)
-    assert told.counts() == {"loading": 1, "whole": 1}
-    assert not told.starts.awaits(KEY)
+def test_without_a_token_in_ten_minutes_no_request_waited(observed):
+    observed(pod(scheduled_at=0.0), now=0)
+    observed(pod(scheduled_at=0.0, ready_at=70.0), now=70, waiting=True)
+    observed.starts.passed(70 + FIRST_TOKEN_S)
+    assert observed.counts() == {"loading": 1}
+    observed.starts.passed(70 + FIRST_TOKEN_S + 1)
+    assert observed.counts() == {"loading": 1, "whole": 1}
+    assert not observed.starts.awaits(KEY)
 
 
-def test_a_pod_that_ends_before_its_first_token_counts_as_started(told):
-    told(pod(scheduled_at=0.0), now=0)
-    told(pod(scheduled_at=0.0, ready_at=70.0), now=70, waiting=True)
-    told(now=80)
-    assert told.counts() == {"loading": 1, "whole": 1}
-    assert not told.starts.awaits(KEY)
+def test_a_pod_that_ends_before_its_first_token_counts_as_started(observed):
+    observed(pod(scheduled_at=0.0), now=0)
+    observed(pod(scheduled_at=0.0, ready_at=70.0), now=70, waiting=True)
+    observed(now=80)
+    assert observed.counts() == {"loading": 1, "whole": 1}
+    assert not observed.starts.awaits(KEY)
 
 
-def test_a_pod_that_ends_before_it_is_ready_counts_as_no_start(told):
-    told(pod(scheduled_at=0.0), now=0)
-    told(pod(scheduled_at=0.0, leaving=True), now=50)
-    told(pod(scheduled_at=0.0, leaving=True, ready_at=51.0), now=51)
-    told(now=60)
-    assert told.counts() == {}
+def test_a_pod_that_ends_before_it_is_ready_counts_as_no_start(observed):
+    observed(pod(scheduled_at=0.0), now=0)
+    observed(pod(scheduled_at=0.0, leaving=True), now=50)
+    observed(pod(scheduled_at=0.0, leaving=True, ready_at=51.0), now=51)
+    observed(now=60)
+    assert observed.counts() == {}
 
 
-def test_a_restart_or_a_readiness_that_comes_and_goes_is_no_start(told):
-    told(pod(scheduled_at=0.0), now=0)
-    told(pod(scheduled_at=0.0, ready_at=70.0), now=70)
-    told(pod(scheduled_at=0.0, was_ready=True), now=500)
-    told(pod(scheduled_at=0.0, ready_at=5000.0, restarted=True), now=5000)
-    assert told.counts() == {"loading": 1, "whole": 1}
+def test_a_restart_or_a_readiness_that_comes_and_goes_is_no_start(observed):
+    observed(pod(scheduled_at=0.0), now=0)
+    observed(pod(scheduled_at=0.0, ready_at=70.0), now=70)
+    observed(pod(scheduled_at=0.0, was_ready=True), now=500)
+    observed(pod(scheduled_at=0.0, ready_at=5000.0, restarted=True), now=5000)
+    assert observed.counts() == {"loading": 1, "whole": 1}
 
 
-def test_the_next_pod_of_the_same_name_is_another_start(told):
+def test_the_next_pod_of_the_same_name_is_another_start(observed):
     for number, uid in enumerate(("one", "two")):
-        told(pod(uid=uid, scheduled_at=0.0), now=number)
-        told(pod(uid=uid, scheduled_at=0.0, ready_at=70.0), now=70)
-    assert told.counts() == {"loading": 2, "whole": 2}
+        observed(pod(uid=uid, scheduled_at=0.0), now=number)
+        observed(pod(uid=uid, scheduled_at=0.0, ready_at=70.0), now=70)
+    assert observed.counts() == {"loading": 2, "whole": 2}
 
 
-def test_those_that_are_found_ready_count_once_by_their_own_times(told):
+def test_those_that_are_found_ready_count_once_by_their_own_times(observed):
     found = [
         pod("a", scheduled_at=0.0, ready_at=70.0),
         pod("b", scheduled_at=10.0, ready_at=80.0),
@@ -154,27 +154,27 @@ def test_those_that_are_found_ready_count_once_by_their_own_times(told):
         pod("tomorrow", scheduled_at=9999.0, ready_at=9999.0),
     ]
     for _ in range(2):
-        told(*found, now=5000)
-    assert told.counts() == {"loading": 2, "whole": 2}
-    assert told.starts.times.p90.tolist() == [about(71)]
+        observed(*found, now=5000)
+    assert observed.counts() == {"loading": 2, "whole": 2}
+    assert observed.starts.times.p90.tolist() == [about(71)]
 
 
-def test_after_a_restart_of_ours_those_found_ready_do_not_count_again(told):
-    told(pod("a", scheduled_at=0.0, ready_at=70.0), now=100)
-    again = Told()
-    again.starts.take(told.starts.columns(), ROW, ROW)
-    assert again.starts.times.p50.tolist() == told.starts.times.p50.tolist()
+def test_after_a_restart_of_ours_those_found_ready_do_not_count_again(observed):
+    observed(pod("a", scheduled_at=0.0, ready_at=70.0), now=100)
+    again = Observed()
+    again.starts.take(observed.starts.columns(), ROW, ROW)
+    assert again.starts.times.p50.tolist() == observed.starts.times.p50.tolist()
     # `b` became ready while we were away.
     again(pod("a", scheduled_at=0.0, ready_at=70.0), pod("b", scheduled_at=50.0, ready_at=120.0), now=200)
     assert again.counts() == {"loading": 2, "whole": 2}
 
 
-def test_a_start_under_way_goes_on_over_a_new_list_of_workloads(told):
-    told(pod(), now=0)
-    told(pod(unscheduled_since=1.0), now=1)
+def test_a_start_under_way_goes_on_over_a_new_list_of_workloads(observed):
+    observed(pod(), now=0)
+    observed(pod(unscheduled_since=1.0), now=1)
     new = Starts(2)
-    new.take(told.starts.columns(), np.array([1]), ROW)
-    new.go_on(told.starts, np.array([1]), ROW)
+    new.take(observed.starts.columns(), np.array([1]), ROW)
+    new.go_on(observed.starts, np.array([1]), ROW)
     new.observe(1, [pod(scheduled_at=240.0, ready_at=310.0)], waiting=True, now=310.0)
     last = Starts(1)
     last.take(new.columns(), ROW, np.array([1]))
@@ -185,17 +185,17 @@ def test_a_start_under_way_goes_on_over_a_new_list_of_workloads(told):
     assert last.phase("unscheduled", 0.5).tolist() == [about(240)]
 
 
-def test_a_node_clock_that_is_ahead_makes_no_long_start(told):
-    told(pod(scheduled_at=0.0), now=0)
-    told(pod(scheduled_at=0.0, ready_at=1e6), now=70)
-    assert told.starts.times.p50.tolist() == [about(71)]
+def test_a_node_clock_that_is_ahead_makes_no_long_start(observed):
+    observed(pod(scheduled_at=0.0), now=0)
+    observed(pod(scheduled_at=0.0, ready_at=1e6), now=70)
+    assert observed.starts.times.p50.tolist() == [about(71)]
 
 
-def test_one_slow_start_of_a_new_image_raises_the_90th_percentile(told):
+def test_one_slow_start_of_a_new_image_raises_the_90th_percentile(observed):
     for number in range(4):
-        told(pod(f"old-{number}", scheduled_at=0.0), now=0)
-        told(pod(f"old-{number}", scheduled_at=0.0, ready_at=70.0), now=70)
-    told(pod("new", scheduled_at=100.0), now=100)
-    told(pod("new", scheduled_at=100.0, ready_at=400.0), now=400)
-    assert told.starts.times.p50.tolist() == [about(71)]
-    assert told.starts.times.p90.tolist() == [about(301)]
+        observed(pod(f"old-{number}", scheduled_at=0.0), now=0)
+        observed(pod(f"old-{number}", scheduled_at=0.0, ready_at=70.0), now=70)
+    observed(pod("new", scheduled_at=100.0), now=100)
+    observed(pod("new", scheduled_at=100.0, ready_at=400.0), now=400)
+    assert observed.starts.times.p50.tolist() == [about(71)]
+    assert observed.starts.times.p90.tolist() == [about(301)]

@@ -35,15 +35,15 @@ class Played:
         self.stands.starts.observe(0, [ready], waiting=False, now=at)
         return self
 
-    def __call__(self, seconds, *, known=True, ready=1.0, **seen):
+    def __call__(self, seconds, *, complete=True, ready=1.0, **given):
         """What happens so long, and the part of it in which it was held up because its return is due."""
         expected = 0
         for _ in range(round(seconds / TICK)):
             self.now += TICK
-            counts = {"waiting": 0.0, "running": 0.0, "wanted": 1.0, "existing": 1.0, "pending": 0.0, **seen}
+            counts = {"waiting": 0.0, "running": 0.0, "wanted": 1.0, "existing": 1.0, "pending": 0.0, **given}
             columns = {name: np.array([value]) for name, value in {**counts, "ready": ready}.items()}
             readings = Readings.unknown(1)._replace(**columns)
-            self.stands.rest(ROW, readings, np.array([known]), np.array([self.gpus]), self.now)
+            self.stands.rest(ROW, readings, np.array([complete]), np.array([self.gpus]), self.now)
             expected += bool(self.stands.expected(self.now)[0])
         return expected / round(seconds / TICK)
 
@@ -125,7 +125,7 @@ def test_a_rejected_request_ends_a_rest(played):
 
 def test_what_is_not_known_moves_nothing(played):
     played.started(72.0)(HOUR)
-    played(4 * MINUTE, running=1.0, known=False)
+    played(4 * MINUTE, running=1.0, complete=False)
     assert played.stands._gaps.idle_since.tolist() == [TICK]
 
 

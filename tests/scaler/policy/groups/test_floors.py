@@ -20,7 +20,7 @@ def decode(least=0.0, most=np.inf, **more):
 PREFILL = member("prefill")
 
 
-def asked(members, replicas, maxima=None):
+def needed(members, replicas, maxima=None):
     """The floors, where so many replicas are wanted by each alone; None is unknown, which is awake."""
     verdicts = Verdicts.blank(len(members))
     verdicts.replicas[:] = [np.nan if count is None else count for count in replicas]
@@ -37,7 +37,7 @@ def asked(members, replicas, maxima=None):
 ])  # fmt: skip
 def test_one_that_is_awake_keeps_or_wakes_all(replicas, expected):
     assert [
-        max(floor, count or 0) for floor, count in zip(asked([PREFILL, decode()], replicas), replicas, strict=True)
+        max(floor, count or 0) for floor, count in zip(needed([PREFILL, decode()], replicas), replicas, strict=True)
     ] == (expected)
 
 
@@ -53,46 +53,46 @@ def test_one_that_is_awake_keeps_or_wakes_all(replicas, expected):
     ((0, 1), [2, 10], [6, 100], [6, 10]),
 ])  # fmt: skip
 def test_bounds_raise_the_lower_role_and_lower_none(bounds, replicas, maxima, expected):
-    assert asked([PREFILL, decode(*bounds)], replicas, maxima) == expected
+    assert needed([PREFILL, decode(*bounds)], replicas, maxima) == expected
 
 
 def test_bounds_of_three_roles_are_followed_through():
     encode = member("encode", to="prefill", least=1.0)
     # decode 10 asks for 10 / 2 = 5 of prefill, and those for 5 of encode.
-    assert asked([PREFILL, decode(0, 2), encode], [1, 10, 1]) == [5, 10, 5]
+    assert needed([PREFILL, decode(0, 2), encode], [1, 10, 1]) == [5, 10, 5]
 
 
 def test_what_a_role_lacks_is_spread_by_weight_in_whole_replicas():
     pair = [decode(1, weight=3.0), decode(1, weight=1.0)]
-    assert asked([PREFILL, *pair], [10, 1, 1]) == [10, 7, 3]  # 8 are lacking: 6 and 2
-    assert asked([PREFILL, *pair], [10, 1, 1], [100, 3, 100]) == [10, 3, 7]  # 6 and 2, of which 4 find no room
+    assert needed([PREFILL, *pair], [10, 1, 1]) == [10, 7, 3]  # 8 are lacking: 6 and 2
+    assert needed([PREFILL, *pair], [10, 1, 1], [100, 3, 100]) == [10, 3, 7]  # 6 and 2, of which 4 find no room
 
 
 def test_a_weight_of_0_neither_wakes_nor_is_woken():
     members = [PREFILL, decode(1), decode(1, weight=0.0)]
-    assert asked(members, [4, 0, 0]) == [4, 4, 0]
-    assert asked(members, [0, 0, 2]) == [0, 0, 0]
+    assert needed(members, [4, 0, 0]) == [4, 4, 0]
+    assert needed(members, [0, 0, 2]) == [0, 0, 0]
 
 
 def test_members_of_one_role_or_of_none_sleep_by_themselves():
-    assert asked([member(weight=9.0), member(weight=1.0)], [3, 0]) == [0, 0]
-    assert asked([member("decode"), member("decode")], [3, 0]) == [0, 0]
+    assert needed([member(weight=9.0), member(weight=1.0)], [3, 0]) == [0, 0]
+    assert needed([member("decode"), member("decode")], [3, 0]) == [0, 0]
 
 
 def test_a_group_of_one_is_no_group():
     assert Groups.stack([PREFILL, None, member(name="other")]).group.tolist() == [-1, -1, -1]
-    assert asked([PREFILL], [3]) == [0]
+    assert needed([PREFILL], [3]) == [0]
 
 
 def test_a_group_is_of_one_namespace():
     elsewhere = Membership("other", "pd", "decode")
-    assert asked([PREFILL, elsewhere], [3, 0]) == [0, 0]
+    assert needed([PREFILL, elsewhere], [3, 0]) == [0, 0]
 
 
 def test_bounds_on_a_role_without_members_have_no_effect():
-    assert asked([PREFILL, member("decode", to="encode", least=9.0)], [3, 1]) == [3, 1]
+    assert needed([PREFILL, member("decode", to="encode", least=9.0)], [3, 1]) == [3, 1]
     # … or only one of weight 0.
-    assert asked([member("prefill", weight=0.0), PREFILL, member("decode", to="encode", least=9.0)], [3, 2, 1]) == [
+    assert needed([member("prefill", weight=0.0), PREFILL, member("decode", to="encode", least=9.0)], [3, 2, 1]) == [
         0,
         2,
         1,
@@ -109,8 +109,8 @@ def test_all_mates_are_decided_together():
 
 def test_where_one_member_has_a_waker_the_group_has_one():
     groups = Groups.stack([PREFILL, decode(), None, member("a", "x"), member("b", "x")])
-    seen = np.array([True, False, False, False, False])
-    assert woken_with(groups, seen).tolist() == [True, True, False, False, False]
+    visible = np.array([True, False, False, False, False])
+    assert woken_with(groups, visible).tolist() == [True, True, False, False, False]
     assert woken_with(Groups.stack([None]), np.array([False])).tolist() == [False]
 
 
@@ -124,9 +124,9 @@ roles = st.lists(
 @given(members=roles, least=st.floats(0, 3), slack=st.floats(0.001, 3))
 def test_floors_keep_the_bounds_within_the_maxima_and_lower_no_member(members, least, slack):
     most = least + slack
-    said = [decode(least, most) if role == "decode" else member(role) for role, _, _ in members]
+    every_member = [decode(least, most) if role == "decode" else member(role) for role, _, _ in members]
     replicas = [min(count, ceiling) for _, count, ceiling in members]
-    floor = asked(said, replicas, [ceiling for _, _, ceiling in members])
+    floor = needed(every_member, replicas, [ceiling for _, _, ceiling in members])
     final = [max(pair) for pair in zip(replicas, floor, strict=True)]
     assert all(count <= ceiling for count, (_, _, ceiling) in zip(final, members, strict=True))
     if not any(floor):

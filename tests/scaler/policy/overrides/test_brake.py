@@ -35,7 +35,7 @@ def test_a_duration_is_refused_with_the_command_that_prints_a_moment(text):
     assert "`date -u -d '+2 hours' +%Y-%m-%dT%H:%MZ` prints" in refusal(text)
 
 
-@pytest.mark.parametrize(("text", "said"), [
+@pytest.mark.parametrize(("text", "message"), [
     ("", "must be freeze, never_down or floor N"),
     ("freez", "must be freeze, never_down or floor N"),
     ("freeze 3", "must be freeze, never_down or floor N"),
@@ -56,8 +56,8 @@ def test_a_duration_is_refused_with_the_command_that_prints_a_moment(text):
     ("freeze because " + "x" * 201, "a reason of at most 200 characters"),
     ("freeze because of\x1b[31m", "on one line"),
 ])  # fmt: skip
-def test_the_error_of_an_unreadable_brake_says_what_would_be_right(text, said):
-    assert said in refusal(text)
+def test_the_error_of_an_unreadable_brake_says_what_would_be_right(text, message):
+    assert message in refusal(text)
 
 
 def test_an_order_without_a_clock_is_no_order():

@@ -107,9 +107,9 @@ def test_never_down_and_a_floor_hold_together():
 def test_the_most_careful_brake_is_the_one_that_is_shown():
     standing = orders(ordered("", "floor 2", "never_down"), fleet=["freeze until 2026-11-24T00:00Z because of it"])
     at(standing, 0)
-    said = standing.active(0, MIDNIGHT)
-    assert said.brake == "freeze until 2026-11-24T00:00Z because of it (configuration), and 2 more"
-    assert said.brake_until == MIDNIGHT + 24 * HOUR
+    active = standing.active(0, MIDNIGHT)
+    assert active.brake == "freeze until 2026-11-24T00:00Z because of it (configuration), and 2 more"
+    assert active.brake_until == MIDNIGHT + 24 * HOUR
 
 
 def test_the_end_of_a_brake_is_reported_once():
@@ -152,11 +152,11 @@ def test_what_is_shown_is_made_again_where_other_orders_hold():
 def test_a_schedule_shows_its_end_in_its_time_zone():
     standing = orders(ordered("0 8 * * 1-5 for 10h in Europe/Berlin floor 3 ceiling 6 prewarm 0s"))
     at(standing, 12)
-    said = standing.active(0, MIDNIGHT + 12 * HOUR)
-    assert said.schedule == (
+    active = standing.active(0, MIDNIGHT + 12 * HOUR)
+    assert active.schedule == (
         "floor 3, ceiling 6 from 2026-11-23T08:00+01:00 until 2026-11-23T18:00+01:00 (0 8 * * 1-5 in Europe/Berlin)"
     )
-    assert (said.schedule_floor, said.schedule_ceiling) == (3, 6)
+    assert (active.schedule_floor, active.schedule_ceiling) == (3, 6)
     at(standing, 20)
     assert standing.active(0, MIDNIGHT + 20 * HOUR) == (None,) * 5
 

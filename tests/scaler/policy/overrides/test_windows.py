@@ -95,17 +95,17 @@ def test_windows_that_overlap_are_one():
     assert times.at(moment("2026-11-23T09:30Z")) == (moment("2026-11-23T09:00Z"), moment("2026-11-23T10:30Z"))
 
 
-@pytest.mark.parametrize(("text", "said"), [
+@pytest.mark.parametrize(("text", "message"), [
     ("0 8 * *", "must be five cron fields"),
     ("0 0 8 * * 1", "must be five cron fields"),
     ("0 25 * * *", "bad hour"),
     ("0 0 30 2 *", "no such day in these months"),
     ("0 0 L-3 * *", "must be five cron fields"),
 ])  # fmt: skip
-def test_a_cron_that_never_fires_is_refused(text, said):
+def test_a_cron_that_never_fires_is_refused(text, message):
     with pytest.raises(BadOrder) as caught:
         read_cron(text)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_several_schedules_stand_in_one_line():
@@ -116,7 +116,7 @@ def test_several_schedules_stand_in_one_line():
     assert night == ReplicaSchedule(Times(Cron("0 22 * * *", "UTC"), Cron("0 6 * * *", "UTC")), ceiling=3)
 
 
-@pytest.mark.parametrize(("text", "said"), [
+@pytest.mark.parametrize(("text", "message"), [
     ("", "must be five cron fields, `for`"),
     ("0 8 * * * floor 2", "must be five cron fields, `for`"),
     ("0 8 * * * for 1h", "must have a floor or a ceiling"),
@@ -128,7 +128,7 @@ def test_several_schedules_stand_in_one_line():
     ("0 8 * * * until 0 0 30 2 * floor 2", "no such day"),
     (";".join(["0 8 * * * for 1h floor 2"] * 33), "must be at most 32 schedules"),
 ])  # fmt: skip
-def test_the_error_of_an_unreadable_schedule_says_what_would_be_right(text, said):
+def test_the_error_of_an_unreadable_schedule_says_what_would_be_right(text, message):
     with pytest.raises(BadOrder) as caught:
         read_schedules(text, read_duration)
-    assert said in str(caught.value)
+    assert message in str(caught.value)

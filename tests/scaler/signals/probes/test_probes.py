@@ -14,12 +14,12 @@ SCRAPE_S = 5.0
 def activity(times, period=60.0, until=None, probes=None, scrape=SCRAPE_S):
     """At which scrapes requests that came at `times` counted as activity. Scrapes are at 0.3 s past each 5."""
     probes = probes or Probes(np.array([period]), 1)
-    times, seen, counted = np.sort(np.asarray(times, dtype=float)), 0, []
+    times, last, counted = np.sort(np.asarray(times, dtype=float)), 0, []
     for at in np.arange(0.3, until or times[-1] + scrape, scrape):
         count = int(np.searchsorted(times, at))
-        if probes.count(0, 0, float(count - seen), at):
+        if probes.count(0, 0, float(count - last), at):
             counted.append(at)
-        seen = count
+        last = count
     return counted
 
 
@@ -84,7 +84,7 @@ def test_a_client_beside_a_prober_keeps_counting():
     client = 1000.0 + np.cumsum(rng.exponential(40.0, 40))
     counted = [at for at in activity(np.append(clock(10.0, count=300), client), until=2900) if 1000 < at < client[-1]]
     # Each of its requests counts before the prober's second question after it.
-    missed = [at for at in client[:-1] if not any(0 <= seen - at <= 20.0 for seen in counted)]
+    missed = [at for at in client[:-1] if not any(0 <= last - at <= 20.0 for last in counted)]
     assert missed == []
 
 
@@ -94,14 +94,14 @@ def test_a_prober_that_pauses_is_looked_at_anew():
 
 
 def test_a_scrape_or_two_that_fail_change_nothing():
-    probes, seen, counted = Probes(np.array([60.0]), 1), 0, []
+    probes, last, counted = Probes(np.array([60.0]), 1), 0, []
     for n, at in enumerate(np.arange(0.3, 1500, SCRAPE_S)):
         if n % 7 == 3:
             continue
         count = int(at // 10.0) + 1
-        if probes.count(0, 0, float(count - seen), at):
+        if probes.count(0, 0, float(count - last), at):
             counted.append(at)
-        seen = count
+        last = count
     assert len(counted) == RISES - 1
 
 
@@ -137,8 +137,8 @@ def test_regular_requests_count_again_after_a_wake_up_within_two_periods(woken_a
 
 def put_to_sleep_wrongly(probes, at):
     """A client that asks every ten seconds wakes it with its next request."""
-    for seen in np.arange(at - 497.5, at, SCRAPE_S):
-        probes.count(0, 0, float(seen % 10.0 < SCRAPE_S), seen)
+    for last in np.arange(at - 497.5, at, SCRAPE_S):
+        probes.count(0, 0, float(last % 10.0 < SCRAPE_S), last)
     assert np.isfinite(probes.period[0])
     asleep(probes, at)
     asleep(probes, at + 10.0, woken=True)

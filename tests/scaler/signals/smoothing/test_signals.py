@@ -165,7 +165,7 @@ def remembered():
     return old
 
 
-def taken(columns, now=5.0):
+def copied(columns, now=5.0):
     new = Signals([HalfLives(0.0, 60.0)], 5.0)
     new.take(columns, np.array([0]), np.array([0]), now)
     return new
@@ -173,22 +173,22 @@ def taken(columns, now=5.0):
 
 def test_what_a_ring_would_have_lost_by_now_is_not_taken_and_nor_is_the_future():
     rows, columns = np.array([0]), remembered().columns()
-    assert taken(columns).smooth(rows, 5.0)[0, Signal.WORK] == 16.0
+    assert copied(columns).smooth(rows, 5.0)[0, Signal.WORK] == 16.0
     # 128 slots of 5 s are 640 s: at 642 s the 8 of second 0 is out of the window, and at 646 s the 16 as well.
-    assert taken(columns, 642.0).columns()["windows.times"][0][np.array([0, 1])].tolist()[1:] == [5.0]
-    assert np.isnan(taken(columns, 646.0).smooth(rows, 646.0)).all()
-    assert taken(columns, 3.0).smooth(rows, 3.0)[0, Signal.WORK] == 8.0
+    assert copied(columns, 642.0).columns()["windows.times"][0][np.array([0, 1])].tolist()[1:] == [5.0]
+    assert np.isnan(copied(columns, 646.0).smooth(rows, 646.0)).all()
+    assert copied(columns, 3.0).smooth(rows, 3.0)[0, Signal.WORK] == 8.0
 
 
 def test_after_values_of_the_future_were_dropped_the_next_one_counts():
-    new, rows = taken(remembered().columns(), 3.0), np.array([0])
+    new, rows = copied(remembered().columns(), 3.0), np.array([0])
     new.observe(rows, totals(32.0, finished=0.0), np.array([True]), 4.0)
     assert new.smooth(rows, 4.0)[0, Signal.WORK] == 32.0
 
 
 def test_a_signal_that_another_version_did_not_have_is_unknown_and_the_others_are_kept():
     columns = {name: column for name, column in remembered().columns().items() if name != "windows.finished"}
-    new, rows = taken(columns | {"windows.from_tomorrow": np.zeros((1, 128))}), np.array([0])
+    new, rows = copied(columns | {"windows.from_tomorrow": np.zeros((1, 128))}), np.array([0])
     assert new.smooth(rows, 5.0)[0, Signal.WORK] == 16.0
     assert np.isnan(new.rates(rows, 5.0)).all()
 
@@ -205,7 +205,7 @@ def test_a_signal_that_another_version_did_not_have_is_unknown_and_the_others_ar
     ],
 )
 def test_columns_that_are_no_rings_are_as_good_as_missing(change):
-    new = taken(remembered().columns() | change)
+    new = copied(remembered().columns() | change)
     assert np.isnan(new.smooth(np.array([0]), 5.0)[0, Signal.WORK])
 
 
@@ -225,10 +225,10 @@ def test_some_workloads_alone_are_smoothed_as_all_together_are():
     pages=st.lists(st.tuples(st.floats(0.1, 20.0), st.one_of(st.just(NAN), st.floats(0.0, 1000.0))), max_size=30),
 )
 def test_a_smoothed_value_lies_between_what_was_read(up, down, pages):
-    one, now, seen = One(up, down), 0.0, []
+    one, now, values = One(up, down), 0.0, []
     for after, work in pages:
         now += after
         one.see(now, work)
-        seen += [] if np.isnan(work) else [work]
+        values += [] if np.isnan(work) else [work]
         value = one.work(now)
-        assert np.isnan(value) if not seen else min(seen) - 1e-9 <= value <= max(seen) + 1e-9
+        assert np.isnan(value) if not values else min(values) - 1e-9 <= value <= max(values) + 1e-9
