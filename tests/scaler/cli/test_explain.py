@@ -128,7 +128,7 @@ class TestShowing:
     def test_it_fits_eighty_columns(self, document):
         text = shown(document)
         assert max(map(len, text.splitlines())) <= 80
-        for words in ("ai/chat", "What the pages say", "Within its bounds", "What KEDA and the HPA are told"):
+        for words in ("ai/chat", "What the targets report", "Bounds", "Published replicas"):
             assert words in text
 
     def test_in_a_pipe_there_are_no_colours_and_rows_are_one_line(self, document):

@@ -104,7 +104,7 @@ async def test_in_a_pipe_all_rows_are_printed_once(daemon, top):
     assert process.returncode == 0
     (line,) = [line for line in said.decode().splitlines() if "ai/chat" in line]
     assert "2 → 3" in line
-    assert "10 requests in work, 3 waiting" in line
+    assert "10 requests in progress, 3 waiting" in line
     assert "\x1b" not in said.decode()
 
 
