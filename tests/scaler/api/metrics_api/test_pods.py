@@ -140,7 +140,9 @@ async def test_a_list_without_any_number_is_an_error_and_not_an_empty_list(api, 
     api.clock.time += 16.0
     answer = await hpa.forward(asked())
     assert (answer.status, answer.document["status"]) == (503, "Failure")
-    assert answer.document["message"].startswith("ai/chat-7d-aaaaa and 1 more pods: tidegate-queue is unknown; no fresh")
+    assert answer.document["message"].startswith(
+        "ai/chat-7d-aaaaa and 1 more pods: tidegate-queue is unknown; no fresh"
+    )
     assert "bbbbb:8000" in answer.document["message"]
     assert answer.retry_after is None
 
