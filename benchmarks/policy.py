@@ -22,7 +22,7 @@ from timing import Spread, objects_set_aside, seconds
 from exporter.catalog import Reader
 from exporter.model import Role, Samples, Target, WorkloadKey
 from exporter.textformat import parse
-from scaler.api.http.decisions import BoardCollector
+from scaler.api.http.collectors import BoardCollector
 from scaler.api.http.server import Collected
 from scaler.engine.decider import Decider
 from scaler.engine.publisher import Publisher

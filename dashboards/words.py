@@ -60,8 +60,8 @@ OUTLOOKS = {
         OutcomeCode.IN_BAND, OutcomeCode.AT_MAX, OutcomeCode.AT_MIN, OutcomeCode.DISABLED, OutcomeCode.PAUSED,
         OutcomeCode.OBSERVED ),
     ("somebody should look", RED): (
-        OutcomeCode.UNKNOWN, OutcomeCode.FALLBACK, OutcomeCode.CONTROLLER_ERROR, OutcomeCode.NOT_ASKED,
-        OutcomeCode.NO_WAKER, OutcomeCode.NO_HPA, OutcomeCode.NO_SCALER, OutcomeCode.TWO_HPAS, OutcomeCode.UNSEEN,
+        OutcomeCode.UNKNOWN, OutcomeCode.FALLBACK, OutcomeCode.CONTROLLER_ERROR, OutcomeCode.OTHER_METRICS,
+        OutcomeCode.NO_WAKE_SOURCE, OutcomeCode.NO_HPA, OutcomeCode.NO_SCALER, OutcomeCode.TWO_HPAS, OutcomeCode.UNSEEN,
     ),
 }  # fmt: skip
 OUTLOOK_NAMES = {float(number): named for number, named in enumerate(OUTLOOKS, start=1)}

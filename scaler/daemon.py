@@ -38,15 +38,17 @@ from exporter.sources.redis import RedisPages
 from . import compilation
 from .api import servers
 from .api.http import accounting as web_accounts
-from .api.http import ha as web_peers
-from .api.http.checkpoints import SnapshotCollector
-from .api.http.cluster import ClusterCollector
-from .api.http.decisions import BoardCollector
+from .api.http.collectors import (
+    BoardCollector,
+    ClusterCollector,
+    OutcomeCollector,
+    PeersCollector,
+    SnapshotCollector,
+)
 from .api.http.explain import ExplainHandler
 from .api.http.health import HealthState
-from .api.http.outcome import OutcomeCollector
 from .api.http.server import WebServer
-from .api.http.ui import nobody_sees
+from .api.http.ui import no_outcomes
 from .api.keda.authorization import Claims, Configured
 from .api.keda.server import KedaServer
 from .api.metrics_api import registration
@@ -151,7 +153,7 @@ class Daemon:
         self._checkpoints = CheckpointStore(config.state, clock)
         registry.register(SnapshotCollector(self._checkpoints, clock.now))
         if config.listen.peers is not None:
-            registry.register(web_peers.PeersCollector(lambda: self._replica, clock.now))
+            registry.register(PeersCollector(lambda: self._replica, clock.now))
         self._web = WebServer(
             host=config.listen.http.host,
             port=config.listen.http.port,
@@ -159,7 +161,7 @@ class Daemon:
             health=self._health,
             registry=registry,
             now=clock.now,
-            outlooks=self._outcomes.all if self._cluster is not None else nobody_sees,
+            outcomes=self._outcomes.all if self._cluster is not None else no_outcomes,
             hosts=frozenset({*config.listen.http_hosts, gethostname().lower()}),
             more=(
                 *ExplainHandler(

@@ -25,11 +25,12 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import structlog
 
 from exporter.clock import Clock
+from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.events import Events, Happening, Subject
 from exporter.kubernetes.objects import Ref
 from exporter.kubernetes.protocol import ApiFailure, Ending, Forbidden
@@ -275,12 +276,6 @@ def _put(entries: dict[K, V], key: K, value: V) -> None:
         del entries[next(iter(entries))]
 
 
-class Subjects(Protocol):
-    """The objects of the cluster, in memory."""
-
-    def subject(self, ref: Ref) -> Subject | None: ...
-
-
 class EventObject(NamedTuple):
     """The object of an Event. related: the ScaledObject or ScaledJob of the workload, if it is not the subject."""
 
@@ -288,7 +283,7 @@ class EventObject(NamedTuple):
     related: Subject | None = None
 
 
-def event_object(cluster: Subjects, targets: Mapping[WorkloadKey, Ref], workload: WorkloadKey) -> EventObject | None:
+def event_object(cluster: Cluster, targets: Mapping[WorkloadKey, Ref], workload: WorkloadKey) -> EventObject | None:
     """targets: what each workload scales. None if the cluster has no such object."""
     named = [Ref(workload.namespace, kind, workload.name) for kind in ("ScaledObject", "ScaledJob")]
     scaled = next((found for ref in named if (found := cluster.subject(ref)) is not None), None)

@@ -25,7 +25,7 @@ from rich.text import Text
 from exporter.model import WorkloadKey
 from scaler.config.scalars import read_duration
 from scaler.explain import terminal
-from scaler.explain.steps import number
+from scaler.explain.formats import number
 from scaler.explain.terminal import DIM, HEAD, UNKNOWN, bare_table, plain
 
 from .client import Unanswered, document

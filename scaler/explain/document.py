@@ -1,19 +1,12 @@
-"""The whole explanation of one decision: `/api/v1/explain`. Pure.
+"""Builds the documents of `/api/v1/explain` and `/api/v1/history`. Pure.
 
-It puts the steps in order and finds the moment; what each step says is in its own module.
+Copies are made when a document is requested, and it can be built in a thread.
 
-Worked example: asked for 10:00 of a log that begins at 10:20, the story is of 10:20, and its summary begins with
-"Nothing is kept of 10:00 …".
+The inputs of a decision are exact: Python writes the shortest decimal that reads back as the same double. JSON has no
+NaN and no infinity: unknown is null, and infinity is "inf".
 
-An entry of the log as JSON. Pure.
-
-Numbers are exact: Python writes the shortest decimal that reads back as the same double. JSON has no NaN and no
-infinity: what is unknown is null, and what is without an end is "inf". Codes are words.
-
-What may be asked of the decider about the past: copies are made when it is asked, documents in whatever thread.
-
-Worked example: `witness.history(board, now, 3600.0, 60)` copies the log's columns at once; what it returns makes the
-document of `/api/v1/history` of them, and may do so beside the loop.
+Worked example: for 10:00 and a log that begins at 10:20, the explanation is of 10:20, and its summary begins with
+"The log does not have 10:00 …".
 """
 
 from __future__ import annotations
@@ -26,7 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from exporter.model import WorkloadKey
+from exporter.model import Floats, WorkloadKey
 from scaler.engine.decider import Decider
 from scaler.engine.decision_log import WIDTH, DecisionHistory, Entry, place
 from scaler.model import Board, Decision
@@ -35,155 +28,55 @@ from scaler.signals.pods import PageRead
 from scaler.signals.smoothing import Rings
 
 from . import history
-from .constraints import orders, told
+from .constraints import overrides, published
+from .formats import clock
 from .history import HistorySpan
-from .steps import clamp, cleaned, clock, objectives, raw, smoothed, winner
-from .summary import summary
-from .trace import Case
+from .steps import clamp, cleaned, objectives, raw, smoothed, winner
+from .trace import Case, summary
 
+Document: TypeAlias = dict[str, Any]
+
+VERSION = 1
 MOST_CHANGES = 50
 _REPLICAS, _ACTIVE, _REASON = (place("verdicts", name) for name in ("replicas", "active", "reason"))
+_SIGNALS = {signal.name.lower(): signal for signal in Signal}
+# Columns that hold the number of a reason; below 0 is none.
+_REASON_COLUMNS = {("standing", "floor_reason"), ("memory", "reason"), ("verdicts", "reason")}
 
 
 @dataclass(frozen=True, slots=True)
-class Testimony:
-    """All that is known where a decision is to be explained.
+class ExplainInput:
+    """All that an explanation is made of.
 
-    now:       POSIX seconds.
-    asked:     the moment to be explained, POSIX seconds; None is now.
-    decision:  the Board's; None while there is none.
-    follows:   HOST:PORT of the replica of Tidegate whose Board is repeated; None: our own is the Board.
-    pages, rings: as they are now.
-    controller: what KEDA and the HPA do with the Board's number, by those who know: the document of now's last step.
+    now:        POSIX seconds.
+    at:         the moment to explain, POSIX seconds; None is now.
+    decision:   of the Board; None if there is none.
+    follows:    HOST:PORT of the leader whose Board this replica repeats; None if the Board is its own.
+    reads, rings: the latest samples of its targets, and its windows.
+    controller: the last step of the current decision: what KEDA and the HPA do.
     """
 
     workload: WorkloadKey
     now: float
-    asked: float | None
+    at: float | None
     past: DecisionHistory
     decision: Decision | None
     follows: str | None = None
-    pages: Sequence[PageRead] = ()
+    reads: Sequence[PageRead] = ()
     rings: Rings | None = None
-    controller: dict[str, Any] | None = None
-
-
-def document(said: Testimony) -> dict[str, Any]:
-    """`/api/v1/explain/NAMESPACE/NAME`. Nothing decided yet: `at` and `inputs` are None, and the chain is empty."""
-    entry = said.past.at(said.now if said.asked is None else said.asked)
-    present = said.asked is None
-    case = None if entry is None else Case.of(entry)
-    begins = float(said.past.times[0]) if len(said.past) else None
-    return {
-        "workload": said.workload._asdict(),
-        "now": said.now,
-        "at": None if entry is None else entry.at,
-        "log_begins_at": begins,
-        "summary": _nothing(said) if case is None else _early(said, begins) + summary(case),
-        "answer": None if said.decision is None else said.decision.to_document(),
-        "follows": said.follows,
-        "chain": [] if case is None else chain(case, said, present=present),
-        "inputs": None if entry is None else inputs(entry),
-        "changes": changes(said.past),
-    }
-
-
-def chain(case: Case, said: Testimony, *, present: bool) -> list[dict[str, Any]]:
-    """The documents of its steps. present: the decision of now, of which more is known than what the log keeps."""
-    decision = said.decision if present else None
-    steps = [
-        raw(case, said.pages if present else None),
-        cleaned(case),
-        smoothed(case, said.rings),
-        objectives(case),
-        winner(case),
-        clamp(case),
-        orders(case, decision),
-        told(case, decision, said.follows if present else None),
-    ]
-    last = [said.controller] if present and said.controller is not None else []
-    return [*(step.to_document() for step in steps), *last]
-
-
-def _early(said: Testimony, begins: float | None) -> str:
-    if said.asked is None or begins is None or said.asked >= begins:
-        return ""
-    return f"Nothing is kept of {clock(said.asked)}: the log begins at {clock(begins)}, with this. "
-
-
-def _nothing(said: Testimony) -> str:
-    if said.follows is not None:
-        return f"This replica has decided nothing itself yet; it repeats the leader at {said.follows}"
-    return "Nothing has been decided yet"
-
-
-def changes(past: DecisionHistory) -> list[dict[str, Any]]:
-    """When the answer changed, as far back as is kept; the beginning is one."""
-    if not len(past):
-        return []
-    told = past.values[:, [_REPLICAS, _ACTIVE, _REASON]]
-    same = (told[1:] == told[:-1]) | (np.isnan(told[1:]) & np.isnan(told[:-1]))
-    places = np.flatnonzero(np.append(past.first == 0, ~same.all(axis=1)))[-MOST_CHANGES:]
-    return [_change(past.values[place]) for place in places]
-
-
-def _change(row: Any) -> dict[str, Any]:
-    replicas = row[_REPLICAS]
-    return {
-        "at": float(row[place("when", "at")]),
-        "replicas": None if isnan(replicas) else int(replicas),
-        "active": bool(row[_ACTIVE]),
-        "reason": str(REASONS[int(row[_REASON])]),
-    }
-
-
-VERSION = 1
-_SIGNALS = {signal.name.lower(): signal for signal in Signal}
-# Codes of reasons that are columns of numbers: below 0 is nobody's.
-_REASONS = {("standing", "floor_reason"), ("memory", "reason"), ("verdicts", "reason")}
-
-
-def inputs(entry: Entry) -> dict[str, Any]:
-    """The entry as plain JSON-able data. What decided nothing (`aside`) is in it for people."""
-    document: dict[str, Any] = {"version": VERSION, "spec": _spec(entry.plan.spec)}
-    for part, columns in entry.given._asdict().items():
-        document[part] = {name: _written(part, name, column) for name, column in columns._asdict().items()}
-    return document
-
-
-def _written(part: str, name: str, column: Any) -> Any:
-    if column.ndim > 1:
-        return {word: _number(column[0, signal]) for word, signal in _SIGNALS.items()}
-    if (part, name) in _REASONS:
-        return None if column[0] < 0 else str(REASONS[column[0]])
-    return bool(column[0]) if column.dtype == np.bool_ else _number(column[0])
-
-
-def _number(value: Any) -> float | str | None:
-    if isnan(value):
-        return None
-    return ("inf" if value > 0 else "-inf") if isinf(value) else float(value)
-
-
-def _spec(spec: Spec) -> dict[str, Any]:
-    document = {each.name: getattr(spec, each.name) for each in fields(spec)}
-    document = {name: _number(value) if isinstance(value, float) else value for name, value in document.items()}
-    return document | {"targets": {signal.name.lower(): target for signal, target in spec.targets}}
-
-
-Document: TypeAlias = dict[str, Any]
+    controller: Document | None = None
 
 
 class DeciderWitness:
-    """Of one decider: of the one that is there when something is asked."""
+    """Explains the decisions of one decider."""
 
     def __init__(self, decider: Decider) -> None:
         self._decider = decider
 
     def history(self, board: Board, now: float, since: float, points: int) -> Callable[[], Document]:
-        """Of every workload on the Board. since: seconds back from `now`, POSIX seconds."""
-        known, charted = self._decider.charted(sorted(board.decisions))
-        return partial(history.document, board, known, charted, now, HistorySpan(since, points))
+        """The history of every workload of the Board. since: seconds back from `now`, POSIX seconds."""
+        listed, charts = self._decider.charted(sorted(board.decisions))
+        return partial(history.document, board, listed, charts, now, HistorySpan(since, points))
 
     def explain(
         self,
@@ -194,14 +87,111 @@ class DeciderWitness:
         follows: str | None,
         controller: Document | None,
     ) -> Callable[[], Document] | None:
-        """None: there is no such workload, neither here nor on the Board. at: as `Testimony.asked`."""
+        """None if neither the decider nor the Board has the workload. at: as in `ExplainInput`."""
         past, decision = self._decider.past(workload), board.get(workload)
         if past is None:
             if decision is None:
                 return None
-            # The leader knows it, and this replica has not heard of it yet.
-            nothing = DecisionHistory(np.empty((0, WIDTH)), 0, ())
-            return partial(document, Testimony(workload, now, at, nothing, decision, follows))
-        pages, rings = self._decider.pages(workload, now), self._decider.rings(workload)
-        said = Testimony(workload, now, at, past, decision, follows, pages, rings, controller)
-        return partial(document, said)
+            # The leader has it, and this replica not yet.
+            empty = DecisionHistory(np.empty((0, WIDTH)), 0, ())
+            return partial(document, ExplainInput(workload, now, at, empty, decision, follows))
+        reads, rings = self._decider.pages(workload, now), self._decider.rings(workload)
+        about = ExplainInput(workload, now, at, past, decision, follows, reads, rings, controller)
+        return partial(document, about)
+
+
+def document(about: ExplainInput) -> Document:
+    """`/api/v1/explain/NAMESPACE/NAME`. Without a decision `at` and `inputs` are None, and the chain is empty."""
+    entry = about.past.at(about.now if about.at is None else about.at)
+    case = None if entry is None else Case.of(entry)
+    begins = float(about.past.times[0]) if len(about.past) else None
+    return {
+        "workload": about.workload._asdict(),
+        "now": about.now,
+        "at": None if entry is None else entry.at,
+        "log_begins_at": begins,
+        "summary": _undecided(about) if case is None else _before_log(about.at, begins) + summary(case),
+        "answer": None if about.decision is None else about.decision.to_document(),
+        "follows": about.follows,
+        "chain": [] if case is None else _chain(case, about),
+        "inputs": None if entry is None else inputs(entry),
+        "changes": _changes(about.past),
+    }
+
+
+def _chain(case: Case, about: ExplainInput) -> list[Document]:
+    """The documents of the steps. Of the past only what the log has is known."""
+    present = about.at is None
+    decision = about.decision if present else None
+    steps = [
+        raw(case, about.reads if present else None),
+        cleaned(case),
+        smoothed(case, about.rings),
+        objectives(case),
+        winner(case),
+        clamp(case),
+        overrides(case, decision),
+        published(case, decision, about.follows if present else None),
+    ]
+    last = [about.controller] if present and about.controller is not None else []
+    return [*(step.to_document() for step in steps), *last]
+
+
+def _before_log(at: float | None, begins: float | None) -> str:
+    if at is None or begins is None or at >= begins:
+        return ""
+    return f"The log does not have {clock(at)}: it begins at {clock(begins)}, with this. "
+
+
+def _undecided(about: ExplainInput) -> str:
+    if about.follows is not None:
+        return f"This replica has no decision of its own yet; it repeats the leader at {about.follows}"
+    return "No decision yet"
+
+
+def _changes(past: DecisionHistory) -> list[Document]:
+    """When the decision changed, as far as the log goes; its begin is one."""
+    if not len(past):
+        return []
+    decisions = past.values[:, [_REPLICAS, _ACTIVE, _REASON]]
+    same = (decisions[1:] == decisions[:-1]) | (np.isnan(decisions[1:]) & np.isnan(decisions[:-1]))
+    changed = np.flatnonzero(np.append(past.first == 0, ~same.all(axis=1)))[-MOST_CHANGES:]
+    return [_change(past.values[index]) for index in changed]
+
+
+def _change(row: Floats) -> Document:
+    replicas = row[_REPLICAS]
+    return {
+        "at": float(row[place("when", "at")]),
+        "replicas": None if isnan(replicas) else int(replicas),
+        "active": bool(row[_ACTIVE]),
+        "reason": str(REASONS[int(row[_REASON])]),
+    }
+
+
+def inputs(entry: Entry) -> Document:
+    """An entry of the log as JSON-able data. `aside` is for people; it decided nothing."""
+    document: Document = {"version": VERSION, "spec": _spec(entry.plan.spec)}
+    for part, columns in entry.given._asdict().items():
+        document[part] = {name: _cell(part, name, column) for name, column in columns._asdict().items()}
+    return document
+
+
+def _cell(part: str, name: str, column: Any) -> Any:
+    if column.ndim > 1:
+        return {name: _number(column[0, signal]) for name, signal in _SIGNALS.items()}
+    if (part, name) in _REASON_COLUMNS:
+        return None if column[0] < 0 else str(REASONS[column[0]])
+    return bool(column[0]) if column.dtype == np.bool_ else _number(column[0])
+
+
+def _number(value: Any) -> float | str | None:
+    if isnan(value):
+        return None
+    return ("inf" if value > 0 else "-inf") if isinf(value) else float(value)
+
+
+def _spec(spec: Spec) -> Document:
+    document = {each.name: getattr(spec, each.name) for each in fields(spec)}
+    document = {name: _number(value) if isinstance(value, float) else value for name, value in document.items()}
+    return document | {"targets": {signal.name.lower(): target for signal, target in spec.targets}}

@@ -1,7 +1,7 @@
-"""What charts show of a workload: its load, what that asks for, what was answered, and what the cluster was told. Pure.
+"""Selects the points of a workload's charts: load, demand, decided replicas, replicas of the cluster. Pure.
 
-Worked example: 60 points of the last hour are one for each minute: the last that was noted in it. The last point is of
-the Board as it stands, so a chart ends with the number that is beside it.
+Worked example: 60 points of the last hour are one per minute, the last entry of each. The last point is of the current
+Board, so a chart ends with the number beside it.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ WANTED, REASON = place("readings", "wanted"), place("verdicts", "reason")
 LOAD = slice(place("readings", "waiting"), place("readings", "held") + 1)
 DEMAND = slice(place("verdicts", "demand"), place("verdicts", "demand") + len(Signal))
 GPU = place("aside", "latest") + Signal.GPU_ENGINE
-_WORDS = tuple(map(str, REASONS))
+_REASONS = tuple(map(str, REASONS))
 
 
 class HistorySpan(NamedTuple):
-    """since: seconds back from now. points: at most so many of each workload."""
+    """since: seconds back from now. points: the most of each workload."""
 
     since: float
     points: int
 
 
 def chosen(charted: Floats, until: float, now: float, span: HistorySpan) -> Floats:
-    """Of one workload's noted moments those that are drawn, oldest first, one fewer than `span.points`. Times ascend.
+    """The entries of one workload to draw, oldest first, at most `span.points` - 1. Times ascend.
 
-    charted: shape (entries, CHARTED_WIDTH), as `Charts.of` has it. until: POSIX seconds; earlier ones only.
+    charted: shape (entries, CHARTED_WIDTH), of `Charts.of`. until: POSIX seconds; only earlier entries.
     """
     times = charted[:, AT]
-    # Where the clock was set back, what was written after that counts: what is later than a later entry is left out.
+    # After the clock was set back the newer entries count: an entry that is later than its successor is left out.
     ahead = np.minimum.accumulate(np.append(times, until)[::-1])[::-1][1:]
     kept = charted[(times >= now - span.since) & (times < ahead)]
     most = span.points - 1
@@ -52,11 +52,11 @@ def chosen(charted: Floats, until: float, now: float, span: HistorySpan) -> Floa
 def document(
     board: Board, listed: Sequence[WorkloadKey], charts: Charts, now: float, span: HistorySpan
 ) -> dict[str, Any]:
-    """`/api/v1/history`. listed: of whom there are charts, in their order."""
-    places = {workload: place for place, workload in enumerate(listed)}
+    """`/api/v1/history`. listed: the workloads of the charts, in order."""
+    positions = {workload: position for position, workload in enumerate(listed)}
     nothing = np.empty((0, CHARTED_WIDTH))
     workloads = [
-        one(decision, charts.of(places[key]) if key in places else nothing, board.at, now, span)
+        one(decision, charts.of(positions[key]) if key in positions else nothing, board.at, now, span)
         for key, decision in sorted(board.decisions.items())
     ]
     return {"now": now, "workloads": workloads}
@@ -64,7 +64,7 @@ def document(
 
 def one(decision: Decision, charted: Floats, board_at: float, now: float, span: HistorySpan) -> dict[str, Any]:
     """One workload's chart. The last point is of the Board."""
-    at = max(board_at, decision.decided_at)  # a page may have raised it since the last sweep
+    at = max(board_at, decision.decided_at)  # a scrape may have raised it since the last sweep
     rows = chosen(charted, at, now, span)
     evidence = decision.evidence
     columns: Mapping[str, list[Any]] = {
@@ -74,7 +74,7 @@ def one(decision: Decision, charted: Floats, board_at: float, now: float, span: 
         "replicas": [*whole(rows[:, REPLICAS]), decision.replicas],
         "actual": [*whole(rows[:, WANTED]), evidence.replicas_wanted],
         "gpu": [*_numbers(rows[:, GPU]), _rounded(evidence.gpu_engine_active)],
-        "reason": [*(_WORDS[code] for code in rows[:, REASON].astype(np.int64).tolist()), str(decision.reason)],
+        "reason": [*(_REASONS[code] for code in rows[:, REASON].astype(np.int64).tolist()), str(decision.reason)],
     }
     return {**decision.workload._asdict(), **columns}
 

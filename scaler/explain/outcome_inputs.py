@@ -1,20 +1,12 @@
-"""Who acts on each workload's number, as the cluster in memory shows them.
+"""Finds, for each workload, the objects that act on its number, and defines what can come of it. Pure.
 
-Worked example: of workload `ai/chat` that scales Deployment `ai/chat`, with a ScaledObject that has made the HPA
-`keda-hpa-chat`, `survey(census.workloads, census, shown(cluster, now))[ai/chat]` has all three, and how many replicas
-the Deployment has been told to run.
+Objects of the cluster become values of `scaler.controllers`, with the defaults of Kubernetes and KEDA: an HPA with
+`behavior: {scaleUp: {tolerance: "0"}}` has Kubernetes' policies and windows in both directions, no tolerance up, and
+the cluster's tolerance down.
 
-Objects of the cluster in the words of `scaler.controllers`, with what Kubernetes and KEDA fill in.
-
-Worked example: an HPA with `behavior: {scaleUp: {tolerance: "0"}}` has Kubernetes' policies and windows in both
-directions, no tolerance up, and the cluster's down.
-
-What will become of a number: one closed list, the same on /metrics, in explain and in the docs.
-
-An outlook: what will become of a number. A value and nothing else.
-
-Worked example: 5 are told, 4 are there, and the HPA is free to go: code `up`, "in at most 15 s the HPA sets 5: 4 -> 5",
-replicas 5, within 15 s, and that one `Act`.
+Worked example: workload `ai/chat` scales Deployment `ai/chat`, and a ScaledObject has made the HPA `keda-hpa-chat`:
+`survey(registry.workloads, registry, shown(cluster, now))[ai/chat]` has all three, and spec.replicas. 5 are published,
+4 exist, and nothing limits the HPA: code `up`, "in at most 15 s the HPA sets 5: 4 -> 5", and one `Act`.
 """
 
 from __future__ import annotations
@@ -45,25 +37,25 @@ from scaler.workloads import Registry
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of those who act on one workload's number.
+    """The objects that act on one workload's number.
 
-    asked:     is a Kubernetes API asked at all? Where not, all the rest is empty.
-    target:    what is scaled; None is: nobody has said.
-    current:   replicas it has been told to run; None is unknown.
-    speaks:    a trigger of the ScaledObject asks for this workload.
+    watched:   whether a Kubernetes API is configured. If not, the rest is empty.
+    target:    what is scaled; None if not defined.
+    current:   spec.replicas; None is unknown.
+    speaks:    a trigger of the ScaledObject is for this workload.
     hpas:      all that name the target, KEDA's own first.
-    hpas_known, scaled_known: is what there is of them complete and up to date?
-    tolerance: the cluster's for HPAs, a ratio, by the configuration's word.
+    hpas_complete, scaled_complete: whether the lists are complete and current.
+    tolerance: the cluster's for HPAs, a ratio, of the configuration.
     """
 
-    asked: bool = False
+    watched: bool = False
     target: Ref | None = None
     current: int | None = None
     scaled: ScaledObject | None = None
     speaks: bool = False
     hpas: tuple[Hpa, ...] = ()
-    hpas_known: bool = False
-    scaled_known: bool = False
+    hpas_complete: bool = False
+    scaled_complete: bool = False
     tolerance: float = 0.1
 
     @property
@@ -72,17 +64,17 @@ class Facts:
 
 
 class Shown(NamedTuple):
-    """What a cluster in memory shows of those who scale, copied: the cluster moves on, this does not."""
+    """A copy of the autoscaling objects of the cluster."""
 
     hpas: Sequence[Hpa]
     scaled: Sequence[ScaledObject]
     scalables: Sequence[Scalable]
-    hpas_known: bool
-    scaled_known: bool
+    hpas_complete: bool
+    scaled_complete: bool
 
 
 def shown(cluster: Cluster | None, now: float) -> Shown | None:
-    """None: no Kubernetes API is asked. now: POSIX seconds."""
+    """None without a Kubernetes API. now: POSIX seconds."""
     if cluster is None:
         return None
     return Shown(
@@ -94,8 +86,8 @@ def shown(cluster: Cluster | None, now: float) -> Shown | None:
     )
 
 
-def survey(workloads: Iterable[Workload], census: Registry, cluster: Shown | None) -> dict[WorkloadKey, Facts]:
-    """The facts of these workloads of the census."""
+def survey(workloads: Iterable[Workload], registry: Registry, cluster: Shown | None) -> dict[WorkloadKey, Facts]:
+    """The facts of these workloads."""
     if cluster is None:
         return {each.key: Facts(tolerance=each.hpa_tolerance) for each in workloads}
     hpas = _by_target(cluster.hpas)
@@ -103,42 +95,42 @@ def survey(workloads: Iterable[Workload], census: Registry, cluster: Shown | Non
     current = {each.ref: each.wanted for each in cluster.scalables}
     found = {}
     for workload in workloads:
-        target = census.targets.get(workload.key)
+        target = registry.targets.get(workload.key)
         keda = None if target is None else scaled.get(target)
         found[workload.key] = Facts(
-            asked=True,
+            watched=True,
             target=target,
             current=None if target is None else current.get(target),
             scaled=keda,
-            speaks=keda is not None and _speaks(census, keda, workload.key),
+            speaks=keda is not None and _speaks(registry, keda, workload.key),
             hpas=() if target is None else hpas.get(target, ()),
-            hpas_known=cluster.hpas_known,
-            scaled_known=cluster.scaled_known,
+            hpas_complete=cluster.hpas_complete,
+            scaled_complete=cluster.scaled_complete,
             tolerance=workload.hpa_tolerance,
         )
     return found
 
 
-def _speaks(census: Registry, scaled: ScaledObject, workload: WorkloadKey) -> bool:
-    said = census.objects.get((scaled.ref.namespace, scaled.ref.name), ())
-    return any(each.outcome == workload for each in said)
+def _speaks(registry: Registry, scaled: ScaledObject, workload: WorkloadKey) -> bool:
+    triggers = registry.objects.get((scaled.ref.namespace, scaled.ref.name), ())
+    return any(each.outcome == workload for each in triggers)
 
 
 def _by_target(hpas: Iterable[Hpa]) -> dict[Ref, tuple[Hpa, ...]]:
     found: dict[Ref, tuple[Hpa, ...]] = {}
     for one in hpas:
-        others = found.get(one.target, ())
-        found[one.target] = (one, *others) if one.owner is not None else (*others, one)
+        rest = found.get(one.target, ())
+        found[one.target] = (one, *rest) if one.owner is not None else (*rest, one)
     return found
 
 
 def of_hpa(found: Hpa, tolerance: float) -> hpa.HpaSpec:
-    """tolerance: the cluster's, a ratio."""
+    """The spec of an HPA. tolerance: the cluster's, a ratio."""
     return hpa.HpaSpec(found.maximum, found.minimum, _behavior(found.behavior), tolerance)
 
 
 def of_hpa_to_be(scaled: ScaledObject, tolerance: float) -> hpa.HpaSpec:
-    """Of the HPA that KEDA makes for a ScaledObject, where that itself is not seen."""
+    """The spec of the HPA that KEDA makes for a ScaledObject, if the HPA itself is not visible."""
     least = keda.hpa_min_replicas(of_scaled(scaled))
     return hpa.HpaSpec(scaled.maximum, least, _behavior(scaled.behavior), tolerance)
 
@@ -161,58 +153,60 @@ def of_scaled(scaled: ScaledObject) -> keda.ScaledObjectSpec:
     )
 
 
-def _behavior(said: objects.Behavior | None) -> HpaBehavior | None:
-    if said is None:
+def _behavior(behavior: objects.Behavior | None) -> HpaBehavior | None:
+    if behavior is None:
         return None
-    return HpaBehavior(_rules(said.up, DEFAULT_UP), _rules(said.down, DEFAULT_DOWN))
+    return HpaBehavior(_rules(behavior.up, DEFAULT_UP), _rules(behavior.down, DEFAULT_DOWN))
 
 
-def _rules(said: objects.BehaviorRules | None, default: ScalingRules) -> ScalingRules:
-    """defaults.go in pkg/apis/autoscaling/v2 fills in each field by itself."""
-    if said is None:
+def _rules(rules: objects.BehaviorRules | None, default: ScalingRules) -> ScalingRules:
+    """Each missing field has its own default: defaults.go in pkg/apis/autoscaling/v2."""
+    if rules is None:
         return default
-    policies = said.policies
+    policies = rules.policies
     return ScalingRules(
         policies=default.policies
         if policies is None
         else tuple(ScalingPolicy(PolicyKind(each.kind), each.value, each.period_s) for each in policies),
-        window_s=default.window_s if said.window_s is None else said.window_s,
-        select=default.select if said.select is None else Select(said.select),
-        tolerance=said.tolerance,
+        window_s=default.window_s if rules.window_s is None else rules.window_s,
+        select=default.select if rules.select is None else Select(rules.select),
+        tolerance=rules.tolerance,
     )
 
 
 class OutcomeCode(StrEnum):
-    # It is done, or there is nothing to do.
-    SETTLED = "settled"  # the cluster has been told to run what Tidegate tells
+    """What comes of a published number. One closed list, the same on /metrics, in explain and in the docs."""
+
+    # Done, or nothing to do.
+    SETTLED = "settled"  # spec.replicas is the published number
     ASLEEP = "asleep"  # at zero, and stays there
-    # It will be done.
+    # On its way.
     UP = "up"  # the HPA adds replicas at its next sync, all or as many as it may
-    DOWN = "down"  # likewise takes some away
+    DOWN = "down"  # likewise removes some
     WAKES = "wakes"  # KEDA goes from zero to its first replicas
     SLEEPS = "sleeps"  # KEDA goes to zero at its next poll
-    # It waits, and comes.
-    COOLING_DOWN = "cooling_down"  # KEDA's cooldownPeriod has not passed
-    STABILISED = "stabilised"  # the HPA's stabilisation window holds
+    # Waits for a time that ends.
+    COOLING_DOWN = "cooling_down"  # KEDA's cooldownPeriod
+    STABILISED = "stabilised"  # the HPA's stabilization window
     RATE_LIMITED = "rate_limited"  # the HPA goes there, as fast as its policies allow
-    # It stays as it is, by somebody's word.
+    # Stays, by configuration of the controllers.
     IN_BAND = "in_band"  # within the HPA's tolerance
     AT_MAX = "at_max"  # maxReplicas
     AT_MIN = "at_min"  # minReplicas, or KEDA's minReplicaCount
     DISABLED = "disabled"  # selectPolicy: Disabled
     PAUSED = "paused"  # one of KEDA's annotations
-    # Nobody does anything with it, and somebody should look.
-    UNKNOWN = "unknown"  # nothing is told: an error to whoever asks, which changes nothing
-    FALLBACK = "fallback"  # nothing is told, and KEDA puts its fallback in its place
-    OBSERVED = "observed"  # only observed: nobody may ask
-    CONTROLLER_ERROR = "controller_error"  # the HPA or KEDA says that it cannot scale
-    NOT_ASKED = "not_asked"  # its HPA scales by something else
-    NO_WAKER = "no_waker"  # at zero, and without KEDA nobody takes it up again
-    NO_HPA = "no_hpa"  # KEDA has made no HPA, so that nobody goes from one to many
-    NO_SCALER = "no_scaler"  # no ScaledObject and no HPA names what it scales
-    TWO_HPAS = "two_hpas"  # several HPAs name it: Kubernetes obeys none
+    # Nothing comes of it, and a person should act.
+    UNKNOWN = "unknown"  # no number: callers get an error, which changes nothing
+    FALLBACK = "fallback"  # no number, and KEDA uses its fallback
+    OBSERVED = "observed"  # only observed: nothing is published
+    CONTROLLER_ERROR = "controller_error"  # the HPA or KEDA reports that it cannot scale
+    OTHER_METRICS = "not_asked"  # its HPA or ScaledObject scales by other metrics
+    NO_WAKE_SOURCE = "no_waker"  # at zero, and without KEDA nothing scales it up again
+    NO_HPA = "no_hpa"  # KEDA has created no HPA, so nothing scales from one to many
+    NO_SCALER = "no_scaler"  # no ScaledObject and no HPA names its target
+    TWO_HPAS = "two_hpas"  # several HPAs name it: Kubernetes follows none
     JOBS = "jobs"  # a ScaledJob: KEDA makes Jobs of the number
-    UNSEEN = "unseen"  # who acts on it, or on what, is not known here
+    UNSEEN = "unseen"  # which objects act on it is unknown here
 
 
 # The HPA controller's --horizontal-pod-autoscaler-sync-period, by default.
@@ -220,7 +214,7 @@ SYNC_S = 15.0
 
 
 class Act(NamedTuple):
-    """In at most `within_s` seconds there are `replicas`."""
+    """In at most `within_s` seconds `replicas` are set."""
 
     within_s: float
     replicas: int
@@ -229,9 +223,9 @@ class Act(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ControllerOutcome:
-    """sentences: for a person; the first one is the answer, the others what it rests on.
+    """sentences: for people; the first is the outcome, the others are its causes.
 
-    acts: what follows, in order, if nothing else changes; none is: nothing is foreseen.
+    acts: what follows, in order, if nothing else changes; empty if nothing follows.
     """
 
     code: OutcomeCode
@@ -240,10 +234,10 @@ class ControllerOutcome:
 
     @property
     def replicas(self) -> int | None:
-        """That the next act sets; None: none is foreseen."""
+        """Of the next act; None if there is none."""
         return self.acts[0].replicas if self.acts else None
 
     @property
     def within_s(self) -> float | None:
-        """Seconds until then, at most."""
+        """Seconds until the next act, at most; None if there is none."""
         return self.acts[0].within_s if self.acts else None

@@ -1,13 +1,10 @@
-"""How tables look wherever a command prints some: colours, a thin line, and one line per row in a pipe; and how the
-states of workloads look.
+"""Draws tables and small charts on a terminal, with one look for all commands.
 
-Worked example: `console(None)` is the terminal as it is, or, in a pipe, a console of `PIPE_WIDTH` without colours.
+A table has a thin line under its head. In a pipe a console has no colours, and every row is one line. Charts are
+coloured block characters: a filled curve, a stack of replicas over time, a row of gauges. NaN is not drawn.
 
-Small charts of coloured text: a filled curve, a stack of replicas over time, a row of gauges.
-
-Knows: numbers, colours and block characters. Refuses to know: what the numbers are. NaN is nothing drawn.
-
-Worked example: `curve([0, 4, 8], top=8, rows=1, colour="blue")` is one line: " ▄█".
+Worked example: `console(None)` is the terminal, or, in a pipe, a console of `PIPE_WIDTH`. `curve([0, 4, 8], top=8,
+rows=1, colour="blue")` is one line: " ▄█".
 """
 
 from __future__ import annotations
@@ -35,11 +32,12 @@ STATES = {
     WorkloadState.PENDING: ("◌", "#d59be0"),
     WorkloadState.ASLEEP: ("☾", "#6f8fcf"),
     WorkloadState.UNKNOWN: ("◆", BAD),
-}  # a sign of its own, so that nobody needs its colour
+}  # a sign for each state, so that none depends on colour
 SEVERITIES = {Severity.TROUBLE: BAD, Severity.NOTICE: WARN, Severity.FINE: DIM}
 UNKNOWN = "\N{EN DASH}"
-PIPE_WIDTH = 1000  # wider than any row: nothing is folded where nobody looks
-# A thin line under the head and nothing else.
+PIPE_WIDTH = 1000  # wider than any row, so that nothing is folded
+_RISING, _GROWING = " ▁▂▃▄▅▆▇█", " ▏▎▍▌▋▊▉█"
+# A thin line under the head.
 _BOX = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
 
 
@@ -55,16 +53,12 @@ def bare_table() -> Table:
 
 
 def plain(text: str) -> str:
-    """A stranger's words, with nothing in them that a terminal would obey."""
+    """Foreign text without control characters."""
     return printable(text)
 
 
-_RISING = " ▁▂▃▄▅▆▇█"
-_GROWING = " ▏▎▍▌▋▊▉█"
-
-
 def curve(values: Sequence[float], top: float, rows: int, colour: str) -> list[Text]:
-    """A filled curve, `rows` lines high, `top` being its full height."""
+    """A filled curve, `rows` lines high. top: the value of the full height."""
     eighths = [0 if math.isnan(value) else _eighths(value / top * rows) for value in values]
     lines = []
     for row in reversed(range(rows)):
@@ -74,7 +68,7 @@ def curve(values: Sequence[float], top: float, rows: int, colour: str) -> list[T
 
 
 def stack(columns: Sequence[Sequence[str]], rows: int) -> list[Text]:
-    """Unit blocks piled up: each column lists the colours of its units from the bottom; a line is two units high."""
+    """Columns of unit blocks. columns: the colours of the units from the bottom; a line is two units high."""
     lines = []
     for row in reversed(range(rows)):
         cells = [
@@ -84,14 +78,14 @@ def stack(columns: Sequence[Sequence[str]], rows: int) -> list[Text]:
             )
             for column in columns
         ]
-        # One piece of text per run of equal cells: rich's time is in the number of pieces.
+        # One piece of text per run of equal cells: rich's time grows with the pieces.
         runs = ((block * len(list(run)), style) for (block, style), run in groupby(cells))
         lines.append(Text.assemble(*runs, no_wrap=True))
     return lines
 
 
 def gauges(ratios: Sequence[float], width: int, colour: str, empty: str) -> Text:
-    """A bar per ratio, all of them together at most `width` characters."""
+    """A bar per ratio, together at most `width` characters."""
     line = Text(no_wrap=True)
     if not ratios:
         return line
@@ -106,21 +100,22 @@ def gauges(ratios: Sequence[float], width: int, colour: str, empty: str) -> Text
 
 
 def spark(values: Sequence[float | None], width: int, colour: str) -> Text:
-    """A line of `width` characters, the last values to the right; None is a gap. Its full height is the largest."""
-    known = [math.nan if value is None else value for value in values]
-    shown = _resampled(known, width) if len(known) > width else [math.nan] * (width - len(known)) + known
+    """A line of `width` characters, the last values to the right; None is a gap. The largest has the full height."""
+    numbers = [math.nan if value is None else value for value in values]
+    missing = [math.nan] * (width - len(numbers))
+    shown = _resampled(numbers, width) if len(numbers) > width else missing + numbers
     top = max((value for value in shown if not math.isnan(value)), default=0.0)
     return curve(shown, top or 1.0, 1, colour)[0]
 
 
 def _resampled(values: Sequence[float], width: int) -> list[float]:
-    """The largest of each column's values: a peak is never lost between two columns."""
-    columns = [values[len(values) * place // width : len(values) * (place + 1) // width] for place in range(width)]
+    """The largest value of each column, so that no peak is lost."""
+    columns = [values[len(values) * column // width : len(values) * (column + 1) // width] for column in range(width)]
     return [max((value for value in each if not math.isnan(value)), default=math.nan) for each in columns]
 
 
 def _eighths(height: float) -> int:
-    """Something is never drawn as nothing."""
+    """More than 0 is at least one eighth."""
     return max(1, round(height * 8)) if height > 0 else 0
 
 

@@ -19,11 +19,13 @@ from exporter.scrape.loop import Counters
 from exporter.scrape.metrics import SeenCollector
 from exporter.textformat import parse
 from scaler.api.http.accounting import AccountsCollector
-from scaler.api.http.checkpoints import SnapshotCollector
-from scaler.api.http.cluster import ClusterCollector
-from scaler.api.http.decisions import BoardCollector
-from scaler.api.http.ha import PeersCollector
-from scaler.api.http.outcome import OutcomeCollector
+from scaler.api.http.collectors import (
+    BoardCollector,
+    ClusterCollector,
+    OutcomeCollector,
+    PeersCollector,
+    SnapshotCollector,
+)
 from scaler.engine.accounting import AccountedSweep, GpuUse, Ledger
 from scaler.explain.outcome_inputs import OutcomeCode
 from scaler.metrics import SelfMetrics
@@ -115,7 +117,7 @@ def outlooks(now, turn):
             name, OutcomeCode.SETTLED
         )
         facts = SimpleNamespace(hpa=hpa if name == "chat" else None)
-        yield SimpleNamespace(decision=each, facts=facts, outlook=SimpleNamespace(code=code))
+        yield SimpleNamespace(decision=each, facts=facts, outcome=SimpleNamespace(code=code))
 
 
 def entered(books, names, now, turn):

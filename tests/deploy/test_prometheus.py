@@ -10,7 +10,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from exporter.model import WorkloadKey
-from scaler.api.http.decisions import BoardCollector
+from scaler.api.http.collectors import BoardCollector
 from scaler.engine.publisher import Publisher
 from scaler.model import Decision, Evidence, Reason
 from tests.deploy.shared import DEPLOY, objects

@@ -1,10 +1,10 @@
 """Exposes GPU-seconds by state, and shadow scores: what Tidegate would do for an observed workload.
 
-It knows names and labels; what is counted, `scaler.engine.accounting` says. A follower shows no samples: of several
-replicas of Tidegate one has them, so a sum over all is right. A number that is not known has no sample, and is null.
+`scaler.engine.accounting` computes the sums. A follower exposes no samples, so a sum over all replicas of Tidegate is
+right. A number that is not known has no sample, and is null in JSON.
 
-Worked example: `sum by (state) (rate(tidegate_workload_gpu_seconds_total[5m]))` is how many GPUs of the
-fleet serve, are idle and load.
+Worked example: `sum by (state) (rate(tidegate_workload_gpu_seconds_total[5m]))` is how many GPUs of the fleet serve,
+are idle and load.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from math import isnan
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from aiohttp import web
@@ -24,30 +25,23 @@ from prometheus_client.samples import Sample
 
 from exporter.model import Floats, WorkloadKey
 from scaler.columns import Mask
-from scaler.engine.accounting import STATES, Ledger, LedgerSums
+from scaler.engine.accounting import STATES, LedgerSums
+
+from .collectors import LABELS, LazySamples
+
+if TYPE_CHECKING:
+    from scaler.engine.decider import Decider  # compiles kernels
 
 PATH = "/api/v1/accounts"
-LABELS = ("namespace", "workload")
+_STATES = tuple(map(str, STATES))
+TABLES = frozenset({"gpu_seconds", "state_seconds"})  # sums with a number per state; all others are one number
 
 
-class Bookkeeping(Protocol):
-    """Whose books are kept, in the order of their slots."""
-
-    @property
-    def workloads(self) -> Sequence[WorkloadKey]: ...
-
-    @property
-    def observed(self) -> Mask: ...
-
-    @property
-    def books(self) -> Ledger: ...
-
-
-Kept = Callable[[], Bookkeeping | None]  # None before the first configuration works
+Source: TypeAlias = "Callable[[], Decider | None]"  # None until the first configuration runs
 
 
 class AccountFamily(NamedTuple):
-    """Its name, its help, its own label if it has one, and of a counter which sum each of that label's values is."""
+    """A metric family. label: its own label, if any. sums: of a counter, the sum for each value of that label."""
 
     name: str
     help: str
@@ -90,73 +84,65 @@ SHADOW = (
 
 
 class AccountsCollector:
-    """leads: are the books that others read ours? `now` is POSIX seconds."""
+    """Exposes the ledger of the leader. leads: whether this replica leads at `now`, POSIX seconds."""
 
-    def __init__(self, kept: Kept, leads: Callable[[float], bool], now: Callable[[], float]) -> None:
-        self._kept, self._leads, self._now = kept, leads, now
+    def __init__(self, source: Source, leads: Callable[[float], bool], now: Callable[[], float]) -> None:
+        self._source, self._leads, self._now = source, leads, now
 
     def collect(self) -> Iterable[Metric]:
-        kept = self._kept() if self._leads(self._now()) else None
-        shown = None if kept is None else kept.books.shown
-        moment = None if kept is None else kept.books.now
-        by_state = {str(state): place for place, state in enumerate(STATES)}
+        ledger = self._source() if self._leads(self._now()) else None
+        sums = None if ledger is None else ledger.books.shown
+        moment = None if ledger is None else ledger.books.now
         for family, table in (
             (GPUS, moment and moment.gpus),
-            (GPU_SECONDS, shown and shown.gpu_seconds),
-            (STATE_SECONDS, shown and shown.state_seconds),
+            (GPU_SECONDS, sums and sums.gpu_seconds),
+            (STATE_SECONDS, sums and sums.state_seconds),
         ):
-            columns = {} if table is None else {state: table[:, place] for state, place in by_state.items()}
-            yield _family(family, kept, columns)
+            columns = {} if table is None else {state: table[:, slot] for slot, state in enumerate(_STATES)}
+            yield _family(family, ledger, columns)
         for family in COUNTERS:
-            yield _family(family, kept, _columns(family, shown))
-        # Who was never observed has no shadow, rather than one of 0.
-        where: Mask | bool = False if kept is None else kept.observed | (kept.books.kept.shadow > 0.0)
+            yield _family(family, ledger, _columns(family, sums))
+        # A workload that was never observed has no sample of these, rather than 0.
+        where: Mask | bool = False if ledger is None else ledger.observed | (ledger.books.kept.shadow > 0.0)
         for family in SHADOW:
-            columns = _columns(family, shown)
-            yield _family(family, kept, {value: np.where(where, column, np.nan) for value, column in columns.items()})
-        would = {} if kept is None else {"": np.where(kept.observed, kept.books.now.would, np.nan)}
-        yield _family(WOULD, kept, would)
+            columns = _columns(family, sums)
+            yield _family(family, ledger, {value: np.where(where, column, np.nan) for value, column in columns.items()})
+        would = {} if ledger is None else {"": np.where(ledger.observed, ledger.books.now.would, np.nan)}
+        yield _family(WOULD, ledger, would)
 
 
 def _columns(family: AccountFamily, sums: LedgerSums | None) -> dict[str, Floats]:
     return {} if sums is None else {value: getattr(sums, column) for value, column in family.sums.items()}
 
 
-def _family(said: AccountFamily, kept: Bookkeeping | None, columns: Mapping[str, Floats]) -> Metric:
-    """columns: by the value of the family's own label."""
-    labels = (*LABELS, *([said.label] if said.label else []))
-    made = GaugeMetricFamily if said in GAUGES else CounterMetricFamily
-    family: Metric = made(f"tidegate_{said.name}", said.help, labels=labels)
-    if kept is not None:
-        name = family.name if said in GAUGES else f"{family.name}_total"
-        family.samples = _LazyAccountSamples(name, said.label, kept.workloads, columns)  # type: ignore[assignment]
+def _family(about: AccountFamily, ledger: Decider | None, columns: Mapping[str, Floats]) -> Metric:
+    """columns: by the value of the family's own label; copied, so that the samples are those of this moment."""
+    labels = (*LABELS, *([about.label] if about.label else []))
+    metric = GaugeMetricFamily if about in GAUGES else CounterMetricFamily
+    family: Metric = metric(f"tidegate_{about.name}", about.help, labels=labels)
+    if ledger is not None:
+        name = family.name if about in GAUGES else f"{family.name}_total"
+        copied = {value: column.copy() for value, column in columns.items()}
+        # 10,000 workloads have 230,000 samples, which take half a second to make.
+        samples = partial(_samples, name, about.label, ledger.workloads, copied)
+        family.samples = LazySamples(samples)  # type: ignore[assignment]
     return family
 
 
-class _LazyAccountSamples:
-    """Samples that are made when they are written, which is done in a thread: ten thousand workloads have 230,000 of
-    them, and making those takes half a second in which nobody else would be answered. The numbers are those of the
-    moment of collecting.
-    """
-
-    def __init__(
-        self, name: str, label: str | None, workloads: Sequence[WorkloadKey], columns: Mapping[str, Floats]
-    ) -> None:
-        self._name, self._label, self._workloads = name, label, workloads
-        self._columns = {value: column.copy() for value, column in columns.items()}
-
-    def __iter__(self) -> Iterator[Sample]:
-        for value, column in self._columns.items():
-            more = {} if self._label is None else {self._label: value}
-            numbers = column.tolist()
-            for row in np.flatnonzero(~np.isnan(column)).tolist():
-                workload = self._workloads[row]
-                labels = {"namespace": workload.namespace, "workload": workload.label, **more}
-                yield Sample(self._name, labels, numbers[row])
+def _samples(
+    name: str, label: str | None, workloads: Sequence[WorkloadKey], columns: Mapping[str, Floats]
+) -> Iterator[Sample]:
+    """One for each number that is known."""
+    for value, column in columns.items():
+        more = {} if label is None else {label: value}
+        numbers = column.tolist()
+        for row in np.flatnonzero(~np.isnan(column)).tolist():
+            workload = workloads[row]
+            yield Sample(name, {"namespace": workload.namespace, "workload": workload.label, **more}, numbers[row])
 
 
 class Account(NamedTuple):
-    """The books as they are at one moment: nothing of it changes any more. A slot per workload."""
+    """A copy of the ledger at one moment; a slot per workload."""
 
     workloads: Sequence[WorkloadKey]
     observed: Mask
@@ -164,33 +150,29 @@ class Account(NamedTuple):
     sums: LedgerSums
 
 
-def account(kept: Bookkeeping) -> Account:
-    books = kept.books
-    return Account(
-        kept.workloads, kept.observed, books.since.copy(), LedgerSums(*(column.copy() for column in books.kept))
-    )
+def account(ledger: Decider) -> Account:
+    books = ledger.books
+    sums = LedgerSums(*(column.copy() for column in books.kept))
+    return Account(ledger.workloads, ledger.observed, books.since.copy(), sums)
 
 
 def document(account: Account | None, gpu_hour: float | None, now: float) -> dict[str, Any]:
-    """`/api/v1/accounts`, plain JSON-able data.
+    """`/api/v1/accounts` as plain JSON-able data.
 
-    gpu_hour: what a GPU costs for an hour; None where nobody has said. now: POSIX seconds.
+    gpu_hour: price of a GPU per hour; None if not configured. now: POSIX seconds.
     """
-    entries = [] if account is None else sorted(_entries(account), key=_place)
+    entries = [] if account is None else list(_entries(account))
+    entries.sort(key=lambda entry: (entry["namespace"], entry["name"], entry["trigger"]))
     begun = [entry["since"] for entry in entries if entry["since"] is not None]
     return {"now": now, "since": min(begun, default=None), "gpu_hour": gpu_hour, "workloads": entries}
 
 
-def _place(entry: Mapping[str, Any]) -> tuple[str, str, str]:
-    return entry["namespace"], entry["name"], entry["trigger"]
-
-
 def _entries(account: Account) -> Iterator[dict[str, Any]]:
-    # Numbers are taken out of lists: out of arrays one by one they take much longer.
+    # Lists first: numbers taken out of arrays one by one take much longer.
     sums = {name: column.tolist() for name, column in account.sums._asdict().items()}
     since, observes = account.since.tolist(), account.observed.tolist()
     for row, workload in enumerate(account.workloads):
-        of = {name: _known(column[row]) for name, column in sums.items() if name not in TABLES}
+        of = {name: _or_none(column[row]) for name, column in sums.items() if name not in TABLES}
         shadow = {
             "seconds": of["shadow"],
             "gpu_seconds_saved": of["saved"],
@@ -203,7 +185,7 @@ def _entries(account: Account) -> Iterator[dict[str, Any]]:
             "namespace": workload.namespace,
             "name": workload.name,
             "trigger": workload.trigger,
-            "since": _known(since[row]),
+            "since": _or_none(since[row]),
             "observed": observes[row],
             "gpu_seconds": _by_state(sums["gpu_seconds"][row]),
             "state_seconds": _by_state(sums["state_seconds"][row]),
@@ -216,26 +198,22 @@ def _entries(account: Account) -> Iterator[dict[str, Any]]:
 
 
 def _by_state(values: Sequence[float]) -> dict[str, float | None]:
-    return {state: _known(value) for state, value in zip(_STATES, values, strict=True)}
+    return {state: _or_none(value) for state, value in zip(_STATES, values, strict=True)}
 
 
-def _known(value: float) -> float | None:
+def _or_none(value: float) -> float | None:
     return None if isnan(value) else value
 
 
-_STATES = tuple(map(str, STATES))
-TABLES = frozenset({"gpu_seconds", "state_seconds"})  # a number for each state, the rest are one
-
-
-def routes(kept: Kept, gpu_hour: Callable[[], float | None], now: Callable[[], float]) -> list[web.RouteDef]:
+def routes(source: Source, gpu_hour: Callable[[], float | None], now: Callable[[], float]) -> list[web.RouteDef]:
     """For `WebServer(more=...)`."""
 
-    async def answer(_: web.Request) -> web.Response:
-        books = kept()
-        copied = None if books is None else account(books)
+    async def get(_: web.Request) -> web.Response:
+        ledger = source()
+        copied = None if ledger is None else account(ledger)
         return web.json_response(text=await asyncio.to_thread(_text, copied, gpu_hour(), now()))
 
-    return [web.get(PATH, answer)]
+    return [web.get(PATH, get)]
 
 
 def _text(account: Account | None, gpu_hour: float | None, now: float) -> str:

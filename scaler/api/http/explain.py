@@ -1,9 +1,10 @@
-"""`/api/v1/explain`: why a number is what it is; `/api/v1/history`: what charts show. Copies are made in the loop,
-documents in a thread.
+"""Serves `/api/v1/explain`, why a number is what it is, and `/api/v1/history`, points for charts.
 
-Worked example: `GET /api/v1/explain/ai/chat?at=2026-11-22T10:00:00Z` is the decision that stood at ten, step by step.
-`GET /api/v1/history/ai/chat?points=120&since=1800` has at most 120 points of the last half hour of the workload: its
-load, the replicas that asks for, what was answered, what the cluster was told to run.
+Data is copied in the event loop; documents are built in a thread.
+
+Worked example: `GET /api/v1/explain/ai/chat?at=2026-11-22T10:00:00Z` explains the decision that held at ten, step by
+step. `GET /api/v1/history/ai/chat?points=120&since=1800` has at most 120 points of the last half hour: load, demand,
+decided replicas, replicas that the cluster should run.
 """
 
 from __future__ import annotations
@@ -14,50 +15,39 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from math import isfinite
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiohttp import web
 
 from exporter.model import WorkloadKey
 from scaler.model import Board
 
+if TYPE_CHECKING:
+    from scaler.explain.document import DeciderWitness  # compiles kernels
+
 Document: TypeAlias = dict[str, Any]
 
-LATEST = 4102444800.0  # the year 2100: whatever is later was meant in milliseconds
+LATEST = 4102444800.0  # the year 2100: a larger number is in milliseconds
 SINCE_S, LONGEST_S = 3600.0, 7 * 86400.0
 POINTS, MOST_POINTS = 60, 480
 
 
-class ExplainSource(Protocol):
-    """Who remembers. What is returned makes the document, and may do so in a thread."""
-
-    def history(self, board: Board, now: float, since: float, points: int) -> Callable[[], Document]: ...
-
-    def explain(
-        self,
-        workload: WorkloadKey,
-        board: Board,
-        now: float,
-        at: float | None,
-        follows: str | None,
-        controller: Document | None,
-    ) -> Callable[[], Document] | None: ...
-
-
 class BadQueryError(ValueError):
-    """What somebody asked cannot be answered; the words are for them."""
+    """A query parameter is invalid; the message names its key."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainHandler:
-    """witness:   None while nothing is decided yet. now: POSIX seconds.
-    follows:    HOST:PORT of the replica of Tidegate whose Board is repeated; None: our own is the Board.
-    controller: what KEDA and the HPA do with the Board's number, by whoever watches them: the last step of a chain, as
-                a document of the shape of `explain.steps.Step`; None: nobody knows.
+    """Answers explain and history.
+
+    source:     None until the first decision.
+    now:        POSIX seconds.
+    follows:    HOST:PORT of the leader whose Board this replica repeats; None if the Board is its own.
+    controller: the last step of the chain, what KEDA and the HPA do with the number; None if unknown.
     """
 
     board: Callable[[], Board]
-    witness: Callable[[], ExplainSource | None]
+    source: Callable[[], DeciderWitness | None]
     now: Callable[[], float]
     follows: Callable[[], str | None] = lambda: None
     controller: Callable[[WorkloadKey], Document | None] = lambda _: None
@@ -70,18 +60,18 @@ class ExplainHandler:
         ]
 
     async def _explained(self, request: web.Request) -> web.Response:
-        key, witness = asked_for(request), self.witness()
+        key, source = key_of(request), self.source()
         try:
             at = moment(request.query["at"]) if "at" in request.query else None
         except BadQueryError as bad:
             return _error(400, str(bad))
-        if witness is None:
+        if source is None:
             return _error(503, "nothing has been decided yet: Tidegate is starting")
         follows, controller = self.follows(), self.controller(key)
-        made = witness.explain(key, self.board(), self.now(), at, follows, controller)
-        if made is None:
+        build = source.explain(key, self.board(), self.now(), at, follows, controller)
+        if build is None:
             return _error(404, unknown(key))
-        return web.json_response(text=await asyncio.to_thread(lambda: _text(made())))
+        return web.json_response(text=await asyncio.to_thread(lambda: _text(build())))
 
     async def _histories(self, request: web.Request) -> web.Response:
         try:
@@ -91,7 +81,7 @@ class ExplainHandler:
         return await self._charted(self.board(), since, points)
 
     async def _history(self, request: web.Request) -> web.Response:
-        board, key = self.board(), asked_for(request)
+        board, key = self.board(), key_of(request)
         try:
             since, points = _span(request.query, MOST_POINTS)
         except BadQueryError as bad:
@@ -102,14 +92,14 @@ class ExplainHandler:
         return await self._charted(replace(board, decisions={key: decision}), since, points)
 
     async def _charted(self, board: Board, since: float, points: int) -> web.Response:
-        witness, now = self.witness(), self.now()
-        if witness is None:
+        source, now = self.source(), self.now()
+        if source is None:
             return web.json_response({"now": now, "workloads": []})
-        made = witness.history(board, now, since, points)
-        return web.json_response(text=await asyncio.to_thread(lambda: _text(made())))
+        build = source.history(board, now, since, points)
+        return web.json_response(text=await asyncio.to_thread(lambda: _text(build())))
 
 
-def asked_for(request: web.Request) -> WorkloadKey:
+def key_of(request: web.Request) -> WorkloadKey:
     path = request.match_info
     return WorkloadKey(path["namespace"], path["name"], request.query.get("trigger", ""))
 
@@ -119,17 +109,17 @@ def unknown(key: WorkloadKey) -> str:
 
 
 def moment(text: str) -> float:
-    """POSIX seconds of a number, or of a moment as RFC 3339 writes it. Raises BadQueryError."""
-    wanted = "at: must be POSIX seconds or a moment such as 2026-11-22T10:00:00Z"
+    """POSIX seconds of a number or an RFC 3339 time. Raises BadQueryError."""
+    bound = "at: must be POSIX seconds or a time such as 2026-11-22T10:00:00Z"
     try:
-        # In a query a plus that nobody has escaped is a space; a moment's only one is before its offset.
+        # An unescaped plus in a query is a space; the only one in a time is before its offset.
         at = float(text) if "T" not in text.upper() else datetime.fromisoformat(text.replace(" ", "+")).timestamp()
     except (ValueError, OverflowError):
-        raise BadQueryError(f"{wanted}, got {text}") from None
+        raise BadQueryError(f"{bound}, got {text}") from None
     if "T" in text.upper() and datetime.fromisoformat(text.replace(" ", "+")).tzinfo is None:
-        raise BadQueryError(f"{wanted}: {text} does not say whose clock is meant; add Z or an offset")
+        raise BadQueryError(f"{bound}: {text} has no offset; add Z or an offset")
     if not 0.0 <= at < LATEST:
-        raise BadQueryError(f"{wanted}, got {text}")
+        raise BadQueryError(f"{bound}, got {text}")
     return at
 
 
@@ -154,5 +144,5 @@ def _text(document: Document) -> str:
     return json.dumps(document, allow_nan=False)
 
 
-def _error(status: int, words: str) -> web.Response:
-    return web.json_response({"error": words}, status=status)
+def _error(status: int, message: str) -> web.Response:
+    return web.json_response({"error": message}, status=status)

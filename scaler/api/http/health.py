@@ -1,29 +1,29 @@
-"""Health that means something: live is "decisions are made and calls are answered", ready is "answers can be given".
+"""Checks liveness (decisions are made and calls are answered) and readiness (answers can be given).
 
-Readiness never drops because data went stale: followers, fallbacks and the metrics API's registration all depend on
-there being somebody who says so. It drops for warm-up and drain only.
+Readiness never drops because data is stale: followers, fallbacks and the metrics API's registration all need a process
+that reports it. Only warm-up and drain end it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# A tick is 1 s by default; one that takes ten is not slow but stuck.
+# A tick is 1 s by default; one that takes ten times that is stuck.
 STUCK_TICKS = 10.0
-# Compiling without a cache took 25 s on two slow cores: a start may take several times that before it is hung.
+# Compiling without a cache took 25 s on two slow cores; a start may take several times that.
 START_S = 120.0
-# Checks of the gRPC server without an answer. One alone is what a stall of the event loop leaves behind.
+# Checks of the gRPC server without an answer. A stall of the event loop causes one.
 STUCK_CHECKS = 2
-HEARS_OUT = "listening for the replica that leads"
+WAITS_FOR_LEADER = "waiting for the leader"
 
 
 @dataclass(slots=True)
 class HealthState:
-    """What the daemon has reached. Times are POSIX seconds of its clock.
+    """The state of the daemon. Times are POSIX seconds of its clock.
 
-    hears_out: it waits a moment for what the leader of several replicas says, before it answers for the first time.
-    role:      of several replicas, for people; None where there is one.
-    misses:    checks of the gRPC server in a row that got no answer.
+    hears_out: before its first answer it waits a moment for the leader's Board.
+    role:      in leader election; None with one replica.
+    misses:    checks of the gRPC server in a row without an answer.
     """
 
     tick_s: float
@@ -35,7 +35,7 @@ class HealthState:
     misses: int = 0
 
     def live(self, now: float) -> dict[str, str | None]:
-        """Each check and what is wrong with it (None: nothing)."""
+        """The problem of each check; None if it passes."""
         begun = self.last_tick_at is not None
         since = now - (self.last_tick_at if self.last_tick_at is not None else self.started_at)
         limit = max(10.0, STUCK_TICKS * self.tick_s) if begun else START_S
@@ -47,7 +47,7 @@ class HealthState:
         }
 
     def ready(self, now: float) -> dict[str, str | None]:
-        peers = {} if self.role is None else {"peers": HEARS_OUT if self.hears_out else None}
+        peers = {} if self.role is None else {"peers": WAITS_FOR_LEADER if self.hears_out else None}
         return {
             **self.live(now),
             "first-tick": None if self.last_tick_at is not None else "compiling and scraping for the first time",
@@ -57,7 +57,7 @@ class HealthState:
 
 
 def render(checks: dict[str, str | None], *, verbose: bool, role: str | None = None) -> tuple[int, str]:
-    """Status and body, in the words of the Kubernetes API server's own health pages. role: said after them."""
+    """Status and body, as the Kubernetes API server writes its health endpoints."""
     failed = {name: why for name, why in checks.items() if why is not None}
     lines = [f"[-] {name}: {why}" if why else f"[+] {name} ok" for name, why in checks.items()]
     status = 503 if failed else 200

@@ -3,7 +3,7 @@
 A page of evil.example can point that name at the address of this server. The browser then takes both for one site, and
 the page reads the API from inside of the user's network. The request still names evil.example in its Host header, so a
 request is answered only if its Host cannot be such a name: an IP address, `localhost`, a name without dots (pods,
-Services, machines of the same domain; nobody can register one), a name of the cluster's DNS (`*.svc`,
+Services, machines of the same domain; it cannot be registered), a name of the cluster's DNS (`*.svc`,
 `*.cluster.local`), or a name of `listen.http_hosts`. NAME.NAMESPACE is none of these: `tidegate.dev` is a public name.
 
 /metrics, /livez and /readyz are answered for any Host. The kubelet and Prometheus send pod addresses, Service names,
@@ -30,7 +30,7 @@ ANY_HOST = frozenset({"/metrics", "/livez", "/readyz"})
 
 _NAME_AND_PORT = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::[0-9]{0,5})?")
 _LABEL = re.compile(r"[a-z0-9_-]{1,63}")
-# Nobody can register these: `svc` is no top-level domain, RFC 6761 and 6762 reserve `localhost` and `local`.
+# These cannot be registered: `svc` is no top-level domain, RFC 6761 and 6762 reserve `localhost` and `local`.
 _RESERVED = (".localhost", ".svc", ".cluster.local")
 
 

@@ -1,4 +1,4 @@
-"""The HTTP listener. Every answer is made from memory at once; no handler waits for a source."""
+"""Serves HTTP: /metrics, health, the live page and the JSON API. Answers come from memory; none waits for a target."""
 
 from __future__ import annotations
 
@@ -17,26 +17,24 @@ from scaler.net import LimitedListener, listen
 from . import ui
 from .health import HealthState, render
 from .hosts import known_host
-from .ui import Outlooks, Rows, nobody_sees
+from .ui import Outcomes, Rows, no_outcomes
 
 INDEX = """Tidegate
 
 /                   the live page, in a browser
 /metrics            Prometheus metrics
-/api/v1/board       every workload's decision, with its evidence (JSON); /api/v1/board/NAMESPACE/NAME: of one
-/api/v1/rows        the same as the live page shows it: a row for each workload, trouble first
-/api/v1/explain/NAMESPACE/NAME  why this number: from its pages to what the HPA does with it; ?at=TIME for the past
-/api/v1/history     the last hour of every workload, for charts; /NAMESPACE/NAME for one
-/api/v1/accounts    where GPU-seconds went, and what observed workloads would save (JSON)
+/api/v1/board       decisions of all workloads with their evidence (JSON); /NAMESPACE/NAME for one
+/api/v1/rows        the rows of the live page: one per workload, problems first (JSON)
+/api/v1/explain/NAMESPACE/NAME  why this number, from the metrics to the HPA; ?at=TIME for the past (JSON)
+/api/v1/history     the last hour of all workloads, for charts; /NAMESPACE/NAME for one (JSON)
+/api/v1/accounts    GPU-seconds by state, and savings of observed workloads (JSON)
 /livez  /readyz     health; add ?verbose
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
-    """What a registry's collectors said at one moment, in a registry's place. names: of the samples that are asked for;
-    empty is all.
-    """
+class CollectedMetrics:
+    """A registry's metric families as collected at one moment. names: samples to return; empty is all."""
 
     families: tuple[Metric, ...]
     names: frozenset[str] = frozenset()
@@ -54,9 +52,12 @@ class Collected:
 
 @dataclass(slots=True)
 class WebServer:
-    """`registry` is asked at each GET of /metrics. `more`: what other rooms answer, by path.
-    `outlooks`: what KEDA and the HPAs will do with each number, for the rows. `hosts`: further host names of this
-    server, in lower case.
+    """Listens on HTTP.
+
+    registry: collected at each GET of /metrics.
+    more:     further routes.
+    outcomes: what KEDA and the HPAs do with each number, for the rows.
+    hosts:    further host names of this server, in lower case.
     """
 
     host: str
@@ -66,12 +67,12 @@ class WebServer:
     registry: CollectorRegistry
     now: Callable[[], float]
     more: Sequence[web.RouteDef] = ()
-    outlooks: Outlooks = nobody_sees
+    outcomes: Outcomes = no_outcomes
     hosts: frozenset[str] = frozenset()
     _listener: LimitedListener | None = None
 
     async def start(self) -> int:
-        """Listen; returns the port (which matters if 0 was asked for)."""
+        """Listens. Returns the port, which differs from `port` if that is 0."""
         app = web.Application(middlewares=[known_host(self.hosts)])
         app.add_routes(
             [
@@ -80,8 +81,8 @@ class WebServer:
                 web.get("/livez", self._livez),
                 web.get("/readyz", self._readyz),
                 web.get("/api/v1/board", self._board),
-                web.get("/api/v1/board/{namespace}/{name}", self._one),
-                web.get("/api/v1/rows", Rows(self.board, self.health, self.now, self.outlooks).answer),
+                web.get("/api/v1/board/{namespace}/{name}", self._board_entry),
+                web.get("/api/v1/rows", Rows(self.board, self.health, self.now, self.outcomes).get),
                 *self.more,
             ]
         )
@@ -103,24 +104,24 @@ class WebServer:
         return web.Response(status=status, text=text)
 
     async def _board(self, _: web.Request) -> web.Response:
-        # A Board never changes, so another thread can write it out while KEDA is answered.
+        # A Board is immutable, so a thread can encode it while this loop answers KEDA.
         text = await asyncio.to_thread(_document, self.board(), self.now())
         return web.json_response(text=text)
 
-    async def _one(self, request: web.Request) -> web.Response:
-        """A workload, with all triggers of its ScaledObject."""
-        board, asked = self.board(), (request.match_info["namespace"], request.match_info["name"])
-        entries = {key: decision for key, decision in board.decisions.items() if key[:2] == asked}
+    async def _board_entry(self, request: web.Request) -> web.Response:
+        """One workload, with all triggers of its ScaledObject."""
+        board, names = self.board(), (request.match_info["namespace"], request.match_info["name"])
+        entries = {key: decision for key, decision in board.decisions.items() if key[:2] == names}
         if not entries:
-            return web.json_response({"error": f"no workload {'/'.join(asked)} on the Board"}, status=404)
+            return web.json_response({"error": f"no workload {'/'.join(names)} on the Board"}, status=404)
         return web.json_response(text=_document(replace(board, decisions=entries), self.now()))
 
     async def _metrics(self, request: web.Request) -> web.Response:
         encoder, content_type = exposition.choose_encoder(request.headers.get("Accept", ""))
         names: Iterable[str] = request.query.getall("name[]", [])
-        # Collecting reads what this loop writes, so it is done here. Writing takes much longer: five thousand workloads
-        # would keep KEDA waiting for two seconds at each scrape.
-        collected = Collected(tuple(self.registry.collect()), frozenset(names))
+        # Collecting reads what this loop writes, so it is done here. Encoding takes much longer: with 5,000 workloads
+        # KEDA would wait for two seconds at each scrape.
+        collected = CollectedMetrics(tuple(self.registry.collect()), frozenset(names))
         response = web.Response(body=await asyncio.to_thread(encoder, collected))
         response.headers["Content-Type"] = content_type
         return response

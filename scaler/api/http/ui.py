@@ -1,24 +1,13 @@
-"""`/`: the live page for browsers, the list of paths for everybody else; and the page's files.
+"""Serves the live page, its files, and `/api/v1/rows`, which the page and `tidegate top` show.
 
-The files in `page/` are served as they lie there: no build, and no origin but our own, which the policy in the headers
-makes a browser enforce. They are named by their content (ETag), so after an upgrade nobody sees an old one.
+The files in `page/` are served unchanged: no build, and no other origin, which the policy in the headers makes a
+browser enforce. Their ETag is a hash of their content, so a browser never shows an old file after an upgrade.
+
+The rows of one Board are encoded once for all readers. A reader that sends the ETag of the current rows gets a 304.
 
 Worked example: a browser's `Accept: text/html,...` gets the page; curl's `*/*` gets the list of paths as text.
-
-/api/v1/rows: the Board as the live page and `tidegate top` show it, and who answers.
-
-The rows of one Board are written once, whoever asks and however many do. A browser that has them already is told so
-with a 304: it sends the ETag it has seen.
-
-Worked example: `{"now": 1000.0, "at": 999.5, "version": 7, "role": null, "unwell": [], "fleet": {...}, "workloads":
-[{"namespace": "ai", "name": "chat", "state": "serving", "cluster": 2, "told": 3, ...}]}`, trouble first.
-
-Does whoever asks have this version already? Then a 304 says so, and no body follows.
-
-Compared as RFC 9110 13.1.2 has it: weakly, because a proxy that packs an answer makes a strong tag a weak one; any of
-several tags will do, and `*` is whatever there is.
-
-Worked example: to `If-None-Match: "old", W/"abc"` the answer of the tag `"abc"` is a 304.
+`/api/v1/rows` is `{"now": 1000.0, "at": 999.5, "version": 7, "role": null, "unwell": [], "fleet": {...}, "workloads":
+[{"namespace": "ai", "name": "chat", "state": "serving", "cluster": 2, "told": 3, ...}]}`, problems first.
 """
 
 from __future__ import annotations
@@ -41,14 +30,14 @@ from scaler.model import Board
 
 from .health import HealthState
 
-# Styles and scripts of our own files alone, no frames around it, nothing sent anywhere else. `data:` is for nothing.
+# Styles and scripts from this origin alone, no frames, nothing sent elsewhere.
 POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
-    "Cache-Control": "no-cache",  # asked for each time, and answered with a 304 while nothing has changed
+    "Cache-Control": "no-cache",  # revalidated each time; unchanged files get a 304
 }
 TYPES = {
     "css": "text/css",
@@ -57,17 +46,22 @@ TYPES = {
     "json": "application/json",
     "svg": "image/svg+xml",
 }
+# Controller outcomes are computed at most this often: for 5,000 workloads that takes half a second.
+OUTCOMES_S = 5.0
+Outcomes = Callable[[], Callable[[], Iterable[OutcomeRow]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Asset:
+    """One file of the page."""
+
     body: bytes
     content_type: str
     etag: str
 
 
 def assets() -> dict[str, Asset]:
-    """The page's files by name, read once, and `words.json`, which is made of the tables of `scaler.explain.rows`."""
+    """The page's files by name, and `words.json`, made of the tables of `scaler.explain.summary`."""
     found = {
         entry.name: entry.read_bytes() for entry in (files("scaler.api.http") / "page").iterdir() if entry.is_file()
     }
@@ -76,29 +70,29 @@ def assets() -> dict[str, Asset]:
 
 
 def routes(index: str) -> Sequence[web.RouteDef]:
-    """index: what is said to whoever does not ask for HTML."""
+    """index: the text for clients that do not accept HTML."""
     found = assets()
 
     async def front(request: web.Request) -> web.Response:
         if "text/html" not in request.headers.get("Accept", ""):
             return web.Response(text=index, headers={"Vary": "Accept"})
-        answer = _answer(request, found["index.html"])
-        answer.headers["Vary"] = "Accept"
-        return answer
+        response = _file(request, found["index.html"])
+        response.headers["Vary"] = "Accept"
+        return response
 
     return [web.get("/", front), *(web.get(f"/page/{name}", _server(asset)) for name, asset in found.items())]
 
 
 def _server(asset: Asset) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def serve(request: web.Request) -> web.Response:
-        return _answer(request, asset)
+        return _file(request, asset)
 
     return serve
 
 
-def _answer(request: web.Request, asset: Asset) -> web.Response:
+def _file(request: web.Request, asset: Asset) -> web.Response:
     headers = {**HEADERS, "ETag": asset.etag}
-    if has_it(request, asset.etag):
+    if is_current(request, asset.etag):
         return web.Response(status=304, headers=headers)
     return web.Response(body=asset.body, content_type=asset.content_type, charset="utf-8", headers=headers)
 
@@ -107,27 +101,24 @@ def _asset(name: str, body: bytes) -> Asset:
     return Asset(body, TYPES[name.rpartition(".")[2]], f'"{hashlib.sha256(body).hexdigest()[:20]}"')
 
 
-# What KEDA and the HPAs will do is worked out at most so often: of 5,000 workloads it takes half a second of a core.
-AHEAD_S = 5.0
-Outlooks = Callable[[], Callable[[], Iterable[OutcomeRow]]]
-
-
-def nobody_sees() -> Callable[[], Iterable[OutcomeRow]]:
+def no_outcomes() -> Callable[[], Iterable[OutcomeRow]]:
     return tuple
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """The answer made from one Board: as it is, and packed."""
+class EncodedRows:
+    """The response made from one Board. gzipped: the same text."""
 
     etag: str
     text: bytes
-    packed: bytes
+    gzipped: bytes
 
 
 class Rows:
-    """board, health: asked at each GET. now: POSIX seconds.
-    outlooks: of every workload as of now; worked out, in a thread, when what it returns is called.
+    """Answers `/api/v1/rows`.
+
+    now:      POSIX seconds.
+    outcomes: copies the cluster; what it returns computes the outcomes, and is called in a thread.
     """
 
     def __init__(
@@ -135,44 +126,44 @@ class Rows:
         board: Callable[[], Board],
         health: HealthState,
         now: Callable[[], float],
-        outlooks: Outlooks = nobody_sees,
+        outcomes: Outcomes = no_outcomes,
     ) -> None:
-        self._board, self._health, self._now, self._outlooks = board, health, now, outlooks
+        self._board, self._health, self._now, self._outcomes = board, health, now, outcomes
         self._ahead: dict[WorkloadKey, Ahead] = {}
-        self._looked_at = float("-inf")
-        self._written: Written | None = None
-        self._writing = asyncio.Lock()
+        self._outcomes_at = float("-inf")
+        self._encoded: EncodedRows | None = None
+        self._encoding = asyncio.Lock()
 
-    async def answer(self, request: web.Request) -> web.Response:
+    async def get(self, request: web.Request) -> web.Response:
         board, now = self._board(), self._now()
-        unwell = [f"{name}: {said}" for name, said in self._health.ready(now).items() if said is not None]
-        # A daemon that stands still has one Board for good, and says for how long by what is unwell.
-        # Weak: packed and plain are the same rows in other bytes.
+        unwell = [f"{name}: {problem}" for name, problem in self._health.ready(now).items() if problem is not None]
+        # The Board of a daemon that makes no more ticks stays the same, but its health changes.
+        # Weak, because gzipped and plain bytes differ.
         etag = f'W/"{board.version}-{board.at!r}-{hash((self._health.role, *unwell)) & 0xFFFFFFFF:x}"'
-        async with self._writing:  # ten browsers that ask at once are ten readers of one text
-            written = self._written
-            if written is None or written.etag != etag:
-                if abs(now - self._looked_at) >= AHEAD_S:
-                    self._looked_at = now
-                    self._ahead = await asyncio.to_thread(_ahead, self._outlooks())
-                written = await asyncio.to_thread(_write, board, etag, self._health.role, unwell, now, self._ahead)
-                self._written = written
+        async with self._encoding:  # concurrent readers wait for one encoding
+            encoded = self._encoded
+            if encoded is None or encoded.etag != etag:
+                if abs(now - self._outcomes_at) >= OUTCOMES_S:
+                    self._outcomes_at = now
+                    self._ahead = await asyncio.to_thread(_ahead_of, self._outcomes())
+                encoded = await asyncio.to_thread(_encode, board, etag, self._health.role, unwell, now, self._ahead)
+                self._encoded = encoded
         headers = {"ETag": etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
-        if has_it(request, etag):
+        if is_current(request, etag):
             return web.Response(status=304, headers=headers)
         if "gzip" in request.headers.get("Accept-Encoding", ""):
             headers["Content-Encoding"] = "gzip"
-            return web.Response(body=written.packed, content_type="application/json", charset="utf-8", headers=headers)
-        return web.Response(body=written.text, content_type="application/json", charset="utf-8", headers=headers)
+            return web.Response(body=encoded.gzipped, content_type="application/json", charset="utf-8", headers=headers)
+        return web.Response(body=encoded.text, content_type="application/json", charset="utf-8", headers=headers)
 
 
-def _ahead(seen: Callable[[], Iterable[OutcomeRow]]) -> dict[WorkloadKey, Ahead]:
-    return {each.decision.workload: Ahead(str(each.outlook.code), each.outlook.sentences[0]) for each in seen()}
+def _ahead_of(outcomes: Callable[[], Iterable[OutcomeRow]]) -> dict[WorkloadKey, Ahead]:
+    return {each.decision.workload: Ahead(str(each.outcome.code), each.outcome.sentences[0]) for each in outcomes()}
 
 
-def _write(
+def _encode(
     board: Board, etag: str, role: str | None, unwell: list[str], now: float, ahead: Mapping[WorkloadKey, Ahead]
-) -> Written:
+) -> EncodedRows:
     rows = by_trouble(row(decision, now, ahead.get(key)) for key, decision in board.decisions.items())
     document = {
         "now": now,
@@ -184,10 +175,14 @@ def _write(
         "workloads": [each.to_document() for each in rows],
     }
     text = json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
-    return Written(etag, text, gzip.compress(text, compresslevel=1))
+    return EncodedRows(etag, text, gzip.compress(text, compresslevel=1))
 
 
-def has_it(request: web.Request, etag: str) -> bool:
-    """etag: as it is sent, quotes and all."""
+def is_current(request: web.Request, etag: str) -> bool:
+    """Whether the client has this version: then it gets a 304. etag: with its quotes.
+
+    RFC 9110 13.1.2: the comparison is weak, because a proxy that compresses a response makes a strong tag weak; any of
+    several tags matches, and `*` is any version. To `If-None-Match: "old", W/"abc"` the response of `"abc"` is a 304.
+    """
     opaque = etag.removeprefix("W/").strip('"')
     return any(each.value in (opaque, "*") for each in request.if_none_match or ())

@@ -9,7 +9,7 @@ gRPC's core drops pending calls as it shuts down, and offers Python no GOAWAY be
 measured with grpcio 1.85.1: 20 drains under 20 pollers of 5 polls/s each, 11 calls, none of which reached an
 interceptor). It costs KEDA nothing: it repeats a call at once after any error, by then on another connection.
 
-    server = create(decisions, claims=claims, address="0.0.0.0:6000", tls=None, now=clock.now)
+    server = create(publisher, claims=claims, address="0.0.0.0:6000", tls=None, now=clock.now)
     port = await server.start()
     server.set_ready(True)
     …
@@ -40,12 +40,13 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthServicer, HealthStub
 from grpc_reflection.v1alpha import reflection
 
+from scaler.engine.publisher import Publisher
 from scaler.tls import TlsFiles, Told
 
 from .authorization import Claims
 from .externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
 from .interceptor import CallInterceptor, GrpcLimits, Observe
-from .servicer import Context, Decisions, Quota, RateLimitedLog, Servicer, Warn
+from .servicer import Context, Quota, RateLimitedLog, Servicer, Warn
 from .tls import Rotation
 
 SERVICE: Final = "externalscaler.ExternalScaler"
@@ -121,7 +122,7 @@ class KedaServer:
 
 
 def create(
-    decisions: Decisions,
+    publisher: Publisher,
     *,
     claims: Claims,
     address: str,
@@ -146,7 +147,7 @@ def create(
         interceptors=(interceptor,), options=_options(limits), maximum_concurrent_rpcs=limits.calls
     )
     health = GrpcHealth(SERVICE)
-    add_ExternalScalerServicer_to_server(Servicer(decisions, claims, now, refusals), server)  # type: ignore[no-untyped-call]  # generated
+    add_ExternalScalerServicer_to_server(Servicer(publisher, claims, now, refusals), server)  # type: ignore[no-untyped-call]  # generated
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
     reflection.enable_server_reflection((SERVICE, HEALTH, reflection.SERVICE_NAME), server)
     credentials = None

@@ -34,13 +34,14 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable
-from typing import Any, Final, NamedTuple, NoReturn, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 from urllib.parse import unquote
 
 import grpc
 
 from exporter.model import WorkloadKey
 from scaler.config.errors import shown
+from scaler.engine.publisher import Publisher
 from scaler.model import Decision, Reason
 from scaler.workloads import Doubt, RejectedCall
 from scaler.workloads.caller_check import plain
@@ -85,19 +86,6 @@ CALLS_PER_TRIGGER: Final = 4
 CALLS_BESIDE: Final = 256
 
 
-class Decisions(Protocol):
-    """The decisions, in memory: nothing here waits for a target."""
-
-    def get(self, workload: WorkloadKey) -> Decision | None:
-        """The current entry of the Board; None before the first decision."""
-
-    async def changed(self, workload: WorkloadKey, last: Decision | None) -> Decision | None:
-        """Waits until the entry differs from `last`, and returns it."""
-
-    def knows(self, workload: WorkloadKey) -> bool:
-        """Whether it is a workload of the current configuration, decided or not."""
-
-
 class MetricAnswer(NamedTuple):
     """The common answer of GetMetrics and IsActive. replicas: published ones."""
 
@@ -110,9 +98,9 @@ def specs() -> GetMetricSpecResponse:
     return GetMetricSpecResponse(metricSpecs=[MetricSpec(metricName=METRIC, targetSize=1, targetSizeFloat=1.0)])
 
 
-def answer(decisions: Decisions, workload: WorkloadKey, now: float) -> MetricAnswer:
+def answer(publisher: Publisher, workload: WorkloadKey, now: float) -> MetricAnswer:
     """The answer of GetMetrics and IsActive. now: POSIX seconds, for the age in the error. Raises RpcError."""
-    decision = decisions.get(workload)
+    decision = publisher.get(workload)
     if decision is None:
         raise _undecided(workload)
     if decision.told is None:
@@ -144,9 +132,9 @@ class Servicer(ExternalScalerServicer):
     """The five calls. Streams never end by themselves: the interceptor cancels them while they wait."""
 
     def __init__(
-        self, decisions: Decisions, claims: Claims, now: Callable[[], float], refusals: RateLimitedLog
+        self, publisher: Publisher, claims: Claims, now: Callable[[], float], refusals: RateLimitedLog
     ) -> None:
-        self._decisions = decisions
+        self._publisher = publisher
         self._claims = claims
         self._now = now
         self._refusals = refusals
@@ -193,13 +181,13 @@ class Servicer(ExternalScalerServicer):
     async def _push(self, workload: WorkloadKey, sent: bool | None, turn: Turn, context: Context) -> bool | None:
         """Sends the state where it differs from `sent`, until the turn ends. Returns what was sent last."""
         while not turn.over:
-            entry = self._decisions.get(workload)
-            if entry is None and not self._decisions.knows(workload):
+            entry = self._publisher.get(workload)
+            if entry is None and not self._publisher.knows(workload):
                 raise _undecided(workload)  # the registry is a moment ahead of the decisions, or behind
             if entry is not None and entry.known and entry.active != sent:
                 sent = entry.active
                 await context.write(IsActiveResponse(result=sent))
-            await turn.until(self._decisions.changed(workload, entry))
+            await turn.until(self._publisher.changed(workload, entry))
         return sent
 
     def _authorized(self, ref: ScaledObjectRef, context: Context) -> WorkloadKey:
@@ -213,7 +201,7 @@ class Servicer(ExternalScalerServicer):
             raise RpcError(_CODES[rejected.refused.doubt], rejected.refused.sentence) from None
 
     def _answer(self, ref: ScaledObjectRef, context: Context) -> MetricAnswer:
-        return answer(self._decisions, self._authorized(ref, context), self._now())
+        return answer(self._publisher, self._authorized(ref, context), self._now())
 
 
 def _set_reason(context: Context, reason: Reason) -> None:

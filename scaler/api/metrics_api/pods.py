@@ -19,9 +19,9 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from http import HTTPStatus
 from operator import attrgetter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from exporter.kubernetes.objects import Pod, Ref
+from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.resources import PODS
 from exporter.model import PodKey
 from scaler.config.errors import shown
@@ -54,24 +54,13 @@ PER_POD: Mapping[str, PodMetric] = {
 }
 
 
-class PodIndex(Protocol):
-    """The pods of the cluster, in memory."""
-
-    def pod(self, key: PodKey) -> Pod | None: ...
-
-    def pods_of(self, target: Ref, now: float) -> tuple[Pod, ...] | None: ...
-
-
-class PodReader(Protocol):
-    """The latest numbers of pods."""
-
-    def __call__(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]: ...
+PodReader = Callable[[str, Chosen, float], Mapping[PodKey, tuple[PodNumbers, ...]]]  # namespace, pods, now
 
 
 class Sources(NamedTuple):
     """Where pods and their numbers come from."""
 
-    cluster: PodIndex
+    cluster: Cluster
     readings: PodReader
 
 
@@ -138,7 +127,7 @@ def _unknown(metric: str, ours: Mapping[PodKey, tuple[PodNumbers, ...]]) -> ApiE
 
 
 def _not_found(
-    index: WorkloadIndex, cluster: PodIndex, request: PodRequest, chosen: Chosen, selector: Selector, now: float
+    index: WorkloadIndex, cluster: Cluster, request: PodRequest, chosen: Chosen, selector: Selector, now: float
 ) -> ApiError:
     """No target has a requested pod. If a workload has one, its readings are missing; else there is none."""
     below = [

@@ -17,7 +17,6 @@ import json
 import ssl
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
-from typing import Protocol
 
 import structlog
 from aiohttp import web
@@ -25,7 +24,7 @@ from aiohttp import web
 from exporter.clock import Clock
 from exporter.kubernetes.auth import Reviews
 from exporter.kubernetes.protocol import ApiFailure
-from scaler.model import Board
+from scaler.engine.publisher import Publisher
 from scaler.net import TLS_LIMITS, LimitedListener, listen
 from scaler.tls import TlsFiles, Told
 from scaler.workloads import Registry
@@ -49,19 +48,12 @@ LONGEST_HEADER = 64 * 1024
 Observe = Callable[[str, str, float], None]
 
 
-class Boards(Protocol):
-    """The publisher of decisions."""
-
-    @property
-    def board(self) -> Board: ...
-
-
 class MetricsServer:
     """Serves the metrics API. Made by `create`."""
 
     def __init__(
         self,
-        boards: Boards,
+        publisher: Publisher,
         sources: pods.Sources,
         *,
         host: str,
@@ -72,7 +64,7 @@ class MetricsServer:
         observe: Observe,
         on_front_proxy_problem: Told,
     ) -> None:
-        self._boards, self._host, self._port, self._context, self._clock = boards, host, port, context, clock
+        self._publisher, self._host, self._port, self._context, self._clock = publisher, host, port, context, clock
         self._observe, self._on_front_proxy_problem = observe, on_front_proxy_problem
         self._groups, self._pods = frozenset(groups), sources
         self._discovery = DiscoveryHandler(self._groups)
@@ -167,7 +159,7 @@ class MetricsServer:
 
     def _values(self, request: ExternalRequest | CustomRequest) -> documents.Document:
         """From one Board, or from the latest samples of pods. Raises ApiError."""
-        board, now = self._boards.board, self._clock.now()
+        board, now = self._publisher.board, self._clock.now()
         if isinstance(request, ExternalRequest):
             external = values.matching_external_values(self._index, board, request.namespace, request.selector, now)
             return documents.external_values(REPLICAS, external)
@@ -183,7 +175,7 @@ class MetricsServer:
 
 
 def create(
-    boards: Boards,
+    publisher: Publisher,
     sources: pods.Sources,
     *,
     host: str,
@@ -203,7 +195,7 @@ def create(
     on_front_proxy_problem: called when the front proxy is unknown, and with None once it is known.
     """
     return MetricsServer(
-        boards,
+        publisher,
         sources,
         host=host,
         port=port,

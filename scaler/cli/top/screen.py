@@ -18,7 +18,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from scaler.explain import rows
+from scaler.explain import formats
 from scaler.explain.summary import HINDRANCES, REASONS, STATES, WorkloadState
 from scaler.explain.terminal import BAD, DIM, GOOD, HEAD, PIPE_WIDTH, SEVERITIES, UNKNOWN, WARN, plain, spark
 from scaler.explain.terminal import STATES as LOOKS
@@ -95,12 +95,12 @@ def _head(view: TopView) -> list[Text]:
         ready = not document["unwell"] and view.failure is None
         line.append("  ready" if ready else "", GOOD)
         line.append(f"  {document['role']}" if document["role"] else "", DIM)
-        line.append(f"  Board {rows.span(document['now'] - document['at'])} old", DIM)
+        line.append(f"  Board {formats.span(document['now'] - document['at'])} old", DIM)
     lines = [line]
     if view.failure is not None:
         error, age_s = view.failure
         # The age first: a narrow terminal cuts the rest.
-        age = "" if document is None else f"data is {rows.span(age_s)} old: "
+        age = "" if document is None else f"data is {formats.span(age_s)} old: "
         lines.append(Text(f"{age}{plain(error)}", BAD))
     elif document is not None and document["unwell"]:
         lines.append(Text(f"not ready: {plain('; '.join(document['unwell']))}", BAD))
@@ -155,25 +155,25 @@ def _name(row: Row, _: TopView) -> Text:
 
 def _replicas(row: Row, _: TopView) -> Text:
     moves = row["cluster"] is not None and row["cluster"] != row["told"]
-    return _cell(rows.shift(row["cluster"], row["told"]), f"bold {_ACCENT}" if moves else "bold", row["told"])
+    return _cell(formats.shift(row["cluster"], row["told"]), f"bold {_ACCENT}" if moves else "bold", row["told"])
 
 
 def _requests(row: Row, _: TopView) -> Text:
-    return _cell(rows.count(row["load"]), "", row["load"])
+    return _cell(formats.count(row["load"]), "", row["load"])
 
 
 def _demand(row: Row, _: TopView) -> Text:
-    return _cell(rows.count(row["demand"]), "", row["demand"])
+    return _cell(formats.count(row["demand"]), "", row["demand"])
 
 
 def _gpu(row: Row, _: TopView) -> Text:
-    return _cell(rows.ratio(row["gpu"]), "", row["gpu"])
+    return _cell(formats.ratio(row["gpu"]), "", row["gpu"])
 
 
 def _age(row: Row, view: TopView) -> Text:
     now = view.document["now"] if view.document is not None else 0.0
     style = WARN if row["held_since"] is not None else DIM
-    return _cell(rows.age(row["measured_at"], row["held_since"], now), style, row["held_since"] or row["measured_at"])
+    return _cell(formats.age(row["measured_at"], row["held_since"], now), style, row["held_since"] or row["measured_at"])
 
 
 def _why(row: Row, _: TopView) -> Text:

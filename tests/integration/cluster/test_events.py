@@ -35,7 +35,7 @@ async def test_who_sleeps_and_wakes_has_events_on_its_deployment_and_they_name_t
     }
     assert (asleep["related"]["kind"], asleep["related"]["name"]) == ("ScaledObject", "chat")
     assert asleep["note"].startswith("asleep: idle for ")
-    assert "its waker is the queue on http://" in asleep["note"]
+    assert "its wake source is the queue on http://" in asleep["note"]
 
     front.text = page.epp(held=3, ready=0)
     _, woken = await events_until(place, "Asleep", "Woken")

@@ -14,7 +14,7 @@ from exporter.model import Failure, FailureKind, ReplicaCount, Role, Scrape, Tar
 from exporter.sources.http import HttpLimits, HttpPages
 from exporter.sources.promql import Promql
 from exporter.textformat import parse
-from scaler.api.http.decisions import BoardCollector
+from scaler.api.http.collectors import BoardCollector
 from scaler.config import parse as configuration
 from scaler.engine.loop import ControlLoop, LoopContext
 from scaler.engine.publisher import Publisher

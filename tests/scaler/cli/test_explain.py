@@ -128,8 +128,8 @@ class TestTables:
     def test_tables_fit_eighty_columns(self, document):
         text = shown(document)
         assert max(map(len, text.splitlines())) <= 80
-        for title in ("ai/chat", "What the pages say", "Within its bounds", "What KEDA and the HPA are told"):
-            assert title in text
+        for words in ("ai/chat", "What the targets report", "Bounds", "Published replicas"):
+            assert words in text
 
     def test_row_in_a_pipe_is_one_line_without_colours(self, document):
         text = shown(document, terminal=False)

@@ -65,7 +65,7 @@ class TestARing:
         past = log.past(0)
         assert [past.at(moment).at for moment in (9.0, 10.0, 19.9, 20.0, 99.0)] == [10.0, 10.0, 10.0, 20.0, 30.0]
 
-    def test_of_a_workload_of_which_nothing_is_noted_nothing_is_told(self):
+    def test_a_workload_without_entries_has_no_explanation(self):
         past = DecisionLog(plans("a"), 2**20).past(0)
         assert (len(past), past.at(10.0)) == (0, None)
 
@@ -85,7 +85,7 @@ class TestHowMuchIsKept:
         log = DecisionLog([plan("a")] * workloads, 64 * 2**20)
         assert (log.depth, log.every_s) == (depth, pytest.approx(every_s))
 
-    def test_one_that_is_restless_costs_nobody_else_an_entry(self):
+    def test_a_restless_workload_costs_no_other_an_entry(self):
         log = DecisionLog(plans("quiet", "restless"), 1)
         noted(log, 1.0, [0])
         for at in range(10_000):
@@ -139,7 +139,7 @@ class TestLists:
             noted(after, 20.0 + row, [row])
         assert [times(after, row) for row in range(3)] == [[12.0, 20.0], [21.0], [10.0, 22.0]]
 
-    def test_a_place_that_was_somebody_elses_begins_empty(self):
+    def test_a_reused_slot_begins_empty(self):
         before = DecisionLog(plans("a"), 2**20)
         noted(before, 10.0, [0])
         none = np.array([], dtype=np.int64)

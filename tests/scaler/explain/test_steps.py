@@ -5,14 +5,15 @@ from math import inf, nan
 import numpy as np
 import pytest
 
-from scaler.explain.steps import ExplainTable, Step, clock, count, lasting, number
+from scaler.explain.formats import clock, counted, lasting, number
+from scaler.explain.steps import ExplainTable, Step
 
 
 @pytest.mark.parametrize(
     ("value", "written"),
     [
         (40.0, "40"), (2.5, "2.5"), (2.1111, "2.11"), (0.125, "0.125"), (0.0004, "0"), (1e6, "1000000"), (100.0, "100"),
-        (-0.5, "-0.5"), (nan, "–"), (inf, "no end"), (10.0001, "10"),
+        (-0.5, "-0.5"), (nan, "–"), (inf, "unlimited"), (10.0001, "10"),
     ],
 )  # fmt: skip
 def test_a_number_is_written_as_a_person_would(value, written):
@@ -31,12 +32,12 @@ def test_a_while_is_written_as_a_person_would(seconds, written):
 
 
 def test_one_of_something_is_singular():
-    assert [count(value, "replica") for value in (0.0, 1.0, 2.0, 2.5)] == [
+    assert [counted(value, "replica") for value in (0.0, 1.0, 2.0, 2.5)] == [
         "0 replicas", "1 replica", "2 replicas", "2.5 replicas"
     ]  # fmt: skip
 
 
-def test_a_moment_says_whose_clock():
+def test_a_time_is_written_in_utc():
     assert clock(1795341600.4) == "2026-11-22 10:00:00Z"
 
 

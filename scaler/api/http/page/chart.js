@@ -1,19 +1,19 @@
-// A chart of one workload: axes with units, a readout under the pointer or the arrow keys. Gaps stay gaps.
+// A chart of one workload: axes with units, a readout by pointer or arrow keys. Unknown values are gaps.
 
 import { h, s, say } from "./dom.js";
 import { clock, isKnown, moment } from "./format.js";
 import { area, largest, line } from "./spark.js";
 
-const HEADROOM = 1.05; // a line along the very top reads as cut off
+const HEADROOM = 1.05; // a line along the very top looks cut off
 const HEIGHT = 150;
 const LEFT = 46;
-const HALF_A_TIME = 16; // pixels: "10:00" at the right edge ends there, instead of being cut off
+const HALF_A_TIME = 16; // pixels: nearer to the right edge, "10:00" ends at its time
 const RIGHT = 10;
 const TOP = 8;
 const BOTTOM = 20;
 const STEPS_S = [60, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400];
 
-// {title, unit, say, top, lines: [{name, label, key, area, step}]}; `moved(index)` is told which point is read.
+// {title, unit, say, top, lines: [{name, label, key, area, step}]}; `moved(index)` is called with the point that is read.
 export function chart(about, moved) {
   const readout = h("span", { class: "readout" });
   const legend = about.lines.length > 1
@@ -50,7 +50,7 @@ export function chart(about, moved) {
     canvas.replaceChildren(s("svg", { width: width(), height: HEIGHT, viewBox: `0 0 ${width()} ${HEIGHT}`, "aria-hidden": "true" },
       marks, times(from, to, width()).map((time) => s("text", { class: "time", x: x(time), y: HEIGHT - 4, "text-anchor": x(time) > width() - HALF_A_TIME ? "end" : "middle" }, clock(time, false))),
       shapes, cursor(y)));
-    canvas.setAttribute("aria-label", `${about.title}, ${about.unit}. ${words(at.length - 1)}. Arrow keys read other moments.`);
+    canvas.setAttribute("aria-label", `${about.title}, ${about.unit}. ${words(at.length - 1)}. Arrow keys select other times.`);
     say(readout, words(index ?? at.length - 1));
   }
 
@@ -63,7 +63,7 @@ export function chart(about, moved) {
   }
 
   function words(place) {
-    if (!series || series.at[place] === undefined) return "nothing is kept of this time";
+    if (!series || series.at[place] === undefined) return "no data of this time";
     const values = about.lines.map((each) => {
       const value = series[each.key][place];
       const text = isKnown(value) ? about.say(value) : "unknown";
@@ -107,7 +107,7 @@ export function chart(about, moved) {
   };
 }
 
-// The next round number at or above, whose half is whole: the axis rests while the load trembles.
+// The next round number whose half is whole, so that the axis rests while the load varies.
 export function nice(value) {
   if (!(value > 1)) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
@@ -115,7 +115,7 @@ export function nice(value) {
   return steps.map((step) => step * power).find((step) => step >= value);
 }
 
-// Round times of the reader's clock, at least 70 pixels apart.
+// Round local times, at least 70 pixels apart.
 export function times(from, to, width) {
   const step = STEPS_S.find((each) => (each / (to - from)) * width >= 70) ?? 86400;
   const offset = new Date(from * 1000).getTimezoneOffset() * 60;
@@ -123,7 +123,7 @@ export function times(from, to, width) {
   return Array.from({ length: Math.floor((to - first) / step) + 1 }, (_, place) => first + place * step);
 }
 
-// The reasons of that time as a band of states.
+// The reasons over time, as a band of states.
 export function reasonBand(series, from, to, reasonWords) {
   const runs = [];
   series.at.forEach((at, place) => {

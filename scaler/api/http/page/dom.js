@@ -1,8 +1,8 @@
-// Elements out of values. Text is always a text node: a tenant names workloads, so nothing of an answer is ever HTML.
+// Builds elements. Text is always a text node: tenants name workloads, so nothing of a response is ever HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// h("td", {class: "name", title: "…"}, "text", element, …); a null child or attribute is left out.
+// h("td", {class: "name", title: "…"}, "text", element, …); null children and attributes are skipped.
 export function h(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }
@@ -21,7 +21,7 @@ function filled(element, attributes, children) {
   return element;
 }
 
-// Only what differs is touched: a screen reader and a selection survive the poll.
+// Changes only what differs, so a selection and a screen reader survive the poll.
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -31,7 +31,7 @@ export function mark(element, name, value) {
   else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, String(value));
 }
 
-// A state's sign: a shape of its own, so that nobody needs its colour.
+// The sign of a state: each has its own shape, so that none depends on colour.
 export function sign(state) {
   const shapes = {
     serving: [s("circle", { cx: 6, cy: 6, r: 4.5 })],
@@ -44,11 +44,11 @@ export function sign(state) {
   return s("svg", { viewBox: "0 0 12 12", class: "sign", "aria-hidden": "true" }, shapes[state] ?? shapes.unknown);
 }
 
-// Of a code that this page has no word for.
+// The word of a code that this page does not know.
 export const plain = (code) => ({ word: code.replaceAll("_", " "), meaning: null });
 
-// What keeps KEDA and the HPA from doing what they are told, if anything does.
-export function hindered(chip, row, hindrances) {
+// Shows the obstacle of KEDA or the HPA, if there is one.
+export function showObstacle(chip, row, hindrances) {
   chip.hidden = !row.hindered;
   if (chip.hidden) return;
   const word = hindrances.get(row.hindered) ?? plain(row.hindered);

@@ -1,4 +1,4 @@
-// What a decision rests on, as facts with their units. A field that this page does not know yet is shown as it comes.
+// The evidence of a decision, with units. Unknown fields are shown unformatted.
 
 import { h } from "./dom.js";
 import * as format from "./format.js";
@@ -7,26 +7,26 @@ const text = (value) => String(value);
 const seconds = (value) => format.span(value);
 const GROUPS = [
   ["Requests", {
-    waiting: ["waiting", format.count], running: ["in work", format.count], held_by_gateway: ["held by the gateway", format.count],
+    waiting: ["waiting", format.count], running: ["in progress", format.count], held_by_gateway: ["held by the gateway", format.count],
     requests_per_second: ["finished per second", (value) => String(Number(value.toPrecision(3)))], kv_cache_used: ["KV cache used", format.ratio],
   }],
   ["Replicas", {
-    replicas_wanted: ["the cluster was told to run", format.count], replicas_ready: ["ready", format.count],
+    replicas_wanted: ["spec.replicas", format.count], replicas_ready: ["ready", format.count],
     replicas_pending: ["without a node", format.count], replicas_sleeping: ["in sleep mode", format.count],
   }],
   ["GPUs", {
-    gpus_held: ["held", format.count], gpus_seen: ["seen as its own", format.count], gpus_lost: ["lost", format.count],
-    gpu_engine_active: ["activity", format.ratio], gpu_activity: ["known by", text], gpu_engine_ceiling: ["activity at most", format.ratio],
+    gpus_held: ["held", format.count], gpus_seen: ["attributed to it alone", format.count], gpus_lost: ["lost", format.count],
+    gpu_engine_active: ["activity", format.ratio], gpu_activity: ["measured by", text], gpu_engine_ceiling: ["highest possible activity", format.ratio],
     gpu_memory_held_bytes: ["memory held", format.bytes],
   }],
-  ["Zero, and back", {
-    waker: ["woken by", text], probe_period_s: ["probes, one each", seconds],
-    regular_requests_count_until: ["regular requests count until", format.moment], keep_warm_s: ["kept warm for", seconds], starts_again_at: ["starts again at", format.moment],
-    cold_start_p50_s: ["a start takes", seconds], cold_start_p90_s: ["nine of ten take", seconds],
-    keep_warm_saves_gpu_seconds: ["learned keep-warm saves a day", (value) => `${format.count(value / 3600)} GPU-h`],
-    keep_warm_saves_money: ["in money a day", format.count],
+  ["Scale to zero", {
+    waker: ["wake source", text], probe_period_s: ["probes, one each", seconds],
+    regular_requests_count_until: ["regular requests count until", format.moment], keep_warm_s: ["keep-warm time", seconds], starts_again_at: ["next predicted start", format.moment],
+    cold_start_p50_s: ["cold start, median", seconds], cold_start_p90_s: ["cold start, p90", seconds],
+    keep_warm_saves_gpu_seconds: ["learned keep-warm time saves per day", (value) => `${format.count(value / 3600)} GPU-h`],
+    keep_warm_saves_money: ["in money per day", format.count],
   }],
-  ["Orders", {
+  ["Overrides", {
     brake: ["brake", text], brake_until: ["until", format.moment], schedule: ["schedule", text],
     schedule_floor: ["at least", format.count], schedule_ceiling: ["at most", format.count],
   }],
@@ -42,14 +42,14 @@ export function decidedOn(decision, now) {
   const more = Object.keys(evidence).filter((name) => !KNOWN.has(name) && !LISTS.has(name) && evidence[name] !== null);
   const groups = [...GROUPS, ["More", Object.fromEntries(more.map((name) => [name, [name.replaceAll("_", " "), plain]]))]];
   return [
-    h("header", {}, h("h2", {}, "What it rests on")),
+    h("header", {}, h("h2", {}, "Evidence")),
     evidence.notes.length ? h("ul", { class: "notes" }, evidence.notes.map((note) => h("li", {}, note))) : null,
-    evidence.stale.length ? h("ul", { class: "notes stale" }, evidence.stale.map((source) => h("li", {}, `no answer from ${source}`))) : null,
-    evidence.incomplete?.length ? h("ul", { class: "notes stale" }, evidence.incomplete.map((series) => h("li", {}, `a lower bound: ${series}`))) : null,
+    evidence.stale.length ? h("ul", { class: "notes stale" }, evidence.stale.map((source) => h("li", {}, `no fresh readings from ${source}`))) : null,
+    evidence.incomplete?.length ? h("ul", { class: "notes stale" }, evidence.incomplete.map((series) => h("li", {}, `lower bound: ${series}`))) : null,
     objectives(evidence.objectives),
     h("dl", { class: "facts" }, [
-      // An HPA with a tolerance drops a small step up: then it is told a larger number.
-      (decision.told ?? decision.replicas) === decision.replicas ? null : fact("decided, and told", `${format.count(decision.replicas)}, ${format.count(decision.told)}`),
+      // An HPA ignores a small step up, within its tolerance: then a larger number is published.
+      (decision.told ?? decision.replicas) === decision.replicas ? null : fact("decided, published", `${format.count(decision.replicas)}, ${format.count(decision.told)}`),
       fact("decided", `${format.span(now - decision.decided_at)} ago`),
       fact("oldest reading", decision.measured_at === null ? null : `${format.span(now - decision.measured_at)} ago`),
       decision.held_since === null ? null : fact("held since", format.moment(decision.held_since)),
@@ -64,7 +64,7 @@ function group(title, fields, evidence) {
     .filter(([name]) => (evidence[name] ?? null) !== null || ALWAYS.has(name))
     .map(([name, [label, say]]) => {
       const value = evidence[name] ?? null;
-      if (name === "waker" && value === null) return fact(label, "nothing");
+      if (name === "waker" && value === null) return fact(label, "none");
       return fact(label, value === null ? null : say(value));
     });
   return facts.length ? [h("h3", {}, title), h("dl", { class: "facts" }, facts)] : [];

@@ -1,8 +1,8 @@
-// All workloads: what the fleet comes to, filters, and a table of which only what is in view is drawn.
+// All workloads: sums, filters, and a table of which only the rows in view exist.
 
-import { h, hindered, mark, plain, say, sign } from "./dom.js";
+import { h, mark, plain, say, showObstacle, sign } from "./dom.js";
 import * as format from "./format.js";
-import { hashOf, keyOf } from "./asking.js";
+import { hashOf, keyOf } from "./api.js";
 import * as spark from "./spark.js";
 
 const OVERSCAN = 8; // rows above and below the view, so that scrolling shows no gaps
@@ -10,15 +10,15 @@ const REDRAWN_S = 5; // a sparkline moves by a pixel in half a minute
 
 const COLUMNS = [
   { name: "workload", label: "Workload", sort: (row) => `${row.namespace}/${row.name}/${row.trigger}` },
-  { name: "state", label: "State, and why", sort: null }, // the server's order: trouble first
+  { name: "state", label: "State and reason", sort: null }, // the order of the server: by severity
   { name: "replicas", label: "Replicas", sort: (row) => row.told },
   { name: "load", label: "Requests", sort: (row) => row.load },
   { name: "demand", label: "Demand", sort: (row) => row.demand },
   { name: "gpu", label: "GPU activity", sort: (row) => row.gpu },
-  { name: "age", label: "Seen", sort: (row) => (row.held_since ?? row.measured_at) * -1 || null },
+  { name: "age", label: "Age", sort: (row) => (row.held_since ?? row.measured_at) * -1 || null },
 ];
 
-// words: of `words.json`. wanted: told which rows are in view after each drawing. of: a row's history, or null.
+// words: of `words.json`. wanted: called with the rows in view after each drawing. of: the history of a row, or null.
 export function fleetView(words, { wanted, of }) {
   const stateWords = new Map(words.states.map((word) => [word.code, word]));
   const reasonWords = new Map(words.reasons.map((word) => [word.code, word]));
@@ -41,7 +41,7 @@ export function fleetView(words, { wanted, of }) {
   });
   const namespaces = h("select", { "aria-label": "Namespace", onchange: () => changed("namespace", namespaces.value) });
   const reasons = h("select", { "aria-label": "Reason", onchange: () => changed("reason", reasons.value) },
-    h("option", { value: "" }, "every reason"),
+    h("option", { value: "" }, "all reasons"),
     words.reasons.map((word) => h("option", { value: word.code }, word.word)));
   const clear = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => unfilter() }, "clear");
   const counted = h("p", { class: "counted", role: "status" });
@@ -51,7 +51,7 @@ export function fleetView(words, { wanted, of }) {
   const below = h("tr", { class: "spacer", "aria-hidden": "true" }, h("td"));
   const body = h("tbody", { role: "rowgroup" }, above, below);
   const table = h("table", { role: "table", class: "workloads" },
-    h("caption", { class: "hidden" }, "Workloads, trouble first"),
+    h("caption", { class: "hidden" }, "Workloads by severity"),
     h("thead", { role: "rowgroup" }, h("tr", { role: "row", "aria-rowindex": 1 }, [...heads.values()])), body);
   const nothing = h("p", { class: "nothing", hidden: true });
   const element = h("div", { class: "fleet" }, h("h1", { class: "hidden" }, "Workloads"), strip.element,
@@ -96,7 +96,7 @@ export function fleetView(words, { wanted, of }) {
     clear.hidden = !filtered;
     say(counted, filtered ? `${format.count(rows.length)} of ${workloads(all)}` : workloads(all));
     nothing.hidden = rows.length > 0;
-    say(nothing, all ? "No workload passes these filters." : "No workload is on the Board yet.");
+    say(nothing, all ? "No workload matches the filters." : "No workload is on the Board yet.");
     table.hidden = !rows.length;
     mark(table, "aria-rowcount", rows.length + 1);
     draw();
@@ -128,14 +128,14 @@ export function fleetView(words, { wanted, of }) {
         drawn.set(key, parts);
       }
       fill(parts, row, first + place);
-      stand(parts.tr, after);
+      placeAfter(parts.tr, after);
       after = parts.tr;
     });
     wanted(view, rows.length);
   }
 
-  // Moving an element takes its focus away: of the row that has it, the others are moved out of its way.
-  function stand(tr, after) {
+  // Moving an element takes its focus away, so the other rows are moved around the one that has it.
+  function placeAfter(tr, after) {
     if (after.nextSibling === tr) return;
     if (!tr.isConnected || !tr.contains(document.activeElement)) after.after(tr);
     else while (after.nextSibling !== tr) below.before(after.nextSibling);
@@ -149,7 +149,7 @@ export function fleetView(words, { wanted, of }) {
     parts.word = h("span", { class: "word" });
     parts.reason = h("span", { class: "chip" });
     parts.hindered = h("span", { class: "chip" });
-    parts.observed = h("span", { class: "chip quiet", title: "decided and published, and nobody is told to act on it" }, "observed");
+    parts.observed = h("span", { class: "chip quiet", title: "only observed: its number is not published to KEDA and the HPA" }, "observed");
     parts.notes = h("span", { class: "chip quiet" });
     parts.why = h("span", { class: "why" });
     parts.sign = h("span", { class: "sign-place" });
@@ -178,7 +178,7 @@ export function fleetView(words, { wanted, of }) {
     parts.reason.hidden = reason.word === state.word || (row.severity === "fine" && row.reason === "warm");
     say(parts.reason, reason.word);
     mark(parts.reason, "title", reason.meaning);
-    hindered(parts.hindered, row, hindrances);
+    showObstacle(parts.hindered, row, hindrances);
     parts.observed.hidden = !row.observed;
     parts.notes.hidden = !row.notes.length;
     say(parts.notes, row.notes.length === 1 ? "1 note" : `${row.notes.length} notes`);
@@ -207,12 +207,12 @@ export function fleetView(words, { wanted, of }) {
     const names = [...new Set(shown.workloads.map((row) => row.namespace))].sort();
     if (namespaces.dataset.names === JSON.stringify(names)) return;
     namespaces.dataset.names = JSON.stringify(names);
-    namespaces.replaceChildren(h("option", { value: "" }, "every namespace"), ...names.map((name) => h("option", { value: name }, name)));
+    namespaces.replaceChildren(h("option", { value: "" }, "all namespaces"), ...names.map((name) => h("option", { value: name }, name)));
     if (!names.includes(filter.namespace)) filter.namespace = "";
     namespaces.value = filter.namespace;
   }
 
-  // Select a row, and bring it into view.
+  // Selects a row and scrolls it into view.
   function select(index) {
     const place = Math.max(0, Math.min(rows.length - 1, index));
     if (!rows[place]) return;
@@ -284,7 +284,7 @@ function number(element, text, value) {
   mark(element, "data-unknown", format.isKnown(value) ? null : "");
 }
 
-// GPUs as numbers, workloads as a bar of their states, which filters.
+// GPUs as numbers; workloads as a bar of states, which filters.
 function fleetStrip(stateWords, press) {
   const gpus = h("dl", { class: "gpus" });
   const bar = h("div", { class: "tide", role: "group", "aria-label": "Workloads by state" });
@@ -322,14 +322,14 @@ function fleetStrip(stateWords, press) {
         button.style.flexGrow = Math.max(1, many);
       }
       const counted = Object.values(fleet.gpus).reduce((sum, each) => sum + each, 0);
-      // Nobody counts a GPU: then none of these sums is a number, least of all 0.
+      // If no number of GPUs is known, the sums are unknown, not 0.
       const of = (...states) => (counted === 0 && fleet.uncounted > 0 ? null : format.count(states.reduce((sum, state) => sum + fleet.gpus[state], 0)));
-      figure("serving", "GPUs in use", of("serving"), "held by workloads that serve", "serving");
+      figure("serving", "GPUs in use", of("serving"), "held by workloads that serve requests", "serving");
       figure("idle", "idle, warm", of("idle_warm"), "held by workloads that are ready and have nothing to do", "idle_warm");
-      figure("starting", "starting", of("loading", "pending"), "held by workloads of which no replica is ready", "loading");
-      figure("unknown", "of unknown use", of("unknown"), "held by workloads whose sources are silent", "unknown");
+      figure("starting", "starting", of("loading", "pending"), "held by workloads without a ready replica", "loading");
+      figure("unknown", "unknown use", of("unknown"), "held by workloads with stale readings", "unknown");
       uncounted.hidden = !fleet.uncounted;
-      say(uncounted, fleet.uncounted === 1 ? "One workload is in no sum: nobody counts its GPUs." : `${format.count(fleet.uncounted)} workloads are in no sum: nobody counts their GPUs.`);
+      say(uncounted, fleet.uncounted === 1 ? "Without one workload: its number of GPUs is unknown." : `Without ${format.count(fleet.uncounted)} workloads: their numbers of GPUs are unknown.`);
     },
     accounts(document) {
       const slept = document.workloads.map((each) => each.gpu_seconds?.asleep).filter(format.isKnown);

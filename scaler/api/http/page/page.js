@@ -1,6 +1,6 @@
-// The page: asks for the rows, shows one view or the other, and says so when nobody answers. What was shown last stays.
+// The page: fetches the rows, shows one of two views, and reports when there is no answer. The last view stays.
 
-import { ask, routeOf } from "./asking.js";
+import { get, routeOf } from "./api.js";
 import { mark, say } from "./dom.js";
 import { fleetView } from "./fleet.js";
 import { clock, span } from "./format.js";
@@ -10,7 +10,7 @@ import { workloadView } from "./workload.js";
 const POLL_MS = 2_000;
 const SLOWER_MS = 5_000; // after a failure
 const ACCOUNTS_MS = 30_000;
-const STANDS_S = 15; // a Board older than this is one that nobody renews
+const STALE_S = 15; // an older Board is no longer renewed
 
 const main = document.getElementById("main");
 const silence = document.getElementById("silence");
@@ -18,29 +18,29 @@ const past = histories();
 let words = null;
 let fleet = null;
 let view = null;
-let board = null; // the last rows, and when they came by this browser's own steady clock
+let board = null; // the last rows
 let etag = null;
-let answeredAt = null;
+let answeredAt = null; // when they came, by the monotonic clock of this browser
 let failed = null;
-let accounts = { askedAt: -Infinity, document: null };
+let accounts = { requestedAt: -Infinity, document: null };
 
 function route() {
   if (!words) return;
-  const asked = routeOf(location.hash);
-  view = asked ? workloadView(words, asked) : fleet;
+  const selected = routeOf(location.hash);
+  view = selected ? workloadView(words, selected) : fleet;
   document.title = view.title;
   main.replaceChildren(view.element);
   if (board) view.show(board);
   if (accounts.document) view.accounts(accounts.document);
   view.opened();
-  if (asked) window.scrollTo(0, 0);
+  if (selected) window.scrollTo(0, 0);
 }
 
 async function poll() {
   try {
     words ??= await wordsOf();
     fleet ??= fleetView(words, { wanted, of: past.of });
-    const answer = await ask("api/v1/rows");
+    const answer = await get("api/v1/rows");
     if (answer.status !== 200) throw new Error(`HTTP ${answer.status}`);
     answeredAt = performance.now();
     failed = null;
@@ -49,7 +49,7 @@ async function poll() {
   } catch (error) {
     failed = reasonOf(error);
   }
-  tell();
+  showServer();
 }
 
 function take(answer) {
@@ -62,23 +62,23 @@ function take(answer) {
 }
 
 async function wordsOf() {
-  const { status, document: given } = await ask("page/words.json");
+  const { status, document: given } = await get("page/words.json");
   if (status !== 200) throw new Error(`HTTP ${status}`);
   return given;
 }
 
-const reasonOf = (error) => (error.name === "TimeoutError" ? "no answer in time" : error.message.startsWith("HTTP") ? error.message : "nobody answers");
+const reasonOf = (error) => (error.name === "TimeoutError" ? "timeout" : error.message.startsWith("HTTP") ? error.message : "no answer");
 
 async function ledger() {
-  if (performance.now() - accounts.askedAt < ACCOUNTS_MS) return;
-  accounts.askedAt = performance.now();
+  if (performance.now() - accounts.requestedAt < ACCOUNTS_MS) return;
+  accounts.requestedAt = performance.now();
   try {
-    const { status, document: given } = await ask("api/v1/accounts");
+    const { status, document: given } = await get("api/v1/accounts");
     if (status !== 200) return;
     accounts.document = given;
     view.accounts(given);
   } catch {
-    // the rows' own poll says who does not answer
+    // the poll of the rows reports it
   }
 }
 
@@ -86,24 +86,24 @@ async function wanted(rows, total) {
   if (await past.refresh(rows, total)) fleet.draw();
 }
 
-// What the head says: of the server, of the Board's age, and of the answer that did not come.
-function tell() {
+// Shows the state of the server, the age of the Board, and a failed poll.
+function showServer() {
   const age = board ? board.now - board.at : null;
-  const stands = board !== null && age > STANDS_S;
+  const stale = board !== null && age > STALE_S;
   const health = document.getElementById("health");
-  const state = failed ? "silent" : board?.unwell.length || stands ? "unwell" : board ? "well" : "asking";
+  const state = failed ? "silent" : board?.unwell.length || stale ? "unwell" : board ? "well" : "asking";
   mark(health, "data-health", state);
-  say(health, { silent: "no answer", unwell: stands ? "standing still" : "not ready", well: "ready", asking: "asking" }[state]);
+  say(health, { silent: "no answer", unwell: stale ? "no ticks" : "not ready", well: "ready", asking: "loading" }[state]);
   mark(health, "title", board?.unwell.join("\n") || null);
   say(document.getElementById("role"), board?.role ?? "");
   say(document.getElementById("clock"), board ? clock(board.at) : "unknown");
-  silence.hidden = !failed && !stands && !board?.unwell.length;
+  silence.hidden = !failed && !stale && !board?.unwell.length;
   mark(document.body, "data-silent", silence.hidden ? null : "");
-  // Said aloud once for each change; the age beside it moves every second.
-  say(document.getElementById("spoken"), failed ? "Tidegate does not answer" : stands ? "Tidegate stands still" : "");
-  if (failed && board) say(silence, `${failed}: what is shown is ${span((performance.now() - answeredAt) / 1000)} old, of ${clock(board.now)}`);
-  else if (failed) say(silence, `${failed}: nothing is known yet`);
-  else if (stands) say(silence, `Tidegate answers, but has decided nothing for ${span(age)}`);
+  // Announced once for each change; the age in the banner moves every second.
+  say(document.getElementById("spoken"), failed ? "Tidegate does not answer" : stale ? "Tidegate makes no decisions" : "");
+  if (failed && board) say(silence, `${failed}: the data is ${span((performance.now() - answeredAt) / 1000)} old, of ${clock(board.now)}`);
+  else if (failed) say(silence, `${failed}: no data yet`);
+  else if (stale) say(silence, `Tidegate answers, but its last decisions are ${span(age)} old`);
   else if (board?.unwell.length) say(silence, `Tidegate is not ready: ${board.unwell.join("; ")}`);
 }
 
@@ -126,5 +126,5 @@ window.addEventListener("hashchange", route);
 window.addEventListener("scroll", () => requestAnimationFrame(() => view === fleet && fleet?.draw()), { passive: true });
 window.addEventListener("resize", () => requestAnimationFrame(() => view?.draw()));
 document.addEventListener("visibilitychange", () => document.hidden || poll());
-setInterval(() => failed && tell(), 1_000); // the age of what is shown goes on
+setInterval(() => failed && showServer(), 1_000); // the age of the data goes on
 forever();

@@ -1,4 +1,4 @@
-// Sparklines: an hour of one workload in a cell. A gap is a gap: what was not known is not drawn.
+// Sparklines: the last hour of one workload in a cell. Unknown values are gaps.
 
 import { s } from "./dom.js";
 import { count, isKnown, ratio } from "./format.js";
@@ -78,7 +78,7 @@ export function replicas(series, now) {
   const top = Math.max(1, largest(series.replicas, series.actual, series.demand));
   const { x, y } = scales(series, now, top);
   return frame(
-    `replicas in the last hour: at most ${count(largest(series.replicas))} wanted, ${count(largest(series.actual))} run`,
+    `replicas in the last hour: at most ${count(largest(series.replicas))} published, ${count(largest(series.actual))} running`,
     s("path", { d: area(series.at, series.actual, x, y, HEIGHT, true), class: "area actual" }),
     s("path", { d: line(series.at, series.demand, x, y), class: "line demand" }),
     s("path", { d: line(series.at, series.replicas, x, y, true), class: "line answer" }),

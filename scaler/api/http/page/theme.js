@@ -1,10 +1,10 @@
-// Light or dark: as the system has it, or as somebody chose. Not a module, so that it runs before anything is drawn.
+// Light or dark: the setting of the system, or the user's choice. Not a module, so that it runs before the first paint.
 
 (() => {
   const THEMES = ["auto", "light", "dark"];
 
-  // Where storage is forbidden the choice lasts as long as the page.
-  function kept(name) {
+  // Without storage the choice lasts as long as the page.
+  function stored(name) {
     try {
       if (name !== undefined) localStorage.setItem("tidegate-theme", name);
       return localStorage.getItem("tidegate-theme");
@@ -13,7 +13,7 @@
     }
   }
 
-  let chosen = THEMES.includes(kept()) ? kept() : "auto";
+  let chosen = THEMES.includes(stored()) ? stored() : "auto";
   const apply = () => (chosen === "auto" ? delete document.documentElement.dataset.theme : (document.documentElement.dataset.theme = chosen));
   apply();
 
@@ -21,12 +21,12 @@
     const button = document.getElementById("theme");
     const say = () => {
       button.textContent = chosen;
-      button.ariaLabel = `Colours: ${chosen === "auto" ? "as the system has them" : chosen}`;
+      button.ariaLabel = `Colours: ${chosen}`;
     };
     say();
     button.addEventListener("click", () => {
       chosen = THEMES[(THEMES.indexOf(chosen) + 1) % THEMES.length];
-      kept(chosen);
+      stored(chosen);
       apply();
       say();
     });

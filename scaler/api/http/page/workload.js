@@ -1,8 +1,8 @@
-// One workload: its charts, what it rests on, how the number came about, and what it has cost.
+// One workload: its charts, evidence, explanation and GPU-hours.
 
-import { ask, hashOf, keyOf, pathOf } from "./asking.js";
+import { get, hashOf, keyOf, pathOf } from "./api.js";
 import { chart, reasonBand } from "./chart.js";
-import { h, hindered, mark, say, sign } from "./dom.js";
+import { h, mark, say, showObstacle, sign } from "./dom.js";
 import * as format from "./format.js";
 import { seriesOf } from "./history.js";
 import { decidedOn } from "./evidence.js";
@@ -11,9 +11,9 @@ const SPANS = [[900, "15 min"], [3600, "1 h"], [21600, "6 h"], [86400, "24 h"]];
 const SLOW_MS = 5_000; // history and explanation; the head moves with every poll
 const POINTS = 480;
 const LONG = 40; // letters: longer texts are broken into lines, shorter ones never
-const SHORTEST_S = 900; // an axis of what is kept, where that is less than was asked for
+const SHORTEST_S = 900; // of an axis, where less data exists
 
-export function workloadView(words, asked) {
+export function workloadView(words, workload) {
   const stateWords = new Map(words.states.map((word) => [word.code, word]));
   const reasonWords = new Map(words.reasons.map((word) => [word.code, word]));
   const hindrances = new Map((words.hindrances ?? []).map((word) => [word.code, word]));
@@ -30,21 +30,21 @@ export function workloadView(words, asked) {
   const charts = [
     chart({ title: "Requests", unit: "waiting, running or held", say: format.count, lines: [{ name: "load", key: "load", label: "requests", area: true }] }, read),
     chart({ title: "Replicas", unit: "replicas", say: format.count, lines: [
-      { name: "actual", key: "actual", label: "run", area: true, step: true },
+      { name: "actual", key: "actual", label: "running", area: true, step: true },
       { name: "demand", key: "demand", label: "demand" },
-      { name: "answer", key: "replicas", label: "told", step: true }] }, read),
+      { name: "answer", key: "replicas", label: "published", step: true }] }, read),
     chart({ title: "GPU activity", unit: "of its GPUs, mean", say: format.ratio, top: 1, lines: [{ name: "gpu", key: "gpu", label: "activity", area: true }] }, read),
   ];
   const signPlace = h("span", { class: "sign-place" });
   const word = h("span", { class: "word" });
   const reason = h("span", { class: "chip" });
-  const held = h("span", { class: "chip" });
-  const heldBy = h("p", { class: "why", hidden: true });
-  const observed = h("span", { class: "chip quiet", hidden: true }, "observed: nobody is told");
+  const obstacle = h("span", { class: "chip" });
+  const obstacleText = h("p", { class: "why", hidden: true });
+  const observed = h("span", { class: "chip quiet", hidden: true }, "observed: not published");
   const why = h("p", { class: "why" });
   const shift = h("span", { class: "figure" });
   const ready = h("span", { class: "under" });
-  const spans = h("div", { class: "spans", role: "group", "aria-label": "How far back" }, SPANS.map(([seconds, label]) =>
+  const spans = h("div", { class: "spans", role: "group", "aria-label": "Time span" }, SPANS.map(([seconds, label]) =>
     h("button", { type: "button", class: "quiet", "aria-pressed": String(seconds === since), "data-since": seconds, onclick: () => look(seconds) }, label)));
   const band = h("div", { class: "band-place" });
   const past = h("section", { class: "panel past", hidden: true }, h("header", {}, h("h2", {}, "Over time"), spans), charts.map((each) => each.element), band);
@@ -52,16 +52,16 @@ export function workloadView(words, asked) {
   const changes = h("section", { class: "panel changes", hidden: true });
   const evidence = h("section", { class: "panel evidence" });
   const scores = h("section", { class: "panel scores", hidden: true });
-  const command = `tidegate explain ${quoted(`${asked.namespace}/${asked.name}`)} --server ${quoted(location.origin + location.pathname.replace(/\/$/, ""))}`;
+  const command = `tidegate explain ${quoted(`${workload.namespace}/${workload.name}`)} --server ${quoted(location.origin + location.pathname.replace(/\/$/, ""))}`;
   const copy = h("button", { type: "button", class: "quiet", onclick: copied }, "copy");
   const code = h("code", { tabindex: 0 }, command);
   const missing = h("p", { class: "nothing", hidden: true });
   const content = h("div", { class: "columns" }, h("div", {}, past, explained), h("div", {}, evidence, scores, changes));
   const element = h("article", { class: "workload-view" },
-    h("nav", { "aria-label": "Where you are" }, h("a", { href: "#/" }, "← all workloads")),
+    h("nav", { "aria-label": "Breadcrumb" }, h("a", { href: "#/" }, "← all workloads")),
     h("header", { class: "title" },
-      h("div", {}, h("h1", { tabindex: -1 }, h("span", { class: "namespace" }, `${asked.namespace}/`), asked.trigger ? `${asked.name}/${asked.trigger}` : asked.name),
-        h("p", { class: "line" }, signPlace, word, reason, held, observed), why, heldBy),
+      h("div", {}, h("h1", { tabindex: -1 }, h("span", { class: "namespace" }, `${workload.namespace}/`), workload.trigger ? `${workload.name}/${workload.trigger}` : workload.name),
+        h("p", { class: "line" }, signPlace, word, reason, obstacle, observed), why, obstacleText),
       h("p", { class: "answer" }, shift, ready)),
     missing, content, h("p", { class: "command" }, code, copy), live);
 
@@ -70,7 +70,7 @@ export function workloadView(words, asked) {
       await navigator.clipboard.writeText(command);
       say(copy, "copied");
     } catch {
-      getSelection().selectAllChildren(code); // no clipboard without https or localhost: it is selected, Ctrl-C does the rest
+      getSelection().selectAllChildren(code); // no clipboard without https or localhost: the text is selected instead
       say(copy, "selected");
     }
   }
@@ -95,13 +95,14 @@ export function workloadView(words, asked) {
     mark(reason, "title", given?.meaning);
     observed.hidden = !row.observed;
     say(why, row.why);
-    hindered(held, row, hindrances);
-    heldBy.hidden = !row.hindered_by;
-    say(heldBy, row.hindered_by ?? "");
+    showObstacle(obstacle, row, hindrances);
+    obstacleText.hidden = !row.hindered_by;
+    say(obstacleText, row.hindered_by ?? "");
     say(shift, format.shift(row.cluster, row.told));
     mark(shift, "data-unknown", format.isKnown(row.told) ? null : "");
-    const parts = [row.ready === null ? "ready: unknown" : `${format.count(row.ready)} ready`, `seen ${format.age(row, now)}`];
-    say(ready, `replicas, ${parts.join(", ")}`);
+    const age = format.age(row, now);
+    const ago = format.isKnown(row.held_since) ? age : age === format.UNKNOWN ? "age unknown" : `readings ${age} old`;
+    say(ready, `replicas, ${row.ready === null ? "ready: unknown" : `${format.count(row.ready)} ready`}, ${ago}`);
   }
 
   async function slow() {
@@ -112,9 +113,9 @@ export function workloadView(words, asked) {
 
   async function history() {
     const wished = since;
-    const { status, document } = await ask(pathOf("api/v1/history", asked, { points: POINTS, since: wished }));
+    const { status, document } = await get(pathOf("api/v1/history", workload, { points: POINTS, since: wished }));
     if (status !== 200 || wished !== since) return;
-    [series] = seriesOf(document, asked);
+    [series] = seriesOf(document, workload);
     past.hidden = !series;
     if (!series) return;
     const from = Math.max(document.now - since, Math.min(series.at[0] ?? document.now, document.now - SHORTEST_S));
@@ -123,60 +124,60 @@ export function workloadView(words, asked) {
   }
 
   async function explanation() {
-    const query = asked.at === null ? {} : { at: asked.at };
-    const { status, document } = await ask(pathOf("api/v1/explain", asked, query));
+    const query = workload.at === null ? {} : { at: workload.at };
+    const { status, document } = await get(pathOf("api/v1/explain", workload, query));
     if (status !== 200) return;
     explained.hidden = false;
-    explained.replaceChildren(...chain(document, asked));
+    explained.replaceChildren(...chain(document, workload));
     changes.hidden = !document.changes?.length;
-    changes.replaceChildren(...timeline(document.changes ?? [], asked, reasonWords));
+    changes.replaceChildren(...timeline(document.changes ?? [], workload, reasonWords));
   }
 
   async function entry() {
-    const { status, document } = await ask(pathOf("api/v1/board", asked));
-    const mine = document?.workloads.find((each) => keyOf(each.workload) === keyOf(asked));
+    const { status, document } = await get(pathOf("api/v1/board", workload));
+    const mine = document?.workloads.find((each) => keyOf(each.workload) === keyOf(workload));
     if (status === 200 && mine) evidence.replaceChildren(...decidedOn(mine, document.now));
   }
 
   return {
     element,
-    title: `${asked.namespace}/${asked.name} · Tidegate`,
+    title: `${workload.namespace}/${workload.name} · Tidegate`,
     draw: () => {
       charts.forEach((each) => each.draw());
       slow();
     },
     show(document) {
-      const row = document.workloads.find((each) => keyOf(each) === keyOf(asked));
+      const row = document.workloads.find((each) => keyOf(each) === keyOf(workload));
       gone = !row;
       missing.hidden = !gone;
       content.hidden = gone;
-      say(missing, gone ? "This workload is not on the Board: neither in the configuration nor found in the cluster." : "");
+      say(missing, gone ? "This workload is not on the Board: neither in the configuration nor in the cluster." : "");
       if (row) head(row, document.now);
       slow();
     },
     accounts(document) {
-      const mine = document.workloads.find((each) => keyOf(each) === keyOf(asked));
+      const mine = document.workloads.find((each) => keyOf(each) === keyOf(workload));
       scores.hidden = !mine;
       if (mine) scores.replaceChildren(...costs(mine, document.since, stateWords));
     },
     key(event) {
       if (event.key !== "Escape") return false;
-      location.hash = asked.at === null ? "#/" : hashOf(asked);
+      location.hash = workload.at === null ? "#/" : hashOf(workload);
       return true;
     },
     opened: () => element.querySelector("h1").focus({ preventScroll: true }),
   };
 }
 
-// What a shell would take apart stands in quotes.
+// Quotes what a shell would split.
 const quoted = (text) => (/^[\w./:@%+=-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
 
-// The explanation, step by step, as it comes: this page knows no step by name.
-function chain(document, asked) {
-  const of = asked.at === null ? null : h("p", { class: "of" }, `the answer of ${format.moment(document.at)} `, h("a", { href: hashOf(asked) }, "back to now"));
+// The explanation, step by step. This page knows no step by name.
+function chain(document, workload) {
+  const of = workload.at === null ? null : h("p", { class: "of" }, `the decision of ${format.moment(document.at)} `, h("a", { href: hashOf(workload) }, "back to now"));
   return [
-    h("header", {}, h("h2", {}, "Why this number"), of),
-    document.follows ? h("p", { class: "of" }, `as the leader at ${document.follows} has it`) : null,
+    h("header", {}, h("h2", {}, "Explanation"), of),
+    document.follows ? h("p", { class: "of" }, `the decision of the leader at ${document.follows}`) : null,
     h("p", { class: "summary-line" }, document.summary),
     h("ol", { class: "chain" }, (document.chain ?? []).map((step) => h("li", { "data-step": step.step }, h("h3", {}, step.title),
       (step.sentences ?? []).map((sentence) => h("p", {}, sentence)), step.table ? grid(step.table) : null))),
@@ -191,7 +192,7 @@ function grid(table) {
 }
 
 function shown(value) {
-  // A page that does not say a thing is no news in a table of pages: a dash for eyes, the word for ears.
+  // Unknown is common in a table of targets: a dash on screen, the word for screen readers.
   if (value === null || value === undefined) return [h("span", { "data-unknown": "", "aria-hidden": "true" }, "–"), h("span", { class: "hidden" }, format.UNKNOWN)];
   return typeof value === "number" ? figures(value) : String(value);
 }
@@ -199,11 +200,11 @@ function shown(value) {
 // A ratio needs its decimals, a count of requests does not.
 const figures = (value) => (Number.isInteger(value) ? format.count(value) : String(Number(value.toPrecision(4))));
 
-function timeline(entries, asked, reasonWords) {
+function timeline(entries, workload, reasonWords) {
   return [h("header", {}, h("h2", {}, "Decisions")), h("ol", { class: "timeline" }, entries.toReversed().map((entry) => {
     const word = reasonWords.get(entry.reason);
-    return h("li", { "data-state": word?.state ?? "unknown", "aria-current": asked.at === entry.at ? "true" : null },
-      h("a", { href: hashOf(asked, entry.at), title: "explain this one" }, h("time", {}, format.moment(entry.at))),
+    return h("li", { "data-state": word?.state ?? "unknown", "aria-current": workload.at === entry.at ? "true" : null },
+      h("a", { href: hashOf(workload, entry.at), title: "explain this decision" }, h("time", {}, format.moment(entry.at))),
       sign(word?.state ?? "unknown"), h("span", { class: "number" }, format.count(entry.replicas)), h("span", {}, word?.word ?? entry.reason));
   }))];
 }
@@ -220,15 +221,15 @@ function costs(account, since, stateWords) {
   return [
     h("header", {}, h("h2", {}, "GPU-hours"), since ? h("p", { class: "of" }, `since ${format.moment(since)}`) : null),
     h("dl", { class: "shares" }, parts),
-    h("p", { class: "of" }, `woken ${times(account.wakes)}, put to sleep ${times(account.sleeps)}`),
-    shadow ? h("h3", {}, "Observed: what Tidegate would have done") : null,
+    h("p", { class: "of" }, `scaled up from zero ${times(account.wakes)}, down to zero ${times(account.sleeps)}`),
+    shadow ? h("h3", {}, "Shadow: what Tidegate would have done") : null,
     shadow ? h("dl", { class: "facts" }, [
       ["observed for", format.span(shadow.seconds)],
       ["GPU-hours saved", format.gpuHours(shadow.gpu_seconds_saved)],
       ["GPU-hours added", format.gpuHours(shadow.gpu_seconds_added)],
-      ["waiting while it wanted more", `${format.count(format.isKnown(shadow.queue_seconds) ? shadow.queue_seconds / 60 : null)} request-minutes`],
-      ["it wanted more for", format.span(shadow.more_seconds)],
-      ["it wanted fewer for", format.span(shadow.fewer_seconds)],
+      ["waiting while it would have more", `${format.count(format.isKnown(shadow.queue_seconds) ? shadow.queue_seconds / 60 : null)} request-minutes`],
+      ["more replicas for", format.span(shadow.more_seconds)],
+      ["fewer replicas for", format.span(shadow.fewer_seconds)],
     ].map(([label, value]) => h("div", {}, h("dt", {}, label), h("dd", {}, value)))) : null,
   ].filter((each) => each !== null);
 }

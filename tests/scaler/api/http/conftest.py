@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from exporter.model import WorkloadKey
 from exporter.scrape.metrics import SeenCollector
-from scaler.api.http.decisions import BoardCollector
+from scaler.api.http.collectors import BoardCollector
 from scaler.api.http.health import HealthState
 from scaler.api.http.server import WebServer
 from scaler.engine.publisher import Publisher

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.objects import Ref
 from exporter.kubernetes.resources import NODES, PODS
-from scaler.api.http.cluster import ClusterCollector
+from scaler.api.http.collectors import ClusterCollector
 from scaler.workloads import ObjectError
 from tests.fakes import objects as api
 
@@ -23,7 +23,7 @@ def shown():
     return make
 
 
-def test_a_resource_is_known_while_it_is_heard_of(shown):
+def test_a_resource_is_current_while_the_api_server_answers(shown):
     cluster = Cluster(blind_s=60.0)
     cluster.replace(PODS, None, [], NOW)
     cluster.mark_lost(PODS, NOW)
@@ -42,7 +42,7 @@ def test_a_nodes_gpus_and_mig_instances_are_shown_by_resource(shown):
     assert value("tidegate_node_gpus_allocatable", {**labels, "resource": "nvidia.com/mig-1g.10gb"}) == 7.0
 
 
-def test_what_somebody_should_change_is_counted_by_object(shown):
+def test_problems_are_counted_by_object(shown):
     ref = Ref("ai", "ScaledObject", "chat")
     value = shown(
         Cluster(blind_s=60.0),

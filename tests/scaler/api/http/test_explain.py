@@ -75,22 +75,22 @@ async def test_a_moment_of_the_past_is_what_stood_then(asked, at):
     assert status == 200
     assert 1000.0 <= document["at"] <= 1031.5
     assert document["inputs"]["readings"]["wanted"] == 2.0
-    assert document["chain"][0]["sentences"][0].startswith("Single pages are not kept.")
+    assert document["chain"][0]["sentences"][0].startswith("Single targets are not stored.")
 
 
-async def test_before_the_log_begins_the_oldest_is_told_and_said_to_be(asked):
+async def test_before_the_log_begins_the_oldest_entry_is_explained_with_a_note(asked):
     _, document = await asked.ask("/api/v1/explain/ai/chat?at=12")
     assert document["at"] == 1000.0
     assert document["summary"].startswith(
-        "Nothing is kept of 1970-01-01 00:00:12Z: the log begins at 1970-01-01 00:16:40Z, with this. "
+        "The log does not have 1970-01-01 00:00:12Z: it begins at 1970-01-01 00:16:40Z, with this. "
     )
 
 
 @pytest.mark.parametrize(
     ("at", "words"),
     [
-        ("yesterday", "must be POSIX seconds or a moment such as 2026-11-22T10:00:00Z, got yesterday"),
-        ("2026-11-22T10:00:00", "does not say whose clock is meant; add Z or an offset"),
+        ("yesterday", "must be POSIX seconds or a time such as 2026-11-22T10:00:00Z, got yesterday"),
+        ("2026-11-22T10:00:00", "has no offset; add Z or an offset"),
         ("1761990000000", "got 1761990000000"),
         ("nan", "got nan"),
         ("-5", "got -5"),
@@ -103,11 +103,11 @@ async def test_a_moment_that_is_none_is_refused(asked, at, words):
     assert words in document["error"]
 
 
-def test_a_plus_that_nobody_escaped_is_a_plus():
+def test_an_unescaped_plus_is_a_plus():
     assert moment("2026-11-22T11:00:00 01:00") == moment("2026-11-22T10:00:00Z") == 1795341600.0
 
 
-async def test_a_workload_that_nobody_knows_is_404(asked):
+async def test_an_unknown_workload_is_404(asked):
     assert await asked.ask("/api/v1/explain/ai/nobody") == (404, {"error": "ai/nobody: no such workload on the Board"})
     status, _ = await asked.ask("/api/v1/explain/ai/chat?trigger=decode")
     assert status == 404
@@ -119,14 +119,14 @@ async def test_before_the_first_works_are_there_it_says_so(asked):
     assert (status, document) == (503, {"error": "nothing has been decided yet: Tidegate is starting"})
 
 
-async def test_a_follower_says_whose_answer_it_repeats(asked):
+async def test_a_follower_names_the_leader_that_it_repeats(asked):
     asked.follows = "10.0.0.2:8444"
     asked.publisher.follow({CHAT: Decision(CHAT, 5, True, Reason.SERVING, 1050.0)}, 1060.0)
     _, document = await asked.ask("/api/v1/explain/ai/chat")
     assert (document["follows"], document["answer"]["replicas"]) == ("10.0.0.2:8444", 5)
     assert document["chain"][-1]["sentences"][-1] == (
-        "This replica repeats the answer of the leader at 10.0.0.2:8444: 5 replicas, serving. "
-        "What is above is what it would answer itself."
+        "This replica repeats the decision of the leader at 10.0.0.2:8444: 5 replicas, serving. "
+        "The steps above are of its own decision."
     )
 
 

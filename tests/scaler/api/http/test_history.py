@@ -62,7 +62,7 @@ async def test_one_workload_and_less_of_it(past):
         ("since=nan", "since: must be a number from 1 to 604800, got nan"),
     ],
 )
-async def test_a_bad_question_is_told_what_is_wrong_with_it(past, query, words):
+async def test_a_bad_query_is_an_error_that_names_the_key(past, query, words):
     for path in ("/api/v1/history", "/api/v1/history/ai/chat"):
         status, _, text = await past.get(f"{path}?{query}")
         assert (status, json.loads(text)) == (400, {"error": words})

@@ -28,7 +28,7 @@ def test_foreign_host_is_not_allowed(host):
 
 
 @pytest.mark.parametrize("host", OWN)
-def test_address_or_name_that_nobody_can_register_is_allowed(host):
+def test_an_address_or_unregistrable_name_is_allowed(host):
     assert is_allowed(host, ())
 
 

@@ -10,7 +10,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from exporter.model import WorkloadKey
-from scaler.api.http.decisions import BoardCollector
+from scaler.api.http.collectors import BoardCollector
 from scaler.model import Board, Decision, Evidence, Reason
 from scaler.policy.overrides import unreadable
 

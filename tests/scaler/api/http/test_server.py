@@ -55,7 +55,7 @@ async def test_an_empty_board_is_json_too(site):
     assert (document["version"], document["workloads"]) == (0, [])
 
 
-async def test_the_board_of_one_workload_has_all_its_triggers_and_nobody_elses(site):
+async def test_the_board_of_one_workload_has_its_triggers_alone(site):
     decode = WorkloadKey("ai", "chat", "decode")
     site.publisher.keep_only([CHAT, decode, CODE], at=site.now)
     site.publisher.publish([Decision(key, 2, True, Reason.WARM, 990.0) for key in (CHAT, decode, CODE)], at=site.now)

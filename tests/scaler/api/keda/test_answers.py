@@ -45,7 +45,7 @@ async def test_a_held_decision_answers_as_it_was_decided(board, keda, replicas, 
     ],
     ids=["empty", "undecided", "unknown", "bad metadata", "odd"],
 )
-async def test_get_metric_spec_answers_everybody_the_same(board, keda, ref):
+async def test_get_metric_spec_is_the_same_for_all_callers(board, keda, ref):
     board.put(WorkloadKey("team-a", "chat"), None)
     assert list((await keda.stub.GetMetricSpec(ref)).metricSpecs) == [SPEC]
 
@@ -130,7 +130,7 @@ async def test_metadata_names_another_workload_of_the_same_namespace(board, keda
     assert (await keda.value(keda.ref(workload="llama"))).metricValue == 7
 
 
-async def test_one_tenants_bad_metadata_is_its_own_error_and_nobody_elses(board, keda):
+async def test_bad_metadata_is_an_error_of_its_tenant_alone(board, keda):
     board.decide(2)
     good, bad = keda.ref(), keda.ref(wrokload="chat")
     answers = await asyncio.gather(*(keda.value(ref) for ref in (good, bad) * 20), return_exceptions=True)

@@ -48,7 +48,7 @@ async def test_with_ten_percent_no_step_up_is_lost_and_steps_down_wait_for_the_b
     assert max(spare) <= 0.1 + 1e-9
 
 
-async def test_what_keda_hears_is_what_is_told(board, keda):
+async def test_keda_gets_the_published_replicas(board, keda):
     board.decide(11, told=12)
     value = await keda.value(keda.ref())
     assert (value.metricValue, value.metricValueFloat) == (12, 12.0)

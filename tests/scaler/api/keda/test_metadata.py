@@ -122,7 +122,7 @@ def doubt(believed, *asked) -> Doubt:
     return caught.value.refused.doubt
 
 
-def test_without_kubernetes_the_configuration_alone_says_who_may_be_asked_for():
+def test_without_kubernetes_the_configuration_alone_authorizes():
     believed = Configured.by(Config(workloads=(workload("chat"), workload("seen", "observe"))))
     assert believed.whose(*ref()) == CHAT
     assert believed.whose(*ref("other", workload="chat")) == CHAT

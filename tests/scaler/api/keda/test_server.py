@@ -33,7 +33,7 @@ async def test_health_follows_the_daemons_word_and_answers_go_on_either_way(boar
         assert (await keda.value(keda.ref())).metricValue == 1
 
 
-async def test_a_server_is_not_serving_until_it_is_told_ready(board):
+async def test_a_server_is_not_serving_until_set_ready(board):
     server = create(board, claims=board.claims, address="127.0.0.1:0", tls=None, now=lambda: 0.0)
     port = await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

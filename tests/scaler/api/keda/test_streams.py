@@ -128,7 +128,7 @@ async def test_a_shutdown_ends_every_stream_with_ok(board, keda, listen):
     assert [call[:2] for call in keda.observed] == [("StreamIsActive", "OK")] * 2
 
 
-async def test_a_push_that_has_begun_is_heard_before_the_shutdown_ends_its_stream(board, keda, listen):
+async def test_a_push_in_progress_arrives_before_the_shutdown_ends_its_stream(board, keda, listen):
     board.put(CHAT, None)
     stream = listen()
     await board.until(None)

@@ -113,7 +113,7 @@ async def test_a_rotated_client_authority_lets_in_its_clients(secret, serve):
     assert (await ask(ours, client=new), await ask(ours, client=old)) == ("OK", "UNAVAILABLE")
 
 
-async def test_a_half_written_rotation_keeps_the_old_certificate_and_is_told_once(secret, serve):
+async def test_a_half_written_rotation_keeps_the_old_certificate_and_is_reported_once(secret, serve):
     old, new = trustme.CA(), trustme.CA()
     secret.write(old)
     ask = await serve()

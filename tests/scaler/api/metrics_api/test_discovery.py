@@ -68,7 +68,7 @@ def test_a_group_that_is_off_is_nowhere(group):
         assert (group in said, other in said) == (True, False)
 
 
-async def test_numbers_of_a_group_that_is_off_are_not_told(api):
+async def test_metrics_of_a_group_that_is_off_are_not_found(api):
     api.workloads.decide("chat", 3)
     await api.start(groups=[CUSTOM_GROUP])
     await api.follow()

@@ -99,16 +99,16 @@ async def test_pods_are_chosen_by_any_of_their_own_labels(hpa, both, selector, c
     assert {f"chat-7d-{letter * 5}" for letter in chosen} == set(told(answer))
 
 
-async def test_gpu_activity_is_told_in_thousandths_and_a_shared_gpu_is_nobodys(hpa, both, page):
+async def test_gpu_activity_is_in_thousandths_and_a_shared_gpu_belongs_to_no_pod(hpa, both, page):
     own = page.gpu("GPU-1", ["chat-7d-aaaaa"], engine=0.25) + page.gpu("GPU-2", ["chat-7d-aaaaa"], engine=0.5)
     both.land(NODE, own + page.gpu("GPU-3", ["chat-7d-bbbbb", "stranger"], engine=1.0))
     assert told(await hpa.forward(asked("gpu-engine-active"))) == {"chat-7d-aaaaa": "375m"}
     refused = await hpa.forward(asked("gpu-engine-active", "chat-7d-bbbbb"))
     assert (refused.status, refused.document["reason"]) == (503, "ServiceUnavailable")
-    assert "no page says it of a GPU that no other pod may use" in refused.document["message"]
+    assert "no target has it for a GPU that only this pod may use" in refused.document["message"]
 
 
-async def test_another_namespaces_pods_are_not_told(api, hpa, pods, page):
+async def test_pods_of_another_namespace_are_not_returned(api, hpa, pods, page):
     ours, theirs = Ref("ai", "Deployment", "chat"), Ref("lab", "Deployment", "chat")
     pods.decided_by({CHAT: ours, WorkloadKey("lab", "chat"): theirs})
     pods.tell(REPLICASETS, objects.replicaset("chat-7d", "lab", owner=("Deployment", "chat")))
@@ -140,7 +140,9 @@ async def test_a_list_without_any_number_is_an_error_and_not_an_empty_list(api, 
     api.clock.time += 16.0
     answer = await hpa.forward(asked())
     assert (answer.status, answer.document["status"]) == (503, "Failure")
-    assert answer.document["message"].startswith("ai/chat-7d-aaaaa and 1 more pods: tidegate-queue is unknown; nothing")
+    assert answer.document["message"].startswith(
+        "ai/chat-7d-aaaaa and 1 more pods: tidegate-queue is unknown; no fresh"
+    )
     assert "bbbbb:8000" in answer.document["message"]
     assert answer.retry_after is None
 
@@ -168,7 +170,7 @@ async def test_who_is_not_ours_is_a_404_status(hpa, both, name, query, namespace
     assert (answer.status, answer.document["reason"]) == (404, "NotFound")
 
 
-async def test_while_the_cluster_is_not_known_nobody_is_said_not_to_exist(api, hpa, both):
+async def test_while_the_registry_is_incomplete_a_missing_pod_is_503(api, hpa, both):
     api.server.take(None)
     assert (await hpa.forward(asked(name="nobody"))).status == 503
     api.know()
@@ -184,7 +186,7 @@ async def test_a_pod_that_is_gone_is_gone_with_its_number(api, hpa, both):
     assert (await hpa.forward(asked(name="chat-7d-aaaaa"))).status == 404
 
 
-async def test_pods_of_who_is_only_observed_are_told_to_nobody(api, hpa, both):
+async def test_pods_of_an_observed_workload_are_refused(api, hpa, both):
     api.workloads.decide("chat", 2, observed=True)
     answer = await hpa.forward(asked())
     assert (answer.status, answer.document["reason"]) == (403, "Forbidden")

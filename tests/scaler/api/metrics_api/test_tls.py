@@ -28,7 +28,7 @@ async def test_a_rotated_certificate_serves_the_next_connection(api):
     assert api.told["tls"] == []
 
 
-async def test_a_half_written_rotation_keeps_the_old_certificate_and_is_told_once(api):
+async def test_a_half_written_rotation_keeps_the_old_certificate_and_is_reported_once(api):
     new = trustme.CA()
     api.write(new, key=False)
     assert [await asked(api, ca) for ca in (api.server_ca, api.server_ca, new)] == [True, True, False]

@@ -78,7 +78,7 @@ async def test_an_unknown_workload_is_a_404_status(hpa, decide):
     assert "matchLabels: {workload: NAME}" in answer.document["message"]
 
 
-async def test_before_the_cluster_is_known_nobody_is_said_not_to_exist(api, hpa):
+async def test_before_the_first_registry_a_missing_workload_is_503(api, hpa):
     api.server.take(None)
     answer = await hpa.forward(EXTERNAL)
     assert (answer.status, answer.document["reason"]) == (503, "ServiceUnavailable")
@@ -112,7 +112,7 @@ async def test_one_unknown_workload_among_several_is_an_error_and_not_a_smaller_
     assert await hpa.external("ai", "tidegate-replicas", "workload=chat") == 3
 
 
-async def test_an_hpa_hears_what_is_told_by_either_api(hpa, decide):
+async def test_both_apis_return_the_published_replicas(hpa, decide):
     decide("chat", 11, told=12)
     assert await hpa.external("ai", "tidegate-replicas", "workload=chat") == 12
     path = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ai/deployments.apps/chat/tidegate-replicas"
@@ -120,7 +120,7 @@ async def test_an_hpa_hears_what_is_told_by_either_api(hpa, decide):
     assert item["value"] == "12"
 
 
-async def test_who_is_only_observed_is_told_to_nobody(hpa, decide):
+async def test_an_observed_workload_is_refused(hpa, decide):
     decide("chat", 3, observed=True)
     answer = await hpa.forward(EXTERNAL)
     assert (answer.status, answer.document["reason"]) == (403, "Forbidden")
@@ -212,7 +212,7 @@ async def test_all_objects_of_a_kind_are_listed_by_a_star(hpa, decide):
     assert found == [("chat", "3"), ("code", "2")]
 
 
-async def test_objects_are_not_chosen_by_labels_that_nobody_here_knows(hpa, decide):
+async def test_a_selector_of_object_labels_is_refused(hpa, decide):
     decide("chat", 3)
     path = CUSTOM.format("v1beta2", "deployments.apps/*/tidegate-replicas?labelSelector=app%3Dchat")
     answer = await hpa.forward(path)

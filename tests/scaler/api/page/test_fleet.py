@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from exporter.model import WorkloadKey
-from scaler.explain import rows
+from scaler.explain import formats
 from scaler.explain.outcome_inputs import ControllerOutcome, OutcomeCode
 from scaler.explain.rows import row
 from scaler.explain.summary import REASONS, STATES
@@ -39,8 +39,8 @@ def expected(each, now=NOW):
     told_apart = reason == word or seen.reason is Reason.WARM
     return {
         "name": f"{seen.namespace}/{seen.label}", "word": word, "reason": None if told_apart else reason,
-        "why": seen.why, "numbers": [seen.shift, rows.count(seen.load), rows.ratio(seen.gpu)],
-        "demand": rows.count(seen.demand), "age": seen.age(now), "notes": not seen.notes,
+        "why": seen.why, "numbers": [seen.shift, formats.count(seen.load), formats.ratio(seen.gpu)],
+        "demand": formats.count(seen.demand), "age": seen.age(now), "notes": not seen.notes,
     }  # fmt: skip
 
 
@@ -51,25 +51,25 @@ async def test_every_workload_is_shown_in_the_words_of_the_terminal(visit):
     assert page.errors == []
 
 
-async def test_what_is_unknown_is_said_and_is_no_0(visit):
+async def test_unknown_is_shown_as_unknown_and_never_as_0(visit):
     page = await visit([decision("silent", Reason.UNKNOWN)])
     (cells,) = await page.evaluate(CELLS)
     assert cells["numbers"] == ["unknown", "unknown", "unknown"]
     assert (cells["demand"], cells["age"], cells["word"]) == ("unknown", "unknown", "unknown")
     gpus = await page.evaluate("[...document.querySelectorAll('.gpus dd')].map((dd) => dd.textContent)")
-    assert gpus == ["unknown"] * 4, "nobody counts its GPUs, so no sum of them is a number"
+    assert gpus == ["unknown"] * 4, "the number of its GPUs is unknown, so no sum is a number"
 
 
-async def test_the_head_sums_gpus_by_state_and_says_whose_nobody_counts(visit):
+async def test_the_head_sums_gpus_by_state_and_counts_workloads_without_a_number(visit):
     uncounted = decision("nvml", evidence=replace(BUSY, gpus_held=None))
     page = await visit(
         [decision("a"), decision("b"), decision("c", Reason.WARM), decision("d", Reason.ASLEEP), uncounted]
     )
     assert await page.evaluate(facts(".gpus > div", pairs=True)) == [
-        ["GPUs in use", "8"], ["idle, warm", "4"], ["starting", "0"], ["of unknown use", "0"],
+        ["GPUs in use", "8"], ["idle, warm", "4"], ["starting", "0"], ["unknown use", "0"],
     ]  # fmt: skip
     assert await page.evaluate("document.querySelector('.uncounted').textContent") == (
-        "One workload is in no sum: nobody counts its GPUs."
+        "Without one workload: its number of GPUs is unknown."
     )
     states = "[...document.querySelectorAll('.tide button:not([hidden])')].map((each) => each.textContent)"
     assert await page.evaluate(states) == ["3serving", "1idle, warm", "1asleep"]
@@ -82,7 +82,7 @@ async def test_a_server_that_dies_leaves_the_last_view_and_its_age(visit, site):
     said = await page.until(
         "!document.querySelector('#silence').hidden && document.querySelector('#silence').textContent"
     )
-    assert said.startswith("nobody answers: what is shown is ")
+    assert said.startswith("no answer: the data is ")
     assert await page.evaluate(CELLS) == before
     assert await page.evaluate("document.querySelector('#health').textContent") == "no answer"
     assert await page.evaluate("document.querySelector('#spoken').textContent") == "Tidegate does not answer"
@@ -97,8 +97,8 @@ async def test_a_server_that_dies_leaves_the_last_view_and_its_age(visit, site):
 async def test_a_daemon_that_decides_nothing_any_more_is_not_shown_as_well(visit, site):
     page = await visit([decision("chat")])
     site.now += 40.0
-    await page.until("document.querySelector('#silence').textContent.includes('decided nothing for 40 s')")
-    assert await page.evaluate("document.querySelector('#health').textContent") == "standing still"
+    await page.until("document.querySelector('#silence').textContent.includes('last decisions are 40 s old')")
+    assert await page.evaluate("document.querySelector('#health').textContent") == "no ticks"
 
 
 @pytest.mark.parametrize("path", ["", "#/ai/" + "%3Cimg%20src%3Dx%20onerror%3D%22window.owned%3D1%22%3E%22'%26amp%3B"])
@@ -253,10 +253,10 @@ async def test_the_browser_writes_numbers_letter_for_letter_as_the_terminal_does
     given = json.dumps(numbers)
     for name in ("count", "ratio", "span"):
         written = await page.evaluate(f"import('./page/format.js').then((format) => {given}.map(format.{name}))")
-        assert written == [getattr(rows, name)(number) for number in numbers], name
+        assert written == [getattr(formats, name)(number) for number in numbers], name
     pairs = json.dumps([[one, two] for one in (None, 0, 1, 2) for two in (None, 0, 1, 2)])
     written = await page.evaluate(f"import('./page/format.js').then(({{shift}}) => {pairs}.map((p) => shift(...p)))")
-    assert written == [rows.shift(one, two) for one, two in json.loads(pairs)]
+    assert written == [formats.shift(one, two) for one, two in json.loads(pairs)]
 
 
 async def test_a_trigger_of_several_has_a_row_and_a_page_of_its_own(visit):
@@ -267,7 +267,7 @@ async def test_a_trigger_of_several_has_a_row_and_a_page_of_its_own(visit):
     await page.until("document.querySelector('.workload-view .word')?.textContent === 'idle, warm'")
 
 
-async def test_what_keeps_keda_and_the_hpa_from_it_is_said_in_the_row_and_on_its_page(visit, site):
+async def test_an_obstacle_is_shown_in_the_row_and_on_the_page_of_the_workload(visit, site):
     words = "paused at 2 replicas by the annotation <b>"
     paused = ControllerOutcome(OutcomeCode.PAUSED, (words,))
     site.ahead = lambda each: (

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from .conftest import EVERY_REASON, ROWS, history
-from .others import one_of_everything
+from .responses import one_of_everything
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -7,7 +7,7 @@ import pytest
 from scaler.model import Reason
 
 from .conftest import BUSY, NOW, decision, facts, history
-from .others import one_of_everything
+from .responses import one_of_everything
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -34,11 +34,11 @@ async def test_a_workload_shows_what_its_answer_rests_on_in_units(visit):
     assert page.errors == []
 
 
-async def test_what_nobody_knows_of_a_workload_is_said_there_too(visit):
+async def test_unknown_evidence_is_shown_as_unknown(visit):
     page = await visit([decision("chat", Reason.UNKNOWN)], "#/ai/chat")
     await page.until("document.querySelector('.evidence .facts')")
     facts = await page.evaluate(FACTS)
-    always = ("waiting", "in work", "the cluster was told to run", "ready", "activity", "oldest reading")
+    always = ("waiting", "in progress", "spec.replicas", "ready", "activity", "oldest reading")
     assert {facts[name] for name in always} == {"unknown"}
     assert await page.evaluate("document.querySelector('.title .figure').textContent") == "unknown"
 
@@ -46,7 +46,7 @@ async def test_what_nobody_knows_of_a_workload_is_said_there_too(visit):
 async def test_a_server_that_keeps_no_log_shows_the_rest(visit):
     page = await visit([decision("chat")], "#/ai/chat")
     await page.until("document.querySelector('.evidence .facts')")
-    assert await page.evaluate(PANELS) == ["What it rests on"]
+    assert await page.evaluate(PANELS) == ["Evidence"]
 
 
 async def test_a_chain_is_shown_step_by_step_whatever_its_steps_are(visit, site):
@@ -81,7 +81,7 @@ async def test_a_past_decision_is_a_click_away_and_so_is_the_way_back(visit, sit
     await page.until(f"document.querySelector('.summary-line')?.textContent === '3 replicas as of {NOW:.0f}'")
 
 
-async def test_a_follower_says_whose_answer_it_repeats(visit, site):
+async def test_a_follower_names_the_leader_that_it_repeats(visit, site):
     site.more = one_of_everything([decision("chat")], follows="10.0.0.2:7000")
     page = await visit([decision("chat")], "#/ai/chat")
     await page.until(
@@ -127,15 +127,15 @@ async def test_how_far_back_is_ones_choice(visit, site):
     assert await page.evaluate(pressed) == 1
 
 
-async def test_shadow_scores_are_of_those_that_are_observed_and_of_nobody_else(visit, site):
+async def test_only_observed_workloads_have_shadow_scores(visit, site):
     both = [replace(decision("watched"), observed=True), decision("chat")]
     site.more = one_of_everything(both)
     page = await visit(both, "#/ai/watched")
     await page.until("document.querySelector('.scores')?.textContent.includes('what Tidegate would have done')")
     assert await page.evaluate(facts(".scores .facts > div")) == {
         "observed for": "2 d", "GPU-hours saved": "41.2", "GPU-hours added": "0",
-        "waiting while it wanted more": "1.5 request-minutes", "it wanted more for": "10 min",
-        "it wanted fewer for": "2 h 00",
+        "waiting while it would have more": "1.5 request-minutes", "more replicas for": "10 min",
+        "fewer replicas for": "2 h 00",
     }  # fmt: skip
     await page.evaluate("location.hash = '#/ai/chat'")
     await page.until(
@@ -159,7 +159,7 @@ async def test_the_command_to_ask_in_a_terminal_is_there_to_copy_and_a_shell_tak
     assert await page.evaluate(command) == f"tidegate explain 'ai/it'\\''s; rm' --server {server}"
 
 
-async def test_a_workload_that_is_gone_is_said_to_be_gone(visit, site):
+async def test_the_page_reports_a_removed_workload(visit, site):
     page = await visit([decision("chat"), decision("code")], "#/ai/chat")
     await page.until("document.querySelector('.evidence .facts')")
     site.publish([decision("code")])

@@ -41,7 +41,7 @@ def lines(view, width=100, height=24):
 
 def test_workload_is_one_line():
     text = "\n".join(lines(TopView(document(CHAT)), width=200))
-    for part in ("● serving", "ai/chat", "2 → 3", "40", "42 %", "3 s", "10 requests in work, 30 waiting", "2.5"):
+    for part in ("● serving", "ai/chat", "2 → 3", "40", "42 %", "3 s", "10 requests in progress, 30 waiting", "2.5"):
         assert part in text
     assert "GPUs: 4 serving" in text
 

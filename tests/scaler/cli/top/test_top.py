@@ -104,7 +104,7 @@ async def test_all_rows_are_printed_once_in_a_pipe(daemon, top):
     assert process.returncode == 0
     (line,) = [line for line in output.decode().splitlines() if "ai/chat" in line]
     assert "2 → 3" in line
-    assert "10 requests in work, 3 waiting" in line
+    assert "10 requests in progress, 3 waiting" in line
     assert "\x1b" not in output.decode()
 
 

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from scaler import config
-from scaler.api.http.checkpoints import SnapshotCollector
+from scaler.api.http.collectors import SnapshotCollector
 from scaler.engine.checkpoint_store import CheckpointStore, Directory
 
 

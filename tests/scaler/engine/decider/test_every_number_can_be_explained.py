@@ -16,8 +16,7 @@ from scaler.cli.explain import explain_tables
 from scaler.engine.decider import Decider
 from scaler.explain.document import DeciderWitness
 from scaler.explain.steps import bounds
-from scaler.explain.summary import summary
-from scaler.explain.trace import Case
+from scaler.explain.trace import Case, summary
 from scaler.model import Board
 from scaler.policy.groups import Membership
 from scaler.policy.overrides import Brake, BrakeWord, WorkloadOverrides
@@ -78,8 +77,8 @@ def tells_what_was_decided(entry):
     """The replicas of its clamp are those that the policy answers to whom nobody orders otherwise."""
     case = Case.of(entry)
     assert summary(case).startswith(f"{entry.given.verdicts.replicas[0]:.0f} " if known(case) else "no answer")
-    if not case.held and not math.isnan(case.demand) and case.alone.active and not math.isnan(case.alone.replicas):
-        assert bounds(case)[-1].replicas == case.alone.replicas
+    if not case.held and not math.isnan(case.demand) and case.plain.active and not math.isnan(case.plain.replicas):
+        assert bounds(case)[-1].replicas == case.plain.replicas
 
 
 def known(case):

@@ -93,9 +93,9 @@ def test_while_the_list_is_silent_no_job_is_started_and_none_is_replaced(queue):
     assert {stage.round(silent=True) for _ in range(60)} == {(None, True, "unknown")}
     assert (stage.jobs, stage.started) == (0, 3)
     document = explained(stage.stage)
-    assert "no number of Jobs is held: an error to whoever asks" in document["summary"]
-    (sized,) = [each["sentences"] for each in document["chain"] if "No number of Jobs" in " ".join(each["sentences"])]
-    assert sized[-1] == "Only what is seen to do is asked for; where that is nothing, nothing is known."
+    assert "a number of Jobs is never held: callers get an error" in document["summary"]
+    (sized,) = [each["sentences"] for each in document["chain"] if "A number of Jobs" in " ".join(each["sentences"])]
+    assert sized[-1] == "Only requests that are known count; without any the decision is unknown."
     stage.waiting = 2
     assert stage.round() == (2, True, "queued")
     assert stage.started == 5

@@ -46,13 +46,13 @@ class TestSizing:
         assert document["summary"] == ("3 replicas, serving: 40 requests wait or run and a replica should carry 16")
         assert said(document, "objectives") == [
             "work: 40 requests / 16 per replica = 2.5.",
-            "kv_cache: 0.95 of the KV cache on average × 2 replicas / 0.9 wanted = 2.11.",
+            "kv_cache: 0.95 of the KV cache on average × 2 replicas / target 0.9 = 2.11.",
         ]
-        assert said(document, "winner") == ["The largest, work: 2.5, so 3 whole replicas."]
+        assert said(document, "winner") == ["The largest, work: 2.5, so 3 replicas."]
         assert said(document, "clamp") == [
             "3 replicas, within 0 to 8: no bound changes it.", "So 3 replicas while it is awake."
         ]  # fmt: skip
-        assert said(document, "told") == ["Active, and tidegate-replicas = 3 at a target of 1 for each replica."]
+        assert said(document, "told") == ["Active, and tidegate-replicas = 3 at a target of 1 per replica."]
         assert rows(document, "objectives")[0] == {
             "objective": "work", "smoothed": 40.0, "per replica": 16.0, "replicas": 2.5,
         }  # fmt: skip
@@ -82,16 +82,16 @@ class TestSizing:
         stage.sweep(5.0)
         # 16 + (32 - 16) / 2 after one half-life of 5 s.
         assert said(explained(stage), "smoothed") == [
-            "A rise is followed with a half-life of 5 s, a fall with one of 60 s.",
+            "Half-life of a rise: 5 s, of a fall: 60 s.",
             "work: 32 now, 24 smoothed.",
-            "Its window says the same: 2 values of the last 10 s.",
+            "Its window gives the same: 2 values of the last 10 s.",
         ]
 
     def test_a_window_that_has_heard_more_since_is_not_passed_off_as_the_reason(self, serving, page):
         serving.land(serving.pods[0], page.vllm(waiting=16, running=5, kv=0.95))  # 41 of 48: the answer stays
         assert said(explained(serving), "smoothed")[1:3] == [
             "work: 40, now and smoothed.",
-            "Its window has heard more since, and comes to another value by now.",
+            "Its window has newer samples, and gives another value now.",
         ]
 
     def test_the_band_is_why_it_is_not_yet_fewer(self, serving, page):
@@ -100,31 +100,29 @@ class TestSizing:
         document = explained(serving)
         assert document["answer"]["replicas"] == 3
         assert said(document, "clamp")[0] == (
-            "It stays at 3: fewer are taken once the demand is at or below 2 - 0.2 = 1.8, and it is 1.88."
+            "It stays at 3: hysteresis goes lower at a demand of 2 - 0.2 = 1.8, and it is 1.88."
         )
         assert rows(document, "clamp") == [{"bound": "demand", "replicas": 2}, {"bound": "band", "replicas": 3}]
 
     def test_more_than_the_maximum_is_capped_and_says_by_what(self, serving, page):
         serving.round({target: page.vllm(waiting=90, running=5, kv=0.95) for target in serving.pods})
         document = explained(serving)
-        assert document["summary"] == "8 replicas, capped: 11.88 are asked for, and 8 are the most that is allowed"
+        assert document["summary"] == "8 replicas, capped: 11.88 are needed, and the maximum is 8"
         assert said(document, "clamp")[0] == "Not more than 8, its maximum."
 
     def test_an_unknown_kv_cache_asks_for_nothing(self, scene, plan, pod, page):
         stage, target = scene(plan(kv=0.9)), pod(0)
         stage.has(pods=[target], wanted=1)
         stage.round({target: page.vllm(waiting=15, running=5)})
-        assert said(explained(stage), "objectives")[1] == (
-            "kv_cache: not known. It only ever adds, so the others decide."
-        )
+        assert said(explained(stage), "objectives")[1] == ("kv_cache: unknown. It only raises, so the others decide.")
 
     def test_begun_without_a_memory_what_the_cluster_has_is_the_least(self, scene, plan, pod, page):
         stage, target = scene(plan(young=60.0)), pod(0)
         stage.has(pods=[target], wanted=5)
         stage.round({target: page.vllm(waiting=0, running=1)})
         assert said(explained(stage), "clamp")[0] == (
-            "Not fewer than the 5 that the cluster had: it began without a memory, and until "
-            "1970-01-01 00:17:45Z its windows do not say enough."
+            "Not fewer than the 5 of the cluster: it began without state and has short windows until "
+            "1970-01-01 00:17:45Z."
         )
 
 
@@ -135,18 +133,18 @@ class TestHolding:
             serving.round({first: page.vllm(waiting=0, running=1, kv=0.95), second: None})
         document = explained(serving)
         assert document["summary"] == (
-            "3 replicas, held: readings are missing, and the last answer stands, since 1970-01-01 00:17:05Z"
+            "3 replicas, held: readings are missing, and the last decision holds, since 1970-01-01 00:17:05Z"
         )
         assert said(document, "cleaned")[:2] == [
-            "1 of the 2 pods that must answer do.",
-            "So its demand is not wholly known, since 1970-01-01 00:17:05Z. What is fresh is a lower bound.",
+            "1 of 2 pods that must answer have fresh samples.",
+            "Its demand is not completely known since 1970-01-01 00:17:05Z: fresh samples are a lower bound.",
         ]
-        assert said(document, "raw") == ["1 page of 2 can be believed."]
+        assert said(document, "raw") == ["1 of 2 targets has fresh samples."]
         assert rows(document, "raw")[1]["counts"] == "no: too old"
         assert said(document, "clamp") == [
-            "Readings are missing since 1970-01-01 00:17:05Z, so its answer is held.",
-            "The last was 3 replicas. What is fresh may raise it and lower nothing.",
-            "Until 1970-01-01 00:22:05Z: then it is an error to whoever asks.",
+            "Readings are missing since 1970-01-01 00:17:05Z, so its last decision holds.",
+            "The last was 3 replicas. Fresh samples may raise it and never lower it.",
+            "After 1970-01-01 00:22:05Z callers get an error.",
         ]
 
     def test_the_rest_is_taken_to_be_like_those_that_answer(self, serving, page):
@@ -155,18 +153,17 @@ class TestHolding:
             serving.round({first: page.vllm(waiting=0, running=10, kv=0.1), second: None})
         document = explained(serving)
         assert said(document, "cleaned")[1] == (
-            "The others are taken to be like them: what is in the pods counts 2 times. That sizes the workload and "
-            "proves no idleness."
+            "The others are imputed: sums over pods are multiplied by 2. That sizes it, and proves no idleness."
         )
         assert said(document, "objectives")[0] == "work: 20 requests / 16 per replica = 1.25."
-        assert said(document, "winner") == ["The largest, work: 1.25, so 2 whole replicas."]
+        assert said(document, "winner") == ["The largest, work: 1.25, so 2 replicas."]
 
     def test_one_that_never_had_an_answer_is_not_said_to_have_been_held_for_long(self, scene, pod):
         stage = scene()
         stage.has(pods=[pod(0)])
         stage.sweep()
         assert said(explained(stage), "clamp") == [
-            "Readings are missing since 1970-01-01 00:16:40Z, and there is no answer to hold."
+            "Readings are missing since 1970-01-01 00:16:40Z, and there is no decision to hold."
         ]
 
     def test_after_the_hold_it_is_an_error_and_says_since_when(self, serving):
@@ -174,10 +171,8 @@ class TestHolding:
             serving.round(dict.fromkeys(serving.pods))
         document = explained(serving)
         assert document["summary"].startswith("no answer, unknown: readings are missing since ")
-        assert said(document, "told") == [
-            "An error, so that KEDA and the HPA keep what there is: never a number that is not known."
-        ]
-        assert "for longer than 5 min, which is how long an answer is held" in said(document, "clamp")[0]
+        assert said(document, "told") == ["An error, so KEDA and the HPA change nothing."]
+        assert "for longer than 5 min, the time of a hold" in said(document, "clamp")[0]
 
 
 class TestZero:
@@ -193,25 +188,25 @@ class TestZero:
     def test_why_it_is_not_yet_asleep_and_when_it_will_be(self, idle):
         idle.rounds(10.0, idle.quiet)
         document = explained(idle)
-        assert document["summary"] == "1 replica, warm: nothing has been to do for 10 s, and it is kept warm for 30 s"
+        assert document["summary"] == "1 replica, warm: idle for 10 s, and kept warm for 30 s"
         assert said(document, "orders") == [
-            "Nothing is to be done since 1970-01-01 00:16:45Z, for 10 s.",
-            "It is kept warm for 30 s. It sleeps at 1970-01-01 00:17:15Z, in 20 s, if nothing comes.",
-            "Nobody has ordered otherwise.",
+            "It is idle since 1970-01-01 00:16:45Z, for 10 s.",
+            "It is kept warm for 30 s. It goes to zero at 1970-01-01 00:17:15Z, in 20 s, without requests.",
+            "No override is active.",
         ]
 
     def test_a_keep_warm_time_without_an_end_to_speak_of(self, scene, plan, pod, gateway, page):
         stage, target, front = scene(plan(gateway=True, keep_warm=3.6e14)), pod(0), gateway()
         stage.has(pods=[target], gateway=front, wanted=1)
         stage.round({target: page.vllm(waiting=0, running=0), front: page.epp(held=0, ready=1)})
-        assert "It sleeps at the year 10000 or later" in said(explained(stage), "orders")[1]
+        assert "It goes to zero at the year 10000 or later" in said(explained(stage), "orders")[1]
 
     def test_asleep(self, idle):
         idle.rounds(IDLE_S, idle.quiet)
         document = explained(idle)
-        assert document["summary"].startswith("0 replicas, asleep: nothing has been to do for 30 s, and what lives at")
-        assert said(document, "orders")[1].startswith("It is kept warm for 30 s, and that is over: it may sleep")
-        assert said(document, "told")[0].startswith("Inactive, and 0: KEDA writes the zero once its cooldownPeriod")
+        assert document["summary"].startswith("0 replicas, asleep: idle for 30 s, and a wake source")
+        assert said(document, "orders")[1].startswith("It is kept warm for 30 s, and that is over: it goes to zero")
+        assert said(document, "told")[0].startswith("Inactive, and 0: KEDA scales to zero once its cooldownPeriod")
 
     def test_without_a_waker_it_is_kept_and_told_why(self, scene, plan, pod, page):
         stage, target = scene(plan(keep_warm=IDLE_S)), pod(0)
@@ -219,9 +214,7 @@ class TestZero:
         stage.rounds(2 * IDLE_S, {target: page.vllm(waiting=0, running=0)})
         document = explained(stage)
         assert document["answer"]["reason"] == "no_waker"
-        assert said(document, "orders")[1] == (
-            "Nothing that lives at zero replicas would show the next request now: so it is kept awake."
-        )
+        assert said(document, "orders")[1] == ("No wake source would show the next request: it is kept awake.")
 
     def test_a_request_is_why_it_is_not_idle(self, idle, page):
         idle.round({**idle.quiet, idle.pod: page.vllm(waiting=0, running=1)})
@@ -233,10 +226,10 @@ class TestZero:
         idle.has(pods=[], gateway=idle.front, wanted=0)
         idle.round({idle.front: page.epp(held=3, ready=0)})
         woken = explained(idle)
-        assert woken["summary"] == "1 replica, queued: 3 requests wait and none is being worked on"
+        assert woken["summary"] == "1 replica, queued: 3 requests wait and none is in progress"
         idle.has(pods=[], gateway=idle.front, wanted=1, ready=0)
         idle.round({idle.front: page.epp(held=0, ready=0)})
-        assert said(explained(idle), "orders")[0].startswith("It is not idle: it was woken at 1970-01-01 00:17:20Z")
+        assert said(explained(idle), "orders")[0].startswith("It is not idle: woken at 1970-01-01 00:17:20Z")
 
 
 class TestOrders:
@@ -248,12 +241,10 @@ class TestOrders:
         stage.round({target: page.vllm(waiting=0, running=1)})
         for at in (None, stage.now):  # the words are known of the past too
             document = explained(stage, at)
-            assert (
-                document["summary"] == "3 replicas, frozen: somebody's brake decides; without it it would be 1 replica"
-            )
+            assert document["summary"] == "3 replicas, frozen: a brake decides; without it it would be 1 replica"
             assert said(document, "orders")[1] == (
-                "A brake lets nothing down: never_down until 1970-01-02T01:00Z because the sale (ai/Deployment/chat). "
-                "Without it: 1 replica, serving."
+                "A brake allows no scale-down: never_down until 1970-01-02T01:00Z because the sale "
+                "(ai/Deployment/chat). Without it: 1 replica, serving."
             )
 
     def test_a_brake_that_was_over_by_then_is_not_named(self, scene, plan, pod, page):
@@ -264,7 +255,7 @@ class TestOrders:
         )
         stage.has(pods=[target], wanted=3)
         stage.round({target: page.vllm(waiting=0, running=40)})
-        assert said(explained(stage, stage.now), "orders")[1] == "A brake lets nothing down: never_down."
+        assert said(explained(stage, stage.now), "orders")[1] == "A brake allows no scale-down: never_down."
 
     def test_a_schedule_is_named_with_its_window(self, scene, plan, pod, page):
         window = Written.model_validate(
@@ -291,10 +282,8 @@ class TestOrders:
         stage.rounds(2 * IDLE_S, {**pages, front: page.epp(held=0, ready=1)})
         document = explained(stage)
         assert (document["answer"]["replicas"], document["inputs"]["aside"]["asked"]) == (1, 1.0)
-        assert "Its group is awake and asks for 1 replica of it at least." in said(document, "orders")
-        assert (
-            document["summary"] == "1 replica, warm: its group asks for 1 replica of it; alone it would be 0 replicas"
-        )
+        assert "Its group is awake and needs at least 1 replica of it." in said(document, "orders")
+        assert document["summary"] == "1 replica, warm: its group needs 1 replica of it; alone it would be 0 replicas"
 
     def test_what_its_group_asks_for_is_the_reason_where_it_alone_wants_fewer(self, scene, plan, pod, page):
         bounded = {"member": Membership("ai", "pd", "decode", to="prefill", least=1.0)}
@@ -304,7 +293,7 @@ class TestOrders:
         stage.has(pods=[second], wanted=1)
         stage.round({first: page.vllm(waiting=0, running=60), second: page.vllm(waiting=0, running=5)})
         assert explained(stage)["summary"] == (
-            "4 replicas, serving: its group asks for 4 replicas of it; alone it would be 1 replica"
+            "4 replicas, serving: its group needs 4 replicas of it; alone it would be 1 replica"
         )
 
     def test_one_that_is_observed_is_told_to_nobody(self, scene, plan, pod, page):
@@ -312,7 +301,7 @@ class TestOrders:
         stage.has(pods=[target], wanted=1)
         stage.round({target: page.vllm(waiting=0, running=20)})
         assert said(explained(stage), "told") == [
-            "Nothing: it is observed only, and whoever asks gets an error. It would be 2 replicas, serving."
+            "Nothing: it is only observed, and callers get an error. It would be 2 replicas, serving."
         ]
 
     def test_a_step_that_the_hpa_would_drop_is_told_past_its_tolerance(self, scene, plan, pod, page):
@@ -322,10 +311,9 @@ class TestOrders:
         document = explained(stage)
         assert (document["answer"]["replicas"], document["answer"]["told"]) == (21, 23)
         active, why = said(document, "told")
-        assert active == "Active, and tidegate-replicas = 23 at a target of 1 for each replica."
+        assert active == "Active, and tidegate-replicas = 23 at a target of 1 per replica."
         assert why == (
-            "21 would be within the HPA's tolerance of 0.1 around the 20 there are, and dropped; 23 is the next that "
-            "is not."
+            "The HPA would ignore 21, within its tolerance of 0.1 around 20; 23 is the next that it does not."
         )
 
     def test_the_number_that_is_told_now_is_the_boards(self, scene, plan, pod, page):
@@ -337,7 +325,7 @@ class TestOrders:
         stage.land(target, page.vllm(waiting=0, running=16 * 22))
         document = explained(stage)
         assert (document["answer"]["replicas"], document["answer"]["told"]) == (22, 23)
-        assert said(document, "told")[0] == "Active, and tidegate-replicas = 23 at a target of 1 for each replica."
+        assert said(document, "told")[0] == "Active, and tidegate-replicas = 23 at a target of 1 per replica."
 
 
 class TestThePast:
@@ -347,7 +335,9 @@ class TestThePast:
         document = explained(serving, then + 1.0)
         assert (document["at"], document["inputs"]["readings"]["waiting"]) == (then, 30.0)
         assert document["summary"].startswith("3 replicas, serving: 40 requests wait or run")
-        assert said(document, "raw") == ["Single pages are not kept. Of 1970-01-01 00:16:45Z there are the sums below."]
+        assert said(document, "raw") == [
+            "Single targets are not stored. The sums of 1970-01-01 00:16:45Z are below."
+        ]
 
     def test_changes_are_told_newest_last(self, serving, page):
         serving.round({target: page.vllm(waiting=0, running=40, kv=0.5) for target in serving.pods})

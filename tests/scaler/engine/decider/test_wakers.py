@@ -168,7 +168,7 @@ def test_a_prober_behind_a_router_keeps_nothing_awake_and_wakes_nothing(scene, p
 
 GONE = "stays at zero; nothing would see the next request: the queue on http://gateway:9090/metrics is gone"
 SILENT = (
-    "held at zero, as it was decided last; nothing would see the next request: nothing fresh from "
+    "held at zero, as decided last; nothing would see the next request: no fresh readings from "
     "http://gateway:9090/metrics"
 )
 

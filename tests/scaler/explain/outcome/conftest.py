@@ -20,7 +20,7 @@ from exporter.kubernetes.objects import (
     ScaledStatus,
 )
 from exporter.model import WorkloadKey
-from scaler.explain.outcome import outlook
+from scaler.explain.outcome import controller_outcome
 from scaler.explain.outcome_inputs import Facts
 from scaler.model import Decision, Evidence, Reason
 
@@ -76,8 +76,13 @@ def scaled(
 
 
 def facts(current, *, scaled_object=None, hpas=(), **more):
-    known = {"hpas_known": True, "scaled_known": True, "speaks": scaled_object is not None, "target": TARGET} | more
-    return Facts(asked=True, current=current, scaled=scaled_object, hpas=tuple(hpas), **known)
+    known = {
+        "hpas_complete": True,
+        "scaled_complete": True,
+        "speaks": scaled_object is not None,
+        "target": TARGET,
+    } | more
+    return Facts(watched=True, current=current, scaled=scaled_object, hpas=tuple(hpas), **known)
 
 
 def condition(type, status, reason, message="", since=None):  # noqa: A002 - Kubernetes' word
@@ -89,7 +94,7 @@ def foresee():
     """`foresee(decision, facts)`: (code, the first sentence, its acts as (seconds, replicas))."""
 
     def of(told, around, others=()):
-        found = outlook(told, around, NOW, others)
+        found = controller_outcome(told, around, NOW, others)
         return str(found.code), found.sentences[0], [(act.within_s, act.replicas) for act in found.acts]
 
     return of

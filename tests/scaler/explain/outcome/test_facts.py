@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.resources import HPAS, RESOURCES
 from exporter.model import WorkloadKey
-from scaler.api.http.outcome import OutcomeCollector
+from scaler.api.http.collectors import OutcomeCollector
 from scaler.config import Config, Kubernetes, Workload
 from scaler.explain.outcome import ClusterView
 from scaler.explain.outcome_inputs import shown, survey
@@ -45,25 +45,25 @@ def seen():
                 mine = [each for each in documents if each["kind"] == resource.kind]
                 cluster.replace(resource, None, mine, NOW)
         config = config or Config(kubernetes=Kubernetes())
-        census = take(config, cluster.scaled_objects(), cluster.scalables(), cluster.hpas())
+        registry = take(config, cluster.scaled_objects(), cluster.scalables(), cluster.hpas())
         decisions = {
             key: Decision(key, replicas, active=True, reason=Reason.SERVING, decided_at=NOW - 900.0)
             for key, replicas in ((CHAT, 2), (CODE, 5), (LAB, 1))
         }
-        return ClusterView(lambda: Board(1, NOW, MappingProxyType(decisions)), lambda: census, cluster, lambda: NOW)
+        return ClusterView(lambda: Board(1, NOW, MappingProxyType(decisions)), lambda: registry, cluster, lambda: NOW)
 
     return of
 
 
 def surveyed(view):
-    return survey(view.census().workloads, view.census(), shown(view.cluster, NOW))
+    return survey(view.registry().workloads, view.registry(), shown(view.cluster, NOW))
 
 
 def codes(view):
-    return {each.decision.workload: str(each.outlook.code) for each in view.all()()}
+    return {each.decision.workload: str(each.outcome.code) for each in view.all()()}
 
 
-def test_each_workload_has_those_who_act_on_it(seen):
+def test_each_workload_has_the_objects_that_act_on_it(seen):
     view = seen(
         api.deployment("chat", replicas=2), scaled("chat"), hpa("chat"),
         api.deployment("code", replicas=4), scaled("code"), hpa("code"),
@@ -74,7 +74,7 @@ def test_each_workload_has_those_who_act_on_it(seen):
     assert found.speaks
 
 
-def test_kedas_own_hpa_comes_before_somebody_elses(seen):
+def test_kedas_own_hpa_comes_first(seen):
     view = seen(api.deployment("chat", replicas=2), scaled("chat"), hpa("chat"), api.hpa("a", target="chat"))
     assert [each.ref.name for each in surveyed(view)[CHAT].hpas] == ["keda-hpa-chat", "a"]
     assert codes(view) == {CHAT: "two_hpas"}
@@ -91,13 +91,13 @@ def test_a_scaled_object_whose_trigger_names_a_configured_workload_speaks_for_it
 def test_hpas_that_rbac_does_not_show_are_made_up_for_by_the_scaled_object(seen):
     view = seen(api.deployment("chat", replicas=4), scaled("chat"), unlisted=[HPAS])
     assert codes(view) == {CHAT: "down"}
-    assert "its HPA is not seen" in " ".join(view.step(CHAT)["sentences"])
+    assert "its HPA cannot be read" in " ".join(view.step(CHAT)["sentences"])
 
 
-def test_what_nobody_has_heard_of_has_no_step(seen):
+def test_an_unknown_workload_has_no_controller_step(seen):
     view = seen(api.deployment("chat", replicas=2), scaled("chat"), hpa("chat"))
     assert view.step(CHAT)["step"] == "controller"
-    assert view.step(CODE) is None  # on the Board, and of no census
+    assert view.step(CODE) is None  # on the Board, and of no registry
 
 
 def test_the_metrics_say_what_the_hpa_wants_what_ails_it_and_what_will_become(seen):
@@ -126,7 +126,7 @@ def test_what_is_still_is_not_reckoned_anew_and_what_time_changes_is(seen):
     )  # fmt: skip
     first, second = ({each.decision.workload: each for each in view.all()()} for _ in range(2))
     assert second[CHAT] is first[CHAT]
-    assert (first[CODE].outlook.code, second[CODE] is first[CODE]) == ("up", False)
+    assert (first[CODE].outcome.code, second[CODE] is first[CODE]) == ("up", False)
     # Somebody raises its minimum: that is a change.
     view.cluster.apply(HPAS, "MODIFIED", api.hpa("keda-hpa-chat", target="chat", minimum=3), NOW)
     assert codes(view)[CHAT] == "not_asked"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from exporter.kubernetes.objects import BehaviorPolicy, HpaMetricSpec
 from scaler.controllers import hpa as controller
 from scaler.controllers.hpa import past_band
-from scaler.explain.outcome import outlook
+from scaler.explain.outcome import controller_outcome
 from scaler.explain.outcome_inputs import of_hpa
 
 from .conftest import NOW, OURS, decision, facts, hpa, scaled
@@ -31,12 +31,12 @@ def test_a_step_up_is_taken_at_the_next_sync(foresee):
 def test_what_is_there_already_is_settled(foresee):
     assert foresee(decision(4), with_hpa(4, **EXACT)) == (
         "settled",
-        "nothing: there are 4, and that is what is told",
+        "nothing: 4 exist and 4 are published",
         [],
     )
 
 
-def test_cached_metrics_are_heard_a_poll_later(foresee):
+def test_cached_metrics_are_read_a_poll_later(foresee):
     around = facts(4, scaled_object=scaled(minimum=1, cached=True, polling_s=10.0), hpas=[hpa(**EXACT)])
     assert foresee(decision(5), around)[1:] == ("in at most 25 s the HPA sets 5: 4 -> 5", [(25.0, 5)])
 
@@ -45,38 +45,38 @@ def test_a_step_down_within_the_tolerance_waits_for_the_band(foresee):
     # 19/20 is 0.95; 18/20 is 0.9, which is still inside; 17/20 is not.
     code, why, acts = foresee(decision(19), with_hpa(20, up={}))
     assert (code, acts) == ("in_band", [])
-    assert why == "nothing: 19 is within its 0.1 tolerance of the 20 there are; it goes down when 17 or fewer are told"
+    assert why == "nothing: 19 is within its tolerance of 0.1 around 20; it goes down when 17 or fewer are published"
     assert foresee(decision(18), with_hpa(20, up={}))[0] == "in_band"
     assert foresee(decision(17), with_hpa(20, up={}))[0] == "down"
 
 
-def test_a_step_up_that_is_told_past_the_band_is_taken(foresee):
+def test_a_step_up_published_past_the_tolerance_is_followed(foresee):
     code, why, acts = foresee(decision(11, told=12), with_hpa(10, up={}))
     assert (code, why) == ("up", "in at most 15 s the HPA sets 12: 10 -> 12")
     assert acts == [(15.0, 12)]  # and there it stays: 11 is within the band of 12
 
 
-def test_a_tolerance_that_the_configuration_does_not_know_of_is_said(foresee):
+def test_the_tolerance_of_the_hpa_itself_counts(foresee):
     code, why, _ = foresee(decision(11), with_hpa(10, up={"tolerance": 0.2}))
-    assert (code, why) == ("in_band", "nothing: 11 is within its 0.2 tolerance of the 10 there are")
+    assert (code, why) == ("in_band", "nothing: 11 is within its tolerance of 0.2 around 10")
 
 
 def test_a_step_down_waits_for_the_stabilisation_window(foresee):
     # Told for 100 s; until then, at the longest, it was told the 4 that there are.
     code, why, acts = foresee(decision(2, for_s=100.0), with_hpa(4, down={"window_s": 300.0, "tolerance": 0.0}))
-    assert (code, why) == ("stabilised", "waits for its 300 s stabilisation window: in at most 215 s it sets 2")
+    assert (code, why) == ("stabilised", "waits for its 300 s stabilization window: in at most 215 s it sets 2")
     assert acts == [(pytest.approx(215.0, abs=0.01), 2)]
 
 
 def test_without_a_behavior_it_waits_for_the_clusters_window(foresee):
     code, why, acts = foresee(decision(2, for_s=0.0), with_hpa(4))
     assert (code, acts) == ("stabilised", [(pytest.approx(315.0, abs=0.01), 2)])
-    assert "300 s stabilisation window" in why
+    assert "300 s stabilization window" in why
 
 
 def test_a_step_up_may_be_stabilised_too(foresee):
     code, why, acts = foresee(decision(6, for_s=10.0), with_hpa(4, up={"window_s": 60.0, "tolerance": 0.0}))
-    assert (code, why) == ("stabilised", "waits for its 60 s stabilisation window: in at most 65 s it sets 6")
+    assert (code, why) == ("stabilised", "waits for its 60 s stabilization window: in at most 65 s it sets 6")
     assert acts == [(pytest.approx(65.0, abs=0.01), 6)]
 
 
@@ -87,12 +87,12 @@ def test_policies_let_it_go_step_by_step(foresee):
     assert acts == [(15.0, 6), (30.0, 12), (45.0, 20)]
 
 
-def test_a_policy_that_may_be_spent_is_said_to_take_longer():
+def test_a_policy_that_may_be_spent_may_take_longer():
     doubling = (BehaviorPolicy("Percent", 100, 15.0),)
     around = with_hpa(3, up={"policies": doubling}, desired=3, scaled_at=NOW - 5.0)
-    found = outlook(decision(20), around, NOW)
+    found = controller_outcome(decision(20), around, NOW)
     assert (
-        "it scaled 5 s ago, and does not tell how much of its policies that has spent: it may take up to 15 s longer"
+        "it scaled 5 s ago, and how much of its policies that spent is not visible: it may take up to 15 s longer"
     ) in found.sentences
 
 
@@ -109,8 +109,8 @@ def test_after_a_window_nothing_comes_where_that_is_disabled(foresee, wanted, wa
 
 def test_annotations_that_have_keda_disable_a_direction_are_named():
     around = facts(4, scaled_object=scaled(pauses={"scale_in": True}), hpas=[hpa(down={"select": "Disabled"})])
-    assert outlook(decision(2), around, NOW).sentences[1] == (
-        "autoscaling.keda.sh/paused-scale-in of chat: KEDA writes selectPolicy: Disabled into its HPA for as long"
+    assert controller_outcome(decision(2), around, NOW).sentences[1] == (
+        "autoscaling.keda.sh/paused-scale-in of chat: KEDA sets selectPolicy: Disabled in its HPA meanwhile"
     )
 
 
@@ -123,16 +123,20 @@ def test_scaling_down_that_is_disabled_never_comes(foresee):
 
 
 def test_its_bounds_hold(foresee):
-    assert foresee(decision(9), with_hpa(8, maximum=8, **EXACT)) == ("at_max", "held by maxReplicas 8: 9 are told", [])
+    assert foresee(decision(9), with_hpa(8, maximum=8, **EXACT)) == (
+        "at_max",
+        "limited by maxReplicas 8: 9 are published",
+        [],
+    )
     assert foresee(decision(1), with_hpa(2, minimum=2, **EXACT)) == (
-        "at_min", "held by its minReplicas, 2: 1 are told", [],
+        "at_min", "limited by minReplicas 2: 1 are published", [],
     )  # fmt: skip
     assert foresee(decision(20), with_hpa(7, maximum=8, **EXACT))[1:] == (
         "in at most 15 s the HPA sets 8: 7 -> 8, limited to 8 by maxReplicas", [(15.0, 8)],
     )  # fmt: skip
 
 
-def test_the_largest_number_of_those_who_scale_the_same_holds(foresee):
+def test_the_largest_number_for_one_target_counts(foresee):
     code, why, _ = foresee(decision(2), with_hpa(4, **EXACT), [decision(6, name="other")])
     assert (code, why) == ("up", "in at most 15 s the HPA sets 6: 4 -> 6")
     observed = [decision(6, name="other", observed=True)]
@@ -145,7 +149,7 @@ def test_a_metric_of_type_value_is_multiplied_by_the_pods_that_are_ready(foresee
     assert foresee(decision(3, wanted=2), with_hpa(2, metrics=value, **EXACT))[2][0] == (15.0, 6)
 
 
-def test_what_scales_by_something_else_is_said_so(foresee):
+def test_an_hpa_with_other_metrics_is_an_obstacle(foresee):
     # KEDA 2.19 makes an HPA on cpu where its scaler was down when the ScaledObject was made.
     cpu = (HpaMetricSpec("Resource", "cpu", "Utilization", None),)
     assert foresee(decision(5), with_hpa(4, metrics=cpu)) == (
@@ -157,26 +161,26 @@ def test_what_scales_by_something_else_is_said_so(foresee):
 
 def test_other_metrics_of_it_may_ask_for_more():
     metrics = (*OURS, HpaMetricSpec("Resource", "cpu", "Utilization", None))
-    sentences = outlook(decision(5), with_hpa(5, metrics=metrics), NOW).sentences
-    assert "1 of the metrics of keda-hpa-chat are not Tidegate's: if one asks for more, that holds" in sentences
+    sentences = controller_outcome(decision(5), with_hpa(5, metrics=metrics), NOW).sentences
+    assert "1 of the metrics of keda-hpa-chat are not Tidegate's: the largest number counts" in sentences
 
 
 def test_what_the_hpa_reports_of_itself_is_shown():
     around = facts(5, scaled_object=scaled(), hpas=[hpa(current=4, desired=5, scaled_at=NOW - 40.0)])
-    sentences = outlook(decision(5), around, NOW).sentences
-    assert "keda-hpa-chat keeps 1 to 20 replicas; last it saw 4 and wanted 5; it scaled 40 s ago" in sentences
+    sentences = controller_outcome(decision(5), around, NOW).sentences
+    assert "keda-hpa-chat keeps 1 to 20 replicas; last it counted 4 and wanted 5; it scaled 40 s ago" in sentences
 
 
 def test_an_hpa_that_has_not_synced_yet_wants_no_zero():
     around = facts(5, scaled_object=scaled(), hpas=[hpa(current=None, desired=None)])
-    sentences = outlook(decision(5), around, NOW).sentences
-    assert "keda-hpa-chat keeps 1 to 20 replicas, and has not yet said how many it wants" in sentences
+    sentences = controller_outcome(decision(5), around, NOW).sentences
+    assert "keda-hpa-chat keeps 1 to 20 replicas, and has no desired number yet" in sentences
 
 
-def test_an_hpa_that_stands_aside_at_zero_has_said_so():
+def test_an_hpa_that_is_disabled_at_zero_is_no_error():
     around = facts(0, scaled_object=scaled(), hpas=[hpa(current=0, desired=0, scaled_at=NOW - 40.0)])
-    sentences = outlook(decision(0), around, NOW).sentences
-    assert "keda-hpa-chat keeps 1 to 20 replicas; last it saw 0 and wanted 0; it scaled 40 s ago" in sentences
+    sentences = controller_outcome(decision(0), around, NOW).sentences
+    assert "keda-hpa-chat keeps 1 to 20 replicas; last it counted 0 and wanted 0; it scaled 40 s ago" in sentences
 
 
 WINDOWS = st.sampled_from([0.0, 15.0, 30.0, 60.0, 300.0])
@@ -207,7 +211,7 @@ def test_the_hpa_itself_does_what_is_foreseen_and_no_later(told, up, down, behav
     # Between two syncs somebody looks.
     now = life.clock + phase
     last = decision(life.replicas, told=life.told, for_s=now - life.since)
-    foreseen = outlook(last, facts(life.current, scaled_object=scaled(minimum=1), hpas=[life.hpa]), NOW)
+    foreseen = controller_outcome(last, facts(life.current, scaled_object=scaled(minimum=1), hpas=[life.hpa]), NOW)
 
     while life.clock + 15.0 <= now + (foreseen.acts[-1].within_s if foreseen.acts else 0.0):
         life.sync()

@@ -3,7 +3,7 @@
 import pytest
 
 from exporter.kubernetes.objects import ScaledObjectFallback
-from scaler.explain.outcome import outlook
+from scaler.explain.outcome import controller_outcome
 
 from .conftest import NOW, decision, facts, hpa, scaled
 
@@ -16,7 +16,7 @@ def keda(current, **words):
 def test_a_push_wakes_at_once(foresee):
     assert foresee(decision(3), keda(0)) == (
         "wakes",
-        "at once, by the push, KEDA sets 1: 0 -> 1; from there on the HPA goes",
+        "at once, by the push, KEDA sets 1: 0 -> 1; from there the HPA scales",
         [(0.0, 1)],
     )
 
@@ -31,21 +31,21 @@ def test_it_wakes_to_its_minimum(foresee):
     assert foresee(decision(3), keda(0, minimum=2, idle=0))[2] == [(0.0, 2)]
 
 
-def test_scaling_out_that_is_paused_wakes_nobody(foresee):
+def test_paused_scale_out_prevents_waking(foresee):
     code, why, acts = foresee(decision(3), keda(0, pauses={"scale_out": True}))
     assert (code, acts) == ("paused", [])
     assert "paused-scale-out" in why
 
 
 def test_asleep_and_inactive_is_asleep(foresee):
-    assert foresee(decision(0), keda(0)) == ("asleep", "nothing: it is at zero, and inactive", [])
+    assert foresee(decision(0), keda(0)) == ("asleep", "nothing: at zero and inactive", [])
 
 
 def test_zero_waits_for_the_cooldown(foresee):
     # Active last 100 s ago: 200 s are left, and KEDA looks every 30 s.
     code, why, acts = foresee(decision(0), keda(2, status={"active_at": NOW - 100.0}))
     assert (code, acts) == ("cooling_down", [(230.0, 0)])
-    assert why == ("in at most 230 s KEDA sets 0: its cooldownPeriod of 300 s began when a trigger was active last")
+    assert why == ("in at most 230 s KEDA sets 0: its cooldownPeriod of 300 s began when a trigger was last active")
 
 
 def test_after_the_cooldown_the_next_poll_takes_it_to_zero(foresee):
@@ -61,7 +61,7 @@ def test_what_was_never_active_goes_to_zero_at_the_first_poll(foresee):
     assert foresee(decision(0), keda(2))[0] == "sleeps"
     code, why, acts = foresee(decision(0), keda(2, initial_cooldown_s=6000.0))
     assert (code, acts) == ("cooling_down", [(1030.0, 0)])
-    assert "initialCooldownPeriod of 6000 s began when it was made" in why
+    assert "initialCooldownPeriod of 6000 s began when it was created" in why
 
 
 def test_an_idle_count_of_zero_sleeps_though_the_minimum_is_two(foresee):
@@ -70,16 +70,16 @@ def test_an_idle_count_of_zero_sleeps_though_the_minimum_is_two(foresee):
 
 
 def test_at_its_idle_count_it_rests(foresee):
-    assert foresee(decision(0), keda(1, minimum=2, idle=1)) == ("asleep", "nothing: it is at 1, and inactive", [])
+    assert foresee(decision(0), keda(1, minimum=2, idle=1)) == ("asleep", "nothing: at 1 and inactive", [])
 
 
-def test_scaling_in_that_is_paused_puts_nobody_to_sleep(foresee):
+def test_paused_scale_in_prevents_zero(foresee):
     code, why, _ = foresee(decision(0), keda(2, pauses={"scale_in": True}))
     assert (code, "paused-scale-in" in why) == ("paused", True)
 
 
 @pytest.mark.parametrize("current", [0, 3])
-def test_paused_is_paused_whatever_is_told(foresee, current):
+def test_paused_is_paused_whatever_is_published(foresee, current):
     code, why, acts = foresee(decision(5), keda(current, pauses={"paused": True}))
     assert (code, acts) == ("paused", [])
     assert "autoscaling.keda.sh/paused" in why
@@ -96,8 +96,8 @@ def test_a_mate_that_is_active_keeps_the_others_up(foresee):
 
 def test_triggers_that_are_not_ours_may_keep_it_up():
     around = keda(2, triggers=("external-push", "cron"), status={"active_at": NOW - 1000.0})
-    sentences = outlook(decision(0), around, NOW).sentences
-    assert "1 triggers of chat are not Tidegate's: while one is active it does not sleep" in sentences
+    sentences = controller_outcome(decision(0), around, NOW).sentences
+    assert "1 triggers of chat are not Tidegate's: while one is active it does not go to zero" in sentences
 
 
 def test_a_minimum_that_is_not_zero_is_the_hpas(foresee):
@@ -111,12 +111,12 @@ def test_a_minimum_that_is_not_zero_is_the_hpas(foresee):
 def test_an_error_changes_nothing_and_a_fallback_does(foresee):
     assert foresee(decision(None), keda(3)) == (
         "unknown",
-        "nothing: whoever asks gets an error, and KEDA and the HPA keep what there is",
+        "nothing: callers get an error, and KEDA and the HPA change nothing",
         [],
     )
     code, why, _ = foresee(decision(None), keda(3, fallback=ScaledObjectFallback(3, 6)))
     assert code == "fallback"
-    assert why.startswith("after more than 3 failed reads in a row KEDA takes its fallback, 6 replicas, for the number")
+    assert why.startswith("after more than 3 failed reads in a row KEDA uses its fallback, 6 replicas, and wakes")
 
 
 def test_what_stands_where_it_is_paused_is_not_set_again(foresee):

@@ -27,7 +27,7 @@ def test_every_reason_is_documented_under_its_severity_in_the_order_of_trouble()
     assert "\n".join(["| severity | reasons |", "|---|---|", *rows, ""]) in PAGE
 
 
-def test_every_hindrance_is_documented_with_its_code_and_is_one_of_the_outlook():
+def test_every_obstacle_is_documented_with_its_code_and_is_an_outcome():
     rows = by_severity((word.severity, f"{word.word} (`{code}`)") for code, word in HINDRANCES.items())
     assert "\n".join(["| severity | second word (code) |", "|---|---|", *rows, ""]) in PAGE
     assert set(HINDRANCES) <= set(OutcomeCode)

@@ -7,7 +7,8 @@ import pytest
 
 from exporter.model import WorkloadKey
 from scaler.engine.accounting import STATES as GPU_USES
-from scaler.explain.rows import Ahead, by_trouble, count, fleet, ratio, row, shift, span
+from scaler.explain.formats import count, ratio, shift, span
+from scaler.explain.rows import Ahead, by_trouble, fleet, row
 from scaler.explain.summary import REASONS, STATES, Severity, WorkloadState, state, words_document
 from scaler.model import Decision, Evidence, Objective, Reason
 
@@ -31,29 +32,29 @@ def resting(reason, **evidence):
 def test_a_row_has_the_numbers_people_look_at_first():
     seen = row(SERVING, 1000.0)
     assert (seen.state, seen.severity, seen.why) == (
-        WorkloadState.SERVING, Severity.FINE, "10 requests in work, 30 waiting",
+        WorkloadState.SERVING, Severity.FINE, "10 requests in progress, 30 waiting",
     )  # fmt: skip
     assert (seen.shift, seen.load, seen.demand, seen.gpu, seen.gpus) == ("2 → 3", 40.0, 2.5, 0.5, 4)
     assert (seen.label, seen.age(1000.0)) == ("chat", "2 s")
 
 
-def test_what_is_not_known_is_none_in_every_number_and_said_in_words():
+def test_unknown_numbers_are_none_and_the_clause_names_the_cause():
     seen = row(SILENT, 1000.0)
     numbers = (seen.cluster, seen.ready, seen.told, seen.load, seen.demand, seen.gpu, seen.gpus, seen.measured_at)
     assert numbers == (None,) * 8
     assert (seen.shift, seen.age(1000.0), seen.state) == ("unknown", "unknown", WorkloadState.UNKNOWN)
-    assert seen.why == "no answer from http://10.0.0.7/: whoever asks gets an error, and keeps what there is"
+    assert seen.why == "no fresh readings from http://10.0.0.7/: KEDA and the HPA get an error and change nothing"
 
 
-def test_a_held_answer_says_since_when_and_who_is_silent():
+def test_a_held_decision_shows_its_time_and_the_stale_targets():
     held = replace(SERVING, reason=Reason.HELD, held_since=940.0, evidence=Evidence(stale=("a", "b", "c")))
     seen = row(held, 1000.0)
     assert (seen.state, seen.severity, seen.age(1000.0)) == (WorkloadState.UNKNOWN, Severity.TROUBLE, "held 1 min")
-    assert seen.why == "no answer from a and 2 more: the last answer stands, for 1 min now"
+    assert seen.why == "no fresh readings from a and 2 more: the last decision holds, for 1 min now"
 
 
 @pytest.mark.parametrize("left", [{"replicas_wanted": 2, "replicas_ready": 2}, {"replicas_wanted": 0, "gpus_held": 4}])
-def test_who_is_told_to_sleep_and_still_holds_gpus_is_not_asleep_and_they_are_counted(left):
+def test_a_workload_decided_at_zero_that_holds_gpus_is_not_asleep(left):
     leaving = replace(ASLEEP, evidence=replace(Evidence(gpus_held=4), **left))
     assert state(leaving) is WorkloadState.IDLE_WARM
     assert fleet([row(leaving, 1000.0)]).gpus[WorkloadState.IDLE_WARM] == 4
@@ -63,7 +64,7 @@ def test_states_are_those_of_the_accounts():
     assert [str(each) for each in WorkloadState] == [str(each) for each in GPU_USES]
 
 
-def test_a_sleeper_that_is_held_still_sleeps():
+def test_a_held_workload_at_zero_is_asleep():
     assert state(replace(ASLEEP, reason=Reason.HELD, held_since=990.0)) is WorkloadState.ASLEEP
 
 
@@ -90,20 +91,20 @@ def test_a_state_is_what_the_gpus_do_whatever_the_reason(evidence, reason, expec
     [
         (resting(Reason.WARM, keep_warm_s=300.0), "idle for 1 min, kept warm for 5 min"),
         (resting(Reason.WARM), "idle for 1 min"),
-        (resting(Reason.NO_WAKER), "idle for 1 min; stays, as nothing would see a request at zero"),
+        (resting(Reason.NO_WAKER), "idle for 1 min; stays awake: nothing would see the next request"),
         (ASLEEP, "idle for 2 min"),
-        (replace(ASLEEP, evidence=Evidence(waker="the queue on u")), "idle for 2 min; woken by the queue on u"),
+        (replace(ASLEEP, evidence=Evidence(waker="the queue on u")), "idle for 2 min; wakes by the queue on u"),
         (resting(Reason.FROZEN, brake="freeze until tomorrow"), "freeze until tomorrow"),
         (resting(Reason.SCHEDULED, schedule="at least 3"), "at least 3"),
-        (resting(Reason.GPU_BUSY, gpu_engine_active=0.004), "no requests, but its GPUs work: <1 %"),
-        (resting(Reason.QUEUED, waiting=1.0), "1 request waiting, none in work"),
+        (resting(Reason.GPU_BUSY, gpu_engine_active=0.004), "no requests, but its GPUs are active: <1 %"),
+        (resting(Reason.QUEUED, waiting=1.0), "1 request waiting, none in progress"),
         (
             resting(Reason.LOADING, replicas_wanted=2, replicas_pending=1, waiting=4.0),
-            "2 replicas to come, 1 without a node; 4 requests waiting",
+            "2 replicas starting, 1 without a node; 4 requests waiting",
         ),
         (
             replace(SERVING, reason=Reason.CAPPED),
-            "10 requests in work, 30 waiting; 2.5 replicas would be needed, the maximum is less",
+            "10 requests in progress, 30 waiting; 2.5 replicas are needed, the maximum is less",
         ),
     ],
 )
@@ -120,7 +121,7 @@ def test_every_reason_has_a_word_a_sentence_and_a_place_among_troubles(reason):
     assert row(decision, 1000.0).why
 
 
-def test_trouble_comes_first_then_who_works_most_then_the_alphabet():
+def test_rows_are_sorted_by_severity_then_load_then_name():
     def named(name, like):
         return row(replace(like, workload=WorkloadKey("ai", name)), 1000.0)
 
@@ -129,7 +130,7 @@ def test_trouble_comes_first_then_who_works_most_then_the_alphabet():
     assert [each.name for each in by_trouble(rows)] == ["z", "e", "b", "c", "d"]
 
 
-def test_gpus_that_nobody_counts_are_in_no_sum_and_are_told_of():
+def test_workloads_with_unknown_gpus_are_counted_and_in_no_sum():
     summed = fleet([row(each, 1000.0) for each in (SERVING, SERVING, resting(Reason.WARM), ASLEEP, SILENT)])
     assert summed.workloads[WorkloadState.SERVING] == 2
     assert summed.gpus == {
@@ -164,7 +165,7 @@ def test_a_number_of_replicas_that_is_not_to_change_is_one_number():
     ]  # fmt: skip
 
 
-def test_a_hindrance_is_said_and_its_trouble_comes_before_what_is_fine():
+def test_an_obstacle_is_shown_and_raises_the_severity_of_its_row():
     hindered = row(replace(SERVING, workload=WorkloadKey("ai", "zoo")), 1000.0, Ahead("paused", "paused at 2 replicas"))
     assert (hindered.severity, hindered.hindered, hindered.hindered_by) == (
         Severity.NOTICE, "paused", "paused at 2 replicas",

@@ -12,9 +12,9 @@ def told(before, after, at=AT):
     return [(kind.value, kind.type, sentence(kind, before, after)) for kind in news(before, after, at)]
 
 
-def test_who_falls_asleep_says_how_long_it_was_idle_and_what_would_wake_it(decide):
+def test_an_asleep_event_has_the_idle_time_and_the_wake_source(decide):
     asleep = decide(0, idle_since=688.0, waker="the queue on http://epp:9090/metrics")
-    words = "asleep: idle for 5m12s, and its waker is the queue on http://epp:9090/metrics"
+    words = "asleep: idle for 5 min, and its wake source is the queue on http://epp:9090/metrics"
     assert told(decide(1, Reason.WARM), asleep) == [("Asleep", NORMAL, words)]
     assert told(decide(1), decide(0)) == [("Asleep", NORMAL, "asleep: idle")]
 
@@ -22,49 +22,50 @@ def test_who_falls_asleep_says_how_long_it_was_idle_and_what_would_wake_it(decid
 @pytest.mark.parametrize(
     ("replicas", "reason", "evidence", "words"),
     [
-        (1, Reason.QUEUED, {"held_by_gateway": 1.0}, "awake, 1 replica wanted: of its requests 1 waits"),
-        (2, Reason.QUEUED, {"waiting": 3, "running": 1}, "awake, 2 replicas wanted: of its requests 3 wait and 1 runs"),
-        (1, Reason.WARM, {"starts_again_at": 1300.0}, "awake, 1 replica wanted: the next request is foreseen"),
+        (1, Reason.QUEUED, {"held_by_gateway": 1.0}, "awake, 1 replica wanted: requests: 1 waiting"),
+        (2, Reason.QUEUED, {"waiting": 3, "running": 1},
+         "awake, 2 replicas wanted: requests: 3 waiting, 1 in progress"),
+        (1, Reason.WARM, {"starts_again_at": 1300.0}, "awake, 1 replica wanted: the next request is predicted"),
         (4, Reason.SCHEDULED, {"schedule": "floor 4 until 18:00"}, "awake, 4 replicas wanted: floor 4 until 18:00"),
         (2, Reason.FROZEN, {"brake": "floor 2 (ai/D/c)"}, "awake, 2 replicas wanted: floor 2 (ai/D/c)"),
         (1, Reason.GPU_BUSY, {}, "awake, 1 replica wanted: gpu_busy"),
     ],
 )  # fmt: skip
-def test_who_wakes_says_what_for(decide, replicas, reason, evidence, words):
+def test_a_woken_event_has_the_cause(decide, replicas, reason, evidence, words):
     assert told(decide(0), decide(replicas, reason, **evidence)) == [("Woken", NORMAL, words)]
 
 
-def test_a_decision_that_begins_to_be_held_says_on_whom_it_waits(decide):
+def test_a_hold_names_the_stale_targets(decide):
     stale = tuple(f"http://10.0.0.{n}:8000/metrics" for n in range(5))
-    words = "held at 3 replicas, as it was decided last: nothing fresh from "
+    words = "held at 3 replicas, as decided last: no fresh readings from "
     words += "http://10.0.0.0:8000/metrics, http://10.0.0.1:8000/metrics, http://10.0.0.2:8000/metrics and 2 more"
     assert told(decide(3), decide(3, Reason.HELD, stale=stale)) == [("Held", WARNING, words)]
     asleep = decide(0, Reason.HELD, notes=("the list of its pods is not known",), waker="the queue on http://epp")
-    words = "held at zero, as it was decided last: the list of its pods is not known"
+    words = "held at zero, as decided last: the list of its pods is not known"
     assert told(decide(0), asleep) == [("Held", WARNING, words)]
-    words = "held at zero, as it was decided last; nothing would see the next request: nothing fresh from http://epp"
+    words = "held at zero, as decided last; nothing would see the next request: no fresh readings from http://epp"
     assert told(decide(0), decide(0, Reason.HELD, stale=("http://epp",))) == [("Held", WARNING, words)]
 
 
-def test_from_held_to_unknown_is_news_and_back_is_none(decide):
+def test_held_to_unknown_has_an_event_and_back_has_none(decide):
     held, unknown = decide(3, Reason.HELD), decide(None)
-    words = "unknown: its readings are missing or too old; whoever asks is told an error, and changes nothing"
+    words = "unknown: its readings are missing or too old; KEDA and the HPA get an error and change nothing"
     assert told(held, unknown) == [("Unknown", WARNING, words)]
     assert told(unknown, held) == []
     assert told(held, decide(3)) == []
 
 
-def test_a_cap_says_what_was_asked_for(decide):
+def test_a_capped_event_has_the_demand(decide):
     objectives = (Objective("work", 91.0, 8.0, 11.375), Objective("kv_cache", None, 0.8, None))
-    words = "capped at 8 replicas, its maximum: work asks for 11.4"
+    words = "capped at 8 replicas, its maximum: work needs 11.4"
     assert told(decide(7), decide(8, Reason.CAPPED, objectives=objectives)) == [("Capped", WARNING, words)]
     assert told(decide(7), decide(8, Reason.CAPPED))[0][2] == "capped at 8 replicas, its maximum"
 
 
-def test_who_cannot_sleep_says_why(decide):
+def test_a_missing_wake_source_has_the_cause(decide):
     note = "no gateway is configured, so nothing would see a request at zero replicas"
     awake = decide(1, Reason.NO_WAKER, idle_since=400.0, notes=("another note", note))
-    words = f"not put to sleep: idle for 10m, and {note}"
+    words = f"not scaled to zero: idle for 10 min, and {note}"
     assert told(decide(1, Reason.WARM), awake) == [("NoWaker", WARNING, words)]
 
 
@@ -80,7 +81,7 @@ def test_a_workload_at_zero_that_nothing_would_wake_stays_there(decide, waker, c
     assert told(lost, decide(0, waker="the queue on http://epp")) == []
 
 
-def test_a_brake_that_ends_by_itself_is_told_and_one_that_is_taken_away_is_not(decide):
+def test_a_brake_that_expires_has_an_event_and_a_removed_one_has_none(decide):
     frozen = decide(3, Reason.FROZEN, brake="freeze until 1970-01-01T00:16Z (ai/Deployment/chat)", brake_until=960.0)
     words = "a brake has ended: freeze until 1970-01-01T00:16Z (ai/Deployment/chat)"
     assert told(frozen, decide(3)) == [("BrakeEnded", NORMAL, words)]
@@ -93,7 +94,7 @@ def test_a_brake_that_ends_and_what_comes_of_it_are_two_things(decide):
     assert [kind for kind, *_ in told(frozen, decide(0))] == ["Asleep", "BrakeEnded"]
 
 
-def test_a_first_decision_is_no_news_and_neither_is_more_of_the_same(decide):
+def test_a_first_or_unchanged_decision_has_no_event(decide):
     """A restart tells nobody anything."""
     for first in (decide(0), decide(3, Reason.HELD), decide(8, Reason.CAPPED), decide(None)):
         assert news(None, first, AT) == ()
@@ -101,7 +102,7 @@ def test_a_first_decision_is_no_news_and_neither_is_more_of_the_same(decide):
     assert told(decide(2, Reason.WARM), decide(2, Reason.QUEUED)) == []
 
 
-def test_who_is_only_observed_has_no_events(decide):
+def test_an_observed_workload_has_no_events(decide):
     assert told(decide(2, observed=True), decide(0, observed=True)) == []
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.kubernetes.objects import Ref
-from scaler.explain.outcome import controller_step, outlook
+from scaler.explain.outcome import controller_outcome, controller_step
 from scaler.explain.outcome_inputs import Facts, OutcomeCode
 from tests.docs.pages import ROOT
 
@@ -15,52 +15,52 @@ EXACT = {"up": {"tolerance": 0.0}, "down": {"tolerance": 0.0}}
 
 
 def code(told, around):
-    return str(outlook(told, around, NOW).code)
+    return str(controller_outcome(told, around, NOW).code)
 
 
-def test_where_no_cluster_is_asked_nobody_is_seen():
+def test_without_a_kubernetes_api_the_outcome_is_unseen():
     assert code(decision(3), Facts()) == "unseen"
-    assert "no Kubernetes API is asked" in outlook(decision(3), Facts(), NOW).sentences[0]
+    assert "no Kubernetes API is configured" in controller_outcome(decision(3), Facts(), NOW).sentences[0]
 
 
-def test_what_nobody_scales_is_said_only_where_that_is_known():
+def test_a_missing_scaler_is_reported_only_with_complete_lists():
     assert code(decision(3), facts(3)) == "no_scaler"
-    assert code(decision(3), facts(3, hpas_known=False)) == "unseen"
-    assert code(decision(3), facts(3, scaled_known=False)) == "unseen"
+    assert code(decision(3), facts(3, hpas_complete=False)) == "unseen"
+    assert code(decision(3), facts(3, scaled_complete=False)) == "unseen"
     assert code(decision(3), facts(None, target=None)) == "unseen"
 
 
-def test_replicas_that_nobody_counts_are_no_zero():
+def test_unknown_replicas_are_no_zero():
     assert code(decision(3), facts(None, scaled_object=scaled(), hpas=[hpa(**EXACT)])) == "unseen"
     # The evidence may know what the cluster in memory does not, and so may the HPA.
     assert code(decision(3, wanted=3), facts(None, scaled_object=scaled(), hpas=[hpa(**EXACT)])) == "settled"
     assert code(decision(3), facts(None, scaled_object=scaled(), hpas=[hpa(current=2, **EXACT)])) == "up"
 
 
-def test_two_hpas_for_one_object_are_obeyed_by_nobody():
+def test_two_hpas_for_one_object_are_an_obstacle():
     around = facts(3, hpas=[hpa(name="a", owner=False), hpa(name="b", owner=False)])
     assert code(decision(3), around) == "two_hpas"
 
 
-def test_an_hpa_alone_takes_nobody_up_from_zero():
+def test_an_hpa_alone_never_scales_up_from_zero():
     around = facts(0, hpas=[hpa(owner=False, **EXACT)])
     assert [code(decision(replicas), around) for replicas in (0, 1)] == ["asleep", "no_waker"]
 
 
-def test_a_scaled_object_that_asks_somebody_else():
+def test_a_scaled_object_of_another_scaler_is_an_obstacle():
     around = facts(3, scaled_object=scaled(triggers=("prometheus",)), speaks=False, hpas=[hpa()])
     assert code(decision(3), around) == "not_asked"
 
 
-def test_keda_that_has_made_no_hpa_is_told_from_one_that_is_not_seen():
+def test_a_missing_hpa_differs_from_an_unreadable_one():
     exact = replace(scaled(minimum=1), behavior=hpa(**EXACT).behavior)
     assert code(decision(5), facts(4, scaled_object=exact)) == "no_hpa"
-    unseen = outlook(decision(5), facts(4, scaled_object=exact, hpas_known=False), NOW)
+    unseen = controller_outcome(decision(5), facts(4, scaled_object=exact, hpas_complete=False), NOW)
     assert unseen.code == "up"
-    assert "its HPA is not seen: this reckons with the one that KEDA makes of the ScaledObject" in unseen.sentences
+    assert "its HPA cannot be read: this is for the one that KEDA makes of the ScaledObject" in unseen.sentences
 
 
-def test_who_is_only_observed_is_told_to_nobody():
+def test_an_observed_workload_is_refused():
     assert code(decision(5, observed=True), facts(4, scaled_object=scaled(), hpas=[hpa()])) == "observed"
 
 
@@ -68,12 +68,14 @@ def test_a_scaled_job_makes_jobs():
     assert code(decision(5), facts(None, target=Ref("ai", "ScaledJob", "batch"))) == "jobs"
 
 
-def test_an_hpa_that_says_it_cannot_scale_is_believed():
+def test_an_hpa_that_cannot_scale_is_a_controller_error():
     failed = condition("ScalingActive", "False", "FailedGetExternalMetric", "no such host")
-    found = outlook(decision(5), facts(4, scaled_object=scaled(), hpas=[hpa(conditions=(failed,), **EXACT)]), NOW)
+    found = controller_outcome(
+        decision(5), facts(4, scaled_object=scaled(), hpas=[hpa(conditions=(failed,), **EXACT)]), NOW
+    )
     assert found.code == "controller_error"
     assert found.sentences[0] == (
-        "the HPA keda-hpa-chat says ScalingActive=False FailedGetExternalMetric: no such host"
+        "the HPA keda-hpa-chat reports ScalingActive=False FailedGetExternalMetric: no such host"
     )
     assert "in at most 15 s the HPA sets 5: 4 -> 5" in found.sentences
 
@@ -86,11 +88,11 @@ def test_at_zero_an_hpa_is_not_active_and_that_is_no_error(replicas, current, ex
     assert code(decision(replicas), facts(current, scaled_object=scaled(), hpas=[hpa(conditions=(idle,))])) == expected
 
 
-def test_a_scaled_object_that_is_not_ready_is_believed():
+def test_a_scaled_object_that_is_not_ready_is_a_controller_error():
     not_ready = {"conditions": (condition("Ready", "False", "TriggerError", "unable to get the scaler"),)}
-    found = outlook(decision(4), facts(4, scaled_object=scaled(status=not_ready), hpas=[hpa(**EXACT)]), NOW)
+    found = controller_outcome(decision(4), facts(4, scaled_object=scaled(status=not_ready), hpas=[hpa(**EXACT)]), NOW)
     assert found.code == "controller_error"
-    assert found.sentences[0] == "the ScaledObject chat says Ready=False TriggerError: unable to get the scaler"
+    assert found.sentences[0] == "the ScaledObject chat reports Ready=False TriggerError: unable to get the scaler"
 
 
 def test_an_error_that_we_gave_ourselves_is_no_trouble_of_theirs():
@@ -100,14 +102,14 @@ def test_an_error_that_we_gave_ourselves_is_no_trouble_of_theirs():
 
 
 def test_a_step_of_explain_has_sentences_and_a_table_of_what_follows():
-    found = outlook(decision(5), facts(4, scaled_object=scaled(), hpas=[hpa(**EXACT)]), NOW)
+    found = controller_outcome(decision(5), facts(4, scaled_object=scaled(), hpas=[hpa(**EXACT)]), NOW)
     assert controller_step(found) == {
         "step": "controller",
-        "title": "What KEDA and the HPA do with it",
+        "title": "What KEDA and the HPA do",
         "sentences": ["up: in at most 15 s the HPA sets 5: 4 -> 5"],
         "table": {"columns": ["within s", "replicas", "why"], "rows": [[15, 5, "follows its metrics: 5"]]},
     }
-    settled = outlook(decision(4), facts(4, scaled_object=scaled(), hpas=[hpa(**EXACT)]), NOW)
+    settled = controller_outcome(decision(4), facts(4, scaled_object=scaled(), hpas=[hpa(**EXACT)]), NOW)
     assert controller_step(settled)["table"] is None
 
 

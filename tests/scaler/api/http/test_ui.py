@@ -28,7 +28,7 @@ async def fetched(site, path, **headers):
         return answer.status, answer.headers, await answer.read()
 
 
-async def test_a_browser_gets_the_page_and_everybody_else_the_list_of_paths(site):
+async def test_a_browser_gets_the_page_and_other_clients_the_list_of_paths(site):
     status, headers, body = await fetched(site, "/", **HTML)
     assert (status, headers["Content-Type"], headers["Vary"]) == (200, "text/html; charset=utf-8", "Accept")
     assert body.startswith(b"<!doctype html>")
@@ -123,7 +123,7 @@ async def test_a_tag_that_is_none_is_not_ours(site, said):
 async def test_rows_say_what_keeps_the_controllers_and_ask_for_that_now_and_then_and_not_in_the_loop(site):
     asked, threads = [], set()
 
-    def outlooks():
+    def outcomes():
         asked.append(site.now)
         decisions = site.publisher.board.decisions.values()
 
@@ -136,11 +136,11 @@ async def test_rows_say_what_keeps_the_controllers_and_ask_for_that_now_and_then
 
         return seen
 
-    rows = Rows(lambda: site.publisher.board, site.health, lambda: site.now, outlooks)
+    rows = Rows(lambda: site.publisher.board, site.health, lambda: site.now, outcomes)
     site.publish()
     for site.now in (1000.0, 1001.0, 1004.9, 1005.0):
         site.publisher.publish([], at=site.now)
-        answer = await rows.answer(make_mocked_request("GET", "/api/v1/rows"))
+        answer = await rows.get(make_mocked_request("GET", "/api/v1/rows"))
         workloads = json.loads(answer.body)["workloads"]
         assert {(each["hindered"], each["hindered_by"]) for each in workloads} == {("paused", "held")}
     assert asked == [1000.0, 1005.0]

@@ -68,7 +68,7 @@ def test_in_and_notin_part_the_world(names, name):
 @pytest.mark.parametrize(
     "text", ["workload>1", "a=b=c", "in (a)", "workload in chat", "a,,b", "a b", "=", "!", "a in (b"]
 )
-def test_what_is_no_selector_is_said_to_be_none(text):
+def test_an_invalid_selector_is_refused(text):
     with pytest.raises(BadSelector, match="must be requirements such as"):
         parse(text)
 

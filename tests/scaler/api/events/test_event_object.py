@@ -58,7 +58,7 @@ def test_a_scaled_job_scales_itself(cluster):
     assert event_object(cluster, {workload: Ref("ai", "ScaledJob", "batch")}, workload) == expected
 
 
-def test_of_a_target_that_nobody_watches_it_is_the_scaled_object(cluster):
+def test_the_subject_of_an_unwatched_target_is_the_scaled_object(cluster):
     for target in (Ref("ai", "Mill", "llama"), Ref("ai", "Deployment", "nobody")):
         assert event_object(cluster, {LLM: target}, LLM) == EventObject(SCALED)
     assert event_object(cluster, {}, LLM) == EventObject(SCALED)

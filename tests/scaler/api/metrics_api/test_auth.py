@@ -31,7 +31,7 @@ def reviewed(api, kind):
     return [spec for of, spec in api.kubernetes.reviews if of == kind]
 
 
-async def test_the_front_proxy_is_believed_for_whom_it_asks(api):
+async def test_the_front_proxy_names_the_user(api):
     proxy = await api.aggregator()
     assert (await proxy.forward(PATH)).status == 200
     [spec] = reviewed(api, "SubjectAccessReview")
@@ -48,14 +48,14 @@ async def test_the_front_proxy_is_believed_for_whom_it_asks(api):
     assert expected == spec["resourceAttributes"]
 
 
-async def test_forged_headers_without_a_certificate_are_nobody(api):
+async def test_forged_headers_without_a_certificate_are_refused(api):
     stranger = await api.connect()
     assert refusal(await stranger.forward(PATH, "root", ("system:masters",))) == (401, "Unauthorized")
     assert refusal(await stranger.forward(DISCOVERY, "root", ("system:masters",))) == (401, "Unauthorized")
     assert api.kubernetes.reviews == []
 
 
-async def test_a_token_beside_forged_headers_is_whose_token_it_is(api):
+async def test_a_token_beside_forged_headers_decides_the_user(api):
     api.kubernetes.users["t"] = {"username": "ann", "uid": "7", "groups": ["dev"], "extra": {"scopes": ["a", "b"]}}
     person = await api.connect()
     forged = [("Authorization", "Bearer t"), ("X-Remote-User", HPA), ("X-Remote-Group", "system:masters")]
@@ -71,7 +71,7 @@ async def test_a_certificate_of_a_foreign_ca_is_not_let_in_at_all(api):
     assert api.kubernetes.reviews == []
 
 
-async def test_a_certificate_of_another_name_is_nobody_whatever_it_says(api):
+async def test_a_certificate_with_another_name_is_not_authenticated(api):
     other = await api.connect(certificate(api.proxy_ca, "some-kubelet"))
     answer = await other.forward(PATH, "root", ("system:masters",))
     assert refusal(answer) == (401, "Unauthorized")
@@ -85,7 +85,7 @@ async def test_no_allowed_names_allow_every_name_of_that_ca(api):
     assert (await other.forward(PATH)).status == 200
 
 
-async def test_the_front_proxy_without_a_user_is_nobody(api):
+async def test_the_front_proxy_without_a_user_is_refused(api):
     proxy = await api.aggregator()
     assert refusal(await proxy.get(PATH, [("X-Remote-Group", "system:masters")])) == (401, "Unauthorized")
 
@@ -107,14 +107,14 @@ async def test_a_replaced_ca_lets_the_new_proxy_in_and_the_old_one_out_even_on_a
     assert [(await new.forward(PATH)).status, (await new.forward(PATH)).status] == [401, 200]
 
 
-async def test_a_certificate_that_expires_on_a_standing_connection_is_nobody(api, clock):
+async def test_a_certificate_that_expires_on_an_open_connection_is_refused(api, clock):
     proxy = await api.aggregator()
     assert (await proxy.forward(PATH)).status == 200
     clock.time = 1e12
     assert refusal(await proxy.forward(PATH)) == (401, "Unauthorized")
 
 
-async def test_a_configmap_that_cannot_be_read_changes_nothing_and_is_told_once(api):
+async def test_an_unreadable_configmap_changes_nothing_and_is_reported_once(api):
     api.kubernetes.fail("ConfigMap", 403)
     await api.read_again()
     await api.read_again(5.0)
@@ -140,7 +140,7 @@ async def test_a_configmap_that_cannot_be_read_changes_nothing_and_is_told_once(
         ),
     ],
 )
-async def test_a_configmap_that_makes_no_sense_is_told(api, key, value, told):
+async def test_an_invalid_configmap_is_reported(api, key, value, told):
     api.kubernetes.config_maps[CONFIG_MAP] = authentication(api.proxy_ca) | {key: value}
     await api.read_again()
     [problem] = api.told["front proxy"]
@@ -153,7 +153,7 @@ async def test_an_expired_token_is_a_401_status(api):
 
 
 @pytest.mark.parametrize("said", ["Basic dDp0", "Bearer", "Bearer  ", "t"])
-async def test_what_is_no_bearer_token_asks_nobody(api, said):
+async def test_an_invalid_bearer_token_causes_no_review(api, said):
     person = await api.connect()
     assert refusal(await person.get(PATH, [("Authorization", said)])) == (401, "Unauthorized")
     assert api.kubernetes.reviews == []
@@ -177,7 +177,7 @@ async def test_a_right_to_read_one_namespace_is_none_to_read_another(api):
     assert [(await proxy.forward(path)).status for path in (PATH, PATH.replace("/ai/", "/lab/"))] == [403, 200]
 
 
-async def test_masters_may_everything_and_nobody_is_asked(api):
+async def test_masters_may_read_everything_without_a_review(api):
     proxy = await api.aggregator()
     assert (await proxy.forward(PATH, "root", ("system:masters",))).status == 200
     assert api.kubernetes.reviews == []
@@ -213,7 +213,7 @@ async def test_a_hundred_at_once_ask_about_themselves_once(api):
     assert len(api.kubernetes.reviews) == 1
 
 
-async def test_a_flood_of_made_up_tokens_is_bounded_and_costs_nobody_who_is_known(api):
+async def test_a_flood_of_invented_tokens_is_bounded_and_costs_no_cached_caller(api):
     api.kubernetes.users["t"] = {"username": HPA}
     person, flood = await api.connect(), await api.connect()
     good = [("Authorization", "Bearer t")]
@@ -228,7 +228,7 @@ async def test_a_flood_of_made_up_tokens_is_bounded_and_costs_nobody_who_is_know
 
 
 @pytest.mark.parametrize("kind", ["TokenReview", "SubjectAccessReview"])
-async def test_an_api_server_that_cannot_say_is_a_503_status_and_nobody_is_let_in(api, kind):
+async def test_without_reviews_every_caller_gets_a_503_status(api, kind):
     api.kubernetes.users["t"] = {"username": HPA}
     api.kubernetes.fail(kind, 500)
     person = await api.connect()

@@ -60,7 +60,7 @@ def of(name, workload, **labels):
     return (f"tidegate_{name}", *sorted({"namespace": "ai", "workload": workload, **labels}.items()))
 
 
-def test_gpus_are_shown_by_state_and_those_of_nobody_knows_how_many_are_not(shown):
+def test_gpus_are_exposed_by_state_unless_their_number_is_unknown(shown):
     found = shown()
     assert found[of("workload_gpus", "chat", state="serving")] == 16.0
     assert found[of("workload_gpus", "chat", state="asleep")] == 0.0
@@ -77,7 +77,7 @@ def test_requests_and_tokens_are_shown_where_a_page_says_them(shown):
     assert of("requests_finished_total", "code/decode") not in found
 
 
-def test_who_is_observed_has_a_shadow_and_nobody_else(shown):
+def test_only_an_observed_workload_has_a_shadow(shown):
     found = {key: value for key, value in shown().items() if key[0].startswith("tidegate_shadow")}
     assert found == {
         of("shadow_seconds_total", "code/decode"): 10.0,

@@ -122,7 +122,7 @@ async def test_what_happens_to_a_workload_is_written_on_what_it_scales(story, de
         "name": "chat",
         "uid": "uid-chat",
     }
-    assert (document["reason"], document["note"]) == ("Asleep", "asleep: idle for 1m")
+    assert (document["reason"], document["note"]) == ("Asleep", "asleep: idle for 1 min")
     assert (document["type"], document["reportingInstance"]) == ("Normal", "tidegate-0")
 
 
@@ -157,7 +157,7 @@ async def test_only_the_one_that_leads_writes_and_a_new_leader_tells_nothing_twi
     assert [reason for _, reason, _ in story.writes] == ["Woken"]
 
 
-async def test_an_outage_of_everybody_storms_nobody_and_the_log_says_how_many_more(story, decide):
+async def test_a_fleet_wide_outage_is_limited_and_the_log_has_the_count(story, decide):
     many = [WorkloadKey("ai", f"w{number}") for number in range(10_000)]
     story.publisher.keep_only(many, story.clock.time)
     story.say(*(decide(2, workload=each) for each in many))
@@ -190,7 +190,7 @@ async def test_a_hanging_api_server_delays_no_decision(story, decide):
     story.fake.mend()
 
 
-async def test_what_rbac_forbids_is_said_once_and_asked_again_after_a_while(story, decide):
+async def test_a_refusal_by_rbac_is_reported_once_and_retried_later(story, decide):
     story.fake.fail("Event", 403)
     for replicas in (2, 0, 1, 0):
         story.say(decide(replicas))
@@ -206,7 +206,7 @@ async def test_what_rbac_forbids_is_said_once_and_asked_again_after_a_while(stor
     assert story.told[1:] == [("ai", None)]
 
 
-async def test_an_api_server_in_trouble_costs_the_event_and_is_said_once(story, decide):
+async def test_a_failing_api_server_costs_the_event_and_is_reported_once(story, decide):
     story.fake.fail("Event", 500)
     for replicas in (2, 0, 1):
         story.say(decide(replicas))
@@ -227,7 +227,7 @@ async def test_a_workload_without_an_object_has_no_events(story, decide):
     assert story.dropped == ["no_object"]
 
 
-async def test_a_namespace_that_is_being_deleted_is_nobodys_fault(story, decide):
+async def test_a_namespace_that_is_being_deleted_is_no_failure(story, decide):
     story.fake.ending.add("ai")
     for replicas in (2, 0, 1):
         story.say(decide(replicas))

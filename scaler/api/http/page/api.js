@@ -1,17 +1,17 @@
-// What is asked of the server, always of our own origin and below the page's own path (a proxy may add a prefix).
+// Requests to the server, always to this origin and below the path of the page (a proxy may add a prefix).
 
-const PATIENCE_MS = 10_000;
+const TIMEOUT_MS = 10_000;
 
-// {status, etag, document}; document is null unless the status is 200. Throws where nobody answers.
-export async function ask(path) {
-  const response = await fetch(path, { cache: "no-cache", signal: AbortSignal.timeout(PATIENCE_MS) });
+// {status, etag, document}; document is null unless the status is 200. Throws without an answer.
+export async function get(path) {
+  const response = await fetch(path, { cache: "no-cache", signal: AbortSignal.timeout(TIMEOUT_MS) });
   const etag = response.headers.get("ETag");
   return { status: response.status, etag, document: response.ok ? await response.json() : null };
 }
 
 export const keyOf = (row) => JSON.stringify([row.namespace, row.name, row.trigger ?? ""]);
 
-// Below a workload: ("api/v1/explain", row) is "api/v1/explain/ai/chat?trigger=decode".
+// The path of a workload: ("api/v1/explain", row) is "api/v1/explain/ai/chat?trigger=decode".
 export function pathOf(base, row, query = {}) {
   const search = new URLSearchParams(query);
   if (row.trigger) search.set("trigger", row.trigger);
@@ -19,7 +19,7 @@ export function pathOf(base, row, query = {}) {
   return `${base}/${encodeURIComponent(row.namespace)}/${encodeURIComponent(row.name)}${rest}`;
 }
 
-// Its page: "#/ai/chat", "#/ai/chat/decode", with "?at=…" for a decision of the past.
+// The page of a workload: "#/ai/chat", "#/ai/chat/decode", with "?at=…" for a decision of the past.
 export function hashOf(row, at = null) {
   const parts = [row.namespace, row.name, row.trigger].filter((part) => part).map(encodeURIComponent);
   return `#/${parts.join("/")}${at === null ? "" : `?at=${at}`}`;
@@ -32,7 +32,7 @@ export function routeOf(hash) {
   return name === undefined ? null : { namespace, name, trigger, at: at === null ? null : Number(at) };
 }
 
-// Somebody may have typed the address by hand.
+// A hash that was typed by hand may be malformed.
 function decoded(part) {
   try {
     return decodeURIComponent(part);

@@ -136,7 +136,7 @@ async def test_round_robin_over_two_tidegates_hears_the_same_from_both(asking):
         ({"name": "new", "engine": "vllm"}, grpc.StatusCode.UNAVAILABLE, "ai/new: no decision yet"),
     ],
 )
-async def test_who_is_not_believed_or_not_answered_hears_why_and_gets_its_metric_spec(front, keda, called, code, words):
+async def test_a_refused_caller_gets_the_cause_and_its_metric_spec(front, keda, called, code, words):
     front.says(
         TWO,
         scaled("cpu", trigger(type="cpu")),
@@ -187,7 +187,7 @@ async def test_before_the_cluster_has_been_listed_every_call_is_unavailable(keda
     assert (code, words) == (grpc.StatusCode.UNAVAILABLE, "the cluster's ScaledObjects have not been listed yet")
 
 
-async def test_while_the_cluster_does_not_answer_the_known_are_believed_and_the_others_are_unknown(front, keda):
+async def test_while_the_cluster_does_not_answer_known_callers_stay_authorized_and_others_get_unavailable(front, keda):
     front.says(TWO)
     front.decide(3)
     front.claims.lose_sight()
@@ -243,7 +243,7 @@ async def test_a_stream_follows_its_trigger_to_another_key(front, keda):
     assert await pushed(stream) is False
 
 
-async def test_a_stream_of_a_workload_that_is_believed_and_not_yet_decided_waits(front, keda):
+async def test_a_stream_of_an_authorized_undecided_workload_waits(front, keda):
     front.says(TWO)
     stream = keda.stub.StreamIsActive(keda.ref(**CALL, engine="vllm"), timeout=PATIENCE_S)
     await keda.refusal(keda.active(keda.ref(**CALL, engine="vllm")))
@@ -251,7 +251,7 @@ async def test_a_stream_of_a_workload_that_is_believed_and_not_yet_decided_waits
     assert await pushed(stream) is False
 
 
-async def test_a_stream_of_a_workload_that_is_believed_before_it_is_decided_is_told_to_come_again(front, keda):
+async def test_a_stream_that_is_authorized_before_the_workload_exists_gets_unavailable(front, keda):
     front.claims.take(take(CONFIG, [TWO], (), ()))
     stream = keda.stub.StreamIsActive(keda.ref(**CALL, engine="vllm"), timeout=PATIENCE_S)
     code, words = await keda.refusal(stream.read())
@@ -268,7 +268,7 @@ async def test_a_turn_that_is_over_waits_for_nothing():
         await turn.until(asyncio.Event().wait())
 
 
-async def test_a_turn_that_ends_wakes_all_who_wait_in_it_and_lets_other_timeouts_pass():
+async def test_the_end_of_a_turn_wakes_its_waiters_and_passes_other_timeouts():
     turn = Turn()
     waits = [asyncio.create_task(turn.until(asyncio.Event().wait())) for _ in range(3)]
     await asyncio.sleep(0)
@@ -281,7 +281,7 @@ async def test_a_turn_that_ends_wakes_all_who_wait_in_it_and_lets_other_timeouts
         await asyncio.gather(*waits)
 
 
-async def test_a_flood_of_made_up_names_is_refused_one_by_one_and_keeps_nobody_else_waiting(front, keda):
+async def test_a_flood_of_invented_names_is_refused_and_delays_no_other_call(front, keda):
     front.says(TWO)
     front.decide(3)
     rogue = [keda.ref(f"made-up-{i}", "ai", engine="vllm") for i in range(500)]
@@ -292,7 +292,7 @@ async def test_a_flood_of_made_up_names_is_refused_one_by_one_and_keeps_nobody_e
     assert {value.metricValue for value in answers[1000:]} == {3}
 
 
-async def test_nothing_is_kept_of_calls_that_are_not_believed(front):
+async def test_nothing_is_stored_of_rejected_calls(front):
     front.says(TWO)
 
     def flood(round_: str) -> None:

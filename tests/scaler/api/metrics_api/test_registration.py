@@ -88,7 +88,7 @@ def test_a_group_is_ours_only_if_its_service_is_ours(holder, own, expected):
     assert expected is standing(holder, own)
 
 
-async def test_ours_is_said_once_and_shown(look):
+async def test_our_own_registration_is_logged_once_and_exposed(look):
     lookout = await look((EXTERNAL, OURS))
     assert lookout.said() == [("info", EXTERNAL, None)]
     assert lookout.gauge() == 1.0
@@ -106,7 +106,7 @@ async def test_another_holder_is_an_error_that_names_it_and_what_to_do(look):
     assert lookout.gauge() == 0.0
 
 
-async def test_an_unregistered_group_is_one_warning_until_somebody_registers_it(look):
+async def test_an_unregistered_group_is_one_warning_until_it_is_registered(look):
     lookout = await look()
     assert lookout.said() == [("warning", EXTERNAL, None)]
     assert lookout.gauge() == 0.0
@@ -118,7 +118,7 @@ async def test_an_unregistered_group_is_one_warning_until_somebody_registers_it(
     assert lookout.gauge() == 1.0
 
 
-async def test_a_group_that_is_taken_from_us_is_said_and_so_is_each_new_holder(look):
+async def test_a_lost_registration_and_each_new_holder_are_logged(look):
     lookout = await look((EXTERNAL, OURS))
     lookout.said()
     for holder in (KEDAS, Holder("monitoring", "adapter")):
@@ -128,13 +128,13 @@ async def test_a_group_that_is_taken_from_us_is_said_and_so_is_each_new_holder(l
         assert lookout.gauge() == 0.0
 
 
-async def test_who_is_not_told_its_own_name_says_who_holds_it_and_claims_nothing(look):
+async def test_without_its_own_service_name_the_registration_is_unknown(look):
     lookout = await look((EXTERNAL, KEDAS), own=None)
     assert lookout.said() == [("info", EXTERNAL, str(KEDAS))]
     assert lookout.gauge() is None
 
 
-async def test_what_rbac_hides_is_said_once_and_is_no_answer(look, kubernetes):
+async def test_an_unreadable_registration_is_logged_once_and_unknown(look, kubernetes):
     kubernetes.fail("APIService", 403)
     lookout = await look((EXTERNAL, OURS))
     [(level, name, problem)] = lookout.said()

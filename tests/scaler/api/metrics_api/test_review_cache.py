@@ -35,13 +35,13 @@ async def test_a_no_that_became_a_yes_is_a_yes_and_the_other_way_round(remembere
     for answer in ("no", "yes", "no", "yes"):
         asked.answer = answer
         assert await remembered.get("k", asked) == answer
-        clock.advance(auth.KEPT_S)
+        clock.advance(auth.CACHED_S)
     # Nobody's answer is kept twice.
     assert [len(kept) for kept in remembered._cached] == [1, 0]
 
 
-async def test_as_many_noes_as_anybody_likes_forget_no_yes_and_are_bounded(remembered, asked, monkeypatch):
-    monkeypatch.setattr(auth, "KEPT", 3)
+async def test_negative_results_are_bounded_and_evict_no_positive_one(remembered, asked, monkeypatch):
+    monkeypatch.setattr(auth, "CACHED", 3)
     await remembered.get("good", asked)
     noes = Asked()
     noes.answer = "no"
@@ -52,7 +52,7 @@ async def test_as_many_noes_as_anybody_likes_forget_no_yes_and_are_bounded(remem
     assert [len(kept) for kept in remembered._cached] == [1, 3]
 
 
-async def test_a_failure_is_every_askers_and_nobodys_later(remembered, asked):
+async def test_a_failure_reaches_every_waiting_caller_and_is_not_cached(remembered, asked):
     asked.answer = OSError("gone")
     answers = await asyncio.gather(*(remembered.get("k", asked) for _ in range(3)), return_exceptions=True)
     assert [str(answer) for answer in answers] == ["gone"] * 3
