@@ -143,7 +143,8 @@ class ControlLoop:
         self._follow_places(PlaceIndex(targets.places(config, self._census.workloads)), self._prepared.places)
         begun = self._decider.without_state_in(last)
         self._follow_workloads(last, begun)
-        self._believe(around.clock.now())
+        if not self._has_triggers() or (before is not None and before._seen):  # noqa: SLF001 - its own kind
+            self._believe(around.clock.now())
         self._say_troubles(str(trouble) for trouble in self._census.troubles)
         if before is not None:
             self._count(self._uncounted(before._census, begun))  # noqa: SLF001
@@ -236,6 +237,7 @@ class ControlLoop:
         """Take the census in a thread, and then, on the event loop, what has changed in it."""
         around, prepared = self._around, self._prepared
         decider, census, known = self._decider, self._census, self._discoveries
+        listed = self._sees(around.clock.now())
 
         def compare(objects: Objects) -> Update | None:
             newer = prepared.renewed(self.config, objects)
@@ -249,6 +251,8 @@ class ControlLoop:
         if found is not None:
             with self._costing_only("cluster", "workloads"):
                 self._take(found)
+        if listed and not self._seen:
+            self._believe(around.clock.now())
 
     def _take(self, found: Update) -> None:
         """The decider is made anew only if the list of workloads or what connects them has changed."""
@@ -272,7 +276,8 @@ class ControlLoop:
             registered = self._uncounted(last, begun)
         elif len(found.rows):
             self._around.publisher.judge_again(self._decider.workloads[row] for row in found.rows.tolist())
-        self._believe(self._around.clock.now())
+        if self._seen:
+            self._around.believed(self._census)
         if self._census.troubles != last.troubles:
             self._say_troubles(str(trouble) for trouble in self._census.troubles)
         self._count(registered)  # before anything is decided
@@ -361,14 +366,22 @@ class ControlLoop:
             self._around.believed(self._census)
 
     def _look_whether_seen(self, now: float) -> None:
-        """Has what the census rests on been unheard of for too long, or been heard again?"""
-        if self._sees(now) != self._seen:
-            self._seen = not self._seen
-            self._around.believed(self._census if self._seen else None)
+        """Publishes that the registry is stale. Once the objects are listed again, the registry is built before it is
+        published: one that was built before the first list has no objects, and would refuse every caller.
+        """
+        if self._seen and not self._sees(now):
+            self._seen = False
+            self._around.believed(None)
+        elif not self._seen and self._sees(now):
+            self._registry_changed.set()
+
+    def _has_triggers(self) -> bool:
+        settings = self.config.kubernetes
+        return self._around.cluster is not None and settings is not None and settings.triggers
 
     def _sees(self, now: float) -> bool:
-        cluster, settings = self._around.cluster, self.config.kubernetes
-        if cluster is None or settings is None or not settings.triggers:
+        cluster = self._around.cluster
+        if cluster is None or not self._has_triggers():
             return True
         return all(cluster.known(resource, now) for resource in (SCALEDOBJECTS, SCALEDJOBS))
 
