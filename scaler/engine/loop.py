@@ -144,7 +144,8 @@ class ControlLoop:
         self._follow_places(PlaceIndex(targets.places(config, self._registry.workloads)), self._prepared.places)
         begun = self._decider.without_state_in(last)
         self._follow_workloads(last, begun)
-        self._publish_registry(context.clock.now())
+        if not self._has_triggers() or (before is not None and before._is_synced):  # noqa: SLF001
+            self._publish_registry(context.clock.now())
         self._log_troubles(str(trouble) for trouble in self._registry.troubles)
         if before is not None:
             self._count(self._uncounted(before._registry, begun))  # noqa: SLF001
@@ -237,6 +238,7 @@ class ControlLoop:
         """Take the census in a thread, and then, on the event loop, what has changed in it."""
         context, prepared = self._context, self._prepared
         decider, registry, discoveries = self._decider, self._registry, self._discoveries
+        listed = self._is_synced_at(context.clock.now())
 
         def compare(objects: Objects) -> Update | None:
             newer = prepared.renewed(self.config, objects)
@@ -254,6 +256,8 @@ class ControlLoop:
         if found is not None:
             with self._contain("cluster", "workloads"):
                 self._apply(found)
+        if listed and not self._is_synced:
+            self._publish_registry(context.clock.now())
 
     def _apply(self, found: Update) -> None:
         """The decider is made anew only if the list of workloads or what connects them has changed."""
@@ -277,7 +281,8 @@ class ControlLoop:
             registered = self._uncounted(last, begun)
         elif len(found.rows):
             self._context.publisher.judge_again(self._decider.workloads[row] for row in found.rows.tolist())
-        self._publish_registry(self._context.clock.now())
+        if self._is_synced:
+            self._context.on_registry(self._registry)
         if self._registry.troubles != last.troubles:
             self._log_troubles(str(trouble) for trouble in self._registry.troubles)
         self._count(registered)  # before anything is decided
@@ -366,14 +371,22 @@ class ControlLoop:
             self._context.on_registry(self._registry)
 
     def _check_sync(self, now: float) -> None:
-        """Has what the census rests on been unheard of for too long, or been heard again?"""
-        if self._is_synced_at(now) != self._is_synced:
-            self._is_synced = not self._is_synced
-            self._context.on_registry(self._registry if self._is_synced else None)
+        """Publishes that the registry is stale. Once the objects are listed again, the registry is built before it is
+        published: one that was built before the first list has no objects, and would refuse every caller.
+        """
+        if self._is_synced and not self._is_synced_at(now):
+            self._is_synced = False
+            self._context.on_registry(None)
+        elif not self._is_synced and self._is_synced_at(now):
+            self._registry_changed.set()
+
+    def _has_triggers(self) -> bool:
+        settings = self.config.kubernetes
+        return self._context.cluster is not None and settings is not None and settings.triggers
 
     def _is_synced_at(self, now: float) -> bool:
-        cluster, settings = self._context.cluster, self.config.kubernetes
-        if cluster is None or settings is None or not settings.triggers:
+        cluster = self._context.cluster
+        if cluster is None or not self._has_triggers():
             return True
         return all(cluster.synced(resource, now) for resource in (SCALEDOBJECTS, SCALEDJOBS))
 

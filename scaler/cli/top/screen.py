@@ -173,7 +173,8 @@ def _gpu(row: Row, _: TopView) -> Text:
 def _age(row: Row, view: TopView) -> Text:
     now = view.document["now"] if view.document is not None else 0.0
     style = WARN if row["held_since"] is not None else DIM
-    return _cell(formats.age(row["measured_at"], row["held_since"], now), style, row["held_since"] or row["measured_at"])
+    age = formats.age(row["measured_at"], row["held_since"], now)
+    return _cell(age, style, row["held_since"] or row["measured_at"])
 
 
 def _why(row: Row, _: TopView) -> Text:

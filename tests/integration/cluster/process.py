@@ -2,15 +2,15 @@
 
 import asyncio
 import json
-import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from contextlib import contextmanager
 
 import requests
+
+from tests.fakes.warm import WarmProcess
 
 from .waiting import SOON_S, until
 
@@ -103,11 +103,7 @@ def end(process):
 def running(config, log):
     """`tidegate run` with this configuration file, its log in another, until the block ends; it must end well."""
     with log.open("wb") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "scaler", "run", "-c", str(config)],
-            stderr=file,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )
+        process = WarmProcess("scaler", "run", "-c", config, stderr=file)
     try:
         yield Tidegate(process, log)
     finally:

@@ -5,8 +5,6 @@ import json
 import os
 import signal
 import ssl
-import subprocess
-import sys
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -21,6 +19,7 @@ from aiohttp import web
 from exporter.model import WorkloadKey
 from scaler.ha.frame import Frame, encode
 from scaler.model import Decision, Reason
+from tests.fakes.warm import WarmProcess
 
 from .keda import Keda
 from .place import namespace_of
@@ -64,11 +63,9 @@ class Replicas:
         text = PEERS.format(folder=self._folder, name=self.name) + text.split("\n", 1)[1]
         config.write_text(edit(text), encoding="utf-8")
         with log.open("wb") as file:
-            process = subprocess.Popen(  # noqa: ASYNC220 - it returns at once
-                [sys.executable, str(Path(__file__).with_name("replica.py")), str(config), repr(offset_s)],
-                stderr=file,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", "POD_NAME": f"replica-{number}"},
-            )
+            environment = {**os.environ, "POD_NAME": f"replica-{number}"}
+            program = Path(__file__).with_name("replica.py")
+            process = WarmProcess(str(program), config, repr(offset_s), stderr=file, env=environment)
         self._stack.callback(self._end, process, log)
         replica = await asyncio.to_thread(Tidegate, process, log)
         replica.log = log
@@ -139,6 +136,7 @@ async def told_to(keda, scaled):
         if not said or said[-1] != answer:
             said.append(answer)
 
+    await ask()
     async with meanwhile(ask):
         yield said
     await ask()

@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import os
 import signal
-import sys
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +19,7 @@ from scaler.api.keda import externalscaler_pb2_grpc as rpc
 from scaler.config import parse
 from scaler.daemon import Daemon
 from tests.fakes.ports import free_ports
+from tests.fakes.warm import WarmProcess
 
 # A cold start compiles the kernels: about 15 s on two slow cores. Everything after it is quick.
 START_S = 120.0
@@ -150,7 +149,7 @@ class Asker:
 class Running:
     """A daemon that runs."""
 
-    process: asyncio.subprocess.Process
+    process: WarmProcess
     http: str
     grpc: str
     ask: Asker
@@ -160,7 +159,7 @@ class Running:
     async def kill(self):
         """As the kernel does when memory is short: it gets to know nothing of it."""
         self.process.kill()
-        await self.process.wait()
+        await asyncio.to_thread(self.process.wait, SOON_S)
 
     async def get(self, path):
         async with aiohttp.ClientSession() as session, session.get(self.http + path) as response:
@@ -184,11 +183,11 @@ class Running:
 def daemon(tmp_path):
     """`async with daemon(workloads_yaml, extra_yaml) as running:`, on free ports and a fast configuration.
 
-    program: what Python runs as `tidegate`.
+    program: a module or a script that is run as `tidegate`.
     """
 
     @asynccontextmanager
-    async def run(workloads, top="", hold="2s", program=("-m", "scaler")):
+    async def run(workloads, top="", hold="2s", program="scaler"):
         config = tmp_path / "config.yaml"
         http, grpc_port = free_ports(2)
         config.write_text(
@@ -197,25 +196,23 @@ def daemon(tmp_path):
             "scrape: {interval: 0.3s, timeout: 0.3s, body_limit: 64KiB}\n"
             f"freshness: {{intervals: 5, hold: {hold}}}\ntick: 0.1s\n{top}\nworkloads:\n{workloads}"
         )
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, *program, "run", "-c", str(config), stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )  # fmt: skip
+        log = tmp_path / "log"
+        with log.open("wb") as file:
+            process = await asyncio.to_thread(WarmProcess, program, "run", "-c", config, stderr=file)
         running = None
         try:
             async with grpc.aio.insecure_channel(f"127.0.0.1:{grpc_port}") as channel:
                 running = Running(process, f"http://127.0.0.1:{http}", f"127.0.0.1:{grpc_port}", Asker(channel), config)
-                await _ready(running)
+                await _ready(running, log)
                 yield running
         finally:
-            if process.returncode is None:
-                process.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(SOON_S):
-                _, complaints = await process.communicate()
+            process.terminate()
+            await asyncio.to_thread(process.wait, SOON_S)
+            complaints = log.read_text(encoding="utf-8")
             if running is not None:
-                running.complaints = complaints.decode()
-        assert process.returncode in {0, -signal.SIGKILL}, complaints.decode()
-        assert b"Traceback" not in complaints, complaints.decode()
+                running.complaints = complaints
+        assert process.returncode in {0, -signal.SIGKILL}, complaints
+        assert "Traceback" not in complaints, complaints
 
     return run
 
@@ -253,10 +250,10 @@ async def _lines(url):
         return (await response.text()).splitlines()
 
 
-async def _ready(running):
+async def _ready(running, log):
     async with asyncio.timeout(START_S):
         while True:
-            assert running.process.returncode is None, (await running.process.stderr.read()).decode()
+            assert running.process.poll() is None, log.read_text(encoding="utf-8")
             try:
                 status, _ = await running.get("/readyz")
             except aiohttp.ClientError:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-STUCK = (str(Path(__file__).with_name("stuck.py")),)
+STUCK = str(Path(__file__).with_name("stuck.py"))
 SOON_S = 20.0
 
 

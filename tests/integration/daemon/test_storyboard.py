@@ -115,7 +115,7 @@ async def test_sigterm_ends_streams_with_ok_so_that_keda_comes_back_soon(daemon,
         async with asyncio.timeout(10):
             assert await stream.read() is grpc.aio.EOF
             assert await stream.code() == grpc.StatusCode.OK
-            assert await running.process.wait() == 0
+            assert await asyncio.to_thread(running.process.wait) == 0
 
 
 async def test_sighup_takes_a_good_configuration_and_refuses_a_bad_one(daemon, pages, vllm, epp):

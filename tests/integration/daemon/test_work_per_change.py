@@ -2,7 +2,7 @@
 
 import gc
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import current_thread
 from weakref import ref
 
@@ -57,7 +57,7 @@ class Scene:
     """A cluster with so many ScaledObjects `w0`, `w1` …, each of a Deployment of that name with one pod."""
 
     def __init__(self, pages):
-        self.clock, self.cluster = Hand(), CountedCluster()
+        self.clock, self.cluster, self.published = Hand(), CountedCluster(), []
         given = [self.scaled(number) for number in range(WORKLOADS)]
         given += [api.deployment(f"w{number}", replicas=1) for number in range(WORKLOADS)]
         given += [api.replicaset(f"w{number}-7d", owner=("Deployment", f"w{number}")) for number in range(WORKLOADS)]
@@ -72,7 +72,7 @@ class Scene:
             publisher=Publisher([]),
             self_metrics=SelfMetrics(CollectorRegistry()),
             on_tick=lambda now: None,
-            on_registry=lambda census: None,
+            on_registry=self.published.append,
             cluster=self.cluster,
         )
         self.works = ControlLoop(parse("kubernetes: {}", "config.yaml")[0], self.around)
@@ -376,3 +376,31 @@ async def test_replaced_control_loop_frees_its_state_without_a_garbage_collectio
         assert decider() is None
     finally:
         gc.enable()
+
+
+async def test_registry_built_before_the_first_list_is_never_published(scene):
+    cluster = CountedCluster()
+    around = replace(scene.around, cluster=cluster)
+    loop = ControlLoop(parse("kubernetes: {}", "config.yaml")[0], around)
+    scene.published.clear()
+    for resource in RESOURCES:
+        documents = [scene.scaled(3)] if resource == SCALEDOBJECTS else []
+        cluster.replace(resource, None, documents, scene.clock.time)
+    loop.tick(scene.clock.time)
+    assert scene.published == []
+    await loop._register()
+    assert [sorted(registry.objects) for registry in scene.published] == [[("ai", "w3")]]
+
+
+async def test_registry_is_published_again_once_the_cluster_answers_again(scene):
+    await scene.works._register()
+    scene.published.clear()
+    for resource in RESOURCES:
+        scene.cluster.lost(resource, scene.clock.time)
+    scene.tick(after=2 * BLIND_S)
+    assert scene.published == [None]
+    for resource in RESOURCES:
+        scene.cluster.heard(resource, scene.clock.time)
+    scene.tick()
+    await scene.works._register()
+    assert [len(registry.objects) for registry in scene.published[1:]] == [WORKLOADS]

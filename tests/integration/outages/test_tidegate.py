@@ -1,10 +1,7 @@
 """Tidegate is frozen, killed, or begins again while nobody can tell it anything; and the API server falls silent."""
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
 
 import grpc
 import grpc.aio
@@ -14,6 +11,7 @@ from exporter.kubernetes.resources import PODS, RESOURCES
 from scaler.api.keda import externalscaler_pb2_grpc as rpc
 from scaler.controllers.keda import FallbackSpec
 from tests.fakes.ports import free_ports
+from tests.fakes.warm import WarmProcess
 from tests.integration.cluster.keda import Keda
 from tests.integration.cluster.place import namespace_of
 from tests.integration.cluster.process import Tidegate
@@ -40,11 +38,7 @@ class Machine:
         self.starts, self.spoiled = self.starts + 1, False
         log = self.folder / f"log-{self.starts}"
         with log.open("wb") as file:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "scaler", "run", "-c", str(self.config)],
-                stderr=file,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            )
+            self.process = WarmProcess("scaler", "run", "-c", self.config, stderr=file)
         self.tidegate = Tidegate(self.process, log)
         return self.tidegate
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import subprocess
-import sys
 import threading
 from contextlib import suppress
+from tempfile import TemporaryFile
+from typing import NamedTuple
 
 import pytest
 from aiohttp import web
+
+from tests.fakes.warm import WarmProcess
 
 GOOD = """
 workloads:
@@ -18,17 +20,28 @@ workloads:
 """
 
 
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
 @pytest.fixture
 def tidegate():
     """`tidegate("read", "-", stdin=b"…")`: returncode, stdout, stderr, as text."""
 
     def run(*arguments, stdin=b"", timeout=120):
-        done = subprocess.run(
-            [sys.executable, "-m", "scaler", *map(str, arguments)],
-            input=stdin, capture_output=True, timeout=timeout, check=False,
-        )  # fmt: skip
-        done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode()
-        return done
+        with TemporaryFile() as given, TemporaryFile() as printed, TemporaryFile() as complaints:
+            given.write(stdin)
+            given.seek(0)
+            process = WarmProcess("scaler", *arguments, stdin=given, stdout=printed, stderr=complaints)
+            try:
+                process.wait(timeout)
+            finally:
+                process.kill()
+            for stream in (printed, complaints):
+                stream.seek(0)
+            return Done(process.returncode, printed.read().decode(), complaints.read().decode())
 
     return run
 

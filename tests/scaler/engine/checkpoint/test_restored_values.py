@@ -21,6 +21,7 @@ from scaler.policy.columns import Signal, Spec
 from scaler.policy.constraints import Teaching
 from scaler.signals.smoothing import RINGS
 from scaler.workloads.spec import WorkloadSpec
+from tests.budget import examples
 
 NOW, INTERVAL_S, MAXIMUM = 1.8e9, 5.0, 8
 CHAT, CODE = WorkloadKey("ai", "chat"), WorkloadKey("ai", "code")
@@ -99,7 +100,7 @@ def assert_sound(decider):
 
 @pytest.mark.parametrize("enter", [Decider.restore, Decider.go_along], ids=["checkpoint", "peer"])
 @given(state=forged())
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(50))
 def test_forged_state_yields_no_value_that_no_version_writes(enter, state):
     decider = fleet()
     with warnings.catch_warnings():

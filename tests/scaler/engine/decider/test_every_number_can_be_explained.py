@@ -20,6 +20,7 @@ from scaler.explain.trace import Case, summary
 from scaler.model import Board
 from scaler.policy.groups import Membership
 from scaler.policy.overrides import Brake, BrakeWord, WorkloadOverrides
+from tests.budget import examples
 
 NOW = (None, None, None)
 NAMES = ("prefill", "decode", "lone")
@@ -37,7 +38,7 @@ moments = st.lists(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(moments=moments, brakes=st.lists(st.sampled_from(BRAKES), min_size=3, max_size=3), held=st.integers(0, 5))
 def test_every_number_can_be_explained_and_decided_again(scene, plan, pod, gateway, page, moments, brakes, held):
     bounds = {"to": "prefill", "least": 0.5, "most": 3.0}

@@ -29,6 +29,7 @@ from scaler.engine.decider import Decider
 from scaler.policy.columns import Signal, Spec
 from scaler.signals.smoothing import HalfLives
 from scaler.workloads.spec import WorkloadSpec
+from tests.budget import examples
 
 CHAT = WorkloadKey("ai", "chat")
 STEP_S = 5.0
@@ -321,13 +322,13 @@ def play(history, *, exposes_start=True):
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=QUIET)
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=QUIET)
 @given(HISTORIES, st.booleans())
 def test_no_history_of_good_and_bad_responses_ends_at_zero_while_work_is_in_hand(history, exposes_start):
     play(history, exposes_start=exposes_start)
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=QUIET)
+@settings(max_examples=examples(4), deadline=None, suppress_health_check=QUIET)
 @given(HISTORIES)
 def test_after_every_history_a_fleet_that_is_mended_and_idle_goes_to_zero_and_comes_back(history):
     fleet = play(history)

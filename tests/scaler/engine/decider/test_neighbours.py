@@ -3,6 +3,8 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.budget import examples
+
 number = st.sampled_from(["0", "1", "7", "1e9", "-1", "NaN", "+Inf", "oops", "9223372036854775794"])
 name = st.sampled_from(
     [
@@ -21,7 +23,7 @@ line = st.builds("{}{{{}}} {}".format, name, labels, number)
 rubbish = st.lists(line, max_size=6).map(lambda lines: "".join(f"{line}\n" for line in lines))
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(moments=st.lists(st.tuples(st.sampled_from(["pod", "gateway", "node"]), rubbish), max_size=8))
 def test_a_neighbours_rubbish_leaves_an_answer_as_it_is(scene, plan, pod, gateway, node, page, moments):
     stage = scene(plan("chat", gateway=True), plan("other", gateway=True))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from exporter.model import WorkloadKey
 from scaler.engine.decider import Decider
 from scaler.policy.groups import Membership
+from tests.budget import examples
 
 OBSERVED = {"observed": True}
 
@@ -36,7 +37,7 @@ ROUND = st.tuples(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(story=st.lists(ROUND, min_size=1, max_size=25))
 def test_an_observed_workload_changes_no_other_answer(scene, plan, pod, gateway, page, story):
     plans = members(plan, observed=True)

@@ -33,18 +33,18 @@ def test_a_page_that_wakes_does_so_before_the_next_tick(scene, plan, pod, gatewa
     assert (woken.replicas, woken.active, woken.reason) == (1, True, "queued")
 
 
-def test_asking_a_thousand_times_changes_nothing(scene, pod, page):
+def test_asking_a_hundred_times_changes_nothing(scene, pod, page):
     stage, engine = scene(), pod()
     stage.has(pods=[engine])
     for second in range(6):
         stage.round({engine: page.vllm(waiting=3, running=10, finished=100 * second)})
     before = stage.decision()
-    told = [changed for _ in range(1000) if (changed := stage.sweep())]
+    told = [changed for _ in range(100) if (changed := stage.sweep())]
     assert told == []
     assert stage.decision() is before
 
 
-@pytest.mark.parametrize("sweeps", [1, 10, 100])
+@pytest.mark.parametrize("sweeps", [1, 20])
 def test_rates_come_from_scrape_times_however_often_it_is_swept(scene, pod, page, sweeps):
     # 100 requests in every 5 s are 20 a second, also while the first few pages are all there is.
     stage, engine = scene(), pod()
@@ -59,7 +59,7 @@ def test_rates_come_from_scrape_times_however_often_it_is_swept(scene, pod, page
         assert stage.decision().evidence.requests_per_second == pytest.approx(20.0)
 
 
-@pytest.mark.parametrize("sweeps", [1, 10, 100])
+@pytest.mark.parametrize("sweeps", [1, 20])
 def test_smoothing_comes_from_scrape_times_however_often_it_is_swept(scene, plan, pod, page, sweeps):
     # A fall from 100 to 0 with a half-life of 60 s: 50 of it are left a minute after the page that said 0.
     stage, engine = scene(plan(down=60.0)), pod()

@@ -53,7 +53,7 @@ class TestBehindEnvoy:
 
     @pytest.mark.parametrize("work", [{"generates": True}, {"active": 1}])
     def test_a_steady_client_that_makes_tokens_or_is_seen_in_flight_is_none(self, stage, page, work):
-        answer, _ = self.asked_every(stage, page, 10.0, 3600, **work)
+        answer, _ = self.asked_every(stage, page, 10.0, 1800, **work)
         assert answer[:2] == (1, True)
 
     def test_one_request_each_7_minutes_is_none(self, stage, page):
@@ -65,7 +65,7 @@ class TestBehindEnvoy:
         stage = scene(plan(gateway=True, keep_warm=IDLE_S))
         stage.engine, stage.front = pod(), gateway(kind="envoy")
         stage.has(pods=[stage.engine], gateway=stage.front, wanted=1)
-        assert self.asked_every(stage, page, 10.0, 3600)[0] == (1, True, "warm")
+        assert self.asked_every(stage, page, 10.0, 1800)[0] == (1, True, "warm")
 
     def gone(self, stage, page):
         """Its pod takes a minute to go, and answers the stream meanwhile; then there is nobody."""

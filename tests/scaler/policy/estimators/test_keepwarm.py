@@ -17,6 +17,7 @@ from scaler.policy.estimators.keep_warm import (
     KeepWarmRules,
     Stakes,
 )
+from tests.budget import examples
 
 ROW, NO_RESTS = np.array([0]), IdleEnds(np.array([], dtype=np.int64), np.array([]))
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
@@ -165,7 +166,7 @@ WAITING = st.floats(0.1, 30)
 
 
 @given(lives(), STARTS, WAITING)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_whatever_comes_it_never_costs_more_than_the_bound(rests, start, waiting):
     stakes = Stakes(*(np.array([x]) for x in (start, start * 1.3, 1.0, waiting)))
     rested = Rested(stakes, lowest=0.0, highest=1e6)(*rests)
@@ -177,7 +178,7 @@ def test_whatever_comes_it_never_costs_more_than_the_bound(rests, start, waiting
 
 
 @given(st.integers(0, 2**32 - 1), STARTS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(4), deadline=None)
 def test_an_adversary_that_knows_the_schedule_does_not_break_the_bound(seed, start):
     stakes = Stakes(*(np.array([x]) for x in (start, start * 1.3, 1.0, 10.0)))
     rested, chance = Rested(stakes, lowest=0.0, highest=1e6), np.random.default_rng(seed)

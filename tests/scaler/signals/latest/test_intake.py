@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from exporter.attribution import owners_by_name
 from exporter.model import PodKey, ReplicaCount, Role, Target, WorkloadKey
 from scaler.signals.latest import LatestSamples, TargetRules
+from tests.budget import examples
 
 CHAT, CODE = WorkloadKey("ai", "chat"), WorkloadKey("ai", "code")
 LIMIT_S = 15.0
@@ -213,7 +214,7 @@ events = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(events=st.lists(events, max_size=30))
 def test_aggregates_are_the_sum_of_the_last_fresh_response_of_every_listed_target(events):
     """Against a dictionary that does the same in three lines."""
