@@ -30,8 +30,9 @@ NUMBER = types.float64
 # `readonly` accepts frozen and broadcast arrays beside ordinary ones, and numba refuses to compile a kernel that
 # writes to one. "A" is any stride: a column of a table is an argument too.
 FLOATS = types.Array(types.float64, 1, "A", readonly=True)
+INDICES = types.Array(types.int64, 1, "A", readonly=True)
 _SLOTS = types.Array(types.float64, 2, "C", readonly=True)
-RINGS = (_SLOTS, _SLOTS, types.Array(types.int64, 1, "A", readonly=True))  # times, values, head
+RINGS = (_SLOTS, _SLOTS, INDICES)  # times, values, head
 RESULT = types.Array(types.float64, 1, "C")
 
 

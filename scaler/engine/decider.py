@@ -289,7 +289,7 @@ class Decider:
         everything = State(now, self.workloads, self.columns(), self._latest.missing(), targets)
         return (everything if workloads is None else everything.only(workloads)).copied()
 
-    def go_along(self, state: State, now: float) -> None:
+    def follow_state(self, state: State, now: float) -> None:
         """Takes the state of a replica that decides now: nothing in it waits for a proof."""
         rows, source_rows = pairs(self._identities.all, state.identities)
         sound = plausible(state, now)

@@ -398,7 +398,7 @@ class LatestSamples:
         sums, flags, latest = add_up(self._slots, rows, chosen, place, workloads, share, now)
         self._in_pods[rows] = sums.in_pods
         if self._sharing.shares(rows).any():
-            room = self._sharing.room(self._in_pods, self._wanted, self._pending)
+            room = self._sharing.capacity(self._in_pods, self._wanted, self._pending)
             share = np.where(self._sharing.shares(rows), self._sharing.parts(rows, sums.at_gateway, room), np.nan)
             sums, flags, latest = add_up(self._slots, rows, chosen, place, workloads, share, now)
         readings = Readings(

@@ -65,9 +65,8 @@ def test_a_router_without_servers_shows_the_next_request_by_its_count(read):
     reading = read_queues(read(ROUTER_AT_ZERO), Role.GATEWAY, None, 0.0, pods=True)
     assert reading.wake_source is Waker.REFUSALS
     assert reading.arrivals
-    assert (
-        read_queues(read("router_cpu_usage_percent 3.5\n"), Role.GATEWAY, None, 0.0, pods=True).wake_source is Waker.NOTHING
-    )
+    samples = read("router_cpu_usage_percent 3.5\n")
+    assert read_queues(samples, Role.GATEWAY, None, 0.0, pods=True).wake_source is Waker.NOTHING
 
 
 DYNAMO = """
