@@ -140,6 +140,6 @@ def imputed(specs: Specs, readings: Readings, memory: Memory, now: float) -> Boo
     return out
 
 
-def choose(rows: np.ndarray[Any, Any], columns: Any) -> Any:
+def choose(rows: np.ndarray[Any, Any] | slice, columns: Any) -> Any:
     """The same columns for some workloads only (a named tuple of arrays, indexed by `rows`)."""
     return type(columns)(*(column[rows] for column in columns))

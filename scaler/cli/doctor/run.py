@@ -44,7 +44,8 @@ async def examine(file: str | None, server: str | None, environment: Mapping[str
 
 
 async def _check_outside(config: Config, clock: Clock) -> list[Check]:
-    checks, cluster = [], None
+    checks: list[Check] = []
+    cluster = None
     if config.kubernetes is not None:
         checks, cluster = await kubernetes.examine(config, config.kubernetes, clock)
     # This imports the policy, which compiles its kernels if they are not cached.
