@@ -25,6 +25,7 @@ from exporter.catalog.own import GPU_FAMILIES, QUEUE_FAMILIES
 from exporter.clock import WallClock
 from exporter.model import Attribution, FailureKind, Gpu, PodKey, Queue, Samples
 from scaler import metrics
+from scaler.api.http import collectors
 from scaler.config.model import Config
 from scaler.daemon import Daemon
 
@@ -116,7 +117,10 @@ def families_of(registry: CollectorRegistry) -> list[MetricTable]:
         elif foreign:
             title, about = _PROCESS, "Process metrics of prometheus-client."
         else:
-            title, about = _title(type(collector).__name__), sys.modules[type(collector).__module__].__doc__
+            module = sys.modules[type(collector).__module__]
+            # A module of one collector is about that; one of several has the text of each in its class.
+            about = type(collector).__doc__ if module is collectors else module.__doc__
+            title = _title(type(collector).__name__)
         sections.append(MetricTable(title, _first_paragraph(about or ""), mine))
     return sections
 

@@ -84,7 +84,7 @@ SHADOW = (
 
 
 class AccountsCollector:
-    """Exposes the ledger of the leader. leads: whether this replica leads at `now`, POSIX seconds."""
+    """leads: whether this replica leads at `now`, POSIX seconds."""
 
     def __init__(self, source: Source, leads: Callable[[float], bool], now: Callable[[], float]) -> None:
         self._source, self._leads, self._now = source, leads, now

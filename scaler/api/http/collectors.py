@@ -145,7 +145,10 @@ class LazySamples:
 
 
 class BoardCollector:
-    """Exposes the decisions of the Board and the readings behind them. now: POSIX seconds."""
+    """Exposes the decisions of the Board and the readings behind them.
+
+    now: POSIX seconds.
+    """
 
     def __init__(self, board: Callable[[], Board], now: Callable[[], float]) -> None:
         self._board, self._now = board, now
@@ -354,7 +357,10 @@ class ClusterCollector:
 
 
 class PeersCollector:
-    """Exposes leader election and replication of the leader's Board. replica: None before the first election."""
+    """Exposes leader election and replication of the leader's Board.
+
+    replica: None before the first election.
+    """
 
     def __init__(self, replica: Callable[[], Replica | None], now: Callable[[], float]) -> None:
         self._replica, self._now = replica, now
@@ -374,7 +380,7 @@ class PeersCollector:
 
 
 class SnapshotCollector:
-    """Exposes age, size and failures of checkpoints; nothing while they are off."""
+    """Exposes age, size and failures of checkpoints."""
 
     def __init__(self, store: CheckpointStore, now: Callable[[], float]) -> None:
         self._store, self._now = store, now

@@ -161,7 +161,7 @@ async def test_filters_and_states_choose_and_say_how_many(visit):
     await page.evaluate(f"({choose})(document.querySelector('[aria-label=Namespace]'), 'lab')")
     assert await page.evaluate(NAMES) == ["lab/ocr"]
     await page.evaluate(f"({choose})(document.querySelector('[aria-label=Reason]'), 'serving')")
-    assert await page.evaluate("document.querySelector('.nothing').textContent") == "No workload passes these filters."
+    assert await page.evaluate("document.querySelector('.nothing').textContent") == "No workload matches the filters."
 
 
 async def test_a_column_sorts_and_unknown_comes_last_either_way(visit):

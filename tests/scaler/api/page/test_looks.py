@@ -133,10 +133,10 @@ async def test_a_reader_of_screens_hears_a_table_and_no_signs(visit):
     page = await visit(EVERY_REASON)
     tree = (await page.call("Accessibility.getFullAXTree"))["nodes"]
     roles = [(node["role"]["value"], node.get("name", {}).get("value")) for node in tree if not node["ignored"]]
-    assert ("table", "Workloads, trouble first") in roles
+    assert ("table", "Workloads by severity") in roles
     columns = [name for role, name in roles if role == "columnheader"]
     assert columns == [
-        "Workload", "State, and why · trouble first", "Replicas", "Requests", "Demand", "GPU activity", "Seen",
+        "Workload", "State and reason · trouble first", "Replicas", "Requests", "Demand", "GPU activity", "Age",
     ]  # fmt: skip
     assert len([role for role, _ in roles if role == "rowheader"]) == len(EVERY_REASON)
     assert [name for role, name in roles if role == "button" and not name] == []

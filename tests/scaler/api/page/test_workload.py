@@ -85,7 +85,7 @@ async def test_a_follower_names_the_leader_that_it_repeats(visit, site):
     site.more = one_of_everything([decision("chat")], follows="10.0.0.2:7000")
     page = await visit([decision("chat")], "#/ai/chat")
     await page.until(
-        "document.querySelector('.explained').textContent.includes('as the leader at 10.0.0.2:7000 has it')"
+        "document.querySelector('.explained').textContent.includes('the decision of the leader at 10.0.0.2:7000')"
     )
 
 
@@ -104,7 +104,7 @@ async def test_charts_are_read_with_the_arrow_keys_and_say_a_gap(visit, site):
     assert (await page.evaluate(readout)).endswith(": 477")
     assert ": 477. " in await page.evaluate("document.querySelector('.workload-view [role=status]').textContent")
     label = await page.evaluate("document.querySelector('.canvas').ariaLabel")
-    assert label == "Requests, waiting, running or held. now: 7. Arrow keys read other moments."
+    assert label == "Requests, waiting, running or held. now: 7. Arrow keys select other times."
 
 
 async def test_no_word_of_a_chart_is_cut_off(visit, site):

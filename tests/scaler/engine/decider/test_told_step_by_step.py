@@ -335,9 +335,7 @@ class TestThePast:
         document = explained(serving, then + 1.0)
         assert (document["at"], document["inputs"]["readings"]["waiting"]) == (then, 30.0)
         assert document["summary"].startswith("3 replicas, serving: 40 requests wait or run")
-        assert said(document, "raw") == [
-            "Single targets are not stored. The sums of 1970-01-01 00:16:45Z are below."
-        ]
+        assert said(document, "raw") == ["Single targets are not stored. The sums of 1970-01-01 00:16:45Z are below."]
 
     def test_changes_are_told_newest_last(self, serving, page):
         serving.round({target: page.vllm(waiting=0, running=40, kv=0.5) for target in serving.pods})
