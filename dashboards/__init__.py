@@ -1,1 +1,1 @@
-"""What Grafana and Prometheus show and say of Tidegate: boards as generators, alerts, and what both are built into."""
+"""Generates the Grafana boards, and the files of boards and alerts that Prometheus, the chart and kustomize read."""

@@ -1,8 +1,7 @@
-"""A board put together: variables, sections of panels, and the links from board to board.
+"""Builds a board from variables, sections of panels, and links to the other boards, on Grafana's grid of 24 columns.
 
-It knows Grafana's grid, which is 24 columns wide, and the four boards' addresses. It refuses to know what panels show.
-
-Worked example: `Section("Now", [a, b])` with panels of 12 columns is a row's title and below it both, side by side.
+Worked example: `Section("Now", [a, b])` with panels of 12 columns is a row with a title, and both panels side by side
+below.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ TO_ITSELF = f"/d/{ITSELF}?{KEPT}"
 
 
 class Section(NamedTuple):
-    """A row of the board: its title, and panels whose widths fill whole lines. collapsed: they are shown, and their
-    queries asked, when somebody opens it.
+    """A row of the board. panels: their widths fill whole lines. collapsed: shown, and their queries run, when it is
+    opened.
     """
 
     title: str
@@ -40,7 +39,7 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True)
 class _Built(Builder[model.Panel]):
-    """A panel that has its place already, where a builder is asked for."""
+    """A panel with a position, for functions that take a builder."""
 
     panel: model.Panel
 
@@ -52,21 +51,28 @@ def datasource() -> boards.DatasourceVariable:
     return boards.DatasourceVariable("datasource").label("Prometheus").type("prometheus")
 
 
-def variable(name: str, label: str, query: str, *, several: bool, says: str) -> boards.QueryVariable:
-    """query: in Grafana's words, `label_values(METRIC, LABEL)`. several: more than one may be chosen, and All."""
-    made = boards.QueryVariable(name).label(label).description(says).datasource(SOURCE).query(query).definition(query)
-    made = made.refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED).sort(model.VariableSort.NATURAL_ASC)
+def variable(name: str, label: str, query: str, *, several: bool, description: str) -> boards.QueryVariable:
+    """query: such as `label_values(METRIC, LABEL)`. several: allows more than one value, and All."""
+    built = (
+        boards.QueryVariable(name)
+        .label(label)
+        .description(description)
+        .datasource(SOURCE)
+        .query(query)
+        .definition(query)
+    )
+    built = built.refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED).sort(model.VariableSort.NATURAL_ASC)
     if not several:
-        return made
+        return built
     everything = model.VariableOption(text="All", value="$__all", selected=True)
-    return made.multi(True).include_all(True).all_value(".*").current(everything)
+    return built.multi(True).include_all(True).all_value(".*").current(everything)
 
 
 def reasons_as_annotations(expr: str, colour: str) -> boards.AnnotationQuery:
-    """A mark wherever a reason begins to hold. `expr` is above 0 for a minute from then on."""
-    made = boards.AnnotationQuery().name("Changes of reason").datasource(SOURCE).enable(True).icon_color(colour)
+    """A mark at each begin of a reason. expr: above 0 for a minute from then on."""
+    built = boards.AnnotationQuery().name("Changes of reason").datasource(SOURCE).enable(True).icon_color(colour)
     return (
-        made.expr(expr)
+        built.expr(expr)
         .step("1m")
         .title_format("{{reason}}")
         .text_format("{{namespace}}/{{workload}}")
@@ -75,14 +81,15 @@ def reasons_as_annotations(expr: str, colour: str) -> boards.AnnotationQuery:
 
 
 def board(
-    uid: str, title: str, says: str, variables: Sequence[Builder[model.VariableModel]], sections: Sequence[Section],
+    uid: str, title: str, description: str,
+    variables: Sequence[Builder[model.VariableModel]], sections: Sequence[Section],
     annotations: Sequence[boards.AnnotationQuery] = (), *, since: str = "now-6h",
 ) -> model.Dashboard:  # fmt: skip
-    """The whole. Panels are numbered in their order, so that links to one of them stay."""
-    made = (
+    """Panels are numbered in their order, so that links to them stay valid."""
+    built = (
         boards.Dashboard(title)
         .uid(uid)
-        .description(says)
+        .description(description)
         .tags([TAG])
         .editable()
         .time(since, "now")
@@ -98,9 +105,9 @@ def board(
         )
     )
     for each in variables:
-        made = made.with_variable(each)
+        built = built.with_variable(each)
     for marks in annotations:
-        made = made.annotation(marks)
+        built = built.annotation(marks)
     number, y = 1, 0
     for section in sections:
         row = boards.Row(section.title).id(number).grid_pos(model.GridPos(h=1, w=COLUMNS, x=0, y=y))
@@ -108,28 +115,28 @@ def board(
         if section.collapsed:
             for panel in placed:
                 row = row.with_panel(_Built(panel))
-            made = made.with_row(row.collapsed(True))
+            built = built.with_row(row.collapsed(True))
         else:
-            made = made.with_row(row)
+            built = built.with_row(row)
             for panel in placed:
-                made = made.with_panel(_Built(panel))
+                built = built.with_panel(_Built(panel))
         number, y = number + 1 + len(placed), y + 1 if section.collapsed else end
-    return made.build()
+    return built.build()
 
 
 def _placed(section: Section, number: int, y: int) -> tuple[list[model.Panel], int]:
-    """The panels of a section in lines from `y` on, numbered from `number`, and where the next section begins. Raises
-    ValueError where they do not fill their lines.
+    """The panels of a section in lines from `y` on, numbered from `number`, and the first line after them. Raises
+    ValueError if they do not fill their lines.
     """
     placed: list[model.Panel] = []
     x = tallest = 0
     for panel in (each.build() for each in section.panels):
-        place = panel.grid_pos
-        if place is None or x + place.w > COLUMNS:
+        position = panel.grid_pos
+        if position is None or x + position.w > COLUMNS:
             raise ValueError(f"{section.title}: {panel.title}: does not fit into the line of panels")
-        place.x, place.y, panel.id_val = x, y, number + len(placed)
+        position.x, position.y, panel.id_val = x, y, number + len(placed)
         placed.append(panel)
-        x, tallest = x + place.w, max(tallest, place.h)
+        x, tallest = x + position.w, max(tallest, position.h)
         if x == COLUMNS:
             x, y, tallest = 0, y + tallest, 0
     if x:

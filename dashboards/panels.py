@@ -1,12 +1,11 @@
-"""The few kinds of panels that the boards are made of, over grafana-foundation-sdk.
+"""Builds the few kinds of panels that all boards use, with grafana-foundation-sdk.
 
-It knows Grafana: which of its many options make a panel honest. It refuses to know what is asked: a board hands in
-its queries. Common to all: an unknown value is a gap (nulls are neither joined nor filled in), a stat without an answer
-says "unknown" and not 0, colours go by what a thing is and never by its place in the legend, and every panel has a unit
-and a description that says what it shows and what to do.
+Common to all: an unknown value is a gap (nulls are neither joined nor filled in), a stat without a value shows
+"unknown" and not 0, a colour belongs to a name and not to a position in the legend, and every panel has a unit and a
+description with what it shows and what to do.
 
-Worked example: `timeseries("Requests", "What waits. Rising: …", "short", [Query("sum(tidegate_requests_waiting)",
-"waiting")])` is a panel of 12 columns and 8 rows with one query, its legend "waiting".
+Worked example: `graph("Requests", "Waiting requests. Rising: …", "short", [Query("sum(tidegate_requests_waiting)",
+"waiting")])` is a panel of 12 columns and 8 rows with one query and the legend "waiting".
 """
 
 from __future__ import annotations
@@ -31,21 +30,21 @@ STAT_HEIGHT = 4
 
 
 class Query(NamedTuple):
-    """expr: PromQL. legend: of its series, in Grafana's `{{label}}` words; of a table: the title of its column."""
+    """expr: PromQL. legend: of its series, with Grafana's `{{label}}`; in a table, the title of its column."""
 
     expr: str
     legend: str = ""
 
 
 class Step(NamedTuple):
-    """From this value on, that colour."""
+    """The colour from this value on."""
 
     value: float
     colour: str
 
 
 class Column(NamedTuple):
-    """How one column of a table is shown. name: of the label, or the legend of its query. colours: of its texts."""
+    """A column of a table. name: of the label, or the legend of its query. colours: by text."""
 
     name: str
     unit: str | None = None
@@ -56,7 +55,7 @@ class Column(NamedTuple):
 
 
 def steps(*above: Step, below: str = "green") -> boards.ThresholdsConfig:
-    """Colours by value; `below` is that of everything less than the first."""
+    """Colours by value. below: colour of values less than the first step."""
     found = [model.Threshold(value=None, color=below), *(model.Threshold(each.value, each.colour) for each in above)]
     return boards.ThresholdsConfig().mode(model.ThresholdsMode.ABSOLUTE).steps(found)
 
@@ -64,9 +63,9 @@ def steps(*above: Step, below: str = "green") -> boards.ThresholdsConfig:
 def _targets(queries: Sequence[Query], *, instant: bool) -> list[prometheus.Dataquery]:
     found = []
     for number, query in enumerate(queries):
-        made = prometheus.Dataquery().expr(query.expr).ref_id(_letter(number)).datasource(SOURCE)
-        made = made.legend_format(query.legend or "__auto").editor_mode(prometheus_model.QueryEditorMode.CODE)
-        found.append(made.instant() if instant else made.range())
+        target = prometheus.Dataquery().expr(query.expr).ref_id(_letter(number)).datasource(SOURCE)
+        target = target.legend_format(query.legend or "__auto").editor_mode(prometheus_model.QueryEditorMode.CODE)
+        found.append(target.instant() if instant else target.range())
     return found
 
 
@@ -89,14 +88,15 @@ def _fixed(colour: str) -> model.DynamicConfigValue:
 
 
 def stat_of(
-    title: str, says: str, unit: str, query: Query, above: Sequence[Step] = (), *, below: str = "text", width: int = 4,
+    title: str, description: str, unit: str, query: Query, above: Sequence[Step] = (), *, below: str = "text",
+    width: int = 4,
     names: Mapping[float, tuple[str, str]] | None = None, decimals: int | None = None, height: int = STAT_HEIGHT,
 ) -> Panel:  # fmt: skip
-    """One number as it is now. names: texts and colours for its values."""
+    """One present number. names: texts and colours of values."""
     panel = (
         stat.Panel()
         .title(title)
-        .description(says)
+        .description(description)
         .datasource(SOURCE)
         .unit(unit)
         .no_value(UNKNOWN)
@@ -112,25 +112,25 @@ def stat_of(
     )
     if decimals is not None:
         panel = panel.decimals(decimals)
-    # The answer of now: over a range Grafana would show the last that was known, long after it ceased to be.
+    # Instant: over a range Grafana would show the last value long after it became unknown.
     for target in _targets([query], instant=True):
         panel = panel.with_target(target)
     return panel
 
 
 def graph(
-    title: str, says: str, unit: str, queries: Sequence[Query], *, width: int = 12, stacked: bool = False,
+    title: str, description: str, unit: str, queries: Sequence[Query], *, width: int = 12, stacked: bool = False,
     bars: bool = False, colours: Mapping[str, str] | None = None, above: Sequence[Step] = (),
     top: float | None = None, bottom: float | None = 0.0, dashed: Sequence[str] = (), bold: Sequence[str] = (),
     decimals: int | None = None, height: int = ROW_HEIGHT, legend: bool = True,
 ) -> Panel:  # fmt: skip
-    """Values over time. colours, dashed, bold: by legend. above: thresholds, drawn as lines. legend: no, where
-    there are too many series to read it; the tooltip has their names.
+    """Values over time. colours, dashed, bold: by legend. above: thresholds, drawn as lines. legend: False with too
+    many series to read it; the tooltip has their names.
     """
     panel = (
         timeseries.Panel()
         .title(title)
-        .description(says)
+        .description(description)
         .datasource(SOURCE)
         .unit(unit)
         .height(height)
@@ -139,7 +139,7 @@ def graph(
         .fill_opacity(60 if stacked else 0)
         .draw_style(common.GraphDrawStyle.BARS if bars else common.GraphDrawStyle.LINE)
         .line_interpolation(common.LineInterpolation.STEP_AFTER if stacked else common.LineInterpolation.LINEAR)
-        .show_points(common.VisibilityMode.AUTO)  # a value between two gaps has no line, and is there all the same
+        .show_points(common.VisibilityMode.AUTO)  # a value between two gaps has no line
         .span_nulls(False)
         .insert_nulls(False)
         .legend(_legend(shown=legend))
@@ -171,14 +171,14 @@ def graph(
 
 
 def timeline(
-    title: str, says: str, queries: Sequence[Query], names: Mapping[float, tuple[str, str]], *, width: int = 24,
+    title: str, description: str, queries: Sequence[Query], names: Mapping[float, tuple[str, str]], *, width: int = 24,
     height: int = 5, unit: str = "none",
 ) -> Panel:  # fmt: skip
-    """What held when: a bar for each series, by its value. names: text and colour of each value."""
+    """States over time: a bar for each series. names: text and colour of each value."""
     panel = (
         statetimeline.Panel()
         .title(title)
-        .description(says)
+        .description(description)
         .datasource(SOURCE)
         .unit(unit)
         .height(height)
@@ -191,7 +191,7 @@ def timeline(
         .line_width(0)
         .row_height(0.9)
         .color_scheme(boards.FieldColor().mode(model.FieldColorModeId.THRESHOLDS))
-        .thresholds(steps(below="text"))  # what has no name has no colour either
+        .thresholds(steps(below="text"))  # no colour without a name
         .legend(_legend())
         .mappings(_mappings(names))
     )
@@ -201,16 +201,16 @@ def timeline(
 
 
 def rows(
-    title: str, says: str, queries: Sequence[Query], columns: Sequence[Column], *, width: int = 12,
+    title: str, description: str, queries: Sequence[Query], columns: Sequence[Column], *, width: int = 12,
     height: int = ROW_HEIGHT, sort: str | None = None,
 ) -> Panel:  # fmt: skip
-    """A table as of now: a row for each set of labels that the queries share, a column for each query and label that
-    `columns` names, in that order; other labels are not shown.
+    """A table of present values: a row for each set of labels that the queries share, and `columns` in their order;
+    other labels are hidden.
     """
     panel = (
         table.Panel()
         .title(title)
-        .description(says)
+        .description(description)
         .datasource(SOURCE)
         .unit("none")
         .no_value("none")
@@ -224,15 +224,17 @@ def rows(
         panel = panel.with_target(target.format(prometheus_model.PromQueryFormat.TABLE))
     several = len(queries) > 1
     values = {f"Value #{_letter(n)}" if several else "Value": query.legend for n, query in enumerate(queries)}
-    order = {column.name: place for place, column in enumerate(columns)}
+    order = {column.name: index for index, column in enumerate(columns)}
     titles = {key: name for key, name in values.items() if name}
-    shown = {name: place for place, name in enumerate(order)}
+    position = {name: index for index, name in enumerate(order)}
     if several:
         panel = panel.with_transformation(model.DataTransformerConfig(id_val="merge", options={}))
     organised = {
-        # A query that only chooses the rows, or brings a label as its answer, has no legend and no column.
+        # A query that only selects rows, or adds a label, has no legend and no column.
         "excludeByName": {"Time": True} | {key: True for key, name in values.items() if not name},
-        "indexByName": {key: shown[titles.get(key, key)] for key in (*titles, *shown) if titles.get(key, key) in shown},
+        "indexByName": {
+            key: position[titles.get(key, key)] for key in (*titles, *position) if titles.get(key, key) in position
+        },
         "renameByName": titles,
     }
     panel = panel.with_transformation(model.DataTransformerConfig(id_val="organize", options=organised))
@@ -257,8 +259,8 @@ def _column(column: Column) -> list[model.DynamicConfigValue]:
         found.append(("custom.cellOptions", {"type": "color-text"}))
         found.append(("color", {"mode": "thresholds"}))
     if column.colours is not None:
-        words = {text: {"text": text, "color": colour} for text, colour in column.colours.items()}
-        found.append(("mappings", [{"type": "value", "options": words}]))
+        options = {text: {"text": text, "color": colour} for text, colour in column.colours.items()}
+        found.append(("mappings", [{"type": "value", "options": options}]))
         found.append(("custom.cellOptions", {"type": "color-text"}))
     return [model.DynamicConfigValue(key, value) for key, value in found]
 
@@ -267,7 +269,7 @@ def _mappings(
     names: Mapping[float, tuple[str, str]],
 ) -> list[model.ValueMap | model.RangeMap | model.RegexMap | model.SpecialValueMap]:
     options = {
-        f"{value:g}": model.ValueMappingResult(text=text, color=colour, index=place)
-        for place, (value, (text, colour)) in enumerate(names.items())
+        f"{value:g}": model.ValueMappingResult(text=text, color=colour, index=index)
+        for index, (value, (text, colour)) in enumerate(names.items())
     }
     return [model.ValueMap(options=options)] if options else []

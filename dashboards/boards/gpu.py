@@ -1,7 +1,7 @@
-"""GPU: what every GPU and MIG instance does, whose it is, and how that is known.
+"""Builds the board GPU: activity, memory, attribution and errors of every GPU and MIG instance.
 
-Worked example: a GPU with 70 GB held and an activity of 0 for hours stands in "Held and idle" with the pod that holds
-it: memory is residency, and only activity is work.
+Worked example: a GPU with 70 GB held and no activity for hours is in "Held and idle" with its pod: only activity is
+work.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from grafana_foundation_sdk.models import dashboard as model
 
 from ..board import GPU, TO_GPU, Section, board, datasource, variable
 from ..panels import Column, Panel, Query, Step, graph, rows, stat_of, timeline
-from ..words import AMBER, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, TEAL
+from ..queries import AMBER, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, TEAL
 
 NODE = 'node=~"$node"'
-# A GPU whose node nobody names has no such label: All, which is `.*`, takes it in.
-# Of a GPU that is cut up its instances say these, and the GPU itself only its power and the like: it is no unit.
+# `.*` (All) also matches GPUs without a node label.
+# A GPU with MIG instances has none of these metrics itself, only its instances have.
 ANY = f'{{__name__=~"tidegate_gpu_(engine_active_ratio|utilization_ratio|memory_used_bytes)",{NODE}}}'
 SINGLE = "node, uuid, mig_instance"
-# Below this share of its time over 15 minutes a GPU is at rest: drivers and probes alone make a percent or two.
-AT_REST = 0.05
+# Below this activity over 15 minutes a GPU is idle: drivers and probes alone cause a percent or two.
+IDLE_RATIO = 0.05
 HALF_FULL = 0.5
 ATTRIBUTIONS = {"exclusive": GREEN, "mig": BLUE, "process": TEAL, "device": AMBER, "none": GREY}
 NAME = (Column("node", link=("This node", TO_GPU)), Column("uuid"), Column("mig_instance"))
 
 
-def made() -> model.Dashboard:
+def build() -> model.Dashboard:
     return board(
         GPU,
         "Tidegate / GPU",
-        "Every GPU and MIG instance that a page shows: what it does, what it holds, whose it is and how that is known.",
+        "Every GPU and MIG instance: activity, memory, attribution and errors.",
         [
             datasource(),
             variable(
@@ -36,7 +36,7 @@ def made() -> model.Dashboard:
                 "Node",
                 "label_values(" + ANY.replace(f",{NODE}", "") + ", node)",
                 several=True,
-                says="As the GPUs' exporter names it. GPUs whose exporter names no node are shown with All.",
+                description="Name from the GPUs' exporter. GPUs without one are shown with All.",
             ),
         ],
         [
@@ -52,12 +52,12 @@ def made() -> model.Dashboard:
 
 
 def _gpu(metric: str, *labels: str, more: str = "") -> str:
-    """A metric of GPUs, once per GPU or MIG instance, whichever replica of Tidegate shows it."""
+    """A metric of GPUs, once per GPU or MIG instance."""
     return f"max by ({', '.join((SINGLE, *labels))}) (tidegate_gpu_{metric}{{{NODE}{more}}})"
 
 
 def _count(matchers: str) -> str:
-    """GPUs and MIG instances with these labels; 0 where there are GPUs, and none with them."""
+    """Number of GPUs and MIG instances with these labels; 0 if there are only others."""
     found = ANY.replace("}", f",{matchers}}}")
     return f"count(group by ({SINGLE}) ({found})) or 0 * count(group by ({SINGLE}) ({ANY}))"
 
@@ -66,44 +66,44 @@ def _now() -> list[Panel]:
     active = _gpu("engine_active_ratio")
     return [
         stat_of(
-            "GPUs seen",
-            "Physical GPUs that some page shows now, on the chosen nodes. Fewer than are allocatable below: an "
-            "exporter is silent, see the failing targets of Tidegate itself.",
+            "GPUs",
+            "Physical GPUs that a page shows, on the selected nodes. Fewer than allocatable below: an exporter is "
+            "silent, see the failed targets of Tidegate / Itself.",
             "short",
             Query(f"count(group by (node, uuid) ({ANY}))"),
         ),
         stat_of(
-            "At work",
-            f"GPUs and MIG instances whose engine was active for more than {AT_REST:.0%} of the last collection. The "
-            "rest is free, asleep or waiting; below see which of it is held.",
+            "Active",
+            f"GPUs and MIG instances whose engine was active for more than {IDLE_RATIO:.0%} of the last sample. The "
+            "others are free or idle; below are those that are held.",
             "short",
-            Query(f"count({active} > {AT_REST}) or 0 * count({active})"),
+            Query(f"count({active} > {IDLE_RATIO}) or 0 * count({active})"),
             below=GREEN,
         ),
         stat_of(
-            "Held by nobody",
-            "GPUs and MIG instances that no pod is named beside: free, or the exporter does not label pods "
-            "(DCGM_EXPORTER_KUBERNETES). Free ones are what a wake finds at once.",
+            "Without a pod",
+            "GPUs and MIG instances without a pod's name: free, or the exporter does not label pods "
+            "(DCGM_EXPORTER_KUBERNETES). A wake can use free ones at once.",
             "short",
             Query(_count('attribution="none"')),
         ),
         stat_of(
             "Shared",
-            "GPUs that several pods share. Only where it is measured by process does their activity mean something for "
-            "one of them (docs/explanation/gpus.md).",
+            "GPUs that several pods share. Their activity counts for one pod only if it is measured by process "
+            "(docs/explanation/gpus.md).",
             "short",
             Query(_count('attribution=~"device|process"')),
         ),
         stat_of(
             "MIG instances",
-            "Instances of GPUs that are cut up; each is a GPU of its own to a pod. Their activity is by engine alone: "
-            "GPU_UTIL says nothing of an instance.",
+            "MIG instances; each is a GPU of its own to a pod. Their activity is engine activity only: GPU_UTIL does "
+            "not cover instances.",
             "short",
             Query(_count('mig_instance!=""')),
         ),
         stat_of(
             "Lost",
-            "GPUs that fell silent after a fatal Xid. Drain the node and reset the GPU. Runbook: TidegateGpuLost.",
+            "GPUs that are silent after a fatal Xid. Drain the node and reset the GPU. Runbook: TidegateGpuLost.",
             "short",
             Query(f"count(max by (uuid) (tidegate_gpu_lost{{{NODE}}}) == 1) or 0 * count(group by ({SINGLE}) ({ANY}))"),
             [Step(1, RED)],
@@ -116,13 +116,13 @@ def _nodes() -> list[Panel]:
     return [
         rows(
             "Nodes",
-            "What Kubernetes may give to pods (a resource of its own for each MIG profile), what pages show, and how "
-            "active it is. `ready` false: nothing new is started there. Allocatable and not seen: no exporter runs "
-            "there, or it names the node otherwise (set its NODE_NAME).",
+            "GPUs that Kubernetes can allocate (one resource for each MIG profile), those that pages show, and their "
+            "activity. `ready` false: no pods start there. Allocatable and not seen: no exporter runs there, or it "
+            "uses another node name (set its NODE_NAME).",
             [
                 Query(f"max by (node, resource, ready) (tidegate_node_gpus_allocatable{{{NODE}}})", "allocatable"),
                 Query(f"count by (node) (group by (node, uuid) ({ANY}))", "seen"),
-                Query(f"count by (node) ({_gpu('engine_active_ratio')} > {AT_REST})", "at work"),
+                Query(f"count by (node) ({_gpu('engine_active_ratio')} > {IDLE_RATIO})", "active"),
                 Query(f"avg by (node) ({_gpu('engine_active_ratio')})", "mean activity"),
             ],
             [
@@ -131,31 +131,31 @@ def _nodes() -> list[Panel]:
                 Column("ready"),
                 Column("allocatable"),
                 Column("seen"),
-                Column("at work"),
+                Column("active"),
                 Column("mean activity", unit="percentunit", decimals=0),
             ],
         ),
         graph(
             "Mean activity by node",
-            "Engine activity, mean over a node's GPUs. One node at rest beside others that are full: its pods get no "
-            "requests, or it is not ready.",
+            "Mean engine activity of a node's GPUs. One idle node beside full ones: its pods get no requests, or it "
+            "is not ready.",
             "percentunit",
             [Query(f"avg by (node) ({_gpu('engine_active_ratio')})", "{{node}}")],
             top=1.0,
         ),
         graph(
             "Activity of each GPU",
-            "Engine activity of each GPU and MIG instance. Choose a node to read it. All at 1: sized too small; all at "
-            "some percent under load: bound by something else, as the network or the processor.",
+            "Engine activity of each GPU and MIG instance. Select a node to read it. All at 1: too few replicas; all "
+            "at some percent under load: bound by something else, such as network or CPU.",
             "percentunit",
             [Query(_gpu("engine_active_ratio"), "{{node}} {{uuid}} {{mig_instance}}")],
             legend=False,
             top=1.0,
         ),
         graph(
-            "GPUs by whose they are",
-            "How each GPU's numbers came to be a pod's: exclusive, a MIG instance, measured by process, or the whole "
-            "device's (nobody's share). `none`: no pod is named beside it.",
+            "GPUs by attribution",
+            "How the numbers of each GPU are attributed to pods: exclusive, a MIG instance, measured by process, or "
+            "device-wide (no pod's share). `none`: no pod is named.",
             "short",
             [Query(f"count by (attribution) (group by ({SINGLE}, attribution) ({ANY}))", "{{attribution}}")],
             stacked=True,
@@ -166,13 +166,13 @@ def _nodes() -> list[Panel]:
 
 def _residency() -> list[Panel]:
     used = f"{_gpu('memory_used_bytes')} / {_gpu('memory_total_bytes')}"
-    quiet = f"max by ({SINGLE}) (avg_over_time(tidegate_gpu_engine_active_ratio{{{NODE}}}[15m])) < {AT_REST}"
+    quiet = f"max by ({SINGLE}) (avg_over_time(tidegate_gpu_engine_active_ratio{{{NODE}}}[15m])) < {IDLE_RATIO}"
     idle = f"({used}) > {HALF_FULL} and on ({SINGLE}) {quiet}"
     return [
         graph(
             "Memory held and engine activity",
-            "Means over the chosen nodes. The distance between the lines is memory that is held and does no work: "
-            "engines take it at start and keep it. It is why memory is never load here.",
+            "Means over the selected nodes. The distance of the lines is memory that is held without work: engines "
+            "allocate it at start and keep it. So memory is never a measure of load.",
             "percentunit",
             [Query(f"avg({used})", "memory held"), Query(f"avg({_gpu('engine_active_ratio')})", "active")],
             top=1.0,
@@ -180,8 +180,8 @@ def _residency() -> list[Panel]:
         ),
         rows(
             "Held and idle",
-            f"More than half of its memory is held and its engine was active for less than {AT_REST:.0%} of the last "
-            "15 minutes. Somebody keeps it: let Tidegate scale that workload, or ask its owner.",
+            f"More than half of its memory is held, its engine active for less than {IDLE_RATIO:.0%} of the last "
+            "15 minutes. Let Tidegate scale that workload, or ask its owner.",
             [
                 Query(idle, "memory held"),
                 Query(
@@ -200,9 +200,9 @@ def _residency() -> list[Panel]:
             sort="memory held",
         ),
         rows(
-            "Every GPU",
-            "Each GPU and MIG instance with its pods and numbers. An empty cell is not said by its page. No activity "
-            "column at all: have the exporter collect DCGM_FI_PROF_GR_ENGINE_ACTIVE.",
+            "All GPUs",
+            "Each GPU and MIG instance with its pods and numbers. An empty cell is not on its page. Without any "
+            "activity: let the exporter collect DCGM_FI_PROF_GR_ENGINE_ACTIVE.",
             [
                 Query(f"group by ({SINGLE}, model, profile, namespace, pod, attribution) ({ANY})"),
                 Query(_gpu("engine_active_ratio"), "active"),
@@ -234,8 +234,8 @@ def _mig() -> list[Panel]:
     return [
         graph(
             "Activity of MIG instances against their ceiling",
-            "An instance of several slices may top at the dashed line, because one busy compute instance fills one "
-            "slice. A workload whose target is above its ceiling never scales up by activity: lower the target.",
+            "An instance of several slices may reach only the dashed line, because one busy compute instance fills "
+            "one slice. A workload with a target above its ceiling never scales up by activity: lower the target.",
             "percentunit",
             [
                 Query(_gpu("engine_active_ratio", "profile", more=_INSTANCES), "{{uuid}} {{mig_instance}} {{profile}}"),
@@ -246,8 +246,8 @@ def _mig() -> list[Panel]:
         ),
         graph(
             "MIG instances by profile",
-            "How many instances of each profile there are, and how many of them a pod holds. None free of the profile "
-            "that a sleeper asks for: its wake will wait for a node.",
+            "Number of instances of each profile, and of those with a pod. No free one of the profile of a sleeping "
+            "workload: its wake waits for a node.",
             "short",
             [
                 Query(f"count by (profile) ({_gpu('memory_used_bytes', 'profile', more=_INSTANCES)})", "{{profile}}"),
@@ -270,23 +270,23 @@ def _shared() -> list[Panel]:
     return [
         graph(
             "Sharers of each GPU",
-            "Pods that share a GPU by time slicing or MPS. Its other numbers are all of theirs together.",
+            "Pods that share a GPU by time slicing or MPS. Its other numbers are the sum of theirs.",
             "short",
             [Query(_gpu("sharers", "attribution"), "{{node}} {{uuid}} ({{attribution}})")],
             width=8,
         ),
         graph(
-            "Kernels by pod, where it is measured",
-            "Share of time that any kernel of the pod ran on a GPU that it shares. It proves that a pod is idle, and "
-            "sizes nothing. Empty beside sharers: have the exporter measure by process (docs/explanation/gpus.md).",
+            "Utilization by pod",
+            "Share of time with a kernel of the pod on a GPU that it shares. It proves idleness and sizes nothing. "
+            "Empty with sharers: let the exporter measure by process (docs/explanation/gpus.md).",
             "percentunit",
             [Query(process % "utilization_ratio", "{{namespace}}/{{pod}}")],
             width=8,
             top=1.0,
         ),
         graph(
-            "Memory by pod, where it is measured",
-            "What the pod's processes hold of a GPU that it shares. Who holds most decides how many fit.",
+            "Memory by pod",
+            "Memory of the pod's processes on a GPU that it shares. The largest one limits how many pods fit.",
             "bytes",
             [Query(process % "memory_used_bytes", "{{namespace}}/{{pod}}")],
             width=8,
@@ -298,9 +298,9 @@ def _errors() -> list[Panel]:
     return [
         rows(
             "GPUs with an Xid",
-            "The last Xid code of each GPU that has one; it stands until the GPU is reset, so it may be old. 48, 63, "
-            "64, 74, 79, 94 and 95 are hardware: drain the node and reset or replace. 13, 31 and 43 are the program's. "
-            "Runbook: TidegateGpuLost.",
+            "The last Xid code of each GPU that has one; it stays until the GPU is reset, so it may be old. 48, 63, "
+            "64, 74, 79, 94 and 95 are hardware errors: drain the node and reset or replace the GPU. 13, 31 and 43 "
+            "are errors of the program. Runbook: TidegateGpuLost.",
             [
                 Query(f"{_gpu('last_xid', 'model')} > 0", "last Xid"),
                 Query(_gpu("lost"), "lost"),
@@ -309,7 +309,7 @@ def _errors() -> list[Panel]:
         ),
         timeline(
             "New Xids and lost GPUs",
-            "When the last Xid of a GPU changed, and while it is lost: a fatal code, and no activity since.",
+            "Changes of the last Xid of a GPU, and the time while it is lost: a fatal code and no activity since.",
             [
                 Query(f"2 * {_gpu('lost')}", "{{node}} {{uuid}} lost"),
                 Query(
@@ -328,13 +328,13 @@ def _power() -> list[Panel]:
     return [
         graph(
             "Power by node",
-            "Power drawn by a node's GPUs together. A GPU that holds a model and does nothing still draws some 70 W.",
+            "Power of a node's GPUs. An idle GPU that holds a model still draws some 70 W.",
             "watt",
             [Query(f"sum by (node) ({_gpu('power_watts')})", "{{node}}")],
         ),
         graph(
             "Hottest GPU of each node",
-            "GPUs slow down at about 85 °C (dashed; the exact value is the model's). Near it: look at the airflow "
+            "GPUs throttle at about 85 °C (dashed; the exact value depends on the model). Near it: check the airflow "
             "before you add replicas there.",
             "celsius",
             [Query(f"max by (node) (tidegate_gpu_temperature_celsius{{{NODE}}})", "{{node}}")],

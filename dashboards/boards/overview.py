@@ -1,6 +1,6 @@
-"""Overview: the fleet on one page. How many GPUs serve, wait and sleep, and which workloads need somebody.
+"""Builds the board Overview: GPUs by state, and the workloads that need attention.
 
-Worked example: "Capped at the maximum" is empty on a good day; a click on a row of it opens the workload's own board.
+Worked example: "Capped at the maximum" is usually empty; a click on one of its rows opens the workload's board.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from grafana_foundation_sdk.models import dashboard as model
 
 from ..board import OVERVIEW, Section, board, datasource, variable
 from ..panels import Column, Panel, Query, Step, graph, rows, stat_of
-from ..words import AMBER, BLUE, GREEN, NAVY, ORANGE, PURPLE, REASONS, RED, STATES, fleet, increase_of, of
-from .overview_lists import NAME, all_workloads, needs_somebody
+from ..queries import AMBER, BLUE, GREEN, NAVY, ORANGE, PURPLE, REASONS, RED, STATES, fleet, increase_of, of
+from .overview_lists import NAME, all_workloads, needs_attention
 
 HOURS = " / 3600"
 
 
-def made() -> model.Dashboard:
+def build() -> model.Dashboard:
     return board(
         OVERVIEW,
         "Tidegate / Overview",
-        "What the fleet's GPUs do, what sleeps, and which workloads need somebody.",
+        "GPUs of all workloads by state, savings at zero, and workloads that need attention.",
         [
             datasource(),
             variable(
@@ -27,16 +27,16 @@ def made() -> model.Dashboard:
                 "Namespace",
                 "label_values(tidegate_reason, namespace)",
                 several=True,
-                says="Of workloads, not of Tidegate. For its own alone see docs/how-to/dashboards.md, honor_labels.",
+                description="Namespace of workloads, not of Tidegate (docs/how-to/dashboards.md, honor_labels).",
             ),
         ],
         [
             Section("Now", _now()),
             Section("Over time", _over_time()),
-            Section("What needs somebody", needs_somebody()),
+            Section("Needs attention", needs_attention()),
             Section("All workloads", [all_workloads()]),
-            Section("Zero: what it costs and saves", _zero()),
-            Section("Observed workloads: what acting would change", _observed()),
+            Section("Cost and savings of zero", _zero()),
+            Section("Observed workloads", _observed()),
         ],
     )
 
@@ -49,51 +49,50 @@ def _now() -> list[Panel]:
     return [
         stat_of(
             "GPUs serving",
-            "GPUs of workloads that serve requests now. This is what the money is for; nothing to do.",
+            "GPUs of workloads that serve requests. This is what GPUs are for: nothing to do.",
             "short",
             Query(_gpus("serving")),
             below=GREEN,
         ),
         stat_of(
             "GPUs idle, kept warm",
-            "GPUs of workloads that have nothing to do and are kept for the next request. Much of it for long: let the "
-            "keep-warm time be learned (docs/explanation/estimators.md), or look which workloads have a minimum above "
-            "0.",
+            "GPUs of idle workloads that are kept for the next request. Much for long: let Tidegate learn the "
+            "keep-warm time (docs/explanation/estimators.md), or look for workloads with a minimum above 0.",
             "short",
             Query(_gpus("idle_warm")),
             below=AMBER,
         ),
         stat_of(
             "GPUs loading or pending",
-            "GPUs of replicas that load a model or wait for a node. It falls within a cold start. If it does not, look "
-            "at the pods: no node has room, or an image or a model does not come.",
+            "GPUs of replicas that load a model or wait for a node. It falls within a cold start. If not, look at the "
+            "pods: no node has capacity, or an image or a model cannot be loaded.",
             "short",
             Query(_gpus("~loading|pending")),
             below=BLUE,
         ),
         stat_of(
             "GPUs asleep",
-            "GPUs that workloads at zero would hold if they ran at their minimum, at least one replica each. They are "
-            "free for others. Falling without load: something wakes workloads; see wakes below.",
+            "GPUs that workloads at zero would hold at their minimum, at least one replica each. Other workloads can "
+            "use them. Falling without load: something wakes workloads; see wakes below.",
             "short",
             Query(_gpus("asleep")),
             below=NAVY,
         ),
         stat_of(
             "GPU-hours asleep",
-            "GPU-hours that were not held because workloads were at zero, over the time that the board shows. Compare "
-            "it with what the wakes below made people wait.",
+            "GPU-hours saved by workloads at zero, over the board's time range. Compare it with the wakes below, "
+            "which delay requests.",
             "h",
             Query(f"sum({increase_of('tidegate_workload_gpu_seconds_total', '$__range', state='asleep')}){HOURS}"),
             below=NAVY,
             decimals=1,
         ),
         stat_of(
-            "Workloads without an answer",
-            "Workloads whose demand is not known: whoever asks gets an error, KEDA and the HPA keep what there is, and "
-            "growing load is not answered. One is too many. Runbook: TidegateDecisionUnknown.",
+            "Workloads without a decision",
+            "Workloads with unknown demand: KEDA and the HPA get an error and keep the present replicas, so growing "
+            "load is not served. One is too many. Runbook: TidegateDecisionUnknown.",
             "short",
-            # None known at all is no zero of those that are: it is zero times as many as there are.
+            # Without any active workload the count has no value: 0 * count gives it a zero.
             Query(
                 f"count({of('tidegate_observed')})"
                 f" - (count({of('tidegate_active')}) or 0 * count({of('tidegate_observed')}))"
@@ -107,9 +106,9 @@ def _now() -> list[Panel]:
 def _over_time() -> list[Panel]:
     return [
         graph(
-            "GPUs by what they do",
-            "All GPUs of all workloads, by the state of the workload. Idle-warm is what keep-warm costs; asleep is "
-            "what zero saves. A step in `unknown` is an outage of sources: see Tidegate itself.",
+            "GPUs by state",
+            "All GPUs of all workloads, by the state of the workload. Idle-warm is the cost of keep-warm; asleep is "
+            "the saving of zero. A step of `unknown` is an outage of targets: see Tidegate / Itself.",
             "short",
             [Query(fleet("tidegate_workload_gpus", "state"), "{{state}}")],
             stacked=True,
@@ -117,8 +116,8 @@ def _over_time() -> list[Panel]:
         ),
         graph(
             "Workloads by state",
-            "How many workloads were in each state, on average over a step of the graph. A workload that loads and "
-            "sleeps by turns is one that its keep-warm time is too short for.",
+            "Number of workloads in each state, averaged over a step of the graph. A workload that alternates between "
+            "loading and asleep has too short a keep-warm time.",
             "short",
             [Query(fleet("tidegate_workload_state_seconds_total", "state", window="$__rate_interval"), "{{state}}")],
             stacked=True,
@@ -126,8 +125,8 @@ def _over_time() -> list[Panel]:
         ),
         graph(
             "Workloads by reason",
-            "Why each workload's answer is what it is. `capped`, `held`, `unknown` and `no_waker` are listed by name "
-            "below; `frozen` and `scheduled` are somebody's orders.",
+            "Reason of each workload's decision. `capped`, `held`, `unknown` and `no_waker` are listed by name below; "
+            "`frozen` and `scheduled` are overrides.",
             "short",
             [Query(f"count by (reason) ({of('tidegate_reason', 'reason')})", "{{reason}}")],
             stacked=True,
@@ -135,9 +134,8 @@ def _over_time() -> list[Panel]:
         ),
         graph(
             "Requests",
-            "What waits and runs in the engines, and what gateways hold at zero, of all workloads whose numbers are "
-            "known. `held` that stays is a wake that does not come: look for the workload among those that load or are "
-            "capped.",
+            "Requests that wait and run in the engines, and that gateways hold at zero, of all workloads with known "
+            "values. If `held` stays, a wake fails: look for workloads that load or are capped.",
             "short",
             [
                 Query(f"sum({of('tidegate_requests_waiting')})", "waiting"),
@@ -153,8 +151,8 @@ def _zero() -> list[Panel]:
     return [
         graph(
             "Wakes and sleeps per hour",
-            "How often workloads went to zero and came back, within the hour before. Many wakes of few workloads: "
-            "their keep-warm time is shorter than the gaps of their load. Runbook: TidegateFlapping.",
+            "Wakes and sleeps of workloads within the last hour. Many wakes of few workloads: their keep-warm time is "
+            "shorter than the gaps of their load. Runbook: TidegateFlapping.",
             "short",
             [
                 Query(f"sum({increase_of('tidegate_wakes_total', '1h')})", "wakes"),
@@ -165,8 +163,8 @@ def _zero() -> list[Panel]:
         ),
         graph(
             "Longest cold starts",
-            "Nine starts of ten took no longer, for the ten slowest workloads. Above 5 minutes (dashed) most clients "
-            "have given up: load the model from a local disk, or keep that workload warm.",
+            "90 % of the starts take at most this long, for the ten slowest workloads. Above 5 minutes (dashed) most "
+            "clients time out: load the model from a local disk, or keep that workload warm.",
             "s",
             [
                 Query(
@@ -177,11 +175,10 @@ def _zero() -> list[Panel]:
             above=[Step(300, RED)],
         ),
         rows(
-            "What learning the keep-warm time saves a day",
-            "Hours of one replica that the learned keep-warm time saves a day against the constant of the "
-            "configuration, and the same in money with what waiting costs. Below 0 it holds GPUs longer, to spare "
-            "people the wait. Not what you want: say what a wait is worth in `prices` "
-            "(docs/explanation/estimators.md).",
+            "Savings of the learned keep-warm time",
+            "Hours of one replica per day that the learned keep-warm time saves against the configured constant, and "
+            "the same in money including the cost of waiting. Below 0 it holds GPUs longer, so that requests wait "
+            "less. To change the balance, set the cost of waiting in `prices` (docs/explanation/estimators.md).",
             [
                 Query(f"{of('tidegate_keep_warm_saved_gpu_seconds_per_day')}{HOURS}", "replica-hours a day"),
                 Query(of("tidegate_keep_warm_saved_money_per_day"), "money a day"),
@@ -197,8 +194,8 @@ def _zero() -> list[Panel]:
         ),
         graph(
             "GPU-hours per hour, by state",
-            "How much GPU time each state takes, as GPUs on average over a step of the graph: its area is GPU-hours. "
-            "Serve more of what is green, and see what is amber for longer than a night.",
+            "GPU time of each state, as the average number of GPUs over a step of the graph: its area is GPU-hours. "
+            "Reduce what is idle for longer than a night.",
             "short",
             [Query(fleet("tidegate_workload_gpu_seconds_total", "state", window="$__rate_interval"), "{{state}}")],
             stacked=True,
@@ -215,8 +212,8 @@ def _observed() -> list[Panel]:
     return [
         stat_of(
             "GPU-hours it would have saved",
-            "What observed workloads ran beyond what Tidegate would have run, over the time that the board shows. Let "
-            "it act (`mode: act`, docs/how-to/observe-first.md) where much is saved and little waits.",
+            "What observed workloads ran beyond Tidegate's decisions, over the board's time range. Set `mode: act` "
+            "(docs/how-to/observe-first.md) if much is saved and few requests wait.",
             "h",
             Query(_saved("tidegate_shadow_gpu_seconds_saved_total")),
             below=GREEN,
@@ -225,7 +222,8 @@ def _observed() -> list[Panel]:
         ),
         stat_of(
             "GPU-hours it would have added",
-            "What Tidegate would have run beyond what ran. It is the price of the requests that waited, beside it.",
+            "What Tidegate would have run beyond the present replicas. It is the price of the waiting requests beside "
+            "it.",
             "h",
             Query(_saved("tidegate_shadow_gpu_seconds_added_total")),
             below=AMBER,
@@ -234,8 +232,8 @@ def _observed() -> list[Panel]:
         ),
         stat_of(
             "Request-hours that waited",
-            "Time that requests waited while Tidegate wanted more replicas than there were: what the present scaler's "
-            "lateness cost people, over the time that the board shows.",
+            "Time that requests waited while Tidegate wanted more replicas than there were, over the board's time "
+            "range: the delay of the present scaler.",
             "h",
             Query(_saved("tidegate_shadow_queue_seconds_total")),
             below=ORANGE,
@@ -244,16 +242,16 @@ def _observed() -> list[Panel]:
         ),
         stat_of(
             "Observed workloads",
-            "Workloads that are decided and not acted on: whoever asks for their number gets an error. One that stays "
-            "here for weeks is a decision that somebody has to make.",
+            "Workloads with decisions but without effect: KEDA and the HPA get an error for them. Decide after some "
+            "weeks whether to act.",
             "short",
             Query(f"sum({of('tidegate_observed')})"),
             width=6,
         ),
         rows(
-            "Observed workloads, one by one",
-            "Over the time that the board shows. Much saved and nothing waited: let it act. Much time in which it "
-            "wanted more: the present scaler is late, see the workload's board.",
+            "Observed workloads by name",
+            "Over the board's time range. Much saved and no waiting requests: set `mode: act`. Much time with more "
+            "replicas wanted: the present scaler is late, see the workload's board.",
             [
                 Query(
                     f"{increase_of('tidegate_shadow_gpu_seconds_saved_total', '$__range')}{HOURS}", "GPU-hours saved"

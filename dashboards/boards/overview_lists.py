@@ -1,41 +1,40 @@
-"""Overview, by name: the workloads that need somebody, and all of them. A click on one opens its own board.
+"""Builds the tables of the Overview: workloads that need attention, and all workloads. A click opens their board.
 
-Worked example: `capped()` is a table with a row for each workload at its maximum, the neediest first.
+Worked example: `_capped()` is a table with a row for each workload at its maximum, by demand.
 """
 
 from __future__ import annotations
 
 from ..board import TO_ITSELF, TO_WORKLOAD
 from ..panels import Column, Panel, Query, Step, graph, rows
-from ..words import ORANGE, OUTLOOKS, REASONS, RED, TO_LOOK_AT, of
+from ..queries import ORANGE, OUTCOMES, PROBLEM_CODES, REASONS, RED, of
 
 REASON = Column("reason", colours={str(reason): colour for reason, colour in REASONS.items()})
-LIST_HEIGHT = 6  # most of them are empty on a good day
+LIST_HEIGHT = 6  # most are usually empty
 NAME = (Column("namespace"), Column("workload", link=("Its board", TO_WORKLOAD)))
 
 
-def needs_somebody() -> list[Panel]:
+def needs_attention() -> list[Panel]:
     return [
         _firing(),
         _capped(),
         _held(),
-        _no_waker(),
-        _nobody_acts(),
+        _no_wake_source(),
+        _without_effect(),
         graph(
-            "What becomes of the answers",
-            "How many workloads' answers are followed, wait for a stabilisation window or a cooldown, stay where "
-            "somebody's limits hold them, or are not heard. docs/explanation/controller-outcome.md says what each "
-            "code is.",
+            "Controller outcomes",
+            "Number of workloads whose decisions are followed, wait for a stabilization window or a cooldown, are "
+            "limited by configuration, or have a problem. docs/explanation/controller-outcome.md explains each code.",
             "short",
             [Query(f"count by (code) ({of('tidegate_outlook', 'code')})", "{{code}}")],
             stacked=True,
-            colours={str(code): colour for (_, colour), codes in OUTLOOKS.items() for code in codes},
+            colours={str(code): colour for (_, colour), codes in OUTCOMES.items() for code in codes},
             height=LIST_HEIGHT,
         ),
         rows(
-            "Objects that ask for what cannot be",
-            "ScaledObjects, HPAs and annotations that somebody should change. An error costs its workload the scaling; "
-            "a warning does not. `tidegate check FILE` says what, with line and fix. Runbook: TidegateObjectWrong.",
+            "Invalid objects",
+            "ScaledObjects, HPAs and annotations to correct. An error stops the scaling of its workload; a warning "
+            "does not. `tidegate check FILE` shows line and fix. Runbook: TidegateObjectWrong.",
             [
                 Query(
                     'max by (namespace, kind, name, severity) (tidegate_object_troubles{namespace=~"$namespace"})',
@@ -47,8 +46,8 @@ def needs_somebody() -> list[Panel]:
         ),
         rows(
             "Brakes",
-            "Workloads that a person holds, whatever their load is. No end: it stands until somebody takes it off. Ask "
-            "who pulled it (the board of /api/v1/board says where). Runbook: TidegateBrakeLeftOn.",
+            "Workloads under a brake, whatever their load. Without an end it stays until it is removed: ask its owner "
+            "(/api/v1/board has its source). Runbook: TidegateBrakeLeftOn.",
             [
                 Query(of("tidegate_workload_brake", "brake")),
                 Query(f"{of('tidegate_workload_brake_until_timestamp_seconds')} * 1000", "ends"),
@@ -65,11 +64,9 @@ def needs_somebody() -> list[Panel]:
 
 def _firing() -> Panel:
     return rows(
-        "Alerts that fire",
-        "Tidegate's own alerts, where Prometheus has the rules of dashboards/alerts.yaml. docs/how-to/runbooks.md "
-        "says what "
-        "to do about each, beginning with what holds meanwhile. Runbook: TidegateDown, TidegateStuck, "
-        "TidegateNobodyLeads.",
+        "Firing alerts",
+        "Tidegate's alerts, if Prometheus has the rules of dashboards/alerts.yaml. docs/how-to/runbooks.md explains "
+        "what to do about each. Runbook: TidegateDown, TidegateStuck, TidegateNobodyLeads.",
         [
             Query(
                 "max by (alertname, severity, namespace, workload) "
@@ -86,8 +83,8 @@ def _firing() -> Panel:
     )
 
 
-def _unheard(metric: str) -> str:
-    return f"{of(metric)} and on (namespace, workload) {of('tidegate_outlook', code='~' + TO_LOOK_AT)}"
+def _problem_only(metric: str) -> str:
+    return f"{of(metric)} and on (namespace, workload) {of('tidegate_outlook', code='~' + PROBLEM_CODES)}"
 
 
 def _only(metric: str, reasons: str) -> str:
@@ -97,9 +94,9 @@ def _only(metric: str, reasons: str) -> str:
 def _capped() -> Panel:
     return rows(
         "Capped at the maximum",
-        "More replicas are needed than the maximum allows, and requests queue. `asked` is what the largest objective "
-        "asks for. Raise the maximum, or the work that a replica should carry, if it can. Replicas without a node: a "
-        "higher maximum does not help. Runbook: TidegateCapped.",
+        "More replicas are needed than the maximum allows, and requests queue. `asked` is the demand of the largest "
+        "objective. Raise the maximum, or the target per replica. If replicas are without a node, a higher maximum "
+        "does not help. Runbook: TidegateCapped.",
         [
             Query(_only("tidegate_demand_replicas", "capped"), "asked"),
             Query(_only("tidegate_replicas", "capped"), "maximum"),
@@ -120,11 +117,11 @@ def _capped() -> Panel:
 
 def _held() -> Panel:
     return rows(
-        "Held, unknown, or with silent sources",
-        "Readings are missing. A held answer stands for `freshness.hold` (5 minutes by default, orange from 2) and can "
-        "rise meanwhile; then it is an error, and the row has no `replicas`. See which pages fail on the workload's "
-        "board. Incomplete: a response lacks a series or has it wrong; nothing is taken away. Runbook: "
-        "TidegateDecisionHeld, TidegateDecisionUnknown, TidegateSleeperBlind, TidegateSourceStale, "
+        "Held, unknown, or with stale targets",
+        "Readings are missing. A held decision lasts for `freshness.hold` (5 minutes by default, orange from 2) and "
+        "may rise meanwhile; then it is an error, and the row has no `replicas`. The workload's board shows the "
+        "failing targets. Incomplete: a response lacks a series or has it wrong; the workload is not scaled down. "
+        "Runbook: TidegateDecisionHeld, TidegateDecisionUnknown, TidegateSleeperBlind, TidegateSourceStale, "
         "TidegateReadingsIncomplete.",
         [
             Query(of("tidegate_reason", "reason", reason="~held|incomplete|unknown")),
@@ -146,13 +143,12 @@ def _held() -> Panel:
     )
 
 
-def _no_waker() -> Panel:
+def _no_wake_source() -> Panel:
     return rows(
-        "Idle, and nothing would wake it",
-        "They have nothing to do and keep a replica, because nothing that lives at zero would show the next request. "
-        "Each row is GPUs held for nothing: give it a gateway (docs/reference/sources.md). With `replicas` 0 requests "
-        "may be "
-        "lost now: scale it to one by hand. Runbook: TidegateCannotWake.",
+        "Idle without a wake source",
+        "Idle workloads that keep a replica, because no wake source lives at zero. Each row holds GPUs for nothing: "
+        "configure a gateway (docs/reference/sources.md). With `replicas` 0, requests may be lost: scale it to one by "
+        "hand. Runbook: TidegateCannotWake.",
         [
             Query(_only("tidegate_idle_seconds", "no_waker"), "idle for"),
             Query(_only("tidegate_gpus_held", "no_waker"), "GPUs"),
@@ -164,16 +160,15 @@ def _no_waker() -> Panel:
     )
 
 
-def _nobody_acts() -> Panel:
+def _without_effect() -> Panel:
     return rows(
-        "Answers that nobody follows",
-        "Tidegate decides, and nothing is done with it: no scaler or no HPA names the workload, two do, its HPA scales "
-        "by something else or says that it cannot. `tidegate explain` says which, and `tidegate check` what to "
-        "change.",
+        "Decisions without effect",
+        "Nothing follows the decision: no scaler or no HPA targets the workload, two do, or its HPA uses another "
+        "metric or cannot scale. `tidegate explain` shows which, and `tidegate check` the fix.",
         [
-            Query(of("tidegate_outlook", "code", code=f"~{TO_LOOK_AT}")),
-            Query(_unheard("tidegate_replicas"), "wanted"),
-            Query(_unheard("tidegate_replicas_wanted_by_cluster"), "cluster"),
+            Query(of("tidegate_outlook", "code", code=f"~{PROBLEM_CODES}")),
+            Query(_problem_only("tidegate_replicas"), "wanted"),
+            Query(_problem_only("tidegate_replicas_wanted_by_cluster"), "cluster"),
         ],
         [*NAME, Column("code"), Column("wanted"), Column("cluster")],
         height=LIST_HEIGHT,
@@ -183,9 +178,9 @@ def _nobody_acts() -> Panel:
 def all_workloads() -> Panel:
     return rows(
         "Workloads",
-        "Every workload with its reason and its numbers. `told` is what KEDA and the HPA hear, `cluster` what the "
-        "cluster was told to run: apart for more than a minute or two, see the workload's board for what holds the "
-        "HPA. An empty cell is not known; it is no zero.",
+        "All workloads with reasons and values. `told` is what is published to KEDA and the HPA, `cluster` is "
+        "spec.replicas: if they differ for more than a minute or two, the workload's board shows what holds the HPA. "
+        "An empty cell is unknown, not zero.",
         [
             Query(of("tidegate_reason", "reason")),
             Query(of("tidegate_replicas"), "wanted"),

@@ -1,7 +1,7 @@
-"""Workload: one workload from its load to what the cluster does with the answer, and why.
+"""Builds the board Workload: one workload from its load to what the cluster does with the decision.
 
-Worked example: replicas stay at 3 though "Replicas" shows a demand of 5. The timeline below says `capped`: the maximum
-is 3. Were it `serving`, "What the HPA says" would show what holds the HPA back.
+Worked example: replicas stay at 3 although "Replicas" shows a demand of 5. The timeline below shows `capped`: the
+maximum is 3. With `serving`, "Conditions of the HPA" shows what holds the HPA.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from grafana_foundation_sdk.models import dashboard as model
 
 from ..board import WORKLOAD, Section, board, datasource, reasons_as_annotations, variable
 from ..panels import Panel, Query, Step, graph, stat_of, timeline
-from ..words import (
+from ..queries import (
     AMBER,
     BLUE,
     GREEN,
     GREY,
     ONE,
     ORANGE,
-    OUTLOOK_NAMES,
-    OUTLOOKS,
+    OUTCOME_NAMES,
+    OUTCOMES,
     PURPLE,
     REASON_NAMES,
     REASONS,
@@ -34,11 +34,11 @@ INTERVAL = "$__rate_interval"
 BRAKES = {1.0: ("on", RED)}
 
 
-def made() -> model.Dashboard:
+def build() -> model.Dashboard:
     return board(
         WORKLOAD,
         "Tidegate / Workload",
-        "One workload: its load, what it asks for, what is answered and why, and what the cluster makes of it.",
+        "One workload: its load, demand, decision and reason, and what the cluster does with the decision.",
         [
             datasource(),
             variable(
@@ -46,24 +46,24 @@ def made() -> model.Dashboard:
                 "Namespace",
                 "label_values(tidegate_reason, namespace)",
                 several=False,
-                says="The workload's namespace, not Tidegate's.",
+                description="Namespace of the workload, not of Tidegate.",
             ),
             variable(
                 "workload",
                 "Workload",
                 'label_values(tidegate_reason{namespace="$namespace"}, workload)',
                 several=False,
-                says="A ScaledObject's further triggers are workloads of their own: `chat/decode`.",
+                description="Further triggers of a ScaledObject are separate workloads: `chat/decode`.",
             ),
         ],
         [
             Section("Now", _now()),
-            Section("What is answered, and why", _answer()),
-            Section("What comes in", _load()),
-            Section("What the cluster does with the answer", _cluster()),
+            Section("Decision", _answer()),
+            Section("Load", _load()),
+            Section("Cluster", _cluster()),
             Section("GPUs", gpus()),
             Section("Zero", zero()),
-            Section("How far the numbers can be believed", trust()),
+            Section("Quality of the readings", trust()),
             Section("Observed: what acting would change", observed(), collapsed=True),
         ],
         [reasons_as_annotations(_new_reason(), PURPLE)],
@@ -83,16 +83,15 @@ def _now() -> list[Panel]:
     return [
         stat_of(
             "Reason",
-            "Why the answer is what it is, in one word; docs/explanation/concepts.md says what each means. `tidegate "
-            "explain` says "
-            "it in sentences, with every number on the way.",
+            "Reason of the decision in one word; docs/explanation/concepts.md explains each. `tidegate explain` shows "
+            "every step with its numbers.",
             "none",
             Query(_reason()),
             names=REASON_NAMES,
         ),
         stat_of(
             "Replicas wanted",
-            "The answer. `unknown`: whoever asks gets an error and keeps what there is. Runbook: "
+            "The decision. `unknown`: KEDA and the HPA get an error and keep the present replicas. Runbook: "
             "TidegateDecisionUnknown.",
             "short",
             Query(of_one("tidegate_replicas")),
@@ -105,23 +104,23 @@ def _now() -> list[Panel]:
         ),
         stat_of(
             "Requests waiting",
-            "Requests that wait in the engines. Some is normal while replicas load; staying: see Replicas for what is "
-            "asked and what is allowed.",
+            "Requests that wait in the engines. Some are normal while replicas load; if they stay, compare demand and "
+            "decision under Replicas.",
             "short",
             Query(of_one("tidegate_requests_waiting")),
         ),
         stat_of(
             "GPU activity",
-            "Mean engine activity of the GPUs that are wholly its own. A few percent under load: it is bound by "
-            "something else than the GPU, and more replicas would not help.",
+            "Mean engine activity of the GPUs that the workload uses alone. A few percent under load: it is bound by "
+            "something other than the GPU, and more replicas do not help.",
             "percentunit",
             Query(of_one("tidegate_workload_gpu_engine_active_ratio")),
             decimals=0,
         ),
         stat_of(
-            "Age of its oldest reading",
-            "How old what the answer rests on is. Orange from 2 minutes: the answer is held, and from 5 minutes "
-            "(`freshness.hold`) on it is an error. Runbook: TidegateDecisionHeld.",
+            "Age of the oldest reading",
+            "Age of the oldest reading of the decision. Orange from 2 minutes: the decision is held, and from 5 "
+            "minutes (`freshness.hold`) on it is an error. Runbook: TidegateDecisionHeld.",
             "s",
             Query(of_one("tidegate_reading_age_seconds")),
             [Step(120, ORANGE), Step(300, RED)],
@@ -135,15 +134,15 @@ def _answer() -> list[Panel]:
     return [
         graph(
             "Replicas",
-            "From demand to what runs. Dashed: what each objective alone asks for; bold: the answer; `told`: what KEDA "
-            "and the HPA hear (past the HPA's tolerance, where it would swallow a step); `HPA desires` and `cluster`: "
-            "what they made of it; `ready`: what serves. Demand above the answer: see the timeline below. Answer "
-            "above the cluster: see what the HPA says. Cluster above ready: pods load, or have no node. Runbook: "
-            "TidegateCapped, TidegateFlapping.",
+            "From demand to running replicas. Dashed: demand of each objective; bold: the decision; `told`: the "
+            "published value (past the HPA's tolerance, which would ignore a small step); `HPA desires` and "
+            "`cluster`: what the HPA made of it; `ready`: what serves. Demand above the decision: see the timeline "
+            "below. Decision above the cluster: see the HPA's conditions. Cluster above ready: pods load, or have no "
+            "node. Runbook: TidegateCapped, TidegateFlapping.",
             "short",
             [
                 Query(of_one("tidegate_demand_replicas", "objective"), "demand {{objective}}"),
-                Query(of_one("tidegate_replicas"), "answer"),
+                Query(of_one("tidegate_replicas"), "decision"),
                 Query(of_one("tidegate_replicas_told"), "told"),
                 Query(of_one("tidegate_hpa_desired_replicas"), "HPA desires"),
                 Query(of_one("tidegate_replicas_wanted_by_cluster"), "cluster"),
@@ -153,7 +152,7 @@ def _answer() -> list[Panel]:
             width=24,
             height=10,
             colours={
-                "answer": GREEN,
+                "decision": GREEN,
                 "told": TEAL,
                 "HPA desires": AMBER,
                 "cluster": BLUE,
@@ -161,19 +160,19 @@ def _answer() -> list[Panel]:
                 "without a node": RED,
             },
             dashed=["demand .*"],
-            bold=["answer"],
+            bold=["decision"],
         ),
         timeline(
             "Reason over time",
-            "The reason of each moment; a gap is a time without Tidegate. Marks on all graphs are its changes. Many "
+            "The reason at each time; a gap is a time without Tidegate. Marks on all graphs are its changes. Many "
             "short bars of `loading` and `warm`: the keep-warm time is shorter than the gaps of the load.",
             [Query(_reason(), "reason")],
             REASON_NAMES,
         ),
         graph(
             "Signals against their targets",
-            "Each objective's smoothed signal, divided by what one replica should carry of it: the replicas that it "
-            "asks for, before any limit. The highest wins. If it is not the one you mean to size by, mend the targets.",
+            "Smoothed signal of each objective, divided by its target per replica: the demand before any limit. The "
+            "highest decides. If it is not the intended one, change the targets.",
             "short",
             [
                 Query(
@@ -184,23 +183,23 @@ def _answer() -> list[Panel]:
             width=8,
         ),
         graph(
-            "What people ordered",
-            "Floors and ceilings that schedules set now, in replicas; no line where none holds. An answer that sticks "
-            "to one of them is an order, and no fault.",
+            "Schedules",
+            "Floors and ceilings of active schedules, in replicas; no line without one. A decision that stays at one "
+            "of them follows the schedule: nothing to fix.",
             "short",
             [
                 Query(of_one("tidegate_workload_schedule_floor"), "floor"),
                 Query(of_one("tidegate_workload_schedule_ceiling"), "ceiling"),
-                Query(of_one("tidegate_replicas"), "answer"),
+                Query(of_one("tidegate_replicas"), "decision"),
             ],
             width=8,
-            colours={"floor": BLUE, "ceiling": RED, "answer": GREEN},
-            bold=["answer"],
+            colours={"floor": BLUE, "ceiling": RED, "decision": GREEN},
+            bold=["decision"],
         ),
         timeline(
             "Brakes",
-            "The brake that decides, while one does. Still on when it is not wanted any more: take it off, or give it "
-            "an end (docs/how-to/overrides.md). Runbook: TidegateBrakeLeftOn.",
+            "The brake that decides. If it is no longer needed: remove it, or give it an end "
+            "(docs/how-to/overrides.md). Runbook: TidegateBrakeLeftOn.",
             [Query(of_one("tidegate_workload_brake", "brake"), "{{brake}}")],
             BRAKES,
             width=8,
@@ -213,8 +212,8 @@ def _load() -> list[Panel]:
     return [
         graph(
             "Requests",
-            "What waits and runs in the engines, and what the gateway holds while nothing serves. `held` that stays: "
-            "the wake does not come. `waiting` that stays: see Replicas.",
+            "Requests that wait and run in the engines, and that the gateway holds while nothing serves. If `held` "
+            "stays, the wake fails. If `waiting` stays: see Replicas.",
             "short",
             [
                 Query(of_one("tidegate_requests_running"), "running"),
@@ -226,8 +225,8 @@ def _load() -> list[Panel]:
         ),
         graph(
             "KV cache",
-            "Use of the engines' KV cache, mean over replicas. Near 1 (dashed) engines preempt requests and answer "
-            "more slowly: let a replica carry less work, or give it more memory.",
+            "Used KV cache of the engines, mean over replicas. Near 1 (dashed) engines preempt requests and slow "
+            "down: lower the target per replica, or give it more memory.",
             "percentunit",
             [Query(of_one("tidegate_kv_cache_used_ratio"), "used")],
             top=1.0,
@@ -243,8 +242,8 @@ def _load() -> list[Panel]:
         ),
         graph(
             "Tokens per second",
-            "Tokens read (prompt) and written (generation). Prompts that grow while requests do not need more replicas "
-            "all the same: size by tokens or GPU activity then.",
+            "Prompt tokens read and generated tokens. Prompts that grow while requests do not also need more "
+            "replicas: use tokens or GPU activity as a signal.",
             "short",
             [Query(rate_of("tidegate_tokens_total", INTERVAL, "kind", where=ONE), "{{kind}}")],
             colours={"prompt": BLUE, "generation": GREEN},
@@ -255,10 +254,10 @@ def _load() -> list[Panel]:
 def _cluster() -> list[Panel]:
     return [
         timeline(
-            "What the HPA says",
-            "The conditions of its HorizontalPodAutoscaler, with the reasons that it gives. `ScalingLimited`: its own "
-            "minimum, maximum or policy holds it. `ScalingActive` false: it does not hear us, or it is paused. "
-            "`AbleToScale` false: it may not write the replicas.",
+            "Conditions of the HPA",
+            "Conditions of the HorizontalPodAutoscaler with their reasons. `ScalingLimited`: its minimum, maximum or "
+            "policy limits it. `ScalingActive` false: it gets no metric, or is paused. `AbleToScale` false: it may "
+            "not write the replicas.",
             [
                 Query(
                     f"{of_one('tidegate_hpa_condition', 'type', 'status', 'reason')} == 1",
@@ -270,14 +269,14 @@ def _cluster() -> list[Panel]:
             height=8,
         ),
         timeline(
-            "What will become of the answer",
-            "What Tidegate foresees that KEDA and the HPA do with the answer: follow it, wait for a stabilisation "
-            "window, stop at a policy, or not listen. `tidegate explain` has the sentence for each.",
+            "Controller outcome",
+            "What KEDA and the HPA will do with the decision: follow it, wait for a stabilization window, stop at a "
+            "policy, or ignore it. `tidegate explain` has a sentence for each.",
             [
                 Query(f"{number:g} * {of_one('tidegate_outlook', 'code', code='~' + '|'.join(codes))}", "{{code}}")
-                for number, codes in enumerate(OUTLOOKS.values(), start=1)
+                for number, codes in enumerate(OUTCOMES.values(), start=1)
             ],
-            OUTLOOK_NAMES,
+            OUTCOME_NAMES,
             width=12,
             height=8,
         ),

@@ -1,12 +1,12 @@
-"""Workload, from the side of supply: its GPUs, its way to zero and back, its sources, and what acting would change.
+"""Builds the panels of GPUs, zero, targets and observation for the board Workload.
 
-Worked example: `zero()` has the time idle against the keep-warm time: where the lines meet it goes to sleep.
+Worked example: `zero()` has the idle time against the keep-warm time: at their intersection the workload goes to zero.
 """
 
 from __future__ import annotations
 
 from ..panels import ROW_HEIGHT, Column, Panel, Query, Step, graph, rows, stat_of, timeline
-from ..words import (
+from ..queries import (
     AMBER,
     BLUE,
     GREEN,
@@ -26,8 +26,8 @@ from ..words import (
 )
 
 INTERVAL = "$__rate_interval"
-# As `role`, `owner` and `target` of a scrape are: whose page it is.
-OWN_PAGES = 'owner="$namespace/$workload"'
+# The label `owner` of a scrape.
+OWN_TARGETS = 'owner="$namespace/$workload"'
 
 
 def gpus() -> list[Panel]:
@@ -38,10 +38,10 @@ def gpus() -> list[Panel]:
     )
     return [
         graph(
-            "GPU activity, by how it is known",
-            "Mean engine activity of its own GPUs, beside the most that MIG instances can reach. Known by `engine` it "
-            "may size; by `utilisation` or `process` it only proves idleness; a shared device's number is nobody's "
-            "share (docs/explanation/gpus.md).",
+            "GPU activity by provenance",
+            "Mean engine activity of the GPUs that the workload uses alone, and the ceiling of MIG instances. With "
+            "`engine` it may size the workload; with `utilisation` or `process` it only proves idleness "
+            "(docs/explanation/gpus.md).",
             "percentunit",
             [
                 Query(activity, "{{provenance}}"),
@@ -52,9 +52,9 @@ def gpus() -> list[Panel]:
             dashed=["ceiling of MIG"],
         ),
         timeline(
-            "How its GPUs are seen",
-            "`engine`: profiling fields of DCGM. `utilisation`: GPU_UTIL alone: have the exporter collect "
-            "DCGM_FI_PROF_GR_ENGINE_ACTIVE. `process`: shared, and measured by process. `none`: requests decide alone.",
+            "Provenance of the GPU activity",
+            "`engine`: profiling fields of DCGM. `utilisation`: only GPU_UTIL: let the exporter collect "
+            "DCGM_FI_PROF_GR_ENGINE_ACTIVE. `process`: shared, and measured by process. `none`: only requests count.",
             [
                 Query(
                     coded("tidegate_workload_gpu_provenance", "provenance", list(PROVENANCES), ONE),
@@ -66,8 +66,8 @@ def gpus() -> list[Panel]:
             height=8,
         ),
         graph(
-            "GPUs by what they do",
-            "GPUs of this workload by its state. Amber is what keeping it warm costs.",
+            "GPUs by state",
+            "GPUs of this workload by its state. Amber is the cost of keep-warm.",
             "short",
             [Query(of_one("tidegate_workload_gpus", "state"), "{{state}}")],
             stacked=True,
@@ -75,10 +75,10 @@ def gpus() -> list[Panel]:
             width=8,
         ),
         graph(
-            "GPUs held, seen and lost",
-            "What its running pods asked for, what a page shows as wholly its own, and what fell silent after a fatal "
-            "Xid. Seen below held: GPUs are shared, or an exporter does not label them. Lost: drain the node. Runbook: "
-            "TidegateGpuLost.",
+            "GPUs held, attributed and lost",
+            "GPUs that the running pods request, those that a page attributes to them alone, and those that are "
+            "silent after a fatal Xid. Fewer attributed than held: GPUs are shared, or an exporter does not label "
+            "them. Lost: drain the node. Runbook: TidegateGpuLost.",
             "short",
             [
                 Query(of_one("tidegate_gpus_held"), "held"),
@@ -90,8 +90,8 @@ def gpus() -> list[Panel]:
         ),
         graph(
             "GPU memory held",
-            "Residency: what its pods hold, busy or not. It is never a reason to scale; compare it with the activity "
-            "to see what an idle replica keeps from others.",
+            "Memory that the pods hold, busy or not. It is never a reason to scale; compare it with the activity to "
+            "find idle replicas.",
             "bytes",
             [Query(of_one("tidegate_workload_gpu_memory_held_bytes"), "held")],
             colours={"held": PURPLE},
@@ -103,9 +103,9 @@ def gpus() -> list[Panel]:
 def zero() -> list[Panel]:
     return [
         graph(
-            "Idle, and how long it is kept warm",
-            "How long nothing has been to be done, against the time after which it goes to zero. Over the line and not "
-            "asleep: it has a minimum above 0, or nothing would wake it. Runbook: TidegateCannotWake.",
+            "Idle time and keep-warm time",
+            "Idle time against the time after which the workload goes to zero. Above the line and not asleep: it has "
+            "a minimum above 0, or no wake source. Runbook: TidegateCannotWake.",
             "s",
             [
                 Query(of_one("tidegate_idle_seconds"), "idle for"),
@@ -116,9 +116,8 @@ def zero() -> list[Panel]:
         ),
         graph(
             "Cold starts",
-            "How long a start takes, from the pod's creation to its first token: as a rule (0.5) and nine of ten "
-            "(0.9). It is what the first request after zero waits. Above 5 minutes (dashed) most clients have given "
-            "up.",
+            "Duration of a start, from the pod's creation to its first token: median (0.5) and 90 % (0.9). The first "
+            "request after zero waits so long. Above 5 minutes (dashed) most clients time out.",
             "s",
             [Query(of_one("tidegate_cold_start_seconds", "quantile"), "{{quantile}}")],
             colours={"0.5": TEAL, "0.9": ORANGE},
@@ -126,8 +125,8 @@ def zero() -> list[Panel]:
         ),
         graph(
             "Wakes and sleeps per hour",
-            "How often it came back from zero and went there, within the hour before. More than a few: keep it warm "
-            "for longer than the gaps of its load, or let that be learned.",
+            "Wakes and sleeps within the last hour. More than a few: keep it warm for longer than the gaps of its "
+            "load, or let Tidegate learn that time.",
             "short",
             [
                 Query(increase_of("tidegate_wakes_total", "1h", where=ONE), "wakes"),
@@ -138,35 +137,34 @@ def zero() -> list[Panel]:
             decimals=1,
         ),
         stat_of(
-            "Learning keep-warm saves a day",
-            "Hours of one replica that the learned keep-warm time saves a day against the constant. Below 0 it spends "
-            "them, so that people wait less.",
+            "Savings of the learned keep-warm time",
+            "Hours of one replica per day that the learned keep-warm time saves against the constant. Below 0 it uses "
+            "them, so that requests wait less.",
             "h",
             Query(f"{of_one('tidegate_keep_warm_saved_gpu_seconds_per_day')} / 3600"),
             decimals=2,
             height=ROW_HEIGHT,
         ),
         stat_of(
-            "And in money a day",
-            "The same with what waiting for starts costs, in the money of `prices`. Below 0 for weeks: the constant "
-            "was better, set `keep_warm` to it.",
+            "Savings in money",
+            "The same in money per day, with the cost of waiting for starts (`prices`). Below 0 for weeks: the "
+            "constant is better, set `keep_warm` to it.",
             "short",
             Query(of_one("tidegate_keep_warm_saved_money_per_day")),
             decimals=2,
             height=ROW_HEIGHT,
         ),
         stat_of(
-            "Starts in advance",
-            "When it starts again before the next request is expected. `unknown`: no request is foreseen, which is the "
-            "rule.",
+            "Start in advance",
+            "Time of the next start before an expected request. `unknown`: no request is predicted, which is usual.",
             "dateTimeFromNow",
             Query(f"{of_one('tidegate_starts_again_timestamp_seconds')} * 1000"),
             height=ROW_HEIGHT,
         ),
         stat_of(
             "GPU-hours asleep",
-            "GPU-hours that it did not hold because it was at zero, over the time that the board shows. Hold it "
-            "against what the wakes beside it made people wait.",
+            "GPU-hours that the workload saved at zero, over the board's time range. Compare it with the wakes beside "
+            "it, which delay requests.",
             "h",
             Query(
                 f"{increase_of('tidegate_workload_gpu_seconds_total', '$__range', where=ONE, state='asleep')} / 3600"
@@ -181,10 +179,10 @@ def zero() -> list[Panel]:
 def trust() -> list[Panel]:
     return [
         graph(
-            "Age of readings, and holding",
-            "How old the oldest reading behind the answer is, and how long the answer has been held for want of fresh "
-            "ones. Dashed: 5 minutes, where a held answer becomes an error unless `freshness.hold` says otherwise. "
-            "Runbook: TidegateDecisionHeld, TidegateSleeperBlind.",
+            "Age of readings and holding time",
+            "Age of the oldest reading of the decision, and how long the decision has been held. Dashed: 5 minutes, "
+            "after which a held decision becomes an error unless `freshness.hold` is configured otherwise. Runbook: "
+            "TidegateDecisionHeld, TidegateSleeperBlind.",
             "s",
             [
                 Query(of_one("tidegate_reading_age_seconds"), "age"),
@@ -195,21 +193,21 @@ def trust() -> list[Panel]:
             above=[Step(300, RED)],
         ),
         graph(
-            "Sources that are too old to believe",
-            "How many of its pages are silent. Of half of the pods it is borne: the others are taken to be like them. "
-            "Runbook: TidegateSourceStale.",
+            "Stale targets",
+            "Number of its stale targets. Up to half of the pods, their values are imputed from the others. Runbook: "
+            "TidegateSourceStale.",
             "short",
             [Query(of_one("tidegate_stale_sources"), "silent")],
             width=8,
             colours={"silent": RED},
         ),
         rows(
-            "Its pages",
-            "Each page that Tidegate asks for it: whether the last answer was a page, and how long it took. 0: read it "
-            "as Tidegate does, `tidegate read URL`. Tidegate itself has the reasons of failures.",
+            "Its targets",
+            "Each target of the workload: whether the last scrape succeeded, and its duration. 0: read it as Tidegate "
+            "does, `tidegate read URL`. Tidegate / Itself has the reasons of failures.",
             [
-                Query(f"min by (role, target) (tidegate_scrape_up{{{OWN_PAGES}}})", "answers"),
-                Query(f"max by (role, target) (tidegate_scrape_duration_seconds{{{OWN_PAGES}}})", "took"),
+                Query(f"min by (role, target) (tidegate_scrape_up{{{OWN_TARGETS}}})", "answers"),
+                Query(f"max by (role, target) (tidegate_scrape_duration_seconds{{{OWN_TARGETS}}})", "took"),
             ],
             [
                 Column("role"),
@@ -226,8 +224,8 @@ def observed() -> list[Panel]:
     return [
         graph(
             "What it would have run",
-            "The replicas that Tidegate would have had, against what the cluster was told by whoever scales now. Lower "
-            "is saved, higher is bought. Let it act when you like what you see.",
+            "The replicas of Tidegate's decisions against spec.replicas. Lower is saved, higher is added. Set `mode: "
+            "act` if the result is good.",
             "short",
             [
                 Query(of_one("tidegate_shadow_replicas"), "Tidegate would have"),
@@ -236,9 +234,9 @@ def observed() -> list[Panel]:
             colours={"Tidegate would have": GREEN, "cluster": BLUE},
         ),
         graph(
-            "Share of time that they disagree",
-            "How much of the time Tidegate wanted more, or fewer, replicas than there were. `more` is requests that "
-            "waited for a scaler that was late; `fewer` is GPUs held for nothing.",
+            "Share of time with another decision",
+            "Share of time in which Tidegate wanted more, or fewer, replicas than there were. `more`: requests waited "
+            "for a late scaler; `fewer`: GPUs were held idle.",
             "percentunit",
             [
                 Query(
@@ -251,27 +249,32 @@ def observed() -> list[Panel]:
         ),
         *(
             stat_of(
-                title, says, "h", Query(f"{increase_of(metric, '$__range', where=ONE)} / 3600"), width=6, decimals=2
+                title,
+                description,
+                "h",
+                Query(f"{increase_of(metric, '$__range', where=ONE)} / 3600"),
+                width=6,
+                decimals=2,
             )
-            for title, says, metric in (
+            for title, description, metric in (
                 (
                     "GPU-hours it would have saved",
-                    "What ran beyond what Tidegate would have run, while the board shows: `mode: act` saves it.",
+                    "What ran beyond Tidegate's decisions, over the board's time range. `mode: act` saves it.",
                     "tidegate_shadow_gpu_seconds_saved_total",
                 ),
                 (
                     "GPU-hours it would have added",
-                    "What Tidegate would have run beyond what ran: the price of not letting those requests wait.",
+                    "What Tidegate would have run beyond the present replicas: the price of shorter waits.",
                     "tidegate_shadow_gpu_seconds_added_total",
                 ),
                 (
                     "Request-hours that waited",
-                    "Requests waited while Tidegate wanted more replicas than there were: the present scaler is late.",
+                    "Time that requests waited while Tidegate wanted more replicas: the present scaler is late.",
                     "tidegate_shadow_queue_seconds_total",
                 ),
                 (
                     "Hours observed",
-                    "How long all this was counted for. A day at least should be behind a decision, better a week.",
+                    "Duration of the observation. Decide after a day at least, better a week.",
                     "tidegate_shadow_seconds_total",
                 ),
             )

@@ -35,7 +35,7 @@ OUTPUT = click.option(
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(None, "-V", "--version", package_name="tidegate", message="tidegate %(version)s")
 def main() -> None:
-    """Computes how many GPU replicas a workload needs, down to zero, and reports it to KEDA or the HPA.
+    """Compute how many GPU replicas a workload needs, down to zero, and report it to KEDA or the HPA.
 
     Start with `tidegate demo`: the whole control loop on this machine, without a GPU or a cluster.
     """

@@ -1,9 +1,10 @@
-"""The words that all boards share: which workloads a query is of, and the colour of each state and reason.
+"""Builds the PromQL that all boards share, and holds the colour of each state and reason.
 
-Every replica of Tidegate shows every workload, so a workload's value is the largest over replicas: they repeat the
-leader's, and one that is a scrape behind does not make two of it.
+Every replica of Tidegate exposes every workload, so a workload's value is the maximum over replicas: followers repeat
+the leader's value, and one that is a scrape behind does not add a second one.
 
-Worked example: `of("tidegate_active")` is `max by (namespace, workload) (tidegate_active{namespace=~"$namespace"})`.
+Worked example: `of("tidegate_active")` is `max by (namespace, workload) (tidegate_active{namespace=~"$namespace"})`;
+`self_rate("tidegate_scrapes_total", "role")` is scrapes per second by role over the selected pods of Tidegate.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ from scaler.explain.outcome_inputs import OutcomeCode
 from scaler.model import Reason
 
 FLEET = 'namespace=~"$namespace"'
-# One workload: `=`, because a name with a dot or a slash is no regular expression.
+# One workload: `=`, because a name may contain a dot.
 ONE = 'namespace="$namespace",workload="$workload"'
+# Pods of Tidegate. Their metrics of workloads and GPUs are on the other boards.
+SELF = 'job=~"$job",instance=~"$instance"'
 
 GREEN, AMBER, ORANGE, RED = "#56A64B", "#E0B400", "#FF780A", "#E02F44"
 BLUE, PALE_BLUE, NAVY, TEAL = "#3274D9", "#8AB8FF", "#6E7FA8", "#37A6A6"
 PURPLE, PALE_PURPLE, GREY = "#A352CC", "#CA95E5", "#8E8E8E"
 
-# What a workload's GPUs do. Warm colours cost money for nothing, cold ones are on the way or at rest.
+# States of a workload's GPUs. Warm colours are idle cost, cold ones are starting or at zero.
 STATES = {
     "serving": GREEN,
     "idle_warm": AMBER,
@@ -51,21 +54,21 @@ REASON_NAMES = {float(code): (str(reason), colour) for code, (reason, colour) in
 PROVENANCES = {"engine": GREEN, "utilisation": AMBER, "process": TEAL, "mixed": PURPLE, "none": GREY}
 PROVENANCE_NAMES = {float(code): named for code, named in enumerate(PROVENANCES.items(), start=1)}
 
-# What becomes of an answer, by what it asks of people. `scaler.explain.outcome_inputs` says what each code means.
-OUTLOOKS = {
+# Controller outcomes, by what they require of people. `scaler.explain.outcome_inputs` defines each code.
+OUTCOMES = {
     ("done", GREEN): (OutcomeCode.SETTLED, OutcomeCode.ASLEEP),
-    ("will be done", BLUE): (OutcomeCode.UP, OutcomeCode.DOWN, OutcomeCode.WAKES, OutcomeCode.SLEEPS, OutcomeCode.JOBS),
+    ("pending", BLUE): (OutcomeCode.UP, OutcomeCode.DOWN, OutcomeCode.WAKES, OutcomeCode.SLEEPS, OutcomeCode.JOBS),
     ("waits", AMBER): (OutcomeCode.COOLING_DOWN, OutcomeCode.STABILISED, OutcomeCode.RATE_LIMITED),
-    ("stays, as somebody set it", PALE_PURPLE): (
+    ("limited by configuration", PALE_PURPLE): (
         OutcomeCode.IN_BAND, OutcomeCode.AT_MAX, OutcomeCode.AT_MIN, OutcomeCode.DISABLED, OutcomeCode.PAUSED,
         OutcomeCode.OBSERVED ),
-    ("somebody should look", RED): (
+    ("problem", RED): (
         OutcomeCode.UNKNOWN, OutcomeCode.FALLBACK, OutcomeCode.CONTROLLER_ERROR, OutcomeCode.OTHER_METRICS,
         OutcomeCode.NO_WAKE_SOURCE, OutcomeCode.NO_HPA, OutcomeCode.NO_SCALER, OutcomeCode.TWO_HPAS, OutcomeCode.UNSEEN,
     ),
 }  # fmt: skip
-OUTLOOK_NAMES = {float(number): named for number, named in enumerate(OUTLOOKS, start=1)}
-TO_LOOK_AT = "|".join(OUTLOOKS["somebody should look", RED])
+OUTCOME_NAMES = {float(number): named for number, named in enumerate(OUTCOMES, start=1)}
+PROBLEM_CODES = "|".join(OUTCOMES["problem", RED])
 
 YES_NO = {1.0: ("yes", GREEN), 0.0: ("no", RED)}
 
@@ -84,30 +87,30 @@ def _by(labels: Sequence[str]) -> str:
 
 
 def of(metric: str, *labels: str, where: str = FLEET, **matchers: str) -> str:
-    """A metric of workloads, once per workload and per further label."""
+    """A metric of workloads, once per workload and further labels."""
     return f"max by ({_by(labels)}) ({select(metric, where, **matchers)})"
 
 
 def of_one(metric: str, *labels: str, **matchers: str) -> str:
-    """The same of the one workload that a board is about."""
+    """The same for the selected workload."""
     return of(metric, *labels, where=ONE, **matchers)
 
 
 def rate_of(metric: str, window: str, *labels: str, where: str = FLEET, **matchers: str) -> str:
-    """How fast a counter of workloads rises, per second. window: as `$__rate_interval`. Only the replica that leads
-    counts on, so what they all counted is their sum.
+    """Increase of a counter of workloads per second. window: such as `$__rate_interval`. Only the leader counts, so the
+    total is the sum over replicas.
     """
     return f"sum by ({_by(labels)}) (rate({select(metric, where, **matchers)}[{window}]))"
 
 
 def increase_of(metric: str, window: str, *labels: str, where: str = FLEET, **matchers: str) -> str:
-    """By how much a counter of workloads rose within a window, as `rate_of`."""
+    """Increase of a counter of workloads within a window, as `rate_of`."""
     return f"sum by ({_by(labels)}) (increase({select(metric, where, **matchers)}[{window}]))"
 
 
 def fleet(metric: str, *by: str, window: str | None = None, **matchers: str) -> str:
-    """An account of all workloads together. Only the replica that leads keeps them, so each workload is there once, and
-    need not be told apart first: that makes it five times as cheap. window: of a counter, how fast it rises.
+    """Sum of an accounting metric over workloads. Only the leader exposes them, so each workload is there once, and no
+    inner aggregation is needed, which makes the query five times as cheap. window: of a counter, its rate.
     """
     series = select(metric, FLEET, **matchers)
     over = f" by ({', '.join(by)})" if by else ""
@@ -115,11 +118,27 @@ def fleet(metric: str, *by: str, window: str | None = None, **matchers: str) -> 
 
 
 def coded(metric: str, label: str, values: Sequence[str], where: str) -> str:
-    """A label's value as a number, 1 for the first of `values`: a state timeline colours numbers. A workload whose
-    label changes between the scrapes of two replicas has one number all the same: `or` takes the first.
+    """The value of a label as a number, 1 for the first of `values`, for the colours of a state timeline. If replicas
+    disagree because the label changes between two scrapes, `or` takes the first.
     """
     terms = (
         of(metric, where=where, **{label: value}) + (f" * {code}" if code > 1 else "")
         for code, value in enumerate(values, start=1)
     )
     return "\nor ".join(terms)
+
+
+def self_rate(metric: str, *by: str) -> str:
+    """Increase of a counter of Tidegate per second, summed over pods."""
+    over = f" by ({', '.join(by)})" if by else ""
+    return f"sum{over} (rate({metric}{{{SELF}}}[$__rate_interval]))"
+
+
+def self_quantile(ratio: float, metric: str, *by: str) -> str:
+    """A quantile (0 to 1) of a histogram of Tidegate over the selected pods."""
+    return f"histogram_quantile({ratio:g}, {self_rate(f'{metric}_bucket', 'le', *by)})"
+
+
+def self_each(metric: str) -> str:
+    """A metric of Tidegate by pod."""
+    return f"max by (instance) ({metric}{{{SELF}}})"
