@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-others fuzz lint format bench generate proto site clean
+.PHONY: help demo test test-others test-slow fuzz lint format bench generate proto site clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ test-others:  ## what depends on Python's version, on every other supported Pyth
 	    continue 2; \
 	  done; echo "== Python $$version: not on this machine, not run"; \
 	done
+
+test-slow: $(STAMP)  ## the simulated weeks that `make test` leaves out
+	$(BIN)/python -m pytest -m slow tests/integration/storyboards
 
 fuzz: $(STAMP)  ## search for a history of responses that ends at zero with work in hand (MINUTES=60)
 	TIDEGATE_FUZZ_MINUTES=$(or $(MINUTES),60) $(BIN)/python -m pytest tests/scaler/engine/decider/test_histories.py

@@ -23,6 +23,7 @@ from .world import time_of_day
 STORIES = {}
 PACE = "scrape: {interval: 30s}\n"
 QUICKER = "scrape: {interval: 15s}\n"
+CALM = {"tick_s": 5.0}  # a tick for each scrape
 # Whose keeping warm is weighed against the clairvoyant's.
 COSTED = set()
 NO_GATEWAY = "\n".join(line for line in CONSTANT.splitlines() if "gateway:" not in line)
@@ -43,7 +44,7 @@ def story(name, *, costed=False):
 
 @story("a model that loads for ten minutes")
 def ten_minutes_of_loading():
-    stage = Stage(model={"start_s": 600.0})
+    stage = Stage(model={"start_s": 600.0}, gate=CALM)
     stage.ask_at(2 * MINUTE_S)
     stage.ask_at(3 * MINUTE_S, patience_s=30.0)
     stage.ask_at(9 * MINUTE_S)
@@ -53,7 +54,7 @@ def ten_minutes_of_loading():
 
 @story("a client that gives up during a start of ten minutes")
 def nobody_waits_any_more():
-    stage = Stage(model={"start_s": 590.0})
+    stage = Stage(model={"start_s": 590.0}, gate=CALM)
     stage.ask_at(2 * MINUTE_S, patience_s=60.0)
     stage.ask_at(11 * MINUTE_S)
     stage.run_to(HOUR_S)
@@ -62,7 +63,7 @@ def nobody_waits_any_more():
 
 @story("a start that never ends, and its client gives up")
 def a_start_that_hangs():
-    stage = Stage(model={"start_s": 30 * DAY_S})
+    stage = Stage(model={"start_s": 30 * DAY_S}, gate=CALM)
     stage.ask_at(2 * MINUTE_S, patience_s=120.0)
     stage.run_to(2 * HOUR_S)
     return stage
@@ -70,7 +71,7 @@ def a_start_that_hangs():
 
 @story("dcgm-exporter restarts during a batch job without requests")
 def exporter_restarts():
-    stage = Stage(model={"wanted": 1}, gpus=True)
+    stage = Stage(model={"wanted": 1}, gpus=True, gate=CALM)
     stage.at(2 * MINUTE_S, lambda: stage.model.run_job(40 * MINUTE_S))
     stage.silence(Role.GPUS, 20 * MINUTE_S, 20 * MINUTE_S + 40.0)
     stage.at(20 * MINUTE_S + 40.0, stage.node.restart)
@@ -117,7 +118,7 @@ def _burst(stage, since, until, every_s=1.0, service_s=30.0):
 
 
 def _killed_in_a_burst(**gate):
-    stage = Stage(CONSTANT + HURRIED, model={"slots": 8}, gate=gate)
+    stage = Stage(CONSTANT + HURRIED, model={"slots": 8}, gate={**CALM, **gate})
     _burst(stage, 60.0, 15 * MINUTE_S)
     stage.at(8 * MINUTE_S + 2.0, lambda: stage.kill(20.0))
     stage.run_to(40 * MINUTE_S)
@@ -240,9 +241,9 @@ def scheduled_morning():
 
 @story("no wake source, found at zero, started by hand")
 def found_at_zero():
-    stage = Stage(NO_GATEWAY, gate={"gateways": False})
-    # A person's replica is KEDA's to take back until Tidegate has seen it: half a second and a tick.
-    stage.at(HOUR_S + 4.0, lambda: stage.model.scale(1))
+    stage = Stage(NO_GATEWAY, gate={"gateways": False, **CALM})
+    # A person's replica is KEDA's to take back until Tidegate has seen it: half a second and a tick of 5 s.
+    stage.at(HOUR_S + 6.0, lambda: stage.model.scale(1))
     stage.ask_at(HOUR_S + 10 * MINUTE_S)
     stage.run_to(1.5 * HOUR_S)
     return stage
@@ -250,7 +251,7 @@ def found_at_zero():
 
 @story("no wake source, found awake")
 def found_awake():
-    stage = Stage(NO_GATEWAY, model={"wanted": 1}, gate={"gateways": False})
+    stage = Stage(NO_GATEWAY, model={"wanted": 1}, gate={"gateways": False, **CALM})
     stage.ask_at(10 * MINUTE_S)
     stage.run_to(HOUR_S)
     return stage

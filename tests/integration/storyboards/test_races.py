@@ -7,6 +7,8 @@ from functools import cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.budget import examples
+
 from .gate import CHAT
 from .stage import Stage
 
@@ -51,7 +53,7 @@ def outcome(stage, asked_at):
 @given(
     **phases, moment=st.integers(0, 2), offset=tenths, service_s=st.sampled_from([0.2, 2.0, 30.0]), push=st.booleans()
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(15))
 def test_who_comes_back_within_a_second_of_sleep_the_order_or_the_end_of_the_last_pod_is_answered(
     seed, polls_at, moment, offset, service_s, push
 ):
@@ -63,7 +65,7 @@ def test_who_comes_back_within_a_second_of_sleep_the_order_or_the_end_of_the_las
 
 
 @given(**phases, part=st.floats(0.0, 1.0), service_s=st.sampled_from([0.2, 2.0, 30.0]), push=st.booleans())
-@settings(max_examples=40)
+@settings(max_examples=examples(10))
 def test_who_comes_back_between_the_decision_and_keda_is_answered(seed, polls_at, part, service_s, push):
     asleep, ordered, _ = moments(seed, polls_at)
     asked_at = asleep + part * (ordered - asleep)
@@ -74,7 +76,7 @@ def test_who_comes_back_between_the_decision_and_keda_is_answered(seed, polls_at
 
 
 @given(**phases, after=st.integers(0, 80).map(lambda tenth: tenth / 10), push=st.booleans())
-@settings(max_examples=30)
+@settings(max_examples=examples(10))
 def test_who_comes_back_while_the_last_pod_drains_is_answered_by_the_next(seed, polls_at, after, push):
     # A request that came a moment before the order, unseen, is worked on for 12 s; another comes meanwhile.
     _, ordered, _ = moments(seed, polls_at)

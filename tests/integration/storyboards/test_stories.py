@@ -1,4 +1,11 @@
-"""What befalls a workload that may go to zero. `told` holds each story to: nothing lost, no wrong sleep or wake."""
+"""What befalls a workload that may go to zero. `told` holds each story to: nothing lost, no wrong sleep or wake.
+
+The marker `slow` (`make test-slow`) is on stories of days and weeks that compare keep-warm times. Of the learned time,
+tests/scaler/policy/estimators holds the same: test_keepwarm.py its bound against the rule and against the oracle, a
+request each 7 minutes, and nights; test_storyboards.py weeks of office hours.
+"""
+
+import pytest
 
 from . import stories
 from .table import rows
@@ -92,12 +99,14 @@ def test_a_daemon_killed_at_zero_answers_from_its_snapshot_as_before(told):
     assert since_known(stage) == ["asleep", "queued", "loading", "serving", "warm", "asleep"]
 
 
+@pytest.mark.slow
 def test_a_constant_that_is_shorter_than_every_pause_pays_for_both(told):
     stage = told(stories.every_seven_minutes)
 
     assert len(stage.judge.wakes) > 100
 
 
+@pytest.mark.slow
 def test_a_learned_keep_warm_time_does_not_cost_more_than_the_constant(told):
     assert told(stories.every_seven_minutes_learned).score().paid <= stories.every_seven_minutes().score().paid
 
@@ -108,16 +117,19 @@ def test_a_nightly_batch_wakes_once_a_night(told):
     assert len(stage.judge.wakes) == len(stage.judge.sleeps) == 7
 
 
+@pytest.mark.slow
 def test_a_nightly_batch_is_not_kept_warm_for_a_day(told):
     assert told(stories.nightly_batch_learned).score().idle_hours < 14 * 2.0
 
 
+@pytest.mark.slow
 def test_office_hours_end_at_night(told):
     stage = told(stories.office_hours)
 
     assert stage.score().replica_hours < 5 * 10.0
 
 
+@pytest.mark.slow
 def test_learned_office_hours_end_at_night_too(told):
     stage = told(stories.office_hours_learned)
 
