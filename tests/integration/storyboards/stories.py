@@ -63,7 +63,7 @@ def nobody_waits_any_more():
 
 @story("a start that never ends, and its client gives up")
 def a_start_that_hangs():
-    stage = Stage(model={"start_s": 30 * DAY_S}, gate={"tick_s": 15.0})
+    stage = Stage(model={"start_s": 30 * DAY_S}, gate=CALM)
     stage.ask_at(2 * MINUTE_S, patience_s=120.0)
     stage.run_to(2 * HOUR_S)
     return stage
