@@ -310,14 +310,14 @@ class Daemon:
         finally:
             await client.close()
 
-    def _look_who_is_registered(self, services: ApiServices, served: MetricsApi) -> Coroutine[Any, Any, None]:
+    def _watch_registration(self, services: ApiServices, served: MetricsApi) -> Coroutine[Any, Any, None]:
         name, _, namespace = (served.service or "").partition(".")
         service = Holder(namespace, name) if name else None
         return registration.follow(
             services, self._clock, servers.groups(served), service, self._self_metrics.observe_registration
         )
 
-    def _believe(self, registry: Registry | None) -> None:
+    def _take_registry(self, registry: Registry | None) -> None:
         if self._metrics_server is not None:
             self._metrics_server.take(registry)
         if registry is None:
@@ -328,10 +328,10 @@ class Daemon:
         watched = self._config.kubernetes is not None and self._config.kubernetes.triggers
         self._authorizer.take(registry if watched else Configured.by(self._config))
 
-    def _missed(self, misses: int) -> None:
+    def _record_misses(self, misses: int) -> None:
         self._health.misses = misses
 
-    async def _look_at_file(self) -> None:
+    async def _watch_file(self) -> None:
         while True:
             await asyncio.sleep(FILE_LOOK_S)
             if self._changed():

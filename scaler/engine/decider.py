@@ -330,8 +330,8 @@ class Decider:
 
     def take_over(self, other: Decider) -> None:
         """Takes the state, samples and decisions for another list of workloads with the same scrapes; the other
-        decider is not used any more. A workload with another scale target than before begins without state, and its targets are
-        still scraped.
+        decider is not used any more. A workload with another scale target than before begins without state, and
+        its targets are still scraped.
         """
         rows, source_rows = self._pairs(other)
         touched = other._touched[source_rows]

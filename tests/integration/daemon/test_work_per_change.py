@@ -79,7 +79,7 @@ class Scene:
         self.cluster.take_changes()
 
     @staticmethod
-    def registry(number, maximum=9, target=None, **words):
+    def scaled(number, maximum=9, target=None, **words):
         trigger = api.trigger(engine="vllm", **words)
         name = f"w{number}"
         return api.scaled_object(name, target=target or name, minimum=1, maximum=maximum, triggers=[trigger])
@@ -193,7 +193,7 @@ def calls(monkeypatch):
         monkeypatch.setattr(place, name, counting)
 
     count(registry, "heard", "triggers parsed")
-    count(annotations, "_made", "annotations parsed")
+    count(annotations, "_parse", "annotations parsed")
     count(targets, "_plan", "plans made")
     count(Decider, "__init__", "deciders made")
     make = Specs.stack
