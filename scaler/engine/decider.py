@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from math import ceil, inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -289,7 +289,7 @@ class Decider:
         everything = State(now, self.workloads, self.columns(), self._latest.missing(), targets)
         return (everything if workloads is None else everything.only(workloads)).copied()
 
-    def go_along(self, state: State, now: float) -> None:
+    def follow_state(self, state: State, now: float) -> None:
         """Takes the state of a replica that decides now: nothing in it waits for a proof."""
         rows, source_rows = pairs(self._identities.all, state.identities)
         sound = plausible(state, now)
@@ -440,7 +440,7 @@ class Decider:
             return []
         raise_only = arrival is not None
         # A slice copies nothing. Of the memory a copy is compared and logged after it has changed.
-        at = slice(int(rows[0]), int(rows[-1]) + 1) if rows[-1] - rows[0] == len(rows) - 1 else rows
+        at: Any = slice(int(rows[0]), int(rows[-1]) + 1) if rows[-1] - rows[0] == len(rows) - 1 else rows
         specs, before = choose(at, self._specs), choose(rows, self._memory)
         undecidable = self._uncounted.undecidable(rows, before, now)
         totals = self._latest.totals(rows, now).withhold(undecidable)

@@ -114,7 +114,7 @@ class _Partial(NamedTuple):
 
     sums, known:    shape (rows, len(Column)): what is added up, and how many slots say it.
     in_pods, pods_say: shape (rows, 3): the same of requests waiting, running and held in pods that stay.
-    count:          shape (rows, _COUNTS): slots of each kind.
+    tally:          shape (rows, _COUNTS): slots of each kind.
     from_before:    the last requests in hand of engines that do not answer.
     """
 
@@ -122,7 +122,7 @@ class _Partial(NamedTuple):
     known: Floats
     in_pods: Floats
     pods_say: Floats
-    count: Floats
+    tally: Floats
     from_before: Floats
     at_gateway: Floats
     busiest: Floats
@@ -161,9 +161,9 @@ def _in_hand(values: Floats, slot: int) -> float:
 def _add_stale(columns: _Columns, slot: int, age_s: float, hold: float, to: int, partial: _Partial) -> None:
     role = columns.role[slot]
     if role == GATEWAY:
-        partial.count[to, _GATEWAYS_STALE] += 1.0
+        partial.tally[to, _GATEWAYS_STALE] += 1.0
     elif role == GPUS:
-        partial.count[to, _GPUS_STALE] += 1.0
+        partial.tally[to, _GPUS_STALE] += 1.0
     elif not columns.leaving[slot] and age_s <= columns.limit[slot] + hold:
         in_hand = _in_hand(columns.values, slot)
         partial.from_before[to] += 0.0 if np.isnan(in_hand) else in_hand
@@ -182,11 +182,11 @@ def _counts_as_pod(columns: _Columns, slot: int, wanted: float) -> bool:
 @part
 def _add_pod(columns: _Columns, slot: int, to: int, partial: _Partial) -> None:
     incomplete = columns.incomplete[slot]
-    partial.count[to, _PODS] += 1.0
+    partial.tally[to, _PODS] += 1.0
     if incomplete & _PARTIAL_IN_HAND:
-        partial.count[to, _PODS_PARTIAL] += 1.0
+        partial.tally[to, _PODS_PARTIAL] += 1.0
     if incomplete & _PARTIAL_KV_CACHE:
-        partial.count[to, _PODS_KV_PARTIAL] += 1.0
+        partial.tally[to, _PODS_KV_PARTIAL] += 1.0
     for column in range(3):
         value = columns.values[slot, _WAITING + column]
         if not np.isnan(value):
@@ -196,11 +196,11 @@ def _add_pod(columns: _Columns, slot: int, to: int, partial: _Partial) -> None:
 
 @part
 def _add_gateway(columns: _Columns, slot: int, to: int, partial: _Partial) -> None:
-    partial.count[to, _GATEWAYS] += 1.0
+    partial.tally[to, _GATEWAYS] += 1.0
     if columns.incomplete[slot] & _PARTIAL_IN_HAND:
-        partial.count[to, _GATEWAYS_PARTIAL] += 1.0
+        partial.tally[to, _GATEWAYS_PARTIAL] += 1.0
     if columns.wake_source[slot] > _NO_WAKE_SOURCE:
-        partial.count[to, _WAKE_SOURCES] += 1.0
+        partial.tally[to, _WAKE_SOURCES] += 1.0
     in_hand, in_flight = _in_hand(columns.values, slot), columns.values[slot, _IN_FLIGHT]
     shown = 0.0 if np.isnan(in_hand) else in_hand
     # Held requests are in flight too, where a gateway says both.
@@ -247,7 +247,7 @@ def _add_fresh(columns: _Columns, slot: int, wanted: float, share: float, to: in
         partial.busiest[to] = np.fmax(partial.busiest[to], columns.values[slot, _GPU_BUSIEST])
     lower_bound = _PARTIAL_COUNTERS | _PARTIAL_IN_HAND if leaving else _PARTIAL_COUNTERS
     if role != GPUS and columns.incomplete[slot] & lower_bound:
-        partial.count[to, _UNPROVEN] += 1.0
+        partial.tally[to, _UNPROVEN] += 1.0
     _add_columns(columns, slot, share, to, partial)
 
 
@@ -287,7 +287,7 @@ def _awake(added: Floats, ready: float, gpu_mean: float, pods: float) -> tuple[f
 def _finish(workloads: PerWorkload, row: int, to: int, partial: _Partial, out: SlotSums, latest: Floats) -> None:
     _forget_unknown(partial.sums, partial.known, to)
     _forget_unknown(partial.in_pods, partial.pods_say, to)
-    added, count = partial.sums[to], partial.count[to]
+    added, count = partial.sums[to], partial.tally[to]
     # Where nothing is ready, what passes through a gateway waits there.
     ready = _ready(added, workloads.ready[row], workloads.has_pods[row])
     idle = ready == 0.0 or workloads.listed[row] == 0.0 or workloads.wanted[row] == 0.0
@@ -312,7 +312,7 @@ def _finish(workloads: PerWorkload, row: int, to: int, partial: _Partial, out: S
 
 @part
 def _flag(partial: _Partial, to: int, flags: SlotFlags) -> None:
-    count = partial.count[to]
+    count = partial.tally[to]
     flags.gateway_fresh[to] = count[_GATEWAYS] > 0.0 and count[_GATEWAYS_STALE] == 0.0
     flags.gateway_partial[to] = count[_GATEWAYS_PARTIAL] > 0.0
     flags.kv_partial[to] = count[_PODS_KV_PARTIAL] > 0.0
@@ -337,8 +337,9 @@ _NO_WORKLOADS = PerWorkload(_NUMBERS, _NUMBERS, _NUMBERS, _NUMBERS, np.empty(0, 
 
 @kernel(
     types.void(
-        INDICES, INDICES, INDICES, typeof(_columns_of(Slots.empty(0))), typeof(_NO_WORKLOADS), FLOATS, NUMBER,
-        *(typeof(each) for each in _blank(0)),
+        INDICES, INDICES, INDICES, typeof(_columns_of(Slots.empty(0))),  # type: ignore[no-untyped-call]
+        typeof(_NO_WORKLOADS), FLOATS, NUMBER,  # type: ignore[no-untyped-call]
+        *(typeof(each) for each in _blank(0)),  # type: ignore[no-untyped-call]
     )
 )  # fmt: skip
 def _add_up(

@@ -162,12 +162,12 @@ def _add_trigger(scaled: ScaledObject, trigger: ExternalTrigger, index: TriggerI
     if workload is not None:
         index.workloads[workload.key] = workload
         index.makers[workload.key] = scaled
-        index.places[workload.key] = trigger.index
+        index.places[workload.key] = trigger.position
     if verdict.scales is not None:
         index.naming.setdefault(verdict.scales, {}).setdefault(scaled.target, scaled.ref)
     if trigger._replace(verdict=verdict).is_for_us:
         index.scaling.setdefault(scaled.target, scaled.ref)
-        at = f"spec.triggers.{trigger.index}."
+        at = f"spec.triggers.{trigger.position}."
         index.troubles.extend(trouble(scaled.ref, problem, at) for problem in verdict.problems)
     outcome = verdict.outcome
     if isinstance(outcome, TriggerWorkload):

@@ -55,9 +55,9 @@ class TriggerVerdict(NamedTuple):
 
 
 class ExternalTrigger(NamedTuple):
-    """One external trigger. index: its index in `spec.triggers`. metadata: what a call must have too."""
+    """One external trigger. position: its index in `spec.triggers`. metadata: what a call must have too."""
 
-    index: int
+    position: int
     metadata: Mapping[str, str]
     ours: bool
     verdict: TriggerVerdict

@@ -97,7 +97,7 @@ def assert_sound(decider):
         assert column.dtype.kind != "f" or name.endswith(SIGNED) or not (column < 0.0).any(), name
 
 
-@pytest.mark.parametrize("enter", [Decider.restore, Decider.go_along], ids=["checkpoint", "peer"])
+@pytest.mark.parametrize("enter", [Decider.restore, Decider.follow_state], ids=["checkpoint", "peer"])
 @given(state=forged())
 @settings(deadline=None, max_examples=150)
 def test_forged_state_yields_no_value_that_no_version_writes(enter, state):

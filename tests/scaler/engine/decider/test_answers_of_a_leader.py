@@ -84,7 +84,7 @@ def test_memory_of_a_leader_outside_the_bounds_is_not_held(scene, plan, follower
     memory.columns["memory.replicas"][0], memory.columns["memory.active"][0] = 400.0, True
     memory.columns["memory.reason"][0] = 0
     own = follower(maximum=8)
-    own.go_along(memory, stage.now)
+    own.follow_state(memory, stage.now)
     stage.decider = own
     stage.counted(wanted=3)
     stage.sweep()

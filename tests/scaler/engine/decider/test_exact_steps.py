@@ -143,7 +143,7 @@ def test_what_a_leader_of_before_the_band_tells_is_its_replicas(scene, plan, pod
     leader, _ = stage_at(scene, plan, pod, page, tolerance=0.1, work=3, wanted=3)
     shared = leader.decider.share(None, leader.now)
     old = {name: column for name, column in shared.columns.items() if name != "told.number"}
-    stage.decider.go_along(State(shared.at, shared.workloads, old), stage.now)
+    stage.decider.follow_state(State(shared.at, shared.workloads, old), stage.now)
     stage.counted(3, ready=1)
     stage.now += 1
     stage.land(engine, page.vllm(waiting=0, running=4))

@@ -140,7 +140,7 @@ class Fleet:
                 self.decider.restore(unpack(pack(before.state(self.now))), self.now)
             case "replaced by its follower":
                 self.readers = {}
-                self.decider.go_along(unpack(pack(before.share(None, self.now))), self.now)
+                self.decider.follow_state(unpack(pack(before.share(None, self.now))), self.now)
             case "reloaded":
                 self.decider.adopt(before)
         for target in (GATE, *(pod.target for pod in self.pods)):

@@ -44,7 +44,7 @@ def reloaded_twice(stage, plan):
 def leading_after_following(stage, plan):
     state = unpack(pack(stage.decider.share(None, stage.now)))
     after = Decider([plan], interval_s=5.0, fresh_intervals=3.0)
-    after.go_along(state, stage.now)
+    after.follow_state(state, stage.now)
     return after
 
 
@@ -78,7 +78,7 @@ def test_a_follower_that_scrapes_already_gets_what_was_missing_before(scene, pla
     follower.has(pods=[engine], wanted=2)
     assert follower.decider.open_gaps.begin(engine) == []
     follower.round({engine: MISSING})
-    follower.decider.go_along(unpack(pack(leader.decider.share(None, follower.now))), follower.now)
+    follower.decider.follow_state(unpack(pack(leader.decider.share(None, follower.now))), follower.now)
     for target, missing in follower.decider.open_gaps.take_due():
         follower._readers[target][0].restore(missing)
     follower.round({engine: MISSING})

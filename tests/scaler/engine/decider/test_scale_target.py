@@ -42,7 +42,7 @@ def restarted(stage, *plans):
 def replicated(stage, *plans):
     """Another replica leads."""
     after = decider_of(*plans)
-    after.go_along(unpack(pack(stage.decider.share(None, stage.now))), stage.now)
+    after.follow_state(unpack(pack(stage.decider.share(None, stage.now))), stage.now)
     return after
 
 
