@@ -1,35 +1,27 @@
-"""The books: seconds and GPU-seconds of each workload by state, and what an observed one would have had. Pure.
+"""Accounts seconds and GPU-seconds of each workload by use, and what an observed one would have had. Pure, on columns.
 
-What is seen at a sweep stands until the next one. An account refuses to guess: a time in which nobody looked (a sweep
-that is late by more than `gap_s`, a restart) is entered as `unknown`, with the GPUs that were last seen, and of more
-than 30 days only 30: what is longer is a clock that was set forward. A clock that was set back is no time at all.
+What a sweep reads holds until the next one. A time without sweeps (one that is late by more than `gap_s`, a restart) is
+entered as `unknown` with the last known GPUs; of more than 30 days only 30, because a longer time is a clock that was
+set forward. A clock that was set back is no time at all.
 
-Each counter is kept twice. `kept` survives reloads and restarts, and a follower takes over the leader's: it is what
-people are told. `shown` is what this process has entered while it led: it is what Prometheus is told, which takes a
-counter that begins anew for what it is, and one that falls by a little for a leap of all that it had counted.
+Each counter is kept twice. `kept` survives reloads and restarts, and a follower takes the leader's: people read it.
+`shown` is what this process has entered while it led: Prometheus reads it, and takes a counter that falls by a little
+for a restart from 0.
 
-Worked example: two replicas of 8 GPUs each, one at work and one still loading, looked at for 10 s: 80 GPU-seconds
-`serving` and 80 `loading`, and 10 seconds of the state `serving`.
-
-From what is read and decided at a sweep to a `Moment` of the books. Pure.
-
-Worked example: an observed workload has 4 replicas, Tidegate would have 1, and nothing waits: it is `apart` by -3.
-
-What a workload's replicas do at one moment, and the GPUs that they do it with. Pure, on columns.
-
-    serving    ready, and the workload has something to do: requests in hand, a counter that has just risen, busy GPUs
-    idle_warm  ready, and known to have nothing to do; and engines in sleep mode, which serve nobody
+    serving    ready, and the workload has work: requests in hand, a counter that has just risen, busy GPUs
+    idle_warm  ready, and known to have no work; and engines in sleep mode
     loading    on a node and not ready yet
     pending    wanted, and no node has begun to run them
     asleep     not there: what would be held if it were awake
-    unknown    ready, and it is not known whether they have anything to do; or nobody knows how many there are
+    unknown    ready, and it is unknown whether they have work; or the number of replicas is unknown
 
-Replicas are counted by the cluster, work by pages, so a workload may be in several states at once. It refuses to divide
-work among ready replicas: eight of them with one request between them all serve, and that they are too many is the
-policy's to say. A replica on its way out counts with the ready ones, as long as it holds its GPUs.
+The cluster counts replicas and targets show work, so a workload may have several uses at once. Work is not divided
+among ready replicas: eight of them with one request between them all serve. A replica that terminates counts with the
+ready ones as long as it holds its GPUs.
 
 Worked example: 4 replicas are wanted, 3 run, 2 are ready, 24 GPUs are held and 5 requests wait: 16 GPUs serve, 8 load,
-and 8 more are pending.
+and 8 more are pending. After 10 s that is 160 GPU-seconds `serving`, 80 `loading`, and 10 seconds of the state
+`serving`.
 """
 
 from __future__ import annotations
@@ -47,23 +39,23 @@ from scaler.signals.aggregate import Aggregate
 NOT_YET = -1
 # Two replicas that count the same workload since the same moment have it a little apart, because their clocks are.
 SAME_SINCE_S = 60.0
-# A clock that says 1970 until NTP is heard would enter half a century, for good.
+# A clock at 1970 before its first NTP update would enter half a century, for good.
 LONGEST_GAP_S = 30 * 86400.0
 # Of any counter here: GPU-seconds of 30,000 GPUs in a thousand years, and a trillion tokens a second for an hour.
 MOST_SUM = 1e15
 
 
 class AccountedSweep(NamedTuple):
-    """What is seen at a sweep, a slot per workload.
+    """What a sweep reads, a slot per workload.
 
     state:  its code; NOT_YET before the first sweep.
-    gpus:   shape (rows, len(STATES)); NaN where it is not known how many there are.
+    gpus:   shape (rows, len(STATES)); NaN unknown.
     each:   GPUs of one replica; NaN unknown.
     queued: requests that wait, in engines and at a gateway; NaN unknown.
     would:  replicas that Tidegate answers; NaN unknown.
-    apart:  those of an observed workload, less what the cluster was told to run; NaN unknown, or not observed.
+    apart:  those of an observed workload, less spec.replicas; NaN unknown, or not observed.
     up:     1 is: some replica is to run, 0 is none; NaN unknown.
-    counts: the cluster has ever said how many are to run.
+    counts: the cluster has ever counted its replicas.
     """
 
     state: Codes
@@ -83,10 +75,10 @@ class AccountedSweep(NamedTuple):
 
 
 class LedgerSums(NamedTuple):
-    """Counters, a slot per workload; they never fall. NaN is: it was never known, which is not 0.
+    """Counters, a slot per workload; they never fall. NaN: never known, which is not 0.
 
     gpu_seconds, state_seconds: shape (rows, len(STATES)).
-    wakes, sleeps: how often the cluster was told to run some replica after none, and none after some.
+    wakes, sleeps: scale-ups from zero and scale-downs to zero, by spec.replicas.
     requests, prompt, generated: finished requests and tokens that engines have counted.
     shadow:  seconds in which it was observed and both numbers were known. In those:
     saved, added: GPU-seconds that Tidegate would have held less, or more.
@@ -131,10 +123,10 @@ class LedgerSums(NamedTuple):
 
 
 class Ledger:
-    """Of a fixed list of workloads. since: POSIX seconds when each began to be counted; NaN not yet."""
+    """Accounts a fixed list of workloads. since: POSIX seconds when each began to be counted; NaN not yet."""
 
     def __init__(self, rows: int, gap_s: float) -> None:
-        """gap_s: what is seen stands for so long; seconds after that nobody has looked."""
+        """gap_s: a sweep holds for so long; later seconds are unknown."""
         self.since, self._swept_at = np.full((2, rows), np.nan)
         self.now = AccountedSweep.blank(rows)
         self.kept, self.shown = LedgerSums.blank(rows), LedgerSums.blank(rows)
@@ -144,7 +136,7 @@ class Ledger:
         """Enter the time since the last sweep, and remember what is seen at this one, `now` in POSIX seconds.
 
         counted: shape (rows, 3): requests, prompt tokens and generated tokens since the last sweep; NaN is not said.
-        leads:   others are told what is entered now. Of several replicas of Tidegate one does, or sums would be double.
+        leads:   this replica publishes its ledger; one of several does, or sums would be double.
         """
         rise = self._risen(moment, counted, now)
         for sums in (self.kept, self.shown) if leads else (self.kept,):
@@ -155,7 +147,7 @@ class Ledger:
         self.now = moment
 
     def _risen(self, moment: AccountedSweep, counted: Floats, now: float) -> LedgerSums:
-        """What is to be added to each counter; NaN is: nothing is known of it."""
+        """What is added to each counter; NaN: unknown."""
         before = self.now
         took = np.clip(np.nan_to_num(now - self._swept_at), 0.0, LONGEST_GAP_S)
         looked = took <= self._gap_s
@@ -194,7 +186,7 @@ class Ledger:
     def take(self, columns: Columns, rows: Rows, source_rows: Rows) -> None:
         """Go on in own `rows` from the slots `others` of somebody's books, where those are the longer ones.
 
-        Of two that begin at the same time the own stay: nothing that was told may fall.
+        Of two that begin at the same time this one stays: a published counter never falls.
         """
         theirs = columns.get("accounts.since")
         if theirs is None or theirs.shape[1:] or theirs.dtype.kind != "f":
@@ -205,7 +197,7 @@ class Ledger:
         _make_sound(self.now, self.kept, rows[longer])
 
     def go_on(self, other: Ledger, rows: Rows, source_rows: Rows) -> None:
-        """Besides what was taken, in one process: what Prometheus is told goes on."""
+        """Takes the counters of Prometheus too, within one process."""
         for mine, theirs in zip(self.shown, other.shown, strict=True):
             mine[rows] = theirs[source_rows]
 
@@ -225,7 +217,7 @@ def _make_sound(moment: AccountedSweep, kept: LedgerSums, rows: Rows) -> None:
 
 
 class SweepAnswers(NamedTuple):
-    """replicas: what is answered, NaN unknown. observed: who is not told."""
+    """replicas: as decided; NaN unknown. observed: not served to controllers."""
 
     replicas: Floats
     observed: Mask
@@ -234,7 +226,7 @@ class SweepAnswers(NamedTuple):
 def look(
     totals: Aggregate, conditions: Circumstances, answers: SweepAnswers, before: AccountedSweep, now: float
 ) -> AccountedSweep:
-    """What is seen now. before: the last that was. now: POSIX seconds."""
+    """Returns what this sweep reads. before: the last one. now: POSIX seconds."""
     readings = totals.readings
     does = doing(totals, conditions, now)
     replicas_by_use = replicas(totals, conditions, does)
@@ -258,7 +250,7 @@ def look(
 
 
 def _up(wanted: Floats, answers: SweepAnswers, before: AccountedSweep) -> Floats:
-    """1 where some replica is to run. The cluster knows; where it never says, what is answered is done."""
+    """1 where some replica is to run: by the cluster, or by the decision where the cluster never counts."""
     mute = before.counts | answers.observed | np.isnan(answers.replicas)
     answered = np.where(mute, np.nan, answers.replicas > 0.0)
     published = np.where(np.isnan(wanted), answered, wanted > 0.0)
@@ -285,10 +277,10 @@ _FIRST = (SERVING, UNKNOWN, IDLE_WARM, LOADING, PENDING, ASLEEP)
 
 
 class Circumstances(NamedTuple):
-    """What is known of each workload beside its pages; every column has shape (rows,).
+    """Conditions of each workload beside its targets; every column has shape (rows,).
 
     whole:   all of its demand is known.
-    zero:    Tidegate answers zero, and whoever asks is told.
+    zero:    Tidegate publishes zero to controllers.
     minimum: replicas while awake.
     gpu_quiet: engine activity (ratio) at or below which a GPU counts as quiet.
     rise_s:  seconds for which a counter that has risen shows work: a page is read so often.

@@ -1,10 +1,9 @@
-"""The past of a workload whose pages are in a Prometheus: its windows are full when the daemon has just begun.
+"""Backfills the windows of a workload whose targets are in a Prometheus: they are full when the daemon starts. Pure.
 
-The pages of the last minutes are read again, moment by moment, by a decider of their own, as if they had come in then;
-what is kept of that is its windows. Its answers are nobody's: nothing that was is told to anybody now. Pure; who has
-the pages of the past is somebody else's business.
+A decider of its own reads the responses of the last minutes again, moment by moment; its windows are kept, and its
+decisions are published nowhere.
 
-Worked example: 128 moments of 5 s each, of three pods: 384 pages are read in about 0.1 s, and a fall in demand two
+Worked example: 128 moments of 5 s each, of three pods: 384 responses are read in about 0.1 s, and a fall in demand two
 minutes ago is still being smoothed, where an empty window would have made it a fall of this moment.
 """
 
@@ -23,7 +22,7 @@ from .decider import Decider
 
 
 class PastScrape(NamedTuple):
-    """What the pages said at one moment, POSIX seconds. Who was not there, or failed, has no page."""
+    """The responses of one moment, POSIX seconds. A target that failed has none."""
 
     at: float
     pages: Mapping[Target, bytes]
@@ -32,7 +31,7 @@ class PastScrape(NamedTuple):
 def replay_past(
     plan: WorkloadSpec, moments: Iterable[PastScrape], *, interval_s: float, fresh_intervals: float
 ) -> Decider:
-    """A decider of this workload alone that has seen those moments, oldest first."""
+    """Returns a decider of this workload alone after those moments, oldest first."""
     decider = Decider([plan], interval_s=interval_s, fresh_intervals=fresh_intervals)
     readers: dict[Target, tuple[Reader, Scanner]] = {}
     there: set[Target] = set()

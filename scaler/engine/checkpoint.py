@@ -1,20 +1,12 @@
-"""What was kept of workloads that have not been seen again yet.
+"""Validates restored state, and keeps the state of workloads that have not appeared yet. Pure, on columns.
 
-After a start the workloads come one after the other: those of the configuration at once, those of the cluster when its
-API has answered. Until then what was kept of them is kept on, and is written into every new snapshot beside what is
-remembered of the others: a second restart while the API is silent costs nobody's memory.
+After a start workloads appear one after the other: those of the configuration at once, those of the cluster when its
+API has answered. Until then their state stays unclaimed and is written into every checkpoint, so that a second restart
+loses nothing. State may come from an older disk, another version or another replica: values that this version could not
+have produced are reset. An idle time from before a gap continues only if the workload is proven to have rested.
 
-Worked example: kept of `chat` and `code`, and `chat` comes: `claim([chat])` hands over its part, `rest` is `code`'s.
-
-What of somebody else's memory may be believed. Pure, on columns, in place.
-
-A memory may come from an older disk, another version or another replica. Whatever it says, what is left of it here is
-something that this version's policy could have remembered by itself.
-
-An idle time from before a gap goes on where it is proven that the workload rested meanwhile: that is `Rests`.
-
-Worked example: a reason that only the next version knows becomes `held`; 0 replicas that are said to be active become
-unknown.
+Worked example: state of `chat` and `code` is restored, and `chat` appears: `claim([chat])` returns its part, `rest` is
+that of `code`. A reason that only a newer version knows becomes `held`; 0 replicas that are active become unknown.
 """
 
 from __future__ import annotations
@@ -34,26 +26,26 @@ from scaler.signals.restart_proof import RestartProof
 
 from .checkpoint_format import LARGEST_BYTES, size_of
 
-# A workload that has not come back in so long has been deleted, and what was learned of it describes nobody.
+# A workload that has not appeared in so long has been deleted.
 FORGOTTEN_AFTER_S = 7 * 86400.0
-# Each restart may leave a few parts behind: those of workloads that went while nobody looked.
+# Each restart may leave a few parts behind: those of workloads that were deleted meanwhile.
 MOST_PARTS = 256
 
 
 class UnclaimedState:
-    """Parts of states, the newest first. Of a workload that is in several only the newest counts."""
+    """Holds parts of states, newest first. Of a workload in several parts only the newest counts."""
 
     def __init__(self, states: Sequence[State] = ()) -> None:
         self._states = list(states)
 
     def keep(self, state: State) -> None:
-        """What is remembered of workloads that somebody else has seen already, in place of what was kept of them."""
+        """Keeps a state that another replica sent, in place of older state of the same workloads."""
         if state.workloads:
             rest = (each.without(state.workloads) for each in self._states)
             self._states = _bounded([state, *(each for each in rest if each.workloads)])
 
     def claim(self, workloads: Collection[WorkloadKey]) -> list[State]:
-        """What is kept of these; it is theirs from now on, and not kept any more."""
+        """Removes and returns the state of these workloads."""
         claimed: list[State] = []
         wanted = set(workloads)
         for state in self._states:
@@ -67,12 +59,12 @@ class UnclaimedState:
         return claimed
 
     def rest(self, now: float) -> list[State]:
-        """What goes into the next snapshot. `now`: POSIX seconds."""
+        """The states for the next checkpoint. now: POSIX seconds."""
         return [state for state in self._states if abs(now - state.at) <= FORGOTTEN_AFTER_S][:MOST_PARTS]
 
 
 def _bounded(states: Sequence[State]) -> list[State]:
-    """The newest that may be kept: who tells of ever other workloads must not fill the memory."""
+    """The newest states within the limits: a replica that sends ever new workloads must not fill the memory."""
     kept, total = [], 0
     for state in states[:MOST_PARTS]:
         total += size_of(state)
@@ -83,7 +75,7 @@ def _bounded(states: Sequence[State]) -> list[State]:
 
 
 def make_sound(memory: Memory, rows: Rows, specs: Specs, now: float) -> None:
-    """Mend what this version cannot have remembered. `now`: POSIX seconds: what is said to begin later began now.
+    """Resets values that this version could not have produced. now: POSIX seconds; later times become now.
 
     More replicas than the workload's maximum are unknown: then what the cluster has is held. In one process (`now` is
     infinite) they stand: they are from before the maximum was lowered, and are taken down by fresh readings.
@@ -104,7 +96,7 @@ def make_sound(memory: Memory, rows: Rows, specs: Specs, now: float) -> None:
 
 
 def forget(memory: Memory, rows: Rows) -> None:
-    """Of these workloads nothing is remembered."""
+    """Resets these workloads to no state."""
     for column, blank in zip(memory, Memory.blank(len(rows)), strict=True):
         column[rows] = blank
 
@@ -125,7 +117,7 @@ class Bounds(NamedTuple):
 
 
 def allows(bounds: Bounds, decision: Decision) -> bool:
-    """Could a replica with this configuration have answered so? If not, a follower answers with its own decision.
+    """Whether a replica with this configuration could have decided so. If not, a follower publishes its own decision.
 
     Refused and not clamped: a clamped answer would be neither replica's, with evidence that does not lead to it. Every
     answer of a fresh reading is inside the bounds, whatever the orders. A brake or a hold may keep a number from before
@@ -149,7 +141,7 @@ def allows(bounds: Bounds, decision: Decision) -> bool:
 
 
 class Rests:
-    """Idle times from before a gap of which it is still to be proven that they went on.
+    """Idle times from before a gap, until it is proven that they continued.
 
     since: POSIX seconds since when the workload was idle; NaN where nothing waits to be proven.
     until: when waiting for the proof ends; NaN is: `hold` seconds from the next decision on.
@@ -164,7 +156,7 @@ class Rests:
     def prove(
         self, memory: Memory, proof: RestartProof, rows: Rows, readings: Readings, hold: Floats, now: float
     ) -> None:
-        """Let idle times in `memory` go on where all pages show that nothing was finished meanwhile.
+        """Continues idle times in `memory` where all targets show that no request was served meanwhile.
 
         seen, hold: with a slot for each of `rows`; seconds. A workload of which everything is known, and not that,
         begins anew.
@@ -185,7 +177,7 @@ class Rests:
 
 
 class Uncounted:
-    """Workloads whose replicas are not counted yet, and will be.
+    """Tracks workloads whose replicas are not counted yet.
 
     One without state is not decided before: its first readings say nothing of the replicas that they leave out. After
     `young` seconds it is: the count may never come, as where rights are missing.

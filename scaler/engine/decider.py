@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from math import ceil, inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -330,8 +330,8 @@ class Decider:
 
     def take_over(self, other: Decider) -> None:
         """Takes the state, samples and decisions for another list of workloads with the same scrapes; the other
-        decider is not used any more. A workload with another scale target than before begins without state, and its
-        targets are still scraped.
+        decider is not used any more. A workload with another scale target than before begins without state, and
+        its targets are still scraped.
         """
         rows, source_rows = self._pairs(other)
         touched = other._touched[source_rows]
@@ -440,7 +440,7 @@ class Decider:
             return []
         raise_only = arrival is not None
         # A slice copies nothing. Of the memory a copy is compared and logged after it has changed.
-        at = slice(int(rows[0]), int(rows[-1]) + 1) if rows[-1] - rows[0] == len(rows) - 1 else rows
+        at: Any = slice(int(rows[0]), int(rows[-1]) + 1) if rows[-1] - rows[0] == len(rows) - 1 else rows
         specs, before = choose(at, self._specs), choose(rows, self._memory)
         undecidable = self._uncounted.undecidable(rows, before, now)
         totals = self._latest.totals(rows, now).withhold(undecidable)

@@ -1,23 +1,18 @@
-"""One entry of the decision log: what `policy.step` took in and gave out for one workload, at one moment. Pure.
+"""Keeps a log of decisions: for each workload a ring of the inputs and outputs of `policy.step`. Pure, of a fixed size.
 
-An entry is a row of numbers in the log and a value of the policy's own columns, one slot each, outside of it. Nothing
-is rounded on the way, so `step` answers again what it answered then.
-
-Worked example: `flat(given, places)` of two workloads has the shape (2, WIDTH); `unflat` of one of its rows has
-`readings.waiting` of shape (1,), with the very number that the kernel was given.
-
-The decision log: of each workload a ring of what `policy.step` took in and gave out. Pure, arrays, of a fixed size.
-
-An entry is written when an answer changes and, so that charts have points and quiet hours can be asked about, every so
-often while none does. Each workload has as many entries as every other: nobody's restlessness shortens another's past.
+An entry is written when a decision changes, and every so often while it does not, so that charts have points. Each
+workload has as many entries as every other: one that changes often does not shorten another's past. An entry is a row
+of numbers in the log and a value of the policy's columns outside of it. Nothing is rounded, so `step` decides again
+what it decided.
 
 How much: an entry is `WIDTH` numbers of 8 bytes, 440 bytes. 64 MiB are 152,520 of them: 1,440 for each of up to 86
 workloads, 134 for each of 1,000. How often: half of a workload's entries are for the last hour's unchanged moments and
 half for changes, so 134 entries are one each 7,200 / 134 = 54 s; never oftener than every 15 s, which are 240 points in
 the hour that a chart shows.
 
-Worked example: `Log([plan], 64 << 20)` keeps 1,440 entries of that workload, at least the last six hours of one whose
-answer never changes; with a budget of 0 it keeps none and costs nothing.
+Worked example: `DecisionLog([plan], 64 << 20)` keeps 1,440 entries of that workload, at least the last six hours of one
+whose decision never changes; with a budget of 0 it keeps none and costs nothing. `flat(given, places)` of two workloads
+has the shape (2, WIDTH), and `unflat` of one of its rows has the very numbers that the kernel was given.
 """
 
 from __future__ import annotations
@@ -41,7 +36,7 @@ Ints: TypeAlias = NDArray[np.int64]
 
 
 class Aside(NamedTuple):
-    """What decided nothing by itself, and tells how the readings came to be; every column has shape (rows,).
+    """Values that explain the readings and decide nothing; every column has shape (rows,).
 
     latest:   shape (rows, len(Signal)): the signals before they were smoothed.
     imputed:  pods that did not answer were taken to be like the others.
@@ -75,7 +70,7 @@ class Aside(NamedTuple):
 
     @classmethod
     def blank(cls, rows: int) -> Aside:
-        """Nothing is known."""
+        """All unknown."""
         return cls(
             np.full((rows, len(Signal)), np.nan),
             np.zeros(rows, dtype=np.bool_),
@@ -92,7 +87,7 @@ class When(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What is noted of some workloads; every column of every part has a slot for each.
+    """What is logged of some workloads; every column of every part has a slot for each.
 
     memory: before the decision. verdicts: what it came to.
     """
@@ -113,7 +108,7 @@ class Given(NamedTuple):
 
 
 def blank(rows: int) -> Given:
-    """Of which only the shapes and kinds count."""
+    """A value with the shapes and types of the columns."""
     when = When(np.full(rows, np.nan), np.zeros(rows, dtype=np.bool_))
     standing = Constraints.plain(Specs.stack([Spec(0, 1, ())] * rows))
     return Given(when, Readings.unknown(rows), standing, Memory.blank(rows), Verdicts.blank(rows), Aside.blank(rows))
@@ -276,7 +271,7 @@ class DecisionLog:
         return float(np.clip(2.0 * CHARTED_S / max(self.depth, 1), OFTENEST_S, SELDOMEST_S))
 
     def due(self, rows: Rows, now: float) -> Mask:
-        """Of whom something is to be noted though nothing has changed. `now`: POSIX seconds."""
+        """The rows that need an entry although nothing has changed. now: POSIX seconds."""
         if not self.depth:
             return np.zeros(len(rows), dtype=np.bool_)
         slots, every = self._slot[rows], self.every_s
@@ -308,10 +303,7 @@ class DecisionLog:
         return Charts(self._entries[slots, :, :CHARTED_WIDTH], self._written[slots])
 
     def adopt(self, other: DecisionLog, rows: Rows, source_rows: Rows) -> None:
-        """Go on with another's entries of the workloads that both know: own `rows`, and theirs, pair by pair.
-
-        The other keeps none from now on.
-        """
+        """Takes the entries `source_rows` of another log into `rows`, pairwise. The other log is empty afterwards."""
         if not self.depth or not other.depth:
             return
         if other._budget == self._budget and len(self._plans) <= len(other._written) <= 2 * len(self._written):
@@ -330,7 +322,7 @@ class DecisionLog:
                 self._follow(slot, self._plans[row])
 
     def _take_rings(self, other: DecisionLog, rows: Rows, source_rows: Rows) -> None:
-        """The arrays as they are: whose slot is which changes, and no entry moves."""
+        """Takes the arrays as they are: rows get other slots, and no entry moves."""
         kept = other._slot[source_rows]
         self.depth, self._entries, self._held = other.depth, other._entries, other._held
         self._written, self._noted_at = other._written, other._noted_at
@@ -355,7 +347,7 @@ class DecisionLog:
             self._held[mine] = tuple((max(0, since - written + kept), plan) for since, plan in other._held[theirs])
 
     def _follow(self, slot: int, plan: WorkloadSpec) -> None:
-        """From the next entry on this plan holds; those of which no entry is left are forgotten."""
+        """Sets the plan from the next entry on; plans without entries are dropped."""
         held, written = self._held[slot], int(self._written[slot])
         if held and (held[-1][1] is plan or held[-1][1] == plan):
             return

@@ -1,7 +1,7 @@
-"""Scrapes and ticks: what a configuration and a cluster set going, and what new ones replace.
+"""Runs the control loop of one configuration: scrapes targets, sweeps once per tick, and follows the cluster's changes.
 
-Everything compiled is behind this module: importing it compiles the kernels, which takes seconds without a cache on
-disk. So the daemon listens first and imports it then, in a thread: KEDA's GetMetricSpec is answered meanwhile.
+Importing this module compiles the kernels, which takes seconds without a cache on disk. So the daemon listens first and
+imports it then, in a thread: KEDA's GetMetricSpec is answered meanwhile.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ from .decider import Decider
 from .prepare import Objects, Prepared, Update, new_decider, objects_of, update
 from .publisher import Publisher
 
-# A rollout of a thousand pods is looked at a few times, not a thousand times.
+# The changes of a rollout of a thousand pods are handled a few times, not a thousand times.
 LOOK_AGAIN_S = 0.2
-# A census of 10,000 workloads takes a thread 0.3 s: pauses are four times as long as the looks between them.
+# A registry of 10,000 workloads takes a thread 0.3 s: pauses are four times as long.
 LOOKS_APART = 4.0
-# Workloads whose memory is copied in one go: 5 MB, a few milliseconds.
+# Workloads whose state is copied in one go: 5 MB, a few milliseconds.
 COPIED_AT_ONCE = 1000
 
 
 @dataclass(slots=True)
 class LoopContext:
-    """What outlives a configuration.
+    """What stays across reloads.
 
     cluster:     what is known of Kubernetes; None where it is not asked. moved: set when something there has changed.
     replicas:    who counts replicas; None is: the cluster, or nobody.
@@ -87,7 +87,7 @@ class LoopContext:
 
 
 class ControlLoop:
-    """One configuration's scrapes and ticks. `before`: whose memory to take over."""
+    """The scrapes and ticks of one configuration. before: the control loop whose state it takes."""
 
     def __init__(
         self, config: Config, context: LoopContext, before: ControlLoop | None = None, prepared: Prepared | None = None
@@ -202,12 +202,12 @@ class ControlLoop:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._loop.run(), name="scrapes")
             tasks.create_task(self._tick_forever(), name="ticks")
-            tasks.create_task(self._backfill_forever(), name="windows of those who are new")
+            tasks.create_task(self._backfill_forever(), name="backfill")
             if self._context.cluster is not None:
-                tasks.create_task(self._watch(self._context.cluster), name="what moves in the cluster")
+                tasks.create_task(self._watch(self._context.cluster), name="cluster changes")
                 tasks.create_task(self._register_forever(), name="registry")
 
-    # Which workloads there are, and where their pages are.
+    # The registry and the targets.
 
     async def _watch(self, cluster: Cluster) -> None:
         while True:
@@ -365,7 +365,7 @@ class ControlLoop:
         return admitted
 
     def _publish_registry(self, now: float) -> None:
-        """Calls are compared with this census from now on; before the first list of triggers, with none."""
+        """Reports the registry that calls are checked against; None before the first list of triggers."""
         self._is_synced = self._is_synced_at(now)
         if self._is_synced:
             self._context.on_registry(self._registry)
@@ -391,7 +391,7 @@ class ControlLoop:
         return all(cluster.synced(resource, now) for resource in (SCALEDOBJECTS, SCALEDJOBS))
 
     def _log_troubles(self, troubles: Iterable[str]) -> None:
-        """One line when somebody's object begins to be wrong, one when it is mended."""
+        """Logs one line when an object becomes invalid, and one when it is fixed."""
         now, before = frozenset(troubles), self._context.troubles
         for trouble in sorted(now - before):
             self._log.warning("invalid object", problem=trouble)
@@ -399,17 +399,17 @@ class ControlLoop:
             self._log.info("invalid object resolved", problem=trouble)
         self._context.troubles = now
 
-    # What was, before anybody looked.
+    # Backfill.
 
     async def _backfill_forever(self) -> None:
-        """One after the other: a thousand workloads are a thousand questions to somebody's Prometheus."""
+        """One workload after the other: a thousand are a thousand queries to a Prometheus."""
         while True:
             workload = await self._to_backfill.get()
             with self._contain("backfill", workload):
                 await self._backfill(workload)
 
     async def _backfill(self, workload: WorkloadKey) -> None:
-        """Fill the windows of a workload, if all its pages are in a Prometheus: a part of a sum would be no sum."""
+        """Fills the windows of a workload if all its targets are in a Prometheus: a part of a sum is no sum."""
         found = [self._discoveries[source] for source in self._places.of(workload)]
         targets = [source for source in found if isinstance(source, PromqlTargets)]
         plan = self._decider.plan(workload)
@@ -432,7 +432,7 @@ class ControlLoop:
         self._decider.remember(relived)
         self._log.info("backfill complete", workload=str(workload), moments=len(moments))
 
-    # The passage of time.
+    # Ticks.
 
     async def _tick_forever(self) -> None:
         """Never two at once: the next begins when this one has ended."""
@@ -444,7 +444,7 @@ class ControlLoop:
             await clock.sleep(max(0.0, began + self.config.tick - clock.now()))
 
     def tick(self, now: float) -> None:
-        """Sweep over all workloads. One that fails leaves the last Board standing, and says so."""
+        """Decides all workloads. If it fails, the last Board stays and the failure is logged."""
         publisher = self._context.publisher
         try:
             self._check_sync(now)
@@ -474,7 +474,7 @@ class ControlLoop:
         except Exception:  # noqa: BLE001 - the tick counts too, and logs what is wrong
             self._context.self_metrics.internal_errors.labels("discovery").inc()
 
-    # What the scrapes say.
+    # Scrapes.
 
     def _landed(self, scrapes: Sequence[Scrape]) -> None:
         for scrape in scrapes:

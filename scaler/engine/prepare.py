@@ -1,4 +1,4 @@
-"""Prepares a configuration off the event loop: parses the objects of the cluster, plans every workload, finds places.
+"""Prepares a configuration off the event loop: parses the cluster's objects, plans workloads, finds target sources.
 
 All of it is a function of the configuration and of what the cluster's objects say at one moment. Threads do the work
 that follows the number of workloads, and the event loop does what follows the number of changes: while the control loop
@@ -40,8 +40,9 @@ Objects: TypeAlias = tuple[tuple[ScaledObject, ...], tuple[Scalable, ...], tuple
 class Prepared(NamedTuple):
     """What the objects of the cluster say under a configuration, and what follows from it.
 
-    objects: those that `census` was taken of. places: where pages are looked for.
-    decider: of the workloads of `census`; None: `Works` makes it. state_of: the decider from which it has its state.
+    objects:  those of `registry`. places: the target sources.
+    decider:  of the workloads of `registry`; None: `ControlLoop` makes it.
+    state_of: the decider that its state is from.
     """
 
     parsed: ParsedObjects
@@ -161,7 +162,7 @@ async def prepare(config: Config, context: LoopContext) -> Prepared:
 
     try:
         return await asyncio.to_thread(parse_and_plan, objects_of(context.cluster))
-    except Exception:  # noqa: BLE001 - a bug of ours in reading one object: Works meets it too, and says so
+    except Exception:  # noqa: BLE001 - a bug of ours in reading one object: ControlLoop meets it too, and logs it
         return Prepared.of(config)
 
 
@@ -178,7 +179,7 @@ async def catch_up(prepared: Prepared, config: Config, context: LoopContext) -> 
             if objects == prepared.objects:
                 break
             prepared = await asyncio.to_thread(renewed, objects)
-    except Exception:  # noqa: BLE001 - `Works` meets it too, and says so
+    except Exception:  # noqa: BLE001 - `ControlLoop` meets it too, and says so
         return prepared
     return prepared
 
@@ -191,12 +192,12 @@ async def hand_over(prepared: Prepared, before: Decider) -> Prepared:
     if prepared.decider is not None:
         try:
             await asyncio.to_thread(prepared.decider.adopt, before)
-        except Exception:  # noqa: BLE001 - `Works` tries again with a decider of its own, and fails aloud
+        except Exception:  # noqa: BLE001 - `ControlLoop` tries again with a decider of its own, and fails aloud
             return prepared._replace(decider=None)
         return prepared._replace(state_of=before)
     return prepared
 
 
 def objects_of(cluster: Cluster | None) -> Objects:
-    """What a census is taken of."""
+    """The objects that a registry is built from."""
     return ((), (), ()) if cluster is None else (cluster.scaled_objects(), cluster.scalables(), cluster.hpas())

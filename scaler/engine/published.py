@@ -1,7 +1,7 @@
-"""The answers that were returned last, side by side: what is news is asked of whole arrays. Pure.
+"""Stores the last published decision of every workload as columns, so that changes are found by array comparison. Pure.
 
-Worked example: a workload was told 3 replicas, `serving`. `differs` of the same again is False, and of 3 replicas,
-`capped`, it is True: who reads the reason is to hear of it.
+Worked example: 3 replicas, `serving`, are published. `differs` of the same again is False, and of 3 replicas, `capped`,
+it is True: the reason is published too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Published:
     """By column, one slot per workload.
 
     at:     POSIX seconds.
-    number: replicas, as controllers hear them.
+    number: replicas, as controllers get them.
     """
 
     replicas: Floats
@@ -32,11 +32,11 @@ class Published:
 
     @classmethod
     def nothing(cls, rows: int) -> Published:
-        blank = Verdicts.blank(rows)  # its reason is nobody's
+        blank = Verdicts.blank(rows)  # with a reason that no decision has
         return cls(blank.replicas, blank.active, blank.reason, at=np.full(rows, np.nan), number=blank.replicas.copy())
 
     def of(self, rows: Rows) -> tuple[Verdicts, Floats, Floats]:
-        """The answers of some workloads, their numbers, and when they were given."""
+        """The decisions of some workloads, their published replicas, and when they were published."""
         verdicts = Verdicts(self.replicas[rows], self.active[rows], self.reason[rows], np.empty((len(rows), 0)))
         return verdicts, self.number[rows], self.at[rows]
 
@@ -54,11 +54,11 @@ class Published:
     def kept(
         self, rows: Rows | slice, verdicts: Verdicts, number: Floats, uncounted: Mask, *, raise_only: bool
     ) -> Floats:
-        """The numbers to be told: what was told last stands where nothing says that the step was taken.
+        """The replicas to publish: the last ones stay until the cluster shows that it has taken the step.
 
-        number:     what would be told of `verdicts` by itself.
-        uncounted:  it is not known how many replicas there are: until it is, the same answer is told as it was.
-        raise_only: a page was the occasion; if the cluster has taken the step meanwhile, the next sweep says so.
+        number:     what `verdicts` alone would publish.
+        uncounted:  the number of replicas is unknown; until it is known, the same decision is published as before.
+        raise_only: a response landed; if the cluster has taken the step meanwhile, the next sweep finds it.
         """
         same = uncounted & (verdicts.replicas == self.replicas[rows])
         stands = (verdicts.replicas > 0.0) & (np.ones_like(same) if raise_only else same)
@@ -68,10 +68,10 @@ class Published:
         return named("told", {name: getattr(self, name) for name in self.__slots__})
 
     def take(self, columns: Columns, rows: Rows, source_rows: Rows, tolerance: Floats) -> None:
-        """Go on in own `rows` from the slots `others` of what somebody else has told. One that rounds nothing past a
-        band says no number: its number is the replicas. What is no number of replicas was not told.
+        """Copies `source_rows` of another replica's columns into `rows`. Without a column of numbers the number is the
+        replicas. What cannot have been published is unknown.
 
-        tolerance: of the HPA of each of `rows`: what is further past the replicas was not told either.
+        tolerance: of the HPA of each of `rows`: a number cannot be further past the replicas.
         """
         self.number[rows] = np.nan
         copy_into(self.columns(), columns, rows, source_rows)

@@ -1,14 +1,14 @@
-"""The one Board everybody answers from, and how readers learn that an entry changed.
+"""Publishes the Board that every reader is served from, and wakes readers when an entry changes.
 
-Publishing is one assignment; nobody ever waits for a lock. A reader that waits for a change compares the entry it has
-seen with the present one, so a change can be late for nobody and lost for nobody.
+Publishing is one assignment; no reader waits for a lock. A reader that waits for a change compares the entry it has
+with the present one, so that no change is lost.
 
-Where several replicas tell one story, this one keeps its own Board beside the leader's: answers are the leader's for as
-long as that counts (`follow`), and from `alone` on its own again. Of a workload that the leader does not speak of, or
-for which its entry is refused (`admits`), the own entry stands.
+With several replicas of Tidegate this one keeps its local Board beside the leader's. It serves the leader's while it
+follows (`follow`), and its local Board after `alone`. A workload that the leader does not have, or whose entry is
+refused (`admits`), is served from the local Board.
 
-Worked example: `publish([chat at 2], 10.0)` answers 2. After `follow({chat: at 3}, 11.0)` the answer is 3, whatever is
-published; after `alone()` it is the 2 that was published last.
+Worked example: `publish([chat at 2], 10.0)` serves 2. After `follow({chat: at 3}, 11.0)` it serves 3, whatever is
+published; after `alone()` it serves the 2 that was published last.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ class Publisher:
 
     @property
     def board(self) -> Board:
-        """What everybody is answered from."""
+        """The Board that is served."""
         return self._board
 
     @property
     def local(self) -> Board:
-        """What this replica decided itself."""
+        """The Board of this replica's decisions."""
         return self._local
 
     @property
     def following(self) -> bool:
-        """Are the answers another replica's?"""
+        """Whether the leader's Board is served."""
         return self._led is not None
 
     def knows(self, workload: WorkloadKey) -> bool:
-        """Is it configured, whether or not anything is decided yet?"""
+        """Whether the workload exists, decided or not."""
         return workload in self._workloads
 
     def get(self, workload: WorkloadKey) -> Decision | None:
@@ -87,14 +87,14 @@ class Publisher:
         self._answer(self._workloads, at)
 
     def alone(self) -> None:
-        """Answer with the own Board again."""
+        """Serves the local Board again."""
         if self._led is not None:
             self._led = None
             self._answer(self._workloads, self._local.at)
 
     def give_up(self, at: float) -> None:
-        """Nothing has been decided for too long: own answers become errors, and say so. Who sleeps, sleeps on: an error
-        would let KEDA's fallback wake every sleeper at once.
+        """Nothing has been decided for too long: local entries become unknown. Workloads at zero stay there: an error
+        would let KEDA's fallback wake all of them at once.
         """
         held_since = self._local.at
         given_up = (_expire(decision, held_since, at) for decision in self._local.decisions.values() if decision.known)
@@ -169,7 +169,7 @@ def _only(workloads: frozenset[WorkloadKey], board: Board, at: float) -> Board:
 
 
 def _expire(decision: Decision, held_since: float, at: float) -> Decision | None:
-    """What becomes of an answer that nobody renews; None is: it stays as it is."""
+    """The decision in place of one that is not renewed; None: it stays."""
     if decision.active or decision.evidence.replicas_wanted:  # what still runs must not be put to sleep by an old proof
         return replace(decision, replicas=None, told=None, active=True, reason=Reason.UNKNOWN, decided_at=at)
     if decision.reason is Reason.HELD:

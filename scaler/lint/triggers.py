@@ -218,8 +218,8 @@ def remarks_on_scaled(thing: DocumentValue, config: Config | None) -> list[Remar
     remarks: list[Remark] = []
     workloads: set[WorkloadKey] = set()
     for trigger in said:
-        at: Loc = ("spec", "triggers", trigger.place)
-        remarks += _plumbing(thing.items("spec", "triggers")[trigger.place], at)
+        at: Loc = ("spec", "triggers", trigger.position)
+        remarks += _plumbing(thing.items("spec", "triggers")[trigger.position], at)
         problems, outcome = trigger.verdict.problems, trigger.verdict.outcome
         if isinstance(outcome, TriggerWorkload):
             problems = (name_in_use(outcome, scaled),) if outcome.key in workloads else problems
@@ -284,7 +284,7 @@ def _sleeper(trigger: ExternalTrigger, scaled: ScaledObject) -> TriggerWorkload 
 
 
 def _polling(trigger: ExternalTrigger, at: Loc, scaled: ScaledObject) -> Iterator[Remark]:
-    if _sleeper(trigger, scaled) is not None and scaled.triggers[trigger.place].type == "external":
+    if _sleeper(trigger, scaled) is not None and scaled.triggers[trigger.position].type == "external":
         message = (
             f"wakes only when KEDA polls (pollingInterval, {_POLLING_S} s by default): external-push wakes at once"
         )

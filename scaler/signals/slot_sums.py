@@ -337,8 +337,9 @@ _NO_WORKLOADS = PerWorkload(_NUMBERS, _NUMBERS, _NUMBERS, _NUMBERS, np.empty(0, 
 
 @kernel(
     types.void(
-        INDICES, INDICES, INDICES, typeof(_columns_of(Slots.empty(0))), typeof(_NO_WORKLOADS), FLOATS, NUMBER,
-        *(typeof(each) for each in _blank(0)),
+        INDICES, INDICES, INDICES, typeof(_columns_of(Slots.empty(0))),  # type: ignore[no-untyped-call]
+        typeof(_NO_WORKLOADS), FLOATS, NUMBER,  # type: ignore[no-untyped-call]
+        *(typeof(each) for each in _blank(0)),  # type: ignore[no-untyped-call]
     )
 )  # fmt: skip
 def _add_up(

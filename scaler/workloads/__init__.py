@@ -1,7 +1,6 @@
-"""Which workloads there are: the configuration's, those of ScaledObjects' triggers, those of annotations. Pure.
+"""Builds the registry of workloads from the configuration, ScaledObjects' triggers and annotations. Pure.
 
-Objects of the cluster in, a `Census` out, and one tenant's mistake costs its own workload alone. Who is scaled by how
-much is decided elsewhere, from the census's workloads.
+An invalid object costs its own workload alone. `engine` decides the replicas of the registry's workloads.
 """
 
 from .annotations import ordered

@@ -1,25 +1,16 @@
-"""Whether a call is believed: only as far as the watched ScaledObject says the same.
+"""Authorizes a call: its metadata must equal the metadata of a trigger of the watched ScaledObject.
 
-It compares a caller's words with those of the triggers and never reads them: what a trigger's words mean, and what
-is wrong with them, was found out when the object was watched. So a pod that reaches the port can neither invent a
-workload nor change another's, and a flood of it costs look-ups.
+It compares metadata and does not parse it: a trigger is parsed when its object changes. So a pod that reaches the port
+can neither make a workload nor change another's, and a flood of calls costs look-ups. KEDA passes on all metadata of a
+trigger, connection settings included, and replaces `...FromEnv` by the value: those keys cannot be compared with the
+watched object, may be secrets, and are left out.
 
-A caller that does not match learns nothing about the objects of others: whether a ScaledObject exists, has no external
-trigger, or says something else, it gets the same doubt and the same sentence. What differs is in `Refused.detail`, for
-the operator's log.
+A rejected caller learns nothing about other objects: whether a ScaledObject does not exist, has no external trigger, or
+has other metadata, the doubt and the sentence are the same. The difference is in `CallRejected.detail`, for the log.
 
 Worked example: ScaledObject `ai/chat` has one trigger, `{"engine": "vllm"}`. A call for `ai/chat` with `{"engine":
-"vllm", "scalerAddress": …}` is the workload `ai/chat`. With `{"engine": "sglang"}` it is refused in the same words as a
-call for `ai/made-up`, and the detail is `metadata.engine: the ScaledObject says 'vllm', the call says 'sglang'`.
-
-A trigger's metadata as words to compare, and strangers' text made fit for an error.
-
-It knows which keys are KEDA's own and which values KEDA replaces; it refuses to know what a word means. KEDA hands on
-all metadata of a trigger, its connection settings included, and of `…FromEnv` it keeps the name and puts in what the
-environment says: those a watched object cannot be held to, and they may be secrets, so they are left out everywhere.
-
-Worked example: `spoken({"scalerAddress": "tidegate:6000", "engine": "vllm", "tokenFromEnv": "hunter2"})` is
-`{"engine": "vllm"}`.
+"vllm", "scalerAddress": ...}` is the workload `ai/chat`. With `{"engine": "sglang"}` it is rejected with the sentence
+of a call for `ai/made-up`, and the detail is `metadata.engine: the ScaledObject says 'vllm', the call says 'sglang'`.
 """
 
 from __future__ import annotations
@@ -38,13 +29,13 @@ ObjectName: TypeAlias = tuple[str, str]  # namespace, name: what a call names
 
 
 class Doubt(Enum):
-    """Why a call is not believed."""
+    """Why a call is rejected."""
 
     NOBODY = auto()  # no such configured workload
-    OTHERWISE = auto()  # no watched object has a trigger that says the same
-    WORDS = auto()  # it says the same, and that cannot be
-    OBSERVED = auto()  # the workload is only observed: nobody acts on it
-    UNSEEN = auto()  # what the cluster says is not known yet, or no longer
+    OTHERWISE = auto()  # no watched object has a trigger with this metadata
+    WORDS = auto()  # it matches, and its metadata is invalid
+    OBSERVED = auto()  # the workload is only observed
+    UNSEEN = auto()  # the cluster is not synced yet, or no longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +52,7 @@ class CallRejected:
 
 
 class RejectedCall(Exception):  # noqa: N818 - an answer of its own kind, not a fault of ours
-    """A call that speaks for nobody, and why."""
+    """A call is rejected, and why."""
 
     def __init__(self, refused: CallRejected) -> None:
         super().__init__(refused.sentence)
@@ -70,31 +61,31 @@ class RejectedCall(Exception):  # noqa: N818 - an answer of its own kind, not a 
 
 @dataclass(frozen=True, slots=True)
 class TriggerClaim:
-    """What one trigger says, and whom a call that says the same speaks for. words: as `spoken` leaves them."""
+    """The metadata of one trigger, and the outcome of a call with the same. metadata: as `spoken` leaves it."""
 
-    words: Mapping[str, str]
+    metadata: Mapping[str, str]
     outcome: WorkloadKey | CallRejected
 
 
-def whose(
+def authorize(
     objects: Mapping[ObjectName, Sequence[TriggerClaim]], namespace: str, name: str, metadata: Mapping[str, str]
 ) -> WorkloadKey:
-    """The workload that a call speaks for. Raises Unbelieved."""
+    """Returns the workload that a call is for. Raises RejectedCall."""
     triggers = objects.get((namespace, name))
-    words = spoken(metadata)
-    outcome = next((said.outcome for said in triggers or () if said.words == words), None)
+    metadata = spoken(metadata)
+    outcome = next((claim.outcome for claim in triggers or () if claim.metadata == metadata), None)
     if isinstance(outcome, CallRejected):
         raise RejectedCall(outcome)
     if outcome is not None:
         return outcome
     called = plain(f"{namespace}/{name}")
-    if too_long := too_much(words):
+    if too_long := too_large(metadata):
         raise RejectedCall(CallRejected(Doubt.WORDS, f"{called}: metadata: {too_long}"))
     sentence = (
         f"{called}: no watched ScaledObject or ScaledJob has an external trigger with this metadata. Changed a moment "
         "ago? The next call is answered anew. What differs is in Tidegate's log"
     )
-    raise RejectedCall(CallRejected(Doubt.OTHERWISE, sentence, _detail(triggers, words)))
+    raise RejectedCall(CallRejected(Doubt.OTHERWISE, sentence, _detail(triggers, metadata)))
 
 
 def not_configured(workload: WorkloadKey) -> CallRejected:
@@ -110,7 +101,7 @@ def observed(workload: WorkloadKey) -> CallRejected:
     return CallRejected(Doubt.OBSERVED, sentence)
 
 
-def _detail(triggers: Sequence[TriggerClaim] | None, words: Mapping[str, str]) -> str:
+def _detail(triggers: Sequence[TriggerClaim] | None, metadata: Mapping[str, str]) -> str:
     """How the call differs from the trigger that is most like it."""
     if triggers is None:
         return (
@@ -119,9 +110,9 @@ def _detail(triggers: Sequence[TriggerClaim] | None, words: Mapping[str, str]) -
         )
     if not triggers:
         return "the ScaledObject has no trigger of type external or external-push"
-    nearest = min(triggers, key=lambda said: len(words.items() ^ said.words.items()))
-    keys = sorted({key for key, _ in words.items() ^ nearest.words.items()})
-    return listed(f"metadata.{plain(key)}: {_both(nearest.words.get(key), words.get(key))}" for key in keys)
+    nearest = min(triggers, key=lambda claim: len(metadata.items() ^ claim.metadata.items()))
+    keys = sorted({key for key, _ in metadata.items() ^ nearest.metadata.items()})
+    return listed(f"metadata.{plain(key)}: {_both(nearest.metadata.get(key), metadata.get(key))}" for key in keys)
 
 
 def _both(watched: str | None, called: str | None) -> str:
@@ -133,8 +124,8 @@ def _both(watched: str | None, called: str | None) -> str:
 
 
 # An object may be 1.5 MiB of keys, each of which would be looked up for what it was meant to be (about 0.1 ms).
-MOST_WORDS = 64
-LONGEST_WORD = 1024
+MOST_KEYS = 64
+LONGEST_VALUE = 1024
 # The gRPC server takes messages of 64 KiB. Half of it is for the keys that KEDA adds.
 MOST_BYTES = 32 * 1024
 
@@ -144,20 +135,20 @@ _PLAIN = re.compile(r"[\w./-]{1,320}", re.ASCII)  # namespace/name, or a key as 
 
 
 def spoken(metadata: Mapping[str, str]) -> dict[str, str]:
-    """What a call and the watched object must agree on."""
+    """The metadata that a call and the watched object must agree on."""
     return {key: value for key, value in metadata.items() if key not in KEDAS and not key.endswith(FROM_ENV)}
 
 
-def too_much(words: Mapping[str, str]) -> str | None:
-    """Why nobody should try to read these words, if so."""
-    if len(words) > MOST_WORDS:
-        return f"must have at most {MOST_WORDS} keys, got {len(words)}"
-    for key, value in words.items():
-        if len(key) > LONGEST_WORD:
-            return f"must have keys of at most {LONGEST_WORD} characters, got {shown(key)}"
-        if len(value) > LONGEST_WORD:
-            return f"must have values of at most {LONGEST_WORD} characters, got {shown(value)} for {plain(key)}"
-    size = sum(len(text.encode(errors="surrogatepass")) for word in words.items() for text in word)
+def too_large(metadata: Mapping[str, str]) -> str | None:
+    """Returns why this metadata is too large to be parsed, or None."""
+    if len(metadata) > MOST_KEYS:
+        return f"must have at most {MOST_KEYS} keys, got {len(metadata)}"
+    for key, value in metadata.items():
+        if len(key) > LONGEST_VALUE:
+            return f"must have keys of at most {LONGEST_VALUE} characters, got {shown(key)}"
+        if len(value) > LONGEST_VALUE:
+            return f"must have values of at most {LONGEST_VALUE} characters, got {shown(value)} for {plain(key)}"
+    size = sum(len(text.encode(errors="surrogatepass")) for pair in metadata.items() for text in pair)
     if size > MOST_BYTES:
         return f"must have at most {MOST_BYTES} bytes of keys and values together, got {size}"
     return None

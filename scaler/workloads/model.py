@@ -1,10 +1,11 @@
-"""The census: which workloads there are, what each scales, whom a call speaks for, and what could not be.
+"""Holds the registry: which workloads exist, what each scales, which calls may name it, and what is invalid.
 
-A value and nothing else: a new census replaces the old one, and two that say the same are equal.
+A value: a new registry replaces the old one, and two with the same content are equal.
 
-Worked example: of a cluster with the ScaledObject `ai/chat` (trigger `{"engine": "vllm"}`, scaling Deployment
-`chat`) and a configuration without workloads, `workloads` is the one workload `ai/chat`, `targets` is `{ai/chat:
-ai/Deployment/chat}`, `objects` is `{("ai", "chat"): (Said({"engine": "vllm"}, ai/chat),)}`, and `troubles` is empty.
+Worked example: a cluster has the ScaledObject `ai/chat` (trigger `{"engine": "vllm"}`, scaling Deployment `chat`) and
+the configuration has no workloads. Then `workloads` is the one workload `ai/chat`, `targets` is `{ai/chat:
+ai/Deployment/chat}`, `objects` is `{("ai", "chat"): (TriggerClaim({"engine": "vllm"}, ai/chat),)}`, and `troubles` is
+empty.
 """
 
 from __future__ import annotations
@@ -75,11 +76,11 @@ class Registry:
     @property
     def triggers(self) -> int:
         """The number of external triggers."""
-        return sum(len(said) for said in self.objects.values())
+        return sum(len(claims) for claims in self.objects.values())
 
     def whose(self, namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:
-        """The workload that a call of KEDA's speaks for. Raises Unbelieved."""
-        return caller_check.whose(self.objects, namespace, name, metadata)
+        """The workload that a call of KEDA's speaks for. Raises RejectedCall."""
+        return caller_check.authorize(self.objects, namespace, name, metadata)
 
     def about(self, namespace: str, name: str) -> object:
         """Equal as long as every call in this object's name gets the same answer from `whose`."""

@@ -1,12 +1,9 @@
-"""Whose a pod is, where there is a cluster to ask: the workloads that scale what the pod belongs to. Pure.
+"""Maps pods to workloads by owner references, and counts the replicas of workloads. Pure.
 
-It knows owner references and refuses to guess by names where the cluster can say. A pod that the cluster does not have
-is nobody's, whatever a page prints: a series never outlives its pod.
+A pod that the cluster does not have belongs to no workload, whatever a target exposes: a series never outlives its pod.
 
 Worked example: pod `ai/chat-7d9f8b6c5d-x2k9q` belongs to ReplicaSet `chat-7d9f8b6c5d`, and that to Deployment `chat`,
-which ScaledObject `ai/llm` scales: it is `WorkloadKey("ai", "llm")`'s, though no name says so.
-
-Who knows how many replicas a workload has: the cluster, the demo, or nobody.
+which ScaledObject `ai/llm` scales: the pod belongs to `WorkloadKey("ai", "llm")`.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from exporter.model import PodKey, ReplicaCount, WorkloadKey
 
 
 class Pods(Protocol):
-    """What of a cluster is asked here."""
+    """The part of the cluster that is used here."""
 
     def owners_of(self, pod: PodKey) -> tuple[Ref, ...] | None: ...
 
@@ -29,7 +26,7 @@ class Pods(Protocol):
 
 
 def cluster_owners(pods: Pods, targets: Mapping[WorkloadKey, Ref], by_name: Owners) -> Owners:
-    """targets: what each workload scales. by_name: asked for pods of whose controllers no workload scales any."""
+    """targets: what each workload scales. by_name: maps pods whose controllers no workload scales."""
     scalers: dict[Ref, tuple[WorkloadKey, ...]] = {}
     for workload in sorted(targets):
         scalers[targets[workload]] = (*scalers.get(targets[workload], ()), workload)
@@ -41,8 +38,8 @@ def cluster_owners(pods: Pods, targets: Mapping[WorkloadKey, Ref], by_name: Owne
         found = next((scalers[ref] for ref in chain if ref in scalers), None)
         if found is None:
             return by_name(pod, at)
-        known = pods.pod(pod)
-        began = known.started_at if known is not None else None
+        listed = pods.pod(pod)
+        began = listed.started_at if listed is not None else None
         # dcgm-exporter looks up pods when its page is asked for: an older value may carry the name of a newer pod.
         return () if began is not None and at < began else found
 
@@ -50,14 +47,14 @@ def cluster_owners(pods: Pods, targets: Mapping[WorkloadKey, Ref], by_name: Owne
 
 
 class ReplicaCounts(Protocol):
-    """Answers from memory. The control loop asks a cluster for what has changed, anything else for every workload."""
+    """Counts replicas from memory."""
 
     def count(self, workload: WorkloadKey, now: float) -> ReplicaCount | None:
-        """None is: not known. `now`: POSIX seconds."""
+        """Returns None if unknown. now: POSIX seconds."""
 
 
 class Scalables(Protocol):
-    """Who counts the replicas of what can be scaled: a cluster in memory."""
+    """Counts the replicas of scale targets: the cluster's cache."""
 
     def count(self, target: Ref, now: float) -> ReplicaCount | None: ...
 
@@ -79,7 +76,7 @@ class ClusterReplicas:
 
 
 class CountListener(Protocol):
-    """Who is told of counts: the decider."""
+    """Takes counts: the decider."""
 
     @property
     def workloads(self) -> Sequence[WorkloadKey]: ...
@@ -90,14 +87,14 @@ class CountListener(Protocol):
 
 
 class Counting:
-    """Counts the replicas of workloads where they may have changed.
+    """Counts the replicas of workloads whose counts may have changed.
 
-    replicas: counts in place of the cluster, every workload at every tick; None is: the cluster counts.
+    replicas: counts in place of the cluster, all workloads at every tick; None: the cluster counts.
     """
 
     def __init__(self, replicas: ReplicaCounts | None, cluster: Scalables | None) -> None:
         self._replicas, self._cluster = replicas, cluster
-        self._whole = False  # is the count of every workload as of the last tick?
+        self._whole = False  # every workload was counted at the last tick
 
     def tick(
         self,

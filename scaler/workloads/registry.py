@@ -1,21 +1,12 @@
-"""Counting: the configuration and the objects of a cluster in, the census out.
+"""Builds the registry from the configuration and the objects of a cluster. Pure.
 
-Whoever comes first keeps a key: the configuration, then ScaledObjects and ScaledJobs, then annotations, each in the
-order of their names, so that the same cluster always gives the same census.
-
-All ScaledObjects and ScaledJobs together: who has which key, who speaks for what is scaled, what a call may say.
+A key belongs to the first that claims it: the configuration, then ScaledObjects and ScaledJobs, then annotations, each
+in order of their names, so that the same cluster always gives the same registry. Members of groups may contradict each
+other: the configuration has been validated, so of two other members the later by key is at fault.
 
 Worked example: ScaledObject `ai/chat` and ScaledJob `ai/chat` each have a trigger that would make the workload
-`ai/chat`. The ScaledJob comes first by its kind and has it; the trigger of the ScaledObject is refused, to KEDA's
-calls and in a Trouble.
-
-Members of groups that contradict each other: whose words cost him his workload, and what his calls hear. Pure.
-
-Groups are of names in one namespace, whoever wrote them: the configuration, triggers, annotations. The configuration is
-right by now, or was refused; of two others the later by its key is at fault.
-
-Worked example: the triggers of `ai/d1` and `ai/d2` bound role decode differently: `ai/d2` makes no workload, its object
-has a Trouble at `spec.triggers.0.metadata.ratio` that names `ai/d1`, and KEDA's calls for it hear the same.
+`ai/chat`. The ScaledJob is first by kind and has it; the trigger of the ScaledObject is rejected, to KEDA's calls and
+in an `ObjectError`.
 """
 
 from __future__ import annotations
@@ -34,7 +25,7 @@ from scaler.config.errors import BadWord
 from scaler.config.trigger import PREFIXES, TriggerWorkload
 from scaler.config.validate_workload import group_faults
 
-from .annotations import Noted, Spoken, brakes, noted, tolerances
+from .annotations import AnnotatedObject, ClaimedNames, annotated_objects, brakes, tolerances
 from .caller_check import CallRejected, Doubt, ObjectName, TriggerClaim, observed, plain
 from .model import ObjectError, Registry, trouble
 from .triggers import Around, ExternalTrigger, Parsed, TriggersVersion, heard, refused, too_many
@@ -44,10 +35,10 @@ _CONFIGURATION = "Tidegate's configuration"
 
 @dataclass(frozen=True, slots=True)
 class ParsedObjects:
-    """What the objects of a cluster said when they were parsed last, under one configuration."""
+    """Caches the parsed objects of a cluster, for one configuration."""
 
     triggers: ParsedTriggers = field(default_factory=Parsed)
-    annotations: Parsed[Noted] = field(default_factory=Parsed)
+    annotations: Parsed[AnnotatedObject] = field(default_factory=Parsed)
 
 
 def take(
@@ -57,63 +48,63 @@ def take(
     hpas: Iterable[Hpa],
     parsed: ParsedObjects | None = None,
 ) -> Registry:
-    """The census of a configuration and of what its cluster says now. What `kubernetes` turns off is not looked at.
+    """Builds the registry. Objects that `kubernetes` turns off are ignored.
 
-    parsed: what was parsed before under the same configuration, brought up to date; None: everything is parsed.
+    parsed: the cache of the same configuration, which is updated; None: everything is parsed.
     """
     kubernetes = config.kubernetes
     parsed = ParsedObjects() if parsed is None else parsed
     acting = {workload.key: not config.observes(workload) for workload in config.workloads}
     triggered = scaled if kubernetes is not None and kubernetes.triggers else ()
-    gathered = gather(triggered, Around(config, acting), parsed.triggers)
-    targets = _targets(config, gathered)
-    spoken = Spoken(
+    index = index_triggers(triggered, Around(config, acting), parsed.triggers)
+    targets = _targets(config, index)
+    claimed = ClaimedNames(
         targets={
             **{target: _CONFIGURATION for key, target in targets.items() if key in acting},
-            **{target: plain(str(ref)) for target, ref in gathered.scaling.items()},
+            **{target: plain(str(ref)) for target, ref in index.scaling.items()},
         },
         keys={
-            **{key: plain(str(maker.ref)) for key, maker in gathered.makers.items()},
+            **{key: plain(str(maker.ref)) for key, maker in index.makers.items()},
             **dict.fromkeys(acting, _CONFIGURATION),
         },
     )
-    annotated_objects = scalables if kubernetes is not None and kubernetes.annotations else ()
-    notes = tuple(noted(annotated_objects, hpas, spoken, config, parsed.annotations))
+    watched = scalables if kubernetes is not None and kubernetes.annotations else ()
+    notes = tuple(annotated_objects(watched, hpas, claimed, config, parsed.annotations))
     annotated = {note.workload.key: note.workload for note in notes if note.workload is not None}
     targets |= {note.workload.key: note.ref for note in notes if note.workload is not None}
-    by_key = [workloads[key] for workloads in (gathered.workloads, annotated) for key in sorted(workloads)]
-    wrong, between = contradictions(config.workloads, by_key, gathered, notes)
+    by_key = [workloads[key] for workloads in (index.workloads, annotated) for key in sorted(workloads)]
+    wrong, between = contradictions(config.workloads, by_key, index, notes)
     workloads = (*config.workloads, *(each for each in by_key if each.key not in wrong))
-    braked = brakes(_spoken_of(workloads, targets, gathered), (*scaled, *scalables))
+    braked = brakes(_objects_of(workloads, targets, index), (*scaled, *scalables))
     alone = (trouble(note.ref, problem) for note in notes for problem in note.problems)
     return Registry(
         workloads=workloads,
         targets=MappingProxyType(targets),
-        objects=MappingProxyType({name: without(said, wrong) for name, said in gathered.said.items()}),
+        objects=MappingProxyType({name: without(claims, wrong) for name, claims in index.claims.items()}),
         brakes=MappingProxyType(braked.brakes),
         tolerances=MappingProxyType(tolerances({each.key for each in workloads}, targets, scaled, hpas)),
-        troubles=tuple(sorted((*gathered.troubles, *alone, *between, *braked.troubles))),
+        troubles=tuple(sorted((*index.troubles, *alone, *between, *braked.troubles))),
     )
 
 
-def _spoken_of(
-    workloads: Iterable[Workload], targets: Mapping[WorkloadKey, Ref], gathered: Gathered
+def _objects_of(
+    workloads: Iterable[Workload], targets: Mapping[WorkloadKey, Ref], index: TriggerIndex
 ) -> dict[WorkloadKey, set[Ref]]:
-    """The objects that are a workload to people: what is scaled, and the ScaledObjects that speak for it."""
-    spoken: defaultdict[WorkloadKey, set[Ref]] = defaultdict(set)
+    """The objects whose brake a workload obeys: its scale target and the ScaledObjects that name it."""
+    claimed: defaultdict[WorkloadKey, set[Ref]] = defaultdict(set)
     for key, target in targets.items():
-        spoken[key].add(target)
-    for key, maker in gathered.makers.items():
-        spoken[key] |= {maker.ref, maker.target}
-    for key, named in gathered.naming.items():
-        spoken[key] |= {*named, *named.values()}
-    return {workload.key: spoken[workload.key] for workload in workloads}
+        claimed[key].add(target)
+    for key, maker in index.makers.items():
+        claimed[key] |= {maker.ref, maker.target}
+    for key, named in index.naming.items():
+        claimed[key] |= {*named, *named.values()}
+    return {workload.key: claimed[workload.key] for workload in workloads}
 
 
-def _targets(config: Config, gathered: Gathered) -> dict[WorkloadKey, Ref]:
-    """What is scaled, by the configuration's own word or by the ScaledObject's."""
-    targets = {key: maker.target for key, maker in gathered.makers.items()}
-    targets |= {key: next(iter(named)) for key, named in gathered.naming.items() if len(named) == 1}
+def _targets(config: Config, index: TriggerIndex) -> dict[WorkloadKey, Ref]:
+    """Scale targets, of the configuration or else of the ScaledObject."""
+    targets = {key: maker.target for key, maker in index.makers.items()}
+    targets |= {key: next(iter(named)) for key, named in index.naming.items() if len(named) == 1}
     for workload in config.workloads:
         if workload.pods is not None and workload.pods.target is not None:
             kind, _, name = workload.pods.target.partition("/")
@@ -124,63 +115,63 @@ def _targets(config: Config, gathered: Gathered) -> dict[WorkloadKey, Ref]:
 ParsedTriggers: TypeAlias = Parsed[tuple[ExternalTrigger, ...]]
 
 
-class Gathered(NamedTuple):
+class TriggerIndex(NamedTuple):
     """workloads: those that triggers make. makers: the object of each. places: its index there.
 
-    said:     what the external triggers say, by namespace and name of their object.
-    scaling:  the object that speaks for what is scaled.
-    naming:   configured workloads that triggers name, and what the objects of those triggers scale.
+    claims:   of the external triggers, by namespace and name of their object.
+    scaling:  the object that configures a scale target.
+    naming:   configured workloads that triggers name, with the scale targets of those triggers' objects.
     """
 
     workloads: dict[WorkloadKey, TriggerWorkload]
     makers: dict[WorkloadKey, ScaledObject]
     places: dict[WorkloadKey, int]
-    said: dict[ObjectName, tuple[TriggerClaim, ...]]
+    claims: dict[ObjectName, tuple[TriggerClaim, ...]]
     scaling: dict[Ref, Ref]
     naming: dict[WorkloadKey, dict[Ref, Ref]]
     troubles: list[ObjectError]
 
 
-def gather(scaled: Iterable[ScaledObject], around: Around, parsed: ParsedTriggers) -> Gathered:
-    """parsed: keeps what each object said, for the next call."""
-    gathered = Gathered({}, {}, {}, {}, {}, {}, [])
+def index_triggers(scaled: Iterable[ScaledObject], context: Around, parsed: ParsedTriggers) -> TriggerIndex:
+    """Indexes the triggers of all objects. parsed: a cache between calls."""
+    index = TriggerIndex({}, {}, {}, {}, {}, {}, [])
     every = sorted(scaled, key=lambda each: each.ref)
     parsed.keep_only({each.ref for each in every})
     for each in every:
         name = each.ref.namespace, each.ref.name
-        triggers = parsed.get(each.ref, TriggersVersion.of(each), partial(_parse, each, around))
-        said = tuple(_placed(each, trigger, gathered, around.config) for trigger in triggers)
-        gathered.said[name] = gathered.said.get(name, ()) + said
-        if gathered.scaling.get(each.target) == each.ref and (problem := too_many(each)) is not None:
-            gathered.troubles.append(trouble(each.ref, problem))
-    for workload, targets in gathered.naming.items():
-        gathered.troubles.extend(_several(workload, targets))
-    return gathered
+        triggers = parsed.get(each.ref, TriggersVersion.of(each), partial(_parse, each, context))
+        claims = tuple(_add_trigger(each, trigger, index, context.config) for trigger in triggers)
+        index.claims[name] = index.claims.get(name, ()) + claims
+        if index.scaling.get(each.target) == each.ref and (problem := too_many(each)) is not None:
+            index.troubles.append(trouble(each.ref, problem))
+    for workload, targets in index.naming.items():
+        index.troubles.extend(_ambiguous_targets(workload, targets))
+    return index
 
 
-def _parse(scaled: ScaledObject, around: Around) -> tuple[ExternalTrigger, ...]:
-    return tuple(heard(scaled, around))
+def _parse(scaled: ScaledObject, context: Around) -> tuple[ExternalTrigger, ...]:
+    return tuple(heard(scaled, context))
 
 
-def _placed(scaled: ScaledObject, trigger: ExternalTrigger, gathered: Gathered, config: Config) -> TriggerClaim:
+def _add_trigger(scaled: ScaledObject, trigger: ExternalTrigger, index: TriggerIndex, config: Config) -> TriggerClaim:
     verdict = trigger.verdict
     workload = verdict.outcome if isinstance(verdict.outcome, TriggerWorkload) else None
-    if workload is not None and workload.key in gathered.makers:
-        verdict, workload = refused(name_in_use(workload, gathered.makers[workload.key])), None
+    if workload is not None and workload.key in index.makers:
+        verdict, workload = refused(name_in_use(workload, index.makers[workload.key])), None
     if workload is not None:
-        gathered.workloads[workload.key] = workload
-        gathered.makers[workload.key] = scaled
-        gathered.places[workload.key] = trigger.place
+        index.workloads[workload.key] = workload
+        index.makers[workload.key] = scaled
+        index.places[workload.key] = trigger.position
     if verdict.scales is not None:
-        gathered.naming.setdefault(verdict.scales, {}).setdefault(scaled.target, scaled.ref)
+        index.naming.setdefault(verdict.scales, {}).setdefault(scaled.target, scaled.ref)
     if trigger._replace(verdict=verdict).is_for_us:
-        gathered.scaling.setdefault(scaled.target, scaled.ref)
-        at = f"spec.triggers.{trigger.place}."
-        gathered.troubles.extend(trouble(scaled.ref, problem, at) for problem in verdict.problems)
+        index.scaling.setdefault(scaled.target, scaled.ref)
+        at = f"spec.triggers.{trigger.position}."
+        index.troubles.extend(trouble(scaled.ref, problem, at) for problem in verdict.problems)
     outcome = verdict.outcome
     if isinstance(outcome, TriggerWorkload):
-        return TriggerClaim(trigger.words, observed(outcome.key) if config.observes(outcome) else outcome.key)
-    return TriggerClaim(trigger.words, outcome)
+        return TriggerClaim(trigger.metadata, observed(outcome.key) if config.observes(outcome) else outcome.key)
+    return TriggerClaim(trigger.metadata, outcome)
 
 
 def name_in_use(workload: TriggerWorkload, maker: ScaledObject) -> BadWord:
@@ -189,42 +180,44 @@ def name_in_use(workload: TriggerWorkload, maker: ScaledObject) -> BadWord:
     return BadWord("name", bound, workload.trigger)
 
 
-def _several(workload: WorkloadKey, targets: dict[Ref, Ref]) -> list[ObjectError]:
-    """Which of them is the workload nobody can say, and its replicas are then not known."""
-    (first, by), *others = targets.items()
+def _ambiguous_targets(workload: WorkloadKey, targets: dict[Ref, Ref]) -> list[ObjectError]:
+    """Several scale targets name one workload: its replicas are unknown."""
+    (first, by), *rest = targets.items()
     what = plain(f"{first.kind}/{first.name}")
     bound = f"must be {what}, which {plain(str(by))} scales: both name {workload}, and so its replicas are unknown"
-    return [trouble(ref, BadWord("spec.scaleTargetRef", bound, f"{it.kind}/{it.name}")) for it, ref in others]
+    return [trouble(ref, BadWord("spec.scaleTargetRef", bound, f"{it.kind}/{it.name}")) for it, ref in rest]
 
 
 def contradictions(
-    configured: Sequence[Workload], made: Sequence[Workload], gathered: Gathered, notes: Sequence[Noted]
+    configured: Sequence[Workload], found: Sequence[Workload], index: TriggerIndex, notes: Sequence[AnnotatedObject]
 ) -> tuple[dict[WorkloadKey, BadWord], tuple[ObjectError, ...]]:
-    """What is wrong between workloads, of which `made` are those of the cluster's objects.
+    """Returns the faults between workloads: by the key of each refused workload, and all as errors.
 
-    Returns whom it costs its workload, with the word that does, and all Troubles.
+    found: the workloads of the cluster's objects.
     """
     refs = {note.workload.key: note.ref for note in notes if note.workload is not None}
     wrong: dict[WorkloadKey, BadWord] = {}
     troubles: list[ObjectError] = []
-    for fault in group_faults((*configured, *made)):
+    for fault in group_faults((*configured, *found)):
         if fault.member < len(configured):
             continue
-        key, word = made[fault.member - len(configured)].key, ".".join(str(part) for part in fault.key)
-        triggered = key in gathered.makers
-        said = BadWord(PREFIXES["metadata" if triggered else "annotations"] + word, fault.message, None, fault.severity)
-        ref = gathered.makers[key].ref if triggered else refs[key]
-        troubles.append(trouble(ref, said, f"spec.triggers.{gathered.places[key]}." if triggered else ""))
+        key, field_name = found[fault.member - len(configured)].key, ".".join(str(part) for part in fault.key)
+        triggered = key in index.makers
+        fault_at = BadWord(
+            PREFIXES["metadata" if triggered else "annotations"] + field_name, fault.message, None, fault.severity
+        )
+        ref = index.makers[key].ref if triggered else refs[key]
+        troubles.append(trouble(ref, fault_at, f"spec.triggers.{index.places[key]}." if triggered else ""))
         if fault.severity == "error":
-            wrong.setdefault(key, said)
+            wrong.setdefault(key, fault_at)
     return wrong, tuple(troubles)
 
 
-def without(said: Sequence[TriggerClaim], wrong: dict[WorkloadKey, BadWord]) -> tuple[TriggerClaim, ...]:
-    """The same triggers, where those that cost a workload speak for nobody."""
+def without(claims: Sequence[TriggerClaim], wrong: dict[WorkloadKey, BadWord]) -> tuple[TriggerClaim, ...]:
+    """The same claims; calls for refused workloads are rejected."""
     return tuple(
-        TriggerClaim(each.words, CallRejected(Doubt.WORDS, str(wrong[each.outcome])))
+        TriggerClaim(each.metadata, CallRejected(Doubt.WORDS, str(wrong[each.outcome])))
         if isinstance(each.outcome, WorkloadKey) and each.outcome in wrong
         else each
-        for each in said
+        for each in claims
     )

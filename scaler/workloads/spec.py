@@ -1,4 +1,4 @@
-"""What the decider needs to know of one workload, in the words of the rooms that do the work."""
+"""Holds everything about one workload that the decider needs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from scaler.signals.smoothing import HalfLives
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSpec:
-    """Everything about one workload that the decider needs.
+    """One workload.
 
-    queue:       only this queue of its pages; None is all.
-    pod_pattern: glob of its pods' names; None is those its controller would make.
-    observed:    decided and published, and nobody may ask for it.
-    ordered:     what people order of it. teaching: what may be learned of it.
-    member:      of which group; None is: it stands by itself.
-    probe_period: seconds; regular requests that are no further apart are probes'. 0 is: every request counts.
-    target:      its scale target in its own namespace, as `Deployment/chat`; "" while that is not known.
-    tolerance:   of its HPA, a ratio: a step up within it is dropped, and so is told rounded outward. 0 drops nothing.
+    queue:       only this queue of its targets; None: all.
+    pod_pattern: glob of its pods' names; None: the names that its controller gives.
+    observed:    decided and published, and not served to controllers.
+    ordered:     its overrides. teaching: what may be learned.
+    member:      its membership in a group; None: none.
+    probe_period: seconds; regular requests at most this far apart are probes. 0: every request counts.
+    target:      its scale target in its namespace, as `Deployment/chat`; "" if unknown.
+    tolerance:   of its HPA, a ratio: a step up within it is dropped, so the published number is rounded past it.
     """
 
     workload: WorkloadKey

@@ -1,11 +1,10 @@
-"""From configuration to discoveries and plans: what the file and the cluster say, in the words of the rooms that do
-the work.
+"""Turns workloads into discoveries of their targets, and into the specs that the decider needs.
 
-A `Place` is where one kind of page is to be looked for, on whose behalf; who looks there is a `Discovery`. A place
-that stays keeps its discovery, so a workload that comes or goes disturbs nobody else's pages.
+A `TargetSource` is where the targets of one kind are found, for one workload; a `Discovery` finds them. A source that
+stays keeps its discovery, so a workload that comes or goes does not disturb the targets of others.
 
-Worked example: a workload with `pods: {target: Deployment/chat}` and `gateway: {service: epp}` has two places; the
-first becomes a `PodTargets` on the cluster in memory, the second a `ServiceTargets`.
+Worked example: a workload with `pods: {target: Deployment/chat}` and `gateway: {service: epp}` has two sources; the
+first becomes a `PodTargets` on the cluster's cache, the second a `ServiceTargets`.
 """
 
 from __future__ import annotations
@@ -39,18 +38,17 @@ from scaler.signals.smoothing import HalfLives
 
 from .spec import WorkloadSpec
 
-# Without a memory the smoothed demand is that of the first page, until so much has been seen that what came before it
-# could not weigh more than a quarter: two half-lives of the fall. A minute at least, for a gateway that is slow to
-# come.
+# Without state the smoothed demand is that of the first response, until what came before it could not weigh more than
+# a quarter: two half-lives of the fall. At least a minute, for a gateway that is slow to start.
 YOUNG_S, YOUNG_HALF_LIVES = 60.0, 2.0
 
 
 class TargetSource(NamedTuple):
-    """Where one kind of page is to be looked for.
+    """Where the targets of one kind are found.
 
-    page:      how it is found; a `DcgmExporter` stands for all that the cluster has of them.
-    owner:     whose queue it shows; None for GPUs.
-    namespace: in which a name without one is meant.
+    page:      how they are found; a `DcgmExporter` stands for all of the cluster.
+    owner:     the workload whose queue they expose; None for GPUs.
+    namespace: of names without one.
     """
 
     page: Endpoint | DcgmExporter
@@ -62,7 +60,7 @@ class TargetSource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lookers:
-    """Who can find pages. None is: the configuration gives nobody a reason to be asked."""
+    """What discoveries use; None if the configuration has no use for it."""
 
     cluster: Cluster | None
     promql: Promql
@@ -70,7 +68,7 @@ class Lookers:
 
 
 def places(config: Config, workloads: Iterable[Workload]) -> tuple[TargetSource, ...]:
-    """Everywhere that has to be looked."""
+    """Returns the target sources of a configuration and its workloads."""
     found = [TargetSource(page, kind, Role.GPUS) for page, kind in zip(config.gpus, config.gpu_kinds, strict=True)]
     if config.gpu_search is not None:
         found.append(TargetSource(config.gpu_search, GPUS, Role.GPUS))
@@ -84,24 +82,26 @@ def places(config: Config, workloads: Iterable[Workload]) -> tuple[TargetSource,
     return tuple(found)
 
 
-def discovery(place: TargetSource, config: Config, lookers: Lookers) -> Discovery:
-    """Who looks there. `config` must be one that was checked: a place in the cluster has a cluster."""
-    page = place.page
+def discovery(source: TargetSource, config: Config, lookers: Lookers) -> Discovery:
+    """Returns the discovery of a source. config: a validated one, so that a source in the cluster has a cluster."""
+    page = source.page
     if isinstance(page, DcgmExporter):
         return GpuExporterTargets(_of(lookers), _exporter_at(page), namespaces=frozenset(page.namespaces))
-    lists_pods = place.owner if place.role is Role.PODS else None
-    access = page.admission(place.namespace)
+    lists_pods = source.owner if source.role is Role.PODS else None
+    access = page.admission(source.namespace)
     if page.target is not None:
         kind, _, name = page.target.partition("/")
-        return PodTargets(_of(lookers), Ref(place.namespace, kind, name), _address_at(place, page, access), lists_pods)
-    if (service := page.service_in(place.namespace)) is not None:
-        return ServiceTargets(_of(lookers), *service, _endpoint_at(place, page, access), lists_pods)
+        return PodTargets(
+            _of(lookers), Ref(source.namespace, kind, name), _address_at(source, page, access), lists_pods
+        )
+    if (service := page.service_in(source.namespace)) is not None:
+        return ServiceTargets(_of(lookers), *service, _endpoint_at(source, page, access), lists_pods)
     if page.prometheus is not None:
         query = PromqlQuery(
             url=page.prometheus.url,
-            kind=place.kind,
-            role=place.role,
-            owner=place.owner,
+            kind=source.kind,
+            role=source.role,
+            owner=source.owner,
             selector=page.prometheus.selector or "",
             max_age_s=page.prometheus.max_age,
             access=access,
@@ -109,49 +109,49 @@ def discovery(place: TargetSource, config: Config, lookers: Lookers) -> Discover
         return PromqlTargets(lookers.promql, query, keep_s=config.fresh_for)
     if page.redis is not None:
         queues = redis_query(page.redis, access)
-        return StaticTargets([_of_redis(lookers).target(queues, place.owner)], owner=lists_pods)
-    target_at = _address_at(place, page, access)
+        return StaticTargets([_of_redis(lookers).target(queues, source.owner)], owner=lists_pods)
+    target_at = _address_at(source, page, access)
     if page.dns is not None:
         timeout_s, keep_s = config.scrape.timeout, config.fresh_for
         return DnsTargets(page.dns, target_at, owner=lists_pods, timeout_s=timeout_s, keep_s=keep_s)
-    targets = (Target(url, place.kind, place.role, place.owner, access) for url in page.pages(place.kind))
+    targets = (Target(url, source.kind, source.role, source.owner, access) for url in page.pages(source.kind))
     return StaticTargets(targets, owner=lists_pods)
 
 
 def _of(lookers: Lookers) -> Cluster:
     if lookers.cluster is None:
-        raise AssertionError("a place in the cluster, and no cluster: the configuration was not checked")
+        raise AssertionError("a target source in the cluster, and no cluster: the configuration was not validated")
     return lookers.cluster
 
 
 def _of_redis(lookers: Lookers) -> redis.RedisPages:
     if lookers.redis is None:
-        raise AssertionError("a queue in Redis, and nobody to ask it: see Lookers")
+        raise AssertionError("a queue in Redis, and no client: see Lookers")
     return lookers.redis
 
 
-def redis_query(words: Redis, access: Credentials) -> redis.RedisQuery:
+def redis_query(settings: Redis, access: Credentials) -> redis.RedisQuery:
     """What is counted in Redis, in the exporter's words. `access`: of the servers."""
-    way = redis.Way.SENTINEL if words.sentinels else redis.Way.CLUSTER if words.cluster else redis.Way.SERVER
-    behind = words.sentinel_access
+    way = redis.Way.SENTINEL if settings.sentinels else redis.Way.CLUSTER if settings.cluster else redis.Way.SERVER
+    behind = settings.sentinel_access
     servers = redis.Servers(
         way=way,
-        addresses=words.addresses,
-        tls=words.is_tls,
-        master=words.master or "",
-        db=words.database,
+        addresses=settings.addresses,
+        tls=settings.is_tls,
+        master=settings.master or "",
+        db=settings.database,
         access=access,
         sentinel_access=access if behind is None else admission(behind),
     )
-    running = words.running
+    running = settings.running
     kinds = (("list", running.lists), ("set", running.sets), ("hash", running.hashes), ("zset", running.sorted_sets))
     return redis.RedisQuery(
         servers,
-        lists=words.lists,
-        celery=words.celery,
-        sorted_sets=words.sorted_sets,
-        delayed=tuple(redis.Due(each.key, _PER_S[each.scores]) for each in words.delayed),
-        streams=tuple(redis.Stream(each.key, each.group) for each in words.streams),
+        lists=settings.lists,
+        celery=settings.celery,
+        sorted_sets=settings.sorted_sets,
+        delayed=tuple(redis.Due(each.key, _PER_S[each.scores]) for each in settings.delayed),
+        streams=tuple(redis.Stream(each.key, each.group) for each in settings.streams),
         running=tuple(redis.Size(key, kind) for kind, keys in kinds for key in keys),
     )
 
@@ -159,17 +159,17 @@ def redis_query(words: Redis, access: Credentials) -> redis.RedisQuery:
 _PER_S = {"seconds": 1.0, "milliseconds": 1000.0}
 
 
-def _address_at(place: TargetSource, page: Endpoint, access: Credentials) -> Callable[[str], Target]:
+def _address_at(source: TargetSource, page: Endpoint, access: Credentials) -> Callable[[str], Target]:
     def target(address: str) -> Target:
-        return Target(page.page_at(address, place.kind), place.kind, place.role, place.owner, access)
+        return Target(page.page_at(address, source.kind), source.kind, source.role, source.owner, access)
 
     return target
 
 
 def _endpoint_at(
-    place: TargetSource, page: Endpoint, access: Credentials
+    source: TargetSource, page: Endpoint, access: Credentials
 ) -> Callable[[str, Mapping[str, int]], Target]:
-    target_at = _address_at(place, page, access)
+    target_at = _address_at(source, page, access)
 
     # A Service's ports are those of its requests; its pages are on the kind's own port, or where the page says.
     def target(address: str, _ports: Mapping[str, int]) -> Target:
@@ -196,11 +196,11 @@ class _PlanInputs(NamedTuple):
 
 
 class Plans:
-    """What the decider needs to know of each workload, made once per version of what it is made from."""
+    """Caches the spec of each workload, one per version of its inputs."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._made: dict[WorkloadKey, tuple[_PlanInputs, WorkloadSpec]] = {}
+        self._planned: dict[WorkloadKey, tuple[_PlanInputs, WorkloadSpec]] = {}
 
     def take(
         self,
@@ -212,19 +212,21 @@ class Plans:
     ) -> list[WorkloadSpec]:
         """The plans of these workloads, in their order; plans of other workloads are forgotten.
 
-        orders:     what people order of each, in the same order.
-        tolerances: of the HPAs that say one, ratios; for all others the configuration's word holds.
+        orders:     the overrides of each, in the same order.
+        tolerances: ratios of the HPAs that set one; the others have the configuration's.
         jobs:       those whose replicas are the Jobs of a ScaledJob.
         targets:    what each scales, where that is known.
         """
-        before, self._made = self._made, {}
+        before, self._planned = self._planned, {}
         for workload, ordered in zip(workloads, orders, strict=False):
             key, target = workload.key, targets.get(workload.key)
             tolerance, scaled = tolerances.get(key, workload.hpa_tolerance), _target_name(target)
             inputs = _PlanInputs(workload, ordered, tolerance, key in jobs, scaled)
-            made = before.get(key)
-            self._made[key] = made if made is not None and made[0] == inputs else (inputs, self._plan(inputs))
-        return [plan for _, plan in self._made.values()]
+            planned = before.get(key)
+            self._planned[key] = (
+                planned if planned is not None and planned[0] == inputs else (inputs, self._plan(inputs))
+            )
+        return [plan for _, plan in self._planned.values()]
 
     def _plan(self, inputs: _PlanInputs) -> WorkloadSpec:
         make = _plan_of_jobs if inputs.jobs else _plan
@@ -247,7 +249,7 @@ def plans(
 
 
 def _plan(config: Config, workload: Workload, ordered: WorkloadOverrides, tolerance: float) -> WorkloadSpec:
-    wished: Mapping[Signal, float | None] = {
+    objectives: Mapping[Signal, float | None] = {
         Signal.WORK: workload.work,
         Signal.KV_CACHE: workload.objectives.kv_cache if workload.pods is not None else None,
         Signal.GPU_ENGINE: workload.objectives.gpu_engine,
@@ -258,7 +260,7 @@ def _plan(config: Config, workload: Workload, ordered: WorkloadOverrides, tolera
             minimum=workload.replicas.min,
             maximum=workload.replicas.max,
             sleeps=workload.replicas.sleeps,
-            targets=tuple((signal, target) for signal, target in wished.items() if target is not None),
+            targets=tuple((signal, target) for signal, target in objectives.items() if target is not None),
             keep_warm=max(workload.constant_keep_warm, FEWEST_READINGS * config.scrape.interval),
             hold=config.freshness.hold,
             impute_after=config.freshness.impute_after,
@@ -286,7 +288,7 @@ def _plan(config: Config, workload: Workload, ordered: WorkloadOverrides, tolera
 
 
 def _plan_of_jobs(config: Config, workload: Workload, ordered: WorkloadOverrides, tolerance: float) -> WorkloadSpec:
-    """What is not written is as `for_jobs` has it: the answer is the work in hand, and nothing is kept up."""
+    """Unset keys are as in `for_jobs`: the decision is the work in hand, and no replica is kept warm."""
     written = for_jobs(workload)
     plan = _plan(config, written, ordered, tolerance)
     keep_warm = plan.spec.keep_warm if written.keep_warm else 0.0
@@ -294,7 +296,7 @@ def _plan_of_jobs(config: Config, workload: Workload, ordered: WorkloadOverrides
 
 
 def _teaching(workload: Workload, config: Config) -> Teaching:
-    """Who never sleeps has nothing to learn; and nothing is learned that proves no idleness."""
+    """A workload that never sleeps learns nothing; a learned time is never too short to prove idleness."""
     proven = FEWEST_READINGS * config.scrape.interval
     return Teaching(
         learns=workload.learns_keep_warm and workload.replicas.sleeps,
@@ -320,7 +322,7 @@ def _membership(workload: Workload, *, observed: bool) -> Membership | None:
 
 
 class PlaceIndex:
-    """Places by what may move them, so that a change is compared with these alone. places: all of them, in order."""
+    """Indexes target sources by what may change them, so that a change is compared with these alone."""
 
     def __init__(self, places: Iterable[TargetSource]) -> None:
         self.places = tuple(places)
@@ -328,23 +330,23 @@ class PlaceIndex:
         self._scaled: dict[tuple[str, str, str], list[TargetSource]] = {}
         self._served: dict[tuple[str, str], list[TargetSource]] = {}
         self._exporters: list[TargetSource] = []
-        for place in self.places:
-            if place.owner is not None:
-                self._owned.setdefault(place.owner, []).append(place)
-            if isinstance(place.page, DcgmExporter):
-                self._exporters.append(place)
-            elif place.page.target is not None:
-                kind, _, name = place.page.target.partition("/")
-                self._scaled.setdefault((place.namespace, kind, name), []).append(place)
-            elif (service := place.page.service_in(place.namespace)) is not None:
-                self._served.setdefault(service, []).append(place)
+        for source in self.places:
+            if source.owner is not None:
+                self._owned.setdefault(source.owner, []).append(source)
+            if isinstance(source.page, DcgmExporter):
+                self._exporters.append(source)
+            elif source.page.target is not None:
+                kind, _, name = source.page.target.partition("/")
+                self._scaled.setdefault((source.namespace, kind, name), []).append(source)
+            elif (service := source.page.service_in(source.namespace)) is not None:
+                self._served.setdefault(service, []).append(source)
 
     def of(self, owner: WorkloadKey) -> Sequence[TargetSource]:
-        """The places of one workload."""
+        """The sources of one workload."""
         return self._owned.get(owner, ())
 
     def touched(self, changes: Changes) -> list[TargetSource]:
-        """The places at which what has moved in the cluster may be."""
+        """The sources that a change of the cluster may concern."""
         if changes.synced:
             return list(self.places)
         found = list(self._exporters) if changes.exporters else []

@@ -1,30 +1,17 @@
-"""What the triggers of one ScaledObject or ScaledJob say, and whom a call that says the same speaks for.
+"""Parses the external triggers of ScaledObjects and ScaledJobs, and the metadata of annotations, into workloads. Pure.
 
-A cluster may have other external scalers, and Tidegate does not know its own address. A trigger is taken for ours if
-its words are all ours and not only such as another scaler may have, or if `tidegate` is in the first label of the host
-in its scalerAddress; only of ours are mistakes told to the log and by `tidegate check`, which reads triggers by this
-module too. Every other external trigger is read as well: a call that says the same proves that it is meant for us, and
-must hear what is wrong.
+A cluster may have other external scalers, and Tidegate does not know its own address. A trigger is Tidegate's if all
+its keys are Tidegate's and one is not common among scalers, or if `tidegate` is in the first label of the host in its
+scalerAddress. Errors are reported only for those. Every other external trigger is parsed too: a call with the same
+metadata proves that the trigger is Tidegate's, and must get the error.
+
+`config` defines the keys. This module adds what a cluster needs: limits on the size of objects, gateways that a
+namespace may share, and names that Kubernetes allows and a workload cannot have. `Parsed` caches one value per version
+of an object: a ScaledObject's status changes every few seconds and is no part of the version.
 
 Worked example: ScaledObject `ai/chat` with the triggers `{"engine": "vllm"}`, `{"workload": "llama"}` and, named
-`decode`, `{"engine": "sglang"}` makes `ai/chat` and `ai/chat/decode`; a call that says `workload: llama` speaks for
-the configured workload `ai/llama`.
-
-A tenant's words -> a workload, or all that is wrong with them. The same for a trigger and for annotations.
-
-What the words mean is the configuration's business. Here is what a cluster adds: objects too large to be read, the
-gateways that a namespace may share, and names that Kubernetes allows and a workload cannot have.
-
-Worked example: `gateway: llm-d` in namespace `ai` is the page of the configuration's shared gateway `llm-d` if that is
-for `ai`, and else the Service `ai/llm-d`, whether or not other namespaces share a gateway of that name.
-
-Keeps what each object of the cluster said, so that an object is parsed once per version of what it says.
-
-A ScaledObject's status changes every few seconds and is not parsed: a version is another one only if something that is
-parsed has changed. Holds for one configuration, because the configuration decides what words mean.
-
-Worked example: of 1,000 ScaledObjects one is edited: the next census parses that one, and takes the other 999 as they
-were.
+`decode`, `{"engine": "sglang"}` makes `ai/chat` and `ai/chat/decode`; a call with `workload: llama` is for the
+configured workload `ai/llama`. Of 1,000 ScaledObjects one is edited: only that one is parsed again.
 """
 
 from __future__ import annotations
@@ -54,7 +41,7 @@ from scaler.config.trigger import (
 )
 from scaler.config.workload import SCALED_JOB, said_of_jobs
 
-from .caller_check import CallRejected, Doubt, listed, not_configured, observed, spoken, too_much
+from .caller_check import CallRejected, Doubt, listed, not_configured, observed, spoken, too_large
 
 _EXTERNAL = frozenset({"external", "external-push"})
 _REFERENCE = "workload"
@@ -78,10 +65,10 @@ class TriggerVerdict(NamedTuple):
 
 
 class ExternalTrigger(NamedTuple):
-    """One external trigger. place: its index in `spec.triggers`. words: what a call must say too."""
+    """One external trigger. position: its index in `spec.triggers`. metadata: what a call must have too."""
 
-    place: int
-    words: Mapping[str, str]
+    position: int
+    metadata: Mapping[str, str]
     ours: bool
     verdict: TriggerVerdict
 
@@ -98,35 +85,35 @@ class Around(NamedTuple):
     acting: Mapping[WorkloadKey, bool]
 
 
-def heard(scaled: ScaledObject, around: Around) -> Iterator[ExternalTrigger]:
+def heard(scaled: ScaledObject, context: Around) -> Iterator[ExternalTrigger]:
     """The external triggers of an object, in order."""
     first: dict[frozenset[tuple[str, str]], int] = {}
     numbers = count()
     for index, trigger in enumerate(scaled.triggers[:MOST_TRIGGERS]):
         if trigger.type not in _EXTERNAL:
             continue
-        words, ours = spoken(trigger.metadata), is_ours(trigger)
-        twin = first.setdefault(frozenset(words.items()), index)
+        metadata, ours = spoken(trigger.metadata), is_ours(trigger)
+        twin = first.setdefault(frozenset(metadata.items()), index)
         configured = WorkloadKey(scaled.ref.namespace, scaled.ref.name)
         if twin != index:
             bound = f"must differ from that of spec.triggers.{twin}: KEDA's calls would not tell them apart"
             verdict = refused(BadWord("metadata", bound))
-        elif _REFERENCE in words:
-            verdict = _referring(trigger, scaled.ref.namespace, around)
-        elif not words and configured in around.acting:
-            verdict = _named(configured, around)
+        elif _REFERENCE in metadata:
+            verdict = _referring(trigger, scaled.ref.namespace, context)
+        elif not metadata and configured in context.acting:
+            verdict = _named(configured, context)
         else:
             number = next(numbers) if ours and not trigger.name else 0
-            verdict = _making(trigger, configured._replace(trigger=trigger.name or str(number or "")), scaled, around)
-        yield ExternalTrigger(index, words, ours, verdict)
+            verdict = _making(trigger, configured._replace(trigger=trigger.name or str(number or "")), scaled, context)
+        yield ExternalTrigger(index, metadata, ours, verdict)
 
 
 def is_ours(trigger: ScaledObjectTrigger) -> bool:
     """Is a mistake in it one that Tidegate should speak of?"""
     if trigger.type not in _EXTERNAL:
         return False
-    words = {key.removesuffix(FROM_ENV) for key in trigger.metadata} - set(KEDAS)
-    if words - _COMMON and words <= WORDS.keys():
+    metadata = {key.removesuffix(FROM_ENV) for key in trigger.metadata} - set(KEDAS)
+    if metadata - _COMMON and metadata <= WORDS.keys():
         return True
     # A target of gRPC: `dns:///my-tidegate.infra.svc:6000`. A scaler beside it in the namespace `tidegate` is another.
     host = trigger.metadata.get("scalerAddress", "").rpartition("/")[2].partition(":")[0]
@@ -140,26 +127,26 @@ def too_many(scaled: ScaledObject) -> BadWord | None:
     return BadWord("spec.triggers", f"must be at most {MOST_TRIGGERS}: the rest is not read", str(len(scaled.triggers)))
 
 
-def _referring(trigger: ScaledObjectTrigger, namespace: str, around: Around) -> TriggerVerdict:
+def _referring(trigger: ScaledObjectTrigger, namespace: str, context: Around) -> TriggerVerdict:
     """`workload: NAME`: the configuration's workload of that name."""
     try:
         read_words(trigger.metadata, "metadata")
     except BadWords as bad:
         return refused(*bad.problems)
-    return _named(WorkloadKey(namespace, trigger.metadata[_REFERENCE]), around)
+    return _named(WorkloadKey(namespace, trigger.metadata[_REFERENCE]), context)
 
 
-def _named(configured: WorkloadKey, around: Around) -> TriggerVerdict:
-    acting = around.acting.get(configured)
+def _named(configured: WorkloadKey, context: Around) -> TriggerVerdict:
+    acting = context.acting.get(configured)
     if acting is None:
         bound = "must be a workload of this namespace in Tidegate's configuration"
         return TriggerVerdict(not_configured(configured), (BadWord(f"metadata.{_REFERENCE}", bound, configured.name),))
     return TriggerVerdict(configured if acting else observed(configured), scales=configured)
 
 
-def _making(trigger: ScaledObjectTrigger, key: WorkloadKey, scaled: ScaledObject, around: Around) -> TriggerVerdict:
+def _making(trigger: ScaledObjectTrigger, key: WorkloadKey, scaled: ScaledObject, context: Around) -> TriggerVerdict:
     """Words of its own."""
-    if key in around.acting:
+    if key in context.acting:
         bound = (
             f"must have no word of Tidegate's: the workload {key} is in Tidegate's configuration, whose word holds. "
             "Take it out there, or the words out here"
@@ -168,11 +155,11 @@ def _making(trigger: ScaledObjectTrigger, key: WorkloadKey, scaled: ScaledObject
     if key.trigger and not _NAME.fullmatch(key.trigger):
         bound = "must be letters, digits, '-', '_' and '.', beginning and ending with a letter or digit, at most 63"
         return refused(BadWord("name", bound, key.trigger))
-    asked = WorkloadSource(key, scaled.target, "metadata")
-    made = make(asked, trigger.metadata, lambda _: _bounds(scaled), around.config)
-    if made.workload is None:
-        return refused(*made.problems)
-    return TriggerVerdict(made.workload, made.problems)
+    source = WorkloadSource(key, scaled.target, "metadata")
+    built = make(source, trigger.metadata, lambda _: _bounds(scaled), context.config)
+    if built.workload is None:
+        return refused(*built.problems)
+    return TriggerVerdict(built.workload, built.problems)
 
 
 def _bounds(scaled: ScaledObject) -> Replicas:
@@ -198,7 +185,7 @@ class WorkloadSource(NamedTuple):
     place: Place
 
 
-class Made(NamedTuple):
+class WorkloadResult(NamedTuple):
     """workload: None if a problem is an error."""
 
     workload: TriggerWorkload | None
@@ -206,37 +193,37 @@ class Made(NamedTuple):
 
 
 def make(
-    asked: WorkloadSource, words: Mapping[str, str], bounds: Callable[[Trigger | None], Replicas], config: Config
-) -> Made:
+    source: WorkloadSource, metadata: Mapping[str, str], bounds: Callable[[Trigger | None], Replicas], config: Config
+) -> WorkloadResult:
     """bounds: between how many replicas, by the words where they were readable; raises BadWords."""
     problems: list[BadWord] = []
-    trigger = _or_noted(problems, lambda: read_words(words, asked.place))
+    trigger = _or_noted(problems, lambda: read_words(metadata, source.place))
     replicas = _or_noted(problems, lambda: bounds(trigger))
     if trigger is None or replicas is None:
-        return Made(None, tuple(problems))
-    workload = _or_noted(problems, lambda: _workload(asked, trigger, replicas, config))
+        return WorkloadResult(None, tuple(problems))
+    workload = _or_noted(problems, lambda: _workload(source, trigger, replicas, config))
     if workload is not None:
-        said: Iterable[BadWord] = check_workload(trigger, workload, config, place=asked.place)
-        if asked.target.kind == SCALED_JOB:
-            said = said_of_jobs(said, workload, PREFIXES[asked.place])
-        problems += said
+        faults: Iterable[BadWord] = check_workload(trigger, workload, config, place=source.place)
+        if source.target.kind == SCALED_JOB:
+            faults = said_of_jobs(faults, workload, PREFIXES[source.place])
+        problems += faults
     if any(problem.severity == "error" for problem in problems):
         workload = None
-    return Made(workload, tuple(problems))
+    return WorkloadResult(workload, tuple(problems))
 
 
-def read_words(words: Mapping[str, str], place: Place) -> Trigger:
+def read_words(metadata: Mapping[str, str], place: Place) -> Trigger:
     """Raises BadWords; also for more than anybody would write, which is not looked into."""
-    written = {key: value for key, value in words.items() if place == "annotations" or key not in KEDAS}
-    if problem := too_much(written):
+    written = {key: value for key, value in metadata.items() if place == "annotations" or key not in KEDAS}
+    if problem := too_large(written):
         raise BadWords((BadWord(PREFIXES[place].rstrip("./"), problem),))
     return read(written, place=place)
 
 
-def _workload(asked: WorkloadSource, trigger: Trigger, replicas: Replicas, config: Config) -> TriggerWorkload:
-    shared = _shared(trigger.gateway, asked.key.namespace, config)
+def _workload(source: WorkloadSource, trigger: Trigger, replicas: Replicas, config: Config) -> TriggerWorkload:
+    shared = _shared(trigger.gateway, source.key.namespace, config)
     try:
-        return trigger.workload(asked.key, f"{asked.target.kind}/{asked.target.name}", replicas, shared)
+        return trigger.workload(source.key, f"{source.target.kind}/{source.target.name}", replicas, shared)
     except ValidationError as error:  # Kubernetes allows names of one label of 253 characters, DNS does not
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])

@@ -56,7 +56,7 @@ async def test_kubernetes_cannot_come_or_go_without_a_restart(kubeconfig):
     for before, after in ((with_it, without), (without, with_it)):
         (refusal,) = [entry for entry in await reloaded(before, after) if entry["log_level"] == "error"]
         assert refusal["event"] == "configuration rejected"
-        assert refusal["problem"] == "kubernetes: cannot be added or taken away without a restart"
+        assert refusal["problem"] == "kubernetes: cannot be added or removed without a restart"
 
 
 async def test_whom_it_asks_is_settled_at_the_start_and_the_rest_is_taken(kubeconfig):

@@ -193,7 +193,7 @@ def calls(monkeypatch):
         monkeypatch.setattr(place, name, counting)
 
     count(registry, "heard", "triggers parsed")
-    count(annotations, "_made", "annotations parsed")
+    count(annotations, "_parse", "annotations parsed")
     count(targets, "_plan", "plans made")
     count(Decider, "__init__", "deciders made")
     make = Specs.stack

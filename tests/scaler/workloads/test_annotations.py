@@ -79,7 +79,7 @@ def test_the_configuration_speaks_before_annotations(cluster):
     census = cluster(configured("chat")).take(deployment(engine="sglang"))
     assert census.workloads == (configured("chat"),)
     assert said(census) == [
-        "ai/Deployment/chat: tidegate.dev/: are not listened to: Tidegate's configuration speaks for ai/chat"
+        "ai/Deployment/chat: tidegate.dev/: are ignored: Tidegate's configuration configures ai/chat"
     ]
 
 
@@ -89,7 +89,7 @@ def test_a_scaled_object_with_a_trigger_of_ours_speaks_before_annotations(cluste
     )
     assert names(census) == ["ai/scaler"]
     assert said(census) == [
-        "ai/Deployment/chat: tidegate.dev/: are not listened to: ai/ScaledObject/scaler speaks for ai/chat"
+        "ai/Deployment/chat: tidegate.dev/: are ignored: ai/ScaledObject/scaler configures ai/chat"
     ]
 
 
@@ -125,7 +125,7 @@ def test_of_two_kinds_with_one_name_one_has_the_key(cluster):
     census = cluster().take(deployment(kind="StatefulSet", engine="vllm"), deployment(engine="vllm"))
     assert [str(target) for target in census.targets.values()] == ["ai/Deployment/chat"]
     assert said(census) == [
-        "ai/StatefulSet/chat: tidegate.dev/: are not listened to: ai/Deployment/chat speaks for ai/chat"
+        "ai/StatefulSet/chat: tidegate.dev/: are ignored: ai/Deployment/chat configures ai/chat"
     ]
 
 

@@ -66,7 +66,7 @@ def of_check(document):
 
 def ours(document):
     around = Around(CONFIG, {workload.key: not CONFIG.observes(workload) for workload in CONFIG.workloads})
-    return [one.place for one in heard(record(document), around) if one.ours]
+    return [one.position for one in heard(record(document), around) if one.ours]
 
 
 ADDRESSES = {
