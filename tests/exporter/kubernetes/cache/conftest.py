@@ -1,4 +1,4 @@
-"""A cluster that has been told things: `told(pod(…), deployment(…))`, everything else listed and empty."""
+"""A cluster fed with objects: `told(pod(…), deployment(…))`; all other resources are listed and empty."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The fake API, the real client against it, a clock wound by hand, and a store that remembers what it is told."""
+"""The fake API, the real client against it, a manual clock, and a store that records its calls."""
 
 import asyncio
 from contextlib import asynccontextmanager
