@@ -115,7 +115,7 @@ class Selection:
         column[used] = np.arange(1, len(used) + 1)
         states = {"": START}
         for text in texts:
-            if not text.startswith(self.prefixes) or text in self.prefixes:
+            if not any(text != prefix and text.startswith(prefix) for prefix in self.prefixes):
                 for length in range(1, len(text) + 1):
                     states.setdefault(text[:length], len(states) + 1)
         if len(states) > MAX_STATES:

@@ -132,7 +132,7 @@ def test_a_source_that_is_down_has_no_values_and_keeps_its_ages():
 
 @pytest.mark.parametrize("exposed", [None, samples({Queue("m"): ({Q.REQUESTS_WAITING: 3.0}, NOW)})])
 def test_a_response_without_a_source_that_is_up_is_no_empty_response(exposed):
-    with pytest.raises(NotHeard, match="none of the sources"):
+    with pytest.raises(NotHeard, match="source_up is 0 for every source"):
         read(printed(SourceState("s", exposed, up=False)))
 
 

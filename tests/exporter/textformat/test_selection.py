@@ -5,7 +5,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from exporter.budget import Budget
@@ -204,6 +204,7 @@ PART = st.sampled_from(
     st.lists(NAMES, max_size=2),
     st.lists(st.lists(st.lists(PART, max_size=8).map(b"".join), max_size=8).map(b"\n".join), min_size=1, max_size=3),
 )
+@example(frozenset(), ["_", "_a_"], [b"_a"])  # a prefix within a prefix
 def test_kernel_selects_the_lines_of_the_plain_form(same_page, names, prefixes, bodies):
     selection = Selection(names, tuple(prefixes), ("b",) if not any("b".startswith(each) for each in prefixes) else ())
     numba, plain = Scanner(selection), PlainScanner(selection)
