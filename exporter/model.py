@@ -322,7 +322,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Scrape:
+class ScrapeResult:
     """One scrape of one target: the samples, or the failure.
 
     at:     POSIX seconds of receipt.

@@ -24,13 +24,13 @@ from prometheus_client import CollectorRegistry
 
 from exporter.clock import Clock
 from exporter.discovery import Discovery
-from exporter.kubernetes.auth import ApiServices, Holder
+from exporter.kubernetes.auth import ApiServices, ServiceReference
 from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.client import connect
 from exporter.kubernetes.reflector import watch_all
 from exporter.model import PodKey, Target, WorkloadKey
 from exporter.scrape.loop import Counters
-from exporter.scrape.metrics import SeenCollector
+from exporter.scrape.metrics import ScrapeCollector
 from exporter.sources.http import HttpLimits, HttpPages
 from exporter.sources.promql import Promql
 from exporter.sources.redis import RedisPages
@@ -40,16 +40,16 @@ from .api import servers
 from .api.http import accounting as web_accounts
 from .api.http.collectors import (
     BoardCollector,
+    CheckpointCollector,
     ClusterCollector,
     OutcomeCollector,
-    PeersCollector,
-    SnapshotCollector,
+    ReplicaCollector,
 )
 from .api.http.explain import ExplainHandler
 from .api.http.health import HealthState
 from .api.http.server import WebServer
 from .api.http.ui import no_outcomes
-from .api.keda.authorization import Claims, Configured
+from .api.keda.authorization import CallAuthorizer, ConfiguredWorkloads
 from .api.keda.server import KedaServer
 from .api.metrics_api import registration
 from .api.metrics_api import server as kubeapi
@@ -72,7 +72,7 @@ from .workloads.pods import ReplicaCounts
 if TYPE_CHECKING:
     from .engine.decider import Decider
     from .engine.loop import ControlLoop
-    from .explain.document import DeciderWitness
+    from .explain.document import DecisionExplainer
 
 
 # Time for KEDA's load balancer to read NOT_SERVING before the streams end, and for calls under way to finish.
@@ -133,11 +133,11 @@ class Daemon:
             )
         self._registry = Registry()
         self._outcomes = ClusterView(lambda: self.publisher.board, lambda: self._registry, self._cluster, clock.now)
-        self._authorizer = Claims()
+        self._authorizer = CallAuthorizer()
         self._metrics_server: kubeapi.MetricsServer | None = None
         self._replica: Replica | None = None
         if self._cluster is None:
-            self._authorizer.take(Configured.by(config))
+            self._authorizer.take(ConfiguredWorkloads.by(config))
         self._health = HealthState(tick_s=config.tick, started_at=clock.now())
         self._reload_requested = asyncio.Event()
         self._loop: ControlLoop | None = None
@@ -145,15 +145,15 @@ class Daemon:
         self.registry = registry = CollectorRegistry(auto_describe=True)
         self._self_metrics = SelfMetrics(registry)
         registry.register(BoardCollector(lambda: self.publisher.board, clock.now))
-        registry.register(SeenCollector(self._counters))
+        registry.register(ScrapeCollector(self._counters))
         registry.register(web_accounts.AccountsCollector(self._decider, self._leads, clock.now))
         if self._cluster is not None:
             registry.register(ClusterCollector(self._cluster, lambda: self._registry.troubles, clock.now))
             registry.register(OutcomeCollector(self._outcomes.all))
         self._checkpoints = CheckpointStore(config.state, clock)
-        registry.register(SnapshotCollector(self._checkpoints, clock.now))
+        registry.register(CheckpointCollector(self._checkpoints, clock.now))
         if config.listen.peers is not None:
-            registry.register(PeersCollector(lambda: self._replica, clock.now))
+            registry.register(ReplicaCollector(lambda: self._replica, clock.now))
         self._web = WebServer(
             host=config.listen.http.host,
             port=config.listen.http.port,
@@ -314,7 +314,7 @@ class Daemon:
 
     def _watch_registration(self, services: ApiServices, served: MetricsApi) -> Coroutine[Any, Any, None]:
         name, _, namespace = (served.service or "").partition(".")
-        service = Holder(namespace, name) if name else None
+        service = ServiceReference(namespace, name) if name else None
         return registration.follow(
             services, self._clock, servers.groups(served), service, self._self_metrics.observe_registration
         )
@@ -328,7 +328,7 @@ class Daemon:
         self._registry = registry
         # Without the cluster's word for triggers, a call may name a configured workload and nothing else.
         watched = self._config.kubernetes is not None and self._config.kubernetes.triggers
-        self._authorizer.take(registry if watched else Configured.by(self._config))
+        self._authorizer.take(registry if watched else ConfiguredWorkloads.by(self._config))
 
     def _record_misses(self, misses: int) -> None:
         self._health.misses = misses
@@ -445,10 +445,10 @@ class Daemon:
     def _decider(self) -> Decider | None:
         return None if self._loop is None else self._loop.decider
 
-    def _explainer(self) -> DeciderWitness | None:
-        from .explain.document import DeciderWitness  # noqa: PLC0415 - compiles kernels
+    def _explainer(self) -> DecisionExplainer | None:
+        from .explain.document import DecisionExplainer  # noqa: PLC0415 - compiles kernels
 
-        return None if self._loop is None else DeciderWitness(self._loop.decider)
+        return None if self._loop is None else DecisionExplainer(self._loop.decider)
 
     def _pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
         return {} if self._loop is None else self._loop.pods(namespace, chosen, now)

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-Told: TypeAlias = Callable[[str | None], None]  # a problem, or None once it is over
+ProblemListener: TypeAlias = Callable[[str | None], None]  # a problem, or None once it is over
 Stamp: TypeAlias = tuple[tuple[int, int, int], ...]
 
 
@@ -44,7 +44,7 @@ class TlsFiles(NamedTuple):
 class ChangeFilter:
     """Passes a problem on to the listener when it changes. Begins with None."""
 
-    def __init__(self, listener: Told) -> None:
+    def __init__(self, listener: ProblemListener) -> None:
         self._listener = listener
         self._problem: str | None = None
 
@@ -86,7 +86,7 @@ class Rotating(ssl.SSLContext):
     """
 
     def __init__(
-        self, _protocol: int, files: Iterable[str], build: Callable[[], ssl.SSLContext], listener: Told
+        self, _protocol: int, files: Iterable[str], build: Callable[[], ssl.SSLContext], listener: ProblemListener
     ) -> None:
         self._files, self._build, self._problems = tuple(files), build, ChangeFilter(listener)
         self._stamp = stamp(self._files)

@@ -81,7 +81,7 @@ def matching_lines(wanted: re.Pattern[bytes], body: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class OfPod:
+class PodGpus:
     """The GPUs of one pod, from a source of a whole node.
 
     Without a GPU of the pod the scrape has failed: exporters lose the label now and then, and a Service may have led to

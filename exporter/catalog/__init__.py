@@ -30,12 +30,22 @@ from .gpus import Faults
 from .gpus_other import AMD, HAMI, INTEL, INTEL_XPUMD, NVIDIA_SMI
 from .kind import Kind
 from .model_gateways import DYNAMO, ENVOY_AI_GATEWAY, PRODUCTION_STACK, SMG
-from .own import EXPORT, NotHeard
+from .own import EXPORT, SourcesDown
 from .plan import ReadPlan
 
 __all__ = [
-    "AUTO", "GPU_KINDS", "KINDS", "Kind", "NotHeard", "ReadPlan", "Reader", "UnknownKind", "compile_plan", "detect",
-    "families", "selection",
+    "AUTO",
+    "GPU_KINDS",
+    "KINDS",
+    "Kind",
+    "ReadPlan",
+    "Reader",
+    "SourcesDown",
+    "UnknownKind",
+    "compile_plan",
+    "detect",
+    "families",
+    "selection",
 ]  # fmt: skip
 
 AUTO = "auto"

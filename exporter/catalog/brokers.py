@@ -14,18 +14,7 @@ from collections.abc import Sequence
 from exporter.model import Quantity, Queue, Subject
 
 from .kind import Kind
-from .schema import (
-    COUNTER,
-    UNNAMED,
-    Key,
-    Labels,
-    SeriesRow,
-    label,
-    labels_of,
-    matching,
-    shortest,
-    where,
-)
+from .schema import COUNTER, UNNAMED, Key, Labels, SeriesRow, label, labels_of, matching, shortest, where
 
 Q = Quantity
 

@@ -39,7 +39,7 @@ MOST_PARTS, MOST_SUBJECTS = 64, 256
 
 # Labels that name the path of a request. Instrumentations of FastAPI and Starlette use handler or path, OpenTelemetry
 # http_route, http_target or url_path, LiteLLM and Ray Serve route, BentoML endpoint, nginx' exporters uri.
-LABELS = ("path", "route", "handler", "endpoint", "http_route", "url_path", "http_target", "uri")
+PATH_LABELS = ("path", "route", "handler", "endpoint", "http_route", "url_path", "http_target", "uri")
 # The last part of a probe's path. Kubernetes' conventions (healthz, livez, readyz), Prometheus' own scrape (metrics),
 # SageMaker's and TorchServe's ping, Triton's and KServe's v2/health/{live,ready}, LiteLLM's health/liveliness, Ray's
 # -/healthz, vLLM's and SGLang's health. Not `status`, `info` or `version`: users request those.
@@ -114,7 +114,7 @@ class Kind:
 
 def is_probe(labels: Labels) -> bool:
     """Whether a label says that these requests were health checks or scrapes."""
-    return any(_last_part(labels[name]) in PROBE_PATHS for name in LABELS if name in labels)
+    return any(_last_part(labels[name]) in PROBE_PATHS for name in PATH_LABELS if name in labels)
 
 
 class _Part(NamedTuple):

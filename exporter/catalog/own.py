@@ -27,21 +27,7 @@ from exporter.textformat import Layout, Page
 
 from .kind import Kind, compile_table
 from .plan import Indices, ReadPlan
-from .schema import (
-    BYTES,
-    CELSIUS,
-    COUNT,
-    COUNTER,
-    FLAG,
-    JOULES,
-    RATIO,
-    WATTS,
-    Combine,
-    Key,
-    Labels,
-    SeriesRow,
-    Unit,
-)
+from .schema import BYTES, CELSIUS, COUNT, COUNTER, FLAG, JOULES, RATIO, WATTS, Combine, Key, Labels, SeriesRow, Unit
 
 Q = Quantity
 PORT = 9410
@@ -101,7 +87,7 @@ GPU_FAMILIES: Mapping[Quantity, Family] = {
 }
 
 
-class NotHeard(ValueError):  # noqa: N818 - it names the reason
+class SourcesDown(ValueError):  # noqa: N818 - it names the reason
     """No source of a `tidegate export` answers, so its response has no values."""
 
 
@@ -162,7 +148,7 @@ class ExportPlan(ReadPlan):
         """The samples, as old as their ages. Raises NotHeard."""
         is_up = np.append(page.values[self.ups] == 1.0, False)  # the last: a source without a series
         if len(self.ups) and not is_up.any():
-            raise NotHeard(f"{SOURCE_UP} is 0 for every source")
+            raise SourcesDown(f"{SOURCE_UP} is 0 for every source")
         samples = ReadPlan.read(self, page, received_at)
         ages = self._ages(page, len(samples.subjects))
         values = samples.values.copy()

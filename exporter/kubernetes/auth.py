@@ -64,7 +64,7 @@ class ServerVersion(NamedTuple):
     written: str
 
 
-class Holder(NamedTuple):
+class ServiceReference(NamedTuple):
     """The Service that an APIService forwards to; both "" where the API server answers itself."""
 
     namespace: str = ""
@@ -87,7 +87,7 @@ class Reviews(Protocol):
 
 
 class ApiServices(Protocol):
-    async def holder(self, name: str) -> Holder | None:
+    async def holder(self, name: str) -> ServiceReference | None:
         """The Service behind `VERSION.GROUP`; None if there is no such APIService. Raises ApiFailure."""
 
 
@@ -173,7 +173,7 @@ def groups(body: bytes) -> frozenset[str]:
         raise ApiFailure(None, f"get {GROUPS}: no list of API groups: {excerpt(body)!r}") from error
 
 
-def holder(name: str, body: bytes) -> Holder:
+def holder(name: str, body: bytes) -> ServiceReference:
     """The Service behind an APIService. Raises ApiFailure if the body is none.
 
     Worked example: `holder("v1.apps", b'{"spec": {"service": {"namespace": "keda", "name": "x"}}}')` is
@@ -183,7 +183,7 @@ def holder(name: str, body: bytes) -> Holder:
     spec = section(action, body, "spec")
     service = spec.get("service")
     if spec and service is None:
-        return Holder()
+        return ServiceReference()
     if isinstance(service, dict) and service.get("namespace") and service.get("name"):
-        return Holder(str(service["namespace"]), str(service["name"]))
+        return ServiceReference(str(service["namespace"]), str(service["name"]))
     raise ApiFailure(None, f"{action}: no APIService: {excerpt(body)!r}")

@@ -23,12 +23,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import aiohttp
 
 from . import auth, events, leases, protocol
-from .auth import AccessRequest, AccessVerdict, Holder, ServerVersion, User
-from .events import Happening
+from .auth import AccessRequest, AccessVerdict, ServerVersion, ServiceReference, User
+from .events import EventRecord
 from .leases import Lease
 from .protocol import (
     OPENED,
-    Absent,
     ApiFailure,
     CannotConnect,
     Document,
@@ -37,6 +36,7 @@ from .protocol import (
     Lines,
     ListPage,
     ListRequest,
+    NotFound,
     Opened,
 )
 from .resources import APISERVICES, CONFIGMAPS, EVENTS, LEASES, Resource, permission, url
@@ -59,7 +59,7 @@ _BASIC_USER = "bind the user to the ClusterRoles system:basic-user and system:di
 _AUTH_DELEGATOR = "bind Tidegate's ServiceAccount to the ClusterRole system:auth-delegator"
 
 
-class Patience(NamedTuple):
+class TimeLimits(NamedTuple):
     """Time limits, seconds of the wall clock.
 
     connect_s: for a connection.
@@ -74,14 +74,14 @@ class Patience(NamedTuple):
     review_s: float = 5.0
 
 
-PATIENCE = Patience()
+TIME_LIMITS = TimeLimits()
 
 
 async def connect(
     kubeconfig: str | None,
     context: str | None,
     jitter: Random,
-    patience: Patience = PATIENCE,
+    patience: TimeLimits = TIME_LIMITS,
     account: Path = SERVICE_ACCOUNT,
 ) -> KubernetesClient:
     """A client for the API server of this pod or of a kubeconfig file. Sends no request yet. Raises CannotConnect.
@@ -117,7 +117,7 @@ class KubernetesClient:
 
     client: ApiClient
     jitter: Random
-    patience: Patience
+    patience: TimeLimits
 
     async def page(self, resource: Resource, namespace: str | None, after: str) -> ListPage:
         request = ListRequest("list", resource, namespace)
@@ -167,18 +167,18 @@ class KubernetesClient:
         body = await self._get(url(CONFIGMAPS, namespace, name), action, permission(CONFIGMAPS, namespace, "get"))
         return auth.config_map_data(action, body)
 
-    async def holder(self, name: str) -> Holder | None:
+    async def holder(self, name: str) -> ServiceReference | None:
         path, grant = url(APISERVICES, None, name), permission(APISERVICES, None, "get", name=name)
         try:
             return auth.holder(name, await self._get(path, f"get apiservice {name}", grant))
-        except Absent:
+        except NotFound:
             return None
 
     async def lease(self, namespace: str, name: str) -> Lease | None:
         action = f"get lease {namespace}/{name}"
         try:
             body = await self._get(url(LEASES, namespace, name), action, _lease_permission(namespace))
-        except Absent:
+        except NotFound:
             return None
         return leases.read(action, body)
 
@@ -189,7 +189,7 @@ class KubernetesClient:
         _, body = await self._call(method, path, document, action, _lease_permission(namespace))
         return leases.read(action, body)
 
-    async def write_event(self, happening: Happening, instance: str) -> str:
+    async def write_event(self, happening: EventRecord, instance: str) -> str:
         namespace = happening.subject.ref.namespace
         action, document = f"create event in {namespace}", events.document(happening, instance)
         body = await self._post(url(EVENTS, namespace), document, action, _event_permission(namespace))

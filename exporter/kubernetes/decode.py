@@ -19,14 +19,7 @@ from collections.abc import Callable, Mapping
 
 from exporter.model import PodKey
 
-from .decode_autoscaling import (
-    behavior,
-    behavior_of_scaled_object,
-    hpa_status,
-    metrics,
-    pace,
-    scaled_object_status,
-)
+from .decode_autoscaling import behavior, behavior_of_scaled_object, hpa_status, metrics, pace, scaled_object_status
 from .fields import NOTHING, FieldError, Fields
 from .objects import Hpa, Link, Node, Pod, Record, Ref, Scalable, ScaledObject, ScaledObjectTrigger, Slice
 from .resources import Resource

@@ -30,7 +30,7 @@ class Subject(NamedTuple):
     uid: str
 
 
-class Happening(NamedTuple):
+class EventRecord(NamedTuple):
     """related: another object that is involved. type: "Normal" or "Warning". reason: one word, such as `Asleep`.
     action: what was done. note: a sentence. at: POSIX seconds.
     """
@@ -47,7 +47,7 @@ class Happening(NamedTuple):
 class Events(Protocol):
     """What an event writer needs of the API. Each call raises ApiFailure."""
 
-    async def write_event(self, happening: Happening, instance: str) -> str:
+    async def write_event(self, happening: EventRecord, instance: str) -> str:
         """Create it; returns its name. instance: the process that reports it."""
 
     async def repeat_event(self, namespace: str, name: str, count: int, at: float) -> None:
@@ -56,7 +56,7 @@ class Events(Protocol):
         """
 
 
-def document(happening: Happening, instance: str) -> Document:
+def document(happening: EventRecord, instance: str) -> Document:
     related = {} if happening.related is None else {"related": _reference(happening.related)}
     return {
         "apiVersion": "events.k8s.io/v1",

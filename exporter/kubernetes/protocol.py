@@ -68,7 +68,7 @@ class ApiFailure(Exception):  # noqa: N818 - a response, or the lack of one, and
         self.retry_after_s = retry_after_s
 
 
-class Absent(ApiFailure):
+class NotFound(ApiFailure):
     """404: the cluster has no such object or resource."""
 
 
@@ -80,7 +80,7 @@ class Forbidden(ApiFailure):
     """403 of RBAC."""
 
 
-class Ending(ApiFailure):
+class NamespaceTerminating(ApiFailure):
     """403: the namespace is being deleted and accepts nothing new, whatever RBAC allows."""
 
 
@@ -208,11 +208,11 @@ def _failure(
             hint = "it does not know us: is the token, or the kubeconfig's user, of this cluster, and not expired?"
             return ApiFailure(status, f"{action}: HTTP 401, {hint}{reason}", retry_after_s)
         case HTTPStatus.FORBIDDEN if _is_terminating(document):
-            return Ending(status, f"{action}: HTTP 403{reason}", retry_after_s)
+            return NamespaceTerminating(status, f"{action}: HTTP 403{reason}", retry_after_s)
         case HTTPStatus.FORBIDDEN:
             return Forbidden(status, f"{action}: HTTP 403, RBAC does not allow it: {grant}{reason}", retry_after_s)
         case HTTPStatus.NOT_FOUND:
-            return Absent(status, f"{action}: HTTP 404, the cluster has no such resource{reason}", retry_after_s)
+            return NotFound(status, f"{action}: HTTP 404, the cluster has no such resource{reason}", retry_after_s)
         case HTTPStatus.GONE:
             return Gone(status, f"{action}: HTTP 410{reason}", retry_after_s)
     shown = "an error" if status is None else f"HTTP {status}"

@@ -25,7 +25,7 @@ from typing import NoReturn
 from exporter.clock import Clock
 
 from .cache import Cluster, ParsedObject
-from .protocol import ADDED, BOOKMARK, DELETED, MODIFIED, Absent, Api, ApiFailure, Event, Forbidden, Garbled, Gone
+from .protocol import ADDED, BOOKMARK, DELETED, MODIFIED, Api, ApiFailure, Event, Forbidden, Garbled, Gone, NotFound
 from .resources import RESOURCES, Resource
 
 FIRST_DELAY_S, LONGEST_DELAY_S = 1.0, 30.0
@@ -87,7 +87,7 @@ class Reflector:
         except Gone as failure:
             self.version = ""
             return self._backoff(failure.retry_after_s)
-        except Absent as failure:
+        except NotFound as failure:
             self.version = ""
             if self.resource.optional:
                 return self._mark_absent()

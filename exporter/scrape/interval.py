@@ -30,7 +30,7 @@ STOPPED_AFTER = 3.0
 _WATCHED = (Quantity.GPU_ENERGY, Quantity.GPU_POWER, Quantity.GPU_ENGINE_ACTIVE, Quantity.GPU_UTILIZATION)
 
 
-class Beats:
+class CollectInterval:
     """When the values of one target's GPUs changed. Time is that of the samples."""
 
     def __init__(self) -> None:

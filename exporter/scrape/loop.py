@@ -28,7 +28,7 @@ from exporter.budget import Budget
 from exporter.catalog import Reader
 from exporter.clock import Clock
 from exporter.discovery import Discovery, Listing
-from exporter.model import Failure, FailureKind, MissingSeries, Role, Scrape, Target, WorkloadKey
+from exporter.model import Failure, FailureKind, MissingSeries, Role, ScrapeResult, Target, WorkloadKey
 
 from .request import Pages, PageScanner, Requester, Requests, ScrapeEndpoint
 
@@ -54,7 +54,7 @@ class Counters:
     scrapes: int = 0
     failures: dict[FailureKind, int] = field(default_factory=dict)
     dropped_lines: int = 0
-    last: Scrape | None = None
+    last: ScrapeResult | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -78,7 +78,7 @@ class _ScrapeRound:
 
     group: _ScrapeGroup
     expected: set[Target]
-    landed: list[Scrape] = field(default_factory=list)
+    landed: list[ScrapeResult] = field(default_factory=list)
     deadline: asyncio.Task[None] | None = None
 
 
@@ -91,7 +91,7 @@ class _Wake:
 
 
 @dataclass(slots=True)
-class Loop:
+class ScrapeLoop:
     """Scrapes the targets that the followed discoveries list, until cancelled.
 
     discoveries: those to follow from the start; `follow` replaces them.
@@ -112,7 +112,7 @@ class Loop:
     interval_s: float
     concurrency: int
     new_scanner: Callable[[], PageScanner]
-    landed: Callable[[Sequence[Scrape]], None]
+    landed: Callable[[Sequence[ScrapeResult]], None]
     listed: Callable[[Discovery, Listing | None], None]
     added: Callable[[Target], None]
     retired: Callable[[Target], None]
@@ -297,7 +297,7 @@ class Loop:
 
     async def _scrape(self, target: Target, requests: Requests, round_: _ScrapeRound) -> None:
         try:
-            round_.landed.append(Scrape(target, *await self._requester.request(target, requests)))
+            round_.landed.append(ScrapeResult(target, *await self._requester.request(target, requests)))
         finally:
             requests.task = None
             round_.expected.discard(target)
@@ -326,7 +326,7 @@ class Loop:
         if late:
             self._request_all(round_.group, late)
 
-    def _deliver(self, scrapes: Sequence[Scrape]) -> None:
+    def _deliver(self, scrapes: Sequence[ScrapeResult]) -> None:
         if not scrapes or self._tasks is None:
             return
         for scrape in scrapes:
@@ -337,7 +337,7 @@ class Loop:
             for scrape in scrapes:
                 self.faulted("response", scrape.target, error)
 
-    def reject(self, scrape: Scrape, failure: Failure) -> None:
+    def reject(self, scrape: ScrapeResult, failure: Failure) -> None:
         """Counts a failure of a response that was handed over and could not be processed."""
         counters = self.counters.get(scrape.target)
         if counters is not None:
@@ -400,7 +400,7 @@ class Loop:
             if self._wake_s() >= self.interval_s:
                 continue
             result = await self._requester.request(next(iter(wake.targets)), requests)
-            self._deliver([Scrape(target, *result) for target in wake.targets])
+            self._deliver([ScrapeResult(target, *result) for target in wake.targets])
 
 
 def _phase(name: str) -> float:
@@ -419,7 +419,7 @@ def _until(now: float, phase: float, every_s: float) -> float:
     return due - now if due - now > 1e-3 * every_s else due + every_s - now
 
 
-def _count(counters: Counters, scrape: Scrape) -> None:
+def _count(counters: Counters, scrape: ScrapeResult) -> None:
     counters.scrapes += 1
     counters.last = scrape
     if isinstance(scrape.outcome, Failure):

@@ -47,7 +47,7 @@ ON_INSTANCES = {
 }
 
 
-class SeenCollector:
+class ScrapeCollector:
     """Families for the targets and GPUs of a running scrape loop."""
 
     def __init__(self, counters: Callable[[], Mapping[Target, Counters]]) -> None:

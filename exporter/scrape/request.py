@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from exporter.budget import Budget
-from exporter.catalog import NotHeard, Reader, UnknownKind
+from exporter.catalog import Reader, SourcesDown, UnknownKind
 from exporter.clock import Clock
 from exporter.model import Credentials, Failure, FailureKind, Samples, Target
 from exporter.textformat import Page, TooManySeries
@@ -141,7 +141,7 @@ def parse(body: bytes, reader: Reader, scanner: PageScanner, at: float) -> Sampl
         return Failure(FailureKind.UNREADABLE, foreign(body) or "no line is a valid sample")
     try:
         return reader.read(page, at)
-    except NotHeard as error:
+    except SourcesDown as error:
         return Failure(FailureKind.PARTIAL, str(error))
     except UnknownKind as error:
         return Failure(FailureKind.UNREADABLE, str(error))

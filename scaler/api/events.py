@@ -31,9 +31,9 @@ import structlog
 
 from exporter.clock import Clock
 from exporter.kubernetes.cache import Cluster
-from exporter.kubernetes.events import Events, Happening, Subject
+from exporter.kubernetes.events import EventRecord, Events, Subject
 from exporter.kubernetes.objects import Ref
-from exporter.kubernetes.protocol import ApiFailure, Ending, Forbidden
+from exporter.kubernetes.protocol import ApiFailure, Forbidden, NamespaceTerminating
 from exporter.model import WorkloadKey, printable
 from scaler.explain.event_text import EventReason, news, sentence
 from scaler.model import Decision
@@ -148,7 +148,7 @@ class EventWriter:
             return
         try:
             if not (isinstance(allowed, Again) and await self._repeat(change, allowed, namespace, events)):
-                happening = Happening(
+                happening = EventRecord(
                     objects.subject,
                     objects.related,
                     change.reason.type,
@@ -177,7 +177,7 @@ class EventWriter:
         return True
 
     def _fail(self, namespace: str, failed: ApiFailure) -> None:
-        if isinstance(failed, Ending) or failed.status == HTTPStatus.NOT_FOUND:
+        if isinstance(failed, NamespaceTerminating) or failed.status == HTTPStatus.NOT_FOUND:
             self._on_dropped("no_object", 1)  # the namespace is being deleted, or is gone
             return
         refused = isinstance(failed, Forbidden)

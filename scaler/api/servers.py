@@ -23,7 +23,7 @@ from scaler.metrics import SelfMetrics
 from scaler.tls import TlsFiles, naming
 
 from .events import EventWriter, event_object
-from .keda.authorization import Claims
+from .keda.authorization import CallAuthorizer
 from .keda.server import KedaServer, create
 from .metrics_api import server as kubeapi
 from .metrics_api.documents import CUSTOM_GROUP, EXTERNAL_GROUP
@@ -33,7 +33,7 @@ Observe = Callable[[str, str, float], None]
 
 
 def keda(
-    config: Config, publisher: Publisher, claims: Claims, now: Callable[[], float], observe: Observe
+    config: Config, publisher: Publisher, claims: CallAuthorizer, now: Callable[[], float], observe: Observe
 ) -> KedaServer:
     """Raises BadTlsFiles."""
     tls = config.listen.grpc_tls

@@ -257,7 +257,7 @@ def read(source: str, kind: str, timeout: float, output: str) -> None:
     import time
 
     from exporter.agent.view import describe
-    from exporter.catalog import KINDS, NotHeard, Reader, UnknownKind
+    from exporter.catalog import KINDS, Reader, SourcesDown, UnknownKind
     from exporter.scrape.request import foreign
     from exporter.textformat import parse
 
@@ -276,7 +276,7 @@ def read(source: str, kind: str, timeout: float, output: str) -> None:
         click.echo(f"Error: {source}: this is {instead}", err=True)
     try:
         samples = Reader(kind).read(parsed, time.time())
-    except (NotHeard, UnknownKind) as error:
+    except (SourcesDown, UnknownKind) as error:
         raise click.ClickException(f"{source}: {error}") from error
     document = describe(samples, parsed)
     if output == "table":
@@ -359,7 +359,7 @@ def replay(
     """
     from scaler.config import ConfigErrors
 
-    from .replay.run import BadReplayRequest, History, ReplayRequest, replayed
+    from .replay.run import BadReplayRequest, HistoryOptions, ReplayRequest, replayed
     from .replay.run import policies as policy_list
 
     if "list" in policies:
@@ -369,7 +369,7 @@ def replay(
         raise click.UsageError("--workload: needs --prometheus")
     if html is not None and not Path(html).absolute().parent.is_dir():
         raise click.BadParameter(f"must be in a folder that exists, got {html}", param_hint="--html")
-    history = None if prometheus is None else History(prometheus, workload, since, selector, bearer_file)
+    history = None if prometheus is None else HistoryOptions(prometheus, workload, since, selector, bearer_file)
     request = ReplayRequest(traces, trace_format, server, policies, tune, clairvoyant, seed, history)
     try:
         results = replayed(request, lambda warning: click.echo(warning, err=True))

@@ -14,7 +14,16 @@ from pydantic import Field
 from pydantic_core import PydanticCustomError
 
 from scaler.policy import overrides
-from scaler.policy.overrides import AUTO, BadOrder, Brake, Prewarm, read_brake, read_cron, read_schedules, read_zone
+from scaler.policy.overrides import (
+    AUTO,
+    Brake,
+    OverrideError,
+    Prewarm,
+    read_brake,
+    read_cron,
+    read_schedules,
+    read_zone,
+)
 from scaler.policy.overrides.brake import MOST_REPLICAS
 from scaler.policy.overrides.schedule import EXAMPLE
 
@@ -36,7 +45,7 @@ def _worded(read: Callable[[str], Value], wanted: str) -> Callable[[Any], Value]
             raise refused(f"must be text such as {wanted}")
         try:
             return read(value)
-        except BadOrder as bad:
+        except OverrideError as bad:
             raise refused(str(bad)) from None
 
     return reader
@@ -47,7 +56,7 @@ def seconds(text: str) -> float:
     try:
         return read_duration(text)
     except PydanticCustomError as bad:
-        raise BadOrder(bad.message()) from None
+        raise OverrideError(bad.message()) from None
 
 
 def _read_brake(value: Any) -> Brake:

@@ -26,9 +26,9 @@ from scaler.policy.overrides import Brake
 from scaler.signals.aggregate import Aggregate
 from scaler.signals.latest import LatestSamples, TargetRules
 from scaler.signals.open_gaps import OpenGaps
-from scaler.signals.pods import Chosen, PageRead, PodNumbers
+from scaler.signals.pods import Chosen, PodNumbers, TargetReading
 from scaler.signals.queues import has_served
-from scaler.signals.smoothing import Rings, Signals
+from scaler.signals.smoothing import Rings, Smoother
 from scaler.workloads.spec import WorkloadSpec
 
 from . import checkpoint
@@ -117,7 +117,7 @@ class Decider:
             names=names,
             sharing=self._groups.sharing(self._specs),
         )
-        self._signals = Signals([plan.smoothing for plan in plans], interval_s)
+        self._signals = Smoother([plan.smoothing for plan in plans], interval_s)
         self._everyone: Rows = np.arange(len(plans))
         self._published = Published.nothing(len(plans))
         self._touched = np.zeros(len(plans), dtype=np.bool_)  # its evidence has changed since its last Decision
@@ -238,7 +238,7 @@ class Decider:
         row = self._rows.get(workload)
         return None if row is None else self.plans[row]
 
-    def pages(self, workload: WorkloadKey, now: float) -> Sequence[PageRead]:
+    def pages(self, workload: WorkloadKey, now: float) -> Sequence[TargetReading]:
         """The last response of each of its targets."""
         return self._latest.pages(workload, now)
 

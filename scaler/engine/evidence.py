@@ -25,9 +25,9 @@ from scaler.policy.kernel import choose
 from scaler.signals.aggregate import Aggregate
 from scaler.signals.gpus import gpu_activity, gpu_notes
 from scaler.signals.latest import LatestSamples
-from scaler.signals.queues import Waker
+from scaler.signals.queues import WakeSource
 from scaler.signals.slots import known, whole
-from scaler.signals.smoothing import Signals
+from scaler.signals.smoothing import Smoother
 from scaler.workloads.spec import WorkloadSpec
 
 OBJECTIVE_NAMES = {Signal.WORK: "work", Signal.KV_CACHE: "kv_cache", Signal.GPU_ENGINE: "gpu_engine"}
@@ -37,7 +37,7 @@ class EvidenceSources(NamedTuple):
     """Where the evidence comes from that is not in the columns."""
 
     intake: LatestSamples
-    signals: Signals
+    signals: Smoother
     stands: ConstraintSource
 
 
@@ -222,11 +222,11 @@ def _notes(spec: Spec, columns: SweepColumns, index: int, *, has_gateway: bool) 
     return tuple(notes)
 
 
-def _describe_wake_source(wake_source: Waker, url: str) -> str | None:
+def _describe_wake_source(wake_source: WakeSource, url: str) -> str | None:
     match wake_source:
-        case Waker.QUEUE:
+        case WakeSource.QUEUE:
             return f"the queue on {without_user(url)}"
-        case Waker.REFUSALS:
+        case WakeSource.REFUSALS:
             return f"refused requests on {without_user(url)}"
-        case Waker.NOTHING:
+        case WakeSource.NOTHING:
             return None

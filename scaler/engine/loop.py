@@ -23,8 +23,8 @@ from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.index import Changes
 from exporter.kubernetes.objects import Ref
 from exporter.kubernetes.resources import SCALEDJOBS, SCALEDOBJECTS
-from exporter.model import Failure, FailureKind, PodKey, Scrape, Target, WorkloadKey
-from exporter.scrape.loop import Counters, Loop
+from exporter.model import Failure, FailureKind, PodKey, ScrapeResult, Target, WorkloadKey
+from exporter.scrape.loop import Counters, ScrapeLoop
 from exporter.scrape.request import Pages, internal
 from exporter.sources.promql import Promql, PromqlTargets
 from exporter.sources.redis import RedisPages
@@ -37,7 +37,7 @@ from scaler.signals.pods import Chosen, PodNumbers
 from scaler.signals.smoothing import LENGTH
 from scaler.workloads import Registry, targets
 from scaler.workloads.pods import Counting, ReplicaCounts
-from scaler.workloads.targets import Lookers, PlaceIndex, TargetSource
+from scaler.workloads.targets import DiscoveryClients, SourceIndex, TargetSource
 
 from . import scrape_log
 from .backfill import PastScrape, replay_past
@@ -104,7 +104,7 @@ class ControlLoop:
         if before is not None:
             self._counting = before._counting  # noqa: SLF001 - its own kind
         self._scaled: dict[Ref, list[WorkloadKey]] = {}
-        self._loop = Loop(
+        self._loop = ScrapeLoop(
             discoveries=(),
             pages=context.pages,
             clock=context.clock,
@@ -141,7 +141,7 @@ class ControlLoop:
             self._decider.adopt(last)
         self._prepared = self._prepared._replace(decider=None, state_of=None)
         self._discoveries: dict[TargetSource, Discovery] = {}
-        self._follow_places(PlaceIndex(targets.places(config, self._registry.workloads)), self._prepared.places)
+        self._follow_places(SourceIndex(targets.places(config, self._registry.workloads)), self._prepared.places)
         begun = self._decider.without_state_in(last)
         self._follow_workloads(last, begun)
         if not self._has_triggers() or (before is not None and before._is_synced):  # noqa: SLF001
@@ -195,7 +195,7 @@ class ControlLoop:
         """
         self._prepared, self._registry, self._scaled = Prepared.of(self.config), Registry(), {}
         self._decider = new_decider(self.config, self._context, self._registry, ())
-        self._places, self._discoveries = PlaceIndex(()), {}
+        self._places, self._discoveries = SourceIndex(()), {}
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -320,16 +320,16 @@ class ControlLoop:
         self._context.self_metrics.internal_errors.labels("cluster").inc()
         self._log.exception("registry update failed")
 
-    def _follow_places(self, places: PlaceIndex, discoveries: Mapping[TargetSource, Discovery]) -> None:
+    def _follow_places(self, places: SourceIndex, discoveries: Mapping[TargetSource, Discovery]) -> None:
         """Looks for targets at these places. known: discoveries of most of them."""
         context = self._context
         if context.discoveries is not None:
-            self._places, self._discoveries = PlaceIndex(()), {}
+            self._places, self._discoveries = SourceIndex(()), {}
             self._loop.follow(context.discoveries(self.config))
             return
         self._places, self._discoveries = places, dict(discoveries)
         if tuple(discoveries) != places.places:
-            lookers = Lookers(context.cluster, context.promql, context.redis)
+            lookers = DiscoveryClients(context.cluster, context.promql, context.redis)
             self._discoveries = {
                 each: discoveries.get(each) or targets.discovery(each, self.config, lookers) for each in places.places
             }
@@ -476,7 +476,7 @@ class ControlLoop:
 
     # Scrapes.
 
-    def _landed(self, scrapes: Sequence[Scrape]) -> None:
+    def _landed(self, scrapes: Sequence[ScrapeResult]) -> None:
         for scrape in scrapes:
             scrape_log.of_scrape(self._failing, scrape)
             if isinstance(scrape.outcome, Failure):
@@ -495,7 +495,7 @@ class ControlLoop:
         if changed and not self._given_up:
             self._publish(changed, self._context.publisher.local.at)
 
-    def _land_alone(self, scrape: Scrape, now: float) -> list[Decision]:
+    def _land_alone(self, scrape: ScrapeResult, now: float) -> list[Decision]:
         """A response that raises costs itself: its target counts as stale, so its workload is held."""
         target, samples = scrape.target, scrape.outcome
         if isinstance(samples, Failure):

@@ -24,7 +24,7 @@ from scaler.policy.constraints import HourlyPrices
 from scaler.workloads import ParsedObjects, Registry, ordered, take, targets
 from scaler.workloads.pods import cluster_owners
 from scaler.workloads.spec import WorkloadSpec
-from scaler.workloads.targets import Lookers, PlaceIndex, TargetSource
+from scaler.workloads.targets import DiscoveryClients, SourceIndex, TargetSource
 
 from .decider import Decider, replaceable
 
@@ -83,7 +83,7 @@ class Update(NamedTuple):
     plans: tuple[WorkloadSpec, ...]
     rows: Rows | None
     decider: Decider | None
-    places: PlaceIndex | None
+    places: SourceIndex | None
     discoveries: dict[TargetSource, Discovery]
 
 
@@ -104,7 +104,7 @@ def update(
     places = targets.places(config, registry.workloads)
     found = Update(prepared, plans, None, None, None, {})
     if places != tuple(previous):
-        found = found._replace(places=PlaceIndex(places), discoveries=discoveries(places, config, context, previous))
+        found = found._replace(places=SourceIndex(places), discoveries=discoveries(places, config, context, previous))
     if registry.targets != last.targets:
         return found._replace(decider=new_decider(config, context, registry, plans))
     rows = replaceable(before.plans, plans)
@@ -120,7 +120,7 @@ def discoveries(
 
     The event loop alone may connect to Redis.
     """
-    lookers = Lookers(context.cluster, context.promql, context.redis)
+    lookers = DiscoveryClients(context.cluster, context.promql, context.redis)
     found: dict[TargetSource, Discovery] = {}
     for source in places:
         if source in previous:

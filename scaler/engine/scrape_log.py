@@ -8,7 +8,7 @@ from __future__ import annotations
 import structlog
 
 from exporter.kubernetes.resources import Resource
-from exporter.model import Failure, Scrape, Target
+from exporter.model import Failure, ScrapeResult, Target
 
 
 def of_kubernetes(resource: Resource, namespace: str | None, problem: str | None) -> None:
@@ -19,7 +19,7 @@ def of_kubernetes(resource: Resource, namespace: str | None, problem: str | None
         structlog.get_logger().warning("Kubernetes watch failed", **where, problem=problem)
 
 
-def of_scrape(failing: dict[Target, str], scrape: Scrape) -> None:
+def of_scrape(failing: dict[Target, str], scrape: ScrapeResult) -> None:
     """One line when a target begins to fail, fails otherwise, or works again. `failing` is kept up to date."""
     failed = scrape.outcome if isinstance(scrape.outcome, Failure) else None
     before = failing.get(scrape.target)

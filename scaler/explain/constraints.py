@@ -12,7 +12,7 @@ import numpy as np
 
 from scaler.controllers.hpa import past_band
 from scaler.model import Decision, Reason
-from scaler.policy.columns import OWN, REASONS
+from scaler.policy.columns import NO_REASON, REASONS
 
 from .formats import clock, counted, lasting, number
 from .steps import Step
@@ -103,7 +103,7 @@ def _schedule(case: Case, decision: Decision | None) -> list[str]:
     if isfinite(active.ceiling):
         lowered = " That lowers it." if case.plain.replicas > max(1.0, active.ceiling) else ""
         sentences.append(f"A schedule allows at most {counted(active.ceiling, 'replica')}{of}.{lowered}")
-    if active.floor > 0.0 and active.floor_reason != OWN:
+    if active.floor > 0.0 and active.floor_reason != NO_REASON:
         least = f"at least {counted(active.floor, 'replica')}"
         sentence = {
             _SCHEDULED: f"A schedule keeps {least}{of}.",

@@ -24,7 +24,7 @@ from scaler.engine.decider import Decider
 from scaler.engine.decision_log import WIDTH, DecisionHistory, Entry, place
 from scaler.model import Board, Decision
 from scaler.policy.columns import REASONS, Signal, Spec
-from scaler.signals.pods import PageRead
+from scaler.signals.pods import TargetReading
 from scaler.signals.smoothing import Rings
 
 from . import history
@@ -62,12 +62,12 @@ class ExplainInput:
     past: DecisionHistory
     decision: Decision | None
     follows: str | None = None
-    reads: Sequence[PageRead] = ()
+    reads: Sequence[TargetReading] = ()
     rings: Rings | None = None
     controller: Document | None = None
 
 
-class DeciderWitness:
+class DecisionExplainer:
     """Explains the decisions of one decider."""
 
     def __init__(self, decider: Decider) -> None:

@@ -16,10 +16,10 @@ from exporter.model import WorkloadKey
 from scaler.model import Decision, Reason
 
 from .formats import age, shift
-from .summary import HINDRANCES, REASONS, Severity, WorkloadState, clause, state
+from .summary import OBSTACLES, REASONS, Severity, WorkloadState, clause, state
 
 
-class Ahead(NamedTuple):
+class NextOutcome(NamedTuple):
     """What KEDA and the HPA will do: an `OutcomeCode` and its sentence."""
 
     code: str
@@ -87,10 +87,10 @@ _SEVERITIES = {severity: rank for rank, severity in enumerate(Severity)}  # the 
 _NAMES = tuple(each.name for each in fields(Row))
 
 
-def row(decision: Decision, now: float, ahead: Ahead | None = None) -> Row:
+def row(decision: Decision, now: float, ahead: NextOutcome | None = None) -> Row:
     """now: POSIX seconds, for durations in its clause. ahead: None if unknown."""
     evidence = decision.evidence
-    word = None if ahead is None else HINDRANCES.get(ahead.code)
+    word = None if ahead is None else OBSTACLES.get(ahead.code)
     severities = {REASONS[decision.reason].severity, Severity.FINE if word is None else word.severity}
     return Row(
         namespace=decision.workload.namespace,

@@ -19,7 +19,7 @@ import numpy as np
 
 from scaler.policy.columns import Signal
 from scaler.signals.kernels import ewma_fast_slow
-from scaler.signals.pods import PageRead
+from scaler.signals.pods import TargetReading
 from scaler.signals.smoothing import Rings
 
 from .formats import clock, counted, lasting, number
@@ -68,7 +68,7 @@ def _plain(cell: Cell) -> Cell:
     return float(cell) if isfinite(cell) else None
 
 
-def raw(case: Case, reads: Sequence[PageRead] | None) -> Step:
+def raw(case: Case, reads: Sequence[TargetReading] | None) -> Step:
     """reads: the latest samples of each target; None for the past, of which single targets are not stored."""
     title = "What the targets report"
     if reads is None:
@@ -81,7 +81,7 @@ def raw(case: Case, reads: Sequence[PageRead] | None) -> Step:
     return Step("raw", title, (sentence,), ExplainTable(columns, tuple(_row(read) for read in reads)))
 
 
-def _row(read: PageRead) -> tuple[Cell, ...]:
+def _row(read: TargetReading) -> tuple[Cell, ...]:
     age = "never" if read.age_s is None else lasting(read.age_s)
     counts = read.why or ("yes" if read.fresh else "no: too old")
     numbers = (read.waiting, read.running, read.held, read.kv_cache, read.gpus, read.gpu_active)

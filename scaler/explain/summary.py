@@ -86,7 +86,7 @@ REASONS: dict[Reason, Word] = {
 
 # By the codes of `outcome_inputs.OutcomeCode`. The other codes need no attention: the outcome is reached, it is on its
 # way, or the state explains it.
-HINDRANCES: dict[str, Word] = {
+OBSTACLES: dict[str, Word] = {
     "controller_error": Word("cannot scale", "the HPA or KEDA reports that it cannot scale", _TROUBLE),
     "two_hpas": Word("two HPAs", "several HPAs target it, and Kubernetes follows none", _TROUBLE),
     "no_hpa": Word("no HPA", "KEDA has created no HPA: nothing scales from one to many", _TROUBLE),
@@ -137,7 +137,7 @@ def words_document() -> dict[str, Any]:
     def entries(table: dict[Any, Word]) -> list[dict[str, Any]]:
         return [{"code": str(code), **asdict(word)} for code, word in table.items()]
 
-    return {"states": entries(STATES), "reasons": entries(REASONS), "hindrances": entries(HINDRANCES)}
+    return {"states": entries(STATES), "reasons": entries(REASONS), "hindrances": entries(OBSTACLES)}
 
 
 def clause(decision: Decision, now: float) -> str:

@@ -27,7 +27,7 @@ from exporter.model import WorkloadKey
 from scaler.engine.publisher import Publisher
 from scaler.model import EMPTY, Board, Decision
 from scaler.net import TLS_LIMITS, LimitedListener, listen
-from scaler.tls import Rotating, Told, load_authorities, load_pair
+from scaler.tls import ProblemListener, Rotating, load_authorities, load_pair
 
 from .election import LeaderElector
 from .frame import Frame, encode
@@ -199,12 +199,12 @@ class PeerTlsFiles(NamedTuple):
     ca: str
 
 
-def server_context(files: PeerTlsFiles, on_problem: Told) -> Rotating:
+def server_context(files: PeerTlsFiles, on_problem: ProblemListener) -> Rotating:
     """Raises BadTlsFiles."""
     return Rotating(ssl.PROTOCOL_TLS_SERVER, files, lambda: _load(ssl.PROTOCOL_TLS_SERVER, files), on_problem)
 
 
-def client_context(files: PeerTlsFiles, on_problem: Told) -> Rotating:
+def client_context(files: PeerTlsFiles, on_problem: ProblemListener) -> Rotating:
     """Raises BadTlsFiles."""
     return Rotating(ssl.PROTOCOL_TLS_CLIENT, files, lambda: _load(ssl.PROTOCOL_TLS_CLIENT, files), on_problem)
 

@@ -25,7 +25,7 @@ from exporter.clock import Clock
 from exporter.kubernetes.leases import Lease, Leases
 from scaler.config import Peers
 from scaler.engine.publisher import Publisher
-from scaler.tls import Told
+from scaler.tls import ProblemListener
 
 from .election import TERMS, Election, LeaderElector, Terms
 from .follower import Follower, FollowFailure, StateConsumer
@@ -57,7 +57,7 @@ class Replica:
         environment: Mapping[str, str],
         state: StateSource,
         on_state: StateConsumer,
-        on_tls_problem: Told,
+        on_tls_problem: ProblemListener,
         terms: Terms = TERMS,
     ) -> None:
         self._settings, self._publisher, self._clock, self._terms = settings, publisher, clock, terms

@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-from exporter.kubernetes.protocol import Absent, Api, Document, Forbidden, Gone
+from exporter.kubernetes.protocol import Api, Document, Forbidden, Gone, NotFound
 from exporter.kubernetes.resources import CHECKED, Resource
 from exporter.model import WorkloadKey
 from scaler.config import Config, ConfigErrors, parse
@@ -253,7 +253,7 @@ async def check_cluster(api: Lists, namespace: str | None, now: float | None, ig
     for resource in CHECKED:
         try:
             found += [thing for one in await _all(api, resource, namespace) for thing in _things(one, resource)]
-        except Absent:
+        except NotFound:
             absent += 1
         except Forbidden as failure:
             refused[resource] = failure.detail

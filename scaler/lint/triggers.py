@@ -50,10 +50,10 @@ from scaler.config.trigger import ANNOTATION, BRAKE, CHECK_IGNORE, Trigger, Trig
 from scaler.config.validate_workload import brake_findings
 from scaler.config.workload import SCALED_JOB, Replicas
 from scaler.config.yaml import DocumentValue, documents
-from scaler.policy.overrides import BadOrder, read_brake
+from scaler.policy.overrides import OverrideError, read_brake
 from scaler.workloads import triggers
 from scaler.workloads.registry import name_in_use
-from scaler.workloads.triggers import Around, ExternalTrigger, WorkloadSource, heard, make, too_many
+from scaler.workloads.triggers import ExternalTrigger, TriggerContext, WorkloadSource, heard, make, too_many
 
 from .findings import Remark, of_word, problem
 
@@ -154,7 +154,7 @@ def _braked(brake: DocumentValue, is_read: bool, now: float | None) -> Iterator[
         return
     try:
         order = read_brake(brake.text)
-    except BadOrder as bad:
+    except OverrideError as bad:
         yield Remark(at, f"{bad}. Until then it counts as never_down", got=brake.text)
         return
     for finding in brake_findings(at, order, now):
@@ -257,12 +257,12 @@ def _trigger(trigger: DocumentValue) -> ScaledObjectTrigger:
     return ScaledObjectTrigger(trigger.read("type"), trigger.read("name") or None, metadata)
 
 
-def _around(scaled: ScaledObject, config: Config | None) -> Around:
+def _around(scaled: ScaledObject, config: Config | None) -> TriggerContext:
     """Of a configuration that is not known, whatever workload a trigger names is taken to be there."""
     if config is not None:
-        return Around(config, {workload.key: not config.observes(workload) for workload in config.workloads})
+        return TriggerContext(config, {workload.key: not config.observes(workload) for workload in config.workloads})
     named = (trigger.metadata.get("workload") for trigger in scaled.triggers)
-    return Around(assumed(None), {WorkloadKey(scaled.ref.namespace, name): True for name in named if name})
+    return TriggerContext(assumed(None), {WorkloadKey(scaled.ref.namespace, name): True for name in named if name})
 
 
 def _replicas(scaled: ScaledObject) -> Replicas | None:

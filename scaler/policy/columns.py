@@ -44,7 +44,7 @@ REASONS = (
 )
 SERVING, QUEUED, GPU_BUSY, LOADING, WARM, ASLEEP, HELD, UNKNOWN, NO_WAKE_SOURCE = range(9)
 SCHEDULED, FROZEN, CAPPED, INCOMPLETE = range(9, 13)
-NOT_YET = OWN = -1  # no decision yet; the reason of the workload's decision stays
+NOT_YET = NO_REASON = -1  # no decision yet; the reason of the workload's decision stays
 
 
 class Signal(IntEnum):

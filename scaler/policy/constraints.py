@@ -41,7 +41,7 @@ class HourlyPrices(NamedTuple):
 PRICES = HourlyPrices(gpu_hour=2.5, waiting_hour=30.0)
 
 
-class Teaching(NamedTuple):
+class KeepWarmConfig(NamedTuple):
     """The configuration of the keep-warm estimator of one workload. Times in seconds.
 
     learns:   its keep-warm time is estimated; `Spec.keep_warm` holds until then, or always.
@@ -63,7 +63,7 @@ class ConstraintSource:
         self,
         specs: Specs,
         overrides: Sequence[WorkloadOverrides],
-        teaching: Sequence[Teaching],
+        teaching: Sequence[KeepWarmConfig],
         prices: HourlyPrices,
         fleet: Iterable[Brake] = (),
     ) -> None:

@@ -31,8 +31,8 @@ import numpy as np
 
 from exporter.model import Floats
 
-from .columns import OWN, Bools, Constraints, Ints, Memory, Readings, Signal, Specs, Verdicts
-from .demand import DUST  # 3 replicas at a ratio of 1/3 are 1.0000000000000002 of the other
+from .columns import NO_REASON, Bools, Constraints, Ints, Memory, Readings, Signal, Specs, Verdicts
+from .demand import DUST
 from .kernel import choose, step
 
 NONE = -1  # no group, no role, no shared queue
@@ -158,7 +158,7 @@ def decide_groups(
         higher = needed > constraints.floor
         constraints = constraints._replace(
             floor=np.where(higher, needed, constraints.floor),
-            floor_reason=np.where(higher, OWN, constraints.floor_reason),
+            floor_reason=np.where(higher, NO_REASON, constraints.floor_reason),
         )
     verdicts, memory = step(specs, readings, constraints, memory, now, raise_only=raise_only)
     return Decided(verdicts, memory, needed, readings, constraints)

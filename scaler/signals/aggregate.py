@@ -18,7 +18,7 @@ from scaler.policy.columns import Readings, Signal
 from scaler.policy.kernel import choose
 
 
-class GpusSeen(NamedTuple):
+class VisibleGpus(NamedTuple):
     """GPUs and MIG instances that are exclusively a workload's by fresh readings; every column has shape (rows,).
 
     shown:    how many. Of those:
@@ -56,7 +56,7 @@ class Aggregate:
 
     readings: Readings
     gpus_held: Floats
-    gpus: GpusSeen
+    gpus: VisibleGpus
     in_pods: Floats
     latest: Floats
     finished: Floats

@@ -26,7 +26,7 @@ from exporter.attribution import LABEL_MEMORY_S, Labels, Names, Owners, assign, 
 from exporter.catalog.gpus import ceiling, share
 from exporter.catalog.missing_series import read_label, write_label
 from exporter.model import Floats, Gap, Gpu, MissingSeries, Part, Quantity, Role, Samples, Target, WorkloadKey
-from exporter.scrape.interval import Beats
+from exporter.scrape.interval import CollectInterval
 
 from .aggregate import Aggregate
 from .slots import Column
@@ -57,7 +57,7 @@ class _Page:
     """
 
     labels: Labels = field(default_factory=Labels)
-    beats: Beats = field(default_factory=Beats)
+    beats: CollectInterval = field(default_factory=CollectInterval)
     spoke: set[tuple[str, str | None]] = field(default_factory=set)
     exclusive: dict[WorkloadKey, list[tuple[str, str | None]]] = field(default_factory=dict)
     last: tuple[Samples, float] | None = None

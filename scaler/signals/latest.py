@@ -38,11 +38,11 @@ from scaler.policy.groups import Sharing
 
 from . import queues
 from .activity import Activity
-from .aggregate import Aggregate, GpusSeen
+from .aggregate import Aggregate, VisibleGpus
 from .gpus import GpuShares, beside, on_page
 from .open_gaps import OpenGaps
-from .pods import Chosen, GpuPage, PageRead, PodEngine, PodNumbers, numbers, read_pages
-from .queues import Incomplete, Waker
+from .pods import Chosen, GpuPage, PodEngine, PodNumbers, TargetReading, numbers, read_pages
+from .queues import Incomplete, WakeSource
 from .restart_proof import RestartProof, key_table, keys_of, page_key, page_table
 from .slot_sums import PerWorkload, add_up
 from .slots import ACTIVITY, ROLE_CODE, Column, Slots
@@ -298,15 +298,15 @@ class LatestSamples:
         """Whether a workload has a gateway, whether or not it answers."""
         return any(target.role is Role.GATEWAY for target in self._members[self._row[workload]].values())
 
-    def wake_source(self, workload: WorkloadKey, now: float) -> tuple[Waker, str]:
+    def wake_source(self, workload: WorkloadKey, now: float) -> tuple[WakeSource, str]:
         """The series that would show the next request at zero replicas, and the URL of its target."""
         slots = self._slots
         pages = [
-            (Waker(int(slots.wake_source[slot])), target.url)
+            (WakeSource(int(slots.wake_source[slot])), target.url)
             for slot, target in self._members[self._row[workload]].items()
             if target.role is Role.GATEWAY and now - slots.at[slot] <= slots.limit[slot]
         ]
-        return max(pages, default=(Waker.NOTHING, ""))
+        return max(pages, default=(WakeSource.NOTHING, ""))
 
     def stale(self, workload: WorkloadKey, now: float) -> tuple[str, ...]:
         """The URLs of a workload's targets that should be fresh and are not, as text."""
@@ -339,7 +339,7 @@ class LatestSamples:
         )
         return numbers(self._engines(namespace, chosen, now), gpus, self._owners, chosen, now)
 
-    def pages(self, workload: WorkloadKey, now: float) -> tuple[PageRead, ...]:
+    def pages(self, workload: WorkloadKey, now: float) -> tuple[TargetReading, ...]:
         """The last response of each of a workload's targets. `now`: POSIX seconds."""
         members = self._members[self._row[workload]]
         gaps = {slot: self._gaps[slot] for slot in members if slot in self._gaps}
@@ -424,7 +424,7 @@ class LatestSamples:
         return Aggregate(
             readings=readings,
             gpus_held=self._gpus_held[rows],
-            gpus=GpusSeen(
+            gpus=VisibleGpus(
                 sums.gpus_shown,
                 sums.gpus_utilised,
                 sums.gpus_silent,

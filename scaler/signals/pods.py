@@ -84,7 +84,7 @@ class GpuPage(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PageRead:
+class TargetReading:
     """The last response of one target, for one workload. Counts and ratios are None if not exposed.
 
     of:      the role of the target: "pods", "gateway", "gpus".
@@ -130,7 +130,7 @@ def numbers(
 
 def read_pages(
     slots: Slots, members: Mapping[int, Target], incomplete: Mapping[int, Collection[str]], now: float
-) -> tuple[PageRead, ...]:
+) -> tuple[TargetReading, ...]:
     """The targets of a workload, sorted by role and URL.
 
     members: the target of each slot. incomplete: the incomplete series of a slot, with reasons. now: POSIX seconds.
@@ -212,7 +212,7 @@ def _sum(pages: list[PodEngine], read: Callable[[PodEngine], float]) -> Gauge | 
     return None if isnan(value) else Gauge(value, min(page.at for page in pages))
 
 
-def _read(slots: Slots, slot: int, target: Target, incomplete: Collection[str], now: float) -> PageRead:
+def _read(slots: Slots, slot: int, target: Target, incomplete: Collection[str], now: float) -> TargetReading:
     at, values = float(slots.at[slot]), slots.values[slot]
     age = None if isnan(at) else max(0.0, now - at)
     young = bool(now - at <= slots.limit[slot])
@@ -225,7 +225,7 @@ def _read(slots: Slots, slot: int, target: Target, incomplete: Collection[str], 
     gpus = target.role is Role.GPUS
     with np.errstate(invalid="ignore", divide="ignore"):
         active = values[Column.GPU_SUM] / values[Column.GPU_WEIGHT]
-    return PageRead(
+    return TargetReading(
         url=without_user(target.url),
         of=str(target.role),
         age_s=age,

@@ -40,7 +40,7 @@ _REPEATED = frozenset({Quantity.REQUESTS_WAITING, Quantity.REQUESTS_RUNNING})
 IN_HAND = _REPEATED | {Quantity.REQUESTS_HELD}
 
 
-class Waker(IntEnum):
+class WakeSource(IntEnum):
     """Which series of a target show a request that comes at zero replicas."""
 
     NOTHING = 0
@@ -78,7 +78,7 @@ class QueuePage(NamedTuple):
     values: Floats
     sums: Mapping[Quantity, float]
     at: float
-    wake_source: Waker
+    wake_source: WakeSource
     arrivals: bool = False
     incomplete: Incomplete = Incomplete.NOTHING
     gaps: tuple[Gap, ...] = ()
@@ -104,7 +104,7 @@ def read(samples: Samples, role: Role, queue: str | None, at: float, *, pods: bo
     values[Column.SLEEPING] = _any_zero(_present(samples, chosen, Quantity.ENGINE_AWAKE))
     measured = min(samples.at[chosen].tolist(), default=at)
     if role is not Role.GATEWAY:
-        return QueuePage(values, sums, min(measured, at), Waker.NOTHING, False, incomplete(gaps), gaps)
+        return QueuePage(values, sums, min(measured, at), WakeSource.NOTHING, False, incomplete(gaps), gaps)
     kind = KINDS[samples.kind]
     wake_source = _wake_source(kind.at_zero, values, sums, repeats=kind.repeats_engines)
     if pods and kind.repeats_engines:
@@ -131,7 +131,7 @@ def has_served(samples: Samples) -> bool:
     return any(bool((column > 0.0).any()) for column in counted)
 
 
-def _wake_source(at_zero: str, values: Floats, sums: Mapping[Quantity, float], *, repeats: bool) -> Waker:
+def _wake_source(at_zero: str, values: Floats, sums: Mapping[Quantity, float], *, repeats: bool) -> WakeSource:
     in_hand = not isnan(values[Column.WAITING]) or not isnan(values[Column.RUNNING])
     if at_zero == "in_flight":
         queue = in_hand or not isnan(values[Column.HELD])
@@ -139,10 +139,10 @@ def _wake_source(at_zero: str, values: Floats, sums: Mapping[Quantity, float], *
         # A metric that it repeats of its engines is gone with them; its own queue is not.
         queue = at_zero == "queue" and (not isnan(values[Column.HELD]) or (in_hand and not repeats))
     if queue:
-        return Waker.QUEUE
+        return WakeSource.QUEUE
     counter = Quantity.REQUESTS_FINISHED if at_zero == "counted" else Quantity.REQUESTS_FAILED
     refuses = at_zero != "nothing" and not isnan(sums.get(counter, nan))
-    return Waker.REFUSALS if refuses else Waker.NOTHING
+    return WakeSource.REFUSALS if refuses else WakeSource.NOTHING
 
 
 def _chosen(samples: Samples, queue: str | None) -> Rows:

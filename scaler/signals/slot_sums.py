@@ -21,7 +21,7 @@ from scaler.columns import Mask, Rows
 from scaler.jit import FLOATS, INDICES, NUMBER, kernel, part
 from scaler.policy.columns import Signal
 
-from .queues import Incomplete, Waker
+from .queues import Incomplete, WakeSource
 from .slots import ADDED, GATEWAY, GPUS, PODS, Column, Slots
 
 # Shares of a GPU are sevenths: a sum of them is off by some 1e-16.
@@ -39,7 +39,7 @@ _GPU_COUNT, _GPU_UTILISED, _GPU_SILENT = int(Column.GPU_COUNT), int(Column.GPU_U
 _GPU_LOST, _GPU_PARTS = int(Column.GPU_LOST), int(Column.GPU_PARTS)
 _GPU_MEMORY, _GPU_CEILING = int(Column.GPU_MEMORY), int(Column.GPU_CEILING)
 _PARTIAL_IN_HAND, _PARTIAL_COUNTERS = int(Incomplete.IN_HAND), int(Incomplete.COUNTERS)
-_PARTIAL_KV_CACHE, _NO_WAKE_SOURCE = int(Incomplete.KV_CACHE), int(Waker.NOTHING)
+_PARTIAL_KV_CACHE, _NO_WAKE_SOURCE = int(Incomplete.KV_CACHE), int(WakeSource.NOTHING)
 _WORK, _KV, _GPU = int(Signal.WORK), int(Signal.KV_CACHE), int(Signal.GPU_ENGINE)
 _LARGEST = float(np.finfo(np.float64).max)
 

@@ -62,7 +62,7 @@ class Rings:
     values: Floats
 
 
-class Signals:
+class Smoother:
     """The rings of all workloads, in blocks: all of the first signal, of the second, …, and last the counters of
     finished requests. Series `block * workloads + row` is one ring.
     """
@@ -74,7 +74,7 @@ class Signals:
         self._up = np.tile(np.array([s.up_s for s in smoothing], dtype=float), len(Signal))
         self._down = np.tile(np.array([s.down_s for s in smoothing], dtype=float), len(Signal))
 
-    def replan(self, rows: Rows, fresh: Signals) -> None:
+    def replan(self, rows: Rows, fresh: Smoother) -> None:
         """Takes the half-lives of `rows` from `fresh`, which has only these, in their order."""
         series = self._series(rows, len(Signal))
         self._up[series], self._down[series] = fresh._up, fresh._down

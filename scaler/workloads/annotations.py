@@ -28,7 +28,7 @@ from scaler.config import Config, Replicas
 from scaler.config.errors import BadWord, BadWords
 from scaler.config.scalars import did_you_mean
 from scaler.config.trigger import ANNOTATION, ASIDES, BRAKE, Trigger, TriggerWorkload, bounds
-from scaler.policy.overrides import BadOrder, Brake, WorkloadOverrides, read_brake, unreadable
+from scaler.policy.overrides import Brake, OverrideError, WorkloadOverrides, read_brake, unreadable
 
 from .caller_check import MOST_KEYS, plain
 from .model import ObjectError, Registry, trouble
@@ -167,7 +167,7 @@ def brakes(claimed: Mapping[WorkloadKey, set[Ref]], objects: Iterable[ScaledObje
         text, source = each.annotations[BRAKE], plain(str(each.ref))
         try:
             read[each.ref] = read_brake(text, source)
-        except BadOrder as bad:
+        except OverrideError as bad:
             read[each.ref] = unreadable(source)
             troubles.append(trouble(each.ref, BadWord(_KEY, f"{bad}. Until then it counts as never_down", text)))
     obeyed = {key: sorted(refs & read.keys()) for key, refs in claimed.items()} if read else {}

@@ -28,7 +28,7 @@ from scaler.config.validate_workload import group_faults
 from .annotations import AnnotatedObject, ClaimedNames, annotated_objects, brakes, tolerances
 from .caller_check import CallRejected, Doubt, ObjectName, TriggerClaim, observed, plain
 from .model import ObjectError, Registry, trouble
-from .triggers import Around, ExternalTrigger, Parsed, TriggersVersion, heard, refused, too_many
+from .triggers import ExternalTrigger, Parsed, TriggerContext, TriggersVersion, heard, refused, too_many
 
 _CONFIGURATION = "Tidegate's configuration"
 
@@ -56,7 +56,7 @@ def take(
     parsed = ParsedObjects() if parsed is None else parsed
     acting = {workload.key: not config.observes(workload) for workload in config.workloads}
     triggered = scaled if kubernetes is not None and kubernetes.triggers else ()
-    index = index_triggers(triggered, Around(config, acting), parsed.triggers)
+    index = index_triggers(triggered, TriggerContext(config, acting), parsed.triggers)
     targets = _targets(config, index)
     claimed = ClaimedNames(
         targets={
@@ -132,7 +132,7 @@ class TriggerIndex(NamedTuple):
     troubles: list[ObjectError]
 
 
-def index_triggers(scaled: Iterable[ScaledObject], context: Around, parsed: ParsedTriggers) -> TriggerIndex:
+def index_triggers(scaled: Iterable[ScaledObject], context: TriggerContext, parsed: ParsedTriggers) -> TriggerIndex:
     """Indexes the triggers of all objects. parsed: a cache between calls."""
     index = TriggerIndex({}, {}, {}, {}, {}, {}, [])
     every = sorted(scaled, key=lambda each: each.ref)
@@ -149,7 +149,7 @@ def index_triggers(scaled: Iterable[ScaledObject], context: Around, parsed: Pars
     return index
 
 
-def _parse(scaled: ScaledObject, context: Around) -> tuple[ExternalTrigger, ...]:
+def _parse(scaled: ScaledObject, context: TriggerContext) -> tuple[ExternalTrigger, ...]:
     return tuple(heard(scaled, context))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from exporter.model import WorkloadKey
 from scaler.policy.columns import Spec
-from scaler.policy.constraints import Teaching
+from scaler.policy.constraints import KeepWarmConfig
 from scaler.policy.groups import Membership
 from scaler.policy.overrides import WorkloadOverrides
 from scaler.signals.smoothing import HalfLives
@@ -34,7 +34,7 @@ class WorkloadSpec:
     observed: bool = False
     member: Membership | None = None
     ordered: WorkloadOverrides = field(default=WorkloadOverrides())
-    teaching: Teaching = field(default=Teaching())
+    teaching: KeepWarmConfig = field(default=KeepWarmConfig())
     probe_period: float = 0.0
     tolerance: float = 0.0
     target: str = ""

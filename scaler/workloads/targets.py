@@ -31,7 +31,7 @@ from scaler.config.scalars import GPUS
 from scaler.config.validate_workload import FEWEST_READINGS
 from scaler.config.workload import for_jobs
 from scaler.policy.columns import Signal, Spec
-from scaler.policy.constraints import Teaching
+from scaler.policy.constraints import KeepWarmConfig
 from scaler.policy.groups import Membership
 from scaler.policy.overrides import WorkloadOverrides
 from scaler.signals.smoothing import HalfLives
@@ -59,7 +59,7 @@ class TargetSource(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Lookers:
+class DiscoveryClients:
     """What discoveries use; None if the configuration has no use for it."""
 
     cluster: Cluster | None
@@ -82,7 +82,7 @@ def places(config: Config, workloads: Iterable[Workload]) -> tuple[TargetSource,
     return tuple(found)
 
 
-def discovery(source: TargetSource, config: Config, lookers: Lookers) -> Discovery:
+def discovery(source: TargetSource, config: Config, lookers: DiscoveryClients) -> Discovery:
     """Returns the discovery of a source. config: a validated one, so that a source in the cluster has a cluster."""
     page = source.page
     if isinstance(page, DcgmExporter):
@@ -118,13 +118,13 @@ def discovery(source: TargetSource, config: Config, lookers: Lookers) -> Discove
     return StaticTargets(targets, owner=lists_pods)
 
 
-def _of(lookers: Lookers) -> Cluster:
+def _of(lookers: DiscoveryClients) -> Cluster:
     if lookers.cluster is None:
         raise AssertionError("a target source in the cluster, and no cluster: the configuration was not validated")
     return lookers.cluster
 
 
-def _of_redis(lookers: Lookers) -> redis.RedisPages:
+def _of_redis(lookers: DiscoveryClients) -> redis.RedisPages:
     if lookers.redis is None:
         raise AssertionError("a queue in Redis, and no client: see Lookers")
     return lookers.redis
@@ -295,10 +295,10 @@ def _plan_of_jobs(config: Config, workload: Workload, ordered: WorkloadOverrides
     return replace(plan, spec=replace(plan.spec, keep_warm=keep_warm, young=0.0, jobs=True))
 
 
-def _teaching(workload: Workload, config: Config) -> Teaching:
+def _teaching(workload: Workload, config: Config) -> KeepWarmConfig:
     """A workload that never sleeps learns nothing; a learned time is never too short to prove idleness."""
     proven = FEWEST_READINGS * config.scrape.interval
-    return Teaching(
+    return KeepWarmConfig(
         learns=workload.learns_keep_warm and workload.replicas.sleeps,
         lowest=max(workload.keep_warm_min, proven),
         highest=max(workload.keep_warm_max, proven),
@@ -321,7 +321,7 @@ def _membership(workload: Workload, *, observed: bool) -> Membership | None:
     return replace(member, to=ratio.to, least=ratio.min, most=inf if ratio.max is None else ratio.max)
 
 
-class PlaceIndex:
+class SourceIndex:
     """Indexes target sources by what may change them, so that a change is compared with these alone."""
 
     def __init__(self, places: Iterable[TargetSource]) -> None:

@@ -78,14 +78,14 @@ class ExternalTrigger(NamedTuple):
         return self.ours or not isinstance(self.verdict.outcome, CallRejected)
 
 
-class Around(NamedTuple):
+class TriggerContext(NamedTuple):
     """acting: the configured workloads, and whether the number of each may be asked for."""
 
     config: Config
     acting: Mapping[WorkloadKey, bool]
 
 
-def heard(scaled: ScaledObject, context: Around) -> Iterator[ExternalTrigger]:
+def heard(scaled: ScaledObject, context: TriggerContext) -> Iterator[ExternalTrigger]:
     """The external triggers of an object, in order."""
     first: dict[frozenset[tuple[str, str]], int] = {}
     numbers = count()
@@ -127,7 +127,7 @@ def too_many(scaled: ScaledObject) -> BadWord | None:
     return BadWord("spec.triggers", f"must be at most {MOST_TRIGGERS}: the rest is not read", str(len(scaled.triggers)))
 
 
-def _referring(trigger: ScaledObjectTrigger, namespace: str, context: Around) -> TriggerVerdict:
+def _referring(trigger: ScaledObjectTrigger, namespace: str, context: TriggerContext) -> TriggerVerdict:
     """`workload: NAME`: the configuration's workload of that name."""
     try:
         read_words(trigger.metadata, "metadata")
@@ -136,7 +136,7 @@ def _referring(trigger: ScaledObjectTrigger, namespace: str, context: Around) ->
     return _named(WorkloadKey(namespace, trigger.metadata[_REFERENCE]), context)
 
 
-def _named(configured: WorkloadKey, context: Around) -> TriggerVerdict:
+def _named(configured: WorkloadKey, context: TriggerContext) -> TriggerVerdict:
     acting = context.acting.get(configured)
     if acting is None:
         bound = "must be a workload of this namespace in Tidegate's configuration"
@@ -144,7 +144,9 @@ def _named(configured: WorkloadKey, context: Around) -> TriggerVerdict:
     return TriggerVerdict(configured if acting else observed(configured), scales=configured)
 
 
-def _making(trigger: ScaledObjectTrigger, key: WorkloadKey, scaled: ScaledObject, context: Around) -> TriggerVerdict:
+def _making(
+    trigger: ScaledObjectTrigger, key: WorkloadKey, scaled: ScaledObject, context: TriggerContext
+) -> TriggerVerdict:
     """Words of its own."""
     if key in context.acting:
         bound = (

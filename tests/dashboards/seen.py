@@ -14,17 +14,17 @@ from exporter.catalog import Reader
 from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.objects import Ref
 from exporter.kubernetes.resources import NODES, PODS
-from exporter.model import Failure, FailureKind, Role, Scrape, Target, WorkloadKey
+from exporter.model import Failure, FailureKind, Role, ScrapeResult, Target, WorkloadKey
 from exporter.scrape.loop import Counters
-from exporter.scrape.metrics import SeenCollector
+from exporter.scrape.metrics import ScrapeCollector
 from exporter.textformat import parse
 from scaler.api.http.accounting import AccountsCollector
 from scaler.api.http.collectors import (
     BoardCollector,
+    CheckpointCollector,
     ClusterCollector,
     OutcomeCollector,
-    PeersCollector,
-    SnapshotCollector,
+    ReplicaCollector,
 )
 from scaler.engine.accounting import AccountedSweep, GpuUse, Ledger
 from scaler.explain.outcome_inputs import OutcomeCode
@@ -71,9 +71,9 @@ def counters(reader, at, turn):
     seen = reader.read(dcgm(FATAL if turn > 2 else 0), at)
     failed = Failure(FailureKind.TIMEOUT, "no answer")
     return {
-        EXPORTER: Counters(scrapes=turn, last=Scrape(EXPORTER, at, 0.2, seen)),
+        EXPORTER: Counters(scrapes=turn, last=ScrapeResult(EXPORTER, at, 0.2, seen)),
         ENGINE: Counters(
-            scrapes=turn, failures={FailureKind.TIMEOUT: turn}, last=Scrape(ENGINE, at, 3.0, failed)
+            scrapes=turn, failures={FailureKind.TIMEOUT: turn}, last=ScrapeResult(ENGINE, at, 3.0, failed)
         ),
     }  # fmt: skip
 
@@ -166,10 +166,10 @@ def page():
         return Board(turn, now, {each.workload: each for each in decisions(now)})
 
     registry.register(BoardCollector(board, time.time))
-    registry.register(SeenCollector(lambda: counters(reader, time.time(), turn)))
+    registry.register(ScrapeCollector(lambda: counters(reader, time.time(), turn)))
     registry.register(ClusterCollector(cluster, lambda: troubles, time.time))
-    registry.register(PeersCollector(lambda: standing, time.time))
-    registry.register(SnapshotCollector(snapshots, time.time))
+    registry.register(ReplicaCollector(lambda: standing, time.time))
+    registry.register(CheckpointCollector(snapshots, time.time))
     registry.register(OutcomeCollector(lambda: lambda: tuple(outlooks(time.time(), turn))))
     registry.register(AccountsCollector(lambda: kept, lambda now: True, time.time))
 

@@ -6,7 +6,7 @@ import pytest
 
 from scaler.config import Config, Kubernetes
 from scaler.config.errors import BadWords
-from scaler.policy.overrides import BadOrder, read_brake
+from scaler.policy.overrides import OverrideError, read_brake
 from scaler.workloads.triggers import read_words
 from tests.patterns.ambiguity import SCANS, Automaton, trouble
 from tests.patterns.found import METHODS, applied
@@ -110,7 +110,7 @@ def unread(words):
 
 
 def braked(text):
-    with pytest.raises(BadOrder) as caught:
+    with pytest.raises(OverrideError) as caught:
         read_brake(text)
     return str(caught.value)
 

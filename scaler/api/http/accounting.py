@@ -30,7 +30,7 @@ from scaler.engine.accounting import STATES, LedgerSums
 from .collectors import LABELS, LazySamples
 
 if TYPE_CHECKING:
-    from scaler.engine.decider import Decider  # compiles kernels
+    from scaler.engine.decider import Decider
 
 PATH = "/api/v1/accounts"
 _STATES = tuple(map(str, STATES))

@@ -356,7 +356,7 @@ class ClusterCollector:
         return family
 
 
-class PeersCollector:
+class ReplicaCollector:
     """Exposes leader election and replication of the leader's Board.
 
     replica: None before the first election.
@@ -379,7 +379,7 @@ class PeersCollector:
         yield failed
 
 
-class SnapshotCollector:
+class CheckpointCollector:
     """Exposes age, size and failures of checkpoints."""
 
     def __init__(self, store: CheckpointStore, now: Callable[[], float]) -> None:

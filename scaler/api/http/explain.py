@@ -23,7 +23,7 @@ from exporter.model import WorkloadKey
 from scaler.model import Board
 
 if TYPE_CHECKING:
-    from scaler.explain.document import DeciderWitness  # compiles kernels
+    from scaler.explain.document import DecisionExplainer
 
 Document: TypeAlias = dict[str, Any]
 
@@ -47,7 +47,7 @@ class ExplainHandler:
     """
 
     board: Callable[[], Board]
-    source: Callable[[], DeciderWitness | None]
+    source: Callable[[], DecisionExplainer | None]
     now: Callable[[], float]
     follows: Callable[[], str | None] = lambda: None
     controller: Callable[[WorkloadKey], Document | None] = lambda _: None

@@ -24,7 +24,7 @@ from aiohttp import web
 
 from exporter.model import WorkloadKey
 from scaler.explain.outcome import OutcomeRow
-from scaler.explain.rows import Ahead, by_trouble, fleet, row
+from scaler.explain.rows import NextOutcome, by_trouble, fleet, row
 from scaler.explain.summary import words_document
 from scaler.model import Board
 
@@ -129,7 +129,7 @@ class Rows:
         outcomes: Outcomes = no_outcomes,
     ) -> None:
         self._board, self._health, self._now, self._outcomes = board, health, now, outcomes
-        self._ahead: dict[WorkloadKey, Ahead] = {}
+        self._ahead: dict[WorkloadKey, NextOutcome] = {}
         self._outcomes_at = float("-inf")
         self._encoded: EncodedRows | None = None
         self._encoding = asyncio.Lock()
@@ -157,12 +157,14 @@ class Rows:
         return web.Response(body=encoded.text, content_type="application/json", charset="utf-8", headers=headers)
 
 
-def _ahead_of(outcomes: Callable[[], Iterable[OutcomeRow]]) -> dict[WorkloadKey, Ahead]:
-    return {each.decision.workload: Ahead(str(each.outcome.code), each.outcome.sentences[0]) for each in outcomes()}
+def _ahead_of(outcomes: Callable[[], Iterable[OutcomeRow]]) -> dict[WorkloadKey, NextOutcome]:
+    return {
+        each.decision.workload: NextOutcome(str(each.outcome.code), each.outcome.sentences[0]) for each in outcomes()
+    }
 
 
 def _encode(
-    board: Board, etag: str, role: str | None, unwell: list[str], now: float, ahead: Mapping[WorkloadKey, Ahead]
+    board: Board, etag: str, role: str | None, unwell: list[str], now: float, ahead: Mapping[WorkloadKey, NextOutcome]
 ) -> EncodedRows:
     rows = by_trouble(row(decision, now, ahead.get(key)) for key, decision in board.decisions.items())
     document = {

@@ -81,7 +81,7 @@ class Turn:
                 raise
 
 
-class Claims:
+class CallAuthorizer:
     """Authorizes calls. One writer, the daemon's loop; any number of readers in the same loop.
 
     triggers: the number of external triggers; None before the first list.
@@ -138,7 +138,7 @@ class BadMetadata(ValueError):  # noqa: N818 - named for whose fault it is
 
 
 @dataclass(frozen=True, slots=True)
-class Configured:
+class ConfiguredWorkloads:
     """The authorizer without Kubernetes. acting: by namespace and name, whether the mode is `act`."""
 
     acting: Mapping[str, Mapping[str, bool]]

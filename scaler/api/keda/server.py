@@ -41,9 +41,9 @@ from grpc_health.v1.health_pb2_grpc import HealthServicer, HealthStub
 from grpc_reflection.v1alpha import reflection
 
 from scaler.engine.publisher import Publisher
-from scaler.tls import TlsFiles, Told
+from scaler.tls import ProblemListener, TlsFiles
 
-from .authorization import Claims
+from .authorization import CallAuthorizer
 from .externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
 from .interceptor import CallInterceptor, GrpcLimits, Observe
 from .servicer import Context, Quota, RateLimitedLog, Servicer, Warn
@@ -124,12 +124,12 @@ class KedaServer:
 def create(
     publisher: Publisher,
     *,
-    claims: Claims,
+    claims: CallAuthorizer,
     address: str,
     tls: TlsFiles | None,
     now: Callable[[], float],
     observe: Observe = lambda _method, _code, _seconds: None,
-    on_tls_problem: Told = lambda _problem: None,
+    on_tls_problem: ProblemListener = lambda _problem: None,
     warn: Warn = lambda _event, **_fields: None,
     limits: GrpcLimits = GrpcLimits(),  # noqa: B008 - frozen
 ) -> KedaServer:
@@ -157,7 +157,7 @@ def create(
     return KedaServer(address, server, interceptor, health, credentials, check_socket())
 
 
-def _in_loop(loop: asyncio.AbstractEventLoop, listener: Told, problem: str | None) -> None:
+def _in_loop(loop: asyncio.AbstractEventLoop, listener: ProblemListener, problem: str | None) -> None:
     if not loop.is_closed():
         loop.call_soon_threadsafe(listener, problem)
 

@@ -46,7 +46,7 @@ from scaler.model import Decision, Reason
 from scaler.workloads import Doubt, RejectedCall
 from scaler.workloads.caller_check import plain
 
-from .authorization import Claims, Turn
+from .authorization import CallAuthorizer, Turn
 from .externalscaler_pb2 import (
     GetMetricSpecResponse,
     GetMetricsRequest,
@@ -132,7 +132,7 @@ class Servicer(ExternalScalerServicer):
     """The five calls. Streams never end by themselves: the interceptor cancels them while they wait."""
 
     def __init__(
-        self, publisher: Publisher, claims: Claims, now: Callable[[], float], refusals: RateLimitedLog
+        self, publisher: Publisher, claims: CallAuthorizer, now: Callable[[], float], refusals: RateLimitedLog
     ) -> None:
         self._publisher = publisher
         self._claims = claims

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import grpc
 
-from scaler.tls import BadTlsFiles, ChangeFilter, TlsFiles, Told, load_authorities, load_pair
+from scaler.tls import BadTlsFiles, ChangeFilter, ProblemListener, TlsFiles, load_authorities, load_pair
 
 
 class Pems(NamedTuple):
@@ -42,7 +42,7 @@ class Rotation:
     find the same change both return it. Raises BadTlsFiles.
     """
 
-    def __init__(self, files: TlsFiles, listener: Told) -> None:
+    def __init__(self, files: TlsFiles, listener: ProblemListener) -> None:
         self._files = files
         self._problems = ChangeFilter(listener)
         self._pems = load(files)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import structlog
 
 from exporter.clock import Clock
-from exporter.kubernetes.auth import ApiServices, Holder
+from exporter.kubernetes.auth import ApiServices, ServiceReference
 from exporter.kubernetes.protocol import ApiFailure, Forbidden
 
 from .discovery import VERSIONS
@@ -43,7 +43,7 @@ class Registration(NamedTuple):
     group: str
     version: str
     state: RegistrationState
-    holder: Holder | None = None
+    holder: ServiceReference | None = None
 
     @property
     def name(self) -> str:
@@ -55,7 +55,7 @@ class Registration(NamedTuple):
         return None if unknown else self.state is RegistrationState.OURS
 
 
-def standing(holder: Holder | None, service: Holder | None) -> RegistrationState:
+def standing(holder: ServiceReference | None, service: ServiceReference | None) -> RegistrationState:
     """holder: of an APIService; None if there is none. service: ours; None if not configured."""
     if holder is None:
         return RegistrationState.NONE
@@ -65,7 +65,7 @@ def standing(holder: Holder | None, service: Holder | None) -> RegistrationState
 
 
 async def follow(
-    services: ApiServices, clock: Clock, groups: Iterable[str], service: Holder | None, observe: Observe
+    services: ApiServices, clock: Clock, groups: Iterable[str], service: ServiceReference | None, observe: Observe
 ) -> None:
     """Reads the APIServices of these groups until cancelled, and reports each change. service: ours."""
     wanted = [(group, version) for group in sorted(groups) for version in VERSIONS[group]]
@@ -83,7 +83,7 @@ async def follow(
 
 
 async def _read(
-    services: ApiServices, group: str, version: str, service: Holder | None
+    services: ApiServices, group: str, version: str, service: ServiceReference | None
 ) -> tuple[Registration, str, bool]:
     """The registration, why it is unknown, and whether to retry soon: RBAC does not change within seconds."""
     try:
@@ -93,7 +93,7 @@ async def _read(
     return Registration(group, version, standing(holder, service), holder), "", False
 
 
-def _log(found: Registration, service: Holder | None, problem: str) -> None:
+def _log(found: Registration, service: ServiceReference | None, problem: str) -> None:
     log = structlog.get_logger().bind(api_service=found.name)
     match found.state:
         case RegistrationState.OURS:

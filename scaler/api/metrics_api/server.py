@@ -26,7 +26,7 @@ from exporter.kubernetes.auth import Reviews
 from exporter.kubernetes.protocol import ApiFailure
 from scaler.engine.publisher import Publisher
 from scaler.net import TLS_LIMITS, LimitedListener, listen
-from scaler.tls import TlsFiles, Told
+from scaler.tls import ProblemListener, TlsFiles
 from scaler.workloads import Registry
 
 from . import documents, pods, tls, values
@@ -62,7 +62,7 @@ class MetricsServer:
         groups: Iterable[str],
         clock: Clock,
         observe: Observe,
-        on_front_proxy_problem: Told,
+        on_front_proxy_problem: ProblemListener,
     ) -> None:
         self._publisher, self._host, self._port, self._context, self._clock = publisher, host, port, context, clock
         self._observe, self._on_front_proxy_problem = observe, on_front_proxy_problem
@@ -184,8 +184,8 @@ def create(
     groups: Iterable[str],
     clock: Clock,
     observe: Observe = lambda _what, _code, _seconds: None,
-    on_tls_problem: Told = lambda _problem: None,
-    on_front_proxy_problem: Told = lambda _problem: None,
+    on_tls_problem: ProblemListener = lambda _problem: None,
+    on_front_proxy_problem: ProblemListener = lambda _problem: None,
 ) -> MetricsServer:
     """Builds the server. Raises BadTlsFiles.
 

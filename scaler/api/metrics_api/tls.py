@@ -11,7 +11,7 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
-from scaler.tls import Rotating, TlsFiles, Told, load_pair
+from scaler.tls import ProblemListener, Rotating, TlsFiles, load_pair
 
 from .auth import Authorities, BadFrontProxy, FrontProxy, Peer
 
@@ -25,7 +25,7 @@ class _Handshake(ssl.SSLContext):
 class ListenerContext(Rotating):
     """The context of the listener. Raises BadTlsFiles."""
 
-    def __init__(self, protocol: int, files: TlsFiles, listener: Told) -> None:
+    def __init__(self, protocol: int, files: TlsFiles, listener: ProblemListener) -> None:
         self._proxy: FrontProxy | None = None
         super().__init__(protocol, (files.certificate, files.key), lambda: _built(files, self._proxy), listener)
 
@@ -40,7 +40,7 @@ class ListenerContext(Rotating):
         self.renew(anyway=True)
 
 
-def rotating(files: TlsFiles, listener: Told) -> ListenerContext:
+def rotating(files: TlsFiles, listener: ProblemListener) -> ListenerContext:
     """Raises BadTlsFiles."""
     return ListenerContext(ssl.PROTOCOL_TLS_SERVER, files, listener)
 

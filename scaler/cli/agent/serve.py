@@ -18,7 +18,7 @@ import structlog
 from aiohttp import web
 from prometheus_client import exposition
 
-from exporter.agent.agent import Exporter, ExportSource, OfPod, PageSource
+from exporter.agent.agent import Exporter, ExportSource, PageSource, PodGpus
 from exporter.agent.page import NormalisedCollector
 from exporter.clock import Clock
 from exporter.model import Failure, Gpu, PodKey, Samples
@@ -140,7 +140,7 @@ def _sources(settings: Settings, pages: HttpPages, clock: Clock, driver: Driver 
     sources = [source(page) for page in settings.engines]
     gpus = driver if settings.gpus is None else source(settings.gpus)
     if gpus is not None:
-        sources.append(gpus if settings.pod is None else OfPod(gpus, settings.pod))
+        sources.append(gpus if settings.pod is None else PodGpus(gpus, settings.pod))
     return sources
 
 

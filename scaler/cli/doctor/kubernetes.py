@@ -17,10 +17,10 @@ from random import Random
 from typing import Any, NamedTuple
 
 from exporter.clock import Clock
-from exporter.kubernetes.auth import AccessRequest, Holder, ServerVersion
+from exporter.kubernetes.auth import AccessRequest, ServerVersion, ServiceReference
 from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.client import KubernetesClient, connect
-from exporter.kubernetes.protocol import Absent, ApiFailure, CannotConnect
+from exporter.kubernetes.protocol import ApiFailure, CannotConnect, NotFound
 from exporter.kubernetes.resources import DEPLOYMENTS, RESOURCES, SCALEDJOBS, SCALEDOBJECTS, Resource
 from scaler.api.metrics_api.discovery import VERSIONS
 from scaler.api.metrics_api.documents import CUSTOM_GROUP, EXTERNAL_GROUP
@@ -245,7 +245,7 @@ async def _list_all(
                 after = page.after
                 if not after:
                     break
-        except Absent:
+        except NotFound:
             cluster.mark_absent(resource, clock.now())
             return
         except ApiFailure:
@@ -300,11 +300,11 @@ def check_keda(version: str | None, *, served: bool) -> Check:
 async def _check_registrations(client: KubernetesClient, served: MetricsApi) -> list[Check]:
     """Whether the API server forwards the API groups to Tidegate."""
     name, _, namespace = (served.service or "").partition(".")
-    tidegate = Holder(namespace, name) if name else None
+    tidegate = ServiceReference(namespace, name) if name else None
     return [await _check_registration(client, called, tidegate) for called in _served_apis(served)]
 
 
-async def _check_registration(client: KubernetesClient, called: str, tidegate: Holder | None) -> Check:
+async def _check_registration(client: KubernetesClient, called: str, tidegate: ServiceReference | None) -> Check:
     name = f"APIService {called}"
     try:
         holder = await client.holder(called)

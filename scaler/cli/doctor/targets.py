@@ -25,7 +25,7 @@ from exporter.sources.redis import RedisPages
 from exporter.textformat import Page, parse
 from scaler.config import Config, DcgmExporter
 from scaler.workloads import take
-from scaler.workloads.targets import Lookers, TargetSource, discovery, places
+from scaler.workloads.targets import DiscoveryClients, TargetSource, discovery, places
 
 from .check import MOST_CLOCK_OFFSET_S, Check, check_clock, fail, ok, warn
 
@@ -65,7 +65,7 @@ async def examine(config: Config, cluster: Cluster | None, clock: Clock) -> list
         for each in registry.troubles
     ]
     sources = [each for each in places(config, registry.workloads) if cluster is not None or not _is_in_cluster(each)]
-    lookers = Lookers(cluster, promql, pages)
+    lookers = DiscoveryClients(cluster, promql, pages)
     try:
         discoveries = [discovery(source, config, lookers) for source in sources]
         listings = await asyncio.gather(*(_refresh(each, clock.now()) for each in discoveries))

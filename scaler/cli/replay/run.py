@@ -45,7 +45,7 @@ class BadReplayRequest(ValueError):  # noqa: N818 - named for whose fault it is
     """The request is invalid; the message begins with the option."""
 
 
-class History(NamedTuple):
+class HistoryOptions(NamedTuple):
     """url: of a server with Prometheus' API, with or without user and password. workload: NS/NAME.
     since: a duration before now. bearer_file: path of a token.
     """
@@ -67,7 +67,7 @@ class ReplayRequest(NamedTuple):
     tune: bool = False
     clairvoyant: bool = False
     seed: int = 0
-    history: History | None = None
+    history: HistoryOptions | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,7 +148,7 @@ def _read(text: str, request: ReplayRequest) -> Recorded:
         raise BadReplayRequest(str(bad)) from bad
 
 
-def _fetch(history: History, seed: int, progress: Callable[[float], None]) -> Recorded:
+def _fetch(history: HistoryOptions, seed: int, progress: Callable[[float], None]) -> Recorded:
     namespace, slash, name = (history.workload or "").partition("/")
     if not (namespace and slash and name):
         raise BadReplayRequest(f"--workload: must be NAMESPACE/NAME, got {history.workload or 'nothing'}")

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scaler.explain import formats
-from scaler.explain.summary import HINDRANCES, REASONS, STATES, WorkloadState
+from scaler.explain.summary import OBSTACLES, REASONS, STATES, WorkloadState
 from scaler.explain.terminal import BAD, DIM, GOOD, HEAD, PIPE_WIDTH, SEVERITIES, UNKNOWN, WARN, plain, spark
 from scaler.explain.terminal import STATES as LOOKS
 from scaler.model import Reason
@@ -141,7 +141,7 @@ def _reason(row: Row, _: TopView) -> Text:
     same = word == _state_word(row["state"])
     text = Text("" if same else word, SEVERITIES.get(row["severity"], DIM))
     if code := row.get("hindered"):
-        outcome = HINDRANCES[code].word if code in HINDRANCES else plain(code).replace("_", " ")
+        outcome = OBSTACLES[code].word if code in OBSTACLES else plain(code).replace("_", " ")
         text.append(f"{' ' if text else ''}{outcome}", SEVERITIES.get(row["severity"], DIM))
     return text.append(" observed" if row["observed"] else "", DIM)
 

@@ -6,15 +6,8 @@ Worked example: `Overrides([WorkloadOverrides(brakes=(read_brake("floor 3 until 
 `at(now, lead_s).floor[0] == 3` until eight o'clock UTC, and 0 from then on.
 """
 
-from .active import (
-    ActiveOverride,
-    BrakeEnded,
-    OverrideChanges,
-    OverrideColumns,
-    Overrides,
-    WorkloadOverrides,
-)
-from .brake import EXAMPLE, BadOrder, Brake, BrakeWord, moment, read_brake, unreadable, written
+from .active import ActiveOverride, BrakeEnded, OverrideChanges, OverrideColumns, Overrides, WorkloadOverrides
+from .brake import EXAMPLE, Brake, BrakeWord, OverrideError, moment, read_brake, unreadable, written
 from .schedule import (
     AUTO,
     LONGEST_LEAD_S,
@@ -36,13 +29,13 @@ __all__ = [
     "LONGEST_LEAD_S",
     "UNLEARNED_LEAD_S",
     "ActiveOverride",
-    "BadOrder",
     "Brake",
     "BrakeEnded",
     "BrakeWord",
     "Cron",
     "OverrideChanges",
     "OverrideColumns",
+    "OverrideError",
     "Overrides",
     "Prewarm",
     "ReplicaSchedule",

@@ -21,8 +21,8 @@ from typing import NamedTuple
 import numpy as np
 
 from exporter.model import Floats
-from scaler.policy.columns import FROZEN, OWN, SCHEDULED, Bools, Ints
 
+from ..columns import FROZEN, NO_REASON, SCHEDULED, Bools, Ints
 from .brake import Brake, BrakeWord
 from .schedule import AUTO, LONGEST_LEAD_S, UNLEARNED_LEAD_S, ReplicaSchedule, Span, Times
 
@@ -57,7 +57,7 @@ class OverrideColumns(NamedTuple):
         """No overrides."""
         return cls(
             floor=np.zeros(rows),
-            floor_reason=np.full(rows, OWN, dtype=np.int64),
+            floor_reason=np.full(rows, NO_REASON, dtype=np.int64),
             ceiling=np.full(rows, np.inf),
             frozen=np.zeros(rows, dtype=np.bool_),
             never_down=np.zeros(rows, dtype=np.bool_),

@@ -44,7 +44,7 @@ _MOMENT = re.compile(
 _DURATION = re.compile(r"(?:for\s+)?\d+(?:\.\d+)?\s*(?:ms|s|m|h|d|min|minutes?|hours?|days?)(?:\d.*)?")
 
 
-class BadOrder(ValueError):  # noqa: N818 - renamed together with its importers
+class OverrideError(ValueError):
     """An override that cannot be read. The message says what would be right."""
 
 
@@ -98,21 +98,21 @@ class Brake:
 def read_brake(text: str, source: str = "") -> Brake:
     """Raises BadOrder with what would be right. Takes linear time, because any tenant can write the text."""
     if len(text) > LONGEST_LINE:
-        raise BadOrder(f"must be at most {LONGEST_LINE} characters long, and has {len(text)}")
+        raise OverrideError(f"must be at most {LONGEST_LINE} characters long, and has {len(text)}")
     rest, because = _cut(text.strip(), _BECAUSE)
     brake, until = _cut(rest, _UNTIL)
     match = _BRAKE.fullmatch(brake)
     if match is None:
-        raise BadOrder(_explained(text))
+        raise OverrideError(_explained(text))
     word, count = re.sub(r"[ -]", "_", match["word"].lower()), match["count"]
     if word not in set(BrakeWord) or (count is not None) != (word == BrakeWord.FLOOR):
-        raise BadOrder(_explained(text))
+        raise OverrideError(_explained(text))
     floor = int(count or 0)
     if word == BrakeWord.FLOOR and not 1 <= floor <= MOST_REPLICAS:
-        raise BadOrder(f"must have a floor from 1 to {MOST_REPLICAS}")
+        raise OverrideError(f"must have a floor from 1 to {MOST_REPLICAS}")
     reason = because or ""
     if len(reason) > LONGEST_REASON or not reason.isprintable():
-        raise BadOrder(f"must have a reason of at most {LONGEST_REASON} characters on one line")
+        raise OverrideError(f"must have a reason of at most {LONGEST_REASON} characters on one line")
     return Brake(BrakeWord(word), floor, None if until is None else moment(until), reason, source)
 
 
@@ -125,21 +125,21 @@ def moment(text: str) -> float:
     """POSIX seconds. Raises BadOrder. Of an hour that comes twice it is the second: a brake ends late, not early."""
     stripped = text.strip()
     if is_duration(stripped):
-        raise BadOrder(f"{WANTED}: {NO_DURATION}")
+        raise OverrideError(f"{WANTED}: {NO_DURATION}")
     match = _MOMENT.fullmatch(stripped)
     if match is None:
-        raise BadOrder(WANTED)
+        raise OverrideError(WANTED)
     day, minute, second, zone = match.groups()
     if zone is None:
-        raise BadOrder(f"{WANTED}: it does not say whose clock is meant; add Z, an offset or a time zone")
+        raise OverrideError(f"{WANTED}: it does not say whose clock is meant; add Z, an offset or a time zone")
     try:
         local, clock = datetime.fromisoformat(f"{day}T{minute}{second or ''}"), _clock(zone)
-    except BadOrder:
-        raise BadOrder(f"{WANTED}: {zone} is no time zone of the IANA database") from None
+    except OverrideError:
+        raise OverrideError(f"{WANTED}: {zone} is no time zone of the IANA database") from None
     except ValueError:  # a 30 February, a 25th hour, an offset of 99 hours
-        raise BadOrder(f"{WANTED}: that one does not exist") from None
+        raise OverrideError(f"{WANTED}: that one does not exist") from None
     if not EARLIEST_YEAR <= local.year <= LATEST_YEAR:
-        raise BadOrder(f"{WANTED}: a year from {EARLIEST_YEAR} to {LATEST_YEAR}")
+        raise OverrideError(f"{WANTED}: a year from {EARLIEST_YEAR} to {LATEST_YEAR}")
     # When the clocks change there are two readings: of an hour that is skipped too.
     return max(local.replace(tzinfo=clock, fold=fold).timestamp() for fold in (0, 1))
 
@@ -166,7 +166,7 @@ def zone_of(name: str) -> ZoneInfo:
             return ZoneInfo(name)
         except (KeyError, OSError, ValueError):  # ZoneInfoNotFoundError is a KeyError; a folder is an OSError
             pass
-    raise BadOrder("must be a time zone of the IANA database such as Europe/Berlin or UTC")
+    raise OverrideError("must be a time zone of the IANA database such as Europe/Berlin or UTC")
 
 
 def _clock(zone: str) -> timezone | ZoneInfo:
@@ -193,6 +193,6 @@ def _explained(text: str) -> str:
         return f"{_BRAKE_WANTED}; {NO_DURATION}"
     try:
         moment(rest)
-    except BadOrder:
+    except OverrideError:
         return _BRAKE_WANTED
     return f"{_BRAKE_WANTED}: the word `until` is missing"

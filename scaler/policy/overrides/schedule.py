@@ -25,7 +25,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from cronsim import CronSim, CronSimError
 
-from .brake import MOST_REPLICAS, BadOrder, written, zone_of
+from .brake import MOST_REPLICAS, OverrideError, written, zone_of
 
 AUTO: Literal["auto"] = "auto"
 Prewarm: TypeAlias = float | Literal["auto"]
@@ -126,19 +126,19 @@ def read_schedules(text: str, duration: Callable[[str], float]) -> tuple[Replica
     """Reads lines with ";" between. Raises BadOrder. duration: "10h" -> seconds; it may raise BadOrder too."""
     lines = [line for line in text.split(";") if line.strip()]
     if not lines or len(lines) > MOST_SCHEDULES:
-        raise BadOrder(_WANTED if not lines else f"must be at most {MOST_SCHEDULES} schedules")
+        raise OverrideError(_WANTED if not lines else f"must be at most {MOST_SCHEDULES} schedules")
     return tuple(_read(line, duration) for line in lines)
 
 
 def _read(line: str, duration: Callable[[str], float]) -> ReplicaSchedule:
     match = _LINE.fullmatch(line.strip())
     if match is None:
-        raise BadOrder(_WANTED)
+        raise OverrideError(_WANTED)
     zone = read_zone(match["zone"] or "UTC")
     options = match["rest"].split()
     values = dict(zip(options[::2], options[1::2], strict=True))
     if len(values) * 2 != len(options):
-        raise BadOrder(f"{_WANTED}: each word once")
+        raise OverrideError(f"{_WANTED}: each word once")
     prewarm = values.get("prewarm", AUTO)
     schedule = ReplicaSchedule(
         times_of(match["start"], match["end"], duration(match["duration"]) if match["duration"] else None, zone),
@@ -154,25 +154,25 @@ def times_of(start: str, end: str | None, duration_s: float | None, zone: str) -
     """Raises BadOrder. One of `end` and `duration_s` is given."""
     until = Cron(read_cron(end), zone) if end is not None else duration_s
     if until is None or (end is not None and duration_s is not None):
-        raise BadOrder("must have an end or a duration, and not both")
+        raise OverrideError("must have an end or a duration, and not both")
     if isinstance(until, float) and until < SHORTEST_WINDOW_S:
-        raise BadOrder("must last at least 1m")
+        raise OverrideError("must last at least 1m")
     return Times(Cron(read_cron(start), zone), until)
 
 
 def check(schedule: ReplicaSchedule) -> None:
     """Raises BadOrder if the bounds contradict each other, or there is none."""
     if schedule.floor is None and schedule.ceiling is None:
-        raise BadOrder("must have a floor or a ceiling: else it orders nothing")
+        raise OverrideError("must have a floor or a ceiling: else it orders nothing")
     if schedule.floor is not None and schedule.ceiling is not None and schedule.floor > schedule.ceiling:
-        raise BadOrder(f"must have a floor of at most its ceiling ({schedule.ceiling})")
+        raise OverrideError(f"must have a floor of at most its ceiling ({schedule.ceiling})")
 
 
 def _count(name: str, text: str | None) -> int | None:
     if text is None:
         return None
     if not re.fullmatch("[0-9]{1,5}", text) or not 1 <= int(text) <= MOST_REPLICAS:
-        raise BadOrder(f"must have a {name} from 1 to {MOST_REPLICAS}")
+        raise OverrideError(f"must have a {name} from 1 to {MOST_REPLICAS}")
     return int(text)
 
 
@@ -180,13 +180,13 @@ def read_cron(text: str) -> str:
     """The fields with single blanks. Raises BadOrder, also for those that never fire."""
     fields = text.split()
     if len(fields) != FIELDS:
-        raise BadOrder(_CRON_WANTED)
+        raise OverrideError(_CRON_WANTED)
     try:
         if next(CronSim(" ".join(fields), datetime(2026, 1, 1)), None) is None:  # noqa: DTZ001  wall clock
-            raise BadOrder(f"{_CRON_WANTED}: this one never fires")
+            raise OverrideError(f"{_CRON_WANTED}: this one never fires")
     except CronSimError as bad:
         what = str(bad)[:1].lower() + str(bad)[1:]
-        raise BadOrder(f"{_CRON_WANTED}: {what}, or no such day in these months") from None
+        raise OverrideError(f"{_CRON_WANTED}: {what}, or no such day in these months") from None
     return " ".join(fields)
 
 

@@ -21,7 +21,7 @@ from scaler.controllers import hpa, keda
 from scaler.controllers.hpa import SHIPPED
 from scaler.model import Reason
 from scaler.policy.columns import REASONS, Constraints, Memory, Readings, Signal, Spec, Specs
-from scaler.policy.constraints import PRICES, ConstraintSource, Teaching
+from scaler.policy.constraints import PRICES, ConstraintSource, KeepWarmConfig
 from scaler.policy.estimators.idle_time import BLIND_S
 from scaler.policy.kernel import step
 from scaler.policy.overrides import WorkloadOverrides
@@ -58,7 +58,7 @@ def plane(name: str, wish: Wish) -> Baseline:
     targets = ((Signal.WORK, wish.work), (Signal.KV_CACHE, wish.kv_cache))
     keep_warm = wish.keep_warm_s or UNLEARNED_KEEP_WARM_S
     spec = Spec(wish.least, wish.most, targets, keep_warm=keep_warm, band=wish.band, settle=SCRAPE_S)
-    teaching = None if wish.keep_warm_s else Teaching(learns=True, lowest=LOWEST_S, highest=HIGHEST_S)
+    teaching = None if wish.keep_warm_s else KeepWarmConfig(learns=True, lowest=LOWEST_S, highest=HIGHEST_S)
     scaler = Tidegate(name, spec, HalfLives(wish.up_s, wish.down_s), teaching=teaching)
     object_ = keda.ScaledObjectSpec(min_replicas=wish.least, max_replicas=wish.most, cooldown_s=COOLDOWN_S)
     autoscaler = hpa.HpaSpec(max_replicas=wish.most, min_replicas=max(1, wish.least), behavior=SHIPPED)
@@ -77,7 +77,7 @@ class Tidegate:
         spec: Spec,
         smoothing: HalfLives,
         every_s: float = SCRAPE_S,
-        teaching: Teaching | None = None,
+        teaching: KeepWarmConfig | None = None,
     ) -> None:
         """teaching: what may be learned of keeping warm; None: nothing, `spec.keep_warm` stands."""
         self.name, self.every_s = name, every_s
@@ -154,7 +154,7 @@ class _Past:
                 request, or nobody would have looked for so long that the rest's end would be unknown.
     """
 
-    def __init__(self, specs: Specs, teaching: Teaching) -> None:
+    def __init__(self, specs: Specs, teaching: KeepWarmConfig) -> None:
         self._stands = ConstraintSource(specs, [WorkloadOverrides()], [teaching], PRICES)
         self._row, self._known, self._gpus = np.arange(1), np.ones(1, dtype=np.bool_), np.full(1, nan)
         self._woken_at: float | None = None

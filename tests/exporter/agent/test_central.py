@@ -6,7 +6,7 @@ from prometheus_client.exposition import generate_latest
 
 from exporter.agent.page import NormalisedCollector, SourceState
 from exporter.catalog import Reader
-from exporter.catalog.own import NotHeard
+from exporter.catalog.own import SourcesDown
 from exporter.model import Attribution, Gpu, PodKey, Quantity, Queue, Role, Samples, Target, WorkloadKey
 from exporter.textformat import parse
 from scaler.signals.latest import LatestSamples, TargetRules
@@ -67,7 +67,7 @@ def test_old_values_in_a_new_response_are_old(intake):
 def test_a_node_exports_the_gpus_of_its_workloads(intake):
     land(intake, NODE, NOW, SourceState("g", gpu(0.5, NOW), up=True))
     assert intake.totals(ROWS, NOW).readings.busiest_gpu[0] == 0.5
-    with pytest.raises(NotHeard):
+    with pytest.raises(SourcesDown):
         land(intake, NODE, NOW + 5.0, SourceState("g", gpu(0.5, NOW), up=False))
     queue = intake.totals(ROWS, NOW + 20.0).readings
     assert np.isnan(queue.busiest_gpu[0])

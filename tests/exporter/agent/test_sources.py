@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from exporter.agent.agent import STUCK_S, Exporter, OfPod, PageSource, lines_of, matching_lines
+from exporter.agent.agent import STUCK_S, Exporter, PageSource, PodGpus, lines_of, matching_lines
 from exporter.catalog import KINDS, Reader, families
 from exporter.model import Attribution, Credentials, Failure, FailureKind, Gpu, PodKey, Quantity, Queue, Samples
 from exporter.sources.http import HttpLimits, HttpPages
@@ -113,7 +113,7 @@ async def test_a_change_is_reported_once(clock):
 async def test_gpus_of_the_pod_are_kept_with_their_sharers():
     own, shared = of(CHAT), of(CHAT, OTHER, uuid="GPU-2", attribution=Attribution.DEVICE)
     page = gpus(own, shared, of(OTHER, uuid="GPU-3"), Gpu("GPU-4"), Queue("m"))
-    kept = await OfPod(Scripted("s", page), CHAT).samples(1000.0)
+    kept = await PodGpus(Scripted("s", page), CHAT).samples(1000.0)
     assert kept.subjects == (own, shared)
     assert kept.values.tolist() == [[100.0], [100.0]]
     assert kept.at.tolist() == [1000.0, 1000.0]
@@ -121,12 +121,12 @@ async def test_gpus_of_the_pod_are_kept_with_their_sharers():
 
 @pytest.mark.parametrize("page", [gpus(), gpus(Gpu("GPU-1")), gpus(of(OTHER))])
 async def test_a_response_without_a_gpu_of_the_pod_is_a_failure(page):
-    outcome = await OfPod(Scripted("s", page), CHAT).samples(1000.0)
+    outcome = await PodGpus(Scripted("s", page), CHAT).samples(1000.0)
     assert outcome == Failure(FailureKind.PARTIAL, "no GPU has the pod ai/chat-0")
 
 
 async def test_a_failure_passes_through_the_pods_filter():
-    assert await OfPod(Scripted("s", GONE), CHAT).samples(1000.0) == GONE
+    assert await PodGpus(Scripted("s", GONE), CHAT).samples(1000.0) == GONE
 
 
 async def test_a_target_is_a_source(clock, beside):

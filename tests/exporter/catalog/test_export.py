@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 
 from exporter.agent.page import NormalisedCollector, SourceState
 from exporter.catalog import Reader
-from exporter.catalog.own import GPU_FAMILIES, QUEUE_FAMILIES, NotHeard
+from exporter.catalog.own import GPU_FAMILIES, QUEUE_FAMILIES, SourcesDown
 from exporter.model import Attribution, Gpu, PodKey, Quantity, Queue, Samples
 from exporter.textformat import parse
 
@@ -132,7 +132,7 @@ def test_a_source_that_is_down_has_no_values_and_keeps_its_ages():
 
 @pytest.mark.parametrize("exposed", [None, samples({Queue("m"): ({Q.REQUESTS_WAITING: 3.0}, NOW)})])
 def test_a_response_without_a_source_that_is_up_is_no_empty_response(exposed):
-    with pytest.raises(NotHeard, match="source_up is 0 for every source"):
+    with pytest.raises(SourcesDown, match="source_up is 0 for every source"):
         read(printed(SourceState("s", exposed, up=False)))
 
 

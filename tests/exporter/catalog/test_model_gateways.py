@@ -6,7 +6,7 @@ import pytest
 
 from exporter.catalog import KINDS
 from exporter.model import Quantity, Queue, Role
-from scaler.signals.queues import Waker
+from scaler.signals.queues import WakeSource
 from scaler.signals.queues import read as read_queues
 
 Q = Quantity
@@ -63,10 +63,10 @@ def test_what_a_gateway_has_in_flight_is_its_engines_own_over_again(kind):
 
 def test_a_router_without_servers_shows_the_next_request_by_its_count(read):
     reading = read_queues(read(ROUTER_AT_ZERO), Role.GATEWAY, None, 0.0, pods=True)
-    assert reading.wake_source is Waker.REFUSALS
+    assert reading.wake_source is WakeSource.REFUSALS
     assert reading.arrivals
     samples = read("router_cpu_usage_percent 3.5\n")
-    assert read_queues(samples, Role.GATEWAY, None, 0.0, pods=True).wake_source is Waker.NOTHING
+    assert read_queues(samples, Role.GATEWAY, None, 0.0, pods=True).wake_source is WakeSource.NOTHING
 
 
 DYNAMO = """
@@ -122,7 +122,7 @@ def test_a_dynamo_request_without_a_worker_belongs_to_the_only_model(read, cell)
     assert samples.subjects == (Queue("m"),)
     assert cell(samples, "m", Q.REQUESTS_FAILED) == 5.0
     reading = read_queues(samples, Role.GATEWAY, "m", 0.0, pods=True)
-    assert (reading.wake_source, reading.arrivals) == (Waker.REFUSALS, False)
+    assert (reading.wake_source, reading.arrivals) == (WakeSource.REFUSALS, False)
 
 
 def test_a_dynamo_request_without_a_worker_belongs_to_no_model_if_there_are_two(read, cell):
@@ -171,7 +171,7 @@ def test_smg_refuses_with_a_code_of_its_own_and_a_readiness_probe_fails_without_
     refused = SMG + 'smg_http_responses_total{status_code="503",error_code="no_available_workers"} 2\n'
     assert cell(read(refused), "default", Q.REQUESTS_FAILED) == 2.0
     reading = read_queues(read(SMG), Role.GATEWAY, None, 0.0, pods=True)
-    assert (reading.wake_source, reading.arrivals) == (Waker.REFUSALS, False)
+    assert (reading.wake_source, reading.arrivals) == (WakeSource.REFUSALS, False)
 
 
 AI_GATEWAY = """
@@ -194,4 +194,4 @@ def test_envoys_ai_gateway_counts_requests_and_tokens_and_has_no_queue(read, cel
     assert cell(samples, "m", Q.TOKENS_PROMPT) == 100.0
     assert cell(samples, "m", Q.TOKENS_GENERATED) == 40.0
     assert isnan(cell(samples, "m", Q.REQUESTS_RUNNING))
-    assert read_queues(samples, Role.GATEWAY, None, 0.0, pods=True).wake_source is Waker.NOTHING
+    assert read_queues(samples, Role.GATEWAY, None, 0.0, pods=True).wake_source is WakeSource.NOTHING

@@ -13,7 +13,7 @@ from aiohttp import web
 from exporter.discovery import Listing as Listed
 from exporter.discovery.dns import StaticTargets
 from exporter.model import Failure, Role, Target, WorkloadKey
-from exporter.scrape.loop import Loop
+from exporter.scrape.loop import ScrapeLoop
 from exporter.sources.http import HttpLimits, HttpPages
 from exporter.textformat import PlainScanner
 
@@ -228,7 +228,7 @@ def running(clock, recorder, http):
 
     @asynccontextmanager
     async def run(*discoveries, jitter=None, **more):
-        loop = Loop(
+        loop = ScrapeLoop(
             discoveries=[d if hasattr(d, "refresh") else StaticTargets((d,), CHAT) for d in discoveries],
             clock=clock,
             landed=lambda scrapes: recorder.record_each("landed", scrapes),

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import Gpu, Quantity, Samples
-from exporter.scrape.interval import STOPPED_AFTER, USUAL_S, Beats
+from exporter.scrape.interval import STOPPED_AFTER, USUAL_S, CollectInterval
 
 Q = Quantity
 GPUS = (Gpu("a"), Gpu("b"))
@@ -14,7 +14,7 @@ GPUS = (Gpu("a"), Gpu("b"))
 
 def observed(interval_s, scrape_s, pages, quantity=Q.GPU_ENERGY, phase_s=0.0, gpus=GPUS, beats=None):
     """Pages every `scrape_s` of numbers that are made anew every `interval_s`."""
-    beats = beats or Beats()
+    beats = beats or CollectInterval()
     for page in range(pages):
         at = 1000.0 + page * scrape_s
         made = np.floor((at - phase_s) / interval_s)
@@ -24,7 +24,7 @@ def observed(interval_s, scrape_s, pages, quantity=Q.GPU_ENERGY, phase_s=0.0, gp
 
 
 def test_the_default_interval_counts_before_an_estimate():
-    assert Beats().interval_s == USUAL_S == 30.0
+    assert CollectInterval().interval_s == USUAL_S == 30.0
     assert observed(10.0, 5.0, pages=3).interval_s == 30.0
 
 
@@ -82,13 +82,13 @@ def test_a_counter_that_never_changed_has_not_stopped():
 
 
 def test_a_response_without_gpus_keeps_the_estimate():
-    beats = Beats()
+    beats = CollectInterval()
     beats.update(Samples("dcgm", (), (), np.empty((0, 0)), np.empty(0)))
     assert (beats.interval_s, beats.stopped_at(1.0)) == (30.0, None)
 
 
 def test_a_gap_between_two_equal_values_is_no_change():
-    beats = Beats()
+    beats = CollectInterval()
     for page in range(60):
         value = np.nan if page % 3 == 1 else 7.0
         beats.update(Samples("dcgm", GPUS[:1], (Q.GPU_ENERGY,), np.array([[value]]), np.array([1000.0 + page])))

@@ -9,9 +9,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from exporter.catalog import Reader
-from exporter.model import Credentials, Failure, FailureKind, Role, Scrape, Target, WorkloadKey
+from exporter.model import Credentials, Failure, FailureKind, Role, ScrapeResult, Target, WorkloadKey
 from exporter.scrape.loop import Counters
-from exporter.scrape.metrics import SeenCollector
+from exporter.scrape.metrics import ScrapeCollector
 from exporter.textformat import parse
 
 NODE = Target("http://10.0.0.1:9400/metrics", "dcgm", Role.GPUS)
@@ -31,7 +31,7 @@ DCGM_FI_DEV_FB_USED{gpu="1",UUID="GPU-b",modelName="NVIDIA H100"} 92233720368547
 def landed(target, page, at=1000.0):
     """Counters after one good scrape of this page."""
     samples = Reader(target.kind).read(parse(page.encode()), at)
-    return Counters(scrapes=1, dropped_lines=len(samples.dropped), last=Scrape(target, at, 0.25, samples))
+    return Counters(scrapes=1, dropped_lines=len(samples.dropped), last=ScrapeResult(target, at, 0.25, samples))
 
 
 def failed(target, *kinds):
@@ -39,13 +39,13 @@ def failed(target, *kinds):
     counters = Counters(scrapes=len(kinds))
     for kind in kinds:
         counters.failures[kind] = counters.failures.get(kind, 0) + 1
-        counters.last = Scrape(target, 1000.0, 3.0, Failure(kind, "detail"))
+        counters.last = ScrapeResult(target, 1000.0, 3.0, Failure(kind, "detail"))
     return counters
 
 
 def exposed(counters):
     registry = CollectorRegistry()
-    registry.register(SeenCollector(lambda: counters))
+    registry.register(ScrapeCollector(lambda: counters))
     return registry
 
 
@@ -233,7 +233,7 @@ def test_only_a_lost_gpu_has_a_sample_of_lost():
     for xid, engine in ((0, alive), (79, alive), (79, silent)):
         page = f'{engine}DCGM_FI_DEV_XID_ERRORS{{UUID="GPU-a"}} {xid}\nDCGM_FI_DEV_GPU_TEMP{{UUID="GPU-b"}} 30\n'
         samples = reader.read(parse(page.encode()), 1000.0)
-        counters = {NODE: Counters(scrapes=1, last=Scrape(NODE, 1000.0, 0.25, samples))}
+        counters = {NODE: Counters(scrapes=1, last=ScrapeResult(NODE, 1000.0, 0.25, samples))}
         expected = [1.0] if engine is silent else []
         assert values(counters, "tidegate_gpu_lost") == expected
     assert values(counters, "tidegate_gpu_lost", uuid="GPU-a") == [1.0]

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from exporter.catalog import Reader
 from exporter.discovery import Listing
-from exporter.model import Failure, FailureKind, ReplicaCount, Role, Scrape, Target, WorkloadKey
+from exporter.model import Failure, FailureKind, ReplicaCount, Role, ScrapeResult, Target, WorkloadKey
 from exporter.sources.http import HttpLimits, HttpPages
 from exporter.sources.promql import Promql
 from exporter.textformat import parse
@@ -70,7 +70,9 @@ class Scene:
             self.works._retired(ENGINE)
 
     def hear(self, target, text):
-        self.works._landed([Scrape(target, self.time, 0.1, Reader(target.kind).read(parse(text.encode()), self.time))])
+        self.works._landed(
+            [ScrapeResult(target, self.time, 0.1, Reader(target.kind).read(parse(text.encode()), self.time))]
+        )
 
     def hear_gateway(self):
         self.hear(GATEWAY, 'inference_extension_flow_control_queue_size{inference_pool="p"} 0\n')
@@ -118,7 +120,7 @@ def test_failing_targets_of_earlier_configurations_are_forgotten(scene):
     scene.becomes(1)
     refused = Failure(FailureKind.REFUSED, "10.0.0.1:8000: Connection refused")
     for target in (ENGINE, GATEWAY):
-        scene.works._landed([Scrape(target, scene.time, 0.1, refused)])
+        scene.works._landed([ScrapeResult(target, scene.time, 0.1, refused)])
     second = ControlLoop(scene.works.config, scene.works._context, before=scene.works)
     second._added(ENGINE)
     assert second._failing == {ENGINE: FailureKind.REFUSED}

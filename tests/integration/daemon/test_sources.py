@@ -20,7 +20,7 @@ def plans(config):
 
 
 def discoveries(config, workloads=None, cluster=None):
-    lookers = targets.Lookers(cluster, None)
+    lookers = targets.DiscoveryClients(cluster, None)
     places = targets.places(config, config.workloads if workloads is None else workloads)
     return [targets.discovery(place, config, lookers) for place in places]
 

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from exporter.catalog import Reader
 from exporter.kubernetes.cache import Cluster
-from exporter.model import Failure, FailureKind, ReplicaCount, Role, Scrape, Target, WorkloadKey
+from exporter.model import Failure, FailureKind, ReplicaCount, Role, ScrapeResult, Target, WorkloadKey
 from exporter.sources.http import HttpLimits, HttpPages
 from exporter.sources.promql import Promql
 from exporter.textformat import parse
@@ -79,7 +79,7 @@ class Scene:
 
     def land(self, running):
         text = f'vllm:num_requests_waiting{{model_name="m"}} 0\nvllm:num_requests_running{{model_name="m"}} {running}\n'
-        self.works._landed([Scrape(ENGINE, self.now, 0.1, Reader("vllm").read(parse(text.encode()), self.now))])
+        self.works._landed([ScrapeResult(ENGINE, self.now, 0.1, Reader("vllm").read(parse(text.encode()), self.now))])
 
     def tick(self, after=1.0):
         self.clock.time += after
@@ -174,7 +174,7 @@ async def test_an_answer_that_is_the_same_as_before_the_ticks_failed_is_given_ag
 
 async def test_a_target_that_fails_is_said_once_per_kind_of_failure(scene, said):
     def fail(kind):
-        scene.works._landed([Scrape(ENGINE, scene.now, 0.1, Failure(kind, "why"))])
+        scene.works._landed([ScrapeResult(ENGINE, scene.now, 0.1, Failure(kind, "why"))])
 
     fail(FailureKind.REFUSED)
     fail(FailureKind.REFUSED)

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from exporter.kubernetes.cache import Cluster
 from exporter.kubernetes.resources import PODS, RESOURCES, SCALEDOBJECTS
 from exporter.model import WorkloadKey
-from exporter.scrape.loop import Loop
+from exporter.scrape.loop import ScrapeLoop
 from exporter.sources.http import HttpLimits, HttpPages
 from exporter.sources.promql import Promql
 from scaler.config import parse
@@ -204,7 +204,7 @@ def calls(monkeypatch):
 
     monkeypatch.setattr(Specs, "stack", stack)
     count(Decider, "started", "starts looked at")
-    count(Loop, "look", "pages looked for")
+    count(ScrapeLoop, "look", "pages looked for")
     return counted
 
 

@@ -13,7 +13,7 @@ from exporter.model import ReplicaCount, WorkloadKey
 from scaler.cli.client import Unanswered
 from scaler.cli.explain import BadExplainRequest, ExplainRequest, explain_tables, fetch
 from scaler.engine.decider import Decider
-from scaler.explain.document import DeciderWitness
+from scaler.explain.document import DecisionExplainer
 from scaler.model import Board
 from scaler.policy.columns import Signal, Spec
 from scaler.workloads.spec import WorkloadSpec
@@ -36,7 +36,7 @@ def decided():
 @pytest.fixture
 def document(decided):
     decider, board = decided
-    explanation = DeciderWitness(decider).explain(KEYS[0], board, 1060.4, None, None, None)
+    explanation = DecisionExplainer(decider).explain(KEYS[0], board, 1060.4, None, None, None)
     return json.loads(json.dumps(explanation()))
 
 
@@ -53,7 +53,9 @@ def daemon(decided):
             _, _, _, what, *names = url.path.split("/")
             key = WorkloadKey(*names, query.get("trigger", "")) if names else None
             at = float(query["at"]) if query.get("at", "").replace(".", "").isdigit() else None
-            explanation = None if key is None else DeciderWitness(decider).explain(key, board, 1060.4, at, None, None)
+            explanation = (
+                None if key is None else DecisionExplainer(decider).explain(key, board, 1060.4, at, None, None)
+            )
             if what == "board":
                 self.respond(200, {"now": 1060.4, **board.to_document()})
             elif "at" in query and at is None:

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scaler.model import Reason
-from scaler.policy.columns import OWN, REASONS, Signal, Spec
+from scaler.policy.columns import NO_REASON, REASONS, Signal, Spec
 
 GONE = {"pods_listed": 1.0, "pods_fresh": 0.0}
 SCHEDULED, WARM, FROZEN = (REASONS.index(reason) for reason in (Reason.SCHEDULED, Reason.WARM, Reason.FROZEN))
@@ -65,8 +65,8 @@ def test_a_floor_that_decides_nothing_leaves_the_reason(chat, fresh):
 
 
 def test_a_floor_of_its_group_leaves_its_own_reason(chat, fresh):
-    assert chat.step(orders=floor(3, OWN), **fresh(running=1)) == (3, True, Reason.SERVING)
-    assert chat.step(after=900, orders=floor(3, OWN), **fresh()) == (3, True, Reason.WARM)
+    assert chat.step(orders=floor(3, NO_REASON), **fresh(running=1)) == (3, True, Reason.SERVING)
+    assert chat.step(after=900, orders=floor(3, NO_REASON), **fresh()) == (3, True, Reason.WARM)
 
 
 def test_what_was_kept_up_by_a_floor_sleeps_when_it_ends_if_it_has_long_been_idle(chat, fresh):

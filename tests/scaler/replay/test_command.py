@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from scaler.cli.replay.run import MOST_REPLICAS, USUAL, BadReplayRequest, History, ReplayRequest, policies, replayed
+from scaler.cli.replay.run import (
+    MOST_REPLICAS,
+    USUAL,
+    BadReplayRequest,
+    HistoryOptions,
+    ReplayRequest,
+    policies,
+    replayed,
+)
 from scaler.config import ConfigErrors
 from scaler.replay.policies import FAMILIES
 
@@ -29,21 +37,24 @@ LOAD = "each:5m,for=30m"
         (ReplayRequest([LOAD], policies=["tidegate:min=9,max=3"]), ["min=9 is more than max=3"]),
         (ReplayRequest([LOAD], policies=["static:replicas=600"]), ["replicas must be at most 512, got 600"]),
         (
-            ReplayRequest([], history=History("http://127.0.0.1:1", None, "1d", None)),
+            ReplayRequest([], history=HistoryOptions("http://127.0.0.1:1", None, "1d", None)),
             ["--workload: must be NAMESPACE/NAME"],
         ),
-        (ReplayRequest([], history=History("http://127.0.0.1:1", "chat", "1d", None)), ["--workload", "got chat"]),
         (
-            ReplayRequest([], history=History("http://127.0.0.1:1", "ai/chat", "soon", None)),
+            ReplayRequest([], history=HistoryOptions("http://127.0.0.1:1", "chat", "1d", None)),
+            ["--workload", "got chat"],
+        ),
+        (
+            ReplayRequest([], history=HistoryOptions("http://127.0.0.1:1", "ai/chat", "soon", None)),
             ["--since: must be a duration"],
         ),
         (
-            ReplayRequest([], history=History("http://me:secret@127.0.0.1:1", "ai/chat", "1d", None, "/token")),
+            ReplayRequest([], history=HistoryOptions("http://me:secret@127.0.0.1:1", "ai/chat", "1d", None, "/token")),
             ["--bearer-file: must not be given"],
         ),
-        (ReplayRequest([], history=History("nonsense", "ai/chat", "1d", None)), ["--prometheus: nonsense"]),
+        (ReplayRequest([], history=HistoryOptions("nonsense", "ai/chat", "1d", None)), ["--prometheus: nonsense"]),
         (
-            ReplayRequest([], history=History("http://127.0.0.1:1", "ai/chat", "1d", None)),
+            ReplayRequest([], history=HistoryOptions("http://127.0.0.1:1", "ai/chat", "1d", None)),
             ["--prometheus: http://127.0.0.1:1"],
         ),
     ],

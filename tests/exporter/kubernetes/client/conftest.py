@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from exporter.kubernetes.client import PATIENCE, connect
+from exporter.kubernetes.client import TIME_LIMITS, connect
 from exporter.kubernetes.reflector import Reflector
 from exporter.kubernetes.resources import PODS
 from tests.fakes.kubernetes import PATIENCE_S, serving, write_kubeconfig
@@ -174,7 +174,7 @@ async def connected(tmp_path, fake):
     """`await connected(patience, token=…)`: the real client, to the fake through a kubeconfig file."""
     clients = []
 
-    async def connect_to(patience=PATIENCE, token=None):
+    async def connect_to(patience=TIME_LIMITS, token=None):
         file = write_kubeconfig(tmp_path / "kubeconfig", fake.url, token=token)
         client = await connect(str(file), None, Unscattered(), patience)
         clients.append(client)

@@ -3,8 +3,8 @@
 import pytest
 
 from exporter.kubernetes import auth
-from exporter.kubernetes.auth import Holder
-from exporter.kubernetes.client import Patience
+from exporter.kubernetes.auth import ServiceReference
+from exporter.kubernetes.client import TimeLimits
 from exporter.kubernetes.protocol import ApiFailure, Forbidden
 
 NAME = "v1beta1.external.metrics.k8s.io"
@@ -13,7 +13,7 @@ KEDAS = {"namespace": "keda", "name": "keda-operator-metrics-apiserver", "port":
 
 async def test_an_api_service_is_held_by_the_service_that_it_names(fake, client):
     fake.api_services[NAME] = {"group": "external.metrics.k8s.io", "version": "v1beta1", "service": KEDAS}
-    assert await client.holder(NAME) == Holder("keda", "keda-operator-metrics-apiserver")
+    assert await client.holder(NAME) == ServiceReference("keda", "keda-operator-metrics-apiserver")
 
 
 async def test_what_nobody_registered_has_no_holder(client):
@@ -23,7 +23,7 @@ async def test_what_nobody_registered_has_no_holder(client):
 async def test_what_the_api_server_answers_itself_is_held_by_it(fake, client):
     fake.api_services["v1.apps"] = {"group": "apps", "version": "v1"}
     holder = await client.holder("v1.apps")
-    assert (holder, str(holder)) == (Holder(), "the API server itself")
+    assert (holder, str(holder)) == (ServiceReference(), "the API server itself")
 
 
 async def test_what_rbac_does_not_allow_is_said_with_the_right_to_exactly_that_one(fake, client):
@@ -34,7 +34,7 @@ async def test_what_rbac_does_not_allow_is_said_with_the_right_to_exactly_that_o
 
 
 async def test_no_answer_is_a_failure_and_not_an_absence(fake, connected):
-    client = await connected(Patience(review_s=0.2))
+    client = await connected(TimeLimits(review_s=0.2))
     fake.fail("APIService", 500)
     with pytest.raises(ApiFailure) as caught:
         await client.holder(NAME)

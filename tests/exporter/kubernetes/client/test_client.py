@@ -6,8 +6,8 @@ from contextlib import aclosing
 import aiohttp
 import pytest
 
-from exporter.kubernetes.client import Patience
-from exporter.kubernetes.protocol import OPENED, Absent, ApiFailure, Event, Forbidden, Garbled, Gone
+from exporter.kubernetes.client import TimeLimits
+from exporter.kubernetes.protocol import OPENED, ApiFailure, Event, Forbidden, Garbled, Gone, NotFound
 from exporter.kubernetes.resources import NODES, PODS, REPLICASETS, RESOURCES, SCALEDOBJECTS, url
 from tests.fakes.objects import node, pod, replicaset, scaled_object
 
@@ -120,7 +120,7 @@ async def test_a_watch_that_is_cut_ends_and_half_a_line_is_nothing(fake, client,
 
 
 async def test_a_watch_that_says_nothing_for_too_long_ends(fake, connected):
-    client = await connected(Patience(silence_s=0.2))
+    client = await connected(TimeLimits(silence_s=0.2))
     fake.put(pod("chat-0"))
     watch = client.watch(PODS, None, "1000")
     assert [await anext(watch), (await anext(watch)).type] == [OPENED, "ADDED"]
@@ -130,7 +130,7 @@ async def test_a_watch_that_says_nothing_for_too_long_ends(fake, connected):
 
 @pytest.mark.parametrize("verb", ["list", "watch"])
 async def test_a_server_that_takes_the_request_and_says_nothing_is_a_failure(fake, connected, verb):
-    client = await connected(Patience(answer_s=0.2))
+    client = await connected(TimeLimits(answer_s=0.2))
     fake.hang()
     with pytest.raises(ApiFailure, match=f"^{verb} pods of namespace ai: no answer within 0.2 s$") as caught:
         await (client.page(PODS, "ai", "") if verb == "list" else anext(client.watch(PODS, "ai", "1000")))
@@ -163,7 +163,7 @@ async def test_the_rest_of_a_forgotten_list_is_gone(fake, client):
 
 async def test_a_kind_that_the_cluster_does_not_have_is_absent(fake, client):
     fake.uninstall(SCALEDOBJECTS)
-    with pytest.raises(Absent, match=r"^list scaledobjects\.keda\.sh of all namespaces: HTTP 404"):
+    with pytest.raises(NotFound, match=r"^list scaledobjects\.keda\.sh of all namespaces: HTTP 404"):
         await client.page(SCALEDOBJECTS, None, "")
     fake.install(SCALEDOBJECTS)
     fake.put(scaled_object("chat"))

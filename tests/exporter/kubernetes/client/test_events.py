@@ -3,13 +3,13 @@
 import pytest
 from aiohttp import web
 
-from exporter.kubernetes.events import LONGEST_NOTE, Happening, Subject, document
+from exporter.kubernetes.events import LONGEST_NOTE, EventRecord, Subject, document
 from exporter.kubernetes.objects import Ref
-from exporter.kubernetes.protocol import ApiFailure, Ending, Forbidden
+from exporter.kubernetes.protocol import ApiFailure, Forbidden, NamespaceTerminating
 
 CHAT = Subject("apps/v1", Ref("ai", "Deployment", "chat"), "uid-7")
 SCALED = Subject("keda.sh/v1alpha1", Ref("ai", "ScaledObject", "llm"), "uid-8")
-ASLEEP = Happening(CHAT, SCALED, "Normal", "Asleep", "Sleep", "asleep: idle for 5m", 1000.25)
+ASLEEP = EventRecord(CHAT, SCALED, "Normal", "Asleep", "Sleep", "asleep: idle for 5m", 1000.25)
 
 
 def test_its_document_is_the_apis_own():
@@ -78,7 +78,7 @@ async def test_what_rbac_does_not_allow_is_said_with_the_right_to_it(fake, clien
 
 async def test_a_namespace_that_is_being_deleted_lacks_no_right(fake, client):
     fake.ending.add("ai")
-    with pytest.raises(Ending) as caught:
+    with pytest.raises(NamespaceTerminating) as caught:
         await client.write_event(ASLEEP, "tidegate-0")
     assert "because it is being terminated" in str(caught.value)
     assert "RBAC" not in str(caught.value)

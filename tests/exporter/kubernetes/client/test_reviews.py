@@ -4,7 +4,7 @@ import pytest
 
 from exporter.kubernetes import auth
 from exporter.kubernetes.auth import AccessRequest, AccessVerdict, User
-from exporter.kubernetes.client import Patience
+from exporter.kubernetes.client import TimeLimits
 from exporter.kubernetes.protocol import ApiFailure, Forbidden
 
 ANN = User("ann", "7", ("dev", "ops"), (("scopes", ("a", "b")),))
@@ -58,7 +58,7 @@ async def test_the_client_shows_its_own_token_when_it_asks(fake, connected):
 
 @pytest.mark.parametrize("kind", QUESTIONS)
 async def test_no_answer_in_time_is_a_failure(fake, connected, kind):
-    client = await connected(Patience(review_s=0.2))
+    client = await connected(TimeLimits(review_s=0.2))
     fake.hang()
     with pytest.raises(ApiFailure, match=r"no answer within 0\.2 s$"):
         await QUESTIONS[kind](client)

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from structlog.testing import capture_logs
 
-from exporter.kubernetes.client import PATIENCE, connect
+from exporter.kubernetes.client import TIME_LIMITS, connect
 from exporter.kubernetes.events import Subject
 from exporter.kubernetes.objects import Ref
 from exporter.model import WorkloadKey
@@ -103,7 +103,7 @@ class Story:
 @pytest.fixture
 async def story(tmp_path):
     async with serving() as fake:
-        client = await connect(str(write_kubeconfig(tmp_path / "kubeconfig", fake.url)), None, Random(1), PATIENCE)
+        client = await connect(str(write_kubeconfig(tmp_path / "kubeconfig", fake.url)), None, Random(1), TIME_LIMITS)
         made = Story(fake, client, [CHAT])
         async with made.running():
             yield made

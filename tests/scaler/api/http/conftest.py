@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from exporter.model import WorkloadKey
-from exporter.scrape.metrics import SeenCollector
+from exporter.scrape.metrics import ScrapeCollector
 from scaler.api.http.collectors import BoardCollector
 from scaler.api.http.health import HealthState
 from scaler.api.http.server import WebServer
@@ -31,7 +31,7 @@ class Site:
     def __post_init__(self):
         self.own = SelfMetrics(self.registry)
         self.registry.register(BoardCollector(lambda: self.publisher.board, lambda: self.now))
-        self.registry.register(SeenCollector(dict))
+        self.registry.register(ScrapeCollector(dict))
 
     def server(self, host="127.0.0.1", port=0):
         return WebServer(host, port, lambda: self.publisher.board, self.health, self.registry, lambda: self.now)

@@ -9,7 +9,7 @@ from scaler.api.http.explain import ExplainHandler, moment
 from scaler.api.http.server import WebServer
 from scaler.engine.decider import Decider
 from scaler.engine.publisher import Publisher
-from scaler.explain.document import DeciderWitness
+from scaler.explain.document import DecisionExplainer
 from scaler.explain.steps import Step
 from scaler.model import Board, Decision, Reason
 from scaler.policy.columns import Signal, Spec
@@ -26,7 +26,7 @@ async def asked(site):
     spec = Spec(0, 8, ((Signal.WORK, 16.0),), pods=False)
     site.decider = Decider([WorkloadSpec(CHAT, spec)], interval_s=5.0, fresh_intervals=3.0, log_bytes=2**26)
     site.publisher, site.follows, site.controller = Publisher([CHAT]), None, None
-    site.witness = DeciderWitness(site.decider)
+    site.witness = DecisionExplainer(site.decider)
     for second in range(0, 61, 5):
         site.now = 1000.0 + second
         site.decider.counted(CHAT, ReplicaCount(3 if second > 30 else 2, 2, site.now))
@@ -154,6 +154,6 @@ async def test_what_the_controllers_do_comes_last_and_of_now_only(asked):
 def test_without_a_log_the_present_can_be_explained_all_the_same():
     decider = Decider([WorkloadSpec(CHAT, Spec(0, 8, ()))], interval_s=5.0, fresh_intervals=3.0)
     (decision,) = decider.sweep(1000.0)
-    made = DeciderWitness(decider).explain(CHAT, Board(1, 1000.0, {CHAT: decision}), 1000.5, None, None, None)
+    made = DecisionExplainer(decider).explain(CHAT, Board(1, 1000.0, {CHAT: decision}), 1000.5, None, None, None)
     document = made()
     assert (document["at"], [step["step"] for step in document["chain"]]) == (1000.0, STEPS)

@@ -9,7 +9,7 @@ from scaler.api.http.explain import ExplainHandler
 from scaler.api.http.server import WebServer
 from scaler.engine.decider import Decider
 from scaler.engine.publisher import Publisher
-from scaler.explain.document import DeciderWitness
+from scaler.explain.document import DecisionExplainer
 from scaler.policy.columns import Signal, Spec
 from scaler.workloads.spec import WorkloadSpec
 
@@ -22,7 +22,7 @@ async def past(site):
         [WorkloadSpec(chat, Spec(0, 8, ((Signal.WORK, 16.0),)))], interval_s=5.0, fresh_intervals=3.0, log_bytes=2**26
     )
     site.publisher = Publisher([chat])
-    site.witness = DeciderWitness(site.decider)
+    site.witness = DecisionExplainer(site.decider)
     for second in range(0, 61, 5):
         site.now = 1000.0 + second
         site.decider.counted(chat, ReplicaCount(2, 2, site.now))

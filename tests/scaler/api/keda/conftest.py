@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from exporter.model import WorkloadKey
-from scaler.api.keda.authorization import Claims, Configured
+from scaler.api.keda.authorization import CallAuthorizer, ConfiguredWorkloads
 from scaler.api.keda.externalscaler_pb2 import GetMetricsRequest, ScaledObjectRef
 from scaler.api.keda.externalscaler_pb2_grpc import ExternalScalerStub
 from scaler.api.keda.server import KedaServer, create
@@ -29,8 +29,8 @@ class Board:
         self.entries: dict[WorkloadKey, Decision | None] = {}
         self.now = 1000.0
         self.listening: list[Decision | None] = []  # what each waiting stream saw last
-        self.claims = Claims()
-        self.claims.take(Configured({}))
+        self.claims = CallAuthorizer()
+        self.claims.take(ConfiguredWorkloads({}))
         self.turn = asyncio.Event()  # until anything of the above changes
 
     def decide(self, replicas, *, reason=Reason.SERVING, workload=CHAT, **more) -> Decision:
@@ -81,7 +81,7 @@ class Board:
         acting: dict[str, dict[str, bool]] = {}
         for workload in self.entries:
             acting.setdefault(workload.namespace, {})[workload.name] = True
-        self.claims.take(Configured(acting))
+        self.claims.take(ConfiguredWorkloads(acting))
 
     def _wake(self) -> None:
         self.turn.set()

@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from exporter.model import WorkloadKey
-from scaler.api.keda.authorization import Claims, Turn
+from scaler.api.keda.authorization import CallAuthorizer, Turn
 from scaler.api.keda.server import create
 from scaler.config import Config, Endpoint, Kubernetes, Workload
 from scaler.engine.publisher import Publisher
@@ -29,7 +29,7 @@ class Front:
 
     def __init__(self) -> None:
         self.publisher = Publisher(())
-        self.claims = Claims()
+        self.claims = CallAuthorizer()
         self.calls: list[str] = []
         self.logged: list[dict] = []
         self.now = 1000.0

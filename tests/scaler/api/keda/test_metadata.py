@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.model import WorkloadKey
-from scaler.api.keda.authorization import BadMetadata, Configured, read
+from scaler.api.keda.authorization import BadMetadata, ConfiguredWorkloads, read
 from scaler.config import Config, Endpoint, Workload
 from scaler.workloads import Doubt, RejectedCall
 
@@ -123,7 +123,7 @@ def doubt(believed, *asked) -> Doubt:
 
 
 def test_without_kubernetes_the_configuration_alone_authorizes():
-    believed = Configured.by(Config(workloads=(workload("chat"), workload("seen", "observe"))))
+    believed = ConfiguredWorkloads.by(Config(workloads=(workload("chat"), workload("seen", "observe"))))
     assert believed.whose(*ref()) == CHAT
     assert believed.whose(*ref("other", workload="chat")) == CHAT
     assert doubt(believed, *ref("other")) is Doubt.NOBODY
@@ -133,9 +133,9 @@ def test_without_kubernetes_the_configuration_alone_authorizes():
 
 
 def test_a_reload_that_touches_another_namespace_says_the_same_of_this_one():
-    before = Configured.by(Config(workloads=(workload("chat"), workload("x", namespace="team-b"))))
-    after = Configured.by(Config(workloads=(workload("chat"),)))
+    before = ConfiguredWorkloads.by(Config(workloads=(workload("chat"), workload("x", namespace="team-b"))))
+    after = ConfiguredWorkloads.by(Config(workloads=(workload("chat"),)))
     assert before.about("team-a", "anything") == after.about("team-a", "anything")
     assert before.about("team-b", "x") != after.about("team-b", "x")
-    observed = Configured.by(Config(workloads=(workload("chat", "observe"),)))
+    observed = ConfiguredWorkloads.by(Config(workloads=(workload("chat", "observe"),)))
     assert before.about("team-a", "anything") != observed.about("team-a", "anything")

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import grpc
 import pytest
 
-from scaler.api.keda.authorization import Claims
+from scaler.api.keda.authorization import CallAuthorizer
 from scaler.api.keda.externalscaler_pb2 import GetMetricsRequest, ScaledObjectRef
 from scaler.api.keda.externalscaler_pb2_grpc import ExternalScalerStub
 from scaler.api.keda.interceptor import GrpcLimits
@@ -30,7 +30,7 @@ def front():
 
     @asynccontextmanager
     async def made(names=("chat",), limits=None):
-        publisher, claims, logged = Publisher(()), Claims(), []
+        publisher, claims, logged = Publisher(()), CallAuthorizer(), []
         census = take(Config(kubernetes=Kubernetes()), [scaled(name, trigger(engine="vllm")) for name in names], (), ())
         publisher.keep_only((workload.key for workload in census.workloads), 0.0)
         claims.take(census)

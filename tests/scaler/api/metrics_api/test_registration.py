@@ -7,7 +7,7 @@ import pytest
 import structlog
 from prometheus_client import CollectorRegistry
 
-from exporter.kubernetes.auth import Holder
+from exporter.kubernetes.auth import ServiceReference
 from exporter.kubernetes.client import connect
 from scaler.api.metrics_api import registration
 from scaler.api.metrics_api.documents import CUSTOM_GROUP, EXTERNAL_GROUP
@@ -15,8 +15,8 @@ from scaler.api.metrics_api.registration import RegistrationState, standing
 from scaler.metrics import SelfMetrics
 from tests.fakes.kubernetes import write_kubeconfig
 
-OURS = Holder("tidegate", "tidegate")
-KEDAS = Holder("keda", "keda-operator-metrics-apiserver")
+OURS = ServiceReference("tidegate", "tidegate")
+KEDAS = ServiceReference("keda", "keda-operator-metrics-apiserver")
 EXTERNAL = f"v1beta1.{EXTERNAL_GROUP}"
 
 
@@ -77,8 +77,8 @@ async def look(tmp_path, clock, kubernetes):
     [
         (OURS, OURS, RegistrationState.OURS),
         (KEDAS, OURS, RegistrationState.OTHER),
-        (Holder("other", "tidegate"), OURS, RegistrationState.OTHER),
-        (Holder(), OURS, RegistrationState.OTHER),
+        (ServiceReference("other", "tidegate"), OURS, RegistrationState.OTHER),
+        (ServiceReference(), OURS, RegistrationState.OTHER),
         (None, OURS, RegistrationState.NONE),
         (None, None, RegistrationState.NONE),
         (KEDAS, None, RegistrationState.HELD),
@@ -121,7 +121,7 @@ async def test_an_unregistered_group_is_one_warning_until_it_is_registered(look)
 async def test_a_lost_registration_and_each_new_holder_are_logged(look):
     lookout = await look((EXTERNAL, OURS))
     lookout.said()
-    for holder in (KEDAS, Holder("monitoring", "adapter")):
+    for holder in (KEDAS, ServiceReference("monitoring", "adapter")):
         lookout.register(EXTERNAL, holder)
         await lookout.look_again()
         assert lookout.said() == [("error", EXTERNAL, str(holder))]

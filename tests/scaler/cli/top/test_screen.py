@@ -8,7 +8,7 @@ from rich.console import Console
 
 from exporter.model import WorkloadKey
 from scaler.cli.top.screen import TopView, draw
-from scaler.explain.rows import Ahead, by_trouble, fleet, row
+from scaler.explain.rows import NextOutcome, by_trouble, fleet, row
 from scaler.explain.summary import REASONS
 from scaler.explain.terminal import spark
 from scaler.model import Decision, Evidence, Objective, Reason
@@ -140,7 +140,7 @@ def test_empty_board_has_a_message():
 
 
 def test_controller_outcome_is_shown():
-    held = row(CHAT, NOW, Ahead("paused", "paused at 2 \x1breplicas")).to_document()
+    held = row(CHAT, NOW, NextOutcome("paused", "paused at 2 \x1breplicas")).to_document()
     newer = {**held, "hindered": "of_tomorrow", "hindered_by": None}
     view = TopView({**document(), "workloads": [held, newer]})
     first, second = [line for line in lines(view, width=200) if "ai/chat" in line]

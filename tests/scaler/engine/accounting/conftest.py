@@ -9,7 +9,7 @@ import pytest
 
 from scaler.engine.accounting import Circumstances
 from scaler.policy.columns import Readings
-from scaler.signals.aggregate import Aggregate, GpusSeen
+from scaler.signals.aggregate import Aggregate, VisibleGpus
 
 
 def column(values):
@@ -25,7 +25,7 @@ def totals():
         readings = Readings.unknown(1)._replace(
             **{name: np.array([value], dtype=getattr(Readings.unknown(1), name).dtype) for name, value in seen.items()}
         )
-        gpus_seen = GpusSeen(column([shown]), none, none, none, none, nan, nan)
+        gpus_seen = VisibleGpus(column([shown]), none, none, none, none, nan, nan)
         totals = Aggregate(readings, column([gpus]), gpus_seen, nan, np.full((1, 3), np.nan), nan, nan, nan)
         return replace(totals, sleeping=column([sleeping]), leaving=column([leaving]))
 

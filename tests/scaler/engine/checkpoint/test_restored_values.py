@@ -18,7 +18,7 @@ from scaler.columns import State, plausible
 from scaler.engine.checkpoint_format import FORMAT, UnreadableError, pack, unpack, unpack_all
 from scaler.engine.decider import Decider
 from scaler.policy.columns import Signal, Spec
-from scaler.policy.constraints import Teaching
+from scaler.policy.constraints import KeepWarmConfig
 from scaler.signals.smoothing import RINGS
 from scaler.workloads.spec import WorkloadSpec
 from tests.budget import examples
@@ -30,7 +30,7 @@ CHAT, CODE = WorkloadKey("ai", "chat"), WorkloadKey("ai", "code")
 def fleet():
     """Two workloads: one keeps warm for a constant time, one learns it."""
     spec = Spec(0, MAXIMUM, ((Signal.WORK, 16.0), (Signal.KV_CACHE, 0.9)), young=60.0)
-    plans = [WorkloadSpec(CHAT, spec), WorkloadSpec(CODE, spec, teaching=Teaching(learns=True))]
+    plans = [WorkloadSpec(CHAT, spec), WorkloadSpec(CODE, spec, teaching=KeepWarmConfig(learns=True))]
     return Decider(plans, interval_s=INTERVAL_S, fresh_intervals=3.0, owners=owners_by_name({}))
 
 

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from scaler import config
-from scaler.api.http.collectors import SnapshotCollector
+from scaler.api.http.collectors import CheckpointCollector
 from scaler.engine.checkpoint_store import CheckpointStore, Directory
 
 
@@ -60,7 +60,7 @@ async def test_a_directory_that_cannot_be_written_is_said_once_and_so_is_its_ret
     tmp_path, clock, remembered, logged, monkeypatch
 ):
     kept, registry = CheckpointStore(settings(tmp_path), clock()), CollectorRegistry()
-    registry.register(SnapshotCollector(kept, lambda: 1007.0))
+    registry.register(CheckpointCollector(kept, lambda: 1007.0))
 
     def fail(*_args):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
@@ -168,7 +168,7 @@ async def test_another_interval_is_taken_at_a_reload_and_another_directory_is_no
 
 async def test_without_settings_nothing_is_kept_or_shown(clock, remembered, logged):
     kept, registry = CheckpointStore(None, clock()), CollectorRegistry()
-    registry.register(SnapshotCollector(kept, lambda: 1007.0))
+    registry.register(CheckpointCollector(kept, lambda: 1007.0))
     assert (await kept.read()).rest(1000.0) == []
     await kept.keep(remembered)
     await kept.write(remembered)
@@ -241,7 +241,7 @@ async def test_periodic_write_that_was_cancelled_does_not_supersede_the_final_on
 
 async def test_second_process_on_a_directory_reads_and_does_not_write(tmp_path, clock, remembered, logged, replicas):
     first, second, registry = *(CheckpointStore(settings(tmp_path), clock()) for _ in range(2)), CollectorRegistry()
-    registry.register(SnapshotCollector(second, lambda: 1007.0))
+    registry.register(CheckpointCollector(second, lambda: 1007.0))
     await first.read()
     await first.write(remembered)
     (tmp_path / ".x.tmp").write_bytes(b"the first is writing this")

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from scaler.cli.explain import explain_tables
 from scaler.engine.decider import Decider
-from scaler.explain.document import DeciderWitness
+from scaler.explain.document import DecisionExplainer
 from scaler.explain.steps import bounds
 from scaler.explain.trace import Case, summary
 from scaler.model import Board
@@ -67,7 +67,7 @@ def test_every_number_can_be_explained_and_decided_again(scene, plan, pod, gatew
         past = stage.decider.past(each.workload)
         for index in range(len(past)):
             tells_what_was_decided(past.entry(index))
-        document = DeciderWitness(stage.decider).explain(
+        document = DecisionExplainer(stage.decider).explain(
             each.workload, Board(1, stage.now, stage.answers), stage.now, *NOW
         )()
         assert "nan" not in json.dumps(document, allow_nan=False)

@@ -5,7 +5,7 @@ import pytest
 from exporter.kubernetes.objects import Ref, ScaledObject, ScaledObjectTrigger
 from exporter.model import Role, Target, WorkloadKey
 from scaler.config import Config, Endpoint, Kubernetes, Redis, SharedGateway
-from scaler.explain.document import DeciderWitness
+from scaler.explain.document import DecisionExplainer
 from scaler.model import Board
 from scaler.workloads import take, targets
 from tests.fakes.scaled_job import ScaledJobSpec, jobs_started
@@ -55,7 +55,7 @@ class Queue:
 
 def explained(stage):
     board = Board(1, stage.now, dict(stage.answers))
-    return DeciderWitness(stage.decider).explain(CHAT, board, stage.now, None, None, None)()
+    return DecisionExplainer(stage.decider).explain(CHAT, board, stage.now, None, None, None)()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from exporter.model import WorkloadKey
 from scaler.engine.checkpoint_format import pack, unpack
-from scaler.explain.document import DeciderWitness
+from scaler.explain.document import DecisionExplainer
 from scaler.explain.formats import clock
 from scaler.model import Board
 from scaler.policy.overrides import written
@@ -83,7 +83,7 @@ class TestBehindEnvoy:
         stage.has(pods=[stage.engine], wanted=1)
 
     def explained(self, stage):
-        document = DeciderWitness(stage.decider).explain(
+        document = DecisionExplainer(stage.decider).explain(
             CHAT, Board(1, stage.now, stage.answers), stage.now, None, None, None
         )()
         return [sentence for step in document["chain"] for sentence in step["sentences"]]

@@ -6,7 +6,7 @@ import pytest
 
 from exporter.model import WorkloadKey
 from scaler.config.overrides import Schedule as Written
-from scaler.explain.document import DeciderWitness
+from scaler.explain.document import DecisionExplainer
 from scaler.model import Board
 from scaler.policy.groups import Membership
 from scaler.policy.overrides import Brake, BrakeWord, WorkloadOverrides
@@ -17,7 +17,7 @@ IDLE_S = 30.0
 
 def explained(stage, at=None):
     board = Board(1, stage.now, dict(stage.answers))
-    return DeciderWitness(stage.decider).explain(CHAT, board, stage.now, at, None, None)()
+    return DecisionExplainer(stage.decider).explain(CHAT, board, stage.now, at, None, None)()
 
 
 def said(document, step):

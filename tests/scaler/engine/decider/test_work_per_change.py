@@ -9,7 +9,7 @@ from exporter.model import WorkloadKey
 from scaler.engine import decider as deciders
 from scaler.engine.checkpoint_format import pack, unpack
 from scaler.engine.decider import Decider, replaceable
-from scaler.policy.constraints import Teaching
+from scaler.policy.constraints import KeepWarmConfig
 from scaler.policy.groups import Membership
 from scaler.policy.overrides import WorkloadOverrides, read_brake
 
@@ -47,7 +47,7 @@ EDITS = {
     "times": {"keep_warm": 90.0, "hold": 5.0, "young": 30.0},
     "a tolerance": {"tolerance": 0.25},
     "an observed workload": {"observed": True},
-    "a learned keep-warm time": {"teaching": Teaching(learns=True, lowest=5.0, highest=900.0)},
+    "a learned keep-warm time": {"teaching": KeepWarmConfig(learns=True, lowest=5.0, highest=900.0)},
     "a brake": {"ordered": WorkloadOverrides(brakes=(read_brake("floor 5", "here"),))},
     "no pods": {"pods": False, "gateway": True},
     "probes": {"probe_period": 60.0},

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from scaler.explain.outcome_inputs import OutcomeCode
-from scaler.explain.summary import HINDRANCES, REASONS, STATES
+from scaler.explain.summary import OBSTACLES, REASONS, STATES
 
 PAGE = (Path(__file__).parents[4] / "docs/how-to/live-page.md").read_text()
 
@@ -28,6 +28,6 @@ def test_every_reason_is_documented_under_its_severity_in_the_order_of_trouble()
 
 
 def test_every_obstacle_is_documented_with_its_code_and_is_an_outcome():
-    rows = by_severity((word.severity, f"{word.word} (`{code}`)") for code, word in HINDRANCES.items())
+    rows = by_severity((word.severity, f"{word.word} (`{code}`)") for code, word in OBSTACLES.items())
     assert "\n".join(["| severity | second word (code) |", "|---|---|", *rows, ""]) in PAGE
-    assert set(HINDRANCES) <= set(OutcomeCode)
+    assert set(OBSTACLES) <= set(OutcomeCode)

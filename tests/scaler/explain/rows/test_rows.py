@@ -8,7 +8,7 @@ import pytest
 from exporter.model import WorkloadKey
 from scaler.engine.accounting import STATES as GPU_USES
 from scaler.explain.formats import count, ratio, shift, span
-from scaler.explain.rows import Ahead, by_trouble, fleet, row
+from scaler.explain.rows import NextOutcome, by_trouble, fleet, row
 from scaler.explain.summary import REASONS, STATES, Severity, WorkloadState, state, words_document
 from scaler.model import Decision, Evidence, Objective, Reason
 
@@ -166,11 +166,16 @@ def test_a_number_of_replicas_that_is_not_to_change_is_one_number():
 
 
 def test_an_obstacle_is_shown_and_raises_the_severity_of_its_row():
-    hindered = row(replace(SERVING, workload=WorkloadKey("ai", "zoo")), 1000.0, Ahead("paused", "paused at 2 replicas"))
+    hindered = row(
+        replace(SERVING, workload=WorkloadKey("ai", "zoo")), 1000.0, NextOutcome("paused", "paused at 2 replicas")
+    )
     assert (hindered.severity, hindered.hindered, hindered.hindered_by) == (
         Severity.NOTICE, "paused", "paused at 2 replicas",
     )  # fmt: skip
-    fine, silent = row(SERVING, 1000.0, Ahead("settled", "nothing")), row(SILENT, 1000.0, Ahead("paused", "paused"))
+    fine, silent = (
+        row(SERVING, 1000.0, NextOutcome("settled", "nothing")),
+        row(SILENT, 1000.0, NextOutcome("paused", "paused")),
+    )
     assert (fine.severity, fine.hindered, fine.hindered_by) == (Severity.FINE, None, None)
     assert silent.severity is Severity.TROUBLE, "the worse of the two"
     assert by_trouble([fine, hindered, silent]) == [silent, hindered, fine]

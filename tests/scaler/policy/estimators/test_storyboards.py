@@ -9,14 +9,14 @@ from exporter.model import PodKey, WorkloadKey
 from scaler.columns import State, translated
 from scaler.engine.checkpoint_format import pack, unpack
 from scaler.policy.columns import Readings, Signal, Spec, Specs
-from scaler.policy.constraints import PRICES, ConstraintSource, Teaching
+from scaler.policy.constraints import PRICES, ConstraintSource, KeepWarmConfig
 from scaler.policy.overrides import WorkloadOverrides
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 TICK = 30.0
 ROW = np.array([0])
 SPEC = Spec(0, 4, ((Signal.WORK, 16.0),), gateway=True)
-AUTO = Teaching(learns=True, lowest=60.0, highest=4 * HOUR)
+AUTO = KeepWarmConfig(learns=True, lowest=60.0, highest=4 * HOUR)
 
 
 class Played:

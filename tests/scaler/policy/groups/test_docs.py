@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.catalog.kind import LABELS, is_probe
+from exporter.catalog.kind import PATH_LABELS, is_probe
 from scaler.config import Workload
 from scaler.config.loader import parse
 from scaler.signals.activity import MANY_RISES, RISES
@@ -31,6 +31,6 @@ def test_without_a_group_the_first_example_is_warned_that_it_counts_twice():
 def test_the_numbers_of_probes_are_those_of_the_code():
     assert f"for\n{RISES} rises ({MANY_RISES} for three probers at once)" in PROBES
     assert Workload(namespace="ai", name="chat").probe_period == 60.0
-    assert [label for label in LABELS if f"`{label}`" not in PROBES] == []
+    assert [label for label in PATH_LABELS if f"`{label}`" not in PROBES] == []
     paths = re.search(r"whose path ends in (.*?) or the like", PROBES, re.DOTALL).group(1)
     assert all(is_probe({"path": f"/{word}"}) for word in re.findall(r"`(\w+)`", paths))

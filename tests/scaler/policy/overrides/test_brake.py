@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.policy.overrides import BadOrder, Brake, BrakeWord, moment, read_brake, unreadable, written
+from scaler.policy.overrides import Brake, BrakeWord, OverrideError, moment, read_brake, unreadable, written
 
 EIGHT = 1795420800.0  # 2026-11-23T08:00Z
 
 
 def refusal(text):
-    with pytest.raises(BadOrder) as caught:
+    with pytest.raises(OverrideError) as caught:
         read_brake(text)
     return str(caught.value)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.config.scalars import read_duration
-from scaler.policy.overrides import BadOrder, Cron, ReplicaSchedule, Times, moment, read_cron, read_schedules
+from scaler.policy.overrides import Cron, OverrideError, ReplicaSchedule, Times, moment, read_cron, read_schedules
 from scaler.policy.overrides.schedule import last_until, next_after
 
 BERLIN = "Europe/Berlin"
@@ -103,7 +103,7 @@ def test_windows_that_overlap_are_one():
     ("0 0 L-3 * *", "must be five cron fields"),
 ])  # fmt: skip
 def test_a_cron_that_never_fires_is_refused(text, message):
-    with pytest.raises(BadOrder) as caught:
+    with pytest.raises(OverrideError) as caught:
         read_cron(text)
     assert message in str(caught.value)
 
@@ -129,6 +129,6 @@ def test_several_schedules_stand_in_one_line():
     (";".join(["0 8 * * * for 1h floor 2"] * 33), "must be at most 32 schedules"),
 ])  # fmt: skip
 def test_the_error_of_an_unreadable_schedule_says_what_would_be_right(text, message):
-    with pytest.raises(BadOrder) as caught:
+    with pytest.raises(OverrideError) as caught:
         read_schedules(text, read_duration)
     assert message in str(caught.value)

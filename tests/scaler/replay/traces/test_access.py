@@ -11,7 +11,7 @@ import pytest
 
 from exporter.model import Credentials, WorkloadKey
 from scaler.cli.replay.history import HistoryRequest, from_prometheus
-from scaler.cli.replay.run import BadReplayRequest, History, ReplayRequest, replayed
+from scaler.cli.replay.run import BadReplayRequest, HistoryOptions, ReplayRequest, replayed
 from scaler.replay.traces import BadLoad
 
 EMPTY = {"status": "success", "data": {"resultType": "matrix", "result": []}}
@@ -82,7 +82,7 @@ async def test_no_refusal_says_the_password(guarded, status):
 @pytest.mark.parametrize("url", ["http://me:secret@[1", "ftp//me:secret@there", "http://me:secret@127.0.0.1:99999"])
 def test_a_url_that_is_none_is_refused_without_its_password(url):
     with pytest.raises(BadReplayRequest) as bad:
-        replayed(ReplayRequest([], history=History(url, "ai/chat", "1h", None)))
+        replayed(ReplayRequest([], history=HistoryOptions(url, "ai/chat", "1h", None)))
 
     assert "--prometheus" in str(bad.value)
     assert "secret" not in str(bad.value)
@@ -91,6 +91,6 @@ def test_a_url_that_is_none_is_refused_without_its_password(url):
 def test_a_token_that_cannot_be_read_is_said_with_its_file(tmp_path, guarded):
     url, lost = f"http://127.0.0.1:{guarded.server_port}", str(tmp_path / "lost")
     with pytest.raises(BadReplayRequest, match="lost"):
-        replayed(ReplayRequest([], history=History(url, "ai/chat", "1h", None, lost)))
+        replayed(ReplayRequest([], history=HistoryOptions(url, "ai/chat", "1h", None, lost)))
 
     assert guarded.heard == []

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from scaler.policy.columns import Readings, Signal
 from scaler.signals.aggregate import Aggregate
-from scaler.signals.smoothing import HalfLives, Signals
+from scaler.signals.smoothing import HalfLives, Smoother
 
 NAN = float("nan")
 
@@ -27,7 +27,7 @@ class One:
     """The signals of one workload, a scrape every 5 s."""
 
     def __init__(self, up=0.0, down=60.0, interval=5.0):
-        self.signals, self.rows = Signals([HalfLives(up, down)], interval), np.array([0])
+        self.signals, self.rows = Smoother([HalfLives(up, down)], interval), np.array([0])
 
     def see(self, at, work, **more):
         self.signals.observe(self.rows, totals(work, **more), np.array([True]), at)
@@ -109,7 +109,7 @@ def test_however_many_pages_land_a_ring_spans_minutes(pods):
 
 
 def test_a_part_of_a_sum_never_enters_a_ring():
-    signals, rows = Signals([HalfLives(0.0, 0.0)] * 2, 5.0), np.array([0, 1])
+    signals, rows = Smoother([HalfLives(0.0, 0.0)] * 2, 5.0), np.array([0, 1])
     signals.observe(rows, totals(10.0, 10.0, finished=5.0), np.array([True, True]), 0.0)
     signals.observe(rows, totals(3.0, 3.0, finished=6.0), np.array([True, False]), 5.0)
     assert signals.smooth(rows, 5.0)[:, Signal.WORK].tolist() == [3.0, 10.0]
@@ -144,11 +144,11 @@ def test_a_page_that_is_read_later_than_its_successor_makes_time_go_nowhere():
 
 
 def test_a_new_configuration_takes_over_rings_by_workload_and_never_a_neighbours():
-    old = Signals([HalfLives(0.0, 60.0)] * 3, 5.0)
+    old = Smoother([HalfLives(0.0, 60.0)] * 3, 5.0)
     rows = np.arange(3)
     old.observe(rows, totals(10.0, 20.0, 30.0, kv=0.5, gpu=0.25, finished=0.0), np.ones(3, dtype=bool), 0.0)
     old.observe(rows, totals(10.0, 20.0, 30.0, kv=0.5, gpu=0.25, finished=50.0), np.ones(3, dtype=bool), 5.0)
-    new = Signals([HalfLives(0.0, 60.0)] * 2, 5.0)
+    new = Smoother([HalfLives(0.0, 60.0)] * 2, 5.0)
     new.take(old.columns(), np.array([0]), np.array([2]))
     assert new.smooth(np.array([0, 1]), 5.0).tolist()[0] == [30.0, 0.5, 0.25]
     assert np.isnan(new.smooth(np.array([0, 1]), 5.0)[1]).all()
@@ -159,14 +159,14 @@ def test_a_new_configuration_takes_over_rings_by_workload_and_never_a_neighbours
 
 def remembered():
     """One workload, 8 requests at 0 s and 16 at 5 s; 0 and 50 finished."""
-    old = Signals([HalfLives(0.0, 60.0)], 5.0)
+    old = Smoother([HalfLives(0.0, 60.0)], 5.0)
     for at, work in ((0.0, 8.0), (5.0, 16.0)):
         old.observe(np.array([0]), totals(work, finished=10.0 * at), np.array([True]), at)
     return old
 
 
 def copied(columns, now=5.0):
-    new = Signals([HalfLives(0.0, 60.0)], 5.0)
+    new = Smoother([HalfLives(0.0, 60.0)], 5.0)
     new.take(columns, np.array([0]), np.array([0]), now)
     return new
 
@@ -210,7 +210,7 @@ def test_columns_that_are_no_rings_are_as_good_as_missing(change):
 
 
 def test_some_workloads_alone_are_smoothed_as_all_together_are():
-    signals, rows = Signals([HalfLives(float(n), 10.0 * n) for n in range(5)], 5.0), np.arange(5)
+    signals, rows = Smoother([HalfLives(float(n), 10.0 * n) for n in range(5)], 5.0), np.arange(5)
     for second in range(0, 50, 5):
         signals.observe(rows, totals(*(float((second * (n + 3)) % 17) for n in rows)), np.ones(5, dtype=bool), second)
     together = signals.smooth(rows, 52.0)

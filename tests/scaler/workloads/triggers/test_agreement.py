@@ -12,7 +12,7 @@ from scaler.config import Config, Endpoint, Kubernetes, SharedGateway, Workload
 from scaler.config.rules import COOLDOWN_ADDS_UP, CRON_BESIDE, WAKES_BY_POLLING
 from scaler.lint.triggers import check_manifests
 from scaler.workloads import take
-from scaler.workloads.triggers import Around, heard
+from scaler.workloads.triggers import TriggerContext, heard
 
 CONFIG = Config(
     kubernetes=Kubernetes(),
@@ -65,7 +65,7 @@ def of_check(document):
 
 
 def ours(document):
-    around = Around(CONFIG, {workload.key: not CONFIG.observes(workload) for workload in CONFIG.workloads})
+    around = TriggerContext(CONFIG, {workload.key: not CONFIG.observes(workload) for workload in CONFIG.workloads})
     return [one.position for one in heard(record(document), around) if one.ours]
 
 
