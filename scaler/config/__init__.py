@@ -1,65 +1,15 @@
-"""The configuration: YAML -> a frozen value, or everything that is wrong with it, each with file:line:column."""
+"""Loads configurations: YAML becomes a frozen value, or all its problems, each with file, line and column."""
 
-from .endpoint import Access, Basic, Delayed, Endpoint, PrometheusQuery, Redis, Running, StreamGroup, Tls
-from .errors import BadWord, BadWords, ConfigErrors, Problem
-from .loader import check, load, parse, read
-from .model import (
-    Config,
-    DcgmExporter,
-    Freshness,
-    GrpcTls,
-    Kubernetes,
-    Listen,
-    Log,
-    MetricsApi,
-    Peers,
-    Prices,
-    Scrape,
-    SharedGateway,
-    Snapshots,
-)
+from .endpoint import Endpoint, Redis, Running
+from .errors import ConfigErrors, Problem
+from .loader import load, parse, read
+from .model import Config, DcgmExporter, Kubernetes, MetricsApi, Peers, Scrape, SharedGateway, Snapshots
 from .overrides import Schedule
 from .scalars import Address
-from .trigger import Trigger, TriggerWorkload
 from .workload import Objectives, Replicas, Smoothing, Workload
 
 __all__ = [
-    "Access",
-    "Address",
-    "BadWord",
-    "BadWords",
-    "Basic",
-    "Config",
-    "ConfigErrors",
-    "DcgmExporter",
-    "Delayed",
-    "Endpoint",
-    "Freshness",
-    "GrpcTls",
-    "Kubernetes",
-    "Listen",
-    "Log",
-    "MetricsApi",
-    "Objectives",
-    "Peers",
-    "Prices",
-    "Problem",
-    "PrometheusQuery",
-    "Redis",
-    "Replicas",
-    "Running",
-    "Schedule",
-    "Scrape",
-    "SharedGateway",
-    "Smoothing",
-    "Snapshots",
-    "StreamGroup",
-    "Tls",
-    "Trigger",
-    "TriggerWorkload",
-    "Workload",
-    "check",
-    "load",
-    "parse",
-    "read",
-]
+    "Address", "Config", "ConfigErrors", "DcgmExporter", "Endpoint", "Kubernetes", "MetricsApi", "Objectives", "Peers",
+    "Problem", "Redis", "Replicas", "Running", "Schedule", "Scrape", "SharedGateway", "Smoothing", "Snapshots",
+    "Workload", "load", "parse", "read",
+]  # fmt: skip

@@ -1,10 +1,10 @@
-"""The configuration of `tidegate export`: which sources make its page, and how they are asked.
+"""Defines the configuration of `tidegate export`: the sources of its page, and how they are scraped.
 
-It says where things are and refuses to know what they are called in a cluster: the address of the node and the name of
-the pod come from the environment (Kubernetes' downward API), because one ConfigMap serves every pod of a Deployment.
+The address of the node and the name of the pod come from the environment (Kubernetes' downward API), because one
+ConfigMap serves every pod of a Deployment.
 
-Worked example: `engines: [{kind: vllm}]` with `gpus: {node_port: 9400, of: pod}` is vLLM's page on this pod's own
-loopback and, of the page of the node's dcgm-exporter, the GPUs of this pod.
+Worked example: `engines: [{kind: vllm}]` with `gpus: {node_port: 9400, of: pod}` scrapes vLLM on this pod's loopback,
+and the node's dcgm-exporter for the GPUs of this pod.
 """
 
 from __future__ import annotations
@@ -21,18 +21,17 @@ from exporter.catalog.own import PORT
 from .endpoint import Access, Many, Port, Section, page, with_path
 from .errors import Finding, Loc, Problem
 from .loader import Language, parse_as
-from .model import GiB, Interval, KiB, Log, MiB, usual_timeout
+from .model import GiB, Interval, KiB, Log, MiB, default_timeout
 from .scalars import ADDRESS, GPUS, URL, Address, size
-from .validate import pace_findings
+from .validate import interval_findings
 from .validate_endpoint import access_findings
 from .workload import Engine
 from .yaml import compose
 
-# What Kubernetes' downward API is asked for. The names are ours; deploy/kustomize sets them.
+# Environment variables; deploy/kustomize sets them from the downward API.
 NODE_IP, NAMESPACE, POD = "TIDEGATE_NODE_IP", "TIDEGATE_POD_NAMESPACE", "TIDEGATE_POD_NAME"
 POD_UID = "TIDEGATE_POD_UID"
-# Nothing needs it: it is said beside the GPUs that NVML shows, so that a board can tell nodes apart.
-NODE_NAME = "TIDEGATE_NODE_NAME"
+NODE_NAME = "TIDEGATE_NODE_NAME"  # optional: label of the GPUs that NVML shows, so that a board can tell nodes apart
 _FIELDS = {NODE_IP: "status.hostIP", NAMESPACE: "metadata.namespace", POD: "metadata.name", POD_UID: "metadata.uid"}
 GUIDE = "docs/how-to/collect-only.md"
 
@@ -42,7 +41,7 @@ class ExportScrape(Section):
 
     interval: Interval = 5.0
     """Time between scrapes of a source. Shorter detects bursts sooner and loads the engine more."""
-    timeout: Interval = Field(default_factory=usual_timeout)
+    timeout: Interval = Field(default_factory=default_timeout)
     """Time limit of a scrape, at most `interval`; then the source is down until the next. Default: 3s, or `interval` if
     shorter."""
     body_limit: Annotated[int, size(KiB, GiB)] = 8 * MiB
@@ -61,7 +60,7 @@ class EnginePage(Section):
 
     @property
     def address(self) -> str:
-        """The URL that is asked."""
+        """The URL to scrape."""
         kind = KINDS[self.kind]
         return page("http", "127.0.0.1", kind.port, kind.path) if self.url is None else with_path(self.url, kind.path)
 
@@ -84,7 +83,7 @@ class NodeGpus(Section):
     counts a node's GPUs once per pod."""
 
     def address(self, environment: Mapping[str, str]) -> str | None:
-        """The URL that is asked; None for NVML."""
+        """The URL to scrape; None for NVML."""
         if self.node_port is not None:
             return page("http", environment[NODE_IP], self.node_port, KINDS[GPUS].path)
         return None if self.url is None else with_path(self.url, KINDS[GPUS].path)
@@ -108,13 +107,13 @@ class ExportConfig(Section):
 def parse_export(text: str, file: str, environment: Mapping[str, str] | None) -> tuple[ExportConfig, list[Problem]]:
     """The configuration in a text, and its warnings; raises `ConfigErrors`.
 
-    environment: of the process that is to run by it; None where it is only looked at.
+    environment: of the process that will use it; None skips its checks.
     """
     return parse_as(Language(ExportConfig, partial(_findings, environment), GUIDE), text, file)
 
 
 def is_export(text: str) -> bool:
-    """Whether a text is meant for `tidegate export`: it names engines, or has GPUs in a mapping, and no workloads."""
+    """Whether a text configures `tidegate export`: it has engines, or GPUs as a mapping, and no workloads."""
     root, _ = compose(text)
     keys: Any = root.value if root is not None else None
     if not isinstance(keys, dict) or "workloads" in keys:
@@ -123,34 +122,36 @@ def is_export(text: str) -> bool:
 
 
 def _findings(environment: Mapping[str, str] | None, config: ExportConfig) -> Iterator[Finding]:
-    yield from pace_findings(config.scrape.interval, config.scrape.timeout)
+    yield from interval_findings(config.scrape.interval, config.scrape.timeout)
     if not config.engines and config.gpus is None:
-        yield Finding(("engines",), "must name an engine, or gpus must be given: the page would be empty", (("gpus",),))
-    asked: dict[str, int] = {}
+        bound = "must name an engine, or gpus must be given: the page would be empty"
+        yield Finding(("engines",), bound, rests_on=(("gpus",),))
+    first: dict[str, int] = {}
     for index, engine in enumerate(config.engines):
         at: Loc = ("engines", index)
-        twin = asked.setdefault(engine.address, index)
+        twin = first.setdefault(engine.address, index)
         if twin != index:
-            bound = f"must be another page than that of engines.{twin}"
-            yield Finding((*at, "url"), bound, (("engines", twin), (*at, "kind")), engine.address)
+            bound = f"must be another target than that of engines.{twin}"
+            yield Finding((*at, "url"), bound, engine.address, rests_on=(("engines", twin), (*at, "kind")))
         if engine.access is not None:
-            plain = not engine.address.startswith("https:")
-            yield from access_findings((*at, "access"), engine.access, plain, ((*at, "url"), (*at, "kind")))
+            is_plain_http = not engine.address.startswith("https:")
+            yield from access_findings((*at, "access"), engine.access, is_plain_http, ((*at, "url"), (*at, "kind")))
     if config.gpus is not None:
         yield from _gpus(config.gpus, environment)
 
 
 def _gpus(gpus: NodeGpus, environment: Mapping[str, str] | None) -> Iterator[Finding]:
     at: Loc = ("gpus",)
-    ways = {"url": gpus.url is not None, "node_port": gpus.node_port is not None, "nvml": gpus.nvml}
-    given = [way for way, is_given in ways.items() if is_given]
-    places: tuple[Loc, ...] = tuple((*at, way) for way in ways)
+    locators = {"url": gpus.url is not None, "node_port": gpus.node_port is not None, "nvml": gpus.nvml}
+    given = [locator for locator, is_given in locators.items() if is_given]
+    rests_on: tuple[Loc, ...] = tuple((*at, locator) for locator in locators)
     if len(given) != 1:
-        found = f": {' and '.join(given)} are given" if given else ": it says where to ask"
-        yield Finding(at, f"must have {'only ' if given else ''}one of {', '.join(ways)}{found}", places)
+        detail = f": {' and '.join(given)} are given" if given else ": it locates the source"
+        bound = f"must have {'only ' if given else ''}one of {', '.join(locators)}{detail}"
+        yield Finding(at, bound, rests_on=rests_on)
     if gpus.access is not None:
-        plain = gpus.url is None or not gpus.url.startswith("https:")
-        yield from access_findings((*at, "access"), gpus.access, plain, places)
+        is_plain_http = gpus.url is None or not gpus.url.startswith("https:")
+        yield from access_findings((*at, "access"), gpus.access, is_plain_http, rests_on)
     if gpus.node_port is not None:
         yield from _needs((*at, "node_port"), (NODE_IP,), environment)
     if gpus.of == "pod":

@@ -1,25 +1,12 @@
-"""How to be let in, and the words that every section of the configuration is made of.
+"""Defines where targets are and how to authenticate: endpoints, Redis queues, credentials. Resolves and reads nothing.
 
-Files are named here and read by whoever asks, at each use.
-
-Worked example: `admission(Access(basic=Basic(username="u", password_file="/p")))` is the exporter's
-`Access(username="u", password_file="/p")`.
-
-Queues in Redis: where the servers are and which keys are counted. Names only: nothing here asks a server.
-
-Worked example: `Redis(url="redis://redis.batch.svc:6379/2", lists=("jobs",))` is the length of the list `jobs` in
-database 2; its `addresses` are `(("redis.batch.svc", 6379),)` and its `database` is 2.
-
-Where a page is and how to be let in. Names only: nothing here resolves one, asks a server or reads a file.
-
-Worked example: `Endpoint(dns="chat.ai.svc")` of kind "vllm" is one page per address of that Service; for the address
-10.0.0.7 it is `http://10.0.0.7:8000/metrics`, because vLLM's pages are there unless somebody says otherwise.
+Worked example: `Endpoint(dns="chat.ai.svc")` of kind "vllm" is one target per address of that Service; for the address
+10.0.0.7 it is `http://10.0.0.7:8000/metrics`, the default port and path of vLLM.
 """
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -27,12 +14,20 @@ from pydantic import BaseModel, ConfigDict, Field
 from exporter import model
 from exporter.catalog import KINDS
 
-from .scalars import API, DNS, HIGHEST_PORT, KIND, SELECTOR, SERVICE, TARGET, URL, Scalar, duration, refused
+from .scalars import API, DNS, HIGHEST_PORT, KIND, REDIS_NODE, REDIS_URL, SELECTOR, SERVICE, TARGET, URL, duration
 
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 File: TypeAlias = Annotated[str, Field(min_length=1, title="file")]
-# Lists arrive as lists; only the tuple itself is lenient about that, its items stay strict.
+Port: TypeAlias = Annotated[int, Field(ge=1, le=HIGHEST_PORT)]
+Path: TypeAlias = Annotated[str, Field(pattern=r"^/[!-~]*$", title="path")]
+Scheme: TypeAlias = Literal["http", "https"]
+# YAML gives lists: only the tuple itself accepts one, its items stay strict.
 Many = Field(strict=False)
+Nodes: TypeAlias = Annotated[tuple[Annotated[str, REDIS_NODE], ...], Many, Field(min_length=1)]
+Keys: TypeAlias = Annotated[tuple[Text, ...], Many]
+
+REDIS_PORT, SENTINEL_PORT = 6379, 26379
+HIGHEST_DATABASE = 65_535  # Redis has 16 by default, and no limit of its own
 
 
 class Section(BaseModel):
@@ -79,8 +74,8 @@ class Access(Section):
     """TLS of https targets. null: the system's CAs."""
 
 
-def admission(access: Access, usual_name: str | None = None) -> model.Credentials:
-    """`access` in the exporter's words. `usual_name`: what a certificate must carry unless `access` says."""
+def admission(access: Access, default_name: str | None = None) -> model.Credentials:
+    """The exporter's credentials. default_name: what a certificate must carry if `access` does not name it."""
     tls = access.tls or Tls()
     return model.Credentials(
         bearer_file=access.bearer_file,
@@ -89,46 +84,9 @@ def admission(access: Access, usual_name: str | None = None) -> model.Credential
         ca_file=tls.ca_file,
         certificate_file=tls.certificate_file,
         key_file=tls.key_file,
-        server_name=tls.server_name or usual_name,
+        server_name=tls.server_name or default_name,
         insecure_skip_verify=tls.insecure_skip_verify,
     )
-
-
-PORT, SENTINEL_PORT = 6379, 26379
-HIGHEST_DB = 65_535  # Redis has 16 unless told otherwise, and no limit of its own that anybody would reach
-TLS = "rediss"
-
-_HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
-_NODE = rf"^rediss?://{_HOST}(?::[0-9]{{1,5}})?$"
-_URL = rf"{_NODE[:-1]}(?:/[0-9]{{0,5}})?$"
-
-
-def read_redis_url(value: Any) -> str:
-    return _read(value, _URL, "must be a URL such as redis://redis.batch.svc:6379/0, or rediss:// for TLS")
-
-
-def read_redis_node(value: Any) -> str:
-    return _read(value, _NODE, "must be a URL such as redis://redis-0.redis:6379, without a database, or rediss://")
-
-
-def _read(value: Any, pattern: str, wanted: str) -> str:
-    if isinstance(value, str) and "@" in value:
-        raise refused("must not carry a user or a password: they go into access.basic")
-    if not isinstance(value, str) or not re.fullmatch(pattern, value):
-        raise refused(wanted)
-    try:
-        port = urlsplit(value).port
-    except ValueError:
-        port = 0
-    if port == 0:
-        raise refused(f"{wanted}, its port from 1 to {HIGHEST_PORT}")
-    return value
-
-
-REDIS_URL = Scalar(read_redis_url, str, {"title": "Redis URL", "type": "string", "pattern": _URL})
-REDIS_NODE = Scalar(read_redis_node, str, {"title": "Redis URL", "type": "string", "pattern": _NODE})
-Nodes = Annotated[tuple[Annotated[str, REDIS_NODE], ...], Many, Field(min_length=1)]
-Keys = Annotated[tuple[Text, ...], Many]
 
 
 class StreamGroup(Section):
@@ -176,7 +134,7 @@ class Redis(Section):
     """Sentinels, such as `redis://HOST:26379`; the master that most of them name is used. Goes with `master`."""
     master: Text | None = None
     """Name of the master in the sentinels."""
-    db: Annotated[int, Field(ge=0, le=HIGHEST_DB)] | None = None
+    db: Annotated[int, Field(ge=0, le=HIGHEST_DATABASE)] | None = None
     """Database behind `sentinels`. null: 0."""
     sentinel_access: Access | None = None
     """Credentials and TLS of the sentinels. null: those of `access`. `{}`: none."""
@@ -197,29 +155,23 @@ class Redis(Section):
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The URLs of whichever way it is."""
+        """The URLs of the servers, sentinels or cluster nodes."""
         return (self.url,) if self.url is not None else self.sentinels or self.cluster or ()
 
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:
         """Host and port of each of `nodes`."""
-        usual = SENTINEL_PORT if self.sentinels else PORT
+        usual = SENTINEL_PORT if self.sentinels else REDIS_PORT
         parts = [urlsplit(node) for node in self.nodes]
         return tuple((part.hostname or "", part.port or usual) for part in parts)
 
     @property
     def is_tls(self) -> bool:
-        return any(urlsplit(node).scheme == TLS for node in self.nodes)
+        return any(urlsplit(node).scheme == "rediss" for node in self.nodes)
 
     @property
     def database(self) -> int:
         return int(urlsplit(self.url).path.strip("/") or 0) if self.url is not None else self.db or 0
-
-
-Port: TypeAlias = Annotated[int, Field(ge=1, le=HIGHEST_PORT)]
-Path: TypeAlias = Annotated[str, Field(pattern=r"^/[!-~]*$", title="path")]
-Scheme: TypeAlias = Literal["http", "https"]
-Kind: TypeAlias = Annotated[str, KIND]
 
 
 class PrometheusQuery(Section):
@@ -263,33 +215,33 @@ class Endpoint(Section):
     """Path. null: the kind's default."""
     scheme: Scheme | None = None
     """Scheme. null: http."""
-    kind: Kind | None = None
+    kind: Annotated[str, KIND] | None = None
     """Kind of target: how its metrics are read, and its default port and path. null: the engine for `pods`, epp for
     `gateway`, dcgm for `gpus`."""
     access: Access | None = None
     """Credentials and TLS. null: none."""
 
     def pages(self, kind: str) -> tuple[str, ...]:
-        """The URLs that are known without asking anybody; none but for `url` and `urls`."""
+        """The URLs of `url` or `urls`; empty for the other locators, which need a lookup."""
         urls = (self.url,) if self.url is not None else self.urls or ()
         return tuple(with_path(url, KINDS[kind].path) for url in urls)
 
     def page_at(self, host: str, kind: str) -> str:
-        """The URL of one address that `dns`, `target` or `service` led to."""
+        """The URL of one address that `dns`, `target` or `service` resolved to."""
         port = KINDS[kind].port if self.port is None else self.port
         path = KINDS[kind].path if self.path is None else self.path
         return page(self.scheme or "http", host, port, path)
 
     def service_in(self, namespace: str) -> tuple[str, str] | None:
-        """Namespace and name of `service`, said in `namespace`; None without one."""
+        """Namespace and name of `service`; None without one. namespace: the default."""
         if self.service is None:
             return None
-        name, _, own = self.service.partition(".")
-        return own or namespace, name
+        name, _, explicit = self.service.partition(".")
+        return explicit or namespace, name
 
     def admission(self, namespace: str = "") -> model.Credentials:
-        """How to be let in, in the exporter's words. `namespace`: the workload's, for a `service` that names none."""
-        # A pod's certificate names its Service, and it is asked by its address.
+        """The exporter's credentials. namespace: the default of `service`."""
+        # A pod is scraped by its address, and its certificate names its Service.
         name = self.dns.rstrip(".") if self.dns else None
         if (service := self.service_in(namespace)) is not None:
             name = f"{service[1]}.{service[0]}.svc" if service[0] else None
@@ -301,6 +253,7 @@ def page(scheme: str, host: str, port: int, path: str) -> str:
     return f"{scheme}://{bracketed}:{port}{path}"
 
 
-def with_path(url: str, usual: str) -> str:
+def with_path(url: str, default: str) -> str:
+    """The URL, with a default path if it has none."""
     parts = urlsplit(url)
-    return url if parts.path else parts._replace(path=usual).geturl()
+    return url if parts.path else parts._replace(path=default).geturl()

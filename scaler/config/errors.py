@@ -1,18 +1,11 @@
-"""What is wrong with a configuration, said so that a person can go there and fix it.
+"""Defines what a check reports: a finding about one key, and problems with their position in a file or an object.
 
-A `Problem` is one line of a report. It knows a place, a key and a sentence; it does not know YAML, pydantic or how
-the sentence was found.
+A `Finding` names a key and a bound. The loader adds file, line and column, which makes a `Problem`. A tenant's trigger
+or annotations have no file: their problem is a `BadWord`.
 
 Worked example: `str(Problem("config.yaml", 14, 13, "tick", "must be at most 1m, got 2m"))` is
-`config.yaml:14:13: tick: must be at most 1m, got 2m`, which editors and terminals turn into a link; found by a rule, it
-has its severity and id in front of the key: `config.yaml:3:5: warning TG001: workloads.0.replicas.min: ...`.
-
-What a check of values against each other has to say: a key to change, why, and what that rests on.
-
-What is wrong with the words of a trigger or of annotations, said so that the tenant who wrote them can mend it.
-
-Worked example: `str(BadWord("metadata.keep_warm", "must be a duration such as 500ms, 5s, 2m or 1h30m", "soon"))` is
-`metadata.keep_warm: must be a duration such as 500ms, 5s, 2m or 1h30m, got 'soon'`.
+`config.yaml:14:13: tick: must be at most 1m, got 2m`, which editors and terminals turn into a link. A problem of a rule
+has severity and id before the key: `config.yaml:3:5: warning TG001: workloads.0.replicas.min: ...`.
 """
 
 from __future__ import annotations
@@ -26,17 +19,42 @@ from .rules import Rule, Severity
 
 Loc: TypeAlias = tuple[int | str, ...]  # ("workloads", 0, "name")
 
+_PLAIN_KEY = re.compile(r"[\w./-]{1,80}", re.ASCII)
+_SHOWN_CHARACTERS = 80
+
+
+class Finding(NamedTuple):
+    """One fault in values that are valid one by one.
+
+    got:      the offending value as the file would write it; None if no value is at fault.
+    rule:     None for what Tidegate, KEDA or Kubernetes would reject, which no rule silences.
+    rests_on: further keys; the finding is dropped if one of them could not be read.
+    is_warning: whether a finding without a rule is only a warning.
+    """
+
+    key: Loc
+    message: str
+    got: str | None = None
+    rule: Rule | None = None
+    rests_on: tuple[Loc, ...] = ()
+    is_warning: bool = False
+
+    @property
+    def severity(self) -> Severity:
+        if self.rule is not None:
+            return self.rule.severity
+        return "warning" if self.is_warning else "error"
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing a person should change.
+    """One line of a report.
 
-    line, column: counted from 1; None where the file as a whole is meant.
-    key:          dotted, as in `workloads.0.name`; "" where no key is meant.
+    line, column: counted from 1; None for the file as a whole.
+    key:          dotted, as in `workloads.0.name`; "" if no key is meant.
     message:      the bound, then the value that broke it.
-    severity:     a warning does not keep the configuration from being used; an info is no more than a hint.
-    rule:         the id of the rule that found it, "TG012"; None: what Tidegate itself would refuse, which nobody can
-                  silence.
+    severity:     only an error rejects the configuration.
+    rule:         id of the rule, such as "TG012"; None for what no rule silences.
     """
 
     file: str
@@ -48,53 +66,34 @@ class Problem:
     rule: str | None = None
 
     def __str__(self) -> str:
-        place = self.file if self.line is None else f"{self.file}:{self.line}:{self.column}"
-        label = " ".join(
-            filter(None, ("" if self.severity == "error" and self.rule is None else self.severity, self.rule))
-        )
-        return ": ".join(filter(None, (place, label, self.key, self.message)))
+        position = self.file if self.line is None else f"{self.file}:{self.line}:{self.column}"
+        label = f"{self.severity} {self.rule}" if self.rule else "" if self.severity == "error" else self.severity
+        return ": ".join(filter(None, (position, label, self.key, self.message)))
 
     def to_document(self) -> dict[str, Any]:
         """Plain JSON-able data, for `tidegate check -o json`."""
         return asdict(self)
 
 
-class ConfigErrors(Exception):  # noqa: N818  it is a list of them, and says so
-    """A configuration that cannot be used: all its problems, in the order of the file, warnings among them."""
+class ConfigErrors(Exception):  # noqa: N818  a list of errors
+    """All problems of a configuration that cannot be used, warnings included, in the order of the file."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = tuple(problems)
 
 
-def dotted(loc: Loc) -> str:
-    return ".".join(str(part) for part in loc)
-
-
-class Finding(NamedTuple):
-    """rests_on: further keys without which it means nothing. got: the value, as written by default; "" has none. rule:
-    None for what makes no configuration.
-    """
-
-    key: Loc
-    message: str
-    rests_on: tuple[Loc, ...] = ()
-    got: str = ""
-    severity: Severity = "error"
-    rule: Rule | None = None
-
-
-_PLAIN_KEY = re.compile(r"[\w./-]{1,80}", re.ASCII)
-_SHOWN_CHARACTERS = 80
-
-
 class BadWord(NamedTuple):
-    """key: where it stands: `metadata.…` of the trigger, `tidegate.dev/…` of annotations, or `spec.…` of the object.
+    """One problem of a trigger or of annotations.
 
-    bound:    the rule.
-    value:    what was given, where that broke it; None where nothing was.
-    severity: a warning does not keep the workload from being made.
-    rule:     of `tidegate check`; None for what makes no workload.
+    key:      `metadata.…` of the trigger, `tidegate.dev/…` of annotations, or `spec.…` of the object.
+    bound:    what would be valid.
+    value:    the value that broke the bound; None if there is none.
+    severity: a warning still defines the workload.
+    rule:     of `tidegate check`; None for what defines no workload.
+
+    Worked example: `str(BadWord("metadata.keep_warm", "must be a duration such as 500ms, 5s, 2m or 1h30m", "soon"))` is
+    `metadata.keep_warm: must be a duration such as 500ms, 5s, 2m or 1h30m, got 'soon'`.
     """
 
     key: str
@@ -108,20 +107,24 @@ class BadWord(NamedTuple):
         return f"{key}: {self.bound}" if self.value is None else f"{key}: {self.bound}, got {shown(self.value)}"
 
 
-class BadWords(ValueError):  # noqa: N818  named for whose fault it is
-    """Words that make no workload: all that is wrong with them, in the order in which they stand."""
+class BadWords(ValueError):  # noqa: N818  a list of errors
+    """All problems of a trigger or of annotations that define no workload, in the order of their keys."""
 
     def __init__(self, problems: tuple[BadWord, ...]) -> None:
         super().__init__("; ".join(str(problem) for problem in problems))
         self.problems = problems
 
 
+def dotted(loc: Loc) -> str:
+    return ".".join(str(part) for part in loc)
+
+
 def is_plain(key: str) -> bool:
-    """A key as people write them, that nobody could mistake for another."""
+    """Whether a key has only the characters of ordinary keys, so that it can be shown without quotes."""
     return _PLAIN_KEY.fullmatch(key) is not None
 
 
 def shown(value: str) -> str:
-    """A stranger's text, quoted, cut, and in ASCII, where no letter can pass for its look-alike."""
+    """Untrusted text, quoted, cut to 80 characters, and in ASCII, where no letter can pass for its look-alike."""
     quoted = ascii(value[: _SHOWN_CHARACTERS + 1])
     return quoted if len(quoted) <= _SHOWN_CHARACTERS else f"{quoted[:_SHOWN_CHARACTERS]}... ({len(value)} characters)"

@@ -1,20 +1,10 @@
-"""A file -> a configuration, or everything that is wrong with it at once, each with file, line and column.
+"""Loads a configuration file: a frozen value, or all its problems, each with file, line and column.
 
-`parse` is pure; `load` and `check` read the file first. An error that a person can make is a `Problem`, never a
-traceback; what the text says by mistake is looked for in three places: the YAML itself (`tree`), single values (the
-model) and values against each other (`checks`).
+`parse` is pure; `load` reads the file first. Problems come from three steps: the YAML itself (`yaml`), single values
+(the model) and values against each other (`validate`).
 
-Worked example: with `smoothing: {up: 2s}` in line 14, `check` has one problem, and it reads
+Worked example: `smoothing: {up: 2s}` in line 14 gives the problem
 `config.yaml:14:20: workloads.0.smoothing.up: must be 0 or at least the scrape interval (5s), got 2s`.
-
-Whether a file is another than it was.
-
-kubelet puts a new version of a mounted ConfigMap into a new directory and turns the link `..data` to it, so the file
-of the same name is another file from one moment to the next. An editor writes in pieces, so a file counts as changed
-once it has stood still for one look.
-
-Worked example: looks every 2 s at a file that is saved at 3 s: unchanged at 2, new at 4 but perhaps half of it,
-`changed` at 6.
 """
 
 from __future__ import annotations
@@ -29,18 +19,17 @@ from pydantic_core import ErrorDetails
 
 from .errors import ConfigErrors, Finding, Problem, dotted
 from .model import Config
-from .pydantic_errors import MISSING, UNKNOWN_KEY, AnySection, is_lost, meant_by, salvage, sentence
+from .pydantic_errors import MISSING, UNKNOWN_KEY, AnySection, intended_key, is_lost, salvage, sentence
 from .scalars import write_size
 from .validate import findings
-from .yaml import YamlError, YamlNode, compose, find, place, plain
+from .yaml import YamlError, YamlNode, compose, find, plain, position_of
 
-# A ConfigMap holds no more, and a parser in Python should not be handed a disk image.
-LARGEST_BYTES = 2**20
+LARGEST_BYTES = 2**20  # a ConfigMap holds no more, and parsing more in Python takes too long
 
 
 @dataclass(frozen=True, slots=True)
 class Language(Generic[AnySection]):
-    """What a kind of file is read by: its model, what must hold between its values, and the page about it."""
+    """A kind of file: its model, the checks between its values, and its documentation."""
 
     section: type[AnySection]
     findings: Callable[[AnySection], Iterable[Finding]]
@@ -51,16 +40,8 @@ CONFIG = Language(Config, findings, "docs/reference/configuration.md")
 
 
 def load(path: str | Path) -> Config:
-    """The configuration in a file; raises `ConfigErrors`. Its warnings are `check`'s."""
+    """The configuration in a file, without its warnings; raises `ConfigErrors`."""
     return parse(read(path), str(path))[0]
-
-
-def check(path: str | Path) -> list[Problem]:
-    """Everything to be said about a file, errors and warnings, in the order of its lines."""
-    try:
-        return parse(read(path), str(path))[1]
-    except ConfigErrors as errors:
-        return list(errors.problems)
 
 
 def read(path: str | Path) -> str:
@@ -69,7 +50,7 @@ def read(path: str | Path) -> str:
 
 
 def body_of(path: str | Path, largest_bytes: int) -> bytes:
-    """What stands in a file, or a byte more than the most it may be; raises `ConfigErrors`."""
+    """The content of a file, cut one byte above the limit; raises `ConfigErrors`."""
     try:
         with Path(path).open("rb") as opened:
             return opened.read(largest_bytes + 1)
@@ -79,7 +60,7 @@ def body_of(path: str | Path, largest_bytes: int) -> bytes:
 
 
 def decode(body: bytes, file: str, largest_bytes: int) -> str:
-    """The text of it; raises `ConfigErrors`."""
+    """The text of a file's content; raises `ConfigErrors`."""
     if len(body) > largest_bytes:
         raise ConfigErrors([Problem(file, None, None, "", f"must be at most {write_size(largest_bytes)}")])
     try:
@@ -95,38 +76,38 @@ def decode(body: bytes, file: str, largest_bytes: int) -> str:
 def parse(text: str, file: str, now: float | None = None) -> tuple[Config, list[Problem]]:
     """The configuration in a text, and its warnings; raises `ConfigErrors`.
 
-    file: for the places only. now: POSIX seconds; None: orders that are over are not looked for.
+    file: only for positions. now: POSIX seconds; None skips checks for expired brakes.
     """
     return parse_as(replace(CONFIG, findings=partial(findings, now=now)), text, file)
 
 
 def parse_as(language: Language[AnySection], text: str, file: str) -> tuple[AnySection, list[Problem]]:
-    """What a text says in a language, and its warnings; raises `ConfigErrors`."""
-    root, troubles = compose(text)
-    problems = [Problem(file, *trouble.mark, dotted(trouble.loc), trouble.message) for trouble in troubles]
+    """The value of a text in a language, and its warnings; raises `ConfigErrors`."""
+    root, errors = compose(text)
+    problems = [Problem(file, *error.mark, dotted(error.loc), error.message) for error in errors]
     config = None
     if root is not None and isinstance(root.value, dict):
-        config, more = _examine(language, root, troubles, file)
+        config, more = _validate(language, root, errors, file)
         problems += more
     elif root is not None and root.value is not None:
         problems.append(Problem(file, *root.mark, "", f"must be a mapping of keys to values, got {root.text}"))
     elif not problems:
-        problems.append(Problem(file, 1, 1, "", f"must not be empty: see {language.guide} for what it may say"))
+        problems.append(Problem(file, 1, 1, "", f"must not be empty: see {language.guide} for its keys"))
     problems.sort(key=lambda problem: (problem.line or 0, problem.column or 0, problem.key))
     if config is None or any(problem.severity == "error" for problem in problems):
         raise ConfigErrors(problems)
     return config, problems
 
 
-def _examine(
-    language: Language[AnySection], root: YamlNode, troubles: list[YamlError], file: str
+def _validate(
+    language: Language[AnySection], root: YamlNode, yaml_errors: list[YamlError], file: str
 ) -> tuple[AnySection | None, list[Problem]]:
-    spoiled = {trouble.spoils for trouble in troubles if trouble.spoils is not None}
     config, errors, lost = salvage(plain(root), language.section)
-    # One slip of the pen is one problem: a misspelt key is not missing too, nor is its default what anybody meant.
+    # A misspelt key is one problem: the key that was meant is neither missing nor at its default.
     unknown = [error["loc"] for error in errors if error["type"] == UNKNOWN_KEY]
-    meant = {loc for each in unknown if (loc := meant_by(each, language.section))}
-    absent = spoiled | {loc for loc in meant if find(root, loc) is None}
+    intended = {loc for each in unknown if (loc := intended_key(each, language.section))}
+    absent = {error.spoils for error in yaml_errors if error.spoils is not None}
+    absent |= {loc for loc in intended if find(root, loc) is None}
     problems = [_of_error(error, language, root, file) for error in errors if not is_lost(error["loc"], absent)]
     lost |= absent
     problems += [
@@ -139,7 +120,7 @@ def _examine(
 
 def _of_error(error: ErrorDetails, language: Language[AnySection], root: YamlNode, file: str) -> Problem:
     loc = error["loc"]
-    message, mark = sentence(error, language.section), place(root, loc)
+    message, mark = sentence(error, language.section), position_of(root, loc)
     node = find(root, loc)
     if error["type"] == UNKNOWN_KEY:
         holder = find(root, loc[:-1])
@@ -151,10 +132,10 @@ def _of_error(error: ErrorDetails, language: Language[AnySection], root: YamlNod
 
 def _of_finding(finding: Finding, root: YamlNode, file: str) -> Problem:
     node = find(root, finding.key)
-    written = f", got {node.text}" if node else f", got {finding.got} (the default)"
-    message = finding.message + (written if finding.got else "")
+    got = f", got {node.text}" if node else f", got {finding.got} (the default)"
+    message = finding.message + ("" if finding.got is None else got)
     rule = None if finding.rule is None else finding.rule.id
-    return Problem(file, *place(root, finding.key), dotted(finding.key), message, finding.severity, rule)
+    return Problem(file, *position_of(root, finding.key), dotted(finding.key), message, finding.severity, rule)
 
 
 Stamp = tuple[int, int, int]
@@ -162,7 +143,14 @@ Stamp = tuple[int, int, int]
 
 @dataclass(slots=True)
 class FileWatch:
-    """Looks at one file, through links. It counts as read when the watch is made."""
+    """Polls one file for changes, through symbolic links. The version at construction counts as read.
+
+    kubelet updates a mounted ConfigMap by switching the symbolic link `..data` to a new directory, so the file changes
+    in one step. An editor writes in pieces: a change counts after two polls with the same result.
+
+    Worked example: polled every 2 s, a file saved at 3 s is unchanged at 2 s, different at 4 s but possibly incomplete,
+    and `changed` at 6 s.
+    """
 
     path: Path
     _read: Stamp | None = field(init=False)
@@ -172,7 +160,7 @@ class FileWatch:
         self._read = self._last = _stamp(self.path)
 
     def changed(self) -> bool:
-        """Is it another than when this was last true, and the same as at the last look? A file that is gone is not."""
+        """Whether the file differs from the last version returned, and is stable. A missing file has not changed."""
         before, self._last = self._last, _stamp(self.path)
         if self._last is None or self._last != before or self._last == self._read:
             return False

@@ -1,21 +1,9 @@
-"""What may be asked of Kubernetes, and which gateways namespaces share.
+"""Defines the configuration: a frozen value, its defaults, and what each field does.
 
-It says what to look for and refuses to know a client: whoever asks the API server reads this.
+The model checks single values; `validate` checks values against each other; `loader` does both. Durations are seconds,
+sizes are bytes, ratios are 0 to 1. The reference documentation and the JSON Schema are generated from this module.
 
-Worked example: `kubernetes: {}` asks the API server of the cluster that Tidegate runs in, about all namespaces; pods of
-dcgm-exporter are found by their labels, triggers of ScaledObjects and `tidegate.dev/` annotations make workloads.
-
-What two or more replicas of Tidegate must know to answer as one. Names only: nothing here asks for a Lease.
-
-Worked example: `lease: tidegate.tidegate` is the Lease `tidegate` in the namespace `tidegate`, which all replicas name.
-
-The whole configuration: a frozen value, its defaults, and what each field does when it is changed.
-
-It knows what a single value may be; what must hold between values is in `checks`, and `load` asks both. So a
-`Config` that came out of `load` is right, and one built by hand is as right as its builder. Durations are seconds,
-sizes are bytes, ratios are 0..1. The reference and the JSON Schema are generated from here.
-
-Worked example: `Config().scrape.interval` is 5.0, and readings are fresh for `Config().fresh_for` = 15.0 seconds.
+Worked example: `Config().scrape.interval` is 5.0, and samples are fresh for `Config().fresh_for` = 15.0 seconds.
 """
 
 from __future__ import annotations
@@ -46,6 +34,10 @@ from .scalars import (
 )
 from .workload import Mode, Workload
 
+KiB = 2**10
+MiB = 2**20
+GiB = 2**30
+Interval: TypeAlias = Annotated[float, duration(at_least_s=0.1, at_most_s=3600)]
 Namespaces: TypeAlias = Annotated[tuple[Annotated[str, kubernetes_name(63, "namespace")], ...], Many]
 
 
@@ -67,12 +59,12 @@ class DcgmExporter(Section):
     """Credentials and TLS. null: none."""
 
     def page_at(self, host: str, named_port: int) -> str:
-        """The URL of one pod. named_port: what the pod itself says."""
+        """The URL of one pod. named_port: the metrics port in the pod's spec, or the kind's default."""
         path = KINDS[GPUS].path if self.path is None else self.path
         return page(self.scheme, host, named_port if self.port is None else self.port, path)
 
     def admission(self) -> model.Credentials:
-        """How to be let in, in the exporter's words."""
+        """The exporter's credentials."""
         return admission(self.access or Access())
 
 
@@ -109,7 +101,7 @@ class SharedGateway(Section):
     """Its metrics endpoint, which must run while workloads are at zero."""
 
     def is_for(self, namespace: str) -> bool:
-        """Workloads of that namespace may name it."""
+        """Whether workloads of that namespace may name it."""
         return namespace in self.namespaces or EVERYWHERE in self.namespaces
 
 
@@ -131,12 +123,6 @@ class Peers(Section):
     """Name in every replica's certificate, such as `tidegate.tidegate.svc`. Compared, never resolved."""
     lease: Annotated[str, FULL_LEASE]
     """Lease, created if missing; the same for all replicas of one Tidegate and used by no other."""
-
-
-KiB = 2**10
-MiB = 2**20
-GiB = 2**30
-Interval: TypeAlias = Annotated[float, duration(at_least_s=0.1, at_most_s=3600)]
 
 
 class GrpcTls(Section):
@@ -172,7 +158,7 @@ class MetricsApi(Section):
 class Listen(Section):
     """Listen addresses. A port in use is an error; port 0 takes a free one."""
 
-    http: Annotated[Address, ADDRESS] = Address("0.0.0.0", 8080)  # noqa: S104  a pod's address is known to nobody yet
+    http: Annotated[Address, ADDRESS] = Address("0.0.0.0", 8080)  # noqa: S104  a pod's address is not known yet
     """Live page, `/metrics`, `/livez`, `/readyz` and `/api/v1`. Plain HTTP: to restrict access, bind to 127.0.0.1
     behind a proxy. Quote IPv6: `"[::]:8080"`."""
     http_hosts: Annotated[tuple[Annotated[str, HOST_NAME], ...], Many] = ()
@@ -189,8 +175,9 @@ class Listen(Section):
     """Other replicas of Tidegate. null: one replica, no Lease."""
 
 
-def usual_timeout(given: dict[str, Any]) -> float:
-    interval: float = given["interval"]
+def default_timeout(values: dict[str, Any]) -> float:
+    """Seconds, from the section's other values."""
+    interval: float = values["interval"]
     return min(3.0, interval)
 
 
@@ -200,7 +187,7 @@ class Scrape(Section):
     interval: Interval = 5.0
     """Time between scrapes of a target. Shorter detects bursts sooner and loads the engines more; dcgm-exporter updates
     every 30 s by default."""
-    timeout: Interval = Field(default_factory=usual_timeout)
+    timeout: Interval = Field(default_factory=default_timeout)
     """Time limit of a scrape, at most `interval`. Default: 3s, or `interval` if shorter."""
     body_limit: Annotated[int, size(KiB, GiB)] = 8 * MiB
     """Larger responses fail. 100 GPUs need about 1 MiB. All responses together may use 16 times as much memory: raise
@@ -215,8 +202,8 @@ class Scrape(Section):
     scraped less often: 300 at 100 per second, each every 3 s. A shared gateway counts once."""
 
 
-def _impute_after(given: dict[str, Any]) -> float:
-    hold: float = given["hold"]
+def _impute_after(values: dict[str, Any]) -> float:
+    hold: float = values["hold"]
     return min(60.0, hold)
 
 
@@ -248,7 +235,7 @@ class Prices(Section):
 
     @property
     def said_gpu_hour(self) -> float | None:
-        """What people have said that a GPU costs; a default is no price."""
+        """The configured price of a GPU; None for the default, which is no price."""
         return self.gpu_hour if "gpu_hour" in self.model_fields_set else None
 
 
@@ -316,17 +303,17 @@ class Config(Section):
     """Workloads of this file; triggers and annotations add more. KEDA gets an error for any other."""
 
     def observes(self, workload: Workload) -> bool:
-        """Is it only looked at?"""
+        """Whether callers get no value of the workload."""
         return (workload.mode or self.mode) == "observe"
 
     @property
     def fresh_for(self) -> float:
-        """Seconds for which a reading is fresh."""
+        """Seconds for which a sample is fresh."""
         return self.scrape.interval * self.freshness.intervals
 
     @property
     def gpu_search(self) -> DcgmExporter | None:
-        """How dcgm-exporter is looked for; None where it is not."""
+        """How dcgm-exporter is discovered; None if it is not."""
         return self.kubernetes.dcgm_exporter if self.kubernetes is not None and not self.gpus else None
 
     @property

@@ -1,8 +1,7 @@
-"""How a configuration and a trigger say brakes and schedules. What they order, `scaler.policy.overrides` knows.
+"""Reads brakes and schedules of the configuration and of triggers. `scaler.policy.overrides` applies them.
 
-Worked example: `brake: freeze until 2026-11-23T08:00Z because of the sale` is a `Brake`; the trigger's word
-`schedules: "0 8 * * 1-5 for 10h in Europe/Berlin floor 2"` is what a workload's `schedules` says as
-`[{start: 0 8 * * 1-5, duration: 10h, zone: Europe/Berlin, floor: 2}]`.
+Worked example: the trigger key `schedules: "0 8 * * 1-5 for 10h in Europe/Berlin floor 2"` gives the same as a
+workload's `schedules: [{start: 0 8 * * 1-5, duration: 10h, zone: Europe/Berlin, floor: 2}]`.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ from .scalars import Scalar, auto_or_duration, duration, read_duration, refused
 CONFIGURATION = "configuration"
 
 Value = TypeVar("Value")
-_LASTING = duration(at_least_s=60)
+_WINDOW_LENGTH = duration(at_least_s=60)
 Count: TypeAlias = Annotated[int, Field(ge=1, le=MOST_REPLICAS)]
 
 
-def _worded(read: Callable[[str], Value], wanted: str) -> Callable[[Any], Value]:
-    """A reader of text, whose refusal is pydantic's."""
+def _text_reader(read: Callable[[str], Value], example: str) -> Callable[[Any], Value]:
+    """A reader for a `Scalar`: BadOrder becomes an error of pydantic."""
 
     def reader(value: Any) -> Value:
         if not isinstance(value, str):
-            raise refused(f"must be text such as {wanted}")
+            raise refused(f"must be text such as {example}")
         try:
             return read(value)
         except OverrideError as bad:
@@ -52,7 +51,7 @@ def _worded(read: Callable[[str], Value], wanted: str) -> Callable[[Any], Value]
 
 
 def seconds(text: str) -> float:
-    """Of "10h"; raises BadOrder."""
+    """Seconds of "10h"; raises BadOrder."""
     try:
         return read_duration(text)
     except PydanticCustomError as bad:
@@ -62,18 +61,18 @@ def seconds(text: str) -> float:
 def _read_brake(value: Any) -> Brake:
     if isinstance(value, Brake):
         return value
-    return _worded(lambda text: read_brake(text, CONFIGURATION), overrides.EXAMPLE)(value)
+    return _text_reader(lambda text: read_brake(text, CONFIGURATION), overrides.EXAMPLE)(value)
 
 
 def _read_lines(value: Any) -> str:
-    """Text that `scheduled` can read: kept as it is."""
-    _worded(lambda text: read_schedules(text, seconds), EXAMPLE)(value)
+    """The text, once it is valid for `scheduled`."""
+    _text_reader(lambda text: read_schedules(text, seconds), EXAMPLE)(value)
     return str(value)
 
 
 BRAKE = Scalar(_read_brake, Brake.typed, {"title": "brake", "type": "string", "examples": [overrides.EXAMPLE]})
-CRON = Scalar(_worded(read_cron, "0 8 * * 1-5"), str, {"title": "five cron fields", "type": "string"})
-ZONE = Scalar(_worded(read_zone, "Europe/Berlin"), str, {"title": "time zone", "type": "string"})
+CRON = Scalar(_text_reader(read_cron, "0 8 * * 1-5"), str, {"title": "five cron fields", "type": "string"})
+ZONE = Scalar(_text_reader(read_zone, "Europe/Berlin"), str, {"title": "time zone", "type": "string"})
 PREWARM = auto_or_duration("learned")
 SCHEDULES = Scalar(_read_lines, str, {"title": "schedules", "type": "string", "examples": [EXAMPLE]})
 
@@ -87,7 +86,7 @@ class Schedule(Section):
     """Start of the window: minute, hour, day, month, weekday, such as `0 8 * * 1-5`."""
     end: Annotated[str, CRON] | None = None
     """End of the window. Either this or `duration`."""
-    duration: Annotated[float, _LASTING] | None = None
+    duration: Annotated[float, _WINDOW_LENGTH] | None = None
     """Length of the window in elapsed time, also across clock changes."""
     zone: Annotated[str, ZONE] = "UTC"
     """IANA time zone, such as `Europe/Berlin`. A time in the hour that spring skips comes right after it; one in the
@@ -102,14 +101,14 @@ class Schedule(Section):
 
     @property
     def order(self) -> overrides.ReplicaSchedule:
-        """Raises BadOrder where it has both ends or none: `order_checks` says so first."""
+        """Raises BadOrder for both ends or none, which `validate_workload` reports before."""
         return overrides.ReplicaSchedule(
             overrides.times_of(self.start, self.end, self.duration, self.zone), self.floor, self.ceiling, self.prewarm
         )
 
 
 def scheduled(lines: str | None) -> tuple[Schedule, ...]:
-    """What a trigger's word says. lines: as `SCHEDULES` reads it."""
+    """The schedules of a trigger's key, which `SCHEDULES` has validated."""
     return tuple(_section(order) for order in read_schedules(lines, seconds)) if lines is not None else ()
 
 

@@ -1,18 +1,11 @@
-"""pydantic's errors in our words: a bound that a person can act on, never a validator's name.
+"""Turns pydantic's errors into sentences, and validates as much of a document as possible.
 
-It knows which keys each part of the configuration has, to say which one was meant. Places and the offending value
-are added by `load`.
+pydantic reports every bad field at once, but returns no value while one field is bad, so values could not be checked
+against each other. `salvage` removes bad values until the rest is valid, and returns what it removed: no check may
+rely on a default that replaces a removed value.
 
-Worked example: an `extra_forbidden` at `("scrape", "intervall")` is "unknown key; did you mean interval?".
-
-Validates all that can be validated: what is wrong in one place must not hide what is wrong in another.
-
-pydantic reports every bad field at once, but gives no value to check neighbours against as long as one of them is
-bad. So bad values are taken out and their defaults put in their place, until the rest stands; what was taken out is
-named, so that nobody draws conclusions from a default that nobody wrote.
-
-Worked example: with `scrape: {interval: fast, timeout: 9s}` the interval is lost and reported; the timeout is kept,
-and not compared to the default interval, because ("scrape", "interval") is among the lost.
+Worked example: with `scrape: {interval: fast, timeout: 9s}` the interval is lost and reported. The timeout is kept and
+not compared to the default interval, because ("scrape", "interval") is among the lost.
 """
 
 from __future__ import annotations
@@ -28,40 +21,55 @@ from .errors import Loc
 from .model import Config
 from .scalars import REFUSED, did_you_mean
 
-# A default that depends on a neighbour which is itself wrong: the neighbour's error says all there is to say.
-CONSEQUENCES = frozenset({"default_factory_not_called"})
 UNKNOWN_KEY = "extra_forbidden"
 MISSING = "missing"
-EMPTY = "too_short"
-NOT_A_MAPPING = "model_type"
+_EMPTY = "too_short"
+_NOT_A_MAPPING = "model_type"
+# The default of a field depends on another field, which is bad and has an error of its own.
+_CONSEQUENCE = "default_factory_not_called"
 
 _SENTENCES = {
-    NOT_A_MAPPING: "must be a mapping of keys to values",
+    MISSING: "must be given",
+    _NOT_A_MAPPING: "must be a mapping of keys to values",
     "tuple_type": "must be a list",
     "string_type": "must be text",
     "string_too_short": "must not be empty",
     "string_pattern_mismatch": "must be a path such as /metrics",
     "int_type": "must be a whole number",
     "float_type": "must be a number",
-    "finite_number": "must be a number with an end",
+    "finite_number": "must be a finite number",
     "bool_type": "must be true or false",
-    EMPTY: "must have at least one item",
+    _EMPTY: "must have at least one item",
     "greater_than": "must be above {gt:g}",
     "greater_than_equal": "must be at least {ge:g}",
     "less_than": "must be below {lt:g}",
     "less_than_equal": "must be at most {le:g}",
 }
+# A bad value is removed; then a required key is missing and gets a placeholder; then its list item is removed. A fourth
+# round would be a bug.
+_ROUNDS = 4
+# Placeholders for required keys, so that the keys beside them can be checked; all other required keys are names.
+_PLACEHOLDERS: dict[int | str, Any] = {
+    "url": "http://unknown",
+    "page": {"url": "http://unknown"},
+    "namespaces": ["unknown"],
+    "start": "0 0 * * *",
+    "lease": "unknown.unknown",
+}
+_PLACEHOLDER_NAME = "unknown"
+
+AnySection = TypeVar("AnySection", bound=Section)
 
 
 def sentence(error: ErrorDetails, root: type[BaseModel] = Config) -> str:
-    """What would be right. `root`: what the document is read by."""
+    """What would be valid. root: the model of the document."""
     kind, ctx = error["type"], error.get("ctx", {})
     if kind == REFUSED:
         return str(ctx["sentence"])
-    if kind == MISSING:
-        return "must be given"
     if kind == UNKNOWN_KEY:
-        return _unknown(error["loc"], root)
+        intended = intended_key(error["loc"], root)
+        hint = f"did you mean {intended[-1]}?" if intended else f"known here: {', '.join(_keys(error['loc'], root))}"
+        return f"unknown key; {hint}"
     if kind == "literal_error":
         return f"must be one of {ctx['expected'].replace(chr(39), '').replace(' or ', ', ')}"
     if kind == "string_type" and isinstance(error["input"], int | float):
@@ -69,64 +77,35 @@ def sentence(error: ErrorDetails, root: type[BaseModel] = Config) -> str:
     return _SENTENCES[kind].format(**ctx)
 
 
-def section_at(loc: Loc, root: type[BaseModel] = Config) -> type[BaseModel] | None:
-    """The part of the model that a mapping at `loc` is read by."""
-    section: type[BaseModel] | None = root
-    for part in loc:
-        if isinstance(part, int):
-            continue  # an item of a list is read by what the list holds
-        field = section.model_fields.get(part) if section else None
-        section = next(sections_in(field.annotation), None) if field else None
-    return section
-
-
 def sections_in(annotation: Any) -> Any:
-    """The sections that a field's type speaks of: of `tuple[Endpoint, ...] | None` it is `Endpoint`."""
+    """The sections in a field's type: `Endpoint` in `tuple[Endpoint, ...] | None`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):
         yield from sections_in(argument)
 
 
-def meant_by(loc: Loc, root: type[BaseModel] = Config) -> Loc | None:
-    """The key that somebody who wrote the unknown key `loc` will have meant."""
-    meant = did_you_mean(str(loc[-1]).lower().replace("-", "_"), _known(loc, root))
+def intended_key(loc: Loc, root: type[BaseModel] = Config) -> Loc | None:
+    """The key that resembles the unknown key `loc`."""
+    meant = did_you_mean(str(loc[-1]).lower().replace("-", "_"), _keys(loc, root))
     return (*loc[:-1], meant) if meant else None
 
 
-def _unknown(loc: Loc, root: type[BaseModel]) -> str:
-    meant = meant_by(loc, root)
-    return (
-        f"unknown key; did you mean {meant[-1]}?"
-        if meant
-        else f"unknown key; known here: {', '.join(_known(loc, root))}"
-    )
-
-
-def _known(loc: Loc, root: type[BaseModel]) -> list[str]:
-    section = section_at(loc[:-1], root)
+def _keys(loc: Loc, root: type[BaseModel]) -> list[str]:
+    """The valid keys of the mapping that holds `loc`."""
+    section: type[BaseModel] | None = root
+    for part in loc[:-1]:
+        if isinstance(part, int):
+            continue  # the items of a list have the list's section
+        field = section.model_fields.get(part) if section else None
+        section = next(sections_in(field.annotation), None) if field else None
     return list(section.model_fields) if section else []
-
-
-# Bad value, then missing in its place, then its list taken out: a fourth round would be a bug, not a configuration.
-_ROUNDS = 4
-# Something for each field that must be given, so that its neighbours can be looked at. Others are names.
-_ANYTHING: dict[int | str, Any] = {
-    "url": "http://unknown",
-    "page": {"url": "http://unknown"},
-    "namespaces": ["unknown"],
-    "start": "0 0 * * *",
-    "lease": "unknown.unknown",
-}
-_ANY_NAME = "unknown"
-
-AnySection = TypeVar("AnySection", bound=Section)
 
 
 def salvage(
     document: dict[str, Any], section: type[AnySection]
 ) -> tuple[AnySection | None, list[ErrorDetails], set[Loc]]:
-    """What stands of the document (which is consumed), every error of the whole of it, and what was lost."""
+    """The valid part of a document, all errors, and the keys that were lost. Consumes the document."""
     errors: list[ErrorDetails] = []
     lost: set[Loc] = set()
     for _ in range(_ROUNDS):
@@ -135,41 +114,43 @@ def salvage(
         except ValidationError as error:
             details = _causes(error.errors(include_url=False, include_input=True))
         errors = errors or details
-        for one in details:
-            lost.add(_take_out(document, one))
+        for each in details:
+            lost.add(_repair(document, each))
     return None, errors, lost
 
 
-def _causes(errors: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Without those that only follow from others: a list whose one item is bad is not empty too."""
-    holders = {one["loc"][:-1] for one in errors}
-    return [
-        one
-        for one in errors
-        if one["type"] not in CONSEQUENCES and not (one["type"] == EMPTY and one["loc"] in holders)
-    ]
-
-
 def is_lost(loc: Loc, lost: set[Loc]) -> bool:
+    """Whether the key, or one that contains it, is lost."""
     return any(loc[:length] in lost for length in range(len(loc) + 1))
 
 
-def _take_out(document: dict[str, Any], error: ErrorDetails) -> Loc:
-    *way, last = error["loc"]
+def _causes(errors: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Without errors that only follow from others: a list that lost its only bad item is not empty too."""
+    holders = {each["loc"][:-1] for each in errors}
+    return [
+        each
+        for each in errors
+        if each["type"] != _CONSEQUENCE and not (each["type"] == _EMPTY and each["loc"] in holders)
+    ]
+
+
+def _repair(document: dict[str, Any], error: ErrorDetails) -> Loc:
+    """Removes the bad value, or adds a placeholder for a missing one. Returns the key that is lost."""
+    *path, last = error["loc"]
     holders: list[Any] = [document]
-    for part in way:
+    for part in path:
         try:
             holders.append(holders[-1][part])
         except (KeyError, IndexError, TypeError):
-            return error["loc"]  # gone already, with a neighbour
+            return error["loc"]  # removed already, with its mapping
     holder = holders[-1]
     if error["type"] == MISSING:
-        holder[last] = copy.deepcopy(_ANYTHING.get(last, _ANY_NAME))
+        holder[last] = copy.deepcopy(_PLACEHOLDERS.get(last, _PLACEHOLDER_NAME))
     elif isinstance(holder, dict):
         holder.pop(last, None)
-    elif error["type"] == NOT_A_MAPPING:
+    elif error["type"] == _NOT_A_MAPPING:
         holder[last] = {}
     else:
-        del holders[-2][way[-1]]
-        return tuple(way)
+        del holders[-2][path[-1]]
+        return tuple(path)
     return error["loc"]

@@ -1,23 +1,9 @@
-"""Which kinds of page a configuration may name, as the catalog of quantities has them.
+"""Reads and writes the single values of a configuration: durations, sizes, addresses, names, kinds.
 
-The catalog says how a page is read; a configuration only needs its usual port and path, and how many requests one
-replica should hold. A page of GPUs is no engine: nothing can be asked of it. Neither is what lives in front of pods,
-but for Ray Serve, whose pods speak of the queue in front of them, and our own page, which repeats an engine's.
-
-The words values are written in: durations, sizes, addresses, names. Text -> value, and back.
-
-Each kind of value is a `Scalar`: how to read it, how to write it, and its JSON Schema. A reader refuses with a
-sentence that says what would be right; who was wrong, and where, is added by others.
+A kind of value is a `Scalar`: its reader, its writer and its JSON Schema. A reader rejects a value with a sentence that
+says what is valid; the position is added elsewhere. Nothing here resolves a name or asks a server.
 
 Worked example: `read_duration("1h30m")` is 5400.0 and `write_duration(5400.0)` is "1h30m"; a bare number is seconds.
-
-The words places in a cluster are written in: a scale target, a Service, label matchers, a Prometheus. Text -> value.
-
-Nothing here asks whether such a thing exists. As with `scalars`, a reader refuses with a sentence that says what would
-be right.
-
-Worked example: `read_target("Deployment/chat")` is "Deployment/chat"; `deploy/chat` is refused with "must be KIND/NAME,
-KIND one of Deployment, StatefulSet, … (did you mean Deployment?)".
 """
 
 from __future__ import annotations
@@ -48,10 +34,37 @@ _BYTES_PER_UNIT = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "Ki": 2**10, "
 _HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
 _ADDRESS = rf"^({_HOST}):([0-9]{{1,5}})$"
 LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
-_DNS = rf"^{LABEL}(?:\.{LABEL})*\.?$"
-_HOST_NAME = rf"^{LABEL}(?:\.{LABEL})*$"
-_GLOB = r"^[-a-z0-9.*?\[\]!]+$"
 HIGHEST_PORT = 65535
+_NO_CREDENTIALS = "must not carry a user or a password: they go into access.basic"
+# Scale targets with pods that can be found by their owner references.
+TARGET_KINDS = ("Deployment", "StatefulSet", "LeaderWorkerSet", "Rollout", "InferenceService", "ScaledJob")
+LONGEST_NAME = 253  # characters; RFC 1035
+EVERYWHERE = "*"
+
+_NAME = rf"{LABEL}(?:\.{LABEL})*"
+_TARGET = rf"^(?:{'|'.join(TARGET_KINDS)})/{_NAME}$"
+_NAME_AND_NAMESPACE = rf"^{LABEL}\.{LABEL}$"
+_QUOTED = r"""(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`[^`]*`)"""
+# The same, or an unclosed quote: otherwise each quote would be tried up to the end of the text.
+_QUOTED_OR_OPEN = r"""(?:"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?|`[^`]*`?)"""
+_MATCHER = rf"\s*(?!__name__)[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*{_QUOTED}\s*"
+
+GPUS = "dcgm"
+GATEWAY = "epp"
+REDIS = "redis_exporter"  # the kind that Redis sources are read as
+EXPORT = "tidegate"  # `tidegate export`: an engine, GPUs, or both
+_REQUEST_KINDS = {name: kind for name, kind in KINDS.items() if name not in GPU_KINDS}
+# Kinds of pods: not GPUs, and not what runs in front of pods, which still shows requests at zero replicas; nor
+# `tidegate export`, which repeats an engine. Ray Serve's pods report the queue in front of them.
+ENGINES = tuple(
+    sorted(
+        name
+        for name, kind in _REQUEST_KINDS.items()
+        if (kind.at_zero == "nothing" and not kind.repeats_engines) or name == "ray_serve"
+    )
+)
+GATEWAYS = tuple(sorted(_REQUEST_KINDS))
+GPU_TARGET_KINDS = tuple(sorted({*GPU_KINDS, EXPORT}))
 
 
 class Address(NamedTuple):
@@ -81,8 +94,24 @@ class Scalar:
 
 
 def refused(sentence: str) -> PydanticCustomError:
-    # Braces in a sentence would be taken for places to fill in.
+    # As a template the sentence could not contain braces.
     return PydanticCustomError(REFUSED, "{sentence}", {"sentence": sentence})
+
+
+def matching(
+    title: str, pattern: str, bound: str, *, hint: Callable[[str], str] = lambda _: "", longest: int | None = None
+) -> Scalar:
+    """Text that matches `pattern`. hint: how the message ends for an invalid text. longest: in characters."""
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str):
+            raise refused(bound)
+        if not re.fullmatch(pattern, value) or (longest is not None and len(value) > longest):
+            raise refused(bound + hint(value))
+        return value
+
+    schema = {"title": title, "type": "string", "pattern": pattern}
+    return Scalar(read, str, schema if longest is None else schema | {"maxLength": longest})
 
 
 def duration(at_least_s: float = 0.0, at_most_s: float = LONGEST_S) -> Scalar:
@@ -104,8 +133,8 @@ def duration(at_least_s: float = 0.0, at_most_s: float = LONGEST_S) -> Scalar:
     )
 
 
-def auto_or_duration(what: str) -> Scalar:
-    """`auto`, or a duration. what: what `auto` stands for, in a word for the schema."""
+def auto_or_duration(meaning: str) -> Scalar:
+    """`auto`, or a duration. meaning: of `auto`, in a word for the schema."""
     plain = duration()
 
     def read(value: Any) -> float | Literal["auto"]:
@@ -121,19 +150,19 @@ def auto_or_duration(what: str) -> Scalar:
 
     schema = {
         "title": "`auto` or duration",
-        "anyOf": [{"type": "string", "const": AUTO, "description": what}, *plain.schema["anyOf"]],
+        "anyOf": [{"type": "string", "const": AUTO, "description": meaning}, *plain.schema["anyOf"]],
     }
     return Scalar(read, write, schema | {"examples": [AUTO, "5m"]})
 
 
 def read_duration(value: Any) -> float:
-    """Seconds of "1h30m", "500ms" or of a number, which is seconds already."""
+    """Seconds of "1h30m", of "500ms", or of a number of seconds."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         if 0 <= value <= LONGEST_S:  # not so for NaN
             return float(value)
         raise refused(f"must be a duration from 0s to {write_duration(LONGEST_S)}")
     wanted = "must be a duration such as 500ms, 5s, 2m or 1h30m"
-    # So many characters write the age of the universe in milliseconds, and no number that Decimal would refuse.
+    # 60 characters are enough for any duration, and too few for a number that Decimal rejects.
     match = re.fullmatch(_DURATION, value) if isinstance(value, str) and len(value) <= 60 else None  # noqa: PLR2004
     if match:
         parts = zip(match.groups(), _SECONDS_PER_UNIT, strict=True)
@@ -151,7 +180,7 @@ def write_duration(seconds: float) -> str:
     for name, unit in zip(_UNITS[:-1], _SECONDS_PER_UNIT[:-1], strict=True):
         count, rest = divmod(rest, unit)
         text += f"{count:f}{name}" if count else ""
-    # Down to the millisecond whole ones; what is finer stays a fraction of one, exact all the same.
+    # Whole units down to the millisecond; the rest is an exact fraction of a millisecond.
     milliseconds = (rest * 1000).normalize()
     return text + f"{milliseconds:f}ms" if milliseconds else text or "0s"
 
@@ -176,7 +205,7 @@ def size(at_least_bytes: int, at_most_bytes: int) -> Scalar:
 
 
 def read_size(value: Any) -> int:
-    """Bytes of "8MiB", "500kB" or of a whole number, which is bytes already. "8Mi" is Kubernetes' spelling."""
+    """Bytes of "8MiB", of "500kB", or of an integer of bytes. "8Mi" is the notation of Kubernetes."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     match = re.fullmatch(_SIZE, value) if isinstance(value, str) else None
@@ -191,6 +220,26 @@ def write_size(count: int) -> str:
         if count and count % _BYTES_PER_UNIT[unit] == 0:
             return f"{count // _BYTES_PER_UNIT[unit]}{unit}B"
     return f"{count}B"
+
+
+def _redis_url(path: str, bound: str) -> Scalar:
+    """URL of a Redis server. path: pattern of what follows the port."""
+    pattern = rf"^rediss?://{_HOST}(?::[0-9]{{1,5}})?{path}$"
+
+    def read(value: Any) -> str:
+        if isinstance(value, str) and "@" in value:
+            raise refused(_NO_CREDENTIALS)
+        if not isinstance(value, str) or not re.fullmatch(pattern, value):
+            raise refused(bound)
+        try:
+            port = urlsplit(value).port
+        except ValueError:
+            port = 0
+        if port == 0:
+            raise refused(f"{bound}, its port from 1 to {HIGHEST_PORT}")
+        return value
+
+    return Scalar(read, str, {"title": "Redis URL", "type": "string", "pattern": pattern})
 
 
 def read_address(value: Any) -> Address:
@@ -212,7 +261,7 @@ def read_address(value: Any) -> Address:
 
 
 def read_url(value: Any) -> str:
-    """A page to ask over HTTP. Credentials do not belong into it: it is printed in logs and on /metrics."""
+    """URL of a target. Rejects credentials, because logs and /metrics show the URL."""
     wanted = "must be a URL such as http://chat.ai.svc:8000/metrics"
     if not isinstance(value, str) or not value.isascii() or not value.isprintable() or " " in value:
         raise refused(wanted)
@@ -224,7 +273,7 @@ def read_url(value: Any) -> str:
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise refused(wanted)
     if "@" in parts.netloc:
-        raise refused("must not carry a user or a password: they go into access.basic")
+        raise refused(_NO_CREDENTIALS)
     if parts.fragment or not re.fullmatch(rf"{_HOST}(:[0-9]+)?", parts.netloc):
         raise refused(wanted)
     if port == 0:
@@ -232,26 +281,9 @@ def read_url(value: Any) -> str:
     return value
 
 
-def read_dns(value: Any) -> str:
-    wanted = "must be the DNS name of a Service such as chat.ai.svc"
-    if isinstance(value, str) and "://" in value:
-        raise refused(f"{wanted}: a URL goes into url")
-    if isinstance(value, str) and re.fullmatch(r"[^:]*:[0-9]+", value):
-        raise refused(f"{wanted}: its port goes into port")
-    if not isinstance(value, str) or not re.fullmatch(_DNS, value) or len(value) > 253:  # noqa: PLR2004  RFC 1035
-        raise refused(wanted)
-    return value
-
-
-def read_host_name(value: Any) -> str:
-    if not isinstance(value, str) or not re.fullmatch(_HOST_NAME, value) or len(value) > 253:  # noqa: PLR2004  RFC 1035
-        raise refused("must be a host name in lower case, without scheme and port, such as tidegate.example.com")
-    return value
-
-
 def kubernetes_name(most: int, what: str) -> Scalar:
     """A Kubernetes name: a DNS label (63) or a DNS subdomain (253)."""
-    pattern = rf"^{LABEL}$" if what == "namespace" else rf"^{LABEL}(?:\.{LABEL})*$"
+    pattern = rf"^{LABEL}$" if what == "namespace" else rf"^{_NAME}$"
 
     def read(value: Any) -> str:
         if isinstance(value, int | float):  # a bare `name: 7` is a number to YAML
@@ -264,43 +296,10 @@ def kubernetes_name(most: int, what: str) -> Scalar:
     return Scalar(read, str, {"title": "name", "type": "string", "pattern": pattern, "maxLength": most})
 
 
-def read_glob(value: Any) -> str:
-    if not isinstance(value, str) or not re.fullmatch(_GLOB, value):
-        raise refused("must be a glob of pod names such as chat-*-decode-*")
-    return value
-
-
 def read_zero(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value != 0:
         raise refused("must be 0, or be left out")
     return value
-
-
-ADDRESS = Scalar(read_address, str, {"title": "host:port", "type": "string", "pattern": _ADDRESS})
-URL = Scalar(read_url, str, {"title": "URL", "type": "string", "pattern": r"^https?://[^\s@]+$"})
-DNS = Scalar(read_dns, str, {"title": "DNS name", "type": "string", "pattern": _DNS, "maxLength": 253})
-HOST_NAME = Scalar(
-    read_host_name, str, {"title": "host name", "type": "string", "pattern": _HOST_NAME, "maxLength": 253}
-)
-ZERO = Scalar(read_zero, int, {"title": "`0`", "type": "integer", "const": 0})
-GLOB = Scalar(read_glob, str, {"title": "glob", "type": "string", "pattern": _GLOB})
-
-
-# What has pods that can be found: by the owners of a pod, up to what is scaled.
-TARGET_KINDS = ("Deployment", "StatefulSet", "LeaderWorkerSet", "Rollout", "InferenceService", "ScaledJob")
-LONGEST_NAME = 253  # RFC 1035
-LONGEST_LABEL = 63
-EVERYWHERE = "*"
-
-_NAME = rf"{LABEL}(?:\.{LABEL})*"
-_TARGET = rf"^(?:{'|'.join(TARGET_KINDS)})/{_NAME}$"
-_SERVICE = rf"^{LABEL}(?:\.{LABEL})?$"
-_FULL_SERVICE = rf"^{LABEL}\.{LABEL}$"
-_QUOTED = r"""(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`[^`]*`)"""
-# The same, or what begins so and does not end: else each quote would be tried up to the end of the text.
-_QUOTED_OR_OPEN = r"""(?:"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?|`[^`]*`?)"""
-_MATCHER = rf"\s*(?!__name__)[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*{_QUOTED}\s*"
-_SELECTOR = rf"^{_MATCHER}(?:,{_MATCHER})*(?:,\s*)?$"
 
 
 def read_target(value: Any) -> str:
@@ -316,102 +315,42 @@ def read_target(value: Any) -> str:
     return str(value)
 
 
-def read_service(value: Any) -> str:
-    wanted = "must be NAME or NAME.NAMESPACE of a Service such as chat-epp.ai"
-    if isinstance(value, str) and re.fullmatch(_SERVICE, value):
-        return value
-    if isinstance(value, str) and "://" in value:
-        raise refused(f"{wanted}: a URL goes into url")
-    if isinstance(value, str) and value.count(".") > 1:
-        raise refused(f"{wanted}: a longer DNS name goes into dns")
-    if isinstance(value, str) and re.fullmatch(r"[^:]*:[0-9]+", value):
-        raise refused(f"{wanted}: its port goes into port")
-    raise refused(wanted)
+def _endpoint_hint(value: str) -> str:
+    """Which key of an endpoint takes this text."""
+    if "://" in value:
+        return ": a URL goes into url"
+    return ": its port goes into port" if re.fullmatch(r"[^:]*:[0-9]+", value) else ""
 
 
-def read_full_service(value: Any) -> str:
-    """A Service of which nobody could guess the namespace."""
-    if isinstance(value, str) and re.fullmatch(_FULL_SERVICE, value):
-        return value
-    raise refused("must be NAME.NAMESPACE of a Service such as tidegate.tidegate")
+def _service_hint(value: str) -> str:
+    if "://" not in value and value.count(".") > 1:
+        return ": a longer DNS name goes into dns"
+    return _endpoint_hint(value)
 
 
-def read_full_lease(value: Any) -> str:
-    """A Lease, which has a namespace of its own: Tidegate may look at another one's workloads."""
-    if isinstance(value, str) and re.fullmatch(_FULL_SERVICE, value):
-        return value
-    raise refused("must be NAME.NAMESPACE of a Lease such as tidegate.tidegate")
+def _gateway_hint(value: str) -> str:
+    is_address = any(sign in value for sign in ("/", ":", "."))
+    return "; an address is never fetched, and another namespace's Service is not asked" if is_address else ""
 
 
-def read_gateway(value: Any) -> str:
-    """What a tenant may call a gateway: a name, and never an address to fetch."""
-    wanted = "must be the name of a Service in its own namespace, or of a shared gateway of Tidegate's configuration"
-    if isinstance(value, str) and re.fullmatch(LABEL, value):
-        return value
-    if isinstance(value, str) and any(sign in value for sign in ("/", ":", ".")):
-        raise refused(f"{wanted}; an address is never fetched, and another namespace's Service is not asked")
-    raise refused(wanted)
-
-
-def read_namespace_or_all(value: Any) -> str:
-    if not isinstance(value, str) or (value != EVERYWHERE and not re.fullmatch(LABEL, value)):
-        raise refused('must be the name of a namespace, or "*" for every one')
-    return value
-
-
-def read_selector(value: Any) -> str:
-    wanted = """must be label matchers such as namespace="ai",pod=~"chat-.*" """.rstrip()
-    if not isinstance(value, str) or not re.fullmatch(_SELECTOR, value):
-        known = isinstance(value, str)
-        outside = re.sub(_QUOTED_OR_OPEN, "", value) if known else ""
-        if "{" in outside or "}" in outside:
-            raise refused(f"{wanted}, without braces")
-        if "__name__" in outside:
-            raise refused(f"{wanted}, without __name__: the kind says which metrics are asked for")
-        raise refused(wanted)
-    return value
+def _selector_hint(value: str) -> str:
+    unquoted = re.sub(_QUOTED_OR_OPEN, "", value)
+    if "{" in unquoted or "}" in unquoted:
+        return ", without braces"
+    return ", without __name__: the kind determines the metrics" if "__name__" in unquoted else ""
 
 
 def read_api(value: Any) -> str:
-    """Where a Prometheus-compatible API begins: what stands before `/api/v1/query`."""
+    """Base URL of a Prometheus-compatible API, without `/api/v1`."""
     url = read_url(value)
     if "?" in url or re.search(r"/api/v1(/|$)", url):
         raise refused("must be where the API begins, such as https://prometheus.monitoring.svc:9090, without /api/v1")
     return url
 
 
-TARGET = Scalar(read_target, str, {"title": "KIND/NAME", "type": "string", "pattern": _TARGET})
-SERVICE = Scalar(read_service, str, {"title": "NAME or NAME.NAMESPACE", "type": "string", "pattern": _SERVICE})
-FULL_SERVICE = Scalar(read_full_service, str, {"title": "NAME.NAMESPACE", "type": "string", "pattern": _FULL_SERVICE})
-FULL_LEASE = Scalar(read_full_lease, str, {"title": "NAME.NAMESPACE", "type": "string", "pattern": _FULL_SERVICE})
-GATEWAY_NAME = Scalar(
-    read_gateway, str, {"title": "name", "type": "string", "pattern": rf"^{LABEL}$", "maxLength": LONGEST_LABEL}
-)
-NAMESPACE_OR_ALL = Scalar(
-    read_namespace_or_all, str, {"title": "namespace", "type": "string", "pattern": rf"^(?:\*|{LABEL})$"}
-)
-SELECTOR = Scalar(read_selector, str, {"title": "label matchers", "type": "string", "pattern": _SELECTOR})
-API = Scalar(read_api, str, {"title": "URL", "type": "string", "pattern": r"^https?://[^\s@?]+$"})
-
-
-GPUS = "dcgm"
-GATEWAY = "epp"
-REDIS = "redis_exporter"  # in whose words Redis' own answers are read
-OWN = "tidegate"  # the page of `tidegate export`: of an engine, of GPUs, or of both
-_QUEUES = {name: kind for name, kind in KINDS.items() if name not in GPU_KINDS}
-ENGINES = tuple(
-    sorted(
-        name
-        for name, kind in _QUEUES.items()
-        if (kind.at_zero == "nothing" and not kind.repeats_engines) or name == "ray_serve"
-    )
-)
-GATEWAYS = tuple(sorted(_QUEUES))
-PAGES_OF_GPUS = tuple(sorted({*GPU_KINDS, OWN}))
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    close = difflib.get_close_matches(word, list(known), n=1)
+def did_you_mean(word: str, choices: Iterable[str]) -> str | None:
+    """The choice that resembles a misspelt word; None if none does."""
+    close = difflib.get_close_matches(word, list(choices), n=1)
     return close[0] if close else None
 
 
@@ -427,6 +366,56 @@ def _one_of(kinds: tuple[str, ...], hint: str) -> Scalar:
     return Scalar(read, str, {"title": "kind", "type": "string", "enum": list(kinds)})
 
 
+ADDRESS = Scalar(read_address, str, {"title": "host:port", "type": "string", "pattern": _ADDRESS})
+URL = Scalar(read_url, str, {"title": "URL", "type": "string", "pattern": r"^https?://[^\s@]+$"})
+API = Scalar(read_api, str, {"title": "URL", "type": "string", "pattern": r"^https?://[^\s@?]+$"})
+REDIS_URL = _redis_url("(?:/[0-9]{0,5})?", "must be a URL such as redis://redis.batch.svc:6379/0, or rediss:// for TLS")
+REDIS_NODE = _redis_url("", "must be a URL such as redis://redis-0.redis:6379, without a database, or rediss://")
+ZERO = Scalar(read_zero, int, {"title": "`0`", "type": "integer", "const": 0})
+TARGET = Scalar(read_target, str, {"title": "KIND/NAME", "type": "string", "pattern": _TARGET})
+DNS = matching(
+    "DNS name",
+    rf"^{_NAME}\.?$",
+    "must be the DNS name of a Service such as chat.ai.svc",
+    hint=_endpoint_hint,
+    longest=LONGEST_NAME,
+)
+HOST_NAME = matching(
+    "host name",
+    rf"^{_NAME}$",
+    "must be a host name in lower case, without scheme and port, such as tidegate.example.com",
+    longest=LONGEST_NAME,
+)
+GLOB = matching("glob", r"^[-a-z0-9.*?\[\]!]+$", "must be a glob of pod names such as chat-*-decode-*")
+SERVICE = matching(
+    "NAME or NAME.NAMESPACE",
+    rf"^{LABEL}(?:\.{LABEL})?$",
+    "must be NAME or NAME.NAMESPACE of a Service such as chat-epp.ai",
+    hint=_service_hint,
+)
+FULL_SERVICE = matching(
+    "NAME.NAMESPACE", _NAME_AND_NAMESPACE, "must be NAME.NAMESPACE of a Service such as tidegate.tidegate"
+)
+FULL_LEASE = matching(
+    "NAME.NAMESPACE", _NAME_AND_NAMESPACE, "must be NAME.NAMESPACE of a Lease such as tidegate.tidegate"
+)
+# A tenant names a gateway, and never gives an address to fetch.
+GATEWAY_NAME = matching(
+    "name",
+    rf"^{LABEL}$",
+    "must be the name of a Service in its own namespace, or of a shared gateway of Tidegate's configuration",
+    hint=_gateway_hint,
+    longest=63,
+)
+NAMESPACE_OR_ALL = matching(
+    "namespace", rf"^(?:\*|{LABEL})$", f'must be the name of a namespace, or "{EVERYWHERE}" for every one'
+)
+SELECTOR = matching(
+    "label matchers",
+    rf"^{_MATCHER}(?:,{_MATCHER})*(?:,\s*)?$",
+    """must be label matchers such as namespace="ai",pod=~"chat-.*\"""",
+    hint=_selector_hint,
+)
 ENGINE = _one_of(ENGINES, "its pages go under gpus")
 GATEWAY_KIND = _one_of(GATEWAYS, "must see requests")
 KIND = _one_of(tuple(sorted(KINDS)), "")

@@ -1,17 +1,9 @@
-"""The words of a trigger's metadata and of `tidegate.dev/` annotations, and the workload that they make.
+"""Reads the keys of a trigger's metadata and of `tidegate.dev/` annotations, and builds the workload that they define.
 
-They are those of a workload in the configuration, dotted where they are nested there. What a word may be, its default
-and what it does are the configuration's own. Here is only which words a tenant has, and the workload that they make:
-its pods are those of what is scaled, its gateway a Service of its own namespace or one that the configuration shares.
-No word is an address to fetch.
-
-Worked example: `Trigger(engine="vllm", gateway="chat-epp").workload(WorkloadKey("ai", "chat"), "Deployment/chat",
-Replicas(max=100), None)` has `pods.target == "Deployment/chat"` and `gateway.service == "chat-epp"`.
-
-Words as Kubernetes carries them, each a string -> a `Trigger`, or everything that is wrong with them.
-
-It knows which words stand where and refuses to know what becomes of them. Values are read as the configuration reads
-unquoted ones, so "16" is a number and "null" is nothing; a model called "7" stays a name.
+The keys are those of a workload in the configuration, with dots where those are nested. Bounds, defaults and effects
+are the configuration's. Values are read like unquoted values of a configuration: "16" is a number and "null" is null; a
+model called "7" stays text. The pods are those of the scale target; the gateway is a Service of the same namespace or a
+shared gateway of the configuration. No key is an address to fetch.
 
 Worked example: `read({"scalerAddress": "tidegate:6000", "engine": "vllm", "objectives.work": "16"}, place="metadata")`
 is `Trigger(engine="vllm", objectives=Objectives(work=16))`; with `"objektives.work"` it raises BadWords with
@@ -23,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
@@ -60,36 +52,59 @@ from .workload import (
 )
 from .yaml import resolve
 
+Place: TypeAlias = Literal["metadata", "annotations"]
+
+# KEDA's own keys: it sends all metadata of a trigger. KEDA 2.17 removed tlsCertFile; old manifests still have it.
+KEDAS = ("scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey", "tlsCertFile")
+FROM_ENV = "FromEnv"
+ANNOTATION = "tidegate.dev/"
+BRAKE = "brake"
+CHECK_IGNORE = "check-ignore"  # silences rules of `tidegate check`; the daemon ignores it
+# Annotations of any object that define no workload. A brake is read alone, so that no other mistake disables it.
+ASIDES = frozenset({BRAKE, CHECK_IGNORE})
+PREFIXES: Mapping[Place, str] = {"metadata": "metadata.", "annotations": ANNOTATION}
+
+_ONLY: Mapping[str, Place] = {
+    "workload": "metadata",
+    "replicas.min": "annotations",
+    "replicas.max": "annotations",
+}
+_ALTERNATIVES = {  # what to use at the other origin
+    "workload": "it is for the metadata of a trigger",
+    "replicas.min": "use the ScaledObject's minReplicaCount",
+    "replicas.max": "use the ScaledObject's maxReplicaCount",
+}
+_EXCLUDED = {"replicas.idle"}  # an HPA has no idle count
+_SOURCES = ("engine", "gateway", "objectives.gpu_engine")
+_GOES_WITH = {"port": "engine", "path": "engine", "scheme": "engine"} | dict.fromkeys(
+    ("gateway_kind", "gateway_port", "gateway_path", "gateway_scheme"), "gateway"
+)
+_MOST_HINTS = 16  # unknown keys with a hint: an object may have thousands
+_SPEC = {("replicas", "min"): "spec.minReplicaCount", ("replicas", "idle"): "spec.idleReplicaCount"}
+
 
 class TriggerWorkload(Workload):
-    """A workload that a trigger or annotations made."""
+    """A workload that a trigger or annotations define."""
 
     trigger: str = ""
-    """Which trigger, where its ScaledObject has several of ours; "" for the only or first one."""
+    """Name of the trigger if its ScaledObject has several; "" for the only or first one."""
 
     @property
     def key(self) -> WorkloadKey:
         return WorkloadKey(self.namespace, self.name, self.trigger)
 
 
-def _as_in(section: type[BaseModel], key: str) -> Any:
-    """The default and the docstring of a field of the configuration."""
-    field = section.model_fields[key]
+def _as_in_workload(key: str) -> Any:
+    """The default and the docstring of a workload's key."""
+    field = Workload.model_fields[key]
     return Field(default=field.default, description=field.description)
-
-
-# Handed on where they are written: what is not, stays known to be a default.
-_AS_THERE = frozenset({
-    "keep_warm", "keep_warm_min", "keep_warm_max", "on_blind", "on_incomplete", "lease_max", "objectives", "smoothing",
-    "scale_down_band", "gpu_quiet", "probe_period", "hpa_tolerance", "group", "role", "weight", "ratio", "mode",
-})  # fmt: skip
 
 
 class Trigger(Section):
     """Keys of a trigger or of annotations."""
 
-    engine: Engine | None = _as_in(Workload, "engine")
-    model: Text | None = _as_in(Workload, "model")
+    engine: Engine | None = _as_in_workload("engine")
+    model: Text | None = _as_in_workload("model")
     port: Port | None = None
     """Port of the pods' metrics. null: the engine's default."""
     path: Path | None = None
@@ -107,47 +122,49 @@ class Trigger(Section):
     """Path of the gateway's metrics. null: the kind's default."""
     gateway_scheme: Scheme | None = None
     """Scheme of the gateway's metrics. null: http."""
-    objectives: Objectives = _as_in(Workload, "objectives")
-    smoothing: Smoothing = _as_in(Workload, "smoothing")
-    keep_warm: KeepWarm = _as_in(Workload, "keep_warm")
-    keep_warm_min: Seconds = _as_in(Workload, "keep_warm_min")
-    keep_warm_max: Seconds = _as_in(Workload, "keep_warm_max")
-    on_blind: OnBlind = _as_in(Workload, "on_blind")
-    on_incomplete: OnIncomplete = _as_in(Workload, "on_incomplete")
-    lease_max: Seconds = _as_in(Workload, "lease_max")
-    scale_down_band: Band = _as_in(Workload, "scale_down_band")
-    gpu_quiet: Quiet = _as_in(Workload, "gpu_quiet")
+    objectives: Objectives = _as_in_workload("objectives")
+    smoothing: Smoothing = _as_in_workload("smoothing")
+    keep_warm: KeepWarm = _as_in_workload("keep_warm")
+    keep_warm_min: Seconds = _as_in_workload("keep_warm_min")
+    keep_warm_max: Seconds = _as_in_workload("keep_warm_max")
+    on_blind: OnBlind = _as_in_workload("on_blind")
+    on_incomplete: OnIncomplete = _as_in_workload("on_incomplete")
+    lease_max: Seconds = _as_in_workload("lease_max")
+    scale_down_band: Band = _as_in_workload("scale_down_band")
+    gpu_quiet: Quiet = _as_in_workload("gpu_quiet")
     schedules: Annotated[str, SCHEDULES] | None = None
     """Times with a floor or a ceiling, such as `0 8 * * 1-5 for 10h in Europe/Berlin floor 2 prewarm auto`. `until` and
     five cron fields can replace `for` and a duration; `;` separates several."""
-    probe_period: ProbePeriod = _as_in(Workload, "probe_period")
-    hpa_tolerance: Tolerance = _as_in(Workload, "hpa_tolerance")
-    group: Group | None = _as_in(Workload, "group")
-    role: Role | None = _as_in(Workload, "role")
-    weight: Weight = _as_in(Workload, "weight")
-    ratio: RoleRatio | None = _as_in(Workload, "ratio")
+    probe_period: ProbePeriod = _as_in_workload("probe_period")
+    hpa_tolerance: Tolerance = _as_in_workload("hpa_tolerance")
+    group: Group | None = _as_in_workload("group")
+    role: Role | None = _as_in_workload("role")
+    weight: Weight = _as_in_workload("weight")
+    ratio: RoleRatio | None = _as_in_workload("ratio")
     configured: Annotated[str, kubernetes_name(253, "workload")] | None = Field(default=None, alias="workload")
     """Workload of this name and namespace in Tidegate's configuration, which defines it. No other key is allowed."""
-    mode: Mode | None = _as_in(Workload, "mode")
-    replicas: Replicas = _as_in(Workload, "replicas")
+    mode: Mode | None = _as_in_workload("mode")
+    replicas: Replicas = _as_in_workload("replicas")
 
     def workload(self, key: WorkloadKey, target: str, replicas: Replicas, shared: Endpoint | None) -> TriggerWorkload:
-        """The workload that these words make.
+        """The workload that these keys define.
 
-        target: what is scaled, as "Deployment/chat". shared: the page of the shared gateway that `gateway` names;
-        None if it names a Service. Raises BadWords if the pods of such a target cannot be found.
+        target: such as "Deployment/chat". shared: the shared gateway that `gateway` names; None for a Service. Raises
+        BadWords for a target without pods that can be found.
+
+        Worked example: `Trigger(engine="vllm", gateway="chat-epp")` for the target "Deployment/chat" has
+        `pods.target == "Deployment/chat"` and `gateway.service == "chat-epp"`.
         """
         return TriggerWorkload(
             namespace=key.namespace,
             name=key.name,
             trigger=key.trigger,
-            engine=self.engine,
-            model=self.model,
             pods=self._pods(target) if self.engine is not None else None,
             gateway=self._gateway(shared) if self.gateway is not None else None,
             replicas=replicas,
             schedules=scheduled(self.schedules),
-            **{key: getattr(self, key) for key in self.model_fields_set & _AS_THERE},
+            # Only what is given, so that the rest counts as default.
+            **{key: getattr(self, key) for key in self.model_fields_set & _COPIED},
         )
 
     def _pods(self, target: str) -> Endpoint:
@@ -167,8 +184,11 @@ class Trigger(Section):
         )
 
 
+_COPIED = (Trigger.model_fields.keys() & Workload.model_fields.keys()) - {"gateway", "replicas", "schedules"}
+
+
 def bounds(minimum: int, maximum: int, idle: int | None) -> Replicas:
-    """A ScaledObject's counts as bounds; raises BadWords for those that no workload can have."""
+    """The bounds of a ScaledObject's counts; raises BadWords for counts outside of a workload's limits."""
     limits = (
         ("spec.minReplicaCount", minimum, 0, MOST_REPLICAS),
         ("spec.maxReplicaCount", maximum, 1, MOST_REPLICAS),
@@ -184,41 +204,8 @@ def bounds(minimum: int, maximum: int, idle: int | None) -> Replicas:
     return Replicas(min=minimum, max=maximum, idle=None if idle is None else 0)
 
 
-Place: TypeAlias = Literal["metadata", "annotations"]
-
-# KEDA hands on all metadata of a trigger, its own connection settings included. tlsCertFile is gone since KEDA 2.17,
-# and old manifests still carry it.
-KEDAS = ("scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey", "tlsCertFile")
-FROM_ENV = "FromEnv"
-ANNOTATION = "tidegate.dev/"
-# An order to stand still, read by itself: what it stops must not hang on the words of a workload being right.
-BRAKE = "brake"
-# Rules that `tidegate check` should not speak of: nothing to whoever decides.
-CHECK_IGNORE = "check-ignore"
-# They stand on any object, and make no workload.
-ASIDES = frozenset({BRAKE, CHECK_IGNORE})
-PREFIXES: Mapping[Place, str] = {"metadata": "metadata.", "annotations": ANNOTATION}
-
-_ONLY: Mapping[str, Place] = {
-    "workload": "metadata",
-    "replicas.min": "annotations",
-    "replicas.max": "annotations",
-}
-_INSTEAD = {  # what says the same on the other side
-    "workload": "it is for the metadata of a trigger",
-    "replicas.min": "the ScaledObject's minReplicaCount says it",
-    "replicas.max": "the ScaledObject's maxReplicaCount says it",
-}
-_NO_WORDS = {"replicas.idle"}  # an HPA has no idle count
-_SOURCES = ("engine", "gateway", "objectives.gpu_engine")
-_GOES_WITH = {"port": "engine", "path": "engine", "scheme": "engine"} | dict.fromkeys(
-    ("gateway_kind", "gateway_port", "gateway_path", "gateway_scheme"), "gateway"
-)
-_HINTED = 16  # unknown keys that are looked up for what was meant: an object may carry thousands
-
-
 class TriggerKey(NamedTuple):
-    """One key that a tenant may write. loc: its place in a `Trigger`. is_text: its value is never a number."""
+    """One key of a tenant. loc: the key in a `Trigger`. is_text: its value is never a number."""
 
     name: str
     loc: tuple[str, ...]
@@ -227,14 +214,14 @@ class TriggerKey(NamedTuple):
     is_text: bool
 
 
-def _words_of(section: type[Section], at: tuple[str, ...] = ()) -> Iterator[TriggerKey]:
+def _keys_of(section: type[Section], at: tuple[str, ...] = ()) -> Iterator[TriggerKey]:
     for key, field in section.model_fields.items():
         loc = (*at, field.alias or key)
         inner = next(sections_in(field.annotation), None)
         name = ".".join(loc)
         if inner is not None:
-            yield from _words_of(inner, loc)
-        elif name not in _NO_WORDS:
+            yield from _keys_of(inner, loc)
+        elif name not in _EXCLUDED:
             places: tuple[Place, ...] = (_ONLY[name],) if name in _ONLY else get_args(Place)
             yield TriggerKey(name, loc, places, field, _is_text(field.annotation))
 
@@ -242,128 +229,122 @@ def _words_of(section: type[Section], at: tuple[str, ...] = ()) -> Iterator[Trig
 def _is_text(annotation: Any) -> bool:
     if float in get_args(annotation):  # "auto", or a number
         return False
-    return annotation is str or isinstance(annotation, str) or any(_is_text(one) for one in get_args(annotation))
+    return annotation is str or isinstance(annotation, str) or any(_is_text(each) for each in get_args(annotation))
 
 
-WORDS: Mapping[str, TriggerKey] = {word.name: word for word in _words_of(Trigger)}
+WORDS: Mapping[str, TriggerKey] = {key.name: key for key in _keys_of(Trigger)}
 
 
-def read(words: Mapping[str, str], *, place: Place) -> Trigger:
-    """The words of a trigger's `metadata`, or of `annotations` (without their `tidegate.dev/`). Raises BadWords."""
-    ours = {key: value for key, value in words.items() if place == "annotations" or not _is_kedas(key)}
-    known = {key: WORDS[key] for key in ours if key in WORDS and place in WORDS[key].places}
-    bad = list(_unknown([key for key in ours if key not in known], ours, place))
+def read(texts: Mapping[str, str], *, place: Place) -> Trigger:
+    """Reads a trigger's `metadata`, or `annotations` (without their `tidegate.dev/`). Raises BadWords."""
+    given = {key: text for key, text in texts.items() if place == "annotations" or not _is_kedas(key)}
+    valid = {key: WORDS[key] for key in given if key in WORDS and place in WORDS[key].places}
+    problems = list(_unknown_keys([key for key in given if key not in valid], given, place))
     document: dict[str, Any] = {}
-    for key, word in known.items():
-        *way, last = word.loc
+    for name, key in valid.items():
+        *path, last = key.loc
         holder = document
-        for part in way:
+        for part in path:
             holder = holder.setdefault(part, {})
-        holder[last] = _value(ours[key], word)
+        holder[last] = _value(given[name], key)
     trigger, errors, _ = salvage(document, Trigger)
     for error in errors:
-        key = ".".join(str(part) for part in error["loc"])
-        bad.append(BadWord(PREFIXES[place] + key, sentence(error), ours.get(key)))
-    bad += _together(ours, place)
-    if bad or trigger is None:
-        order = {PREFIXES[place] + key: index for index, key in enumerate(ours)}
-        raise BadWords(tuple(sorted(bad, key=lambda word: order.get(word.key, -1))))
+        name = ".".join(str(part) for part in error["loc"])
+        problems.append(BadWord(PREFIXES[place] + name, sentence(error), given.get(name)))
+    problems += _combinations(given, place)
+    if problems or trigger is None:
+        order = {PREFIXES[place] + name: index for index, name in enumerate(given)}
+        raise BadWords(tuple(sorted(problems, key=lambda problem: order.get(problem.key, -1))))
     return trigger
 
 
 def check_workload(trigger: Trigger, workload: Workload, config: Config, *, place: Place) -> tuple[BadWord, ...]:
-    """What is to be said of the workload that a trigger made, beside what each word may be: errors and warnings."""
-    own_page = workload.gateway is None or workload.gateway.service == trigger.gateway
-    said = [
-        _as_word(finding, place)
+    """Errors and warnings about the workload that a trigger defines; `read` has checked each key alone."""
+    has_shared_gateway = workload.gateway is not None and workload.gateway.service != trigger.gateway
+    problems = [
+        _problem_of(finding, place)
         for finding in workload_findings((), workload, config)
-        if own_page or finding.key[:1] != ("gateway",)  # the rest is the configuration's, and was checked there
+        if not (has_shared_gateway and finding.key[:1] == ("gateway",))  # checked with the configuration
     ]
-    if own_page:
-        return tuple(said)
+    if not has_shared_gateway:
+        return tuple(problems)
     prefix = PREFIXES[place]
-    bound = f"goes with a Service: {trigger.gateway} is a shared gateway, whose page Tidegate's configuration describes"
-    said += [
+    bound = f"goes with a Service: {trigger.gateway} is a shared gateway, which Tidegate's configuration describes"
+    problems += [
         BadWord(prefix + key, bound, str(value))
         for key, source in _GOES_WITH.items()
         if source == "gateway" and (value := getattr(trigger, key)) is not None
     ]
     if trigger.model is None:
-        everybodys = "is not given: the queues of all who share the gateway are counted as this workload's"
-        said.append(BadWord(f"{prefix}model", everybodys, severity="warning", rule=EVERYBODYS_QUEUE))
-    return tuple(said)
+        bound = "is not given: the queues of all workloads of the gateway count as this workload's"
+        problems.append(BadWord(f"{prefix}model", bound, severity="warning", rule=EVERYBODYS_QUEUE))
+    return tuple(problems)
 
 
 def _is_kedas(key: str) -> bool:
     return key.removesuffix(FROM_ENV) in KEDAS
 
 
-def _value(text: str, word: TriggerKey) -> Any:
-    value = resolve(text) if text else text  # an empty text is no way to say null
-    return text if word.is_text and value is not None else value
+def _value(text: str, key: TriggerKey) -> Any:
+    value = resolve(text) if text else text  # "" is not null
+    return text if key.is_text and value is not None else value
 
 
-def _unknown(keys: list[str], ours: Mapping[str, str], place: Place) -> Iterator[BadWord]:
-    here = [name for name, word in WORDS.items() if place in word.places]
-    here += [BRAKE] if place == "annotations" else []
-    for key in keys[:_HINTED]:
+def _unknown_keys(keys: list[str], given: Mapping[str, str], place: Place) -> Iterator[BadWord]:
+    choices = [name for name, key in WORDS.items() if place in key.places]
+    choices += [BRAKE] if place == "annotations" else []
+    for key in keys[:_MOST_HINTS]:
         written = PREFIXES[place] + key
         if key in WORDS:
-            yield BadWord(written, f"must not stand here: {_INSTEAD[key]}", ours[key])
+            yield BadWord(written, f"is not allowed here: {_ALTERNATIVES[key]}", given[key])
         elif place == "metadata" and key.removesuffix(FROM_ENV) in WORDS:
             yield BadWord(written, f"is not resolved: write {key.removesuffix(FROM_ENV)} and its value out")
         else:
-            meant = did_you_mean(key.lower().replace("-", "_"), here) if is_plain(key) else None
-            hint = f"did you mean {meant}?" if meant else f"known here: {', '.join(here)}"
+            meant = did_you_mean(key.lower().replace("-", "_"), choices) if is_plain(key) else None
+            hint = f"did you mean {meant}?" if meant else f"known here: {', '.join(choices)}"
             yield BadWord(written, f"unknown key; {hint}")
-    if len(keys) > _HINTED:
-        yield BadWord(PREFIXES[place].rstrip("./"), f"has {len(keys) - _HINTED} further unknown keys")
+    if len(keys) > _MOST_HINTS:
+        yield BadWord(PREFIXES[place].rstrip("./"), f"has {len(keys) - _MOST_HINTS} further unknown keys")
 
 
-def _together(ours: Mapping[str, str], place: Place) -> Iterator[BadWord]:
+def _combinations(given: Mapping[str, str], place: Place) -> Iterator[BadWord]:
+    """Keys that need or exclude each other."""
     prefix = PREFIXES[place]
-    if place == "metadata" and "workload" in ours:
-        for key in ours:
+    if place == "metadata" and "workload" in given:
+        for key in given:
             if key in WORDS and key != "workload":
-                yield BadWord(
-                    prefix + key, "must not stand beside workload: that one's words are in Tidegate's configuration"
-                )
+                yield BadWord(prefix + key, "is not allowed beside workload, which Tidegate's configuration defines")
         return
-    # A misspelt source is one slip of the pen: it is not missing too.
-    meant = {did_you_mean(key.lower(), WORDS) for key in list(ours)[:_HINTED] if key not in WORDS}
-    present = {source for source in _SOURCES if source in ours} | meant
+    # A misspelt source is one problem: it is not missing too.
+    intended = {did_you_mean(key.lower(), WORDS) for key in list(given)[:_MOST_HINTS] if key not in WORDS}
+    present = {source for source in _SOURCES if source in given} | intended
     for key, source in _GOES_WITH.items():
-        if key in ours and source not in present:
+        if key in given and source not in present:
             yield BadWord(prefix + key, f"goes with {source}, which is not given")
     if not present & set(_SOURCES):
-        yield BadWord(
-            f"{prefix}engine", "must be given, or gateway, or objectives.gpu_engine: else nothing says how busy it is"
-        )
+        bound = "must be given, or gateway, or objectives.gpu_engine: else nothing shows how busy it is"
+        yield BadWord(f"{prefix}engine", bound)
 
 
-_SPEC = {("replicas", "min"): "spec.minReplicaCount", ("replicas", "idle"): "spec.idleReplicaCount"}
-
-
-def _as_word(finding: Finding, place: Place) -> BadWord:
-    key = _key_of(finding.key, place)
-    return BadWord(key, finding.message, finding.got or None, finding.severity, finding.rule)
+def _problem_of(finding: Finding, place: Place) -> BadWord:
+    return BadWord(_key_of(finding.key, place), finding.message, finding.got, finding.severity, finding.rule)
 
 
 def _key_of(loc: Loc, place: Place) -> str:
-    """What a tenant wrote, or could write, for a place in a workload."""
+    """The tenant's key for a key of a workload."""
     if place == "metadata" and loc in _SPEC:
         return _SPEC[loc]
     match loc:
         case ("pods", "target"):
             return "spec.scaleTargetRef"
         case ("pods", part):
-            word = str(part)
+            key = str(part)
         case ("schedules", *_):
-            word = "schedules"
+            key = "schedules"
         case ("gateway", part) if part != "service":
-            word = f"gateway_{part}"
+            key = f"gateway_{part}"
         case ("gateway", *_):
-            word = "gateway"
+            key = "gateway"
         case _:
-            word = ".".join(str(part) for part in loc)
-    return PREFIXES[place] + word
+            key = ".".join(str(part) for part in loc)
+    return PREFIXES[place] + key

@@ -1,15 +1,9 @@
-"""What must hold between the values of one endpoint: one way to the page, and credentials that go together.
+"""Checks the values of one endpoint against each other: one locator, and credentials that go together.
 
-Pure. It knows what an endpoint is for, since not every way leads everywhere: pods are found by what they belong to, a
-gateway by its Service.
+Pure. Not every purpose allows every locator: pods are located by their scale target, a gateway by its Service.
 
 Worked example: `pods: {service: chat}` gives one finding, at its `service`: "is for gateways: the pods of a workload
 are found by target or dns".
-
-What must hold between the words of queues in Redis: one way to the servers, and queues that differ.
-
-Pure. Worked example: `redis: {sentinels: [redis://s], lists: [jobs]}` gives one finding, at its `master`: "must be
-given with sentinels: they watch masters by name".
 """
 
 from __future__ import annotations
@@ -24,82 +18,110 @@ from .model import Kubernetes
 
 Purpose: TypeAlias = Literal["pods", "gateway", "gpus", "shared gateway"]
 
-_WAYS = ("url", "urls", "dns", "target", "service", "prometheus", "redis")
-_LOOKED_UP = ("dns", "target", "service")  # their port, path and scheme are said beside them
+_LOCATORS = ("url", "urls", "dns", "target", "service", "prometheus", "redis")
+_RESOLVED = ("dns", "target", "service")  # port, path and scheme go with them
 _KUBERNETES: Loc = ("kubernetes",)
+
+_REDIS_LOCATORS = ("url", "sentinels", "cluster")
+_QUEUES = ("lists", "celery", "sorted_sets", "delayed", "streams")
+_WITH_SENTINELS = ("master", "db", "sentinel_access")
 
 
 def endpoint_findings(
     at: Loc, endpoint: Endpoint, purpose: Purpose, kubernetes: Kubernetes | None, namespace: str = ""
 ) -> Iterator[Finding]:
-    """namespace: the workload's; "" where there is none."""
-    rests_on = tuple((*at, way) for way in _WAYS)
-    given = [way for way in _WAYS if getattr(endpoint, way) is not None]
-    allowed = ", ".join(way for way in _WAYS if way not in _not_for(purpose))
+    """namespace: the workload's; "" if there is none."""
+    rests_on = tuple((*at, locator) for locator in _LOCATORS)
+    given = [locator for locator in _LOCATORS if getattr(endpoint, locator) is not None]
+    allowed = ", ".join(locator for locator in _LOCATORS if locator not in _excluded(purpose))
     if not given:
-        yield Finding(at, f"must have one of {allowed}: it says where to ask", rests_on)
+        yield Finding(at, f"must have one of {allowed}: it locates the targets", rests_on=rests_on)
     elif len(given) > 1:
-        yield Finding(at, f"must have only one of {allowed}: {' and '.join(given)} are given", rests_on)
+        yield Finding(at, f"must have only one of {allowed}: {' and '.join(given)} are given", rests_on=rests_on)
     else:
-        (way,) = given
-        yield from _beside(at, endpoint, way, rests_on)
-        yield from _found_by(at, endpoint, way, purpose, kubernetes, namespace)
+        (locator,) = given
+        yield from _companions(at, endpoint, locator, rests_on)
+        yield from _locator(at, endpoint, locator, purpose, kubernetes, namespace)
     urls = endpoint.urls or ()
     for index, url in enumerate(urls):
         if url in urls[:index]:
-            yield Finding((*at, "urls", index), f"must be another page than urls.{urls.index(url)}", got=url)
+            yield Finding((*at, "urls", index), f"must be another target than urls.{urls.index(url)}", url)
     if endpoint.redis is not None:
-        yield from redis_findings((*at, "redis"), endpoint.redis, endpoint.access, (*at, "access"))
+        yield from _redis((*at, "redis"), endpoint.redis, endpoint.access, (*at, "access"))
     if endpoint.access is not None:
-        places = tuple((*at, place) for place in ("url", "urls", "scheme", "prometheus"))
-        yield from access_findings((*at, "access"), endpoint.access, _is_plain(endpoint), places)
+        scheme_keys = tuple((*at, key) for key in ("url", "urls", "scheme", "prometheus"))
+        yield from access_findings((*at, "access"), endpoint.access, _is_plain_http(endpoint), scheme_keys)
 
 
-def _not_for(purpose: Purpose) -> tuple[str, ...]:
+def access_findings(at: Loc, access: Access, is_plain_http: bool, scheme_keys: tuple[Loc, ...]) -> Iterator[Finding]:
+    """scheme_keys: the keys that determine `is_plain_http`."""
+    if access.bearer_file is not None and access.basic is not None:
+        yield Finding((*at, "basic"), "is not allowed beside bearer_file: a request carries one of them")
+    tls = access.tls
+    if tls is None:
+        return
+    here = (*at, "tls")
+    if is_plain_http:
+        yield Finding(here, "is for https: the targets are scraped over http", rests_on=scheme_keys)
+    if tls.certificate_file is not None and tls.key_file is None:
+        bound = "needs key_file, the private key of the certificate"
+        yield Finding((*here, "certificate_file"), bound, rests_on=((*here, "key_file"),))
+    if tls.key_file is not None and tls.certificate_file is None:
+        bound = "needs certificate_file, the certificate of the private key"
+        yield Finding((*here, "key_file"), bound, rests_on=((*here, "certificate_file"),))
+    if tls.insecure_skip_verify and tls.ca_file is not None:
+        bound = "must not be true beside ca_file, which would not be used"
+        yield Finding((*here, "insecure_skip_verify"), bound, rests_on=((*here, "ca_file"),))
+
+
+def _excluded(purpose: Purpose) -> tuple[str, ...]:
     if purpose == "pods":
         return "service", "redis"
     return ("target", "redis") if purpose == "gpus" else ("target",)
 
 
-def _beside(at: Loc, endpoint: Endpoint, way: str, rests_on: tuple[Loc, ...]) -> Iterator[Finding]:
-    if way in _LOOKED_UP:
+def _companions(at: Loc, endpoint: Endpoint, locator: str, rests_on: tuple[Loc, ...]) -> Iterator[Finding]:
+    """Keys that do not go with the locator."""
+    if locator in _RESOLVED:
         return
-    better = "the server was told where to scrape" if way == "prometheus" else f"write it into {way}"
-    if way == "redis" and endpoint.kind is not None:
-        yield Finding((*at, "kind"), "goes with pages: Redis itself is asked", rests_on, endpoint.kind)
-    for field in ("port", "path", "scheme"):
-        value = getattr(endpoint, field)
+    if locator == "redis" and endpoint.kind is not None:
+        yield Finding((*at, "kind"), "goes with metrics: Redis has none", endpoint.kind, rests_on=rests_on)
+    better = "that server knows its targets" if locator == "prometheus" else f"write it into {locator}"
+    for key in ("port", "path", "scheme"):
+        value = getattr(endpoint, key)
         if value is not None:
-            yield Finding((*at, field), f"goes with dns, target or service: {better}", rests_on, str(value))
+            bound = f"goes with dns, target or service: {better}"
+            yield Finding((*at, key), bound, str(value), rests_on=rests_on)
 
 
-def _found_by(
-    at: Loc, endpoint: Endpoint, way: str, purpose: Purpose, kubernetes: Kubernetes | None, namespace: str
+def _locator(
+    at: Loc, endpoint: Endpoint, locator: str, purpose: Purpose, kubernetes: Kubernetes | None, namespace: str
 ) -> Iterator[Finding]:
-    if way == "redis" and way in _not_for(purpose):
-        yield Finding((*at, way), "is for gateways: a queue lives in it, and no page of pods or GPUs")
+    here = (*at, locator)
+    if locator in _excluded(purpose):
+        if locator == "redis":
+            yield Finding(here, "is for gateways: Redis has queues, and no metrics of pods or GPUs")
+            return
+        better = "the pods of a workload are found by target or dns" if locator == "service" else "use service or dns"
+        owner = "gateways" if locator == "service" else "pods"
+        yield Finding(here, f"is for {owner}: {better}", str(getattr(endpoint, locator)))
         return
-    if way in _not_for(purpose):
-        better = "the pods of a workload are found by target or dns" if way == "service" else "name a service or a dns"
-        belongs = "gateways" if way == "service" else "pods"
-        yield Finding((*at, way), f"is for {belongs}: {better}", got=str(getattr(endpoint, way)))
-        return
-    if way == "prometheus" and endpoint.prometheus is not None and endpoint.prometheus.selector is None:
+    if locator == "prometheus" and endpoint.prometheus is not None and endpoint.prometheus.selector is None:
         if purpose != "gpus":
-            yield Finding((*at, way, "selector"), "must be given: it says whose pages are meant")
-    elif way in {"target", "service"}:
+            yield Finding((*here, "selector"), "must be given: it selects the targets")
+    elif locator in {"target", "service"}:
         home, name = endpoint.service_in(namespace) or (namespace, endpoint.target or "")
         if kubernetes is None:
-            yield Finding((*at, way), "needs kubernetes: nobody else knows where it is", (_KUBERNETES,), name)
+            yield Finding(here, "needs kubernetes, which locates it", name, rests_on=(_KUBERNETES,))
         elif not home:
-            yield Finding((*at, way), "must be NAME.NAMESPACE: no workload's namespace is meant here", got=name)
+            yield Finding(here, "must be NAME.NAMESPACE: there is no workload with a namespace here", name)
         elif kubernetes.namespaces and home not in kubernetes.namespaces:
-            bound = f"must be in a namespace that kubernetes.namespaces watches: {home} is none"
-            yield Finding((*at, way), bound, (_KUBERNETES, (*_KUBERNETES, "namespaces")), name)
+            bound = f"must be in a namespace of kubernetes.namespaces, which lacks {home}"
+            yield Finding(here, bound, name, rests_on=(_KUBERNETES, (*_KUBERNETES, "namespaces")))
 
 
-def _is_plain(endpoint: Endpoint) -> bool:
-    """All its pages are asked over plain HTTP."""
+def _is_plain_http(endpoint: Endpoint) -> bool:
+    """Whether all its targets are scraped over plain HTTP."""
     if endpoint.redis is not None:
         return False
     server = endpoint.prometheus.url if endpoint.prometheus else ""
@@ -107,93 +129,61 @@ def _is_plain(endpoint: Endpoint) -> bool:
     return endpoint.scheme != "https" and not any(url.startswith("https:") for url in urls)
 
 
-def access_findings(at: Loc, access: Access, is_plain: bool, places: tuple[Loc, ...]) -> Iterator[Finding]:
-    """places: the keys that say whether it is plain HTTP."""
-    if access.bearer_file is not None and access.basic is not None:
-        yield Finding((*at, "basic"), "must not stand beside bearer_file: a request carries one of them")
-    tls = access.tls
-    if tls is None:
-        return
-    if is_plain:
-        yield Finding((*at, "tls"), "is for https: the pages are asked over http", places)
-    if tls.certificate_file is not None and tls.key_file is None:
-        yield Finding(
-            (*at, "tls", "certificate_file"),
-            "needs key_file: a certificate is shown with its key",
-            ((*at, "tls", "key_file"),),
-        )
-    if tls.key_file is not None and tls.certificate_file is None:
-        yield Finding(
-            (*at, "tls", "key_file"),
-            "needs certificate_file: a key proves nothing by itself",
-            ((*at, "tls", "certificate_file"),),
-        )
-    if tls.insecure_skip_verify and tls.ca_file is not None:
-        yield Finding(
-            (*at, "tls", "insecure_skip_verify"),
-            "must not be true beside ca_file: nothing would be verified by it",
-            ((*at, "tls", "ca_file"),),
-        )
-
-
-_REDIS_LOCATORS = ("url", "sentinels", "cluster")
-_QUEUES = ("lists", "celery", "sorted_sets", "delayed", "streams")
-_BEHIND = ("master", "db", "sentinel_access")
-
-
-def redis_findings(at: Loc, redis: Redis, access: Access | None, access_at: Loc) -> Iterator[Finding]:
-    """`at`: where `redis` stands, `access_at`: where its `access` does."""
-    rests_on = tuple((*at, way) for way in _REDIS_LOCATORS)
-    given = [way for way in _REDIS_LOCATORS if getattr(redis, way) is not None]
+def _redis(at: Loc, redis: Redis, access: Access | None, access_at: Loc) -> Iterator[Finding]:
+    rests_on = tuple((*at, locator) for locator in _REDIS_LOCATORS)
+    given = [locator for locator in _REDIS_LOCATORS if getattr(redis, locator) is not None]
+    allowed = ", ".join(_REDIS_LOCATORS)
     if not given:
-        yield Finding(at, "must have one of url, sentinels, cluster: it says where the servers are", rests_on)
+        yield Finding(at, f"must have one of {allowed}: it locates the servers", rests_on=rests_on)
     elif len(given) > 1:
-        yield Finding(at, f"must have only one of url, sentinels, cluster: {' and '.join(given)} are given", rests_on)
+        yield Finding(at, f"must have only one of {allowed}: {' and '.join(given)} are given", rests_on=rests_on)
     elif redis.sentinels is None:
-        for field in _BEHIND:
-            if getattr(redis, field) is not None:
-                better = "the url ends with it" if redis.url and field == "db" else f"there are none beside {given[0]}"
-                yield Finding((*at, field), f"goes with sentinels: {better}", rests_on)
+        for key in _WITH_SENTINELS:
+            if getattr(redis, key) is not None:
+                better = "write it into url" if redis.url and key == "db" else f"{given[0]} needs none"
+                yield Finding((*at, key), f"goes with sentinels: {better}", rests_on=rests_on)
     elif redis.master is None:
         bound = "must be given with sentinels: they watch masters by name"
-        yield Finding((*at, "master"), bound, ((*at, "sentinels"),))
-    yield from _nodes(at, redis)
-    yield from _queues(at, redis)
+        yield Finding((*at, "master"), bound, rests_on=((*at, "sentinels"),))
+    yield from _redis_nodes(at, redis)
+    yield from _redis_queues(at, redis)
     if access is not None:
-        yield from _access(access_at, access, redis, rests_on)
+        yield from _redis_access(access_at, access, redis, rests_on)
     if redis.sentinel_access is not None:
-        yield from _access((*at, "sentinel_access"), redis.sentinel_access, redis, rests_on)
+        yield from _redis_access((*at, "sentinel_access"), redis.sentinel_access, redis, rests_on)
 
 
-def _nodes(at: Loc, redis: Redis) -> Iterator[Finding]:
-    for way in ("sentinels", "cluster"):
-        nodes: tuple[str, ...] = getattr(redis, way) or ()
+def _redis_nodes(at: Loc, redis: Redis) -> Iterator[Finding]:
+    for locator in ("sentinels", "cluster"):
+        nodes: tuple[str, ...] = getattr(redis, locator) or ()
         for index, node in enumerate(nodes):
+            here = (*at, locator, index)
             if node in nodes[:index]:
-                yield Finding((*at, way, index), f"must be another node than {way}.{nodes.index(node)}", got=node)
+                yield Finding(here, f"must be another node than {locator}.{nodes.index(node)}", node)
             elif urlsplit(node).scheme != urlsplit(nodes[0]).scheme:
-                bound = f"must begin as {way}.0 does: either all speak TLS or none"
-                yield Finding((*at, way, index), bound, ((*at, way, 0),), node)
+                bound = f"must have the scheme of {locator}.0: either all nodes use TLS or none"
+                yield Finding(here, bound, node, rests_on=((*at, locator, 0),))
 
 
-def _queues(at: Loc, redis: Redis) -> Iterator[Finding]:
-    if not any(getattr(redis, field) for field in _QUEUES):
-        places = tuple((*at, field) for field in _QUEUES)
-        yield Finding(at, f"must have one of {', '.join(_QUEUES)}: it says which queues are counted", places)
+def _redis_queues(at: Loc, redis: Redis) -> Iterator[Finding]:
+    if not any(getattr(redis, key) for key in _QUEUES):
+        queue_keys = tuple((*at, key) for key in _QUEUES)
+        yield Finding(at, f"must have one of {', '.join(_QUEUES)}: the queues to count", rests_on=queue_keys)
     first: dict[str, tuple[str, int]] = {}
-    for field in _QUEUES:
-        for index, queue in enumerate(getattr(redis, field)):
+    for key in _QUEUES:
+        for index, queue in enumerate(getattr(redis, key)):
             name = queue if isinstance(queue, str) else queue.key
-            name += f"/{queue.group}" if field == "streams" else ""
-            twin, number = first.setdefault(name, (field, index))
-            if (twin, number) != (field, index):
-                bound = f"must be another queue than {twin}.{number}: it would be counted twice"
-                got = "" if field in {"delayed", "streams"} else name
-                yield Finding((*at, field, index), bound, ((*at, twin, number),), got)
+            name += f"/{queue.group}" if key == "streams" else ""
+            twin = first.setdefault(name, (key, index))
+            if twin != (key, index):
+                bound = f"must be another queue than {twin[0]}.{twin[1]}: it would be counted twice"
+                got = None if key in {"delayed", "streams"} else name
+                yield Finding((*at, key, index), bound, got, rests_on=((*at, *twin),))
 
 
-def _access(at: Loc, access: Access, redis: Redis, places: tuple[Loc, ...]) -> Iterator[Finding]:
+def _redis_access(at: Loc, access: Access, redis: Redis, rests_on: tuple[Loc, ...]) -> Iterator[Finding]:
     if access.bearer_file is not None:
-        yield Finding((*at, "bearer_file"), "is for HTTP: Redis asks for a user and a password (basic)", places)
+        bound = "is for HTTP: Redis takes a user and a password (basic)"
+        yield Finding((*at, "bearer_file"), bound, rests_on=rests_on)
     if access.tls is not None and not redis.is_tls:
-        yield Finding((*at, "tls"), "is for rediss: the servers are asked over redis", places)
+        yield Finding((*at, "tls"), "is for rediss: the servers are reached over redis", rests_on=rests_on)

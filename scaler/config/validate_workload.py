@@ -1,24 +1,12 @@
-"""What must hold between the values of one workload, and between them and the rest of the configuration.
+"""Checks a workload, its brake and schedules, and groups of workloads. Pure.
 
-Pure, and the same for a workload of the file and for one that a trigger or annotations make: whoever asks says where
-its words stand.
+The checks are the same for a workload of the file and for one of a trigger or annotations: `at` is the key of the
+workload, and the caller translates keys.
 
-Worked example: `keep_warm: 14s` at a scrape interval of 5s gives one finding, at `keep_warm`: "must be at least 3
-scrape intervals (15s)".
-
-What must hold between the members of a group, and between workloads that look at one queue. Pure.
-
-The same for workloads of the file and for those of triggers and annotations: a `Fault` names the member that has to
-change and the other one, and whoever asks says where their words stand. Of two that contradict each other the later
-one is at fault, in the order given.
-
-Worked example: `ai/d1` and `ai/d2` of role decode with `ratio: {to: prefill, max: 2}` and `{to: prefill, max: 3}` give
-one fault, of `ai/d2` at `ratio`: "must be what ai/d1 says of role decode: from 0 to 2 for each of prefill".
-
-What must hold between the values of a brake or a schedule, and between them and a workload's bounds. Pure.
-
-Worked example: a schedule with `floor: 12` for a workload of at most 10 replicas gives one warning, at `floor`: "is
-above replicas.max (10), which holds: more are never asked for".
+Worked examples: `keep_warm: 14s` at a scrape interval of 5s gives one finding, at `keep_warm`: "must be at least 3
+scrape intervals (15s)". `ai/d1` and `ai/d2` of role decode with `ratio: {to: prefill, max: 2}` and `{to: prefill, max:
+3}` give one `Fault`, of the later `ai/d2` at `ratio`: "must be that of ai/d1 for role decode: from 0 to 2 for each of
+prefill".
 """
 
 from __future__ import annotations
@@ -48,42 +36,66 @@ from .rules import (
     Rule,
     Severity,
 )
-from .scalars import AUTO, OWN, write_duration
+from .scalars import AUTO, EXPORT, write_duration
 from .validate_endpoint import endpoint_findings
-from .workload import Replicas, RoleRatio, Workload, at_zero
+from .workload import Replicas, Workload, at_zero
 
-FEWEST_READINGS = 3  # idleness seen less often is chance
+FEWEST_READINGS = 3  # fewer idle samples may be chance
+
+
+class Fault(NamedTuple):
+    """Of contradicting members the later one is at fault. member, other: indices of workloads. key: of the member."""
+
+    member: int
+    other: int
+    key: Loc
+    message: str
+    rule: Rule | None = None
+
+    @property
+    def severity(self) -> Severity:
+        return "error" if self.rule is None else self.rule.severity
 
 
 def workload_findings(at: Loc, workload: Workload, config: Config, now: float | None = None) -> Iterator[Finding]:
-    """What is said of one workload, wherever its words come from. `at`: where they stand. `now`: POSIX seconds; None:
-    what is over is not looked for.
-    """
+    """at: key of the workload. now: POSIX seconds; None skips checks for expired brakes."""
     yield from _sources(at, workload, config)
     replicas = workload.replicas
     if replicas.min > replicas.max:
-        yield Finding(
-            (*at, "replicas", "min"),
-            f"must be at most replicas.max ({replicas.max})",
-            ((*at, "replicas", "max"),),
-            str(replicas.min),
-        )
+        bound = f"must be at most replicas.max ({replicas.max})"
+        yield Finding((*at, "replicas", "min"), bound, str(replicas.min), rests_on=((*at, "replicas", "max"),))
     yield from _membership(at, workload)
-    if replicas.sleeps and workload.gateway is None and workload.role is not None:
-        pass  # a member of another role may have a waker: see `group_checks`
-    elif replicas.sleeps and workload.gateway is None:
-        key, kept = ("min", "one replica is") if replicas.min == 0 else ("idle", "replicas.min are")
-        yield Finding(
-            (*at, "replicas", key),
-            f"0 without a gateway: nothing can wake it, so {kept} kept (reason no_waker)",
-            ((*at, "gateway"),),
-            severity="warning",
-            rule=NO_WAKER,
-        )
-    elif replicas.sleeps:
+    if replicas.sleeps and workload.gateway is not None:
         yield from _at_zero(at, workload)
+    elif replicas.sleeps and workload.role is None:  # a member of another role may have a gateway: see `group_faults`
+        key, kept = ("min", "one replica is") if replicas.min == 0 else ("idle", "replicas.min are")
+        bound = f"0 without a gateway: nothing can wake it, so {kept} kept (reason no_waker)"
+        yield Finding((*at, "replicas", key), bound, None, NO_WAKER, ((*at, "gateway"),))
     yield from _times(at, workload, config.scrape.interval)
-    yield from order_findings(at, workload, now)
+    if workload.brake is not None:
+        yield from brake_findings((*at, "brake"), workload.brake, now)
+        yield from _workload_brake(at, workload.brake, workload)
+    for index, schedule in enumerate(workload.schedules):
+        yield from _schedule((*at, "schedules", index), schedule, workload.replicas, (*at, "replicas"))
+
+
+def brake_findings(at: Loc, brake: Brake, now: float | None) -> Iterator[Finding]:
+    """A brake of a workload, of all workloads, or of an annotation."""
+    if brake.until is None:
+        yield Finding(at, "has no end: it holds until it is removed; add `until` and a time", rule=BRAKE_WITHOUT_END)
+    elif now is not None and not brake.holds(now):
+        yield Finding(at, f"ended at {written(brake.until)} and has no effect", rule=BRAKE_OVER)
+
+
+def group_faults(workloads: Sequence[Workload]) -> Iterator[Fault]:
+    """Faults between members of a group, and between workloads that count the same queue."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for index, workload in enumerate(workloads):
+        if workload.group is not None:
+            groups.setdefault((workload.namespace, workload.group), []).append(index)
+    for members in groups.values():
+        yield from _group(workloads, members)
+    yield from _same_queue(workloads)
 
 
 def _membership(at: Loc, workload: Workload) -> Iterator[Finding]:
@@ -91,97 +103,94 @@ def _membership(at: Loc, workload: Workload) -> Iterator[Finding]:
     if workload.group is None:
         for key in ("role", "weight", "ratio"):
             if key in workload.model_fields_set and getattr(workload, key) != type(workload).model_fields[key].default:
-                yield Finding((*at, key), "goes with group, which is not given", ((*at, "group"),))
+                yield Finding((*at, key), "goes with group, which is not given", rests_on=((*at, "group"),))
     elif ratio is not None and workload.role is None:
-        yield Finding((*at, "ratio"), "goes with role, which is not given", ((*at, "role"),))
+        yield Finding((*at, "ratio"), "goes with role, which is not given", rests_on=((*at, "role"),))
     if ratio is None:
         return
     if ratio.to == workload.role:
-        yield Finding((*at, "ratio", "to"), "must be another role than its own", ((*at, "role"),), ratio.to)
+        bound = "must be another role than the workload's"
+        yield Finding((*at, "ratio", "to"), bound, ratio.to, rests_on=((*at, "role"),))
     if ratio.max is not None and ratio.min > ratio.max:
         bound = f"must be at most ratio.max ({ratio.max:g})"
-        yield Finding((*at, "ratio", "min"), bound, ((*at, "ratio", "max"),), f"{ratio.min:g}")
+        yield Finding((*at, "ratio", "min"), bound, f"{ratio.min:g}", rests_on=((*at, "ratio", "max"),))
 
 
 def _at_zero(at: Loc, workload: Workload) -> Iterator[Finding]:
-    """What becomes of a request that finds no replica."""
+    """What happens to a request that finds no replica."""
     key, kind = (*at, "gateway", "kind"), workload.gateway_kind
     match at_zero(workload):
         case "nothing":
-            bound = f"a page of {kind} shows no request at zero replicas, so one is kept (reason no_waker)"
-            yield Finding(key, bound, ((*at, "replicas"),), severity="warning", rule=NO_WAKER)
+            bound = f"{kind} shows no request at zero replicas, so one is kept (reason no_waker)"
+            yield Finding(key, bound, None, NO_WAKER, ((*at, "replicas"),))
         case "refused" | "counted":
-            bound = f"{kind} turns requests away while no replica is there: the first ones fail, and wake it"
-            yield Finding(key, bound, ((*at, "replicas"),), severity="warning", rule=FIRST_REQUESTS_REFUSED)
+            bound = f"{kind} rejects requests at zero replicas: the first ones fail, and wake the workload"
+            yield Finding(key, bound, None, FIRST_REQUESTS_REFUSED, ((*at, "replicas"),))
 
 
-def _times(at: Loc, workload: Workload, interval: float) -> Iterator[Finding]:
-    scraped = (("scrape", "interval"),)
-    shortest = FEWEST_READINGS * interval
-    bound = f"must be at least {FEWEST_READINGS} scrape intervals ({write_duration(shortest)})"
-    if workload.keep_warm != AUTO and workload.keep_warm < shortest:
-        yield Finding((*at, "keep_warm"), bound, scraped, write_duration(workload.keep_warm))
-    yield from _learned_times(at, workload)
-    smoothing = workload.smoothing
-    for field, half_life in (("up", smoothing.up), ("down", smoothing.down)):
-        # A default that a slow scrape overtakes does no harm: each reading is then nearly believed at once.
-        if field in smoothing.model_fields_set and 0 < half_life < interval:
-            bound = f"must be 0 or at least the scrape interval ({write_duration(interval)})"
-            yield Finding((*at, "smoothing", field), bound, scraped, write_duration(half_life))
-    if smoothing.up > smoothing.down:
-        yield Finding(
-            (*at, "smoothing", "up"),
-            f"is slower than smoothing.down ({write_duration(smoothing.down)}): replicas go before they come",
-            ((*at, "smoothing", "down"),),
-            write_duration(smoothing.up),
-            "warning",
-            RISES_SLOWLY,
-        )
+def _times(at: Loc, workload: Workload, interval_s: float) -> Iterator[Finding]:
+    interval_key: tuple[Loc, ...] = (("scrape", "interval"),)
+    shortest_s = FEWEST_READINGS * interval_s
+    if workload.keep_warm != AUTO and workload.keep_warm < shortest_s:
+        bound = f"must be at least {FEWEST_READINGS} scrape intervals ({write_duration(shortest_s)})"
+        yield Finding((*at, "keep_warm"), bound, write_duration(workload.keep_warm), rests_on=interval_key)
+    yield from _keep_warm_bounds(at, workload)
+    up_s, down_s = workload.smoothing.up, workload.smoothing.down
+    for key, half_life_s in (("up", up_s), ("down", down_s)):
+        # A default below a slow scrape interval does no harm: each sample then has almost the full weight.
+        if key in workload.smoothing.model_fields_set and 0 < half_life_s < interval_s:
+            bound = f"must be 0 or at least the scrape interval ({write_duration(interval_s)})"
+            yield Finding((*at, "smoothing", key), bound, write_duration(half_life_s), rests_on=interval_key)
+    if up_s > down_s:
+        bound = f"is slower than smoothing.down ({write_duration(down_s)}): replicas go before they come"
+        rests_on = ((*at, "smoothing", "down"),)
+        yield Finding((*at, "smoothing", "up"), bound, write_duration(up_s), RISES_SLOWLY, rests_on)
 
 
-def _learned_times(at: Loc, workload: Workload) -> Iterator[Finding]:
-    """Bounds of a keep-warm time that is learned. One below what proves idleness does no harm: that holds as well."""
+def _keep_warm_bounds(at: Loc, workload: Workload) -> Iterator[Finding]:
+    """A lower bound below 3 scrape intervals is no fault: idleness needs those in any case."""
     lowest, highest, key = workload.keep_warm_min, workload.keep_warm_max, (*at, "keep_warm")
     if lowest > highest:
         bound = f"must be at most keep_warm_max ({write_duration(highest)})"
-        yield Finding((*at, "keep_warm_min"), bound, ((*at, "keep_warm_max"),), write_duration(lowest))
+        yield Finding((*at, "keep_warm_min"), bound, write_duration(lowest), rests_on=((*at, "keep_warm_max"),))
     if workload.keep_warm == AUTO:
         return
     for name in ("keep_warm_min", "keep_warm_max"):
-        if getattr(workload, name) == Workload.model_fields[name].default:
-            continue
-        bound = f"is not used: keep_warm is {write_duration(workload.keep_warm)}, and not auto"
-        yield Finding((*at, name), bound, (key,), write_duration(getattr(workload, name)), "warning", BOUNDS_UNUSED)
+        value = getattr(workload, name)
+        if value != Workload.model_fields[name].default:
+            bound = f"is not used: keep_warm is {write_duration(workload.keep_warm)}, and not auto"
+            yield Finding((*at, name), bound, write_duration(value), BOUNDS_UNUSED, (key,))
 
 
 def _sources(at: Loc, workload: Workload, config: Config) -> Iterator[Finding]:
     pods, gateway, on_gpus = workload.pods, workload.gateway, workload.objectives.gpu_engine is not None
     if on_gpus and not config.gpus and config.gpu_search is None:
-        bound = "needs gpus, or kubernetes with dcgm_exporter: no page is asked that would show it"
-        rests_on = (("gpus",), ("kubernetes",), ("kubernetes", "dcgm_exporter"))
-        yield Finding((*at, "objectives", "gpu_engine"), bound, rests_on)
+        bound = "needs gpus, or kubernetes with dcgm_exporter: no target would show it"
+        gpu_keys = (("gpus",), ("kubernetes",), ("kubernetes", "dcgm_exporter"))
+        yield Finding((*at, "objectives", "gpu_engine"), bound, rests_on=gpu_keys)
     if pods is None and gateway is None and not on_gpus:
         sources = ((*at, "pods"), (*at, "gateway"), (*at, "objectives", "gpu_engine"))
-        yield Finding(at, "must have pods, a gateway, or objectives.gpu_engine: nothing says how busy it is", sources)
+        bound = "must have pods, a gateway, or objectives.gpu_engine: nothing shows how busy it is"
+        yield Finding(at, bound, rests_on=sources)
     if pods is not None:
         yield from endpoint_findings((*at, "pods"), pods, "pods", config.kubernetes, workload.namespace)
         if workload.engine is None:
-            yield Finding((*at, "engine"), "must be given with pods: it says how their pages are read")
-        elif pods.kind not in {None, OWN, workload.engine}:
-            bound = f"must be the engine ({workload.engine}), {OWN} for the page of an export beside it, or left out"
-            yield Finding((*at, "pods", "kind"), bound, ((*at, "engine"),), str(pods.kind))
+            yield Finding((*at, "engine"), "must be given with pods: it determines how their metrics are read")
+        elif pods.kind not in {None, EXPORT, workload.engine}:
+            bound = f"must be the engine ({workload.engine}), {EXPORT} for `tidegate export` beside it, or left out"
+            yield Finding((*at, "pods", "kind"), bound, str(pods.kind), rests_on=((*at, "engine"),))
     if gateway is not None:
         yield from endpoint_findings((*at, "gateway"), gateway, "gateway", config.kubernetes, workload.namespace)
         if gateway.kind in GPU_KINDS:
-            yield Finding((*at, "gateway", "kind"), "must see requests", got=gateway.kind)
-    if pods is not None and gateway is not None and _same_page(workload, pods, gateway):
-        bound = "must be another page than pods: that one vanishes with the pods and sees no request at zero"
-        parts = ("url", "urls", "dns", "prometheus", "port", "path", "scheme", "kind")
-        pages = tuple((*at, page, part) for page in ("pods", "gateway") for part in parts)
-        yield Finding((*at, "gateway"), bound, (*pages, (*at, "engine")))
+            yield Finding((*at, "gateway", "kind"), "must see requests", gateway.kind)
+    if pods is not None and gateway is not None and _same_target(workload, pods, gateway):
+        bound = "must be another target than pods: those are gone at zero and see no request"
+        keys = ("url", "urls", "dns", "prometheus", "port", "path", "scheme", "kind")
+        rests_on = tuple((*at, section, key) for section in ("pods", "gateway") for key in keys)
+        yield Finding((*at, "gateway"), bound, rests_on=(*rests_on, (*at, "engine")))
 
 
-def _same_page(workload: Workload, pods: Endpoint, gateway: Endpoint) -> bool:
+def _same_target(workload: Workload, pods: Endpoint, gateway: Endpoint) -> bool:
     engine, kind = workload.engine or workload.gateway_kind, workload.gateway_kind
     if pods.dns is not None and pods.dns == gateway.dns:
         return pods.page_at(pods.dns, engine) == gateway.page_at(pods.dns, kind)
@@ -190,157 +199,113 @@ def _same_page(workload: Workload, pods: Endpoint, gateway: Endpoint) -> bool:
     return bool(set(pods.pages(engine)) & set(gateway.pages(kind)))
 
 
-class Fault(NamedTuple):
-    """member, other: places in the list that was asked about. key: of the member's words."""
-
-    member: int
-    other: int
-    key: Loc
-    message: str
-    severity: Severity = "error"
-    rule: Rule | None = None
-
-
-def group_faults(workloads: Sequence[Workload]) -> Iterator[Fault]:
-    groups: dict[tuple[str, str], list[int]] = {}
-    for place, workload in enumerate(workloads):
-        if workload.group is not None:
-            groups.setdefault((workload.namespace, workload.group), []).append(place)
-    for members in groups.values():
-        yield from _within(workloads, members)
-    yield from _strangers(workloads)
-
-
-def _within(workloads: Sequence[Workload], members: list[int]) -> Iterator[Fault]:
-    if len(members) == 1:
-        bound = "has no other member in this namespace: a group of one is no group"
-        yield Fault(members[0], members[0], ("group",), bound, "warning", GROUP_INCOMPLETE)
-        return
-    yield from _ratios(workloads, members)
-    roles: dict[str | None, list[int]] = {}
-    for place in members:
-        roles.setdefault(workloads[place].role, []).append(place)
-    for role, players in roles.items():
-        if all(workloads[place].weight == 0 for place in players):
-            bound = f"is 0 for every member {_of(role)}: they share it evenly, as demand must not vanish"
-            yield Fault(players[-1], players[0], ("weight",), bound, "warning", WEIGHTS_ALL_ZERO)
-    seers = [place for place in members if workloads[place].gateway is not None]
-    if len(roles) > 1 and not seers:
-        for place in members:
-            if workloads[place].replicas.sleeps:
-                bound = "0 without a gateway at any member of its group: nothing can wake it (reason no_waker)"
-                yield Fault(place, members[0], ("replicas",), bound, "warning", NO_WAKER)
-
-
-def _ratios(workloads: Sequence[Workload], members: list[int]) -> Iterator[Fault]:
-    """Two bounds of one role, bounds in a circle, and bounds on a role that nobody plays."""
-    roles = {workloads[place].role for place in members}
-    first: dict[str, int] = {}
-    for place in members:
-        role, ratio = workloads[place].role, workloads[place].ratio
-        if role is None or ratio is None:
-            continue
-        if ratio.to not in roles:
-            bound = "is a role that no member of the group has"
-            yield Fault(place, place, ("ratio", "to"), bound, "warning", GROUP_INCOMPLETE)
-        before = first.setdefault(role, place)
-        said = workloads[before].ratio
-        if before != place and said is not None and said != ratio:
-            bound = f"must be what {workloads[before].key} says of role {role}: {_words(said)}"
-            yield Fault(place, before, ("ratio",), bound)
-        elif before == place and (circle := _circle(workloads, first, role)):
-            names = ", ".join(str(workloads[each].key) for each in circle if each != place)
-            bound = f"must not close a circle of bounds: those of {names} lead back to role {role}"
-            del first[role]
-            yield Fault(place, circle[0] if circle[0] != place else circle[-1], ("ratio", "to"), bound)
-
-
-def _circle(workloads: Sequence[Workload], first: dict[str, int], role: str) -> list[int]:
-    """The members by whose bounds one gets from a role back to it; none where one does not."""
-    way: list[int] = []
-    at = role
-    while at in first and first[at] not in way:
-        way.append(first[at])
-        ratio = workloads[first[at]].ratio
-        at = ratio.to if ratio is not None else ""
-    return way if at == role and len(way) > 1 else []
-
-
-def _strangers(workloads: Sequence[Workload]) -> Iterator[Fault]:
-    """Workloads that look at the same queue of the same page and are in no common group: each counts the whole."""
-    first: dict[tuple[object, str], list[int]] = {}
-    for place, workload in enumerate(workloads):
-        if workload.gateway is None:
-            continue
-        page = workload.gateway
-        where = workload.namespace if page.service_in("") != page.service_in(workload.namespace) else ""
-        for before in first.setdefault((page, where), []):
-            one = workloads[before]
-            same_queue = one.model == workload.model or one.model is None or workload.model is None
-            same_group = (one.group, one.namespace) == (workload.group, workload.namespace) and one.group is not None
-            if same_queue and not same_group:
-                bound = (
-                    f"shows the same queue as that of {one.key}, and they are in no common group: each counts the "
-                    "whole of it. Name a model for each, or a group"
-                )
-                yield Fault(place, before, ("gateway",), bound, "warning", EVERYBODYS_QUEUE)
-                break
-        first[page, where].append(place)
-
-
-def _of(role: str | None) -> str:
-    return "of the group" if role is None else f"of role {role}"
-
-
-def _words(ratio: RoleRatio) -> str:
-    most = "" if ratio.max is None else f" to {ratio.max:g}"
-    return f"from {ratio.min:g}{most} for each of {ratio.to}"
-
-
-def order_findings(at: Loc, workload: Workload, now: float | None) -> Iterator[Finding]:
-    """What is said of a workload's own brake and schedules. now: POSIX seconds; None: nobody looks for what is over."""
-    if workload.brake is not None:
-        yield from brake_findings((*at, "brake"), workload.brake, now)
-        yield from _for_whom(at, workload.brake, workload)
-    for index, schedule in enumerate(workload.schedules):
-        yield from _schedule((*at, "schedules", index), schedule, workload.replicas, (*at, "replicas"))
-
-
-def brake_findings(at: Loc, brake: Brake, now: float | None) -> Iterator[Finding]:
-    """What is said of any brake, whoever's it is."""
-    if brake.until is None:
-        bound = "has no end: it holds until somebody takes it away; say `until` and a moment"
-        yield Finding(at, bound, severity="warning", rule=BRAKE_WITHOUT_END)
-    elif now is not None and not brake.holds(now):
-        bound = f"is over since {written(brake.until)}: it orders nothing"
-        yield Finding(at, bound, severity="warning", rule=BRAKE_OVER)
-
-
-def _for_whom(at: Loc, brake: Brake, workload: Workload) -> Iterator[Finding]:
+def _workload_brake(at: Loc, brake: Brake, workload: Workload) -> Iterator[Finding]:
     here, replicas = (*at, "brake"), workload.replicas
     if brake.word is BrakeWord.FREEZE and replicas.sleeps and workload.gateway is not None:
-        bound = "freezes it at zero too, where nothing wakes it: never_down lets it wake"
-        yield Finding(here, bound, ((*at, "replicas"), (*at, "gateway")), severity="warning", rule=FROZEN_ASLEEP)
+        bound = "also freezes it at zero, where no request wakes it: never_down lets it wake"
+        yield Finding(here, bound, None, FROZEN_ASLEEP, ((*at, "replicas"), (*at, "gateway")))
     if brake.floor > replicas.max:
-        bound = f"has a floor above replicas.max ({replicas.max}), which holds: more are never asked for"
-        yield Finding(here, bound, ((*at, "replicas", "max"),), severity="warning", rule=ORDER_BEYOND_BOUNDS)
+        bound = f"has a floor above replicas.max ({replicas.max}), which takes precedence"
+        yield Finding(here, bound, None, ORDER_BEYOND_BOUNDS, ((*at, "replicas", "max"),))
 
 
 def _schedule(at: Loc, schedule: Schedule, replicas: Replicas, bounds: Loc) -> Iterator[Finding]:
     floor, ceiling = schedule.floor, schedule.ceiling
     ends = ((*at, "end"), (*at, "duration"))
     if schedule.end is None and schedule.duration is None:
-        yield Finding(at, "must have an end or a duration", ends)
+        yield Finding(at, "must have an end or a duration", rests_on=ends)
     if schedule.end is not None and schedule.duration is not None:
-        yield Finding((*at, "end"), "must not stand beside duration: one of them ends the window", ends)
+        yield Finding((*at, "end"), "is not allowed beside duration: one of them ends the window", rests_on=ends)
     if floor is None and ceiling is None:
-        named = ((*at, "floor"), (*at, "ceiling"))
-        yield Finding(at, "must have a floor or a ceiling: else it orders nothing", named)
+        limits = ((*at, "floor"), (*at, "ceiling"))
+        yield Finding(at, "must have a floor or a ceiling", rests_on=limits)
     if floor is not None and ceiling is not None and floor > ceiling:
-        yield Finding((*at, "floor"), f"must be at most ceiling ({ceiling})", ((*at, "ceiling"),), str(floor))
+        yield Finding((*at, "floor"), f"must be at most ceiling ({ceiling})", str(floor), rests_on=((*at, "ceiling"),))
     if floor is not None and floor > replicas.max:
-        bound = f"is above replicas.max ({replicas.max}), which holds: more are never asked for"
-        yield Finding((*at, "floor"), bound, ((*bounds, "max"),), str(floor), "warning", ORDER_BEYOND_BOUNDS)
+        bound = f"is above replicas.max ({replicas.max}), which takes precedence"
+        yield Finding((*at, "floor"), bound, str(floor), ORDER_BEYOND_BOUNDS, ((*bounds, "max"),))
     if ceiling is not None and ceiling < replicas.min:
-        bound = f"is below replicas.min ({replicas.min}), which holds: fewer are never asked for"
-        yield Finding((*at, "ceiling"), bound, ((*bounds, "min"),), str(ceiling), "warning", ORDER_BEYOND_BOUNDS)
+        bound = f"is below replicas.min ({replicas.min}), which takes precedence"
+        yield Finding((*at, "ceiling"), bound, str(ceiling), ORDER_BEYOND_BOUNDS, ((*bounds, "min"),))
+
+
+def _group(workloads: Sequence[Workload], members: list[int]) -> Iterator[Fault]:
+    if len(members) == 1:
+        bound = "has no other member in this namespace: a group of one is no group"
+        yield Fault(members[0], members[0], ("group",), bound, GROUP_INCOMPLETE)
+        return
+    yield from _ratios(workloads, members)
+    roles: dict[str | None, list[int]] = {}
+    for index in members:
+        roles.setdefault(workloads[index].role, []).append(index)
+    for role, holders in roles.items():
+        if all(workloads[index].weight == 0 for index in holders):
+            of_role = "of the group" if role is None else f"of role {role}"
+            bound = f"is 0 for every member {of_role}: they share the demand evenly, so that none is lost"
+            yield Fault(holders[-1], holders[0], ("weight",), bound, WEIGHTS_ALL_ZERO)
+    if len(roles) > 1 and all(workloads[index].gateway is None for index in members):
+        for index in members:
+            if workloads[index].replicas.sleeps:
+                bound = "0 without a gateway at any member of its group: nothing can wake it (reason no_waker)"
+                yield Fault(index, members[0], ("replicas",), bound, NO_WAKER)
+
+
+def _ratios(workloads: Sequence[Workload], members: list[int]) -> Iterator[Fault]:
+    """Different ratios of one role, ratios in a circle, and a ratio to a role without members."""
+    roles = {workloads[index].role for index in members}
+    first: dict[str, int] = {}
+    for index in members:
+        role, ratio = workloads[index].role, workloads[index].ratio
+        if role is None or ratio is None:
+            continue
+        if ratio.to not in roles:
+            bound = "is a role that no member of the group has"
+            yield Fault(index, index, ("ratio", "to"), bound, GROUP_INCOMPLETE)
+        before = first.setdefault(role, index)
+        other = workloads[before].ratio
+        if before != index and other is not None and other != ratio:
+            most = "" if other.max is None else f" to {other.max:g}"
+            shown = f"from {other.min:g}{most} for each of {other.to}"
+            bound = f"must be that of {workloads[before].key} for role {role}: {shown}"
+            yield Fault(index, before, ("ratio",), bound)
+        elif before == index and (circle := _circle(workloads, first, role)):
+            names = ", ".join(str(workloads[each].key) for each in circle if each != index)
+            bound = f"must not close a circle: the ratios of {names} lead back to role {role}"
+            del first[role]
+            yield Fault(index, circle[0] if circle[0] != index else circle[-1], ("ratio", "to"), bound)
+
+
+def _circle(workloads: Sequence[Workload], first: dict[str, int], role: str) -> list[int]:
+    """The members with the ratios that lead from a role back to it; empty if none do."""
+    path: list[int] = []
+    at = role
+    while at in first and first[at] not in path:
+        path.append(first[at])
+        ratio = workloads[first[at]].ratio
+        at = ratio.to if ratio is not None else ""
+    return path if at == role and len(path) > 1 else []
+
+
+def _same_queue(workloads: Sequence[Workload]) -> Iterator[Fault]:
+    """Workloads that count the same queue of the same gateway without a common group: each counts all of it."""
+    first: dict[tuple[object, str], list[int]] = {}
+    for index, workload in enumerate(workloads):
+        if workload.gateway is None:
+            continue
+        gateway = workload.gateway
+        # A Service without a namespace is another one in each namespace.
+        home = workload.namespace if gateway.service_in("") != gateway.service_in(workload.namespace) else ""
+        for before in first.setdefault((gateway, home), []):
+            other = workloads[before]
+            same_queue = other.model == workload.model or other.model is None or workload.model is None
+            same_group = workload.group is not None and (
+                (other.group, other.namespace) == (workload.group, workload.namespace)
+            )
+            if same_queue and not same_group:
+                bound = (
+                    f"shows the same queue as that of {other.key} without a common group: each counts all of it. "
+                    "Give each a model, or both a group"
+                )
+                yield Fault(index, before, ("gateway",), bound, EVERYBODYS_QUEUE)
+                break
+        first[gateway, home].append(index)

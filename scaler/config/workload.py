@@ -1,23 +1,8 @@
-"""What is asked for one workload: its pages, its bounds, and when it is big enough.
+"""Defines a workload: its targets, its bounds, its objectives, and when it is idle.
 
 Worked example: a workload of two replicas at `objectives.work: 16` with 40 requests waiting or running needs
 40 / 16 = 2.5 replicas, so 3. With `kv_cache: 0.9` and caches 95 % full on average it needs 2 x 0.95 / 0.9 = 2.1, so
-3 as well; the largest of what the objectives ask for is taken.
-
-What a workload of a ScaledJob is unless somebody writes otherwise: the work in hand, and nothing kept up.
-
-KEDA starts Jobs up to the number it is told, less those that run, and ends none: zero is harmless, and each Job that
-ends under a number that is too high is replaced by one with nothing to do (pkg/scaling/executor/scale_jobs.go). So
-nothing is kept warm, smoothed, leased or added by a guard.
-
-Worked example: `smoothing.down: 30s` alone is written: half-lives of 0 s up and 30 s down, keep_warm 0, no KV guard.
-
-Which source would show the next request to a workload at zero replicas. Pure.
-
-What its gateway's kind can show, and not whether the page does: that is seen when it is asked, and is on the Board.
-
-Worked example: a workload with `gateway: {url: …, kind: envoy}` is woken by "refused requests (envoy)", one without a
-gateway by nothing, so it keeps a replica.
+3 as well; the objective that needs most replicas decides.
 """
 
 from __future__ import annotations
@@ -63,10 +48,22 @@ Weight: TypeAlias = Annotated[float, Field(ge=0, le=1_000_000)]
 OnBlind: TypeAlias = Literal["hold", "wake"]
 OnIncomplete: TypeAlias = Literal["hold", "accept"]
 
-# Where nothing is known the usual: KEDA's cooldownPeriod is 300 s by default.
+# As KEDA's cooldownPeriod, 300 s by default.
 UNLEARNED_KEEP_WARM_S = 300.0
 # Twice the nodes of the largest supported cluster (5,000): more is a typing mistake.
 MOST_REPLICAS = 10_000
+SCALED_JOB = "ScaledJob"
+
+# What shows a request at zero replicas on the gateway's metrics, by `Kind.at_zero`.
+_WAKE_SIGNALS = {
+    "queue": "the queue",
+    "in_flight": "the requests in flight",
+    "refused": "refused requests",
+    "counted": "the count of requests",
+}
+_STARTS_IDLE = "KEDA would start Jobs with nothing to do"
+
+AnySection = TypeVar("AnySection", bound=Section)
 
 
 class Replicas(Section):
@@ -82,7 +79,7 @@ class Replicas(Section):
 
     @property
     def sleeps(self) -> bool:
-        """It may go to zero."""
+        """Whether it may go to zero."""
         return self.min == 0 or self.idle == 0
 
 
@@ -213,32 +210,33 @@ class Workload(Section):
 
     @property
     def constant_keep_warm(self) -> float:
-        """Seconds idle before zero, where that is not learned, or not yet."""
+        """Seconds idle before zero; of `auto`, until it is learned."""
         return UNLEARNED_KEEP_WARM_S if self.keep_warm == AUTO else self.keep_warm
 
     @property
     def gateway_kind(self) -> str:
-        """The kind of the gateway's page."""
+        """The kind of the gateway."""
         if self.gateway is None:
             return GATEWAY
         return self.gateway.kind or (REDIS if self.gateway.redis is not None else GATEWAY)
 
     @property
     def work(self) -> float | None:
-        """Requests a replica should hold; None where no queue is asked."""
+        """Waiting and running requests per replica; None without a queue."""
         if self.pods is None and self.gateway is None:
             return None
         return self.objectives.work or KINDS[self.engine or self.gateway_kind].work
 
 
-SCALED_JOB = "ScaledJob"
-AnySection = TypeVar("AnySection", bound=Section)
-
-_STARTS_IDLE = "KEDA would start Jobs with nothing to do"
-
-
 def for_jobs(workload: Workload) -> Workload:
-    """The same, and what is not written as Jobs need it."""
+    """The workload with the ScaledJob defaults in place of values that are not given.
+
+    KEDA starts as many Jobs as it is told, less those that run, and ends none. So zero is harmless, and a number that
+    is too high starts Jobs without work (pkg/scaling/executor/scale_jobs.go): nothing is kept warm or smoothed, there
+    is no start-up grace, and no KV-cache guard.
+
+    Worked example: with only `smoothing.down: 30s`, half-lives are 0 s up and 30 s down, and keep_warm is 0.
+    """
     return _unless_written(
         workload,
         keep_warm=0.0,
@@ -249,23 +247,22 @@ def for_jobs(workload: Workload) -> Workload:
     )
 
 
-def said_of_jobs(said: Iterable[BadWord], workload: Workload, prefix: str) -> Iterator[BadWord]:
-    """What is to be said of a workload, as it is true of Jobs. prefix: of the place of its words, as "metadata."."""
-    for word in said:
-        if word.rule is NO_WAKER:
-            unseen = "nothing shows work while no Job runs, so none is started (reason no_waker)"
-            yield word._replace(key=f"{prefix}gateway", bound=unseen)
-        elif word.rule is not RISES_SLOWLY:  # no Job goes before another comes
-            yield word
+def said_of_jobs(problems: Iterable[BadWord], workload: Workload, prefix: str) -> Iterator[BadWord]:
+    """The problems of a workload of a ScaledJob. prefix: of its keys, such as "metadata."."""
+    for problem in problems:
+        if problem.rule is NO_WAKER:
+            bound = "nothing shows work while no Job runs, so none is started (reason no_waker)"
+            yield problem._replace(key=f"{prefix}gateway", bound=bound)
+        elif problem.rule is not RISES_SLOWLY:  # KEDA ends no Job
+            yield problem
     yield from _idle_jobs(workload, prefix)
 
 
 def _idle_jobs(workload: Workload, prefix: str) -> Iterator[BadWord]:
-    """Words that keep the number above the work in hand."""
+    """Keys that keep the number of Jobs above the work."""
     of_jobs = for_jobs(workload)
-    smoothing, objectives = of_jobs.smoothing, of_jobs.objectives
-    keep_warm = of_jobs.keep_warm
-    kept = (
+    smoothing, objectives, keep_warm = of_jobs.smoothing, of_jobs.objectives, of_jobs.keep_warm
+    values = (
         ("keep_warm", keep_warm, keep_warm if isinstance(keep_warm, str) else write_duration(keep_warm)),
         ("lease_max", of_jobs.lease_max, write_duration(of_jobs.lease_max)),
         ("smoothing.down", smoothing.down, write_duration(smoothing.down)),
@@ -274,7 +271,7 @@ def _idle_jobs(workload: Workload, prefix: str) -> Iterator[BadWord]:
         ("objectives.gpu_engine", objectives.gpu_engine, f"{objectives.gpu_engine}"),
         ("on_blind", of_jobs.on_blind == "wake", of_jobs.on_blind),
     )
-    for key, value, shown in kept:
+    for key, value, shown in values:
         if value:
             bound = f"keeps the number above the work in hand: {_STARTS_IDLE}; leave it out"
             yield BadWord(prefix + key, bound, shown, "warning", IDLE_JOBS)
@@ -284,30 +281,25 @@ def _idle_jobs(workload: Workload, prefix: str) -> Iterator[BadWord]:
 
 
 def _unless_written(section: AnySection, **defaults: object) -> AnySection:
-    """Nested sections are given whole: they know themselves what was written of them."""
+    """The section with defaults for keys that are not given. A nested section replaces the whole key."""
     nested = {key for key, value in defaults.items() if isinstance(value, Section)}
     update = {key: value for key, value in defaults.items() if key in nested or key not in section.model_fields_set}
     return section.model_copy(update=update)
 
 
-_SHOWN = {
-    "queue": "the queue",
-    "in_flight": "the requests in flight",
-    "refused": "refused requests",
-    "counted": "the count of requests",
-}
-
-
 def at_zero(workload: Workload) -> str:
-    """What a request at zero replicas moves on its gateway's page: as `Kind.at_zero`."""
+    """What its gateway's metrics show of a request at zero replicas: `Kind.at_zero`."""
     return KINDS[workload.gateway_kind].at_zero if workload.gateway is not None else "nothing"
 
 
 def woken_by(workload: Workload) -> str:
-    """A clause for a person."""
+    """What would wake it from zero, for a person. Without a scrape: the Board has what the gateway really shows.
+
+    Worked example: for `gateway: {url: ..., kind: envoy}`, "woken by refused requests of its gateway (envoy)".
+    """
     if not workload.replicas.sleeps:
-        return "never asleep: replicas.min is above 0"
-    shown = _SHOWN.get(at_zero(workload))
-    if shown is None:
-        return "kept at one replica at least: nothing would see a request at zero (reason no_waker)"
-    return f"woken by {shown} of its gateway ({workload.gateway_kind})"
+        return "never at zero: replicas.min is above 0"
+    signal = _WAKE_SIGNALS.get(at_zero(workload))
+    if signal is None:
+        return "kept at one replica at least: nothing would show a request at zero (reason no_waker)"
+    return f"woken by {signal} of its gateway ({workload.gateway_kind})"

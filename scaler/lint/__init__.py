@@ -1,5 +1,1 @@
-"""`tidegate check` as a linter: what stands in files or lives in a cluster -> everything to be said of it.
-
-Which rules there are is `scaler.config.rules`; here they are found, each by a pure function of one object and all
-others.
-"""
+"""Lints Kubernetes objects of files or of a live cluster. `scaler.config.rules` lists the rules."""

@@ -1,9 +1,7 @@
-"""What a manifest is told, and where in it: a `Remark` names a path, `problem` finds the line.
+"""Turns findings about objects into problems with a position, and reads which rules an object silences. Pure.
 
-What somebody has decided to live with: `tidegate.dev/check-ignore` on an object, and `--ignore` for a run. Pure.
-
-A reason is required, since nobody remembers one; a rule that does not exist silences nothing and is an error. What has
-no rule cannot be silenced: Tidegate would refuse it.
+The annotation `tidegate.dev/check-ignore` silences rules for an object, and `--ignore` for a run. The annotation needs
+a reason, and only rules can be silenced: a problem without a rule would be rejected by Tidegate.
 
 Worked example: `tidegate.dev/check-ignore: "TG061 because the gateway drains; TG063 because it loads in 1 s"` silences
 two rules for that object, and `"TG061"` alone is the error TG092.
@@ -13,86 +11,70 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
-from scaler.config.errors import BadWord, Loc, Problem, dotted, shown
-from scaler.config.rules import IGNORED_WITHOUT_REASON, RULES, Rule, Severity
+from scaler.config.errors import BadWord, Finding, Loc, Problem, dotted, shown
+from scaler.config.rules import IGNORED_WITHOUT_REASON, RULES
 from scaler.config.trigger import ANNOTATION, CHECK_IGNORE
 from scaler.config.yaml import DocumentValue
 
-from .objects import Thing
-
-
-class Remark(NamedTuple):
-    """loc: a path in the document, which need not be there. got: a value to show; None for none. rule: None for what
-    Tidegate, KEDA or Kubernetes would refuse.
-    """
-
-    loc: Loc
-    message: str
-    severity: Severity = "error"
-    got: str | None = None
-    rule: Rule | None = None
-
-
-def of_word(word: BadWord, loc: Loc) -> Remark:
-    """What is said of a word, at the place where it stands in this document."""
-    return Remark(loc, word.bound, word.severity, word.value, word.rule)
-
-
-def said(rule: Rule, loc: Loc, message: str, got: str | None = None) -> Remark:
-    """A remark of a rule."""
-    return Remark(loc, message, rule.severity, got, rule)
-
-
-def problem(document: DocumentValue, file: str, remark: Remark) -> Problem:
-    """The line to go to: that of the value, of the key where no value is at fault, or of what lacks it."""
-    there = document.at(*remark.loc)
-    near = next(found for length in range(len(remark.loc), -1, -1) if (found := document.at(*remark.loc[:length])))
-    mark = there.key if there is not None and remark.got is None else near.mark
-    got = "" if remark.got is None else f", got {shown(remark.got)}" if there else f", got {remark.got} (the default)"
-    rule = None if remark.rule is None else remark.rule.id
-    return Problem(file, mark.line, mark.column, dotted(remark.loc), remark.message + got, remark.severity, rule)
-
-
 _AT: Loc = ("metadata", "annotations", ANNOTATION + CHECK_IGNORE)
-_ONE = re.compile(r"(?P<ids>\w+(?:\s*,\s*\w+)*)(?:\s+because(?:\s+(?P<why>\S.*))?)?", re.DOTALL)
+_ENTRY = re.compile(r"(?P<ids>\w+(?:\s*,\s*\w+)*)(?:\s+because(?:\s+(?P<reason>\S.*))?)?", re.DOTALL)
 
 
-class UnknownRule(ValueError):  # noqa: N818  it is what was asked for
+class UnknownRule(ValueError):  # noqa: N818  a bad argument
     """`args[0]` is the id."""
 
 
-def known(ids: Sequence[str]) -> frozenset[str]:
-    """The ids of `--ignore`, as they are; several may stand in one, with commas. Raises UnknownRule."""
-    given = [one.strip() for each in ids for one in each.split(",")]
-    for one in given:
-        if one not in RULES:
-            raise UnknownRule(one)
-    return frozenset(given)
+def from_bad_word(problem: BadWord, key: Loc) -> Finding:
+    """The problem of a trigger or of annotations, at a key of the document."""
+    return Finding(key, problem.bound, problem.value, problem.rule, is_warning=problem.severity == "warning")
 
 
-def silenced(thing: Thing) -> tuple[frozenset[str], list[Remark]]:
+def locate(document: DocumentValue, file: str, finding: Finding) -> Problem:
+    """The position of the value, of its key if no value is at fault, or of the nearest mapping if it is missing."""
+    exact = document.at(*finding.key)
+    paths = (finding.key[:length] for length in range(len(finding.key), -1, -1))
+    nearest = next(value for path in paths if (value := document.at(*path)) is not None)
+    mark = exact.key if exact is not None and finding.got is None else nearest.mark
+    message = finding.message
+    if finding.got is not None:
+        message += f", got {shown(finding.got)}" if exact else f", got {finding.got} (the default)"
+    rule = None if finding.rule is None else finding.rule.id
+    return Problem(file, mark.line, mark.column, dotted(finding.key), message, finding.severity, rule)
+
+
+def read_ignored(options: Sequence[str]) -> frozenset[str]:
+    """The ids in `--ignore` options, which may have several with commas. Raises UnknownRule."""
+    ids = [each.strip() for option in options for each in option.split(",")]
+    for each in ids:
+        if each not in RULES:
+            raise UnknownRule(each)
+    return frozenset(ids)
+
+
+def read_silenced(value: DocumentValue) -> tuple[frozenset[str], list[Finding]]:
     """The rules that an object's annotation silences, and what is wrong with the annotation."""
-    annotation = thing.value.at(*_AT)
+    annotation = value.at(*_AT)
     if annotation is None:
         return frozenset(), []
-    found: set[str] = set()
-    wrong = list(_read(annotation.text or "", found))
-    return frozenset(found), wrong
+    silenced: set[str] = set()
+    faults = list(_read_entries(annotation.text or "", silenced))
+    return frozenset(silenced), faults
 
 
-def _read(text: str, found: set[str]) -> Iterator[Remark]:
-    for part in (one.strip() for one in text.split(";")):
-        match = _ONE.fullmatch(part)
+def _read_entries(text: str, silenced: set[str]) -> Iterator[Finding]:
+    """Adds the ids of valid entries to `silenced`; yields the faults of the others."""
+    for entry in text.split(";"):
+        match = _ENTRY.fullmatch(entry.strip())
         if match is None:
             message = 'must be rules and a reason, such as "TG061 because the gateway drains"'
-            yield said(IGNORED_WITHOUT_REASON, _AT, message, text)
+            yield Finding(_AT, message, text, IGNORED_WITHOUT_REASON)
             continue
-        for name in (one.strip() for one in match["ids"].split(",")):
+        for name in (each.strip() for each in match["ids"].split(",")):
             if name not in RULES:
-                yield said(IGNORED_WITHOUT_REASON, _AT, f"{name} is no rule: `tidegate check --rules` lists them")
-            elif match["why"] is None:
-                yield said(IGNORED_WITHOUT_REASON, _AT, f'{name} has no reason: write "{name} because ..."')
+                message = f"{name} is no rule: `tidegate check --rules` lists them"
+                yield Finding(_AT, message, rule=IGNORED_WITHOUT_REASON)
+            elif match["reason"] is None:
+                yield Finding(_AT, f'{name} has no reason: write "{name} because ..."', rule=IGNORED_WITHOUT_REASON)
             else:
-                found.add(name)
+                silenced.add(name)

@@ -1,23 +1,12 @@
-"""The objects of one run: what kind each is, what it is called, and which file it stands in. Pure.
+"""Reads the objects of one run: their kind, name and file, and the containers and engines of workloads. Pure.
 
-A kind is known by its API group too: a `Rollout` of somebody else's group is no Rollout. Namespaces that are left
-out are `default` to everybody alike.
+A kind includes its API group: a `Rollout` of another group is no Rollout. A missing namespace is `default`. Objects of
+a live cluster come as JSON; all their positions are the same, and reports omit them. An engine is recognised by its
+command or by the name of its image.
 
-Worked example: the document `{apiVersion: apps/v1, kind: Deployment, metadata: {name: chat}}` of the file `a.yaml` is
-`Thing(..., file="a.yaml", kind="Deployment", namespace="default", name="chat")`, and reads "Deployment default/chat".
-
-JSON as the Kubernetes API answers it -> the same values that manifests are read into. Pure.
-
-There are no lines to go to: every place is the same, and whoever shows a problem leaves it out.
-
-Worked example: of `{"spec": {"replicas": 2}}` the value at `spec.replicas` has the text "2" and is no string.
-
-What is scaled, as its pods will be: containers, which engine they run, how they start and end. Pure.
-
-An engine is known by the command that starts it or by the image's name; a container that cannot be told is none.
-
-Worked example: a container with the image `vllm/vllm-openai:v0.11.0` and `args: [--max-num-seqs=64]` is a `Container`
-with `engine` "vllm" and `option("--max-num-seqs")` "64".
+Worked examples: the document `{apiVersion: apps/v1, kind: Deployment, metadata: {name: chat}}` of the file `a.yaml` is
+`LintObject(..., file="a.yaml", kind="Deployment", namespace="default", name="chat")`. A container with the image
+`vllm/vllm-openai:v0.11.0` and `args: [--max-num-seqs=64]` has `engine` "vllm" and `option("--max-num-seqs")` "64".
 """
 
 from __future__ import annotations
@@ -34,7 +23,7 @@ import yaml
 from scaler.config.errors import Loc
 from scaler.config.yaml import DocumentValue, TextPosition
 
-# Of each kind that a rule reads, its API group; "" is the core's.
+# API group of each kind that a rule reads.
 KINDS: Mapping[str, str] = {
     "ScaledObject": "keda.sh",
     "ScaledJob": "keda.sh",
@@ -48,93 +37,19 @@ KINDS: Mapping[str, str] = {
     "ServiceMonitor": "monitoring.coreos.com",
     "PodMonitor": "monitoring.coreos.com",
 }
-# A Prometheus' own configuration, which says of no kind that it is.
+# A configuration file of Prometheus, which has no kind.
 PROMETHEUS = "Prometheus configuration"
-_SCRAPES = re.compile(r"^[\"']?scrape_configs[\"']?\s*:", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Thing:
-    """One object. kind: "" for what no rule reads."""
-
-    value: DocumentValue
-    file: str
-    kind: str
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.namespace}/{self.name}"
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """What the cluster knows it by: the same twice is one object."""
-        return self.kind, self.namespace, self.name
-
-
-def is_prometheus(text: str) -> bool:
-    return _SCRAPES.search(text) is not None
-
-
-def things(document: DocumentValue, file: str) -> Iterator[Thing]:
-    """The objects of a document: itself, or those of a List; none of an empty one."""
-    kind, version = document.read("kind"), document.read("apiVersion")
-    if kind == "List":
-        for item in document.items("items"):
-            yield from things(item, file)
-    elif document.entries():  # an empty document is what two `---` in a row make
-        group = version.rpartition("/")[0]
-        if not kind and document.at("scrape_configs") is not None:
-            kind = PROMETHEUS
-        yield Thing(
-            document,
-            file,
-            kind if KINDS.get(kind) == group or kind == PROMETHEUS else "",
-            document.read("metadata", "namespace") or "default",
-            document.read("metadata", "name"),
-        )
-
-
-_NOWHERE = yaml.Mark("", 0, 0, 0, None, 0)
-_TAG = "tag:yaml.org,2002:"
-_PLACE = TextPosition(1, 1)
-
-
-def value_of(document: dict[str, Any]) -> DocumentValue:
-    return DocumentValue(_node(document), _PLACE)
-
-
-def _node(said: Any) -> yaml.Node:
-    if isinstance(said, dict):
-        pairs = [(_scalar("str", str(key)), _node(one)) for key, one in said.items()]
-        return yaml.MappingNode(f"{_TAG}map", pairs, _NOWHERE, _NOWHERE)
-    if isinstance(said, list):
-        return yaml.SequenceNode(f"{_TAG}seq", [_node(one) for one in said], _NOWHERE, _NOWHERE)
-    match said:
-        case str():
-            return yaml.ScalarNode(f"{_TAG}str", said, _NOWHERE, _NOWHERE, style='"')
-        case bool():
-            return _scalar("bool", "true" if said else "false")
-        case None:
-            return _scalar("null", "null")
-        case int():
-            return _scalar("int", str(said))
-    return _scalar("float", str(said))
-
-
-def _scalar(tag: str, text: str) -> yaml.Node:
-    return yaml.ScalarNode(_TAG + tag, text, _NOWHERE, _NOWHERE)
+_SCRAPE_CONFIGS = re.compile(r"^[\"']?scrape_configs[\"']?\s*:", re.MULTILINE)
 
 
 SCALED = ("Deployment", "StatefulSet", "LeaderWorkerSet", "Rollout")
-# As `exporter.kubernetes.decode`: whole GPUs, shared ones, MIG profiles; AMD's GPUs and their partitions. And other
-# vendors'
-# by the names of their device plugins.
+# As in `exporter.kubernetes.decode` (whole and shared GPUs, MIG profiles, AMD's partitions), and the resource names of
+# other vendors' device plugins.
 _GPU = re.compile(
     r"nvidia\.com/(?:gpu(?:\..+)?|mig-.+)|amd\.com/(?:gpu(?:\..+)?|[a-z]px_nps[0-9])|gpu\.intel\.com/.+|habana\.ai/gaudi"
 )
 _MIG = "nvidia.com/mig-"
-# By what starts it, or by the last part of its image's name. What only stands in front of an engine is none.
+# By command, or by the last part of the image's name. Proxies in front of an engine are no engines.
 _COMMANDS = {
     "vllm": r"\bvllm serve\b|vllm\.entrypoints",
     "sglang": r"sglang\.launch_server",
@@ -152,20 +67,93 @@ _IMAGES = {
     "triton": r"tritonserver",
     "lmdeploy": r"lmdeploy",
 }
-# They write answers token by token, for seconds or minutes, from weights that take as long to load.
+# Engines that generate tokens: requests last seconds to minutes, and weights take as long to load.
 GENERATIVE = frozenset({"vllm", "sglang", "tgi", "llamacpp", "trtllm", "lmdeploy"})
+
+_NO_MARK = yaml.Mark("", 0, 0, 0, None, 0)
+_TAG_PREFIX = "tag:yaml.org,2002:"
+_NO_POSITION = TextPosition(1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class LintObject:
+    """One object. kind: "" if no rule reads it."""
+
+    value: DocumentValue
+    file: str
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Kind, namespace and name, unique in a cluster."""
+        return self.kind, self.namespace, self.name
+
+
+def is_prometheus(text: str) -> bool:
+    return _SCRAPE_CONFIGS.search(text) is not None
+
+
+def objects_in(document: DocumentValue, file: str) -> Iterator[LintObject]:
+    """The objects of a document: itself, the items of a List, or none if it is empty."""
+    kind, version = document.read("kind"), document.read("apiVersion")
+    if kind == "List":
+        for item in document.items("items"):
+            yield from objects_in(item, file)
+    elif document.entries():  # two `---` in a row make an empty document
+        group = version.rpartition("/")[0]
+        if not kind and document.at("scrape_configs") is not None:
+            kind = PROMETHEUS
+        yield LintObject(
+            document,
+            file,
+            kind if KINDS.get(kind) == group or kind == PROMETHEUS else "",
+            document.read("metadata", "namespace") or "default",
+            document.read("metadata", "name"),
+        )
+
+
+def value_of(document: dict[str, Any]) -> DocumentValue:
+    """A document of the Kubernetes API, in the type of parsed manifests."""
+    return DocumentValue(_node(document), _NO_POSITION)
+
+
+def _node(data: Any) -> yaml.Node:
+    if isinstance(data, dict):
+        pairs = [(_scalar("str", str(key)), _node(each)) for key, each in data.items()]
+        return yaml.MappingNode(f"{_TAG_PREFIX}map", pairs, _NO_MARK, _NO_MARK)
+    if isinstance(data, list):
+        return yaml.SequenceNode(f"{_TAG_PREFIX}seq", [_node(each) for each in data], _NO_MARK, _NO_MARK)
+    match data:
+        case str():
+            return yaml.ScalarNode(f"{_TAG_PREFIX}str", data, _NO_MARK, _NO_MARK, style='"')
+        case bool():
+            return _scalar("bool", "true" if data else "false")
+        case None:
+            return _scalar("null", "null")
+        case int():
+            return _scalar("int", str(data))
+    return _scalar("float", str(data))
+
+
+def _scalar(tag: str, text: str) -> yaml.Node:
+    return yaml.ScalarNode(_TAG_PREFIX + tag, text, _NO_MARK, _NO_MARK)
 
 
 @dataclass(frozen=True)
 class Container:
-    """One container. at: its place in the object."""
+    """One container. at: its key in the object."""
 
     value: DocumentValue
     at: Loc
 
     @cached_property
-    def words(self) -> tuple[tuple[str, Loc], ...]:
-        """Its command and arguments, one word each, and where each stands; what a shell gets is taken apart."""
+    def arguments(self) -> tuple[tuple[str, Loc], ...]:
+        """The words of its command and arguments with their keys; a shell's command line is split."""
         found: list[tuple[str, Loc]] = []
         for key in ("command", "args"):
             for index, one in enumerate(self.value.items(key)):
@@ -173,61 +161,63 @@ class Container:
         return tuple(found)
 
     @cached_property
-    def _started(self) -> str | None:
-        """The engine that its words start, in so many words."""
-        line = " ".join(word for word, _ in self.words)
+    def _command_engine(self) -> str | None:
+        """The engine that its command names."""
+        line = " ".join(word for word, _ in self.arguments)
         return next((name for name, sign in _COMMANDS.items() if re.search(sign, line)), None)
 
     @cached_property
     def engine(self) -> str | None:
         image = self.value.read("image").partition("@")[0].rpartition("/")[2].partition(":")[0]
-        return self._started or next((name for name, sign in _IMAGES.items() if re.fullmatch(sign, image)), None)
+        return self._command_engine or next((name for name, sign in _IMAGES.items() if re.fullmatch(sign, image)), None)
 
     @property
     def shows_options(self) -> bool:
-        """All options of its engine are among its words: no script starts it, and no file has more of them."""
-        return (self._started is not None or self.value.at("command") is None) and self.option("--config") is None
+        """Whether its arguments have all options of its engine: neither a script nor a file adds some."""
+        return (self._command_engine is not None or self.value.at("command") is None) and self.option(
+            "--config"
+        ) is None
 
     @property
     def resources(self) -> frozenset[str]:
-        """Names of the GPUs it asks for."""
-        asked = {**self.value.below("resources", "requests"), **self.value.below("resources", "limits")}
-        return frozenset(name for name, amount in asked.items() if _GPU.fullmatch(name) and amount.text != "0")
+        """Names of the GPU resources it requests."""
+        requested = {**self.value.below("resources", "requests"), **self.value.below("resources", "limits")}
+        return frozenset(name for name, amount in requested.items() if _GPU.fullmatch(name) and amount.text != "0")
 
     def option(self, *names: str) -> tuple[str, Loc] | None:
-        """The value of `--name value` or `--name=value`, the last one given, and its place; "" for a bare switch."""
+        """The last value of `--name value` or `--name=value`, and its key; "" for a switch."""
         found = None
-        for index, (word, loc) in enumerate(self.words):
+        for index, (word, loc) in enumerate(self.arguments):
             name, equals, value = word.partition("=")
             if name not in names:
                 continue
-            after = self.words[index + 1] if index + 1 < len(self.words) else ("", loc)
+            after = self.arguments[index + 1] if index + 1 < len(self.arguments) else ("", loc)
             found = (value, loc) if equals else ("", loc) if after[0].startswith("-") else after
         return found
 
     def amount(self, *names: str) -> tuple[int, Loc] | None:
-        """The same, as a whole number."""
-        said = self.option(*names)
-        return (int(said[0]), said[1]) if said is not None and said[0].isdecimal() else None
+        """The same, as an integer."""
+        found = self.option(*names)
+        return (int(found[0]), found[1]) if found is not None and found[0].isdecimal() else None
 
     @property
     def pause_s(self) -> float | None:
-        """How long its preStop waits; None where it has none, 0 where that cannot be told."""
+        """Seconds that its preStop hook sleeps; None without one, 0 if unknown."""
         if self.value.at("lifecycle", "preStop") is None:
             return None
-        slept = self.value.count("lifecycle", "preStop", "sleep", "seconds")
-        if slept is not None:
-            return float(slept)
+        sleep_s = self.value.count("lifecycle", "preStop", "sleep", "seconds")
+        if sleep_s is not None:
+            return float(sleep_s)
         line = " ".join(one.text or "" for one in self.value.items("lifecycle", "preStop", "exec", "command"))
-        said = re.search(r"\bsleep ([0-9]+)\b", line)
-        return float(said[1]) if said else 0.0
+        match = re.search(r"\bsleep ([0-9]+)\b", line)
+        return float(match[1]) if match else 0.0
 
 
 @dataclass(frozen=True)
 class LintWorkload:
-    """One thing that has replicas. at: where the pods' spec stands. labels: of the pods."""
+    """One object with replicas. at: key of the pod spec. labels: of the pods."""
 
-    thing: Thing
+    obj: LintObject
     at: Loc
     pod: DocumentValue
     labels: dict[str, str]
@@ -240,7 +230,7 @@ class LintWorkload:
 
     @cached_property
     def serving(self) -> tuple[Container, ...]:
-        """Those that do the work: on GPUs; where none asks for one (a claim may), those whose engine is known."""
+        """Containers with GPUs; without any (GPUs may come from a claim), those with a known engine."""
         on_gpus = tuple(one for one in self.containers if one.resources)
         return on_gpus or tuple(one for one in self.containers if one.engine is not None)
 
@@ -253,21 +243,21 @@ class LintWorkload:
         return any(name.startswith(_MIG) for one in self.containers for name in one.resources)
 
 
-def workload(thing: Thing) -> LintWorkload | None:
-    """None: it has no replicas, or no pods that can be seen."""
-    if thing.kind not in SCALED:
+def workload_of(obj: LintObject) -> LintWorkload | None:
+    """None if the object has no replicas or no pod template."""
+    if obj.kind not in SCALED:
         return None
-    if thing.kind == "LeaderWorkerSet":
+    if obj.kind == "LeaderWorkerSet":
         inner = ("spec", "leaderWorkerTemplate")
-        leads = thing.value.at(*inner, "leaderTemplate") is not None
+        leads = obj.value.at(*inner, "leaderTemplate") is not None
         template: tuple[str, ...] = (*inner, "leaderTemplate" if leads else "workerTemplate")
     else:
         template = ("spec", "template")
-    pod = thing.value.at(*template, "spec")
+    pod = obj.value.at(*template, "spec")
     if pod is None:
         return None
-    labels = {key: value.text or "" for key, value in thing.value.below(*template, "metadata", "labels").items()}
-    return LintWorkload(thing, (*template, "spec"), pod, labels)
+    labels = {key: value.text or "" for key, value in obj.value.below(*template, "metadata", "labels").items()}
+    return LintWorkload(obj, (*template, "spec"), pod, labels)
 
 
 def _split(text: str) -> list[str]:

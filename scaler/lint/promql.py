@@ -1,7 +1,7 @@
-"""PromQL as far as a linter needs it: which metrics a query names, over which windows, with which arithmetic. Pure.
+"""Extracts from PromQL what rules need: metric names, windows, matched labels, and kinds of arithmetic. Pure.
 
-No parser: strings, label matchers and lists of labels are cut away, and what is left of names are metrics. What that
-cannot tell, no rule says anything about.
+No parser: it removes strings, label matchers and lists of labels; the names that remain are metrics. What this cannot
+determine, no rule reports.
 
 Worked example: of `avg(rate(vllm:num_requests_running{pod=~"chat-.*"}[5m]))` the metrics are
 `{"vllm:num_requests_running"}` and the windows `[300.0]`.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# A string that does not end reaches up to the end of the query.
+# An unclosed string extends to the end of the query.
 _STRING = re.compile(r"\"(?:[^\"\\]|\\.)*\"?|'(?:[^'\\]|\\.)*'?|`[^`]*`?", re.DOTALL)
 _MATCHERS = re.compile(r"\{[^{}]*\}")
 _WINDOW = re.compile(r"\[\s*((?:[0-9]+(?:ms|[smhdwy]))+)")
@@ -29,8 +29,8 @@ _VECTOR_ZERO = re.compile(r"\bor\s+(?:on\s*\(\s*\)\s*)?vector\s*\(\s*0(?:\.0*)?\
 _SUMS = re.compile(r"\b(?:sum|count|count_values|sum_over_time|count_over_time)\b", re.IGNORECASE)
 _LABEL = re.compile(r"\b([a-zA-Z_]\w*+)\s*(?:=~|!~|!=|=)")
 
-# What engines, gateways and GPU exporters print, by how it begins.
-_OURS = re.compile(
+# Prefixes of the metrics of engines, gateways and GPU exporters.
+_ENGINE_METRICS = re.compile(
     r"(?:vllm|sglang|llamacpp|lmdeploy|litellm):?_?|tgi_|te_queue|nv_inference_|nv_trt_llm_|nv_gpu_|trtllm_|ray_serve_"
     r"|inference_pool_|inference_extension_|llm_d_|num_requests_|gpu_cache_|DCGM_FI_|DCGM_EXP_"
 )
@@ -38,8 +38,8 @@ _OURS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuery:
-    """names: the metrics. windows: seconds of each range. labels: those that its matchers ask about. has_arithmetic: it
-    multiplies or divides. sums: it adds up or counts. fills: it has `or vector(0)`.
+    """names: the metrics. windows: ranges in seconds. labels: of its matchers. has_arithmetic: multiplies or divides.
+    sums: adds or counts. fills: has `or vector(0)`.
     """
 
     names: frozenset[str]
@@ -51,11 +51,11 @@ class ParsedQuery:
 
     @property
     def on_engines(self) -> bool:
-        """It asks about inference engines, gateways of theirs, or GPUs."""
-        return any(_OURS.match(name) for name in self.names)
+        """Whether it queries inference engines, their gateways, or GPUs."""
+        return any(_ENGINE_METRICS.match(name) for name in self.names)
 
 
-def query(text: str) -> ParsedQuery:
+def parse_query(text: str) -> ParsedQuery:
     bare = _STRING.sub('""', text)
     labels = frozenset(label for matchers in _MATCHERS.findall(bare) for label in _LABEL.findall(matchers))
     rest = _LABELS.sub(" ", _MATCHERS.sub(" ", bare))
@@ -77,5 +77,5 @@ def query(text: str) -> ParsedQuery:
 
 
 def seconds(duration: str) -> float:
-    """Of a PromQL duration: "1h30m" is 5400."""
+    """Seconds of a PromQL duration: "1h30m" is 5400."""
     return sum(float(amount) * _SECONDS[unit] for amount, unit in _PART.findall(duration))

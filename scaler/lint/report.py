@@ -1,7 +1,7 @@
-"""`tidegate check`: what was asked on the command line -> lines for a person, or what was wrong with asking.
+"""Runs `tidegate check`: arguments of the command line become lines for a person, or an error about the arguments.
 
-Worked example: `checked(Asked(files=["config.yaml"])).lines(failed=False)` ends with "1 file(s) fine" and what would
-wake each workload.
+Worked example: `checked(CheckRequest(files=["config.yaml"])).lines(failed=False)` ends with "1 file(s) fine" and what
+would wake each workload.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -19,17 +19,17 @@ from exporter.kubernetes.client import connect
 from exporter.kubernetes.protocol import ApiFailure, CannotConnect
 from scaler.config.rules import RULES
 
-from .findings import UnknownRule, known
+from .findings import UnknownRule, read_ignored
 from .pages import listed, page
 from .run import STDIN, LintReport, check_cluster, check_files
 from .triggers import LARGEST_BYTES
 
-MOST_SHOWN = 50  # a person reads so many; all are on the Board
+MOST_SHOWN = 50  # enough for a person; the HTTP API has all
 _COUNTED = {"warning": "warning(s)", "info": "hint(s)"}
 
 
 class CheckRequest(NamedTuple):
-    """files, or a namespace, or everywhere. ignored: ids of rules, as they were given."""
+    """files, or a namespace, or everywhere. ignored: `--ignore` options."""
 
     files: Sequence[str] = ()
     namespace: str | None = None
@@ -40,10 +40,10 @@ class CheckRequest(NamedTuple):
 
 
 class CheckResult(NamedTuple):
-    """what: how much was looked at, in words."""
+    """subject: what was checked, such as "1 file(s)"."""
 
     report: LintReport
-    what: str
+    subject: str
 
     def fails(self, *, strict: bool) -> bool:
         """strict: warnings fail too."""
@@ -56,13 +56,16 @@ class CheckResult(NamedTuple):
         if failed:
             return
         counts = {severity: sum(one.severity == severity for one in report.problems) for severity in _COUNTED}
-        said = "".join(f", {count} {_COUNTED[severity]}" for severity, count in counts.items() if count)
-        others = f", {report.passed_over} document(s) not Tidegate's business" if report.passed_over else ""
-        yield f"{self.what} fine{said}{others}"
-        yield from (f"  {workload}: {words}" for workload, words in list(report.wakers.items())[:MOST_SHOWN])
-        if len(report.wakers) > MOST_SHOWN:
-            yield f"  and {len(report.wakers) - MOST_SHOWN} more"
-        yield from _orders(report.orders)
+        counted = "".join(f", {count} {_COUNTED[severity]}" for severity, count in counts.items() if count)
+        skipped = f", {report.skipped} document(s) skipped" if report.skipped else ""
+        yield f"{self.subject} fine{counted}{skipped}"
+        yield from (f"  {workload}: {source}" for workload, source in list(report.wake_sources.items())[:MOST_SHOWN])
+        if len(report.wake_sources) > MOST_SHOWN:
+            yield f"  and {len(report.wake_sources) - MOST_SHOWN} more"
+        for workload, lines in list(report.overrides.items())[:MOST_SHOWN]:
+            yield from (f"  {workload}: {line}" for line in lines)
+        if len(report.overrides) > MOST_SHOWN:
+            yield f"  and overrides of {len(report.overrides) - MOST_SHOWN} more"
 
 
 def explained(rule: str | None) -> str:
@@ -74,27 +77,27 @@ def explained(rule: str | None) -> str:
     return page(RULES[rule])
 
 
-def checked(asked: CheckRequest) -> CheckResult:
-    """Raises what click says of bad arguments."""
-    if bool(asked.files) == (asked.namespace is not None or asked.everywhere):
-        raise click.UsageError("FILES, or --namespace, or --all-namespaces: one of them says what to check")
+def checked(request: CheckRequest) -> CheckResult:
+    """Runs the check; raises click's errors for bad arguments."""
+    if bool(request.files) == (request.namespace is not None or request.everywhere):
+        raise click.UsageError("give one of FILES, --namespace, --all-namespaces")
     try:
-        ignored = known(asked.ignored)
+        ignored = read_ignored(request.ignored)
     except UnknownRule as unknown:
         raise click.BadParameter(f"{unknown} is no rule: --rules lists them", param_hint="--ignore") from None
-    if not asked.files:
-        return _of_cluster(asked, ignored)
-    stdin = sys.stdin.buffer.read(LARGEST_BYTES + 1) if STDIN in asked.files else b""
-    report = check_files(asked.files, time.time(), ignored, stdin)
-    return CheckResult(report, f"{len(asked.files)} file(s)")
+    if not request.files:
+        return _check_cluster(request, ignored)
+    stdin = sys.stdin.buffer.read(LARGEST_BYTES + 1) if STDIN in request.files else b""
+    report = check_files(request.files, time.time(), ignored, stdin)
+    return CheckResult(report, f"{len(request.files)} file(s)")
 
 
-def _of_cluster(asked: CheckRequest, ignored: frozenset[str]) -> CheckResult:
-    """What RBAC refuses is said on stderr."""
-    namespace = None if asked.everywhere else asked.namespace
+def _check_cluster(request: CheckRequest, ignored: frozenset[str]) -> CheckResult:
+    """Reports kinds that RBAC forbids on stderr."""
+    namespace = None if request.everywhere else request.namespace
 
-    async def ask() -> CheckResult:
-        client = await connect(asked.kubeconfig, asked.context, Random())  # noqa: S311  jitter
+    async def run() -> CheckResult:
+        client = await connect(request.kubeconfig, request.context, Random())  # noqa: S311  jitter
         try:
             live = await check_cluster(client, namespace, time.time(), ignored)
         finally:
@@ -103,20 +106,12 @@ def _of_cluster(asked: CheckRequest, ignored: frozenset[str]) -> CheckResult:
             click.echo(f"not read: {reason}", err=True)
         if live.blind:
             raise click.ClickException("nothing was checked: no kind of object could be read")
-        if not live.seen:
-            where = "the cluster" if namespace is None else f"namespace {namespace}, if there is one"
-            click.echo(f"nothing to check: no object of a kind that is read is in {where}", err=True)
-        return CheckResult(LintReport(live.problems, 0, {}, {}), f"{live.seen} object(s)")
+        if not live.objects:
+            where = "the cluster" if namespace is None else f"namespace {namespace}"
+            click.echo(f"nothing to check: {where} has no object of a checked kind", err=True)
+        return CheckResult(LintReport(live.problems, 0, {}, {}), f"{live.objects} object(s)")
 
     try:
-        return asyncio.run(ask())
+        return asyncio.run(run())
     except (ApiFailure, CannotConnect) as failure:
         raise click.ClickException(str(failure)) from failure
-
-
-def _orders(orders: Mapping[str, list[str]]) -> Iterator[str]:
-    """What people have ordered, now and next."""
-    for workload, lines in list(orders.items())[:MOST_SHOWN]:
-        yield from (f"  {workload}: {line}" for line in lines)
-    if len(orders) > MOST_SHOWN:
-        yield f"  and orders of {len(orders) - MOST_SHOWN} more"

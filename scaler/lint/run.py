@@ -1,19 +1,11 @@
-"""Files, configurations and manifests among each other -> everything that is to be said of them.
+"""Lints files or a live cluster: configurations, manifests, and all objects of one run together.
 
-Manifests are checked against the configuration they will meet, if one is among the files, and against each other: an
-autoscaler of one file and the Deployment of another are seen together. What only the machine that `tidegate export` is
-to run on knows, its environment, is not asked of its configuration.
+Manifests are checked against the configuration among the files, if there is exactly one, and against each other: an
+autoscaler of one file and the Deployment of another belong together. The environment that `tidegate export` needs is
+not checked, because only the machine that runs it has it. A cluster is only listed.
 
-Worked example: `check_files(["config.yaml", "scaledobject.yaml"])` says of a trigger with `gateway: epp` whether `epp`
-is a shared gateway of config.yaml; without config.yaml it is taken for a Service.
-
-A live cluster -> everything that is to be said of the objects in it. It lists, and does nothing else.
-
-The same rules as for files, and those about what the controllers themselves say. A kind that RBAC refuses is passed
-over and said; one that the cluster does not have is passed over. An API server looks at rights first: to whom they do
-not name a kind it says 403 of one that it does not have.
-
-Worked example: `await check_cluster(client, "ai", now, frozenset())` lists all kinds of `CHECKED` in namespace `ai`.
+Worked example: `check_files(["config.yaml", "scaledobject.yaml"])` finds whether `gateway: epp` of a trigger is a
+shared gateway of config.yaml; without config.yaml it is taken for a Service.
 """
 
 from __future__ import annotations
@@ -27,109 +19,24 @@ from exporter.kubernetes.resources import CHECKED, Resource
 from exporter.model import WorkloadKey
 from scaler.config import Config, ConfigErrors, parse
 from scaler.config.agent import is_export, parse_export
-from scaler.config.errors import Problem, dotted
-from scaler.config.loader import LARGEST_BYTES as LARGEST_CONFIG
+from scaler.config.errors import Finding, Problem, dotted
+from scaler.config.loader import LARGEST_BYTES as LARGEST_CONFIG_BYTES
 from scaler.config.loader import body_of, decode
 from scaler.config.workload import woken_by
 from scaler.config.yaml import documents
 from scaler.policy.overrides import Brake
 
-from .autoscalers import LintContext, see
+from .autoscalers import LintContext, build_context
 from .checks import hpa, pods, queries, replicas
-from .findings import Remark, problem, silenced
-from .objects import PROMETHEUS, LintWorkload, Thing, is_prometheus, things, value_of, workload
-from .triggers import LARGEST_BYTES, is_manifest, remarks_on
+from .findings import locate, read_silenced
+from .objects import PROMETHEUS, LintObject, LintWorkload, is_prometheus, objects_in, value_of, workload_of
+from .triggers import LARGEST_BYTES, is_manifest, trigger_findings
 
 STDIN = "-"
+ALL_WORKLOADS = "all workloads"
+_LIST_ATTEMPTS = 3  # a list that expires between its pages (410) starts again
 
-
-class LintReport(NamedTuple):
-    """problems: by file, in the order given. passed_over: objects that no rule reads.
-
-    wakers: of each workload of the configurations, what would wake it, in words.
-    orders: by workload, what brakes and schedules of the configurations order now and next, in words.
-    """
-
-    problems: list[Problem]
-    passed_over: int
-    wakers: Mapping[WorkloadKey, str]
-    orders: Mapping[str, list[str]]
-
-
-def check_files(
-    files: Sequence[str], now: float | None = None, ignored: frozenset[str] = frozenset(), stdin: bytes = b""
-) -> LintReport:
-    """now: POSIX seconds; None: what is over, and what holds now, is not said. ignored: ids of rules. stdin: what
-    the file `-` holds.
-    """
-    said: dict[str, list[Problem]] = {}
-    manifests: dict[str, str] = {}
-    configs: list[Config] = []
-    for file in files:
-        try:
-            body = stdin if file == STDIN else body_of(file, LARGEST_BYTES)
-            text = decode(body, file, LARGEST_BYTES)
-            if is_manifest(text) or is_prometheus(text):
-                manifests[file] = text
-            else:
-                said[file] = _configuration(decode(body, file, LARGEST_CONFIG), file, configs, now)
-        except ConfigErrors as errors:
-            said[file] = list(errors.problems)
-    found: list[Thing] = []
-    for file, text in manifests.items():
-        roots, troubles = documents(text)
-        said[file] = [Problem(file, *trouble.mark, dotted(trouble.loc), trouble.message) for trouble in troubles]
-        found += [thing for root in roots for thing in things(root, file)]
-    run = linted(found, configs[0] if len(configs) == 1 else None, now, ignored)
-    for one in run.problems:
-        said[one.file].append(one)
-    for problems in said.values():
-        problems.sort(key=lambda problem: (problem.line or 0, problem.column or 0, problem.key))
-    wakers = {workload.key: woken_by(workload) for config in configs for workload in config.workloads}
-    orders = {} if now is None else {name: words for one in configs for name, words in orders_shown(one, now).items()}
-    kept = [problem for file in files for problem in said[file] if problem.rule not in ignored]
-    return LintReport(kept, run.passed_over, wakers, orders)
-
-
-def _configuration(text: str, file: str, configs: list[Config], now: float | None) -> list[Problem]:
-    """Its warnings; raises ConfigErrors. What it says is one of `configs` then."""
-    if is_export(text):
-        return parse_export(text, file, None)[1]
-    config, warnings = parse(text, file, now)
-    configs.append(config)
-    return warnings
-
-
-class Linted(NamedTuple):
-    """problems: in the order of the objects. passed_over: objects that no rule reads."""
-
-    problems: list[Problem]
-    passed_over: int
-
-
-def linted(
-    things: Sequence[Thing], config: Config | None, now: float | None, ignored: frozenset[str], *, live: bool = False
-) -> Linted:
-    """config: what they will meet; None: not known, defaults are assumed. now: POSIX seconds; None: what is over is not
-    looked for. ignored: ids of rules that nobody wants to hear of.
-    """
-    seen = see(things, config, live=live)
-    problems: list[Problem] = []
-    passed_over = 0
-    for thing in things:
-        words = remarks_on(thing.value, config, now)
-        passed_over += words is None and not thing.kind
-        silent, wrong = silenced(thing)
-        said = (*(words or ()), *remarks(thing, seen), *wrong)
-        problems += [
-            problem(thing.value, thing.file, one)
-            for one in said
-            if one.rule is None or one.rule.id not in silent | ignored
-        ]
-    return Linted(problems, passed_over)
-
-
-OF_AUTOSCALERS = (
+AUTOSCALER_CHECKS = (
     replicas.nothing_wakes,
     replicas.zero_while_loading,
     replicas.idle_replica_count,
@@ -158,20 +65,20 @@ OF_AUTOSCALERS = (
     queries.exporters_labels,
     pods.target_above_limit,
 )
-# In a live cluster.
-OF_CONDITIONS = (
+# Only in a live cluster: in a file, a status is out of date.
+CONDITION_CHECKS = (
     hpa.metric_unread,
     hpa.target_missing,
     hpa.not_ready,
     hpa.at_maximum,
     hpa.on_fallback,
 )
-OF_WORKLOADS = (
+WORKLOAD_CHECKS = (
     replicas.replicas_in_manifest,
-    pods.target_above_limit_of_words,
+    pods.annotated_target_above_limit,
 )
-# Of what works on GPUs or asks Tidegate.
-OF_SERVERS = (
+# Workloads that use GPUs or call Tidegate.
+SERVER_CHECKS = (
     pods.grace_too_short,
     pods.no_prestop,
     pods.no_drain,
@@ -179,7 +86,7 @@ OF_SERVERS = (
     pods.killed_while_loading,
     pods.metrics_off,
 )
-OF_OTHERS: Mapping[str, Callable[[Thing, LintContext], Iterator[Remark]]] = {
+CHECKS_BY_KIND: Mapping[str, Callable[[LintObject, LintContext], Iterator[Finding]]] = {
     "PodDisruptionBudget": replicas.drain_blocked,
     "VerticalPodAutoscaler": replicas.restarted_by_vpa,
     "ServiceMonitor": queries.scraped_seldom,
@@ -188,97 +95,186 @@ OF_OTHERS: Mapping[str, Callable[[Thing, LintContext], Iterator[Remark]]] = {
 }
 
 
-def remarks(thing: Thing, seen: LintContext) -> Iterator[Remark]:
-    """What the rules say of one object among all others."""
-    scaler = seen.autoscalers.get(thing)
-    if scaler is not None:
-        for of_autoscaler in (*(() if scaler.is_kedas else OF_AUTOSCALERS), *(OF_CONDITIONS if seen.live else ())):
-            yield from of_autoscaler(scaler, seen)
-    target = workload(thing)
-    if target is not None:
-        for of_workload in (*OF_WORKLOADS, *(OF_SERVERS if _serves(target, seen) else ())):
-            yield from of_workload(target, seen)
-    if thing.kind in OF_OTHERS:
-        yield from OF_OTHERS[thing.kind](thing, seen)
+class LintReport(NamedTuple):
+    """problems: by file, in the order given. skipped: objects that no rule reads.
 
-
-def _serves(target: LintWorkload, seen: LintContext) -> bool:
-    scalers = seen.scalers_of(target)
-    return bool(scalers) and (target.on_gpus or any(one.ours for one in scalers))
-
-
-EVERYBODY = "all workloads"
-
-
-def orders_shown(config: Config, now: float) -> dict[str, list[str]]:
-    """By workload, those without orders left out; what is ordered of all of them first. now: POSIX seconds."""
-    lines = {EVERYBODY: list(_of_brake(config.brake, now))}
-    for one in config.workloads:
-        lines[str(one.key)] = [
-            *_of_brake(one.brake, now),
-            *(schedule.order.said_at(now) for schedule in one.schedules),
-        ]
-    return {name: said for name, said in lines.items() if said}
-
-
-def _of_brake(brake: Brake | None, now: float) -> Iterator[str]:
-    if brake is not None:
-        yield f"{'now' if brake.holds(now) else 'over'}: {brake.typed()}"
-
-
-_ROUNDS = 3  # a list that is forgotten half-way (410) is begun again so often
-
-
-class Lists(Api, Protocol):
-    async def groups(self) -> frozenset[str]:
-        """Each `GROUP/VERSION` that the cluster has. Raises ApiFailure."""
-
-
-class Live(NamedTuple):
-    """problems: by object; `file` is the object's kind and name, and there are no lines. seen: how many objects.
-    refused: what was not read, and why. blind: nothing was read at all.
+    wake_sources: what would wake each workload of the configurations.
+    overrides:    brakes and schedules of the configurations, now and next, by workload.
     """
 
     problems: list[Problem]
-    seen: int
+    skipped: int
+    wake_sources: Mapping[WorkloadKey, str]
+    overrides: Mapping[str, list[str]]
+
+
+class LintResult(NamedTuple):
+    """problems: in the order of the objects. skipped: objects that no rule reads."""
+
+    problems: list[Problem]
+    skipped: int
+
+
+class LiveReport(NamedTuple):
+    """problems: by object; `file` is the object's kind and name, without lines. refused: kinds that RBAC forbids, and
+    the API server's reason. blind: no kind could be read.
+    """
+
+    problems: list[Problem]
+    objects: int
     refused: list[str]
     blind: bool
 
 
-async def check_cluster(api: Lists, namespace: str | None, now: float | None, ignored: frozenset[str]) -> Live:
-    """namespace: None for all. Raises ApiFailure where the API does not answer."""
-    found: list[Thing] = []
+class Lists(Api, Protocol):
+    async def groups(self) -> frozenset[str]:
+        """Each `GROUP/VERSION` of the cluster. Raises ApiFailure."""
+
+
+def check_files(
+    files: Sequence[str], now: float | None = None, ignored: frozenset[str] = frozenset(), stdin: bytes = b""
+) -> LintReport:
+    """now: POSIX seconds; None skips expired brakes and active overrides. ignored: ids of rules. stdin: the content of
+    the file `-`.
+    """
+    problems: dict[str, list[Problem]] = {}
+    manifests: dict[str, str] = {}
+    configs: list[Config] = []
+    for file in files:
+        try:
+            body = stdin if file == STDIN else body_of(file, LARGEST_BYTES)
+            text = decode(body, file, LARGEST_BYTES)
+            if is_manifest(text) or is_prometheus(text):
+                manifests[file] = text
+            else:
+                problems[file] = _configuration(decode(body, file, LARGEST_CONFIG_BYTES), file, configs, now)
+        except ConfigErrors as errors:
+            problems[file] = list(errors.problems)
+    objects: list[LintObject] = []
+    for file, text in manifests.items():
+        roots, yaml_errors = documents(text)
+        problems[file] = [Problem(file, *error.mark, dotted(error.loc), error.message) for error in yaml_errors]
+        objects += [obj for root in roots for obj in objects_in(root, file)]
+    result = lint_objects(objects, configs[0] if len(configs) == 1 else None, now, ignored)
+    for problem in result.problems:
+        problems[problem.file].append(problem)
+    for found in problems.values():
+        found.sort(key=lambda problem: (problem.line or 0, problem.column or 0, problem.key))
+    wake_sources = {workload.key: woken_by(workload) for config in configs for workload in config.workloads}
+    overrides = {} if now is None else dict(each for config in configs for each in override_lines(config, now).items())
+    kept = [problem for file in files for problem in problems[file] if problem.rule not in ignored]
+    return LintReport(kept, result.skipped, wake_sources, overrides)
+
+
+async def check_cluster(api: Lists, namespace: str | None, now: float | None, ignored: frozenset[str]) -> LiveReport:
+    """Lints all kinds of `CHECKED`. namespace: None for all. Raises ApiFailure if the API server does not respond."""
+    objects: list[LintObject] = []
     refused: dict[Resource, str] = {}
     absent = 0
     for resource in CHECKED:
         try:
-            found += [thing for one in await _all(api, resource, namespace) for thing in _things(one, resource)]
+            objects += [obj for each in await _list(api, resource, namespace) for obj in _objects_of(each, resource)]
         except NotFound:
             absent += 1
         except Forbidden as failure:
             refused[resource] = failure.detail
+    # An API server checks rights first: 403 may also mean that the cluster does not have an optional kind.
     served = await api.groups() if any(resource.optional for resource in refused) else frozenset[str]()
-    run = linted(found, None, now, ignored, live=True)
-    return Live(
-        [replace(one, line=None, column=None) for one in run.problems],
-        len(found),
-        [why for resource, why in refused.items() if not resource.optional or resource.version in served],
+    result = lint_objects(objects, None, now, ignored, live=True)
+    return LiveReport(
+        [replace(each, line=None, column=None) for each in result.problems],
+        len(objects),
+        [reason for resource, reason in refused.items() if not resource.optional or resource.version in served],
         blind=len(refused) + absent == len(CHECKED),
     )
 
 
-async def _all(api: Api, resource: Resource, namespace: str | None) -> list[Document]:
-    left = _ROUNDS
+def lint_objects(
+    objects: Sequence[LintObject],
+    config: Config | None,
+    now: float | None,
+    ignored: frozenset[str],
+    *,
+    live: bool = False,
+) -> LintResult:
+    """All findings about the objects, less those that are silenced.
+
+    config: of the daemon that will read them; None assumes the defaults. now: POSIX seconds; None skips expired brakes.
+    ignored: ids of rules.
+    """
+    context = build_context(objects, config, live=live)
+    problems: list[Problem] = []
+    skipped = 0
+    for obj in objects:
+        of_triggers = trigger_findings(obj.value, config, now)
+        skipped += of_triggers is None and not obj.kind
+        silenced, faults = read_silenced(obj.value)
+        problems += [
+            locate(obj.value, obj.file, finding)
+            for finding in (*(of_triggers or ()), *_rule_findings(obj, context), *faults)
+            if finding.rule is None or finding.rule.id not in silenced | ignored
+        ]
+    return LintResult(problems, skipped)
+
+
+def override_lines(config: Config, now: float) -> dict[str, list[str]]:
+    """Brakes and schedules, now and next, by workload; those of all workloads come first. now: POSIX seconds.
+
+    Worked example: at seven in the morning in Berlin, `{start: 0 8 * * 1-5, duration: 10h, zone: Europe/Berlin, floor:
+    2}` is "next: floor 2 from 2026-11-23T08:00+01:00 until 2026-11-23T18:00+01:00 (0 8 * * 1-5 in Europe/Berlin)".
+    """
+    lines = {ALL_WORKLOADS: list(_brake_lines(config.brake, now))}
+    for workload in config.workloads:
+        schedules = (schedule.order.said_at(now) for schedule in workload.schedules)
+        lines[str(workload.key)] = [*_brake_lines(workload.brake, now), *schedules]
+    return {key: found for key, found in lines.items() if found}
+
+
+def _brake_lines(brake: Brake | None, now: float) -> Iterator[str]:
+    if brake is not None:
+        yield f"{'now' if brake.holds(now) else 'over'}: {brake.typed()}"
+
+
+def _configuration(text: str, file: str, configs: list[Config], now: float | None) -> list[Problem]:
+    """Its warnings; adds a daemon's configuration to `configs`. Raises ConfigErrors."""
+    if is_export(text):
+        return parse_export(text, file, None)[1]
+    config, warnings = parse(text, file, now)
+    configs.append(config)
+    return warnings
+
+
+def _rule_findings(obj: LintObject, context: LintContext) -> Iterator[Finding]:
+    scaler = context.autoscalers.get(obj)
+    if scaler is not None:
+        general = () if scaler.is_made_by_keda else AUTOSCALER_CHECKS
+        for of_autoscaler in (*general, *(CONDITION_CHECKS if context.live else ())):
+            yield from of_autoscaler(scaler, context)
+    target = workload_of(obj)
+    if target is not None:
+        for of_workload in (*WORKLOAD_CHECKS, *(SERVER_CHECKS if _is_server(target, context) else ())):
+            yield from of_workload(target, context)
+    if obj.kind in CHECKS_BY_KIND:
+        yield from CHECKS_BY_KIND[obj.kind](obj, context)
+
+
+def _is_server(target: LintWorkload, context: LintContext) -> bool:
+    scalers = context.scalers_of(target)
+    return bool(scalers) and (target.on_gpus or any(scaler.is_ours for scaler in scalers))
+
+
+async def _list(api: Api, resource: Resource, namespace: str | None) -> list[Document]:
+    left = _LIST_ATTEMPTS
     while True:
         left -= 1
         try:
-            return [item async for item in _pages(api, resource, namespace)]
+            return [item async for item in _items(api, resource, namespace)]
         except Gone:
             if not left:
                 raise
 
 
-async def _pages(api: Api, resource: Resource, namespace: str | None) -> AsyncIterator[Document]:
+async def _items(api: Api, resource: Resource, namespace: str | None) -> AsyncIterator[Document]:
     page = await api.page(resource, namespace, "")
     while True:
         for item in page.items:
@@ -288,8 +284,8 @@ async def _pages(api: Api, resource: Resource, namespace: str | None) -> AsyncIt
         page = await api.page(resource, namespace, page.after)
 
 
-def _things(document: Document, resource: Resource) -> list[Thing]:
-    """In a list, an object does not say of what kind it is."""
+def _objects_of(document: Document, resource: Resource) -> list[LintObject]:
+    """The items of a list have no kind of their own."""
     version = resource.path.removeprefix("/apis/").removeprefix("/api/")
     whole = {**document, "apiVersion": version, "kind": resource.kind}
-    return [replace(one, file=str(one)) for one in things(value_of(whole), "")]
+    return [replace(obj, file=str(obj)) for obj in objects_in(value_of(whole), "")]

@@ -1,40 +1,25 @@
-"""Manifests -> everything that is wrong with what they say to Tidegate, before they are applied.
+"""Checks what manifests tell Tidegate: triggers, `tidegate.dev/` annotations, and settings of KEDA that affect them.
 
-It reads the triggers of ScaledObjects and ScaledJobs and the `tidegate.dev/` annotations of what is scaled, as the
-daemon will, and passes over everything else. What KEDA and Kubernetes want of a manifest is their business, except
-where it keeps a trigger from working.
-
-Worked example: for a ScaledObject whose trigger has the metadata `{scalerAddress: "tidegate:6000", engine: vlm}` there
-is one error, `scaledobject.yaml:9:15: spec.triggers.0.metadata.engine: must be one of ..., got 'vlm'`.
-
-What is to be said of the triggers of one ScaledObject or ScaledJob, as it stands in a manifest.
-
-Which triggers are meant for Tidegate, and what is wrong with their words, the daemon's own reader says
-(`census.triggers`). Here are the lines at which that stands, what keeps a trigger from reaching Tidegate, and what KEDA
-makes of the counts and times around it.
-
-Worked example: a ScaledObject without a minReplicaCount and with the trigger `{scalerAddress: "tidegate:6000", engine:
-vllm}` has one warning: its minimum is 0, KEDA's default, and without a gateway nothing could wake it.
-
-What of KEDA's own words works against scaling to zero, where a ScaledObject carries it: fallback, pauses, cron.
+The daemon's own parser (`scaler.workloads.triggers`) decides which triggers are meant for Tidegate and what is wrong
+with their keys. This module adds the position, whatever keeps a trigger from reaching Tidegate, and the effect of
+KEDA's counts, times, fallback, pauses and cron triggers. All other fields belong to KEDA and Kubernetes.
 
 Observed on KEDA 2.19.0 and 2.20.2: a fallback marks the trigger active, so it lifts zero to its count; with a count of
 zero its error no longer blocks scaling to zero; it never engages while GetMetricSpec fails, that is, while the scaler
-is wholly unreachable. Unpausing after the cooldown is over scales to zero within the second.
+is unreachable. Unpausing after the cooldown scales to zero within the second.
 
-Worked example: a ScaledObject with the annotation `autoscaling.keda.sh/paused: "true"` and a minReplicaCount of 0 has
-one warning, at that annotation, which names `tidegate.dev/brake` as the way to hold replicas.
+Worked example: for a ScaledObject whose trigger has the metadata `{scalerAddress: "tidegate:6000", engine: vlm}` there
+is one error, `scaledobject.yaml:9:15: spec.triggers.0.metadata.engine: must be one of ..., got 'vlm'`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from exporter.kubernetes.objects import Ref, ScaledObject, ScaledObjectTrigger
 from exporter.model import WorkloadKey
-from scaler.config.errors import BadWord, BadWords, Loc, Problem, dotted
+from scaler.config.errors import BadWord, BadWords, Finding, Loc
 from scaler.config.model import Config
 from scaler.config.rules import (
     ANNOTATION_NOT_READ,
@@ -49,206 +34,173 @@ from scaler.config.scalars import write_duration
 from scaler.config.trigger import ANNOTATION, BRAKE, CHECK_IGNORE, Trigger, TriggerWorkload, bounds
 from scaler.config.validate_workload import brake_findings
 from scaler.config.workload import SCALED_JOB, Replicas
-from scaler.config.yaml import DocumentValue, documents
+from scaler.config.yaml import DocumentValue
 from scaler.policy.overrides import OverrideError, read_brake
 from scaler.workloads import triggers
 from scaler.workloads.registry import name_in_use
 from scaler.workloads.triggers import ExternalTrigger, TriggerContext, WorkloadSource, heard, make, too_many
 
-from .findings import Remark, of_word, problem
+from .findings import from_bad_word
 
-# Rendered charts of a whole platform are larger than a configuration, and their YAML is read at about 200 kB/s.
+# A rendered chart of a platform is larger than a configuration; YAML is parsed at about 200 kB/s.
 LARGEST_BYTES = 4 * 2**20
 
 ANNOTATED = ("Deployment", "StatefulSet", "LeaderWorkerSet", "Rollout")
 _SCALED = ("ScaledObject", "ScaledJob")
-_SAYS_KIND = re.compile(r"^[ \t{-]*[\"']?kind[\"']?\s*:", re.MULTILINE)
-_SAYS_VERSION = re.compile(r"^[ \t{-]*[\"']?apiVersion[\"']?\s*:", re.MULTILINE)
+_KIND_KEY = re.compile(r"^[ \t{-]*[\"']?kind[\"']?\s*:", re.MULTILINE)
+_VERSION_KEY = re.compile(r"^[ \t{-]*[\"']?apiVersion[\"']?\s*:", re.MULTILINE)
 _ANNOTATIONS = ("metadata", "annotations")
 _TEMPLATE = ("spec", "template", "metadata", "annotations")
+_PAUSED = "autoscaling.keda.sh/paused"
+_BRAKE_INSTEAD = 'tidegate.dev/brake: "freeze until ..." holds it and ends by itself'
+_UNREACHABLE = "and it does not engage while Tidegate is unreachable"
 
-
-class Checked(NamedTuple):
-    """problems: in the order of the text. passed_over: documents that say nothing to Tidegate."""
-
-    problems: list[Problem]
-    passed_over: int
+# KEDA's own defaults.
+_DEFAULT_MINIMUM, _DEFAULT_MAXIMUM = 0, 100
+_DEFAULT_COOLDOWN_S, _DEFAULT_POLLING_S = 300, 30
+_SHORT_COOLDOWN_S = 60  # one or two polls; the examples have 30
 
 
 def is_manifest(text: str) -> bool:
-    """It is Kubernetes' YAML and no configuration of Tidegate: a configuration has no apiVersion."""
-    return _SAYS_VERSION.search(text) is not None and _SAYS_KIND.search(text) is not None
+    """Whether a text is a Kubernetes manifest: a configuration of Tidegate has no apiVersion."""
+    return _VERSION_KEY.search(text) is not None and _KIND_KEY.search(text) is not None
 
 
-def check_manifests(text: str, file: str, config: Config | None, now: float | None = None) -> Checked:
-    """What is to be said of manifests.
+def trigger_findings(obj: DocumentValue, config: Config | None, now: float | None) -> list[Finding] | None:
+    """Findings about an object's triggers and annotations; None if it has none for Tidegate.
 
-    config: what they will meet; None: not known, defaults are assumed. now: POSIX seconds; None: brakes that are over
-    are not looked for.
+    config: of the daemon that will read it; None assumes the defaults. now: POSIX seconds; None skips expired brakes.
     """
-    found, troubles = documents(text)
-    problems = [Problem(file, *trouble.mark, dotted(trouble.loc), trouble.message) for trouble in troubles]
-    passed_over = 0
-    for thing in (one for document in found for one in _objects(document)):
-        remarks = remarks_on(thing, config, now)
-        passed_over += remarks is None
-        problems += [problem(thing, file, remark) for remark in remarks or ()]
-    problems.sort(key=lambda problem: (problem.line or 0, problem.column or 0, problem.key))
-    return Checked(problems, passed_over)
-
-
-def _objects(document: DocumentValue) -> Iterator[DocumentValue]:
-    if document.read("kind") == "List":
-        for item in document.items("items"):
-            yield from _objects(item)
-    elif document.entries():  # an empty document is what two `---` in a row make
-        yield document
-
-
-def remarks_on(thing: DocumentValue, config: Config | None, now: float | None) -> list[Remark] | None:
-    """What is to be said of the words of one object; None: it has none for Tidegate."""
-    kind = thing.read("kind")
-    is_scaled = kind in _SCALED and thing.read("apiVersion").startswith("keda.sh/")
-    own, below = _annotations(thing, _ANNOTATIONS), _annotations(thing, _TEMPLATE)
-    brake = own.pop(ANNOTATION + BRAKE, None)
-    own.pop(ANNOTATION + CHECK_IGNORE, None)
-    of_triggers = remarks_on_scaled(thing, config) if is_scaled else None
-    if of_triggers is not None:
-        remarks = of_triggers
-    elif own or below or brake is not None:
-        remarks = []
-    else:
-        return None
+    kind = obj.read("kind")
+    is_scaled = kind in _SCALED and obj.read("apiVersion").startswith("keda.sh/")
+    annotations, of_pods = _annotations(obj, _ANNOTATIONS), _annotations(obj, _TEMPLATE)
+    brake = annotations.pop(ANNOTATION + BRAKE, None)
+    annotations.pop(ANNOTATION + CHECK_IGNORE, None)
+    findings = _scaled_findings(obj, config) if is_scaled else None
+    if findings is None:
+        if not annotations and not of_pods and brake is None:
+            return None
+        findings = []
     if brake is not None:
-        remarks += _braked(brake, is_scaled or kind in ANNOTATED, now)
-    if own and kind in ANNOTATED:
-        remarks += _annotated(thing, own, config)
-    elif own:
+        findings += _brake(brake, is_scaled or kind in ANNOTATED, now)
+    if annotations and kind in ANNOTATED:
+        findings += _workload_annotations(obj, annotations, config)
+    elif annotations:
         better = (
-            f"the metadata of its trigger says it; only {ANNOTATION}{BRAKE} is"
+            f"use the metadata of its trigger; only {ANNOTATION}{BRAKE} is read"
             if is_scaled
             else f"it is read on {', '.join(ANNOTATED)}"
         )
-        remarks.append(
-            Remark(
-                (*_ANNOTATIONS, next(iter(own))),
-                f"is not read on a {kind}: {better}",
-                "warning",
-                rule=ANNOTATION_NOT_READ,
-            )
-        )
-    if below:
-        better = f"is not read on pods: annotate the {kind} itself"
-        remarks.append(Remark((*_TEMPLATE, next(iter(below))), better, "warning", rule=ANNOTATION_NOT_READ))
-    return remarks
+        key = (*_ANNOTATIONS, next(iter(annotations)))
+        findings.append(Finding(key, f"is not read on a {kind}: {better}", rule=ANNOTATION_NOT_READ))
+    if of_pods:
+        message = f"is not read on pods: annotate the {kind} itself"
+        findings.append(Finding((*_TEMPLATE, next(iter(of_pods))), message, rule=ANNOTATION_NOT_READ))
+    return findings
 
 
-def _braked(brake: DocumentValue, is_read: bool, now: float | None) -> Iterator[Remark]:
+def _brake(brake: DocumentValue, is_read: bool, now: float | None) -> Iterator[Finding]:
     at = (*_ANNOTATIONS, ANNOTATION + BRAKE)
     if not is_read:
-        better = f"is not read there: it is read on ScaledObject, ScaledJob, {', '.join(ANNOTATED)}"
-        yield Remark(at, better, "warning", rule=ANNOTATION_NOT_READ)
+        message = f"is not read here: it is read on ScaledObject, ScaledJob, {', '.join(ANNOTATED)}"
+        yield Finding(at, message, rule=ANNOTATION_NOT_READ)
         return
-    yield from remarks_on_strings({at[-1]: brake}, _ANNOTATIONS)
+    yield from _non_strings({at[-1]: brake}, _ANNOTATIONS)
     if brake.text is None:
         return
     try:
-        order = read_brake(brake.text)
+        parsed = read_brake(brake.text)
     except OverrideError as bad:
-        yield Remark(at, f"{bad}. Until then it counts as never_down", got=brake.text)
+        yield Finding(at, f"{bad}. Until then it counts as never_down", brake.text)
         return
-    for finding in brake_findings(at, order, now):
-        yield Remark(at, finding.message, finding.severity, rule=finding.rule)
+    yield from brake_findings(at, parsed, now)
 
 
-def _annotated(thing: DocumentValue, annotations: dict[str, DocumentValue], config: Config | None) -> Iterator[Remark]:
-    yield from remarks_on_strings(annotations, _ANNOTATIONS)
-    words = {key.removeprefix(ANNOTATION): value.text for key, value in annotations.items() if value.text is not None}
-    name, namespace = thing.read("metadata", "name"), thing.read("metadata", "namespace") or "default"
-    ref = Ref(namespace, thing.read("kind"), name)
-    made = make(WorkloadSource(WorkloadKey(namespace, name), ref, "annotations"), words, _bounds, assumed(config))
-    for word in made.problems:
-        holder, _, key = word.key.partition(".")
-        # What is scaled is the object itself: its name is the target's.
-        loc = {"object": ("metadata", key), "spec": ("metadata", "name")}.get(holder, (*_ANNOTATIONS, word.key))
-        yield of_word(word, loc)
+def _workload_annotations(
+    obj: DocumentValue, annotations: dict[str, DocumentValue], config: Config | None
+) -> Iterator[Finding]:
+    yield from _non_strings(annotations, _ANNOTATIONS)
+    texts = {key.removeprefix(ANNOTATION): value.text for key, value in annotations.items() if value.text is not None}
+    name, namespace = obj.read("metadata", "name"), obj.read("metadata", "namespace") or "default"
+    ref = Ref(namespace, obj.read("kind"), name)
+    result = make(WorkloadSource(WorkloadKey(namespace, name), ref, "annotations"), texts, _bounds, _assumed(config))
+    for problem in result.problems:
+        holder, _, key = problem.key.partition(".")
+        # The object is its own target: the name of the target is the object's.
+        loc = {"object": ("metadata", key), "spec": ("metadata", "name")}.get(holder, (*_ANNOTATIONS, problem.key))
+        yield from_bad_word(problem, loc)
 
 
 def _bounds(trigger: Trigger | None) -> Replicas:
-    """What is not written, the HPA's minReplicas and maxReplicas will say; and an HPA has 1 at least."""
+    """Without annotations the HPA's counts apply, and its minReplicas is at least 1."""
     replicas = trigger.replicas if trigger is not None else Replicas()
     return replicas if "min" in replicas.model_fields_set else replicas.model_copy(update={"min": 1})
 
 
-def _annotations(thing: DocumentValue, path: tuple[str, ...]) -> dict[str, DocumentValue]:
-    return {key: value for key, value in thing.below(*path).items() if key.startswith(ANNOTATION)}
-
-
-# KEDA's own defaults.
-_MINIMUM, _MAXIMUM = 0, 100
-_COOLDOWN_S, _POLLING_S = 300, 30
-_SHORT_COOLDOWN_S = 60  # no more than a poll or two: the shipped examples have 30
+def _annotations(obj: DocumentValue, path: tuple[str, ...]) -> dict[str, DocumentValue]:
+    return {key: value for key, value in obj.below(*path).items() if key.startswith(ANNOTATION)}
 
 
 def is_ours(trigger: DocumentValue) -> bool:
-    """It is meant for Tidegate: its address says so, or its words do."""
+    """Whether a trigger is meant for Tidegate, by its address or its keys."""
     return triggers.is_ours(_trigger(trigger))
 
 
-def assumed(config: Config | None) -> Config:
-    """The configuration that a manifest will meet; with every default where it is not known."""
+def _assumed(config: Config | None) -> Config:
+    """The configuration, or the defaults."""
     return config or Config.model_validate({"kubernetes": {}})
 
 
-def remarks_on_strings(values: Mapping[str, DocumentValue], at: Loc) -> Iterator[Remark]:
-    """Kubernetes refuses metadata and annotations that are no strings."""
+def _non_strings(values: Mapping[str, DocumentValue], at: Loc) -> Iterator[Finding]:
+    """Kubernetes rejects metadata and annotations that are not strings."""
     for key, value in values.items():
         if value.text is None:
-            yield Remark((*at, key), "must be a string, and no mapping or list")
+            yield Finding((*at, key), "must be a string, not a mapping or list")
         elif not value.is_string:
-            yield Remark((*at, key), "must be a string: put it in quotes", got=value.text)
+            yield Finding((*at, key), "must be a string: put it in quotes", value.text)
 
 
-def remarks_on_scaled(thing: DocumentValue, config: Config | None) -> list[Remark] | None:
-    """None: it does not ask Tidegate. thing: a ScaledObject or ScaledJob. config: that it will meet; None: unknown."""
-    scaled = _record(thing)
-    said = [one for one in heard(scaled, _around(scaled, config)) if one.is_for_us]
-    if not said:
+def _scaled_findings(obj: DocumentValue, config: Config | None) -> list[Finding] | None:
+    """Findings about a ScaledObject or ScaledJob; None if it has no trigger for Tidegate."""
+    scaled = _scaled_object(obj)
+    ours = [trigger for trigger in heard(scaled, _environment(scaled, config)) if trigger.is_for_us]
+    if not ours:
         return None
-    remarks: list[Remark] = []
-    workloads: set[WorkloadKey] = set()
-    for trigger in said:
+    findings: list[Finding] = []
+    keys: set[WorkloadKey] = set()
+    for trigger in ours:
         at: Loc = ("spec", "triggers", trigger.position)
-        remarks += _plumbing(thing.items("spec", "triggers")[trigger.position], at)
+        findings += _connection(obj.items("spec", "triggers")[trigger.position], at)
         problems, outcome = trigger.verdict.problems, trigger.verdict.outcome
         if isinstance(outcome, TriggerWorkload):
-            problems = (name_in_use(outcome, scaled),) if outcome.key in workloads else problems
-            workloads.add(outcome.key)
-        remarks += (_with_default(of_word(word, _loc(word, at)), thing) for word in problems)
-        remarks += _polling(trigger, at, scaled)
+            problems = (name_in_use(outcome, scaled),) if outcome.key in keys else problems
+            keys.add(outcome.key)
+        findings += (_with_default(from_bad_word(problem, _loc(problem, at)), obj) for problem in problems)
+        findings += _polling(trigger, at, scaled)
     if (problem := too_many(scaled)) is not None:
-        remarks.append(of_word(problem, ("spec", "triggers")))
+        findings.append(from_bad_word(problem, ("spec", "triggers")))
     replicas = _replicas(scaled)
-    remarks += fallback_remarks(thing, replicas)
-    remarks += pause_remarks(thing, replicas)
-    remarks += cron_remarks(thing)
-    kept_warm = [one.constant_keep_warm for each in said if (one := _sleeper(each, scaled)) is not None]
-    remarks += _cooldown(thing, max(kept_warm)) if kept_warm else ()
-    return list(dict.fromkeys(remarks))  # wrong counts are wrong for each of its triggers
+    findings += _fallback(obj, replicas)
+    findings += _pauses(obj, replicas)
+    findings += _cron_triggers(obj)
+    sleepers = [workload for trigger in ours if (workload := _sleeper(trigger, scaled)) is not None]
+    if sleepers:
+        findings += _cooldown(obj, max(workload.constant_keep_warm for workload in sleepers))
+    return list(dict.fromkeys(findings))  # wrong counts are reported for each trigger
 
 
-def _record(thing: DocumentValue) -> ScaledObject:
-    """The object as the daemon would have it; what is missing is empty."""
-    kind, namespace = thing.read("kind"), thing.read("metadata", "namespace") or "default"
-    ref = Ref(namespace, kind, thing.read("metadata", "name"))
-    target = thing.read("spec", "scaleTargetRef", "kind") or "Deployment", thing.read("spec", "scaleTargetRef", "name")
+def _scaled_object(obj: DocumentValue) -> ScaledObject:
+    """The daemon's record of the object; missing fields are empty."""
+    kind, namespace = obj.read("kind"), obj.read("metadata", "namespace") or "default"
+    ref = Ref(namespace, kind, obj.read("metadata", "name"))
+    target = obj.read("spec", "scaleTargetRef", "kind") or "Deployment", obj.read("spec", "scaleTargetRef", "name")
     return ScaledObject(
         ref,
         ref if kind == SCALED_JOB else Ref(namespace, *target),
-        minimum=_count(thing, "minReplicaCount", _MINIMUM),
-        maximum=_count(thing, "maxReplicaCount", _MAXIMUM),
-        idle=thing.count("spec", "idleReplicaCount"),
-        triggers=tuple(_trigger(trigger) for trigger in thing.items("spec", "triggers")),
+        minimum=_count(obj, "minReplicaCount", _DEFAULT_MINIMUM),
+        maximum=_count(obj, "maxReplicaCount", _DEFAULT_MAXIMUM),
+        idle=obj.count("spec", "idleReplicaCount"),
+        triggers=tuple(_trigger(trigger) for trigger in obj.items("spec", "triggers")),
     )
 
 
@@ -257,16 +209,16 @@ def _trigger(trigger: DocumentValue) -> ScaledObjectTrigger:
     return ScaledObjectTrigger(trigger.read("type"), trigger.read("name") or None, metadata)
 
 
-def _around(scaled: ScaledObject, config: Config | None) -> TriggerContext:
-    """Of a configuration that is not known, whatever workload a trigger names is taken to be there."""
+def _environment(scaled: ScaledObject, config: Config | None) -> TriggerContext:
+    """Without a configuration, every workload that a trigger names is assumed to be in it."""
     if config is not None:
         return TriggerContext(config, {workload.key: not config.observes(workload) for workload in config.workloads})
     named = (trigger.metadata.get("workload") for trigger in scaled.triggers)
-    return TriggerContext(assumed(None), {WorkloadKey(scaled.ref.namespace, name): True for name in named if name})
+    return TriggerContext(_assumed(None), {WorkloadKey(scaled.ref.namespace, name): True for name in named if name})
 
 
 def _replicas(scaled: ScaledObject) -> Replicas | None:
-    """None where the object says what cannot be."""
+    """The object's bounds; None if they are invalid."""
     try:
         return bounds(scaled.minimum, scaled.maximum, scaled.idle)
     except BadWords:
@@ -274,8 +226,8 @@ def _replicas(scaled: ScaledObject) -> Replicas | None:
 
 
 def _sleeper(trigger: ExternalTrigger, scaled: ScaledObject) -> TriggerWorkload | None:
-    """The workload that it makes, if that goes to zero and comes back. KEDA hears no push for a ScaledJob, and its Jobs
-    know no cooldown.
+    """The workload that the trigger defines, if it goes to zero and can wake. For a ScaledJob, KEDA has neither pushes
+    nor a cooldown.
     """
     workload = trigger.verdict.outcome
     if not isinstance(workload, TriggerWorkload) or scaled.ref.kind == SCALED_JOB:
@@ -283,107 +235,101 @@ def _sleeper(trigger: ExternalTrigger, scaled: ScaledObject) -> TriggerWorkload 
     return workload if workload.replicas.sleeps and workload.gateway is not None else None
 
 
-def _polling(trigger: ExternalTrigger, at: Loc, scaled: ScaledObject) -> Iterator[Remark]:
+def _polling(trigger: ExternalTrigger, at: Loc, scaled: ScaledObject) -> Iterator[Finding]:
     if _sleeper(trigger, scaled) is not None and scaled.triggers[trigger.position].type == "external":
-        message = (
-            f"wakes only when KEDA polls (pollingInterval, {_POLLING_S} s by default): external-push wakes at once"
-        )
-        yield Remark((*at, "type"), message, "warning", rule=WAKES_BY_POLLING)
+        polling = f"pollingInterval, {_DEFAULT_POLLING_S} s by default"
+        message = f"wakes only when KEDA polls ({polling}): external-push wakes at once"
+        yield Finding((*at, "type"), message, rule=WAKES_BY_POLLING)
 
 
-def _cooldown(thing: DocumentValue, kept_warm: float) -> Iterator[Remark]:
-    """kept_warm: seconds for which Tidegate keeps it, before KEDA begins to count."""
-    written = thing.count("spec", "cooldownPeriod")
-    cooldown = _COOLDOWN_S if written is None else written
+def _cooldown(obj: DocumentValue, keep_warm_s: float) -> Iterator[Finding]:
+    """keep_warm_s: KEDA's cooldown begins after it."""
+    written = obj.count("spec", "cooldownPeriod")
+    cooldown = _DEFAULT_COOLDOWN_S if written is None else written
     if cooldown <= _SHORT_COOLDOWN_S:
         return
-    left_out = f"is {write_duration(cooldown)} where it is left out and " if written is None else ""
+    default = f"is {write_duration(cooldown)} by default and " if written is None else ""
     message = (
-        f"{left_out}begins when keep_warm ({write_duration(kept_warm)}) is over: asleep after "
-        f"{write_duration(kept_warm + cooldown)}; set it to 30 or less"
+        f"{default}begins when keep_warm ({write_duration(keep_warm_s)}) is over: asleep after "
+        f"{write_duration(keep_warm_s + cooldown)}; set it to 30 or less"
     )
     got = None if written is None else str(written)
-    yield Remark(("spec", "cooldownPeriod"), message, "warning", got, COOLDOWN_ADDS_UP)
+    yield Finding(("spec", "cooldownPeriod"), message, got, COOLDOWN_ADDS_UP)
 
 
-def _with_default(remark: Remark, thing: DocumentValue) -> Remark:
-    if remark.loc != ("spec", "minReplicaCount") or thing.at(*remark.loc) is not None:
-        return remark
-    return remark._replace(message=f"{remark.message}; left out, it is {_MINIMUM}")
+def _with_default(finding: Finding, obj: DocumentValue) -> Finding:
+    if finding.key != ("spec", "minReplicaCount") or obj.at(*finding.key) is not None:
+        return finding
+    return finding._replace(message=f"{finding.message}; the default is {_DEFAULT_MINIMUM}")
 
 
-def _plumbing(trigger: DocumentValue, at: Loc) -> Iterator[Remark]:
+def _connection(trigger: DocumentValue, at: Loc) -> Iterator[Finding]:
     """What keeps a trigger from reaching Tidegate at all."""
     metadata = trigger.below("metadata")
-    yield from remarks_on_strings(metadata, (*at, "metadata"))
+    yield from _non_strings(metadata, (*at, "metadata"))
     if "scalerAddress" not in metadata and "scalerAddressFromEnv" not in metadata:
-        yield Remark((*at, "metadata", "scalerAddress"), "must be given: it says where Tidegate is")
+        yield Finding((*at, "metadata", "scalerAddress"), "must be given: the address of Tidegate")
     holder = trigger.at("metadata")
     for key in sorted(holder.repeated()) if holder is not None else ():
-        yield Remark((*at, "metadata", key), "duplicate key: which one holds is chance")
+        yield Finding((*at, "metadata", key), "duplicate key: which value applies is undefined")
     if trigger.read("metricType") not in {"", "AverageValue"}:
-        bound = "must be AverageValue or be left out: the metric is a number of replicas, with target 1"
-        yield Remark((*at, "metricType"), bound, got=trigger.read("metricType"), rule=METRIC_TYPE)
+        bound = "must be AverageValue or absent: the metric is a number of replicas, with target 1"
+        yield Finding((*at, "metricType"), bound, trigger.read("metricType"), METRIC_TYPE)
 
 
-def _loc(word: BadWord, at: Loc) -> Loc:
-    """Where a word stands; `spec` and `object` are the object's, `metadata` the trigger's."""
-    holder, _, key = word.key.partition(".")
+def _loc(problem: BadWord, at: Loc) -> Loc:
+    """The key of the document. `spec` and `object` are the object's, `metadata` is the trigger's."""
+    holder, _, key = problem.key.partition(".")
     if holder == "object":
         return ("metadata", key)
     return ("spec", key) if holder == "spec" else (*at, holder, key) if key else (*at, holder)
 
 
-def _count(thing: DocumentValue, key: str, usual: int) -> int:
-    count = thing.count("spec", key)
-    return usual if count is None else count
+def _count(obj: DocumentValue, key: str, default: int) -> int:
+    count = obj.count("spec", key)
+    return default if count is None else count
 
 
-_PAUSED = "autoscaling.keda.sh/paused"
-_BETTER = 'tidegate.dev/brake: "freeze until ..." holds it and ends by itself'
-_UNREACHED = "and none engages while Tidegate cannot be reached at all"
-
-
-def fallback_remarks(thing: DocumentValue, replicas: Replicas | None) -> Iterator[Remark]:
-    """replicas: the ScaledObject's bounds; None where they are not known."""
-    if thing.at("spec", "fallback") is None:
+def _fallback(obj: DocumentValue, replicas: Replicas | None) -> Iterator[Finding]:
+    """replicas: the bounds; None if unknown."""
+    if obj.at("spec", "fallback") is None:
         return
-    at, count = ("spec", "fallback"), thing.count("spec", "fallback", "replicas")
+    at, count = ("spec", "fallback"), obj.count("spec", "fallback", "replicas")
     sleeps = replicas is None or replicas.sleeps
     if count == 0 and sleeps:
-        message = f"goes to zero when Tidegate knows nothing, under load too, {_UNREACHED}"
+        message = f"scales to zero when Tidegate has no value, also under load, {_UNREACHABLE}"
     elif sleeps:
-        message = f"wakes every sleeper when Tidegate knows nothing, {_UNREACHED}"
+        message = f"wakes a workload at zero when Tidegate has no value, {_UNREACHABLE}"
     else:
-        message = f"sets a number of replicas, whatever the load, when Tidegate knows nothing, {_UNREACHED}"
-    yield Remark(at, f"{message}: without it KEDA keeps what there is", "warning", rule=FALLBACK)
+        message = f"sets the replicas regardless of load when Tidegate has no value, {_UNREACHABLE}"
+    yield Finding(at, f"{message}: without it KEDA keeps the replicas", rule=FALLBACK)
 
 
-def pause_remarks(thing: DocumentValue, replicas: Replicas | None) -> Iterator[Remark]:
-    """Pauses are KEDA's: Tidegate is not asked while they last, and they have no end."""
+def _pauses(obj: DocumentValue, replicas: Replicas | None) -> Iterator[Finding]:
+    """KEDA does not call Tidegate while it is paused, and a pause has no end."""
     sleeps = replicas is None or replicas.sleeps
-    for key, value in thing.below(*_ANNOTATIONS).items():
+    for key, value in obj.below(*_ANNOTATIONS).items():
         if value.text == "false":
             continue
         message = {
-            _PAUSED: "takes the HPA away; unpaused after its cooldownPeriod, it drops to zero at once"
+            _PAUSED: "removes the HPA; unpaused after its cooldownPeriod, it scales to zero at once"
             if sleeps
-            else "takes the HPA away, and nothing is scaled until it is taken back",
-            f"{_PAUSED}-replicas": "sets that many replicas at once, past Tidegate"
-            + ("; unpaused after its cooldownPeriod, it drops to zero at once" if sleeps else ""),
-            f"{_PAUSED}-scale-in": "has no end, and keeps it from going to zero as long",
-            f"{_PAUSED}-scale-out": "keeps it from waking, whatever waits for it",
+            else "removes the HPA, and nothing scales until it is unpaused",
+            f"{_PAUSED}-replicas": "sets that many replicas at once, without Tidegate"
+            + ("; unpaused after its cooldownPeriod, it scales to zero at once" if sleeps else ""),
+            f"{_PAUSED}-scale-in": "has no end, and prevents scaling to zero",
+            f"{_PAUSED}-scale-out": "prevents waking, even with requests waiting",
         }.get(key)
         if message is not None:
-            yield Remark((*_ANNOTATIONS, key), f"{message}: {_BETTER}", "warning", rule=PAUSED)
+            yield Finding((*_ANNOTATIONS, key), f"{message}: {_BRAKE_INSTEAD}", rule=PAUSED)
 
 
-def cron_remarks(thing: DocumentValue) -> Iterator[Remark]:
-    """A cron trigger beside ours."""
-    for index, trigger in enumerate(thing.items("spec", "triggers")):
+def _cron_triggers(obj: DocumentValue) -> Iterator[Finding]:
+    """Cron triggers beside Tidegate's."""
+    for index, trigger in enumerate(obj.items("spec", "triggers")):
         if trigger.read("type") == "cron":
             message = (
-                "holds its replicas beside Tidegate's, cold at the beginning and without Tidegate's knowing: the word "
-                "schedules of its trigger says the same, with a pre-warm"
+                "holds replicas that Tidegate does not know, cold at the start: use the key schedules of Tidegate's "
+                "trigger, which also pre-warms"
             )
-            yield Remark(("spec", "triggers", index, "type"), message, "warning", rule=CRON_BESIDE)
+            yield Finding(("spec", "triggers", index, "type"), message, rule=CRON_BESIDE)

@@ -122,21 +122,21 @@ def _findings(said: ServerFile) -> Iterator[Finding]:
         yield Finding(("name",), f"must be another name than those built in ({', '.join(PROFILES)})")
     if engine.chunk < engine.batch:
         bound = f"must be at least batch ({engine.batch}): each sequence needs a token of every step"
-        yield Finding(("engine", "chunk"), bound, (("engine", "batch"),), str(engine.chunk))
+        yield Finding(("engine", "chunk"), bound, str(engine.chunk), rests_on=(("engine", "batch"),))
     alone = engine.step + engine.per_sequence
     if promise.rest is not None and promise.per_output_token < alone:
         yield Finding(
             ("promise", "per_output_token"),
             f"must be at least step + per_sequence ({alone * 1000:g} ms): a sequence that is alone takes as long",
-            (("engine", "step"), ("engine", "per_sequence"), ("promise", "rest")),
             f"{promise.per_output_token:g}",
+            rests_on=(("engine", "step"), ("engine", "per_sequence"), ("promise", "rest")),
         )
     if promise.per_prompt_token < 1 / engine.prompt_rate:
         yield Finding(
             ("promise", "per_prompt_token"),
             f"should be at least 1/prompt_rate ({1000 / engine.prompt_rate:.3g} ms): prompts that are long enough "
             "cannot keep the promise",
-            (("engine", "prompt_rate"),),
             f"{promise.per_prompt_token:g}",
-            "warning",
+            rests_on=(("engine", "prompt_rate"),),
+            is_warning=True,
         )

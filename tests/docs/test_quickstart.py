@@ -4,9 +4,9 @@ import yaml
 
 from scaler.config import parse
 from scaler.lint.run import check_files
-from scaler.lint.triggers import check_manifests
 from tests.deploy.conftest import problems_of, render  # noqa: F401 - fixtures
 from tests.docs.pages import ROOT, text_of
+from tests.fakes.manifests import check_manifests
 
 FOLDER = ROOT / "deploy/quickstart"
 VALUES = yaml.safe_load((FOLDER / "values.yaml").read_text(encoding="utf-8"))

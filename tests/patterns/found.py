@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from exporter.agent.agent import lines_of
-from scaler.config.scalars import kubernetes_name
+from scaler.config import scalars
 
 ROOT = Path(__file__).parents[2]
 METHODS = frozenset({"match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"})
@@ -88,16 +88,16 @@ def _evaluated(node, where):
     return eval(compile(ast.Expression(node), "<pattern>", "eval"), where)  # our own source
 
 
-def _attributes(module, *names):
-    return [getattr(importlib.import_module(module), name) for name in names]
-
-
 # The patterns that are built from local names: (file, name) -> patterns.
 _LOCAL = {
     ("exporter/agent/agent.py", "names"): lambda: [lines_of("dcgm").pattern],
-    ("scaler/config/endpoint.py", "pattern"): lambda: _attributes("scaler.config.endpoint", "_URL", "_NODE"),
     ("scaler/config/scalars.py", "pattern"): lambda: [
-        kubernetes_name(63, what).schema["pattern"] for what in ("namespace", "workload")
+        *(scalars.kubernetes_name(63, what).schema["pattern"] for what in ("namespace", "workload")),
+        *(
+            each.schema["pattern"]
+            for each in vars(scalars).values()
+            if isinstance(each, scalars.Scalar) and "pattern" in each.schema
+        ),
     ],
     ("scaler/lint/objects.py", "sign"): lambda: [
         *importlib.import_module("scaler.lint.objects")._COMMANDS.values(),

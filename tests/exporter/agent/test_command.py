@@ -148,7 +148,7 @@ def test_a_port_in_use_is_an_error(export, beside):
     [
         ("engines: [{kind: vlm}]\n", "{file}:1:18: engines.0.kind: must be one of "),
         ("gpus: {node_port: 9400}\n", "{file}:1:19: gpus.node_port: needs the environment variable TIDEGATE_NODE_IP"),
-        ("", "{file}:1:1: must not be empty: see docs/how-to/collect-only.md for what it may say"),
+        ("", "{file}:1:1: must not be empty: see docs/how-to/collect-only.md for its keys"),
     ],
 )
 def test_an_invalid_configuration_is_rejected_with_its_place(export, tmp_path, text, expected):

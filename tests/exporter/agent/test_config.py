@@ -38,9 +38,9 @@ def read(text, environment=None) -> ExportConfig:
         ),
         (
             "engines: [{kind: vllm}, {kind: vllm}]",
-            ["1:25: engines.1.url: must be another page than that of engines.0, got http://127.0.0.1:8000/metrics"],
+            ["1:25: engines.1.url: must be another target than that of engines.0, got http://127.0.0.1:8000/metrics"],
         ),
-        ("gpus: {}", ["1:7: gpus: must have one of url, node_port, nvml: it says where to ask"]),
+        ("gpus: {}", ["1:7: gpus: must have one of url, node_port, nvml: it locates the source"]),
         (
             "gpus: {nvml: true, node_port: 9400}",
             ["1:7: gpus: must have only one of url, node_port, nvml: node_port and nvml are given"],
@@ -48,7 +48,7 @@ def read(text, environment=None) -> ExportConfig:
         ("gpus: {nvml: true, of: namespace}", ["1:24: gpus.of: must be one of node, pod, got namespace"]),
         (
             "engines: [{kind: vllm, access: {tls: {ca_file: /ca}}}]",
-            ["1:38: engines.0.access.tls: is for https: the pages are asked over http"],
+            ["1:38: engines.0.access.tls: is for https: the targets are scraped over http"],
         ),
     ],
 )  # fmt: skip

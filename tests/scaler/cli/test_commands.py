@@ -88,7 +88,7 @@ class TestCheck:
     def test_valid_file_passes(self, tidegate, config):
         done = tidegate("check", config())
         assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout.splitlines() == ["1 file(s) fine", "  ai/chat: never asleep: replicas.min is above 0"]
+        assert done.stdout.splitlines() == ["1 file(s) fine", "  ai/chat: never at zero: replicas.min is above 0"]
 
     def test_all_errors_are_printed_with_their_places(self, tidegate, config):
         file = config(BAD)

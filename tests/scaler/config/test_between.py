@@ -2,13 +2,13 @@
 
 import pytest
 
-from scaler.config.scalars import PAGES_OF_GPUS
+from scaler.config.scalars import GPU_TARGET_KINDS
 
 _CHAT = "workloads: [{namespace: ai, name: chat, engine: vllm, pods: {dns: chat.ai.svc}, replicas: {min: 1}"
-_SAME_PAGE = "must be another page than pods: that one vanishes with the pods and sees no request at zero"
+_SAME_PAGE = "must be another target than pods: those are gone at zero and see no request"
 _NO_WAKER = "0 without a gateway: nothing can wake it, so one replica is kept (reason no_waker)"
 _SLOW_RISE = "is slower than smoothing.down (1m): replicas go before they come, got 2m"
-_SOURCES = "must have pods, a gateway, or objectives.gpu_engine: nothing says how busy it is"
+_SOURCES = "must have pods, a gateway, or objectives.gpu_engine: nothing shows how busy it is"
 
 
 def _gpus(*parts):
@@ -21,26 +21,26 @@ def _gpus(*parts):
     ('listen: {grpc: "[::]:8080"}\ngpus: [{dns: a}]',
      '1:16: listen.grpc: must be another port than listen.http (0.0.0.0:8080), got "[::]:8080"'),
     # Endpoints.
-    (_gpus("port: 1"), "1:8: gpus.0: must have one of url, urls, dns, service, prometheus: it says where to ask"),
+    (_gpus("port: 1"), "1:8: gpus.0: must have one of url, urls, dns, service, prometheus: it locates the targets"),
     (_gpus("dns: a", "url: http://a"),
      "1:8: gpus.0: must have only one of url, urls, dns, service, prometheus: url and dns are given"),
     (_gpus("url: http://a", "port: 9400"),
      "1:30: gpus.0.port: goes with dns, target or service: write it into url, got 9400"),
     (_gpus("urls: [http://a]", "path: /m"),
      "1:33: gpus.0.path: goes with dns, target or service: write it into urls, got /m"),
-    (_gpus("urls: [http://a, http://a]"), "1:26: gpus.0.urls.1: must be another page than urls.0, got http://a"),
+    (_gpus("urls: [http://a, http://a]"), "1:26: gpus.0.urls.1: must be another target than urls.0, got http://a"),
     (_gpus("dns: a", "kind: vllm"),
-     f"1:23: gpus.0.kind: must be one of {', '.join(PAGES_OF_GPUS)}, got vllm"),
+     f"1:23: gpus.0.kind: must be one of {', '.join(GPU_TARGET_KINDS)}, got vllm"),
     (_gpus("dns: a", "access: {bearer_file: t, basic: {username: u, password_file: p}}"),
-     "1:49: gpus.0.access.basic: must not stand beside bearer_file: a request carries one of them"),
+     "1:49: gpus.0.access.basic: is not allowed beside bearer_file: a request carries one of them"),
     (_gpus("dns: a", "access: {tls: {ca_file: c}}"),
-     "1:31: gpus.0.access.tls: is for https: the pages are asked over http"),
+     "1:31: gpus.0.access.tls: is for https: the targets are scraped over http"),
     (_gpus("url: https://a", "access: {tls: {certificate_file: c}}"),
-     "1:58: gpus.0.access.tls.certificate_file: needs key_file: a certificate is shown with its key"),
+     "1:58: gpus.0.access.tls.certificate_file: needs key_file, the private key of the certificate"),
     (_gpus("url: https://a", "access: {tls: {key_file: k}}"),
-     "1:50: gpus.0.access.tls.key_file: needs certificate_file: a key proves nothing by itself"),
+     "1:50: gpus.0.access.tls.key_file: needs certificate_file, the certificate of the private key"),
     (_gpus("url: https://a", "access: {tls: {ca_file: c, insecure_skip_verify: true}}"),
-     "1:74: gpus.0.access.tls.insecure_skip_verify: must not be true beside ca_file: nothing would be verified by it"),
+     "1:74: gpus.0.access.tls.insecure_skip_verify: must not be true beside ca_file, which would not be used"),
     # Workloads.
     (_CHAT + ", smoothing: {up: 2s}}]",
      "1:117: workloads.0.smoothing.up: must be 0 or at least the scrape interval (5s), got 2s"),
@@ -60,14 +60,14 @@ def _gpus(*parts):
      "1:124: workloads.1.name: must be one workload: workloads.0 is ai/chat too, got chat"),
     ("workloads: [{namespace: ai, name: chat}]", f"1:13: workloads.0: {_SOURCES}"),
     (_CHAT.replace("engine: vllm, ", "") + "}]",
-     "1:13: workloads.0.engine: must be given with pods: it says how their pages are read"),
+     "1:13: workloads.0.engine: must be given with pods: it determines how their metrics are read"),
     (_CHAT.replace("dns: chat.ai.svc", "dns: a, kind: sglang") + "}]",
-     ("1:76: workloads.0.pods.kind: must be the engine (vllm), tidegate for the page of an export beside it, or left "
-     "out, got sglang")),
+     ("1:76: workloads.0.pods.kind: must be the engine (vllm), tidegate for `tidegate export` beside it, or "
+      "left out, got sglang")),
     (_CHAT + ", gateway: {dns: a, kind: dcgm}}]", "1:125: workloads.0.gateway.kind: must see requests, got dcgm"),
     (_CHAT + ", objectives: {gpu_engine: 0.8}}]",
-     ("1:126: workloads.0.objectives.gpu_engine: needs gpus, or kubernetes with dcgm_exporter: no page is asked that "
-     "would show it")),
+     ("1:126: workloads.0.objectives.gpu_engine: needs gpus, or kubernetes with dcgm_exporter: no target would "
+      "show it")),
     (_CHAT + ", gateway: {dns: chat.ai.svc, port: 8000}}]",
      f"1:110: workloads.0.gateway: {_SAME_PAGE}"),
 ])  # fmt: skip
@@ -106,12 +106,12 @@ def test_bounds_of_a_keep_warm_time_that_is_not_learned_are_a_warning(said):
 def test_snapshots_that_are_too_old_before_the_next_is_written_are_a_warning(said):
     lines = said("state: {directory: /s, interval: 10m}\ngpus: [{dns: a}]")
 
-    message = "is more than freshness.hold (5m): answers older than that are not believed, got 10m"
+    message = "is more than freshness.hold (5m): older decisions are not restored, got 10m"
     assert lines == [f"c.yaml:1:34: warning TG091: state.interval: {message}"]
 
 
 def test_a_configuration_of_nothing_is_a_warning(said):
-    expected = "c.yaml:1:1: warning TG090: workloads: nothing is configured: no page is asked, nothing is decided"
+    expected = "c.yaml:1:1: warning TG090: workloads: nothing is configured: no target is scraped, nothing is decided"
 
     assert said("tick: 2s") == [expected]
 

@@ -53,7 +53,7 @@ def test_a_service_is_a_name_and_perhaps_its_namespace(said, value, hint):
 @pytest.mark.parametrize(("value", "hint"), [
     ('{pod="a"}', ", without braces"),
     ('up{pod="a"}', ", without braces"),
-    ('__name__="up"', ", without __name__: the kind says which metrics are asked for"),
+    ('__name__="up"', ", without __name__: the kind determines the metrics"),
     ('pod="a"} or up{b="c"', ", without braces"),
     ("pod=a", ""),
     ("up", ""),
@@ -91,43 +91,42 @@ def test_a_prometheus_may_live_below_a_path(said, value):
     ("kubernetes: {}\n" + _pods("service: chat"),
      "2:68: workloads.0.pods.service: is for gateways: the pods of a workload are found by target or dns, got chat"),
     ("kubernetes: {}\n" + _pods("dns: a", ", gateway: {target: Deployment/epp}"),
-     "2:106: workloads.0.gateway.target: is for pods: name a service or a dns, got Deployment/epp"),
+     "2:106: workloads.0.gateway.target: is for pods: use service or dns, got Deployment/epp"),
     ("kubernetes: {}\ngpus: [{target: Deployment/x}]",
-     "2:17: gpus.0.target: is for pods: name a service or a dns, got Deployment/x"),
+     "2:17: gpus.0.target: is for pods: use service or dns, got Deployment/x"),
     # Ways that lead through Kubernetes.
     (_pods("target: Deployment/chat"),
-     "1:67: workloads.0.pods.target: needs kubernetes: nobody else knows where it is, got Deployment/chat"),
+     "1:67: workloads.0.pods.target: needs kubernetes, which locates it, got Deployment/chat"),
     ("gpus: [{service: dcgm.gpu}]",
-     "1:18: gpus.0.service: needs kubernetes: nobody else knows where it is, got dcgm.gpu"),
+     "1:18: gpus.0.service: needs kubernetes, which locates it, got dcgm.gpu"),
     ("gpus: [{service: dcgm}]\nkubernetes: {}",
-     "1:18: gpus.0.service: must be NAME.NAMESPACE: no workload's namespace is meant here, got dcgm"),
+     "1:18: gpus.0.service: must be NAME.NAMESPACE: there is no workload with a namespace here, got dcgm"),
     ("kubernetes: {namespaces: [b]}\n" + _pods("target: Deployment/chat"),
-     ("2:67: workloads.0.pods.target: must be in a namespace that kubernetes.namespaces watches: ai is none, "
+     ("2:67: workloads.0.pods.target: must be in a namespace of kubernetes.namespaces, which lacks ai, "
      "got Deployment/chat")),
     ("kubernetes: {namespaces: [ai]}\ngpus: [{service: dcgm.gpu}]",
-     "2:18: gpus.0.service: must be in a namespace that kubernetes.namespaces watches: gpu is none, got dcgm.gpu"),
+     "2:18: gpus.0.service: must be in a namespace of kubernetes.namespaces, which lacks gpu, got dcgm.gpu"),
     # Prometheus.
     (_pods("prometheus: {url: http://p}"),
-     "1:71: workloads.0.pods.prometheus.selector: must be given: it says whose pages are meant"),
+     "1:71: workloads.0.pods.prometheus.selector: must be given: it selects the targets"),
     ("gpus: [{prometheus: {url: http://p}, port: 9400}]",
-     "1:44: gpus.0.port: goes with dns, target or service: the server was told where to scrape, got 9400"),
+     "1:44: gpus.0.port: goes with dns, target or service: that server knows its targets, got 9400"),
     ("gpus: [{prometheus: {url: http://p}, access: {tls: {ca_file: c}}}]",
-     "1:52: gpus.0.access.tls: is for https: the pages are asked over http"),
+     "1:52: gpus.0.access.tls: is for https: the targets are scraped over http"),
     ("gpus: [{prometheus: {url: http://p}, dns: a}]",
      "1:8: gpus.0: must have only one of url, urls, dns, service, prometheus: dns and prometheus are given"),
     (_pods("prometheus: &p {url: http://p, selector: 'a=\"b\"'}", "").replace("&p ", "").replace(
         "replicas", "gateway: {prometheus: {url: http://p, selector: 'a=\"b\"'}, kind: vllm}, replicas"),
-     ("1:117: workloads.0.gateway: must be another page than pods: that one vanishes with the pods and sees no request "
-     "at zero")),
+     ("1:117: workloads.0.gateway: must be another target than pods: those are gone at zero and see no request")),
     # The section itself.
     ("kubernetes: {context: prod}",
-     "1:23: kubernetes.context: needs kubeconfig: a pod's own ServiceAccount has no contexts, got prod"),
+     "1:23: kubernetes.context: needs kubeconfig: a pod's ServiceAccount has no contexts, got prod"),
     ("kubernetes: {namespaces: [a, b, a]}", "1:33: kubernetes.namespaces.2: must be another name than 0, got a"),
     ("kubernetes: {dcgm_exporter: {access: {tls: {ca_file: c}}}}",
-     "1:44: kubernetes.dcgm_exporter.access.tls: is for https: the pages are asked over http"),
+     "1:44: kubernetes.dcgm_exporter.access.tls: is for https: the targets are scraped over http"),
     ("kubernetes: {dcgm_exporter: {access: {bearer_file: t}}}",
-     ("1:38: kubernetes.dcgm_exporter.access: needs namespaces: whoever may label a pod would be sent the token or "
-     "password")),
+     ("1:38: kubernetes.dcgm_exporter.access: needs namespaces: else a tenant that labels a pod receives the "
+      "token or password")),
     ("kubernetes: {dcgm_exporter: {namespaces: [x, x]}}",
      "1:46: kubernetes.dcgm_exporter.namespaces.1: must be another name than 0, got x"),
     # Shared gateways.
@@ -141,7 +140,7 @@ def test_a_prometheus_may_live_below_a_path(said, value):
      "gateways: [{name: g, namespaces: [a], page: {dns: a}}, {name: g, namespaces: [b], page: {dns: a}}]"),
      "2:63: gateways.1.name: must be another name than that of gateways.0, got g"),
     ("kubernetes: {}\ngateways: [{name: g, namespaces: [a], page: {service: epp}}]",
-     "2:55: gateways.0.page.service: must be NAME.NAMESPACE: no workload's namespace is meant here, got epp"),
+     "2:55: gateways.0.page.service: must be NAME.NAMESPACE: there is no workload with a namespace here, got epp"),
     ("kubernetes: {}\ngateways: [{name: g, namespaces: [a], page: {dns: a, kind: dcgm}}]",
      "2:60: gateways.0.page.kind: must see requests, got dcgm"),
     ("kubernetes: {}\ngateways: [{name: g, namespaces: [a]}]", "2:12: gateways.0.page: must be given"),
@@ -149,7 +148,7 @@ def test_a_prometheus_may_live_below_a_path(said, value):
     ("gpus: [{prometheus: {max_age: 1m}}]", "1:21: gpus.0.prometheus.url: must be given"),
     # Freshness and replicas.
     ("gpus: [{dns: a}]\nfreshness: {impute_after: 2m, hold: 1m}",
-     "2:27: freshness.impute_after: must be at most hold (1m): by then there is nothing left to impute, got 2m"),
+     "2:27: freshness.impute_after: must be at most hold (1m): after that nothing is imputed, got 2m"),
     (_pods("dns: a").replace("min: 1", "min: 2, idle: 1"),
      "1:93: workloads.0.replicas.idle: must be 0, or be left out, got 1"),
     (_pods("dns: a").replace("min: 1", "min: 2, idle: false"),
@@ -182,11 +181,11 @@ def test_nothing_is_said_of_what_goes_together_in_a_cluster(said, text):
 
 
 @pytest.mark.parametrize(("text", "expected"), [
-    ("kubernetes:\ngpus: [{dns: a}]", "1:12: warning TG090: kubernetes: is left out like this: {} asks for all of it"),
+    ("kubernetes:\ngpus: [{dns: a}]", "1:12: warning TG090: kubernetes: is disabled by null: {} enables all of it"),
     ("gpus: [{dns: a}]\ngateways: [{name: g, namespaces: [a], page: {dns: a}}]",
-     "2:11: warning TG090: gateways: are named by triggers and annotations, and none is looked for: see kubernetes"),
+     "2:11: warning TG090: gateways: are for triggers and annotations, which kubernetes does not enable"),
     ("kubernetes: {triggers: false, annotations: false}\ngateways: [{name: g, namespaces: [a], page: {dns: a}}]",
-     "2:11: warning TG090: gateways: are named by triggers and annotations, and none is looked for: see kubernetes"),
+     "2:11: warning TG090: gateways: are for triggers and annotations, which kubernetes does not enable"),
     (_pods("dns: a").replace("min: 1", "min: 2, idle: 0"),
      ("1:93: warning TG001: workloads.0.replicas.idle: 0 without a gateway: nothing can wake it, so "
       "replicas.min are kept "

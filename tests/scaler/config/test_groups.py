@@ -30,7 +30,7 @@ def test_prefill_decode_and_variants_of_each_are_a_group():
 
 
 @pytest.mark.parametrize(("words", "expected"), [
-    ("role: a, ratio: {to: a}", "workloads.0.ratio.to: must be another role than its own, got a"),
+    ("role: a, ratio: {to: a}", "workloads.0.ratio.to: must be another role than the workload's, got a"),
     ("ratio: {to: b}", "workloads.0.ratio: goes with role, which is not given"),
     ("role: a, ratio: {to: b, min: 3, max: 2}", "workloads.0.ratio.min: must be at most ratio.max (2), got 3"),
     ("role: a, ratio: {min: 3}", "workloads.0.ratio.to: must be given"),
@@ -52,7 +52,7 @@ def test_two_bounds_of_one_role_name_both_members():
         _workload("d1", "role: decode, ratio: {to: prefill, max: 2}"),
         _workload("d2", "role: decode, ratio: {to: prefill, min: 1}"),
     )
-    assert said == ["workloads.2.ratio: must be what ai/d1 says of role decode: from 0 to 2 for each of prefill"]
+    assert said == ["workloads.2.ratio: must be that of ai/d1 for role decode: from 0 to 2 for each of prefill"]
 
 
 def test_bounds_in_a_circle_name_all_members_of_it():
@@ -61,13 +61,13 @@ def test_bounds_in_a_circle_name_all_members_of_it():
         _workload("b", "role: y, ratio: {to: z, min: 2}"),
         _workload("c", "role: z, ratio: {to: x, min: 2}"),
     )
-    assert said == ["workloads.2.ratio.to: must not close a circle of bounds: those of ai/a, ai/b lead back to role z"]
+    assert said == ["workloads.2.ratio.to: must not close a circle: the ratios of ai/a, ai/b lead back to role z"]
 
 
 @pytest.mark.parametrize(("workloads", "expected"), [
     ([_workload("a")], "workloads.0.group: has no other member in this namespace: a group of one is no group"),
     ([_workload("a", "weight: 0"), _workload("b", "weight: 0")],
-     "workloads.1.weight: is 0 for every member of the group: they share it evenly, as demand must not vanish"),
+     "workloads.1.weight: is 0 for every member of the group: they share the demand evenly, so that none is lost"),
     ([_workload("a", "role: x, ratio: {to: w}"), _workload("b", "role: y")],
      "workloads.0.ratio.to: is a role that no member of the group has"),
     ([_workload("a", "role: x", ""), _workload("b", "role: y, replicas: {min: 1}", "")],
@@ -84,6 +84,6 @@ def test_where_one_member_has_a_gateway_the_others_of_other_roles_need_none():
 def test_two_that_look_at_one_queue_without_a_group_count_it_twice_and_are_told():
     alone = [_workload(name).replace("group: pd, ", "") for name in "ab"]
     (said,) = told(*alone)
-    assert said.startswith("warning: workloads.1.gateway: shows the same queue as that of ai/a, and they are in no")
+    assert said.startswith("warning: workloads.1.gateway: shows the same queue as that of ai/a without")
     named = [_workload(name, f"model: {name}").replace("group: pd, ", "") for name in "ab"]
     assert told(*named) == []

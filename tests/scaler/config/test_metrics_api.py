@@ -21,7 +21,7 @@ def test_with_a_cluster_and_a_group_there_is_nothing_to_say():
 
 
 def test_without_a_cluster_nobody_says_who_asks():
-    bound = "needs kubernetes: the API server says who asks and what they may"
+    bound = "needs kubernetes: the API server authenticates callers"
     assert said("external: true", "gpus: [{dns: a}]") == [("error", "listen.metrics_api", bound)]
 
 

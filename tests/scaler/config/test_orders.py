@@ -6,13 +6,13 @@ from click.testing import CliRunner
 from scaler.cli import main
 from scaler.config import ConfigErrors, Schedule, parse
 from scaler.config.overrides import scheduled
-from scaler.lint.run import orders_shown
+from scaler.lint.run import override_lines
 from scaler.policy.overrides import moment
 
 _CHAT = "workloads: [{namespace: ai, name: chat, engine: vllm, pods: {dns: chat.ai.svc}, replicas: {min: 1}, "
 _SLEEPS = _CHAT.replace("replicas: {min: 1}", "gateway: {url: 'http://epp:9090/metrics'}")
 _WINDOW = "start: 0 8 * * 1-5, duration: 10h, zone: Europe/Berlin"
-_NO_END = "has no end: it holds until somebody takes it away; say `until` and a moment"
+_NO_END = "has no end: it holds until it is removed; add `until` and a time"
 EIGHT = moment("2026-11-23T08:00Z")
 
 
@@ -30,20 +30,18 @@ def _scheduled(*parts):
 
 @pytest.mark.parametrize(("text", "expected"), [
     (_scheduled(_WINDOW, "floor: 2"), []),
-    (_scheduled(_WINDOW), ["2:14: workloads.0.schedules.0: must have a floor or a ceiling: else it orders nothing"]),
+    (_scheduled(_WINDOW), ["2:14: workloads.0.schedules.0: must have a floor or a ceiling"]),
     (_scheduled("start: 0 8 * * *", "floor: 2"), ["2:14: workloads.0.schedules.0: must have an end or a duration"]),
     (_scheduled(_WINDOW, "floor: 2", "end: 0 9 * * *"),
-     ["2:86: workloads.0.schedules.0.end: must not stand beside duration: one of them ends the window"]),
+     ["2:86: workloads.0.schedules.0.end: is not allowed beside duration: one of them ends the window"]),
     (_scheduled(_WINDOW, "floor: 4", "ceiling: 2"),
      ["2:78: workloads.0.schedules.0.floor: must be at most ceiling (2), got 4"]),
     (_scheduled(_WINDOW, "floor: 12"),
-     [("2:78: warning TG084: workloads.0.schedules.0.floor: is above replicas.max (10), which holds: more are "
-       "never asked "
-      "for, got 12")]),
+     [("2:78: warning TG084: workloads.0.schedules.0.floor: is above replicas.max (10), which takes precedence, "
+      "got 12")]),
     (_scheduled(_WINDOW, "ceiling: 2").replace("min: 1", "min: 3"),
-     [("2:80: warning TG084: workloads.0.schedules.0.ceiling: is below replicas.min (3), which holds: fewer are "
-       "never asked "
-      "for, got 2")]),
+     [("2:80: warning TG084: workloads.0.schedules.0.ceiling: is below replicas.min (3), which takes "
+      "precedence, got 2")]),
     (_scheduled(_WINDOW, "ceiling: 0"), ["2:80: workloads.0.schedules.0.ceiling: must be at least 1, got 0"]),
     (_scheduled(_WINDOW.replace("Europe/Berlin", "Berlin"), "floor: 2"),
      [("2:56: workloads.0.schedules.0.zone: must be a time zone of the IANA database such as Europe/Berlin or UTC, got "
@@ -57,11 +55,10 @@ def _scheduled(*parts):
      ["2:90: workloads.0.schedules.0.prewarm: must be a duration such as 500ms, 5s, 2m or 1h30m, or auto, got soon"]),
     (_scheduled(_WINDOW, "floor: 2", "prewarm: 0"), []),
     (f"{_CHAT}\n brake: floor 12 until 2026-11-23T08:00Z}}]",
-     [("2:9: warning TG084: workloads.0.brake: has a floor above replicas.max (10), which holds: more are never "
-      "asked for")]),
+     [("2:9: warning TG084: workloads.0.brake: has a floor above replicas.max (10), which takes precedence")]),
     (f"{_SLEEPS}\n brake: freeze until 2026-11-23T08:00Z}}]",
-     [("2:9: warning TG083: workloads.0.brake: freezes it at zero too, where nothing wakes it: never_down lets "
-      "it wake")]),
+     [("2:9: warning TG083: workloads.0.brake: also freezes it at zero, where no request wakes it: never_down "
+      "lets it wake")]),
     ("gpus: [{dns: a}]\nbrake: never_down", [f"2:8: warning TG081: brake: {_NO_END}"]),
     ("gpus: [{dns: a}]\nbrake: [never_down]",
      ["2:8: brake: must be text such as freeze until 2026-11-23T08:00Z because of the sale, got a list"]),
@@ -73,7 +70,7 @@ def test_what_is_wrong_with_an_order_is_told_at_its_place(text, expected):
 def test_an_order_that_is_over_is_told_to_whoever_knows_the_time():
     text = "gpus: [{dns: a}]\nbrake: freeze until 2026-11-23T08:00Z"
     assert (_said(text), _said(text, EIGHT - 1)) == ([], [])
-    assert _said(text, EIGHT) == ["2:8: warning TG082: brake: is over since 2026-11-23T08:00Z: it orders nothing"]
+    assert _said(text, EIGHT) == ["2:8: warning TG082: brake: ended at 2026-11-23T08:00Z and has no effect"]
 
 
 def test_a_line_says_what_a_list_says():
@@ -93,14 +90,16 @@ brake: freeze until 2026-11-23T08:00Z because of the sale
 
 def test_what_is_ordered_now_and_next_is_shown_by_its_own_clock():
     config, _ = parse(ORDERED, "c.yaml")
-    assert orders_shown(config, EIGHT - 1) == {
+    assert override_lines(config, EIGHT - 1) == {
         "all workloads": ["now: freeze until 2026-11-23T08:00Z because of the sale"],
         "ai/chat": [
             "now: floor 2 from 2026-11-23T08:00+01:00 until 2026-11-23T18:00+01:00 (0 8 * * 1-5 in Europe/Berlin)",
             "next: ceiling 4 from 2026-11-23T22:00Z until 2026-11-24T06:00Z (0 22 * * * in UTC)",
         ],
     }
-    assert orders_shown(config, EIGHT)["all workloads"] == ["over: freeze until 2026-11-23T08:00Z because of the sale"]
+    assert override_lines(config, EIGHT)["all workloads"] == [
+        "over: freeze until 2026-11-23T08:00Z because of the sale"
+    ]
 
 
 def test_check_shows_what_is_ordered(tmp_path):

@@ -31,21 +31,21 @@ def test_a_node_has_no_database(said):
 
 @pytest.mark.parametrize(("words", "expected"), [
     ("url: redis://h, lists: [a]", []),
-    ("lists: [a]", [": must have one of url, sentinels, cluster: it says where the servers are"]),
+    ("lists: [a]", [": must have one of url, sentinels, cluster: it locates the servers"]),
     ("url: redis://h, cluster: [redis://h], lists: [a]",
      [": must have only one of url, sentinels, cluster: url and cluster are given"]),
     ("sentinels: [redis://s], lists: [a]",
      [".master: must be given with sentinels: they watch masters by name"]),
-    ("url: redis://h, master: m, lists: [a]", [".master: goes with sentinels: there are none beside url"]),
-    ("url: redis://h, db: 1, lists: [a]", [".db: goes with sentinels: the url ends with it"]),
-    ("cluster: [redis://h], db: 1, lists: [a]", [".db: goes with sentinels: there are none beside cluster"]),
+    ("url: redis://h, master: m, lists: [a]", [".master: goes with sentinels: url needs none"]),
+    ("url: redis://h, db: 1, lists: [a]", [".db: goes with sentinels: write it into url"]),
+    ("cluster: [redis://h], db: 1, lists: [a]", [".db: goes with sentinels: cluster needs none"]),
     ("cluster: [redis://h, rediss://i], lists: [a]",
-     [".cluster.1: must begin as cluster.0 does: either all speak TLS or none, got rediss://i"]),
+     [".cluster.1: must have the scheme of cluster.0: either all nodes use TLS or none, got rediss://i"]),
     ("cluster: [redis://h, redis://h], lists: [a]", [".cluster.1: must be another node than cluster.0, got redis://h"]),
     ("url: redis://h",
-     [": must have one of lists, celery, sorted_sets, delayed, streams: it says which queues are counted"]),
+     [": must have one of lists, celery, sorted_sets, delayed, streams: the queues to count"]),
     ("url: redis://h, running: {lists: [a]}",
-     [": must have one of lists, celery, sorted_sets, delayed, streams: it says which queues are counted"]),
+     [": must have one of lists, celery, sorted_sets, delayed, streams: the queues to count"]),
     ("url: redis://h, lists: [a, b, a]",
      [".lists.2: must be another queue than lists.0: it would be counted twice, got a"]),
     ("url: redis://h, lists: [a], celery: [a]",
@@ -62,8 +62,8 @@ def test_one_way_leads_to_queues_that_differ(said, words, expected):
 
 @pytest.mark.parametrize(("access", "expected"), [
     ("{basic: {username: u, password_file: p}}", None),
-    ("{bearer_file: t}", "access.bearer_file: is for HTTP: Redis asks for a user and a password (basic)"),
-    ("{tls: {ca_file: c}}", "access.tls: is for rediss: the servers are asked over redis"),
+    ("{bearer_file: t}", "access.bearer_file: is for HTTP: Redis takes a user and a password (basic)"),
+    ("{tls: {ca_file: c}}", "access.tls: is for rediss: the servers are reached over redis"),
 ])  # fmt: skip
 def test_redis_lets_one_in_by_user_and_certificate(said, access, expected):
     lines = said_of(said, "url: redis://h, lists: [a]", f", access: {access}")
@@ -75,7 +75,7 @@ def test_redis_lets_one_in_by_user_and_certificate(said, access, expected):
     ("workloads: [{engine: vllm, namespace: ai, name: c, pods: {redis: {url: redis://h, lists: [a]}}}]",
      "workloads.0.pods.redis: is for gateways: "),
     ("workloads: [{namespace: ai, name: c, gateway: {kind: epp, redis: {url: redis://h, lists: [a]}}}]",
-     "workloads.0.gateway.kind: goes with pages: Redis itself is asked, got epp"),
+     "workloads.0.gateway.kind: goes with metrics: Redis has none, got epp"),
     ("workloads: [{namespace: ai, name: c, gateway: {port: 1, redis: {url: redis://h, lists: [a]}}}]",
      "workloads.0.gateway.port: goes with dns, target or service: write it into redis, got 1"),
     ("workloads: [{namespace: ai, name: c, gateway: {url: http://h, redis: {url: redis://h, lists: [a]}}}]",

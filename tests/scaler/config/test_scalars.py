@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from pydantic_core import PydanticCustomError
 
 from scaler.config.scalars import (
+    GLOB,
     Address,
     read_address,
     read_duration,
-    read_glob,
     read_size,
     read_url,
     write_duration,
@@ -117,6 +117,6 @@ def test_a_url_stays_as_it_is(text):
 
 @given(st.one_of(st.text(), st.none(), st.integers(), st.floats(), st.booleans(), st.lists(st.none())))
 def test_whatever_is_written_is_read_or_refused(value):
-    for read in (read_duration, read_size, read_address, read_url, read_glob):
+    for read in (read_duration, read_size, read_address, read_url, GLOB.read):
         with contextlib.suppress(PydanticCustomError):
             read(value)

@@ -41,7 +41,7 @@ _SPELLING = "(lower-case letters, digits and '-', at most 253 characters)"
     ('scrape: {concurrency: "8"}', '1:23: scrape.concurrency: must be a whole number, got "8"'),
     ("scrape: {concurrency: 1_000}", "1:23: scrape.concurrency: must be a whole number, got 1_000"),
     ("freshness: {intervals: 1:30}", "1:24: freshness.intervals: must be a number, got 1:30"),
-    ("freshness: {intervals: 1e400}", "1:24: freshness.intervals: must be a number with an end, got 1e400"),
+    ("freshness: {intervals: 1e400}", "1:24: freshness.intervals: must be a finite number, got 1e400"),
     # Addresses.
     ("listen: {http: 8080}", f"1:16: listen.http: {_ADDRESS}, got 8080"),
     ("listen: {http: 0.0.0.0}", f"1:16: listen.http: {_ADDRESS}, got 0.0.0.0"),

@@ -25,10 +25,10 @@ def _chat(gateway=None, minimum=0):
         (_chat({"dns": "gw.ai.svc", "kind": "envoy"}), "woken by refused requests of its gateway (envoy)"),
         (
             _chat({"dns": "front.ai.svc", "kind": "vllm"}),
-            "kept at one replica at least: nothing would see a request at zero (reason no_waker)",
+            "kept at one replica at least: nothing would show a request at zero (reason no_waker)",
         ),
-        (_chat(), "kept at one replica at least: nothing would see a request at zero (reason no_waker)"),
-        (_chat({"dns": "epp.ai.svc"}, minimum=1), "never asleep: replicas.min is above 0"),
+        (_chat(), "kept at one replica at least: nothing would show a request at zero (reason no_waker)"),
+        (_chat({"dns": "epp.ai.svc"}, minimum=1), "never at zero: replicas.min is above 0"),
     ],
 )
 def test_it_is_said_what_would_wake_a_workload(workload, words):
@@ -41,8 +41,8 @@ def test_it_is_said_what_would_wake_a_workload(workload, words):
     ("kind", "expected"),
     [
         ("epp", []),
-        ("envoy", ["envoy turns requests away while no replica is there: the first ones fail, and wake it"]),
-        ("vllm", ["a page of vllm shows no request at zero replicas, so one is kept (reason no_waker)"]),
+        ("envoy", ["envoy rejects requests at zero replicas: the first ones fail, and wake the workload"]),
+        ("vllm", ["vllm shows no request at zero replicas, so one is kept (reason no_waker)"]),
     ],
 )
 def test_a_gateway_that_cannot_keep_a_request_is_warned_of(said, kind, expected):

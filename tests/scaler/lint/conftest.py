@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from scaler.lint.objects import things, value_of
-from scaler.lint.run import check_files, linted
+from scaler.lint.objects import objects_in, value_of
+from scaler.lint.run import check_files, lint_objects
 
 NOW = 1795420800.0  # 2026-11-23T08:00Z
 
@@ -42,7 +42,7 @@ def live_rules_of():
     """The same, of a text that is what a live cluster holds."""
 
     def run(text):
-        found = [one for each in yaml.safe_load_all(text) for one in things(value_of(each), "live")]
-        return [problem.rule for problem in linted(found, None, NOW, frozenset(), live=True).problems]
+        found = [one for each in yaml.safe_load_all(text) for one in objects_in(value_of(each), "live")]
+        return [problem.rule for problem in lint_objects(found, None, NOW, frozenset(), live=True).problems]
 
     return run

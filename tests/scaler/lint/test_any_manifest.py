@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.lint.autoscalers import number
-from scaler.lint.objects import Container, things, value_of
-from scaler.lint.promql import query, seconds
-from scaler.lint.run import linted
+from scaler.lint.objects import Container, objects_in, value_of
+from scaler.lint.promql import parse_query, seconds
+from scaler.lint.run import lint_objects
 from tests.scaler.lint.parts import sides
 
 NOW = 1795420800.0
@@ -47,27 +47,27 @@ def test_an_example_with_anything_in_any_place_is_no_traceback(data):
         for part in way:
             holder = holder[part]
         holder[last] = data.draw(ANYTHING)
-    found = [one for document in documents for one in things(value_of(document), "m")]
+    found = [one for document in documents for one in objects_in(value_of(document), "m")]
 
     for live in (False, True):
-        for problem in linted(found, None, NOW, frozenset(), live=live).problems:
+        for problem in lint_objects(found, None, NOW, frozenset(), live=live).problems:
             assert str(problem)
 
 
 @given(st.text(alphabet="abd:_019 {}[]()\"'`=~,*/\\\n5m$", max_size=60))
 def test_any_text_is_a_query_of_some_metrics(text):
-    assert all(re.fullmatch(r"[a-zA-Z_:][\w:]*", name) for name in query(text).names)
+    assert all(re.fullmatch(r"[a-zA-Z_:][\w:]*", name) for name in parse_query(text).names)
 
 
 @given(st.text(max_size=40))
 def test_any_text_is_a_command_of_some_words(text):
     container = Container(value_of({"command": ["sh", "-c", text]}), ())
-    assert [word for word, _ in container.words][:2] == ["sh", "-c"]
+    assert [word for word, _ in container.arguments][:2] == ["sh", "-c"]
     assert container.option("--a") is None or "--a" in text
 
 
 def test_what_a_query_names():
-    said = query(
+    said = parse_query(
         'sum by (pod) (rate(a:b_total{pod=~"x{y}", le!="1"}[5m:30s] offset 1h)) / on(pod) group_left c > bool 1e3'
     )
     assert said.names == {"a:b_total", "c"}
@@ -78,9 +78,9 @@ def test_what_a_query_names():
 
 def test_a_zero_for_nothing_is_seen_however_it_is_written():
     for zero in ("vector(0)", "on() vector(0)", "vector( 0.0 )"):
-        assert query(f"a or {zero}").fills
+        assert parse_query(f"a or {zero}").fills
     for no_zero in ("vector(1)", "b"):
-        assert not query(f"a or {no_zero}").fills
+        assert not parse_query(f"a or {no_zero}").fills
 
 
 def test_durations_are_those_of_promql():

@@ -182,7 +182,7 @@ def test_a_namespace_that_has_nothing_may_be_misspelt(cluster, check):
     done = check("-n", "al")
 
     assert (done.exit_code, done.stdout) == (0, "0 object(s) fine\n")
-    assert done.stderr == "nothing to check: no object of a kind that is read is in namespace al, if there is one\n"
+    assert done.stderr == "nothing to check: namespace al has no object of a checked kind\n"
 
 
 def test_long_lists_are_read_to_their_end(cluster, check):

@@ -180,9 +180,7 @@ def test_what_is_left_out_is_kedas_and_kubernetes_default(rules_of, lint):
     assert rules_of(keda) == ["TG009"]  # 0
     assert rules_of(hpa(CPU).replace("  minReplicas: 1\n", "")) == []  # 1, and not 0
     (missing, _) = lint(scaled().replace("  maxReplicaCount: 8\n", ""))  # 100 are more than ten, too
-    assert missing.endswith(
-        "TG022: spec.maxReplicaCount: is 100 where it is left out: say how many the GPUs at hand allow"
-    )
+    assert missing.endswith("TG022: spec.maxReplicaCount: is 100 by default: set it to what the GPUs allow")
 
 
 @pytest.mark.parametrize(("words", "reference", "expected"), [
@@ -327,7 +325,7 @@ def test_a_monitor_is_judged_by_its_interval_where_replicas_hang_on_it(interval,
 
 @pytest.mark.parametrize(("text", "expected"), [
     ("scrape_configs: [{job_name: vllm, scrape_interval: 1m}]", "1:35: warning TG048: scrape_configs.0.scrape_int"),
-    ("scrape_configs: [{job_name: vllm}]", "1:18: warning TG048: scrape_configs.0.scrape_interval: is 1m where"),
+    ("scrape_configs: [{job_name: vllm}]", "1:18: warning TG048: scrape_configs.0.scrape_interval: is 1m by default"),
     ("global: {scrape_interval: 45s}\nscrape_configs: [{job_name: dcgm}]", "2:18: warning TG048: "),
     ("global: {scrape_interval: 45s}\nscrape_configs: [{job_name: dcgm, scrape_interval: 15s}]", None),
     ("global: {scrape_interval: 15s}\nscrape_configs: [{job_name: dcgm}]", None),

@@ -17,7 +17,7 @@ def test_parts_of_tests_are_right_in_everything():
 
 def test_an_autoscaler_and_its_workload_are_seen_together_from_two_files(lint):
     (line,) = lint(scaled(), deployed(spec="replicas: 2"))
-    back = "is set back each time this is applied: ScaledObject ai/chat scales it"
+    back = "is reset each time this is applied: ScaledObject ai/chat scales it"
     assert line == f"1.yaml:6:3: warning TG021: spec.replicas: {back}"
 
 

@@ -27,7 +27,7 @@ def test_who_contradicts_another_member_has_no_workload_and_its_calls_hear_whom(
         scaled("p", trigger(**PREFILL)), scaled("d1", trigger(**one)), scaled("d2", trigger(**other))
     )
     assert names(census) == ["ai/d1", "ai/p"]
-    bound = "must be what ai/d1 says of role decode: from 0 to 2 for each of prefill"
+    bound = "must be that of ai/d1 for role decode: from 0 to 2 for each of prefill"
     assert said(census) == [f"ai/ScaledObject/d2: spec.triggers.0.metadata.ratio: {bound}"]
     words = {key.replace("__", "."): value for key, value in other.items()}
     assert refusal(census, "d2", **words)[1] == f"metadata.ratio: {bound}"
@@ -41,7 +41,7 @@ def test_annotations_that_contradict_a_member_name_it_too(cluster):
     )
     assert names(census) == ["ai/a"]
     (sentence,) = said(census)
-    circle = "must not close a circle of bounds: those of ai/a lead back to role decode"
+    circle = "must not close a circle: the ratios of ai/a lead back to role decode"
     assert sentence == f"ai/Deployment/b: tidegate.dev/ratio.to: {circle}"
 
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from scaler.config import parse
-from scaler.lint.run import orders_shown
+from scaler.lint.run import override_lines
 from scaler.lint.triggers import is_manifest
 from scaler.policy.overrides import moment, read_brake
 
@@ -28,6 +28,6 @@ def test_what_check_prints_is_what_it_prints():
     shown = {}
     for text in _YAML:
         if not is_manifest(text):
-            shown |= orders_shown(parse(text, "orders.md")[0], _NOW)
+            shown |= override_lines(parse(text, "orders.md")[0], _NOW)
     printed = re.search(r"```text\n(  all workloads.*?)```", _TEXT, flags=re.DOTALL)[1].splitlines()
     assert set(printed) <= {f"  {name}: {line}" for name, lines in shown.items() for line in lines}

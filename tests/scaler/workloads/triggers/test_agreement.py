@@ -10,9 +10,9 @@ from exporter.kubernetes import decode
 from exporter.kubernetes.resources import SCALEDJOBS, SCALEDOBJECTS
 from scaler.config import Config, Endpoint, Kubernetes, SharedGateway, Workload
 from scaler.config.rules import COOLDOWN_ADDS_UP, CRON_BESIDE, WAKES_BY_POLLING
-from scaler.lint.triggers import check_manifests
 from scaler.workloads import take
 from scaler.workloads.triggers import TriggerContext, heard
+from tests.fakes.manifests import check_manifests
 
 CONFIG = Config(
     kubernetes=Kubernetes(),
@@ -58,7 +58,7 @@ def of_daemon(document):
 def of_check(document):
     problems = check_manifests(json.dumps(document), "m.yaml", CONFIG).problems
     return {
-        (one.severity, one.key, one.message.partition(", got ")[0].partition("; left out, it is")[0])
+        (one.severity, one.key, one.message.partition(", got ")[0].partition("; the default is")[0])
         for one in problems
         if one.rule not in ONLY_IN_CHECK
     }

