@@ -216,7 +216,7 @@ def make(
         return Made(None, tuple(problems))
     workload = _or_noted(problems, lambda: _workload(asked, trigger, replicas, config))
     if workload is not None:
-        said: Iterable[BadWord] = check_workload(trigger, workload, config, place=asked.place)
+        said: Iterable[BadWord] = check_workload(trigger, workload, config, origin=asked.place)
         if asked.target.kind == SCALED_JOB:
             said = said_of_jobs(said, workload, PREFIXES[asked.place])
         problems += said
@@ -230,7 +230,7 @@ def read_words(words: Mapping[str, str], place: Place) -> Trigger:
     written = {key: value for key, value in words.items() if place == "annotations" or key not in KEDAS}
     if problem := too_much(written):
         raise BadWords((BadWord(PREFIXES[place].rstrip("./"), problem),))
-    return read(written, place=place)
+    return read(written, origin=place)
 
 
 def _workload(asked: WorkloadSource, trigger: Trigger, replicas: Replicas, config: Config) -> TriggerWorkload:
