@@ -161,7 +161,7 @@ def _items() -> Iterator[str]:
             properties = schema["$defs"][section.__name__]["properties"]
         default = written(defaults_of(section).get(last))
         kind = kind_of(properties[last], None)
-        only = f"; only in {word.places[0]}" if len(word.places) == 1 else ""
+        only = f"; only in {word.origins[0]}" if len(word.origins) == 1 else ""
         description = " ".join((word.field.description or "").split())
         yield item(f"`{word.name}` ({kind}; default {default}{only}): {description}")
 

@@ -5,7 +5,7 @@ are the configuration's. Values are read like unquoted values of a configuration
 model called "7" stays text. The pods are those of the scale target; the gateway is a Service of the same namespace or a
 shared gateway of the configuration. No key is an address to fetch.
 
-Worked example: `read({"scalerAddress": "tidegate:6000", "engine": "vllm", "objectives.work": "16"}, place="metadata")`
+Worked example: `read({"scalerAddress": "tidegate:6000", "engine": "vllm", "objectives.work": "16"}, origin="metadata")`
 is `Trigger(engine="vllm", objectives=Objectives(work=16))`; with `"objektives.work"` it raises BadWords with
 `metadata.objektives.work: unknown key; did you mean objectives.work?`.
 """
@@ -209,7 +209,7 @@ class TriggerKey(NamedTuple):
 
     name: str
     loc: tuple[str, ...]
-    places: tuple[Place, ...]
+    origins: tuple[Place, ...]
     field: FieldInfo
     is_text: bool
 
@@ -222,8 +222,8 @@ def _keys_of(section: type[Section], at: tuple[str, ...] = ()) -> Iterator[Trigg
         if inner is not None:
             yield from _keys_of(inner, loc)
         elif name not in _EXCLUDED:
-            places: tuple[Place, ...] = (_ONLY[name],) if name in _ONLY else get_args(Place)
-            yield TriggerKey(name, loc, places, field, _is_text(field.annotation))
+            origins: tuple[Place, ...] = (_ONLY[name],) if name in _ONLY else get_args(Place)
+            yield TriggerKey(name, loc, origins, field, _is_text(field.annotation))
 
 
 def _is_text(annotation: Any) -> bool:
@@ -235,11 +235,11 @@ def _is_text(annotation: Any) -> bool:
 WORDS: Mapping[str, TriggerKey] = {key.name: key for key in _keys_of(Trigger)}
 
 
-def read(texts: Mapping[str, str], *, place: Place) -> Trigger:
+def read(texts: Mapping[str, str], *, origin: Place) -> Trigger:
     """Reads a trigger's `metadata`, or `annotations` (without their `tidegate.dev/`). Raises BadWords."""
-    given = {key: text for key, text in texts.items() if place == "annotations" or not _is_kedas(key)}
-    valid = {key: WORDS[key] for key in given if key in WORDS and place in WORDS[key].places}
-    problems = list(_unknown_keys([key for key in given if key not in valid], given, place))
+    given = {key: text for key, text in texts.items() if origin == "annotations" or not _is_kedas(key)}
+    valid = {key: WORDS[key] for key in given if key in WORDS and origin in WORDS[key].origins}
+    problems = list(_unknown_keys([key for key in given if key not in valid], given, origin))
     document: dict[str, Any] = {}
     for name, key in valid.items():
         *path, last = key.loc
@@ -250,25 +250,25 @@ def read(texts: Mapping[str, str], *, place: Place) -> Trigger:
     trigger, errors, _ = salvage(document, Trigger)
     for error in errors:
         name = ".".join(str(part) for part in error["loc"])
-        problems.append(BadWord(PREFIXES[place] + name, sentence(error), given.get(name)))
-    problems += _combinations(given, place)
+        problems.append(BadWord(PREFIXES[origin] + name, sentence(error), given.get(name)))
+    problems += _combinations(given, origin)
     if problems or trigger is None:
-        order = {PREFIXES[place] + name: index for index, name in enumerate(given)}
+        order = {PREFIXES[origin] + name: index for index, name in enumerate(given)}
         raise BadWords(tuple(sorted(problems, key=lambda problem: order.get(problem.key, -1))))
     return trigger
 
 
-def check_workload(trigger: Trigger, workload: Workload, config: Config, *, place: Place) -> tuple[BadWord, ...]:
+def check_workload(trigger: Trigger, workload: Workload, config: Config, *, origin: Place) -> tuple[BadWord, ...]:
     """Errors and warnings about the workload that a trigger defines; `read` has checked each key alone."""
     has_shared_gateway = workload.gateway is not None and workload.gateway.service != trigger.gateway
     problems = [
-        _problem_of(finding, place)
+        _problem_of(finding, origin)
         for finding in workload_findings((), workload, config)
         if not (has_shared_gateway and finding.key[:1] == ("gateway",))  # checked with the configuration
     ]
     if not has_shared_gateway:
         return tuple(problems)
-    prefix = PREFIXES[place]
+    prefix = PREFIXES[origin]
     bound = f"goes with a Service: {trigger.gateway} is a shared gateway, which Tidegate's configuration describes"
     problems += [
         BadWord(prefix + key, bound, str(value))
@@ -290,27 +290,27 @@ def _value(text: str, key: TriggerKey) -> Any:
     return text if key.is_text and value is not None else value
 
 
-def _unknown_keys(keys: list[str], given: Mapping[str, str], place: Place) -> Iterator[BadWord]:
-    choices = [name for name, key in WORDS.items() if place in key.places]
-    choices += [BRAKE] if place == "annotations" else []
+def _unknown_keys(keys: list[str], given: Mapping[str, str], origin: Place) -> Iterator[BadWord]:
+    choices = [name for name, key in WORDS.items() if origin in key.origins]
+    choices += [BRAKE] if origin == "annotations" else []
     for key in keys[:_MOST_HINTS]:
-        written = PREFIXES[place] + key
+        written = PREFIXES[origin] + key
         if key in WORDS:
             yield BadWord(written, f"is not allowed here: {_ALTERNATIVES[key]}", given[key])
-        elif place == "metadata" and key.removesuffix(FROM_ENV) in WORDS:
+        elif origin == "metadata" and key.removesuffix(FROM_ENV) in WORDS:
             yield BadWord(written, f"is not resolved: write {key.removesuffix(FROM_ENV)} and its value out")
         else:
             meant = did_you_mean(key.lower().replace("-", "_"), choices) if is_plain(key) else None
             hint = f"did you mean {meant}?" if meant else f"known here: {', '.join(choices)}"
             yield BadWord(written, f"unknown key; {hint}")
     if len(keys) > _MOST_HINTS:
-        yield BadWord(PREFIXES[place].rstrip("./"), f"has {len(keys) - _MOST_HINTS} further unknown keys")
+        yield BadWord(PREFIXES[origin].rstrip("./"), f"has {len(keys) - _MOST_HINTS} further unknown keys")
 
 
-def _combinations(given: Mapping[str, str], place: Place) -> Iterator[BadWord]:
+def _combinations(given: Mapping[str, str], origin: Place) -> Iterator[BadWord]:
     """Keys that need or exclude each other."""
-    prefix = PREFIXES[place]
-    if place == "metadata" and "workload" in given:
+    prefix = PREFIXES[origin]
+    if origin == "metadata" and "workload" in given:
         for key in given:
             if key in WORDS and key != "workload":
                 yield BadWord(prefix + key, "is not allowed beside workload, which Tidegate's configuration defines")
@@ -326,13 +326,13 @@ def _combinations(given: Mapping[str, str], place: Place) -> Iterator[BadWord]:
         yield BadWord(f"{prefix}engine", bound)
 
 
-def _problem_of(finding: Finding, place: Place) -> BadWord:
-    return BadWord(_key_of(finding.key, place), finding.message, finding.got, finding.severity, finding.rule)
+def _problem_of(finding: Finding, origin: Place) -> BadWord:
+    return BadWord(_key_of(finding.key, origin), finding.message, finding.got, finding.severity, finding.rule)
 
 
-def _key_of(loc: Loc, place: Place) -> str:
+def _key_of(loc: Loc, origin: Place) -> str:
     """The tenant's key for a key of a workload."""
-    if place == "metadata" and loc in _SPEC:
+    if origin == "metadata" and loc in _SPEC:
         return _SPEC[loc]
     match loc:
         case ("pods", "target"):
@@ -347,4 +347,4 @@ def _key_of(loc: Loc, place: Place) -> str:
             key = "gateway"
         case _:
             key = ".".join(str(part) for part in loc)
-    return PREFIXES[place] + key
+    return PREFIXES[origin] + key

@@ -205,7 +205,7 @@ def make(
         return WorkloadResult(None, tuple(problems))
     workload = _or_noted(problems, lambda: _workload(source, trigger, replicas, config))
     if workload is not None:
-        faults: Iterable[BadWord] = check_workload(trigger, workload, config, place=source.place)
+        faults: Iterable[BadWord] = check_workload(trigger, workload, config, origin=source.place)
         if source.target.kind == SCALED_JOB:
             faults = said_of_jobs(faults, workload, PREFIXES[source.place])
         problems += faults
@@ -219,7 +219,7 @@ def read_words(metadata: Mapping[str, str], place: Place) -> Trigger:
     written = {key: value for key, value in metadata.items() if place == "annotations" or key not in KEDAS}
     if problem := too_large(written):
         raise BadWords((BadWord(PREFIXES[place].rstrip("./"), problem),))
-    return read(written, place=place)
+    return read(written, origin=place)
 
 
 def _workload(source: WorkloadSource, trigger: Trigger, replicas: Replicas, config: Config) -> TriggerWorkload:

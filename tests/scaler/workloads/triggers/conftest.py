@@ -10,7 +10,7 @@ def told():
 
     def tell(words, place="metadata"):
         try:
-            read(words, place=place)
+            read(words, origin=place)
         except BadWords as bad:
             return [str(problem) for problem in bad.problems]
         return []

@@ -29,6 +29,6 @@ def test_every_key_has_one_item_with_its_type_and_its_default():
 
 def test_a_key_of_one_place_names_it():
     text = _DOCUMENT.read_text(encoding="utf-8").replace("\n  ", " ")
-    single = {name: word.places[0] for name, word in WORDS.items() if len(word.places) == 1}
+    single = {name: word.origins[0] for name, word in WORDS.items() if len(word.origins) == 1}
 
     assert dict(re.findall(r"^- `([a-z_.]+)` \([^:]*; only in (\w+)\):", text, re.MULTILINE)) == single

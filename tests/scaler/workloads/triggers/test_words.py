@@ -17,7 +17,7 @@ _NO_SOURCE = "metadata.engine: must be given, or gateway, or objectives.gpu_engi
 
 
 def test_two_lines_are_enough():
-    trigger = read({"scalerAddress": "tidegate.tidegate.svc:6000", "engine": "vllm"}, place="metadata")
+    trigger = read({"scalerAddress": "tidegate.tidegate.svc:6000", "engine": "vllm"}, origin="metadata")
 
     assert trigger == Trigger(engine="vllm")
     assert (trigger.keep_warm, trigger.objectives, trigger.smoothing) == ("auto", Objectives(), Smoothing())
@@ -49,8 +49,8 @@ def test_every_word_is_read_as_the_configuration_reads_it():
         "schedules": "0 8 * * 1-5 for 10h floor 2", "weight": 0.1, "ratio": RoleRatio(to="prefill", min=0.5, max=3.0),
     }  # fmt: skip
 
-    assert read(words, place="metadata") == Trigger(**expected)
-    assert read(words | {"mode": "observe", "replicas.min": "1", "replicas.max": "4"}, place="annotations") == Trigger(
+    assert read(words, origin="metadata") == Trigger(**expected)
+    assert read(words | {"mode": "observe", "replicas.min": "1", "replicas.max": "4"}, origin="annotations") == Trigger(
         **expected, mode="observe", replicas=Replicas(min=1, max=4)
     )
     assert set(words) | {"workload", "mode", "replicas.min", "replicas.max"} == set(WORDS)
@@ -58,7 +58,7 @@ def test_every_word_is_read_as_the_configuration_reads_it():
 
 @pytest.mark.parametrize("name", ["7", "true", "1e3", "5m"])
 def test_a_model_that_is_called_like_a_number_keeps_its_name(name):
-    assert read({"engine": "vllm", "model": name}, place="metadata").model == name
+    assert read({"engine": "vllm", "model": name}, origin="metadata").model == name
 
 
 def test_words_left_out_are_the_defaults_of_the_configuration():
@@ -193,7 +193,7 @@ _VALUES = st.one_of(
 def test_whatever_a_tenant_writes_is_words_or_bad_words(words, place):
     problems = ()
     try:
-        read(words, place=place)
+        read(words, origin=place)
     except BadWords as bad:
         problems = bad.problems or ("a refusal without a reason \u00e9",)
     assert all(str(problem).isascii() and "Input should" not in str(problem) for problem in problems)

@@ -15,9 +15,9 @@ _NO_WAKER = "0 without a gateway: nothing can wake it, so one replica is kept (r
 
 
 def _made(words, replicas=None, shared=None, config=_CONFIG, place="metadata"):
-    trigger = read(words, place=place)
+    trigger = read(words, origin=place)
     workload = trigger.workload(_KEY, "Deployment/chat", replicas or Replicas(min=1, max=100), shared)
-    return workload, check_workload(trigger, workload, config, place=place)
+    return workload, check_workload(trigger, workload, config, origin=place)
 
 
 def test_its_pods_are_those_of_what_is_scaled():
