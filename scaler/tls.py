@@ -1,12 +1,11 @@
-"""TLS files that rotate under a running process: kubelet replaces a mounted Secret's files, nobody restarts.
+"""Loads TLS files that rotate under a running process: kubelet replaces a mounted Secret's files without a restart.
 
-Each handshake is made with what the files are at that moment; connections that stand keep what they were made with.
-Files that cannot serve change nothing: what was there before stays, and `told` hears of it once, and None once they
-serve again.
+Each handshake uses the files of that moment; open connections keep theirs. Files that cannot be loaded change nothing:
+the previous ones stay, and `on_problem` is called once, and with None once the files can be loaded again.
 
 Worked example: cert-manager writes a new tls.crt, and a client connects before tls.key has followed: the old pair
-serves that handshake, and `told("... KEY_VALUES_MISMATCH ...")` is called; the next client gets the new pair, and
-`told(None)` is called.
+serves that handshake, and `on_problem("... KEY_VALUES_MISMATCH ...")` is called; the next client gets the new pair, and
+`on_problem(None)` is called.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ def naming(key: str) -> Iterator[None]:
 
 
 class Once:
-    """Passes on what changes, and nothing twice. It begins with nothing to tell."""
+    """Passes a problem on only if it changes. Begins without one."""
 
-    def __init__(self, told: Told) -> None:
-        self._told = told
+    def __init__(self, on_problem: Told) -> None:
+        self._on_problem = on_problem
         self._problem: str | None = None
 
     def tell(self, problem: str | None) -> None:
         if problem != self._problem:
             self._problem = problem
-            self._told(problem)
+            self._on_problem(problem)
 
 
 def load_pair(context: ssl.SSLContext, certificate: str, key: str) -> None:
@@ -74,14 +73,16 @@ def stamp(files: Iterable[str]) -> Stamp | None:
 
 
 class Rotating(ssl.SSLContext):
-    """For a listener, or for connecting. It makes no handshake itself; `made` says with what the next one is made, and
-    is asked again when one of the files is another. Raises BadTlsFiles.
+    """A context for a listener or a client. `build` returns the context of the next handshake; it is called again if
+    a file has changed. Raises BadTlsFiles.
     """
 
-    def __init__(self, _protocol: int, files: Iterable[str], made: Callable[[], ssl.SSLContext], told: Told) -> None:
-        self._files, self._made, self._once = tuple(files), made, Once(told)
+    def __init__(
+        self, _protocol: int, files: Iterable[str], build: Callable[[], ssl.SSLContext], on_problem: Told
+    ) -> None:
+        self._files, self._build, self._once = tuple(files), build, Once(on_problem)
         self._stamp = stamp(self._files)
-        self._present = made()
+        self._present = build()
 
     def wrap_bio(
         self,
@@ -95,12 +96,12 @@ class Rotating(ssl.SSLContext):
         return self._present.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
     def renew(self, *, anyway: bool = False) -> None:
-        """Take what there is now, if it can serve, and the files are others or it is asked for `anyway`."""
+        """Loads the files if they have changed, or if `anyway`. Files that cannot be loaded change nothing."""
         now = stamp(self._files)
         if not anyway and now is not None and now == self._stamp:
             return
         try:
-            self._present = self._made()
+            self._present = self._build()
         except BadTlsFiles as error:
             self._once.tell(str(error))
             return

@@ -88,9 +88,7 @@ def test_a_scaled_object_with_a_trigger_of_ours_speaks_before_annotations(cluste
         scaled("scaler", trigger(engine="vllm"), target=Ref("ai", "Deployment", "chat")), deployment(engine="sglang")
     )
     assert names(census) == ["ai/scaler"]
-    assert said(census) == [
-        "ai/Deployment/chat: tidegate.dev/: are ignored: ai/ScaledObject/scaler configures ai/chat"
-    ]
+    assert said(census) == ["ai/Deployment/chat: tidegate.dev/: are ignored: ai/ScaledObject/scaler configures ai/chat"]
 
 
 def test_a_scaled_object_whose_trigger_is_refused_still_speaks_before_annotations(cluster):
@@ -124,9 +122,7 @@ def test_an_inference_service_is_scaled_through_the_deployments_that_it_makes(cl
 def test_of_two_kinds_with_one_name_one_has_the_key(cluster):
     census = cluster().take(deployment(kind="StatefulSet", engine="vllm"), deployment(engine="vllm"))
     assert [str(target) for target in census.targets.values()] == ["ai/Deployment/chat"]
-    assert said(census) == [
-        "ai/StatefulSet/chat: tidegate.dev/: are ignored: ai/Deployment/chat configures ai/chat"
-    ]
+    assert said(census) == ["ai/StatefulSet/chat: tidegate.dev/: are ignored: ai/Deployment/chat configures ai/chat"]
 
 
 def test_an_observed_workload_is_decided_like_any_other(cluster):
