@@ -35,8 +35,8 @@ class SelfMetrics:
             ("place",),
             registry=registry,
         )
-        for place in ("response", "discovery", "cluster", "backfill"):
-            self.internal_errors.labels(place)
+        for part in ("response", "discovery", "cluster", "backfill"):
+            self.internal_errors.labels(part)
         self.calls = Histogram(
             "tidegate_call_duration_seconds",
             "Calls of KEDA by method and gRPC code; requests to the metrics API by group and status.",

@@ -109,8 +109,8 @@ class Evidence:
 
 
 def _sum(*parts: float | None) -> float | None:
-    known = [part for part in parts if part is not None]
-    return sum(known) if known else None
+    present = [part for part in parts if part is not None]
+    return sum(present) if present else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class Decision:
         Evidence of another type than this version's is blank. Raises ValueError for what is no such document.
         """
         try:
-            given = _known(_OF_DECISION, document)
+            given = _valid_fields(_OF_DECISION, document)
             for name, _, _ in _OF_DECISION:
                 if name in document and name not in given:
                     raise ValueError(f"no Decision: {name}: got {document[name]!r:.100}")
@@ -174,9 +174,9 @@ class Decision:
                     raise ValueError(f"no Decision: {name}: got {given[name]}")
             given["workload"] = workload_of(document)
             given |= {name: float(given[name]) for name in _TIMES if given.get(name) is not None}
-            said = document.get("evidence") or {}
-            evidence = _known(_OF_EVIDENCE, said)
-            objectives = (_known(_OF_OBJECTIVE, each) for each in said.get("objectives", ()))
+            evidence_document = document.get("evidence") or {}
+            evidence = _valid_fields(_OF_EVIDENCE, evidence_document)
+            objectives = (_valid_fields(_OF_OBJECTIVE, each) for each in evidence_document.get("objectives", ()))
             evidence["objectives"] = tuple(Objective(**each) for each in objectives if len(each) == len(_OF_OBJECTIVE))
             given["reason"] = _reason(document["reason"], document["replicas"])
             return cls(**given | {"evidence": Evidence(**evidence)})
@@ -237,7 +237,9 @@ def _checks(cls: type[DataclassInstance]) -> tuple[tuple[str, Callable[[Any], bo
 _OF_DECISION, _OF_EVIDENCE, _OF_OBJECTIVE = _checks(Decision), _checks(Evidence), _checks(Objective)
 
 
-def _known(checks: tuple[tuple[str, Callable[[Any], bool], bool], ...], document: Mapping[str, Any]) -> dict[str, Any]:
+def _valid_fields(
+    checks: tuple[tuple[str, Callable[[Any], bool], bool], ...], document: Mapping[str, Any]
+) -> dict[str, Any]:
     """What of a document is a field and of its type. JSON has lists where we have tuples."""
     given = {}
     for name, fits, maybe in checks:
