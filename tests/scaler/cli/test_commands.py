@@ -27,7 +27,7 @@ WORDS = {
     "schema": "JSON Schema",
     "read": "what Tidegate sees",
     "demo": "whole loop",
-    "explain": "Why a workload has",
+    "explain": "why a workload has",
     "replay": "recorded load",
     "report": "Where GPU-hours went",
     "top": "in the terminal",
