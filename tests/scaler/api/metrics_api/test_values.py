@@ -256,7 +256,7 @@ async def test_a_bug_is_a_500_status_and_is_logged(api, hpa, decide):
             raise ZeroDivisionError
 
     decide("chat", 3)
-    api.server._boards = Broken()
+    api.server._publisher = Broken()
     with capture_logs() as logs:
         answer = await hpa.forward(EXTERNAL)
     assert (answer.status, answer.document["reason"]) == (500, "InternalError")
