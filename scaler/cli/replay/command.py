@@ -19,9 +19,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from exporter.model import Credentials, WorkloadKey, without_user_info
 from scaler.config.scalars import read_duration
 from scaler.replay.policies import FAMILIES, Setting, Value, parse
+from scaler.replay.report import TraceResult
 from scaler.replay.servers import load_profile
 from scaler.replay.traces import FORMATS, BadLoad, Recorded, load
-from scaler.replay.verdict import TraceResult
 
 from .past import HistoryRequest, from_prometheus
 from .play import ReplayPlan, play

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from scaler.replay import clairvoyant
 from scaler.replay.policies import BASELINES, FAMILIES, Setting, grid
-from scaler.replay.profiles import ServerProfile
+from scaler.replay.report import Played, TraceResult
 from scaler.replay.run import run
+from scaler.replay.servers import ServerProfile
 from scaler.replay.traces import Recorded
-from scaler.replay.verdict import Played, TraceResult
 
 from .tune import tune
 
@@ -66,7 +66,7 @@ def _load(recorded: Recorded, wishes: ReplayPlan, progress: Progress) -> TraceRe
 def _played(
     setting: Setting, name: str, recorded: Recorded, wishes: ReplayPlan, told: Callable[[float], None]
 ) -> Played:
-    course = run(recorded.load, wishes.profile, setting.plane(), seed=wishes.seed, told=told)
+    course = run(recorded.load, wishes.profile, setting.baseline(), seed=wishes.seed, progress=told)
     defaults = FAMILIES[setting.family].parameters
     other = {key: value for key, value in setting.values if value != defaults[key].default}
     return Played(name, other, course)

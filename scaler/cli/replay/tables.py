@@ -13,8 +13,8 @@ from rich.text import Text
 
 from scaler.explain import terminal
 from scaler.explain.terminal import BAD, DIM, GOOD, HEAD, bare_table
-from scaler.replay.score import Score, shown
-from scaler.replay.verdict import TraceResult, in_words
+from scaler.replay.report import TraceResult, describe_slo
+from scaler.replay.run import Score, shown
 
 _COLUMNS = (
     "promise kept",
@@ -32,7 +32,7 @@ def replay_tables(verdicts: Sequence[TraceResult], console: Console | None = Non
     out = terminal.console(console)
     for verdict in verdicts:
         out.print(Text(verdict.load.name, HEAD), Text(_facts(verdict), DIM))
-        out.print(Text(f"Server {verdict.profile.name}; {in_words(verdict.profile.promise)}.", DIM))
+        out.print(Text(f"Server {verdict.profile.name}; {describe_slo(verdict.profile.slo)}.", DIM))
         for note in verdict.notes:
             out.print(Text(note, DIM))
         out.print()
@@ -57,7 +57,7 @@ def _table(verdict: TraceResult) -> Table:
         table.add_column(column, justify="right")
     for one in verdict.played:
         score = one.score
-        kept = score.slo_met_ratio >= verdict.profile.promise.share
+        kept = score.slo_met_ratio >= verdict.profile.slo.share
         policy = Text.assemble(one.name, (f" {one.label}" if one.label else "", DIM))
         table.add_row(policy, *_cells(score, verdict.ratio(score.gpu_hours), kept=kept))
     return table

@@ -67,7 +67,7 @@ def test_the_policies_are_listed_without_a_load(tidegate):
     done = tidegate("replay", "--policy", "list")
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert "  knative: " in done.stdout
+    assert "\nknative: " in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,11 @@ import scaler
 # A step of 0.01 s and a prompt of 100 tokens at 1000/s: the first token is there at 5.11 s.
 PLAYED = """
 import numpy as np
-from scaler.replay.columns import FIRST, Server, World
+from scaler.replay.columns import FIRST, ReplayWorld, ServerColumns
 from scaler.replay.engine import advance, scale
 from scaler.replay.metric_pages import look
-world = World.of(np.array([5.0]), np.array([100]), np.array([3]), 4, 8)
-server = Server(0.01, 0.0, 0.0, 1000.0, 2048, 8, 1e9, 0)
+world = ReplayWorld.of(np.array([5.0]), np.array([100]), np.array([3]), 4, 8)
+server = ServerColumns(0.01, 0.0, 0.0, 1000.0, 2048, 8, 1e9, 0)
 scale(world, 1, np.zeros(1))
 advance(world, server, 10.0)
 hits = [sum(one.stats.cache_hits.values()) for one in (advance, scale, look)]
@@ -52,6 +52,6 @@ def test_the_simulator_is_compiled_once_and_again_when_a_file_it_is_made_of_has_
     assert [copied(PLAYED), copied(PLAYED)] == ["5.11 [0, 0, 0]", "5.11 [1, 1, 1]"]
 
     # `run_s` is in another file than the engine: the step's time twice.
-    steps = copied.folder / "scaler" / "replay" / "steps.py"
-    steps.write_text(steps.read_text().replace("first = server.step +", "first = 2 * server.step +"))
+    columns = copied.folder / "scaler" / "replay" / "columns.py"
+    columns.write_text(columns.read_text().replace("first = server.step +", "first = 2 * server.step +"))
     assert copied(PLAYED) == "5.12 [0, 0, 0]"
