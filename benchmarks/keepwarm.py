@@ -23,7 +23,7 @@ from exporter.model import Floats
 from scaler.policy.estimators import keep_warm as reckon
 from scaler.policy.estimators.idle_time import Gaps, IdleEnds
 from scaler.policy.estimators.keep_warm import IdlePlan, KeepWarm, KeepWarmRules, Stakes
-from scaler.replay.trace import Trace
+from scaler.replay.columns import Trace
 from scaler.replay.traces import load
 
 HOUR = 3600.0

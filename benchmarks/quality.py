@@ -32,11 +32,10 @@ from run import machine
 from scaler.cli.replay.tune import Trial, one_setting, tune
 from scaler.replay.clairvoyant import find, fluid_gpu_hours
 from scaler.replay.policies import BASELINES, Setting, grid, parse
-from scaler.replay.profiles import PROFILES, ServerProfile
-from scaler.replay.run import run
-from scaler.replay.score import Score, score
+from scaler.replay.report import describe_slo
+from scaler.replay.run import Score, run, score
+from scaler.replay.servers import PROFILES, ServerProfile
 from scaler.replay.traces import Recorded, load
-from scaler.replay.verdict import in_words
 
 PAGE = Path(__file__).with_name("QUALITY.md")
 BEGIN, END = "<!-- written by quality.py -->\n", "<!-- until here -->\n"
@@ -134,7 +133,7 @@ def cases(folder: Path, names: Sequence[str]) -> list[Case]:
 
 
 def played(case: Case, setting: Setting) -> Said:
-    return score(run(case.recorded.load, case.profile, setting.plane()))._asdict()
+    return score(run(case.recorded.load, case.profile, setting.baseline()))._asdict()
 
 
 def plan(case: Case) -> Said:
@@ -180,11 +179,11 @@ def everything(found: Sequence[Case], kept: Kept) -> Iterator[tuple[Case, str, S
 def chapter(case: Case, rows: dict[str, Said]) -> str:
     loaded, profile = case.recorded.load, case.profile
     by_plan = rows[PLAN].get("gpu_hours")
-    shown = [line(title, said, by_plan, profile.promise.share) for title, said in rows.items()]
+    shown = [line(title, said, by_plan, profile.slo.share) for title, said in rows.items()]
     facts = (
         f"`{case.words}`, server {profile.name}: {len(loaded.at):,} requests in "
         f"{loaded.span_s / 3600:.2f} h, {loaded.prompt.mean():,.0f} prompt and {loaded.output.mean():,.0f} output "
-        f"tokens on average. Promise: {in_words(profile.promise)}. The fluid bound is "
+        f"tokens on average. Promise: {describe_slo(profile.slo)}. The fluid bound is "
         f"{fluid_gpu_hours(loaded, profile):.1f} GPU-hours."
     )
     return f"### {case.known.name}\n\n{fill(facts, 120, break_on_hyphens=False)}\n\n{table(shown)}\n"

@@ -14,9 +14,8 @@ from typing import Protocol
 from exporter.model import Floats
 
 from .columns import ARRIVED, FINISHED, PROMPT_TOKENS, ReplayWorld, ServerColumns
-from .each import look_each
-from .metric_pages import EXISTING, READY_NOW, WANTED, look
-from .profiles import ServerProfile
+from .metric_pages import EXISTING, READY_NOW, WANTED, look, look_each
+from .servers import ServerProfile
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class Observation:
         return int(self.pages[EXISTING])
 
 
-def seen(world: ReplayWorld, profile: ServerProfile, now: float) -> Observation:
+def observe(world: ReplayWorld, profile: ServerProfile, now: float) -> Observation:
     counts = world.counts
     pages = look(world, profile.server)
     return Observation(
@@ -74,7 +73,7 @@ class Baseline(Protocol):
     @property
     def first(self) -> int: ...
 
-    def step(self, seen: Observation) -> int | None:
+    def step(self, observation: Observation) -> int | None:
         """How many replicas to order; None is: leave what was ordered. Called in order of time."""
         ...
 
@@ -90,5 +89,5 @@ class Static:
     def name(self) -> str:
         return f"static {self.first}"
 
-    def step(self, seen: Observation) -> int | None:  # noqa: ARG002 - it does not look
+    def step(self, observation: Observation) -> int | None:  # noqa: ARG002 - it does not look
         return None

@@ -27,13 +27,11 @@ import numpy as np
 
 from exporter.model import Floats
 
-from .columns import AT, DONE, FIRST, POD_S, Ints, Mask, ReplayWorld
+from .columns import AT, DONE, FIRST, POD_S, Ints, Mask, ReplayWorld, Trace
 from .engine import advance, scale
 from .metric_pages import LIVE_POD_S, look
-from .profiles import DUST_S, ServerProfile
-from .run import AFTERWARDS_S
-from .score import WARM_UP_S
-from .trace import Trace
+from .run import AFTERWARDS_S, WARM_UP_S
+from .servers import DUST_S, ServerProfile
 from .walk import BIN_S, Blocks, PodTimeline, Promised, walk
 
 BLOCKS_S = (3600.0, 1200.0, 420.0, 150.0, 60.0, 15.0)
@@ -95,21 +93,23 @@ def follow(load: Trace, profile: ServerProfile, ready: Ints, slots: int = 1024) 
     pods = wanted(ready, profile.start_s)
     scale(world, int(pods[0]), np.zeros(1))
     starts = np.array([profile.start_s])
-    for place in np.flatnonzero(np.diff(pods)) + 1:
-        if place * BIN_S >= load.span_s:
+    for index in np.flatnonzero(np.diff(pods)) + 1:
+        if index * BIN_S >= load.span_s:
             break
-        advance(world, server, place * BIN_S)
-        scale(world, int(pods[place]), starts)
+        advance(world, server, index * BIN_S)
+        scale(world, int(pods[index]), starts)
     advance(world, server, load.span_s)
     pod_s = float(world.numbers[POD_S] + look(world, server)[LIVE_POD_S])
     advance(world, server, load.span_s + AFTERWARDS_S)
     return world.request_times, pod_s
 
 
-def find(load: Trace, profile: ServerProfile, told: Callable[[float], None] = lambda _done: None) -> ClairvoyantPlan:
+def find(
+    load: Trace, profile: ServerProfile, progress: Callable[[float], None] = lambda _done: None
+) -> ClairvoyantPlan:
     """The cheapest plan found that keeps enough promises; if none does, the one at the highest price.
 
-    told: how far it is, 0..1, as far as that can be said.
+    progress: gets the share done, 0..1, as far as it is known.
     """
     descent = _Descent(load, profile)
     price, steps = FIRST_PRICE_GPU_S * profile.gpus, 0
@@ -119,8 +119,8 @@ def find(load: Trace, profile: ServerProfile, told: Callable[[float], None] = la
         price = sqrt(kept * broken) if broken else kept / PRICE_FALL
         plan = descent.descend(descent.cheapest or dearest, price, LATER_S)
         steps += 1
-        told(steps / (steps + 2.0))  # how many more prices there are, only they can tell
-        if plan.share >= profile.promise.share:
+        progress(steps / (steps + 2.0))  # how many more prices there are, only they can tell
+        if plan.share >= profile.slo.share:
             kept = price
         else:
             broken = price
@@ -156,7 +156,7 @@ class _Descent:
         self._orders = max(1, int(np.ceil(load.span_s / BIN_S)))
         self._counted = load.at >= min(WARM_UP_S, load.span_s / 2)
         self._promised = promised(load, profile, int(len(load.at) - self._counted.sum()))
-        self._others = self._world(), self._world()
+        self._spares = self._world(), self._world()
         self._flips = {
             (width, step): np.full(-(-self._bins // width), nan) for width in _widths(BLOCKS_S) for step in (LESS, MORE)
         }
@@ -182,9 +182,9 @@ class _Descent:
 
     def _met(self, ready: Ints, pod_s: float, times: Floats) -> _Walked:
         load, first, rest = self._load, times[:, FIRST] - times[:, AT], times[:, DONE] - times[:, FIRST]
-        kept = self._profile.promise.kept(first, rest, load.prompt, load.output)[self._counted]
+        kept = self._profile.slo.kept(first, rest, load.prompt, load.output)[self._counted]
         met = _Walked(ready, pod_s * self._profile.gpus, int((~kept).sum()), float(kept.mean()))
-        if met.share >= self._profile.promise.share and (self.cheapest is None or met.gpu_s < self.cheapest.gpu_s):
+        if met.share >= self._profile.slo.share and (self.cheapest is None or met.gpu_s < self.cheapest.gpu_s):
             self.cheapest = met
         return met
 
@@ -214,7 +214,7 @@ class _Descent:
         """Has it broken so many that a price like this brings them back no more?"""
         if self.cheapest is None:
             return False
-        return plan.broken > LOST * (1.0 - self._profile.promise.share) * int(self._counted.sum())
+        return plan.broken > LOST * (1.0 - self._profile.slo.share) * int(self._counted.sum())
 
     def _walked(self, plan: _Walked, width: int, step: int, price: float) -> _Walked | None:
         """None if there was nothing to try, or nothing that pays."""
@@ -224,7 +224,7 @@ class _Descent:
         ready, pods = plan.ready.copy(), wanted(plan.ready, self._profile.start_s)
         course = PodTimeline(pods, np.array([self._profile.start_s]), self._orders)
         blocks = Blocks(np.flatnonzero(~stands), width, step, price, self._profile.gpus, self._felt, flip)
-        world, (base, tried) = self._world(), self._others
+        world, (base, tried) = self._world(), self._spares
         changed, pod_s = walk(
             world, base, tried, self._profile.server, self._promised, ready, course, self._ahead, blocks,
             self._load.span_s,
@@ -252,8 +252,6 @@ class _Descent:
 
 
 def promised(load: Trace, profile: ServerProfile, begins: int) -> Promised:
-    promise = profile.promise
-    rest = promise.rest_s + promise.rest_per_token_s * load.output + DUST_S
-    return Promised(
-        promise.within_s(load.prompt), np.where(load.output <= 1, inf, rest), promise.rest_per_token_s, begins
-    )
+    slo = profile.slo
+    rest = slo.rest_s + slo.rest_per_token_s * load.output + DUST_S
+    return Promised(slo.within_s(load.prompt), np.where(load.output <= 1, inf, rest), slo.rest_per_token_s, begins)

@@ -1,18 +1,24 @@
-"""The arrays a simulated Deployment lives in, and what stands where in them.
+"""Holds a trace and the arrays that a simulated Deployment lives in, with the arithmetic of a replica's decode steps.
 
 Few wide arrays rather than many narrow ones: numba counts every array in and out of every part of the engine.
 
-Worked example: `world.replicas[3, READY_AT]` is when the pod in slot 3 becomes ready, in seconds of the load.
+A run of m steps with n sequences of x tokens in all takes m*(step + per_sequence*n + per_token*x) plus
+per_token*n*m*(m-1)/2, because every step makes each context a token longer.
+
+Worked example: step 0.01 s and per_token 0.001 s, one sequence of 11 tokens: three steps take 0.021 + 0.022 + 0.023 s.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import sqrt
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exporter.model import Floats
+from scaler.jit import part
 
 Ints: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -43,6 +49,32 @@ NOW, POD_S = range(2)
 # ALIVE: slots in `order`, oldest first. HELD: requests at the gateway, from GATE_HEAD to GATE_TAIL. STARTS: pods made.
 ALIVE, ARRIVED, PROMPT_TOKENS, FINISHED, TOKENS, HELD, GATE_HEAD, GATE_TAIL, STARTS = range(9)
 WORLD_COUNTS = 9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """When requests arrive, and how many tokens each brings and takes.
+
+    at: shape (requests,), seconds from the trace's beginning, ascending. prompt, output: tokens, same shape.
+    """
+
+    name: str
+    at: Floats
+    prompt: Ints
+    output: Ints
+
+    def __post_init__(self) -> None:
+        if not len(self.at) == len(self.prompt) == len(self.output):
+            raise ValueError(f"{self.name}: at, prompt and output must have the same length")
+        if not len(self.at):
+            raise ValueError(f"{self.name}: has no request")
+        if not np.isfinite(self.at).all() or self.at[0] < 0.0 or (np.diff(self.at) < 0.0).any():
+            raise ValueError(f"{self.name}: arrivals must be finite, ascending and not before second 0")
+
+    @property
+    def span_s(self) -> float:
+        """Seconds until the last arrival."""
+        return float(self.at[-1])
 
 
 class ServerColumns(NamedTuple):
@@ -103,3 +135,28 @@ class ReplayWorld(NamedTuple):
             np.zeros(2),
             world,
         )
+
+
+@part
+def run_s(server: ServerColumns, sequences: int, context: float, steps: int) -> float:
+    """Seconds of a run of decode steps."""
+    first = server.step + server.per_sequence * sequences + server.per_token * context
+    return steps * first + server.per_token * sequences * (steps * (steps - 1) / 2)
+
+
+@part
+def steps_within(server: ServerColumns, sequences: int, context: float, longest: int, seconds: float) -> int:
+    """How many steps of a run have ended after so many seconds."""
+    slope = server.per_token * sequences
+    first = server.step + server.per_sequence * sequences + server.per_token * context
+    if slope > 0.0:
+        half = first - slope / 2
+        steps = int((sqrt(half * half + 2 * slope * seconds) - half) / slope)
+    else:
+        steps = int(seconds / first)
+    steps = max(0, min(steps, longest))
+    while steps < longest and run_s(server, sequences, context, steps + 1) <= seconds:  # what rounding took
+        steps += 1
+    while steps > 0 and run_s(server, sequences, context, steps) > seconds:
+        steps -= 1
+    return steps

@@ -15,16 +15,14 @@ idle replica. Its prompt is read at 5.11, which is its first token; its last is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf
 
 import numpy as np
 from numba import typeof, types
 
 from exporter.model import Floats
-from scaler.jit import NUMBER, fingerprint, kernel, part
+from scaler.jit import NUMBER, kernel, part
 
-from . import columns, steps
 from .columns import (
     ADMITTED,
     ALIVE,
@@ -74,8 +72,9 @@ from .columns import (
     Ints,
     ReplayWorld,
     ServerColumns,
+    run_s,
+    steps_within,
 )
-from .steps import run_s, steps_within
 
 # What the engine is compiled for, and whoever looks at its world.
 WORLD = typeof(ReplayWorld.of(np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64), 1, 1))
@@ -84,29 +83,29 @@ SERVER = typeof(ServerColumns(0.0, 0.0, 0.0, 0.0, 0, 0, 0.0, 0))
 
 @part
 def _push(heap: Ints, size: int, key: int, request: int) -> None:
-    place = size
-    while place > 0 and heap[(place - 1) // 2, 0] > key:
-        heap[place, 0], heap[place, 1] = heap[(place - 1) // 2, 0], heap[(place - 1) // 2, 1]
-        place = (place - 1) // 2
-    heap[place, 0], heap[place, 1] = key, request
+    position = size
+    while position > 0 and heap[(position - 1) // 2, 0] > key:
+        heap[position, 0], heap[position, 1] = heap[(position - 1) // 2, 0], heap[(position - 1) // 2, 1]
+        position = (position - 1) // 2
+    heap[position, 0], heap[position, 1] = key, request
 
 
 @part
 def _pop(heap: Ints, size: int) -> int:
     request = heap[0, 1]
     key, last = heap[size - 1, 0], heap[size - 1, 1]
-    place = 0
+    position = 0
     while True:
-        child = 2 * place + 1
+        child = 2 * position + 1
         if child >= size - 1:
             break
         if child + 1 < size - 1 and heap[child + 1, 0] < heap[child, 0]:
             child += 1
         if heap[child, 0] >= key:
             break
-        heap[place, 0], heap[place, 1] = heap[child, 0], heap[child, 1]
-        place = child
-    heap[place, 0], heap[place, 1] = key, last
+        heap[position, 0], heap[position, 1] = heap[child, 0], heap[child, 1]
+        position = child
+    heap[position, 0], heap[position, 1] = key, last
     return request
 
 
@@ -122,20 +121,20 @@ def _done(world: ReplayWorld, slot: int, request: int, now: float) -> None:
 @part
 def _prompt_read(world: ReplayWorld, slot: int, request: int, now: float) -> None:
     """Its first token: from now on it decodes, if more are to come."""
-    mine, own = world.replica_counts[slot], world.request_counts[request]
-    mine[HEAD] = own[NEXT]
+    mine, request_row = world.replica_counts[slot], world.request_counts[request]
+    mine[HEAD] = request_row[NEXT]
     if mine[HEAD] == NONE:
         mine[TAIL] = NONE
     mine[QUEUED] -= 1
     mine[ADMITTED] -= 1
     world.request_times[request, FIRST] = now
-    world.replicas[slot, CONTEXT] += own[PROMPT] + 1
+    world.replicas[slot, CONTEXT] += request_row[PROMPT] + 1
     world.replicas[slot, KV] += 1
     world.counts[TOKENS] += 1
-    if own[OUTPUT] == 1:
+    if request_row[OUTPUT] == 1:
         _done(world, slot, request, now)
     else:
-        _push(world.heap[slot], mine[DECODING], mine[STEPS] + own[OUTPUT] - 1, request)
+        _push(world.heap[slot], mine[DECODING], mine[STEPS] + request_row[OUTPUT] - 1, request)
         mine[DECODING] += 1
 
 
@@ -144,12 +143,12 @@ def _end_step(world: ReplayWorld, slot: int, now: float) -> None:
     """What the step, or the run of steps, that ends now has done."""
     mine = world.replica_counts[slot]
     world.replicas[slot, BUSY] += now - world.replicas[slot, BEGAN]
-    steps = mine[RUN] if mine[DOING] == DECODE else 1
-    made = steps * mine[DECODING]
-    mine[STEPS] += steps
-    world.replicas[slot, CONTEXT] += made
-    world.replicas[slot, KV] += made
-    world.counts[TOKENS] += made
+    columns = mine[RUN] if mine[DOING] == DECODE else 1
+    generated = columns * mine[DECODING]
+    mine[STEPS] += columns
+    world.replicas[slot, CONTEXT] += generated
+    world.replicas[slot, KV] += generated
+    world.counts[TOKENS] += generated
     while mine[DECODING] > 0 and world.heap[slot, 0, 0] <= mine[STEPS]:
         _done(world, slot, _pop(world.heap[slot], mine[DECODING]), now)
         mine[DECODING] -= 1
@@ -170,9 +169,9 @@ def _admit(world: ReplayWorld, server: ServerColumns, slot: int) -> int:
     """Give places to those who wait, in their order; how many prompt tokens the next step reads."""
     mine = world.replica_counts[slot]
     budget = server.chunk - mine[DECODING]
-    reading, place, request = 0, 0, mine[HEAD]
+    reading, position, request = 0, 0, mine[HEAD]
     while request != NONE and reading < budget:
-        if place == mine[ADMITTED]:
+        if position == mine[ADMITTED]:
             prompt, kv = world.request_counts[request, PROMPT], world.replicas[slot, KV]
             in_hand = mine[DECODING] + mine[ADMITTED]
             # One that alone is larger than the cache is served alone, or it would wait for good.
@@ -182,7 +181,7 @@ def _admit(world: ReplayWorld, server: ServerColumns, slot: int) -> int:
             mine[ADMITTED] += 1
         reading += min(world.request_counts[request, LEFT], budget - reading)
         request = world.request_counts[request, NEXT]
-        place += 1
+        position += 1
     return reading
 
 
@@ -224,10 +223,10 @@ def _cut_run(world: ReplayWorld, server: ServerColumns, slot: int, now: float) -
 def _end_pod(world: ReplayWorld, slot: int, now: float) -> None:
     world.replica_counts[slot, PHASE] = FREE
     world.numbers[POD_S] += now - world.replicas[slot, CREATED]
-    alive, place = world.counts[ALIVE], 0
-    while world.order[place] != slot:
-        place += 1
-    for later in range(place + 1, alive):
+    alive, position = world.counts[ALIVE], 0
+    while world.order[position] != slot:
+        position += 1
+    for later in range(position + 1, alive):
         world.order[later - 1] = world.order[later]
     world.counts[ALIVE] = alive - 1
 
@@ -236,8 +235,8 @@ def _end_pod(world: ReplayWorld, slot: int, now: float) -> None:
 def _chosen(world: ReplayWorld, server: ServerColumns) -> int:
     """The ready replica a request goes to; NONE if there is none, or none that takes more."""
     best, least, fewest = NONE, 0, 0
-    for place in range(world.counts[ALIVE]):
-        slot = world.order[place]
+    for position in range(world.counts[ALIVE]):
+        slot = world.order[position]
         mine = world.replica_counts[slot]
         if mine[PHASE] != READY:
             continue
@@ -297,15 +296,15 @@ def _send_held(world: ReplayWorld, server: ServerColumns, now: float) -> None:
         _send(world, server, slot, request, now)
 
 
-@part
-def _let_pass(world: ReplayWorld, server: ServerColumns, until: float) -> None:
-    """See `advance`."""
+@kernel(types.void(WORLD, SERVER, NUMBER))
+def advance(world: ReplayWorld, server: ServerColumns, until: float) -> None:
+    """Plays until `until`, seconds of the load; events at that very moment have happened."""
     while True:
         request = world.counts[ARRIVED]
         arrival = world.request_times[request, AT] if request < world.request_times.shape[0] else inf
         event, slot = inf, NONE
-        for place in range(world.counts[ALIVE]):
-            one = world.order[place]
+        for position in range(world.counts[ALIVE]):
+            one = world.order[position]
             at = world.replicas[one, READY_AT if world.replica_counts[one, PHASE] == STARTING else BOUNDARY]
             if at < event:
                 event, slot = at, one
@@ -326,12 +325,16 @@ def _let_pass(world: ReplayWorld, server: ServerColumns, until: float) -> None:
     world.numbers[NOW] = until
 
 
-@part
-def _order(world: ReplayWorld, replicas: int, start_s: Floats) -> int:
-    """See `scale`."""
+@kernel(types.int64(WORLD, types.int64, types.float64[::1]))
+def scale(world: ReplayWorld, replicas: int, start_s: Floats) -> int:
+    """Sets the Deployment's replicas, now. start_s: seconds that each pod takes to become ready, used in turn.
+
+    Draining pods are not counted. Returns by how many the number changed. Raises IndexError if more pods are alive than
+    there are slots.
+    """
     now, present = world.numbers[NOW], 0
-    for place in range(world.counts[ALIVE]):
-        present += world.replica_counts[world.order[place], PHASE] != DRAINING
+    for position in range(world.counts[ALIVE]):
+        present += world.replica_counts[world.order[position], PHASE] != DRAINING
     slot = 0
     for _ in range(present, replicas):
         while slot < world.order.shape[0] and world.replica_counts[slot, PHASE] != FREE:
@@ -359,30 +362,3 @@ def _order(world: ReplayWorld, replicas: int, start_s: Floats) -> int:
         if idle:
             _end_pod(world, gone, now)
     return replicas - present
-
-
-def _compiled(
-    parts: str,
-) -> tuple[Callable[[ReplayWorld, ServerColumns, float], None], Callable[[ReplayWorld, int, Floats], int]]:
-    """`parts`: a fingerprint of the other files compiled in, so that numba takes nothing old from its cache."""
-
-    @kernel(types.void(WORLD, SERVER, NUMBER))
-    def advance(world: ReplayWorld, server: ServerColumns, until: float) -> None:
-        """Let time pass until then, seconds of the load; what happens at that very moment has happened."""
-        parts  # noqa: B018
-        _let_pass(world, server, until)
-
-    @kernel(types.int64(WORLD, types.int64, types.float64[::1]))
-    def scale(world: ReplayWorld, replicas: int, start_s: Floats) -> int:
-        """Order so many replicas, now. start_s: seconds that each pod ever made takes to become ready, used in turn.
-
-        Those on their way out are not counted. Returns by how many the order changed. Raises IndexError if more pods
-        are alive than there are slots.
-        """
-        parts  # noqa: B018
-        return _order(world, replicas, start_s)
-
-    return advance, scale
-
-
-advance, scale = _compiled(fingerprint(columns, steps))

@@ -1,20 +1,17 @@
-"""What the pages of a simulated Deployment would say at this moment: one row of numbers.
+"""Computes what the metrics of a simulated Deployment show now: in total (`look`), or pod by pod (`look_each`).
 
-Worked example: two ready replicas that decode three sequences each, and nothing else: `look(world, server)[RUNNING]`
-is 6.0 and `[WAITING]` 0.0.
+Worked example: two ready replicas, the older with one request waiting and four in its batch: `look(world, server)` has
+4.0 at RUNNING and 1.0 at WAITING, and `look_each(world, server)[:, [POD_WAITING, POD_RUNNING]]` is `[[1, 4], [0, 0]]`.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 from numba import types
 
 from exporter.model import Floats
-from scaler.jit import fingerprint, kernel, part
+from scaler.jit import kernel
 
-from . import columns, steps
 from .columns import (
     ADMITTED,
     ALIVE,
@@ -37,58 +34,66 @@ from .columns import (
     TOKENS,
     ReplayWorld,
     ServerColumns,
+    steps_within,
 )
 from .engine import SERVER, WORLD
-from .steps import steps_within
 
-WAITING, RUNNING, AT_GATE, KV_USED, READY_NOW, EXISTING, WANTED, BUSY_S, TOKENS_MADE, LIVE_POD_S = range(10)
+WAITING, RUNNING, AT_GATE, KV_USED, READY_NOW, EXISTING, WANTED, BUSY_S, TOKENS_GENERATED, LIVE_POD_S = range(10)
+# POD_PHASE: of `columns`. POD_BUSY: 1 while it has work, else 0, which is what GPU_UTIL shows as 100 and 0. Slots are
+# used again: POD_SLOT and POD_CREATED (seconds) together say which pod it is. POD_KV: a ratio.
+POD_PHASE, POD_KV, POD_WAITING, POD_RUNNING, POD_BUSY, POD_SLOT, POD_CREATED = range(7)
 
 
-@part
-def _look(world: ReplayWorld, server: ServerColumns) -> Floats:
-    """See `look`."""
-    seen = np.zeros(10)
+@kernel(types.float64[::1](WORLD, SERVER))
+def look(world: ReplayWorld, server: ServerColumns) -> Floats:
+    """Sums over the pods, shape (10,): requests; AT_GATE requests; KV_USED a ratio, the mean over ready pods; pods;
+    seconds; tokens. BUSY_S and LIVE_POD_S are sums over living pods, TOKENS_MADE is a counter.
+    """
+    totals = np.zeros(10)
     now = world.numbers[NOW]
     kv = 0.0
-    for place in range(world.counts[ALIVE]):
-        slot = world.order[place]
+    for position in range(world.counts[ALIVE]):
+        slot = world.order[position]
         mine, numbers = world.replica_counts[slot], world.replicas[slot]
-        seen[LIVE_POD_S] += now - numbers[CREATED]
-        seen[EXISTING] += 1
-        seen[WANTED] += mine[PHASE] != DRAINING
-        seen[WAITING] += mine[QUEUED] - mine[ADMITTED]
-        seen[RUNNING] += mine[DECODING] + mine[ADMITTED]
-        seen[BUSY_S] += numbers[BUSY]
+        totals[LIVE_POD_S] += now - numbers[CREATED]
+        totals[EXISTING] += 1
+        totals[WANTED] += mine[PHASE] != DRAINING
+        totals[WAITING] += mine[QUEUED] - mine[ADMITTED]
+        totals[RUNNING] += mine[DECODING] + mine[ADMITTED]
+        totals[BUSY_S] += numbers[BUSY]
         if mine[DOING] != IDLE:
-            seen[BUSY_S] += now - numbers[BEGAN]
-        made = 0
+            totals[BUSY_S] += now - numbers[BEGAN]
+        generated = 0
         if mine[DOING] == DECODE:
             passed = now - numbers[BEGAN]
-            made = steps_within(server, mine[DECODING], numbers[CONTEXT], mine[RUN], passed) * mine[DECODING]
-            seen[TOKENS_MADE] += made
+            generated = steps_within(server, mine[DECODING], numbers[CONTEXT], mine[RUN], passed) * mine[DECODING]
+            totals[TOKENS_GENERATED] += generated
         if mine[PHASE] == READY:
-            seen[READY_NOW] += 1
-            kv += min(1.0, (numbers[KV] + made) / server.kv_tokens)
-    seen[TOKENS_MADE] += world.counts[TOKENS]
-    seen[AT_GATE] = world.counts[HELD]
-    seen[KV_USED] = kv / seen[READY_NOW] if seen[READY_NOW] > 0 else np.nan
-    return seen
+            totals[READY_NOW] += 1
+            kv += min(1.0, (numbers[KV] + generated) / server.kv_tokens)
+    totals[TOKENS_GENERATED] += world.counts[TOKENS]
+    totals[AT_GATE] = world.counts[HELD]
+    totals[KV_USED] = kv / totals[READY_NOW] if totals[READY_NOW] > 0 else np.nan
+    return totals
 
 
-def _compiled(parts: str) -> Callable[[ReplayWorld, ServerColumns], Floats]:
-    """`parts`: a fingerprint of the other files compiled in, so that numba takes nothing old from its cache."""
-
-    @kernel(types.float64[::1](WORLD, SERVER))
-    def look(world: ReplayWorld, server: ServerColumns) -> Floats:
-        """What the pages would say now, by the names above: requests, a ratio (mean over the ready), pods, seconds,
-        tokens.
-
-        BUSY_S and LIVE_POD_S are sums over living pods; TOKENS_MADE is a counter.
-        """
-        parts  # noqa: B018
-        return _look(world, server)
-
-    return look
-
-
-look = _compiled(fingerprint(columns, steps))
+@kernel(types.float64[:, ::1](WORLD, SERVER))
+def look_each(world: ReplayWorld, server: ServerColumns) -> Floats:
+    """A row per living pod, oldest first: shape (pods, 7), the columns POD_PHASE to POD_CREATED."""
+    now = world.numbers[NOW]
+    pods = np.zeros((world.counts[ALIVE], 7))
+    for position in range(world.counts[ALIVE]):
+        slot = world.order[position]
+        mine, numbers, pod = world.replica_counts[slot], world.replicas[slot], pods[position]
+        generated = 0
+        if mine[DOING] == DECODE:
+            passed = now - numbers[BEGAN]
+            generated = steps_within(server, mine[DECODING], numbers[CONTEXT], mine[RUN], passed) * mine[DECODING]
+        pod[POD_PHASE] = mine[PHASE]
+        pod[POD_KV] = min(1.0, (numbers[KV] + generated) / server.kv_tokens)
+        pod[POD_WAITING] = mine[QUEUED] - mine[ADMITTED]
+        pod[POD_RUNNING] = mine[DECODING] + mine[ADMITTED]
+        pod[POD_BUSY] = 1.0 if mine[DOING] != IDLE else 0.0
+        pod[POD_SLOT] = slot
+        pod[POD_CREATED] = numbers[CREATED]
+    return pods

@@ -7,7 +7,7 @@ one has tried the other need not.
 
 Worked example:
 
-    parse("keda-waiting:threshold=10,min=0").plane()  # KEDA around sum(vllm:num_requests_waiting) > 10, to zero
+    parse("keda-waiting:threshold=10,min=0").baseline()  # KEDA around sum(vllm:num_requests_waiting) > 10, to zero
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from scaler.controllers import hpa, keda
 from scaler.controllers.hpa import DEFAULT_DOWN, HpaBehavior, ScalingRules
 
 from .baseline import Baseline, Observation, Static
-from .baselines import aibrix, knative, ray, recipes, tidegate, wva
-from .baselines.chain import KedaAndHpa, average, whole
+from .baselines import aibrix, keda_and_hpa, knative, ray, tidegate, wva
+from .baselines.keda_and_hpa import KedaAndHpa, average, whole
 
 Value: TypeAlias = int | float | str
 Values: TypeAlias = Mapping[str, Value]
@@ -68,7 +68,7 @@ class Setting:
         other = [f"{key}={value}" for key, value in self.values if value != parameters[key].default]
         return f"{self.family}:{','.join(other)}" if other else self.family
 
-    def plane(self) -> Baseline:
+    def baseline(self) -> Baseline:
         return FAMILIES[self.family].build(self.name, dict(self.values))
 
 
@@ -141,7 +141,7 @@ def _tidegate(name: str, values: Values) -> Baseline:
         least=least,
         most=most,
     )
-    return tidegate.plane(name, wish)
+    return tidegate.baseline(name, wish)
 
 
 def _static(_name: str, values: Values) -> Baseline:
@@ -159,7 +159,7 @@ def _recipe(
         behavior = None
         if values["behavior"] == "default":
             behavior = HpaBehavior(down=ScalingRules(DEFAULT_DOWN.policies, window_s=down_s))
-        scaler = recipes.Prometheus(name, read, _number(values, "threshold"), collects_s)
+        scaler = keda_and_hpa.Prometheus(name, read, _number(values, "threshold"), collects_s)
         return KedaAndHpa(
             scaler,
             keda.ScaledObjectSpec(
@@ -291,7 +291,7 @@ FAMILIES: Mapping[str, PolicyFamily] = MappingProxyType(
             *_recipes(
                 "waiting",
                 "sum(vllm:num_requests_waiting), AverageValue",
-                _recipe(recipes.waiting, metric=average),
+                _recipe(keda_and_hpa.waiting, metric=average),
                 Parameter(5.0, "waiting requests per replica", 0.001),
                 {"threshold": (1.0, 2.0, 5.0, 10.0, 20.0, 50.0), "min": _LEAST, "behavior": _BEHAVIORS},
                 {"threshold": (1.0, 2.0, 5.0, 10.0, 20.0), "down": (60.0, 600.0)},
@@ -299,7 +299,7 @@ FAMILIES: Mapping[str, PolicyFamily] = MappingProxyType(
             *_recipes(
                 "waiting+running",
                 "sum(vllm:num_requests_waiting + vllm:num_requests_running), AverageValue",
-                _recipe(recipes.in_hand, metric=average),
+                _recipe(keda_and_hpa.in_hand, metric=average),
                 Parameter(16.0, "requests in hand per replica", 0.001),
                 {
                     "threshold": (2.0, 4.0, 8.0, 16.0, 24.0, 32.0, 48.0, 64.0),
@@ -311,7 +311,7 @@ FAMILIES: Mapping[str, PolicyFamily] = MappingProxyType(
             *_recipes(
                 "gpu-util",
                 "avg(DCGM_FI_DEV_GPU_UTIL), Value",
-                _recipe(recipes.gpu_util, metric=whole, collects_s=recipes.DCGM_COLLECTS_S),
+                _recipe(keda_and_hpa.gpu_util, metric=whole, collects_s=keda_and_hpa.DCGM_COLLECTS_S),
                 Parameter(80.0, "percent", 0.001),
                 {"threshold": (50.0, 65.0, 80.0, 95.0), "behavior": _BEHAVIORS},
                 {},
@@ -319,7 +319,7 @@ FAMILIES: Mapping[str, PolicyFamily] = MappingProxyType(
             *_recipes(
                 "kv",
                 "avg(vllm:kv_cache_usage_perc), Value",
-                _recipe(recipes.kv_used, metric=whole),
+                _recipe(keda_and_hpa.kv_used, metric=whole),
                 Parameter(0.7, "share of the KV cache in use, 0..1", 0.001),
                 {"threshold": (0.2, 0.35, 0.5, 0.65, 0.8), "min": (1, 2, 4), "behavior": _BEHAVIORS},
                 {},

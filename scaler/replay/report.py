@@ -1,28 +1,154 @@
-"""The replay as one HTML file that needs nothing else: a table, the load, and every policy's replicas over time.
+"""Writes the results of a replay: the document of `-o json`, and one HTML file that needs nothing else.
 
-Pure: it is given what happened and answers text. Charts are SVG drawn here; the page has no script, prints, and follows
-the reader's light or dark.
+The HTML file has a table, the trace, and every policy's replicas over time. Charts are SVG drawn here; the page has no
+script, prints, and follows the reader's light or dark mode. Rows are sorted by value: first the policies that met the
+SLO, the cheapest on top, then the others by the share of requests that met it.
 
-Rows are told by what they are worth: first those that kept the promise, the cheapest on top, then the others, by how
-much of it they kept.
-
-Worked example: `page([section])` of one load and two policies is a document with one table of two rows and three
-charts: the load, and one per policy with the plan behind it.
+Worked example: two policies on one trace make `{"load": "office", "server": "A", "slo": {…}, "policies": [{"name":
+"tidegate", "slo_met_ratio": 0.996, "gpu_hours": 170.2, "ratio_to_clairvoyant": 1.17, …}, …]}`, and a page with one
+table of two rows and three charts: the trace, and one per policy with the plan behind it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from math import isfinite, nan
+from typing import Any
 
 import numpy as np
 
 from exporter.model import Floats
 
-from .run import Replayed
-from .score import Score, promise_kept, shown
-from .trace import Trace
+from .clairvoyant import ClairvoyantPlan
+from .columns import Trace
+from .run import Replayed, Score, score, shown, slo_met
+from .servers import ServerProfile, Slo
+from .walk import BIN_S
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Played:
+    """One policy on one load. parameters: those that are not the default, in the words of `--policy`."""
+
+    name: str
+    parameters: Mapping[str, int | float | str]
+    course: Replayed
+
+    @property
+    def score(self) -> Score:
+        return score(self.course)
+
+    @property
+    def label(self) -> str:
+        return ",".join(f"{key}={value}" for key, value in self.parameters.items())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TraceResult:
+    """One load. plan: of somebody who knew it; None where it was not looked for. fluid_gpu_hours: what nobody is under.
+
+    notes: about how the load was read.
+    """
+
+    load: Trace
+    profile: ServerProfile
+    played: Sequence[Played]
+    plan: ClairvoyantPlan | None
+    fluid_gpu_hours: float
+    notes: Sequence[str] = ()
+
+    def ratio(self, gpu_hours: float) -> float:
+        return gpu_hours / self.plan.gpu_hours if self.plan is not None and self.plan.gpu_hours else nan
+
+    def to_document(self) -> dict[str, Any]:
+        document: dict[str, Any] = {
+            "load": self.load.name,
+            "server": self.profile.name,
+            "slo": _slo_document(self.profile.slo),
+            "requests": len(self.load.at),
+            "span_s": self.load.span_s,
+            "fluid_bound_gpu_hours": self.fluid_gpu_hours,
+            "clairvoyant": None,
+            "policies": [self._policy(one) for one in self.played],
+            "notes": list(self.notes),
+        }
+        if self.plan is not None:
+            document["clairvoyant"] = {"gpu_hours": self.plan.gpu_hours, "slo_met_ratio": self.plan.slo_met_ratio}
+        return document
+
+    def _policy(self, one: Played) -> dict[str, Any]:
+        numbers = one.score
+        document = {"name": one.name, "parameters": dict(one.parameters), **numbers._asdict()}
+        document["ratio_to_clairvoyant"] = self.ratio(numbers.gpu_hours)
+        order = ("name", "parameters", "slo_met_ratio", "gpu_hours", "ratio_to_clairvoyant")
+        document = {key: document[key] for key in order} | document
+        return {key: _or_null(value) for key, value in document.items()}
+
+    def to_section(self) -> TraceSection:
+        share = self.profile.slo.share
+        return TraceSection(
+            load=self.load,
+            server=_server(self.profile),
+            slo=describe_slo(self.profile.slo),
+            rows=[
+                ResultRow(
+                    one.name, one.label, one.course, one.score, one.score.slo_met_ratio >= share, self.ratio(hours)
+                )
+                for one in self.played
+                for hours in (one.score.gpu_hours,)
+            ],
+            plan=None if self.plan is None else self.plan.ready.astype(float),
+            bin_s=BIN_S,
+            bounds=self.bounds(),
+            notes=self.notes,
+        )
+
+    def bounds(self) -> str:
+        """The two bounds, and how they were found, in a sentence or two."""
+        fluid = f"{self.fluid_gpu_hours:.1f} GPU-hours are a bound nobody is under: full batches, and starting is free."
+        if self.plan is None:
+            return fluid
+        kept = f"{100 * self.plan.slo_met_ratio:.2f} %"
+        return (
+            f"The plan of somebody who knew the load takes {self.plan.gpu_hours:.1f} GPU-hours and keeps {kept}, as "
+            f"far as descent in the same simulator found one. {fluid}"
+        )
+
+
+def _server(profile: ServerProfile) -> str:
+    gpus = f"{profile.gpus} GPU{'s' * (profile.gpus > 1)} a replica"
+    return f"{profile.name}, {gpus}, which is ready {profile.start_s:g} s after it was ordered"
+
+
+def describe_slo(slo: Slo) -> str:
+    """Worked example: `99 % of requests: first token in 2 s + 0.17 s per 1,000 prompt tokens, the rest in 0.5 s + 60 ms
+    per token`.
+    """
+    first = f"first token in {slo.first_s:g} s"
+    if slo.first_per_prompt_s:
+        first += f" + {1000 * slo.first_per_prompt_s:.2g} s per 1,000 prompt tokens"
+    if not isfinite(slo.rest_s):
+        return f"{100 * slo.share:g} % of requests: {first}"
+    per_token = f"{1000 * slo.rest_per_token_s:g} ms per token"
+    return f"{100 * slo.share:g} % of requests: {first}, the rest in {slo.rest_s:g} s + {per_token}"
+
+
+def _slo_document(slo: Slo) -> dict[str, Any]:
+    return {
+        "share": slo.share,
+        "first_token_s": slo.first_s,
+        "first_token_s_per_prompt_token": slo.first_per_prompt_s,
+        "rest_s": _or_null(slo.rest_s),
+        "rest_s_per_token": slo.rest_per_token_s,
+    }
+
+
+def _or_null(value: Any) -> Any:
+    """JSON has no NaN and no infinity: what is not known, or not promised, is null."""
+    return None if isinstance(value, float) and not isfinite(value) else value
+
 
 WIDTH, TALL, LOW, GUTTER = 1040, 110, 34, 44  # of a chart, in its own units: y axes stand in the gutter
 BINS = 260
@@ -78,7 +204,7 @@ class TraceSection:
 
     load: Trace
     server: str
-    promise: str
+    slo: str
     rows: Sequence[ResultRow]
     plan: Floats | None
     bin_s: float
@@ -102,7 +228,7 @@ def _section(section: TraceSection) -> str:
     facts = (
         f"{len(load.at):,} requests in {_span(load.span_s)}, {load.prompt.mean():,.0f} prompt and "
         f"{load.output.mean():,.0f} output tokens on average. Server {escape(section.server)}. "
-        f"Promise: {escape(section.promise)}. {escape(section.bounds)}"
+        f"Promise: {escape(section.slo)}. {escape(section.bounds)}"
     )
     notes = "".join(f"<p>{escape(note)}</p>" for note in section.notes)
     top, rows = _top(section), sorted(section.rows, key=_worth)
@@ -136,14 +262,14 @@ def _legend(section: TraceSection, top: float) -> str:
         keys.append(("background:var(--plan)", "the plan of somebody who knew the load"))
     if any(row.course.chart[:, 5].any() for row in section.rows):
         keys.append(("background:var(--queue)", "requests held because nothing is ready"))
-    if any(not promise_kept(row.course).all() for row in section.rows):
+    if any(not slo_met(row.course).all() for row in section.rows):
         keys.append(
             (
                 "background:var(--bad)",
                 "requests whose promise was broken, by when they came; the first minutes are not judged",
             )
         )
-    named = "".join(f"<i class=key style='{style}'></i><b>{words}</b>" for style, words in keys)
+    named = "".join(f"<i class=key style='{style}'></i><b>{text}</b>" for style, text in keys)
     cut = any(row.course.chart[:, 1].max() > top for row in section.rows)
     return f"<p class=legend>{named}{f' &nbsp; Charts are cut at {top:.0f} replicas.' if cut else ''}</p>"
 
@@ -197,7 +323,7 @@ def _policy(section: TraceSection, row: ResultRow, top: float) -> str:
 
 def _late(row: ResultRow) -> str:
     """Requests whose promise was broken, by their arrivals; nothing where none was."""
-    load, broken = row.course.load, ~promise_kept(row.course)
+    load, broken = row.course.load, ~slo_met(row.course)
     if not broken.any():
         return ""
     moments, counts = _binned(load.at[broken], load.span_s)

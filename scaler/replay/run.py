@@ -1,28 +1,35 @@
-"""One load, one profile, one control plane: what happened.
+"""Replays a trace against one server and one baseline, and scores what happened.
 
-The plane looks every `every_s` and its order holds at once. Cost counts from second 0 to the last arrival, for every
-plane the same span; the world goes on until all are served, or an hour longer, so that what the last requests waited is
-known. Same seed, same answer: start-up times are the only chance here.
+The baseline looks every `every_s` and its order holds at once. Cost counts from second 0 to the last arrival, for every
+baseline the same span; the world goes on until all requests are served, or an hour longer, so that the waiting times of
+the last requests are known. Same seed, same result: only start-up times are random. The first five minutes cost and are
+not judged: no autoscaler can know a load before it begins.
+
+Worked example: orders 1 -> 3 at 1000 s, 3 -> 2 at 1100 s, 2 -> 3 at 2000 s are three changes and one flap: the second
+takes back within 300 s what the first did.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import isnan
 from typing import NamedTuple
 
 import numpy as np
 
 from exporter.model import Floats
 
-from .baseline import Baseline, seen
-from .columns import FINISHED, POD_S, ReplayWorld
+from .baseline import Baseline, observe
+from .columns import AT, DONE, FINISHED, FIRST, POD_S, Mask, ReplayWorld, Trace
 from .engine import advance, scale
 from .metric_pages import AT_GATE, EXISTING, LIVE_POD_S, READY_NOW, RUNNING, WAITING, WANTED, look
-from .profiles import ServerProfile
-from .trace import Trace
+from .servers import ServerProfile
 
 AFTERWARDS_S = 3600.0
+WARM_UP_S = 300.0
+FLAP_S = 300.0
 
 
 class Order(NamedTuple):
@@ -46,7 +53,7 @@ class Replayed:
 
     load: Trace
     profile: ServerProfile
-    plane: str
+    baseline: str
     times: Floats
     pod_s: float
     orders: tuple[Order, ...]
@@ -54,48 +61,100 @@ class Replayed:
     cold: int
 
 
+class Score(NamedTuple):
+    """slo_met_ratio: of the requests after the first five minutes, 0..1; NaN if there are none. Times in seconds, of
+    those who had a first token. cold_starts: times a request found no ready replica.
+    """
+
+    slo_met_ratio: float
+    gpu_hours: float
+    ttft_mean_s: float
+    ttft_p99_s: float
+    changes: int
+    flaps_per_day: float
+    cold_starts: int
+
+
 def run(
     load: Trace,
     profile: ServerProfile,
-    plane: Baseline,
+    baseline: Baseline,
     *,
     seed: int = 0,
     slots: int = 1024,
     moments: int = 600,
-    told: Callable[[float], None] = lambda _done: None,
+    progress: Callable[[float], None] = lambda _done: None,
 ) -> Replayed:
-    """slots: pods alive at one moment, at the most. moments: rows of the chart, about. told: how much is done, 0..1."""
+    """slots: pods alive at one moment, at most. moments: rows of the chart, about. progress: gets a share, 0..1."""
     server = profile.server
     world = ReplayWorld.of(load.at, load.prompt, load.output, slots, server.batch)
     starts = profile.starts(seed)
-    scale(world, plane.first, np.zeros(1))
+    scale(world, baseline.first, np.zeros(1))
     advance(world, server, 0.0)
     end, last = load.span_s, load.span_s + AFTERWARDS_S
-    now, wanted, pod_s, cold, was_held = 0.0, plane.first, 0.0, 0, False
+    now, wanted, pod_s, cold, was_held = 0.0, baseline.first, 0.0, 0, False
     orders: list[Order] = []
     chart: list[tuple[float, ...]] = []
-    chart_every = max(plane.every_s, end / moments)
+    chart_every = max(baseline.every_s, end / moments)
     while now < last:
-        view = seen(world, profile, now)
+        view = observe(world, profile, now)
         pages = view.pages
         held = pages[AT_GATE] > 0.0 and pages[READY_NOW] == 0.0
         cold += int(held and not was_held)
         was_held = held
         if now >= len(chart) * chart_every:
             in_hand = pages[WAITING] + pages[RUNNING]
-            told(min(1.0, now / end) if end else 1.0)
+            progress(min(1.0, now / end) if end else 1.0)
             chart.append((now, pages[WANTED], pages[EXISTING], pages[READY_NOW], in_hand, pages[AT_GATE]))
-        order = plane.step(view)
+        order = baseline.step(view)
         if order is not None and order != wanted:
             scale(world, order, starts)
             orders.append(Order(now, wanted, order))
             wanted = order
         if now >= end and world.counts[FINISHED] == len(load.at):
             break
-        then = min(now + plane.every_s, last)
+        then = min(now + baseline.every_s, last)
         if now < end <= then:
             advance(world, server, end)
             pod_s = float(world.numbers[POD_S] + look(world, server)[LIVE_POD_S])
         advance(world, server, then)
         now = then
-    return Replayed(load, profile, plane.name, world.request_times, pod_s, tuple(orders), np.array(chart), cold)
+    return Replayed(load, profile, baseline.name, world.request_times, pod_s, tuple(orders), np.array(chart), cold)
+
+
+def slo_met(course: Replayed) -> Mask:
+    """Which requests had what was promised, those of the first minutes too; shape (requests,)."""
+    load, times = course.load, course.times
+    first, rest = times[:, FIRST] - times[:, AT], times[:, DONE] - times[:, FIRST]
+    return course.profile.slo.kept(first, rest, load.prompt, load.output)
+
+
+def score(course: Replayed) -> Score:
+    load = course.load
+    counted = load.at >= min(WARM_UP_S, load.span_s / 2)
+    first = (course.times[:, FIRST] - course.times[:, AT])[counted]
+    kept = slo_met(course)[counted]
+    answered = first[~np.isnan(first)]
+    days = max(load.span_s, 1.0) / 86_400
+    return Score(
+        slo_met_ratio=float(kept.mean()) if len(kept) else float("nan"),
+        gpu_hours=course.pod_s * course.profile.gpus / 3600,
+        ttft_mean_s=float(answered.mean()) if len(answered) else float("nan"),
+        ttft_p99_s=float(np.quantile(answered, 0.99)) if len(answered) else float("nan"),
+        changes=len(course.orders),
+        flaps_per_day=flaps(course.orders) / days,
+        cold_starts=course.cold,
+    )
+
+
+def flaps(orders: Sequence[Order]) -> int:
+    """Changes that go back on the one before within FLAP_S."""
+    return sum(
+        (one.after > one.before) != (two.after > two.before) and two.at - one.at <= FLAP_S
+        for one, two in pairwise(orders)
+    )
+
+
+def shown(value: float, digits: int, unit: str = "") -> str:
+    """For a person; what is not known is a dash."""
+    return "\N{EN DASH}" if isnan(value) else f"{value:,.{digits}f}{unit}"

@@ -53,9 +53,9 @@ from .columns import (
     Ints,
     ReplayWorld,
     ServerColumns,
+    steps_within,
 )
 from .engine import advance, scale
-from .steps import steps_within
 
 BIN_S = 15.0
 FELT_TIMES = 8  # so many times `felt` after a block, at the most, is waited for two worlds to be alike again
@@ -111,11 +111,11 @@ def fork(source: ReplayWorld, target: ReplayWorld, oldest: int) -> None:
     """`target` stands where `source` does. oldest: no request before it is unfinished in `source`; what `target` says
     of those is left as it was.
     """
-    for place in range(target.counts[ALIVE]):
-        target.replica_counts[target.order[place], PHASE] = FREE
-    for place in range(source.counts[ALIVE]):
-        slot = source.order[place]
-        target.order[place] = slot
+    for index in range(target.counts[ALIVE]):
+        target.replica_counts[target.order[index], PHASE] = FREE
+    for index in range(source.counts[ALIVE]):
+        slot = source.order[index]
+        target.order[index] = slot
         for column in range(REPLICA_NUMBERS):
             target.replicas[slot, column] = source.replicas[slot, column]
         for column in range(REPLICA_COUNTS):
@@ -154,8 +154,8 @@ def play(world: ReplayWorld, server: ServerColumns, course: PodTimeline, bin_: i
 def pod_seconds(world: ReplayWorld) -> float:
     """Of all pods there have been, until now."""
     seconds = world.numbers[POD_S]
-    for place in range(world.counts[ALIVE]):
-        seconds += world.numbers[NOW] - world.replicas[world.order[place], CREATED]
+    for index in range(world.counts[ALIVE]):
+        seconds += world.numbers[NOW] - world.replicas[world.order[index], CREATED]
     return float(seconds)
 
 
@@ -181,8 +181,8 @@ def broken_for_good(world: ReplayWorld, promised: Promised, oldest: int) -> int:
 def broken_at_this_pace(world: ReplayWorld, server: ServerColumns, promised: Promised, oldest: int) -> int:
     """Those, and of the answers under way those that took longer so far than their tokens so far may."""
     now, behind = world.numbers[NOW], 0
-    for place in range(world.counts[ALIVE]):
-        slot = world.order[place]
+    for index in range(world.counts[ALIVE]):
+        slot = world.order[index]
         mine = world.replica_counts[slot]
         ended = mine[STEPS]
         if mine[DOING] == DECODE:
@@ -205,18 +205,18 @@ def _change(plan: Ints, trial: Ints, pods: Ints, blocks: Blocks, ahead: int, sta
     """The block's change into `trial` and its `pods`. The bins from and to which other pods are ordered; equal if none
     are.
     """
-    for place in range(start, end):
-        trial[place] = max(plan[place] + blocks.step, 0)
+    for index in range(start, end):
+        trial[index] = max(plan[index] + blocks.step, 0)
     since, until = end, end
-    for place in range(max(0, start - ahead), end):
+    for index in range(max(0, start - ahead), end):
         most = 0
-        for later in range(place, min(place + ahead + 1, plan.shape[0])):
+        for later in range(index, min(index + ahead + 1, plan.shape[0])):
             most = max(most, trial[later])
-        if most != pods[place]:
+        if most != pods[index]:
             if since == end:
-                since = place
-            until = place + 1
-            pods[place] = most
+                since = index
+            until = index + 1
+            pods[index] = most
     return (since, until) if since < end else (end, end)
 
 
@@ -270,12 +270,12 @@ def _pays(
     if blocks.step > 0 and _hopeless(blocks, more_s, -before):  # not even if it saved them all
         blocks.flip[block] = more_s / before if before else inf
         return False, then
-    place, last = since, then + FELT_TIMES * blocks.felt
+    index, last = since, then + FELT_TIMES * blocks.felt
     while True:
-        while place < then:
-            further = min(then, place + CHECK_BINS)
-            play(tried, server, other, place, min(further * BIN_S, span_s))
-            place = further
+        while index < then:
+            further = min(then, index + CHECK_BINS)
+            play(tried, server, other, index, min(further * BIN_S, span_s))
+            index = further
             worse = broken_for_good(tried, promised, oldest) - before
             if blocks.step < 0 and _hopeless(blocks, more_s, worse):
                 blocks.flip[block] = -more_s / worse

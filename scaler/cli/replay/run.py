@@ -22,11 +22,10 @@ from exporter.model import Credentials, WorkloadKey, without_user_info
 from scaler.config.scalars import read_duration
 from scaler.replay import clairvoyant
 from scaler.replay.policies import BASELINES, FAMILIES, Setting, Value, grid, parse
-from scaler.replay.profiles import ServerProfile
+from scaler.replay.report import Played, TraceResult
 from scaler.replay.run import run
-from scaler.replay.servers import load_profile
+from scaler.replay.servers import ServerProfile, load_profile
 from scaler.replay.traces import FORMATS, BadLoad, Recorded, load
-from scaler.replay.verdict import Played, TraceResult
 
 from .history import HistoryRequest, from_prometheus
 from .tune import tune
@@ -191,7 +190,7 @@ def _simulate_all(recorded: Recorded, plan: ReplayPlan, progress: Progress) -> T
 def _simulate(
     setting: Setting, name: str, recorded: Recorded, plan: ReplayPlan, progress: Callable[[float], None]
 ) -> Played:
-    course = run(recorded.load, plan.profile, setting.plane(), seed=plan.seed, told=progress)
+    course = run(recorded.load, plan.profile, setting.baseline(), seed=plan.seed, progress=progress)
     defaults = FAMILIES[setting.family].parameters
     changed = {key: value for key, value in setting.values if value != defaults[key].default}
     return Played(name, changed, course)

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from scaler.explain import terminal
 from scaler.explain.terminal import BAD, DIM, GOOD, HEAD, bare_table
-from scaler.replay.score import Score, shown
-from scaler.replay.verdict import TraceResult, in_words
+from scaler.replay.report import TraceResult, describe_slo
+from scaler.replay.run import Score, shown
 
 _COLUMNS = (
     "promise kept",
@@ -32,7 +32,7 @@ def replay_tables(results: Sequence[TraceResult], console: Console | None = None
     out = terminal.console(console)
     for result in results:
         out.print(Text(result.load.name, HEAD), Text(_summary(result), DIM))
-        out.print(Text(f"Server {result.profile.name}; {in_words(result.profile.promise)}.", DIM))
+        out.print(Text(f"Server {result.profile.name}; {describe_slo(result.profile.slo)}.", DIM))
         for note in result.notes:
             out.print(Text(note, DIM))
         out.print()
@@ -57,7 +57,7 @@ def _table(result: TraceResult) -> Table:
         table.add_column(column, justify="right")
     for one in result.played:
         score = one.score
-        kept = score.slo_met_ratio >= result.profile.promise.share
+        kept = score.slo_met_ratio >= result.profile.slo.share
         policy = Text.assemble(one.name, (f" {one.label}" if one.label else "", DIM))
         table.add_row(policy, *_cells(score, result.ratio(score.gpu_hours), kept=kept))
     return table

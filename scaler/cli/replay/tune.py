@@ -18,13 +18,11 @@ from typing import NamedTuple
 import numpy as np
 
 from scaler.replay.baseline import Baseline, Observation
-from scaler.replay.columns import FIRST, POD_S
+from scaler.replay.columns import FIRST, POD_S, Trace
 from scaler.replay.metric_pages import LIVE_POD_S
 from scaler.replay.policies import BASELINES, Setting, grid
-from scaler.replay.profiles import ServerProfile
-from scaler.replay.run import run
-from scaler.replay.score import WARM_UP_S, Score, score
-from scaler.replay.trace import Trace
+from scaler.replay.run import WARM_UP_S, Score, run, score
+from scaler.replay.servers import ServerProfile
 
 CHECK_S = 300.0  # simulated time between two checks whether it can still win
 
@@ -50,7 +48,7 @@ class WatchedBaseline:
     def __init__(self, plane: Baseline, load: Trace, profile: ServerProfile, gpu_hours: float) -> None:
         self.name, self.first, self._plane = plane.name, plane.first, plane
         self._load, self._profile, self._pod_s = load, profile, gpu_hours * 3600 / profile.gpus
-        promise = profile.promise
+        promise = profile.slo
         self._allowed_s = promise.within_s(load.prompt)
         self._begins = int(np.searchsorted(load.at, min(WARM_UP_S, load.span_s / 2)))
         self._forgiven = (1.0 - promise.share) * (len(load.at) - self._begins)
@@ -89,11 +87,11 @@ def attempt(setting: Setting, cases: Sequence[tuple[Trace, ServerProfile]], gpu_
     left = gpu_hours
     for load, profile in cases:
         try:
-            course = run(load, profile, WatchedBaseline(setting.plane(), load, profile, left), seed=seed)
+            course = run(load, profile, WatchedBaseline(setting.baseline(), load, profile, left), seed=seed)
         except HopelessError:
             break
         one = score(course)
-        if not one.slo_met_ratio >= profile.promise.share or one.gpu_hours > left:
+        if not one.slo_met_ratio >= profile.slo.share or one.gpu_hours > left:
             break
         left -= one.gpu_hours
         scores.append(one)

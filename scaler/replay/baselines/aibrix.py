@@ -71,14 +71,14 @@ class Apa:
         self._uses: deque[tuple[float, float]] = deque()
         self._recent: deque[tuple[float, int]] = deque()
 
-    def step(self, seen: Observation) -> int | None:
-        spec, now, uses = self._spec, seen.now, self._uses
-        use = float(seen.pages[KV_USED])
+    def step(self, observation: Observation) -> int | None:
+        spec, now, uses = self._spec, observation.now, self._uses
+        use = float(observation.pages[KV_USED])
         if not isnan(use):
             uses.append((now, use))
             while uses[0][0] < now - spec.window_s:
                 uses.popleft()
         mean = sum(one for _, one in uses) / len(uses) if uses else 0.0
-        wanted = min(max(recommend(spec, seen.wanted, mean), 1), spec.max_replicas)
+        wanted = min(max(recommend(spec, observation.wanted, mean), 1), spec.max_replicas)
         self._recent.append((now, wanted))
-        return stabilise(spec, self._recent, wanted, seen.wanted, now)
+        return stabilise(spec, self._recent, wanted, observation.wanted, now)

@@ -20,8 +20,7 @@ from math import ceil, floor, inf
 
 from ..baseline import Observation
 from ..columns import READY
-from ..each import POD_PHASE, POD_RUNNING, POD_WAITING
-from ..metric_pages import AT_GATE, RUNNING, WAITING
+from ..metric_pages import AT_GATE, POD_PHASE, POD_RUNNING, POD_WAITING, RUNNING, WAITING
 
 TICK_S = 2.0
 
@@ -132,11 +131,11 @@ class Knative:
         self._active_since = self._proxied_since = 0.0
         self._inactive_since: float | None = None
 
-    def step(self, seen: Observation) -> int | None:
-        spec, now, ready = self._spec, seen.now, seen.ready
-        held = float(seen.pages[AT_GATE])
+    def step(self, observation: Observation) -> int | None:
+        spec, now, ready = self._spec, observation.now, observation.ready
+        held = float(observation.pages[AT_GATE])
         if ready or held:  # collector.go: the empty statistic of no pods is not recorded
-            concurrency = on_ready_pods(seen) + held
+            concurrency = on_ready_pods(observation) + held
             self._stable.record(now, concurrency)
             self._panic.record(now, concurrency)
         panic = self._panic.mean(now)
@@ -150,7 +149,7 @@ class Knative:
             self._active_since = now
         if wanted > 0 and self._inactive_since is not None:
             self._active_since, self._inactive_since = now, None
-        return wanted if wanted > 0 else self._to_zero(seen)
+        return wanted if wanted > 0 else self._to_zero(observation)
 
     def _delayed(self, wanted: int, now: float) -> int:
         """scale-down-delay: the most of that time."""
@@ -164,10 +163,10 @@ class Knative:
         recent.append((now, wanted))
         return recent[0][1]
 
-    def _to_zero(self, seen: Observation) -> int | None:
+    def _to_zero(self, observation: Observation) -> int | None:
         """handleScaleToZero: active for a stable window, then inactive until the activator is surely in the path."""
-        spec, now = self._spec, seen.now
-        if seen.ready == 0:
+        spec, now = self._spec, observation.now
+        if observation.ready == 0:
             return None  # it is activating, or at zero
         if self._inactive_since is None:
             if now - self._active_since < spec.stable_s:
@@ -180,8 +179,8 @@ class Knative:
         return 0 if inactive_s >= spec.retention_s and proxied_s >= spec.grace_s else None
 
 
-def on_ready_pods(seen: Observation) -> float:
-    if seen.existing == seen.wanted:  # none is draining, and one that starts has nothing
-        return float(seen.pages[WAITING] + seen.pages[RUNNING])
-    each = seen.each
+def on_ready_pods(observation: Observation) -> float:
+    if observation.existing == observation.wanted:  # none is draining, and one that starts has nothing
+        return float(observation.pages[WAITING] + observation.pages[RUNNING])
+    each = observation.each
     return float(each[each[:, POD_PHASE] == READY][:, [POD_WAITING, POD_RUNNING]].sum())

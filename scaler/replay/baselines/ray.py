@@ -80,14 +80,14 @@ class Ray:
         self._samples: deque[float] = deque(maxlen=max(1, int(spec.look_back_s / SAMPLE_S)))
         self._delay, self._requests, self._push_at = Delay(), 0.0, 0.0
 
-    def step(self, seen: Observation) -> int | None:
-        spec, now, target = self._spec, seen.now, seen.wanted
-        self._samples.append(on_ready_pods(seen) + float(seen.pages[AT_GATE]))
+    def step(self, observation: Observation) -> int | None:
+        spec, now, target = self._spec, observation.now, observation.wanted
+        self._samples.append(on_ready_pods(observation) + float(observation.pages[AT_GATE]))
         if now >= self._push_at:
             self._push_at += PUSH_S
             self._requests = sum(self._samples) / len(self._samples)
-        if seen.ready == 0:
+        if observation.ready == 0:
             # _get_cold_start_scale_up_replicas: past all delays. A handle that begins to queue tells it at once.
-            asked = self._samples[-1] > 0.0
-            return max(ceil(spec.up_factor), target) if asked else target
-        return self._delay.decide(spec, desired(spec, seen.ready, self._requests), target, now)
+            queued = self._samples[-1] > 0.0
+            return max(ceil(spec.up_factor), target) if queued else target
+        return self._delay.decide(spec, desired(spec, observation.ready, self._requests), target, now)

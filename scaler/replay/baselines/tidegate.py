@@ -30,7 +30,7 @@ from scaler.signals.smoothing import LENGTH, HalfLives, Windows
 
 from ..baseline import Baseline, Observation
 from ..metric_pages import EXISTING
-from .chain import KedaAndHpa
+from .keda_and_hpa import KedaAndHpa
 
 SCRAPE_S = 5.0
 
@@ -53,7 +53,7 @@ class Wish(NamedTuple):
     most: int
 
 
-def plane(name: str, wish: Wish) -> Baseline:
+def baseline(name: str, wish: Wish) -> Baseline:
     """Tidegate as an external-push scaler, between KEDA and the HPA."""
     targets = ((Signal.WORK, wish.work), (Signal.KV_CACHE, wish.kv_cache))
     keep_warm = wish.keep_warm_s or UNLEARNED_KEEP_WARM_S
@@ -94,20 +94,25 @@ class Tidegate:
         self._active = True
         self._reason: Reason | None = None
 
-    def hear(self, seen: Observation) -> None:
-        if self._sleeps_on(seen):
+    def hear(self, observation: Observation) -> None:
+        if self._sleeps_on(observation):
             return
-        self._readings.signals[0] = self._rings.smooth(self._sum_up(seen), seen.now)
+        self._readings.signals[0] = self._rings.smooth(self._sum_up(observation), observation.now)
         if self._past is not None:
-            self._standing = self._past.stands(seen, self._readings)
-        verdicts, self._memory = step(self._specs, self._readings, self._standing, self._memory, seen.now)
+            self._standing = self._past.constraints(observation, self._readings)
+        verdicts, self._memory = step(self._specs, self._readings, self._standing, self._memory, observation.now)
         self._replicas, self._active = float(verdicts.replicas[0]), bool(verdicts.active[0])
         self._reason = REASONS[verdicts.reason[0]]
 
-    def _sleeps_on(self, seen: Observation) -> bool:
+    def _sleeps_on(self, observation: Observation) -> bool:
         """Asleep, and nothing is there and nothing came: every further look would answer the same."""
-        again = self._past is not None and seen.now >= self._past.looks_again_at
-        return not self._active and seen.arrived == self._before[2] and not seen.pages[EXISTING] and not again
+        again = self._past is not None and observation.now >= self._past.looks_again_at
+        return (
+            not self._active
+            and observation.arrived == self._before[2]
+            and not observation.pages[EXISTING]
+            and not again
+        )
 
     def value(self) -> float | None:
         return None if np.isnan(self._replicas) else self._replicas
@@ -119,15 +124,15 @@ class Tidegate:
         """None before the first look."""
         return self._reason
 
-    def _sum_up(self, seen: Observation) -> tuple[float, ...]:
+    def _sum_up(self, observation: Observation) -> tuple[float, ...]:
         """What intake would make of these pages, into the readings; returns what of each signal enters its ring."""
         # One list: numbers are taken out of it much faster than out of an array.
-        waiting, running, held, kv_used, ready, _, wanted, busy_s, made, _ = seen.pages.tolist()
-        busy_before, made_before, arrived_before = self._before
-        self._before = (busy_s, made, seen.arrived)
+        waiting, running, held, kv_used, ready, _, wanted, busy_s, generated, _ = observation.pages.tolist()
+        busy_before, generated_before, arrived_before = self._before
+        self._before = (busy_s, generated, observation.arrived)
         readings = self._readings
-        if made != made_before or seen.arrived != arrived_before:
-            readings.active_at[0] = seen.now
+        if generated != generated_before or observation.arrived != arrived_before:
+            readings.active_at[0] = observation.now
         if not wanted:  # what pods on their way out still do is no reason for one that is not there
             waiting = running = 0.0
         # Of drained pods the seconds are gone with them: what is left over is no activity.
@@ -137,7 +142,7 @@ class Tidegate:
         if not in_pods and not ready:  # no page of a pod is left
             before = (0.0, nan, nan)
         readings.waiting[0], readings.running[0], readings.held[0] = waiting, running, held
-        readings.busiest_gpu[0], readings.measured_at[0] = share, seen.now
+        readings.busiest_gpu[0], readings.measured_at[0] = share, observation.now
         readings.pods_listed[0] = readings.pods_fresh[0] = readings.ready[0] = ready
         readings.wanted[0] = readings.existing[0] = wanted  # those on their way out are not counted
         # Pages do not come all at once. While the gateway's is new and the pods' are not, the daemon decides by both;
@@ -155,31 +160,31 @@ class _Past:
     """
 
     def __init__(self, specs: Specs, teaching: KeepWarmConfig) -> None:
-        self._stands = ConstraintSource(specs, [WorkloadOverrides()], [teaching], PRICES)
-        self._row, self._known, self._gpus = np.arange(1), np.ones(1, dtype=np.bool_), np.full(1, nan)
+        self._constraints = ConstraintSource(specs, [WorkloadOverrides()], [teaching], PRICES)
+        self._row, self._valid, self._gpus = np.arange(1), np.ones(1, dtype=np.bool_), np.full(1, nan)
         self._woken_at: float | None = None
         self.looks_again_at = 0.0
 
-    def stands(self, seen: Observation, readings: Readings) -> Constraints:
-        self._time_the_start(seen)
-        self._stands.rest(self._row, readings, self._known, self._gpus, seen.now)
-        standing = self._stands.at(seen.now)
-        again = float(self._stands.returns_at(self._row)[0])
-        self.looks_again_at = seen.now + BLIND_S / 2.0
-        if again > seen.now:  # not so where it is NaN: nothing is foreseen
+    def constraints(self, observation: Observation, readings: Readings) -> Constraints:
+        self._time_the_start(observation)
+        self._constraints.rest(self._row, readings, self._valid, self._gpus, observation.now)
+        standing = self._constraints.at(observation.now)
+        again = float(self._constraints.returns_at(self._row)[0])
+        self.looks_again_at = observation.now + BLIND_S / 2.0
+        if again > observation.now:  # not so where it is NaN: nothing is foreseen
             self.looks_again_at = min(self.looks_again_at, again)
         return standing
 
-    def _time_the_start(self, seen: Observation) -> None:
+    def _time_the_start(self, observation: Observation) -> None:
         """From the look that finds a replica on its way to the one that finds it ready."""
-        if seen.ready or not seen.wanted:
-            if seen.ready and self._woken_at is not None:
-                key, begun = PodKey("", f"{seen.now}"), self._woken_at
-                pod = Pod(key, key.pod, was_ready=True, ready=True, scheduled_at=begun, ready_at=seen.now)
-                self._stands.starts.observe(0, [pod], waiting=False, now=seen.now)
+        if observation.ready or not observation.wanted:
+            if observation.ready and self._woken_at is not None:
+                key, begun = PodKey("", f"{observation.now}"), self._woken_at
+                pod = Pod(key, key.pod, was_ready=True, ready=True, scheduled_at=begun, ready_at=observation.now)
+                self._constraints.starts.observe(0, [pod], waiting=False, now=observation.now)
             self._woken_at = None
         elif self._woken_at is None:
-            self._woken_at = seen.now
+            self._woken_at = observation.now
 
 
 class _Rings:

@@ -29,7 +29,7 @@ from scaler.controllers.hpa import HpaBehavior, HpaMemory, PolicyKind, ScalingPo
 
 from ..baseline import Observation
 from ..columns import DRAINING, READY
-from ..each import POD_CREATED, POD_KV, POD_PHASE, POD_SLOT, POD_WAITING
+from ..metric_pages import POD_CREATED, POD_KV, POD_PHASE, POD_SLOT, POD_WAITING
 
 SCRAPE_S = 15.0
 ANALYSE_S = 60.0
@@ -94,16 +94,16 @@ class Wva:
         self._scrapes: deque[Floats] = deque(maxlen=int(ANALYSE_S / SCRAPE_S))
         self._analyse_at, self._wanted = ANALYSE_S, 0
 
-    def step(self, seen: Observation) -> int | None:
-        each, now = seen.each, seen.now
+    def step(self, observation: Observation) -> int | None:
+        each, now = observation.each, observation.now
         phase = each[:, POD_PHASE]
         self._scrapes.append(each[(phase == READY) | (phase == DRAINING)])
         published = float(self._wanted) if self._wanted else None
         if now >= self._analyse_at:
             self._analyse_at += ANALYSE_S
             peaks = _peaks(self._scrapes)
-            self._wanted = target(analyse(self._spec, peaks), len(peaks), seen.wanted, self._wanted)
-        replicas = seen.wanted
+            self._wanted = target(analyse(self._spec, peaks), len(peaks), observation.wanted, self._wanted)
+        replicas = observation.wanted
         outcome, self._memory = hpa.step(
             self._hpa, self._memory, [hpa.HpaMetric(published, 1.0)], replicas, replicas, now
         )

@@ -46,16 +46,16 @@ class CountedSample(NamedTuple):
     """
 
     at: Floats
-    heard: Mask
+    answered: Mask
     counters: Floats
 
 
 def load_of(name: str, counted: CountedSample, seed: int) -> Recorded:
     """The load behind the counters; it begins at the first moment that is known. Raises BadLoad."""
-    known = np.isfinite(counted.counters).any(axis=(0, 2))
-    if not known.any():
+    has_values = np.isfinite(counted.counters).any(axis=(0, 2))
+    if not has_values.any():
         raise BadLoad(f"{name}: no counter of its requests is known in this time")
-    begin = int(np.argmax(known | counted.heard))
+    begin = int(np.argmax(has_values | counted.answered))
     rises = increases(counted)
     whole = np.round(np.cumsum(rises[:, REQUESTS])).astype(np.int64)
     if not whole[-1]:
@@ -74,15 +74,15 @@ def load_of(name: str, counted: CountedSample, seed: int) -> Recorded:
 
 def increases(counted: CountedSample) -> Floats:
     """What was counted in the step before each moment, shape (moments, COUNTERS); parts of one where it was spread."""
-    at, heard, counters = counted
+    at, answered, counters = counted
     rises = np.zeros((len(at), COUNTERS))
-    is_known = np.isfinite(counters)
-    beginning = int(np.argmax(is_known.any(axis=(0, 2))))
+    is_finite = np.isfinite(counters)
+    beginning = int(np.argmax(is_finite.any(axis=(0, 2))))
     settled = np.searchsorted(at, at[beginning] + SETTLING_S, side="right")
-    spoke = heard | is_known.any(axis=(0, 2))
+    spoke = answered | is_finite.any(axis=(0, 2))
     for source, which in np.ndindex(len(counters), COUNTERS):
         values = counters[source, :, which]
-        places = np.flatnonzero(is_known[source, :, which])
+        places = np.flatnonzero(is_finite[source, :, which])
         if not len(places):
             continue
         first = int(places[0])
@@ -111,14 +111,14 @@ def _shares(rises: Floats, counts: Ints) -> Ints:
 
 
 def _notes(name: str, counted: CountedSample, rises: Floats, begin: int) -> tuple[str, ...]:
-    at, heard, counters = counted
+    at, answered, counters = counted
     notes = [f"{name}: arrivals are when requests were finished, as engines count them; lengths are means of a step"]
-    for which, words in ((PROMPT, "prompt"), (OUTPUT, "generated")):
+    for which, kind in ((PROMPT, "prompt"), (OUTPUT, "generated")):
         if not rises[:, which].any():
-            notes.append(f"{name}: its pages count no {words} tokens: each request has 1")
+            notes.append(f"{name}: its pages count no {kind} tokens: each request has 1")
     if begin:
         notes.append(f"{name}: the server knows nothing from before {_moment(at[begin])}")
-    spoke = heard | np.isfinite(counters).any(axis=(0, 2))
+    spoke = answered | np.isfinite(counters).any(axis=(0, 2))
     edges = np.flatnonzero(np.diff(np.concatenate([[True], spoke[begin:], [True]]).astype(int)))
     gaps = [(begin + one, begin + two) for one, two in zip(edges[::2], edges[1::2], strict=True)]
     if gaps:

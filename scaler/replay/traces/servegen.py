@@ -25,8 +25,7 @@ import numpy as np
 
 from exporter.model import Floats
 
-from .files import lines, reading
-from .recorded import MOST_REQUESTS, BadLoad, Recorded, recorded
+from .recorded import MOST_REQUESTS, BadLoad, Recorded, lines, reading, recorded
 
 TRACE, DATASET = "-trace.csv", "-dataset.json"
 COLUMNS = 6
@@ -158,7 +157,7 @@ def _window(text: str) -> Window | None:
     if len(cells) != COLUMNS or cells[3] not in PATTERNS:
         return None
     try:
-        at, rate, _, shape, scale = (float(cells[place]) for place in (0, 1, 2, 4, 5))
+        at, rate, _, shape, scale = (float(cells[column]) for column in (0, 1, 2, 4, 5))
     except ValueError:
         return None
     possible = at >= 0.0 and 0.0 <= rate < np.inf and (not cells[3] or (0.0 < shape < np.inf and scale > 0.0))
@@ -169,17 +168,17 @@ def _dataset(path: Path) -> dict[float, Mapping[str, Lengths]]:
     """Distributions of lengths by the second from which they hold."""
     try:
         with reading(path) as opened:
-            said = json.loads(opened.read())
-        sections = {float(at): _section(fields) for at, fields in said.items()}
+            document = json.loads(opened.read())
+        sections = {float(at): _section(fields) for at, fields in document.items()}
     except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
         if isinstance(error, BadLoad):
             raise
         raise BadLoad(f"{path}: must be ServeGen's {{second: {{{PROMPT}: {{tokens: share}}, {OUTPUT}: …}}}}: "
                       f"{type(error).__name__}: {error}") from None  # fmt: skip
-    known = {at: section for at, section in sections.items() if section is not None}
-    if not known:
+    usable = {at: section for at, section in sections.items() if section is not None}
+    if not usable:
         raise BadLoad(f"{path}: has no distribution of {PROMPT} and {OUTPUT}")
-    return known
+    return usable
 
 
 def _section(fields: Mapping[str, str]) -> Mapping[str, Lengths] | None:

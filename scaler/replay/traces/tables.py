@@ -72,13 +72,13 @@ def layout_of(first: str) -> TableLayout | None:
     return None
 
 
-def read_table(name: str, place: str, lines: Iterable[str]) -> Recorded:
-    """The load of a table. place: the file, for errors. Raises BadLoad."""
+def read_table(name: str, source: str, lines: Iterable[str]) -> Recorded:
+    """The load of a table. source: the file, for errors. Raises BadLoad."""
     numbered = iter(enumerate(lines, 1))
     line, first = next(((line, text) for line, text in numbered if text.strip()), (1, ""))
     layout = layout_of(first)
     if layout is None:
-        raise BadLoad(f"{place}:{line}: must be the names of columns ({TIMES[0]},{PROMPTS[0]},{OUTPUTS[0]}, or those "
+        raise BadLoad(f"{source}:{line}: must be the names of columns ({TIMES[0]},{PROMPTS[0]},{OUTPUTS[0]}, or those "
                       f"of Azure's or BurstGPT's files) or three numbers, got {_shown(first)}")  # fmt: skip
     rows = numbered if layout.headed else chain([(line, first)], numbered)
     read = _Rows()
@@ -87,26 +87,26 @@ def read_table(name: str, place: str, lines: Iterable[str]) -> Recorded:
         if second is None:
             cells = _cells(block[0][1])
             second = _stamp if len(cells) > layout.at and _is_stamp(cells[layout.at]) else _second
-        _take(read, block, layout, second, place)
-    notes = _notes(read, place)
+        _take(read, block, layout, second, source)
+    notes = _notes(read, source)
     at, prompt, output = np.concatenate([np.zeros((3, 0)), *read.blocks], axis=1)
     if not len(at):
-        raise BadLoad("; ".join([f"{place}: has no request", *notes]))
+        raise BadLoad("; ".join([f"{source}: has no request", *notes]))
     # Stamps and dates say when it was; BurstGPT counts from a midnight that may be months ago.
     begin = at.min() if at.min() >= POSIX_S or layout.answers else 0.0
     return recorded(name, at - begin, prompt, output, notes)
 
 
-def _take(read: _Rows, block: Sequence[tuple[int, str]], layout: TableLayout, second: Second, place: str) -> None:
+def _take(read: _Rows, block: Sequence[tuple[int, str]], layout: TableLayout, second: Second, source: str) -> None:
     try:
-        taken = _at_once(block, layout, second)
+        parsed = _at_once(block, layout, second)
     except (ValueError, IndexError):
-        taken = np.array(list(_one_by_one(read, block, layout, second, place))).reshape(-1, 3).T
+        parsed = np.array(list(_one_by_one(read, block, layout, second, source))).reshape(-1, 3).T
     if layout.answers:
-        answered = taken[2] > 0.0
+        answered = parsed[2] > 0.0
         read.failed += int((~answered).sum())
-        taken = taken[:, answered]
-    read.blocks.append(taken)
+        parsed = parsed[:, answered]
+    read.blocks.append(parsed)
 
 
 def _at_once(block: Sequence[tuple[int, str]], layout: TableLayout, second: Second) -> Floats:
@@ -114,14 +114,15 @@ def _at_once(block: Sequence[tuple[int, str]], layout: TableLayout, second: Seco
     cells = [text.split(",") for _, text in block]
     convert = float if second is _second else second
     columns = ((layout.at, convert), (layout.prompt, float), (layout.output, float))
-    taken = np.array([list(map(read, [row[place] for row in cells])) for place, read in columns])
-    if not (((taken >= 0.0) & (taken <= MOST_TOKENS))[1:].all() and ((taken[0] >= 0.0) & (taken[0] < LATEST_S)).all()):
+    parsed = np.array([list(map(read, [row[column] for row in cells])) for column, read in columns])
+    seconds, tokens = parsed[0], parsed[1:]
+    if not (((tokens >= 0.0) & (tokens <= MOST_TOKENS)).all() and ((seconds >= 0.0) & (seconds < LATEST_S)).all()):
         raise ValueError
-    return taken
+    return parsed
 
 
 def _one_by_one(
-    read: _Rows, block: Sequence[tuple[int, str]], layout: TableLayout, second: Second, place: str
+    read: _Rows, block: Sequence[tuple[int, str]], layout: TableLayout, second: Second, source: str
 ) -> Iterator[tuple[float, float, float]]:
     for line, text in block:
         try:
@@ -129,7 +130,7 @@ def _one_by_one(
         except (ValueError, IndexError) as error:
             read.bad += 1
             what = "too few columns" if isinstance(error, IndexError) else str(error)
-            read.first_bad = read.first_bad or f"{place}:{line}: {what}, got {_shown(text)}"
+            read.first_bad = read.first_bad or f"{source}:{line}: {what}, got {_shown(text)}"
 
 
 def _row(text: str, layout: TableLayout, second: Second) -> tuple[float, float, float]:
@@ -174,12 +175,12 @@ def _is_stamp(cell: str) -> bool:
     return True
 
 
-def _notes(read: _Rows, place: str) -> tuple[str, ...]:
+def _notes(read: _Rows, source: str) -> tuple[str, ...]:
     notes = []
     if read.bad:
         notes.append(f"{read.bad} bad row{'s' * (read.bad > 1)} left out, the first {read.first_bad}")
     if read.failed:
-        notes.append(f"{place}: {read.failed} failed requests (0 response tokens) left out")
+        notes.append(f"{source}: {read.failed} failed requests (0 response tokens) left out")
     return tuple(notes)
 
 

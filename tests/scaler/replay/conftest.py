@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from scaler.replay import traces
-from scaler.replay.columns import AT, DONE, FIRST, ReplayWorld, ServerColumns
+from scaler.replay.columns import AT, DONE, FIRST, ReplayWorld, ServerColumns, Trace
 from scaler.replay.engine import advance, scale
-from scaler.replay.profiles import ServerProfile, Slo
-from scaler.replay.trace import Trace
+from scaler.replay.servers import ServerProfile, Slo
 
 
 class Deployment:
@@ -66,8 +65,8 @@ class Scripted:
     every_s: float = 5.0
     name: str = "scripted"
 
-    def step(self, seen):
-        due = [second for second in self.orders if second <= seen.now]
+    def step(self, observation):
+        due = [second for second in self.orders if second <= observation.now]
         return self.orders[max(due)] if due else None
 
 
@@ -93,7 +92,7 @@ def load():
 def profile(server):
     """`profile(start_s=60.0)`: a replica that reads 1000 prompt tokens a second and makes 100, one GPU."""
 
-    def make(start_s=0.0, gpus=1, sigma=0.0, promise=None, **costs):
-        return ServerProfile("P", server(**costs), start_s, gpus, promise or Slo(1.0, 0.0), sigma)
+    def make(start_s=0.0, gpus=1, sigma=0.0, slo=None, **costs):
+        return ServerProfile("P", server(**costs), start_s, gpus, slo or Slo(1.0, 0.0), sigma)
 
     return make

@@ -9,10 +9,9 @@ import pytest
 
 from scaler.replay.baseline import Static
 from scaler.replay.clairvoyant import find, fluid_gpu_hours, follow, wanted, work_s
-from scaler.replay.profiles import A, C
-from scaler.replay.run import run
-from scaler.replay.score import score
-from scaler.replay.trace import Trace
+from scaler.replay.columns import Trace
+from scaler.replay.run import run, score
+from scaler.replay.servers import A, C
 from scaler.replay.traces import load as generated
 from scaler.replay.walk import BIN_S
 
@@ -24,13 +23,13 @@ def load():
 
 
 @pytest.fixture(scope="module")
-def told():
+def progress():
     return []
 
 
 @pytest.fixture(scope="module")
-def plan(load, told):
-    return find(load, replace(A, start_s=30.0), told.append)
+def plan(load, progress):
+    return find(load, replace(A, start_s=30.0), progress.append)
 
 
 def test_a_pod_is_ordered_one_start_up_time_ahead_and_kept_if_it_is_needed_again_within_that():
@@ -43,9 +42,9 @@ def test_the_plan_keeps_the_promise_and_says_by_how_much(load, plan):
     profile = replace(A, start_s=30.0)
     times, pod_s = follow(load, profile, plan.ready)
     counted = load.at >= 300.0
-    kept = profile.promise.kept(times[:, 1] - times[:, 0], times[:, 2] - times[:, 1], load.prompt, load.output)
+    kept = profile.slo.kept(times[:, 1] - times[:, 0], times[:, 2] - times[:, 1], load.prompt, load.output)
 
-    assert plan.slo_met_ratio >= profile.promise.share
+    assert plan.slo_met_ratio >= profile.slo.share
     assert plan.slo_met_ratio == pytest.approx(kept[counted].mean())
     assert plan.gpu_hours == pytest.approx(pod_s / 3600)
     assert len(plan.ready) == int(load.span_s // BIN_S) + 1
@@ -54,7 +53,7 @@ def test_the_plan_keeps_the_promise_and_says_by_how_much(load, plan):
 def test_the_plan_costs_no_more_than_the_best_who_holds_one_number(load, plan):
     profile = replace(A, start_s=30.0)
     statics = [score(run(load, profile, Static(replicas))) for replicas in range(1, 9)]
-    best = min(one.gpu_hours for one in statics if one.slo_met_ratio >= profile.promise.share)
+    best = min(one.gpu_hours for one in statics if one.slo_met_ratio >= profile.slo.share)
 
     assert plan.gpu_hours <= best
 
@@ -63,10 +62,10 @@ def test_the_plan_is_not_under_the_bound_nobody_is_under(load, plan):
     assert 0.0 < fluid_gpu_hours(load, A) <= plan.gpu_hours
 
 
-def test_the_search_tells_how_far_it_is(plan, told):
-    assert told == sorted(told)
-    assert len(told) > 1
-    assert all(0.0 < done < 1.0 for done in told)
+def test_the_search_tells_how_far_it_is(plan, progress):
+    assert progress == sorted(progress)
+    assert len(progress) > 1
+    assert all(0.0 < done < 1.0 for done in progress)
 
 
 def test_a_plan_costs_from_creation_to_the_end_of_its_drain():

@@ -52,6 +52,6 @@ def test_the_simulator_is_compiled_once_and_again_when_a_file_it_is_made_of_has_
     assert [copied(PLAYED), copied(PLAYED)] == ["5.11 [0, 0, 0]", "5.11 [1, 1, 1]"]
 
     # `run_s` is in another file than the engine: the step's time twice.
-    steps = copied.folder / "scaler" / "replay" / "steps.py"
-    steps.write_text(steps.read_text().replace("first = server.step +", "first = 2 * server.step +"))
+    columns = copied.folder / "scaler" / "replay" / "columns.py"
+    columns.write_text(columns.read_text().replace("first = server.step +", "first = 2 * server.step +"))
     assert copied(PLAYED) == "5.12 [0, 0, 0]"

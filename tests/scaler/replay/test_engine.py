@@ -13,7 +13,7 @@ from scaler.replay.metric_pages import (
     LIVE_POD_S,
     READY_NOW,
     RUNNING,
-    TOKENS_MADE,
+    TOKENS_GENERATED,
     WAITING,
     WANTED,
     look,
@@ -70,8 +70,13 @@ def test_a_full_cache_lets_the_next_wait_and_one_too_large_for_it_is_served_alon
 def test_the_gateway_holds_requests_while_nothing_is_ready(deployment, server):
     cold = deployment(server(prompt_rate=1e12), [(1.0, 1, 1), (2.0, 1, 1)]).scale(1, start_s=30.0)
 
-    seen = look(cold.until(10).world, cold.server)
-    assert (seen[AT_GATE], seen[WAITING], seen[READY_NOW], seen[EXISTING]) == (2.0, 0.0, 0.0, 1.0)
+    observation = look(cold.until(10).world, cold.server)
+    assert (observation[AT_GATE], observation[WAITING], observation[READY_NOW], observation[EXISTING]) == (
+        2.0,
+        0.0,
+        0.0,
+        1.0,
+    )
     cold.until(40)
     assert cold.first == pytest.approx([30.01, 30.01])
 
@@ -105,11 +110,11 @@ def test_pods_that_are_not_ready_yet_go_first_and_at_once(deployment, server):
 def test_what_is_looked_at_in_the_middle_of_a_run_is_counted_up_to_now(deployment, server):
     one = deployment(server(prompt_rate=1e12), [(1.0, 1, 101)]).scale(1).until(1.505)
 
-    seen = look(one.world, one.server)
-    assert seen[RUNNING] == 1.0
-    assert seen[BUSY_S] == pytest.approx(0.505)
-    assert seen[TOKENS_MADE] == 50.0
-    assert seen[LIVE_POD_S] == pytest.approx(1.505)
+    observation = look(one.world, one.server)
+    assert observation[RUNNING] == 1.0
+    assert observation[BUSY_S] == pytest.approx(0.505)
+    assert observation[TOKENS_GENERATED] == 50.0
+    assert observation[LIVE_POD_S] == pytest.approx(1.505)
 
 
 def test_workers_that_pull_take_one_job_each_and_the_rest_waits_in_front(deployment, server):

@@ -8,20 +8,19 @@ import numpy as np
 import pytest
 
 from scaler.replay.baseline import Static
-from scaler.replay.profiles import PROFILES, A, B, C
-from scaler.replay.run import run
-from scaler.replay.score import score
+from scaler.replay.run import run, score
+from scaler.replay.servers import PROFILES, A, B, C
 
 
 def test_the_promise_of_a_is_two_seconds_and_its_prompt_at_half_speed_then_sixty_milliseconds_a_token():
     prompt, output = np.full(4, 1200), np.full(4, 100)
     first, rest = np.array([2.2, 2.201, 1.0, np.nan]), np.array([6.5, 1.0, 6.51, np.nan])
 
-    assert A.promise.kept(first, rest, prompt, output).tolist() == [True, False, False, False]
+    assert A.slo.kept(first, rest, prompt, output).tolist() == [True, False, False, False]
 
 
 def test_one_token_has_no_rest_to_wait_for():
-    assert A.promise.kept(np.ones(1), np.array([99.0]), np.ones(1), np.ones(1)).tolist() == [True]
+    assert A.slo.kept(np.ones(1), np.array([99.0]), np.ones(1), np.ones(1)).tolist() == [True]
 
 
 @pytest.mark.parametrize("profile", [A, B])

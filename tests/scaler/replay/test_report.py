@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from scaler.replay.baseline import Static
-from scaler.replay.profiles import A
 from scaler.replay.report import ResultRow, TraceSection, page
-from scaler.replay.run import run
-from scaler.replay.score import score
+from scaler.replay.run import run, score
+from scaler.replay.servers import A
 
 VOID = {"meta", "br", "line"}
 

@@ -8,8 +8,8 @@ import pytest
 from scaler.replay.baseline import Static
 from scaler.replay.columns import DONE, FIRST
 from scaler.replay.policies import parse
-from scaler.replay.profiles import PROFILES
 from scaler.replay.run import run
+from scaler.replay.servers import PROFILES
 
 QUICK = 1e12  # prompt tokens per second: reading costs nothing
 
@@ -67,7 +67,7 @@ def test_an_order_holds_at_once_and_the_same_order_again_is_none(load, profile, 
 def test_same_seed_same_course_and_another_seed_other_starts(load, profile):
     slow = profile(start_s=60.0, sigma=0.35, slots=1)
     busy = load("flash:peak=4,at=5m,for=15m,prompt=200,output=300", seed=3)
-    one, again, other = (run(busy, slow, parse("tidegate:work=4").plane(), seed=seed) for seed in (1, 1, 2))
+    one, again, other = (run(busy, slow, parse("tidegate:work=4").baseline(), seed=seed) for seed in (1, 1, 2))
 
     assert one.times.tobytes() == again.times.tobytes()
     assert (one.orders, one.pod_s, one.cold) == (again.orders, again.pod_s, again.cold)
@@ -75,13 +75,13 @@ def test_same_seed_same_course_and_another_seed_other_starts(load, profile):
 
 
 def test_it_tells_how_far_it_is(load):
-    told = []
-    run(load("each:1m,for=1h"), PROFILES["A"], Static(1, every_s=5.0), told=told.append)
+    progress = []
+    run(load("each:1m,for=1h"), PROFILES["A"], Static(1, every_s=5.0), progress=progress.append)
 
-    assert told == sorted(told)
-    assert told[0] == 0.0
-    assert told[-1] == 1.0
-    assert len(told) > 100
+    assert progress == sorted(progress)
+    assert progress[0] == 0.0
+    assert progress[-1] == 1.0
+    assert len(progress) > 100
 
 
 def test_a_load_of_one_moment_is_a_load(load, profile):

@@ -7,21 +7,20 @@ from math import isnan
 import numpy as np
 import pytest
 
-from scaler.replay.profiles import Slo
-from scaler.replay.run import Order, Replayed
-from scaler.replay.score import flaps, score
+from scaler.replay.run import Order, Replayed, flaps, score
+from scaler.replay.servers import Slo
 
 
 @pytest.fixture
 def course(load, profile):
     """`course([(arrival, first token, last token), …])` of requests of 100 + 11 tokens, on four GPUs a replica."""
 
-    def make(times, orders=(), pod_s=7200.0, cold=0, promise=None):
+    def make(times, orders=(), pod_s=7200.0, cold=0, slo=None):
         table = np.array(times, dtype=float).reshape(-1, 3)
         requests = load([(at, 100, 11) for at in table[:, 0]])
-        told = promise or Slo(1.0, 0.01, 0.5, 0.05)  # so the first within 2 s, the rest within 1.05 s
+        progress = slo or Slo(1.0, 0.01, 0.5, 0.05)  # so the first within 2 s, the rest within 1.05 s
         return Replayed(
-            requests, profile(gpus=4, promise=told), "p", table, pod_s, tuple(orders), np.zeros((1, 6)), cold
+            requests, profile(gpus=4, slo=progress), "p", table, pod_s, tuple(orders), np.zeros((1, 6)), cold
         )
 
     return make

@@ -47,8 +47,8 @@ def test_littles_law_holds(deployment, server):
     moments = np.arange(0.0, at[-1] + 60, 0.5)
     inside = []
     for moment in moments:
-        seen = look(fleet.until(moment).world, fleet.server)
-        inside.append(seen[WAITING] + seen[RUNNING] + seen[AT_GATE])
+        observation = look(fleet.until(moment).world, fleet.server)
+        inside.append(observation[WAITING] + observation[RUNNING] + observation[AT_GATE])
 
     # L = lambda W over the whole span, at the end of which nobody is inside: both are the same area.
     assert inside[-1] == 0.0

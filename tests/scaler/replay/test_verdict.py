@@ -15,11 +15,11 @@ from scaler.cli.replay.tables import replay_tables
 from scaler.replay.baseline import Static
 from scaler.replay.clairvoyant import ClairvoyantPlan
 from scaler.replay.policies import parse
-from scaler.replay.profiles import A, C, Slo
+from scaler.replay.report import Played, TraceResult, describe_slo
 from scaler.replay.run import run
+from scaler.replay.servers import A, C, Slo
 from scaler.replay.traces import Recorded
 from scaler.replay.traces import load as read
-from scaler.replay.verdict import Played, TraceResult, in_words
 
 POLICY = [
     "name", "parameters", "slo_met_ratio", "gpu_hours", "ratio_to_clairvoyant", "ttft_mean_s", "ttft_p99_s", "changes",
@@ -89,27 +89,29 @@ def test_gpu_hours_are_told_as_a_share_of_the_plans(verdict):
 
 def test_both_bounds_are_told_and_how_they_were_found(verdict):
     assert verdict().bounds() == "1.5 GPU-hours are a bound nobody is under: full batches, and starting is free."
-    told = verdict(ClairvoyantPlan(np.ones(4, np.int64), 2.0, 0.9912)).bounds()
-    assert "takes 2.0 GPU-hours and keeps 99.12 %" in told
-    assert "1.5 GPU-hours are a bound" in told
+    progress = verdict(ClairvoyantPlan(np.ones(4, np.int64), 2.0, 0.9912)).bounds()
+    assert "takes 2.0 GPU-hours and keeps 99.12 %" in progress
+    assert "1.5 GPU-hours are a bound" in progress
 
 
 def test_a_promise_is_said_in_words():
-    assert in_words(A.promise) == (
+    assert describe_slo(A.slo) == (
         "99 % of requests: first token in 2 s + 0.17 s per 1,000 prompt tokens, the rest in 0.5 s + 60 ms per token"
     )
-    assert in_words(Slo(1.0, 0.0, share=0.95)) == "95 % of requests: first token in 1 s"
+    assert describe_slo(Slo(1.0, 0.0, share=0.95)) == "95 % of requests: first token in 1 s"
 
 
 def test_each_load_is_its_own_verdict_and_the_wait_is_told():
-    told = []
+    progress = []
     loads = [read("each:1m,for=20m", None, 0), Recorded(read("each:2m,for=20m", None, 0).load, ("made up",))]
-    one, two = play(ReplayPlan(loads, A, [parse("static:replicas=1")]), lambda what, done: told.append((what, done)))
+    one, two = play(
+        ReplayPlan(loads, A, [parse("static:replicas=1")]), lambda what, done: progress.append((what, done))
+    )
 
     assert (one.load.name, two.load.name) == ("each:1m,for=20m", "each:2m,for=20m")
     assert two.to_document()["notes"] == ["made up"]
-    assert {what for what, _ in told} == {"each:1m,for=20m: static", "each:2m,for=20m: static"}
-    assert all(0.0 <= done <= 1.0 for _, done in told)
+    assert {what for what, _ in progress} == {"each:1m,for=20m: static", "each:2m,for=20m: static"}
+    assert all(0.0 <= done <= 1.0 for _, done in progress)
 
 
 def test_the_table_has_a_row_per_policy_and_dashes_for_what_is_not_known(verdict, tmp_path):

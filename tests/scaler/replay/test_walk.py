@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from scaler.replay.clairvoyant import follow, promised, wanted
-from scaler.replay.columns import AT, DONE, FIRST, ReplayWorld, ServerColumns
+from scaler.replay.columns import AT, DONE, FIRST, ReplayWorld, ServerColumns, Trace
 from scaler.replay.engine import advance
-from scaler.replay.profiles import A, ServerProfile, Slo
 from scaler.replay.run import AFTERWARDS_S
-from scaler.replay.trace import Trace
+from scaler.replay.servers import A, ServerProfile, Slo
 from scaler.replay.walk import (
     BIN_S,
     Blocks,
@@ -65,7 +64,7 @@ def walked(load, ready, tried):
 
 def broken(load, times):
     first, rest = times[:, FIRST] - times[:, AT], times[:, DONE] - times[:, FIRST]
-    return int((~SMALL.promise.kept(first, rest, load.prompt, load.output)).sum())
+    return int((~SMALL.slo.kept(first, rest, load.prompt, load.output)).sum())
 
 
 @some.composite
@@ -213,13 +212,13 @@ def test_an_answer_that_falls_behind_its_pace_counts_before_it_is_late():
     server = SMALL.server._replace(batch=8, per_sequence=0.01, prompt_rate=1e9, kv_tokens=1e9, per_token=0.0)
     slow = replace(SMALL, server=server)
     load = Trace("slow", np.zeros(5), np.ones(5, np.int64), np.full(5, 100))
-    one, told = world(load, slow), promised(load, slow, 0)
+    one, progress = world(load, slow), promised(load, slow, 0)
     play(one, server, course(load, np.ones(1, np.int64), slow), 0, 1.0)
-    early = broken_at_this_pace(one, server, told, 0), broken_for_good(one, told, 0)
+    early = broken_at_this_pace(one, server, progress, 0), broken_for_good(one, progress, 0)
     play(one, server, course(load, np.ones(1, np.int64), slow), 1, 7.0)
-    late = broken_at_this_pace(one, server, told, 0), broken_for_good(one, told, 0)
+    late = broken_at_this_pace(one, server, progress, 0), broken_for_good(one, progress, 0)
     play(one, server, course(load, np.ones(1, np.int64), slow), 1, 9.0)
-    over = broken_at_this_pace(one, server, told, 0), broken_for_good(one, told, 0)
+    over = broken_at_this_pace(one, server, progress, 0), broken_for_good(one, progress, 0)
 
     # After 1 s some 10 tokens: 0.9 s of 0.5 + 0.8 s. After 7 s 70 of them: 6.9 s of 6.1 s. After 8.5 s it is too late.
     assert (early, late, over) == ((0, 0), (5, 0), (5, 5))
@@ -232,4 +231,4 @@ def test_requests_of_the_first_minutes_are_nobodys_fault():
 
     assert broken_for_good(one, promised(load, SMALL, 0), 0) == 2
     assert broken_for_good(one, promised(load, SMALL, 1), 0) == 1
-    assert A.promise.share < 1.0
+    assert A.slo.share < 1.0

@@ -10,7 +10,7 @@ import pytest
 from scaler.replay.baseline import Observation
 from scaler.replay.columns import ALIVE, PHASE, READY, ReplayWorld
 from scaler.replay.metric_pages import AT_GATE, EXISTING, KV_USED, READY_NOW, RUNNING, WAITING, WANTED
-from scaler.replay.profiles import A
+from scaler.replay.servers import A
 
 
 @pytest.fixture

@@ -6,10 +6,24 @@ import numpy as np
 import pytest
 
 from scaler.replay.columns import DRAINING, READY, ReplayWorld
-from scaler.replay.each import POD_BUSY, POD_CREATED, POD_KV, POD_PHASE, POD_RUNNING, POD_SLOT, POD_WAITING, look_each
 from scaler.replay.engine import advance, scale
-from scaler.replay.metric_pages import EXISTING, KV_USED, READY_NOW, RUNNING, WAITING, look
-from scaler.replay.profiles import A
+from scaler.replay.metric_pages import (
+    EXISTING,
+    KV_USED,
+    POD_BUSY,
+    POD_CREATED,
+    POD_KV,
+    POD_PHASE,
+    POD_RUNNING,
+    POD_SLOT,
+    POD_WAITING,
+    READY_NOW,
+    RUNNING,
+    WAITING,
+    look,
+    look_each,
+)
+from scaler.replay.servers import A
 
 
 def test_the_parts_add_up_to_the_whole_at_every_moment():

@@ -78,11 +78,11 @@ def test_a_surge_that_goes_on_extends_the_panic():
 
 def test_exponential_load_is_tracked_and_then_stands():
     # TestAutoscalerPanicModeExponentialTrackAndStabilize
-    memory, ready, seen = NEW, 1, []
+    memory, ready, observation = NEW, 1, []
     for second, load in enumerate((6.0, 36.0, 216.0, 1296.0, 1296.0)):
         ready, memory = scale(ONE, memory, load, load, ready, float(second))
-        seen.append(ready)
-    assert seen == [6, 36, 216, 1296, 1296]
+        observation.append(ready)
+    assert observation == [6, 36, 216, 1296, 1296]
 
 
 def test_excess_burst_capacity_is_knatives():
@@ -112,11 +112,11 @@ def test_a_window_of_silence_is_zero_and_begins_anew():
     assert buckets.mean(20.0) == 4.0
 
 
-def ticks(plane, see, begin, end, **pages):
+def ticks(baseline, see, begin, end, **pages):
     """The orders of these seconds that change something, carried out; pods are ready at once."""
     wanted_now, orders, now = pages.pop("wanted"), [], begin
     while now <= end:
-        order = plane.step(see(now, wanted=wanted_now, **pages))
+        order = baseline.step(see(now, wanted=wanted_now, **pages))
         if order is not None and order != wanted_now:
             orders.append((now, order))
             wanted_now = order
@@ -125,41 +125,41 @@ def ticks(plane, see, begin, end, **pages):
 
 
 def test_a_burst_on_one_pod_panics_past_the_stable_window(see):
-    plane = Knative("knative", KnativeSpec())
-    ticks(plane, see, 0.0, 118.0, wanted=1, running=7.0)
+    baseline = Knative("knative", KnativeSpec())
+    ticks(baseline, see, 0.0, 118.0, wanted=1, running=7.0)
     # 6 s of 150 are in the panic window, 150/70 = 3 pods, at three ticks.
-    assert ticks(plane, see, 120.0, 124.0, wanted=1, running=150.0)[-1] == (124.0, 3)
+    assert ticks(baseline, see, 120.0, 124.0, wanted=1, running=150.0)[-1] == (124.0, 3)
 
 
 def test_the_last_pod_goes_a_stable_window_after_the_last_request(see):
     # One pod is less than the burst capacity, so the activator is in the path, and no grace is left to wait.
-    plane = Knative("knative", KnativeSpec())
-    ticks(plane, see, 0.0, 120.0, wanted=1, running=1.0)
-    assert ticks(plane, see, 122.0, 300.0, wanted=1) == [(180.0, 0)]
+    baseline = Knative("knative", KnativeSpec())
+    ticks(baseline, see, 0.0, 120.0, wanted=1, running=1.0)
+    assert ticks(baseline, see, 122.0, 300.0, wanted=1) == [(180.0, 0)]
 
 
 def test_without_the_activator_in_the_path_the_grace_is_waited_for(see):
-    plane = Knative("knative", KnativeSpec(burst=0.0))
-    ticks(plane, see, 0.0, 120.0, wanted=1, running=1.0)
-    assert ticks(plane, see, 122.0, 300.0, wanted=1) == [(210.0, 0)]
+    baseline = Knative("knative", KnativeSpec(burst=0.0))
+    ticks(baseline, see, 0.0, 120.0, wanted=1, running=1.0)
+    assert ticks(baseline, see, 122.0, 300.0, wanted=1) == [(210.0, 0)]
 
 
 def test_retention_keeps_the_last_pod(see):
-    plane = Knative("knative", KnativeSpec(retention_s=60.0))
-    ticks(plane, see, 0.0, 120.0, wanted=1, running=1.0)
-    assert ticks(plane, see, 122.0, 300.0, wanted=1) == [(240.0, 0)]
+    baseline = Knative("knative", KnativeSpec(retention_s=60.0))
+    ticks(baseline, see, 0.0, 120.0, wanted=1, running=1.0)
+    assert ticks(baseline, see, 122.0, 300.0, wanted=1) == [(240.0, 0)]
 
 
 def test_what_the_activator_holds_wakes_it_within_a_tick(see):
-    plane = Knative("knative", KnativeSpec())
-    assert ticks(plane, see, 0.0, 98.0, wanted=0) == []
-    assert ticks(plane, see, 100.0, 100.0, wanted=0, held=1.0) == [(100.0, 1)]
+    baseline = Knative("knative", KnativeSpec())
+    assert ticks(baseline, see, 0.0, 98.0, wanted=0) == []
+    assert ticks(baseline, see, 100.0, 100.0, wanted=0, held=1.0) == [(100.0, 1)]
 
 
 def test_scale_down_delay_keeps_the_most_of_its_time(see):
-    plane = Knative("knative", KnativeSpec(delay_s=300.0, target=10.0))
-    ticks(plane, see, 0.0, 100.0, wanted=4, running=40.0)
-    orders = ticks(plane, see, 102.0, 900.0, wanted=4, running=10.0)
+    baseline = Knative("knative", KnativeSpec(delay_s=300.0, target=10.0))
+    ticks(baseline, see, 0.0, 100.0, wanted=4, running=40.0)
+    orders = ticks(baseline, see, 102.0, 900.0, wanted=4, running=10.0)
     assert [order for _, order in orders] == [3, 2, 1]
     assert orders[0][0] >= 400.0  # 4 was last wanted soon after 100 s
     # Beside 4 pods the least is 2, half of them. Beside 3 it is 1, which 300 s later is the most of its time.
@@ -174,6 +174,6 @@ def test_a_panic_lasts_while_the_stable_window_is_not_over():
 
 def test_silence_at_zero_does_not_dilute_what_comes(see):
     # Nothing is recorded while there is nobody to ask, so the first answer is a window by itself: 150/70.
-    plane = Knative("knative", KnativeSpec())
-    ticks(plane, see, 0.0, 298.0, wanted=0)
-    assert ticks(plane, see, 300.0, 300.0, wanted=0, held=150.0) == [(300.0, 3)]
+    baseline = Knative("knative", KnativeSpec())
+    ticks(baseline, see, 0.0, 298.0, wanted=0)
+    assert ticks(baseline, see, 300.0, 300.0, wanted=0, held=150.0) == [(300.0, 3)]

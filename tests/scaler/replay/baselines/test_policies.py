@@ -11,9 +11,9 @@ from scaler.replay.policies import BASELINES, FAMILIES, grid, parse
 
 @pytest.mark.parametrize("name", list(FAMILIES))
 def test_every_family_builds_a_plane_at_its_defaults_and_says_what_it_is(name):
-    plane = parse(name).plane()
-    assert plane.name == ("static 1" if name == "static" else name)
-    assert plane.every_s > 0.0
+    baseline = parse(name).baseline()
+    assert baseline.name == ("static 1" if name == "static" else name)
+    assert baseline.every_s > 0.0
     assert FAMILIES[name].about
 
 
@@ -23,13 +23,13 @@ def test_a_setting_is_named_by_what_is_not_default():
 
 
 def test_values_reach_the_plane(see):
-    assert parse("static:replicas=7").plane().first == 7
-    assert parse("keda-waiting:min=3").plane().first == 3
-    assert parse("aibrix:target=0.1,max=3").plane().step(see(0.0, wanted=2, kv=0.9)) == 3
+    assert parse("static:replicas=7").baseline().first == 7
+    assert parse("keda-waiting:min=3").baseline().first == 3
+    assert parse("aibrix:target=0.1,max=3").baseline().step(see(0.0, wanted=2, kv=0.9)) == 3
 
 
 def test_zero_replicas_begin_with_one():
-    assert parse("keda-waiting:min=0").plane().first == 1
+    assert parse("keda-waiting:min=0").baseline().first == 1
 
 
 @pytest.mark.parametrize(
@@ -65,15 +65,15 @@ def test_the_grid_is_about_350_different_settings_that_can_be_written_down_and_s
 
 def test_a_new_plane_each_time():
     setting = parse("knative")
-    assert setting.plane() is not setting.plane()
+    assert setting.baseline() is not setting.baseline()
 
 
 def first_order_down(text, see):
     """When so many seconds without work take the first of 4 replicas away."""
-    plane = parse(text).plane()
+    baseline = parse(text).baseline()
     for look in range(200):
-        now = plane.every_s * look
-        if plane.step(see(now, wanted=4)) not in (None, 4):
+        now = baseline.every_s * look
+        if baseline.step(see(now, wanted=4)) not in (None, 4):
             return now
     return None
 
@@ -90,9 +90,9 @@ def test_knatives_target_is_seventy_percent_of_what_a_pod_could_take(see):
     # the grace of 30 s is waited for. One of 147/0.7 could take 210: it is, and there is nothing to wait for.
     gone = {}
     for target in (147, 148):
-        plane = parse(f"knative:target={target}").plane()
+        baseline = parse(f"knative:target={target}").baseline()
         for tick in range(200):
-            order = plane.step(see(2.0 * tick, wanted=1, running=30.0 if tick < 60 else 0.0))
+            order = baseline.step(see(2.0 * tick, wanted=1, running=30.0 if tick < 60 else 0.0))
             if order == 0:
                 gone[target] = 2.0 * tick
                 break

@@ -5,43 +5,52 @@ from __future__ import annotations
 import pytest
 
 from scaler.controllers import hpa, keda
-from scaler.replay.baselines.chain import KedaAndHpa, average, whole
-from scaler.replay.baselines.recipes import DCGM_COLLECTS_S, Prometheus, gpu_util, in_hand, kv_used, waiting
+from scaler.replay.baselines.keda_and_hpa import (
+    DCGM_COLLECTS_S,
+    KedaAndHpa,
+    Prometheus,
+    average,
+    gpu_util,
+    in_hand,
+    kv_used,
+    waiting,
+    whole,
+)
 from scaler.replay.columns import DOING, IDLE, PREFILL
 
 
 def values(scaler, see, reading, until):
     """(second, value) at each look, with `reading(now)` waiting requests."""
-    seen, now = [], 0.0
+    observation, now = [], 0.0
     while now <= until:
         scaler.hear(see(now, waiting=reading(now)))
-        seen.append((now, scaler.value()))
+        observation.append((now, scaler.value()))
         now += scaler.every_s
-    return dict(seen)
+    return dict(observation)
 
 
 def test_an_engines_gauge_is_half_a_scrape_old_at_each_sync(see):
-    told = values(Prometheus("q", waiting, 5.0), see, lambda now: now, 60.0)
-    assert told[0.0] is None
-    assert {now: told[now] for now in (15.0, 30.0, 45.0, 60.0)} == {15.0: 7.5, 30.0: 22.5, 45.0: 37.5, 60.0: 52.5}
+    progress = values(Prometheus("q", waiting, 5.0), see, lambda now: now, 60.0)
+    assert progress[0.0] is None
+    assert {now: progress[now] for now in (15.0, 30.0, 45.0, 60.0)} == {15.0: 7.5, 30.0: 22.5, 45.0: 37.5, 60.0: 52.5}
 
 
 def test_what_an_exporter_collects_each_30_seconds_is_15_and_30_seconds_old_in_turn(see):
-    told = values(Prometheus("q", waiting, 5.0, DCGM_COLLECTS_S), see, lambda now: now, 120.0)
-    ages = [now - told[now] for now in (30.0, 45.0, 60.0, 75.0, 90.0, 105.0, 120.0)]
+    progress = values(Prometheus("q", waiting, 5.0, DCGM_COLLECTS_S), see, lambda now: now, 120.0)
+    ages = [now - progress[now] for now in (30.0, 45.0, 60.0, 75.0, 90.0, 105.0, 120.0)]
     assert ages == [30.0, 15.0, 30.0, 15.0, 30.0, 15.0, 30.0]
 
 
 def test_the_queries_count_what_the_gateway_holds(see):
-    seen = see(0.0, waiting=3.0, running=4.0, held=5.0)
-    assert (waiting(seen), in_hand(seen)) == (8.0, 12.0)
+    observation = see(0.0, waiting=3.0, running=4.0, held=5.0)
+    assert (waiting(observation), in_hand(observation)) == (8.0, 12.0)
 
 
 def test_gpu_util_is_100_for_any_work_and_0_while_starting(see):
-    seen = see(0.0, wanted=4, ready=3)
-    seen.world.replica_counts[:, DOING] = IDLE
-    seen.world.replica_counts[:2, DOING] = PREFILL
-    assert gpu_util(seen) == 50.0
+    observation = see(0.0, wanted=4, ready=3)
+    observation.world.replica_counts[:, DOING] = IDLE
+    observation.world.replica_counts[:2, DOING] = PREFILL
+    assert gpu_util(observation) == 50.0
     assert gpu_util(see(0.0, wanted=0)) == 0.0
 
 
@@ -50,15 +59,15 @@ def test_an_empty_answer_is_a_zero_as_keda_takes_it(see):
     assert kv_used(see(0.0, wanted=1, kv=0.4)) == 0.4
 
 
-def follow(plane, see, pages, until, wanted=1):
+def follow(baseline, see, pages, until, wanted=1):
     """The orders that change something, carried out at once."""
     orders, now = [], 0.0
     while now <= until:
-        order = plane.step(see(now, wanted=wanted, **pages(now)))
+        order = baseline.step(see(now, wanted=wanted, **pages(now)))
         if order is not None and order != wanted:
             orders.append((now, order))
             wanted = order
-        now += plane.every_s
+        now += baseline.every_s
     return orders
 
 
@@ -79,8 +88,10 @@ def test_what_keda_creates_doubles_or_reaches_four_each_sync(see):
 
 
 def test_zero_comes_five_minutes_after_the_last_active_poll_and_a_held_request_ends_it_at_the_next(see):
-    plane = chain(in_hand, 5.0, least=0)
-    orders = follow(plane, see, lambda now: {"held" if now > 600.0 else "running": float(now < 70 or now > 605)}, 700.0)
+    baseline = chain(in_hand, 5.0, least=0)
+    orders = follow(
+        baseline, see, lambda now: {"held" if now > 600.0 else "running": float(now < 70 or now > 605)}, 700.0
+    )
     # Scraped at 67.5 for the last time, polled active at 60; cooled down after 360, polled next at 390. A request at
     # 605 is scraped at 607.5 and polled at 630.
     assert orders == [(390.0, 0), (630.0, 1)]

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
+from scaler.replay.columns import Trace
 from scaler.replay.policies import parse
-from scaler.replay.profiles import PROFILES
-from scaler.replay.run import run
-from scaler.replay.score import score
-from scaler.replay.trace import Trace
+from scaler.replay.run import run, score
+from scaler.replay.servers import PROFILES
 
 HOUR = 3600.0
 
@@ -19,7 +18,7 @@ def each(minutes, count):
 
 
 def scored(load, policy):
-    return score(run(load, PROFILES["A"], parse(policy).plane()))
+    return score(run(load, PROFILES["A"], parse(policy).baseline()))
 
 
 def test_who_comes_every_51_minutes_is_expected_once_that_is_known():

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from scaler.cli.replay.tune import HopelessError, WatchedBaseline, attempt, one_setting, tune
+from scaler.replay.columns import Trace
 from scaler.replay.policies import parse
-from scaler.replay.profiles import A
-from scaler.replay.run import run
-from scaler.replay.score import score
-from scaler.replay.trace import Trace
+from scaler.replay.run import run, score
+from scaler.replay.servers import A
 
 
 def steady(name, per_s, seconds=1500, prompt=2000, output=100):
@@ -24,25 +23,25 @@ STATICS = [parse(f"static:replicas={count}") for count in (1, 2, 3, 4, 5)]
 
 def by_trying(load):
     """The cheapest that keeps the promise, every run to its end."""
-    scores = [(setting, score(run(load, A, setting.plane()))) for setting in STATICS]
-    kept = [(one.gpu_hours, setting.name) for setting, one in scores if one.slo_met_ratio >= A.promise.share]
+    scores = [(setting, score(run(load, A, setting.baseline()))) for setting in STATICS]
+    kept = [(one.gpu_hours, setting.name) for setting, one in scores if one.slo_met_ratio >= A.slo.share]
     return min(kept)[1]
 
 
 def test_the_cheapest_that_keeps_the_promise_wins_and_progress_is_told():
-    told = []
-    best = tune(HEAVY, A, STATICS, progress=lambda done, of: told.append((done, of)))
+    progress = []
+    best = tune(HEAVY, A, STATICS, progress=lambda done, of: progress.append((done, of)))
     assert best.setting.name == by_trying(HEAVY)
     assert best.setting.name != by_trying(LIGHT)
-    assert told[-1] == (5, 5)
-    assert best.scores[0] == score(run(HEAVY, A, best.setting.plane()))
+    assert progress[-1] == (5, 5)
+    assert best.scores[0] == score(run(HEAVY, A, best.setting.baseline()))
 
 
 def test_one_setting_must_keep_all_loads_and_scores_come_in_their_order():
     best = one_setting([(HEAVY, A), (LIGHT, A)], STATICS)
     assert best.setting.name == by_trying(HEAVY)
     assert [one.gpu_hours for one in best.scores] == [
-        score(run(load, A, best.setting.plane())).gpu_hours for load in (HEAVY, LIGHT)
+        score(run(load, A, best.setting.baseline())).gpu_hours for load in (HEAVY, LIGHT)
     ]
 
 
@@ -56,8 +55,8 @@ def test_a_run_that_cannot_win_is_given_up_before_its_end():
     class Looking:
         name, every_s, first = "looking", 15.0, 1
 
-        def step(self, seen):
-            looked.append(seen.now)
+        def step(self, observation):
+            looked.append(observation.now)
 
     for gpu_hours in (np.inf, 0.1):
         looked.clear()

@@ -58,14 +58,14 @@ def test_one_more_one_less_and_nothing_in_transition(verdict, reporting, replica
 
 def quarter_hours(spec, see, replicas, waiting):
     """Replicas after each minute of a quarter of an hour; pods are ready at once."""
-    wva, seen = Wva("wva", spec), []
+    wva, observation = Wva("wva", spec), []
     for quarter in range(60):
         view = see(15.0 * quarter, wanted=replicas)
         view.world.replica_counts[:replicas, QUEUED] = waiting
         replicas = wva.step(view)
         if quarter % 4 == 3:
-            seen.append(replicas)
-    return seen
+            observation.append(replicas)
+    return observation
 
 
 def test_the_hpas_tolerance_stops_it_at_ten(see):

@@ -7,12 +7,12 @@ from scaler.replay.traces import BadLoad, load
 def write(tmp_path):
     """`write("a.csv", text or bytes)`: the path of a file, as a person would write it."""
 
-    def made(name, content):
+    def generated(name, content):
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return str(path)
 
-    return made
+    return generated
 
 
 @pytest.fixture

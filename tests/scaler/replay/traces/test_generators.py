@@ -52,9 +52,9 @@ def test_a_flash_crowd_comes_within_its_rise_and_halves_every_fall():
 
 
 def test_lengths_have_the_mean_that_was_asked_for():
-    made = load("diurnal:prompt=800,output=150,for=1d").load
-    assert made.prompt.mean() == pytest.approx(800, rel=0.01)
-    assert made.output.mean() == pytest.approx(150, rel=0.01)
+    generated = load("diurnal:prompt=800,output=150,for=1d").load
+    assert generated.prompt.mean() == pytest.approx(800, rel=0.01)
+    assert generated.output.mean() == pytest.approx(150, rel=0.01)
     assert load("each:7m,sigma=0,output=60").load.output.tolist() == [60] * 205
 
 

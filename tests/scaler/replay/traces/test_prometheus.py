@@ -104,8 +104,15 @@ def prometheus(debian_tool, folder, running):
     address = folder / "address"
     if not running:
         (folder / "past.txt").write_text(openmetrics(hour()))
-        made = [promtool, "tsdb", "create-blocks-from", "openmetrics", str(folder / "past.txt"), str(folder / "tsdb")]
-        subprocess.run(made, check=True, capture_output=True)
+        generated = [
+            promtool,
+            "tsdb",
+            "create-blocks-from",
+            "openmetrics",
+            str(folder / "past.txt"),
+            str(folder / "tsdb"),
+        ]
+        subprocess.run(generated, check=True, capture_output=True)
         (folder / "prometheus.yml").write_text("{}")
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -140,8 +147,8 @@ def past(url, workload=CHAT, since=0, until=3600, **more):
 
 
 async def test_the_load_behind_an_hour_of_counters_is_what_its_pods_finished(prometheus):
-    told = []
-    load, notes = await from_prometheus(past(prometheus), progress=told.append)
+    progress = []
+    load, notes = await from_prometheus(past(prometheus), progress=progress.append)
     assert load.name == "ai/chat"
     counts = np.histogram(load.at, bins=[0, 600, 1200, 1800, 2400, 2700, 3000, 3600])[0]
     # 2/s all along, 1/s more from 1785 s to 2400 s; across the gap the counter goes on.
@@ -151,7 +158,7 @@ async def test_the_load_behind_an_hour_of_counters_is_what_its_pods_finished(pro
     assert set(load.output) == {50}
     # Whoever was scraped a minute and a half ago is still believed, so the gap of five minutes is less.
     assert any(re.search(r"knew nothing for 3m(15|30)s in 1 gap", note) for note in notes), notes
-    assert told[-1] == 1.0
+    assert progress[-1] == 1.0
 
 
 async def test_where_no_engine_is_scraped_tidegates_own_counters_are_the_load(prometheus):

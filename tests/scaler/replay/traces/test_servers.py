@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from scaler.config import ConfigErrors
-from scaler.replay.profiles import PROFILES, A
-from scaler.replay.servers import load_profile, parse_profile
+from scaler.replay.servers import PROFILES, A, load_profile, parse_profile
 
 MINE = """\
 name: mistral-7b-l40s
@@ -33,7 +32,7 @@ def test_a_file_says_what_is_known_of_a_server_and_the_rest_has_defaults(write):
     first, rest = np.array([2.2, 2.4, 2.2]), np.array([8.0, 8.0, 9.0])
     prompt, output = np.full(3, 1000), np.full(3, 100)
     # 2 + 1000*0.0003 = 2.3 s, and 0.5 + 100*0.08 = 8.5 s.
-    assert profile.promise.kept(first, rest, prompt, output).tolist() == [True, False, False]
+    assert profile.slo.kept(first, rest, prompt, output).tolist() == [True, False, False]
 
 
 def test_what_is_built_in_can_be_said_in_a_file_too():
@@ -45,7 +44,7 @@ def test_what_is_built_in_can_be_said_in_a_file_too():
     """
     again, _ = parse_profile(textwrap.dedent(text), "a.yaml")
     assert again.server == A.server
-    assert (again.promise, again.start_s, again.gpus) == (A.promise, A.start_s, A.gpus)
+    assert (again.slo, again.start_s, again.gpus) == (A.slo, A.start_s, A.gpus)
 
 
 @pytest.mark.parametrize("name", sorted(PROFILES))
@@ -55,7 +54,7 @@ def test_a_name_of_one_built_in_needs_no_file(name):
 
 def test_without_rest_nothing_is_promised_of_it():
     text = MINE.replace(", rest: 500ms, per_output_token: 80ms", "")
-    assert parse_profile(text, "s.yaml")[0].promise.rest_s == float("inf")
+    assert parse_profile(text, "s.yaml")[0].slo.rest_s == float("inf")
 
 
 def test_everything_that_is_wrong_is_said_at_once_with_its_place():
@@ -91,7 +90,7 @@ def test_a_promise_that_long_prompts_cannot_keep_is_a_warning_and_no_error():
     text = MINE.replace("per_prompt_token: 0.3ms", "per_prompt_token: 0.1ms")
     profile, (warning,) = parse_profile(text, "s.yaml")
 
-    assert profile.promise.first_per_prompt_s == pytest.approx(1e-4)
+    assert profile.slo.first_per_prompt_s == pytest.approx(1e-4)
     assert str(warning).startswith("s.yaml:4:")
     assert "prompts that are long enough cannot keep the promise" in str(warning)
 

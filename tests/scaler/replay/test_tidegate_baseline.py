@@ -18,12 +18,12 @@ from scaler.replay.metric_pages import (
     KV_USED,
     READY_NOW,
     RUNNING,
-    TOKENS_MADE,
+    TOKENS_GENERATED,
     WAITING,
     WANTED,
 )
-from scaler.replay.profiles import PROFILES
 from scaler.replay.run import run
+from scaler.replay.servers import PROFILES
 from scaler.replay.traces import load
 from scaler.signals.smoothing import HalfLives
 from scaler.workloads.spec import WorkloadSpec
@@ -55,8 +55,8 @@ class Daemon:
         self.busy_s = 0.0
         self.answer = None
 
-    def hears(self, seen, page):
-        pages, now = seen.pages, EPOCH_S + seen.now
+    def hears(self, observation, page):
+        pages, now = observation.pages, EPOCH_S + observation.now
         ready, wanted = int(pages[READY_NOW]), int(pages[WANTED])
         share = (pages[BUSY_S] - self.busy_s) / (tidegate.SCRAPE_S * ready) if ready else 0.0
         self.busy_s = pages[BUSY_S]
@@ -67,8 +67,8 @@ class Daemon:
             self.decider.retire(PODS)
         self.land(GATEWAY, page.epp(held=pages[AT_GATE]), now)
         if answers:
-            numbers = {"waiting": pages[WAITING], "running": pages[RUNNING], "tokens": pages[TOKENS_MADE]}
-            self.land(PODS, page.vllm(**numbers, kv=pages[KV_USED], finished=seen.finished), now)
+            numbers = {"waiting": pages[WAITING], "running": pages[RUNNING], "tokens": pages[TOKENS_GENERATED]}
+            self.land(PODS, page.vllm(**numbers, kv=pages[KV_USED], finished=observation.finished), now)
         self.land(NODE, page.gpu("GPU-1", ["chat-0"] if ready else [], engine=max(0.0, min(1.0, share))), now)
         for decision in self.decider.sweep(now):
             self.answer = decision.replicas, decision.active, decision.reason
@@ -86,16 +86,16 @@ class Both:
 
     def __init__(self, wish, page, script=None):
         self._script = script
-        self._plane, self._daemon, self._page = tidegate.plane("tidegate", wish), Daemon(wish), page
-        self.name, self.every_s, self.first = self._plane.name, self._plane.every_s, self._plane.first
+        self._baseline, self._daemon, self._page = tidegate.baseline("tidegate", wish), Daemon(wish), page
+        self.name, self.every_s, self.first = self._baseline.name, self._baseline.every_s, self._baseline.first
         self.answers = []
 
-    def step(self, seen):
-        order = self._plane.step(seen)
-        self._daemon.hears(seen, self._page)
-        scaler = self._plane._scaler
-        self.answers.append((seen.now, (scaler.value(), scaler.active(), scaler.reason()), self._daemon.answer))
-        return self._script.step(seen) if self._script else order
+    def step(self, observation):
+        order = self._baseline.step(observation)
+        self._daemon.hears(observation, self._page)
+        scaler = self._baseline._scaler
+        self.answers.append((observation.now, (scaler.value(), scaler.active(), scaler.reason()), self._daemon.answer))
+        return self._script.step(observation) if self._script else order
 
 
 def wish(**words):
@@ -118,10 +118,10 @@ def test_it_answers_what_the_daemon_answers_to_the_same_pages(page, words, profi
     both = Both(wish(**wishes), page)
     run(load(words, None, 5).load, PROFILES[profile], both, seed=1)
 
-    differ = [(at, plane, daemon) for at, plane, daemon in both.answers if plane != daemon]
+    differ = [(at, baseline, daemon) for at, baseline, daemon in both.answers if baseline != daemon]
     assert differ == []
     assert len(both.answers) > 300
-    assert len({plane for _, plane, _ in both.answers}) > 2, "nothing was asked of it"
+    assert len({baseline for _, baseline, _ in both.answers}) > 2, "nothing was asked of it"
 
 
 def test_it_watches_somebody_else_scale_as_the_daemon_does(page, load, scripted):
@@ -131,5 +131,5 @@ def test_it_watches_somebody_else_scale_as_the_daemon_does(page, load, scripted)
     both = Both(wish(work=0.3, keep_warm_s=30.0), page, script)
     run(steady, PROFILES["A"], both)
 
-    assert [(at, plane, daemon) for at, plane, daemon in both.answers if plane != daemon] == []
-    assert len({plane for _, plane, _ in both.answers}) > 5
+    assert [(at, baseline, daemon) for at, baseline, daemon in both.answers if baseline != daemon] == []
+    assert len({baseline for _, baseline, _ in both.answers}) > 5
