@@ -15,12 +15,14 @@ START_S = 120.0
 # Checks of the gRPC server without an answer. One alone is what a stall of the event loop leaves behind.
 STUCK_CHECKS = 2
 HEARS_OUT = "listening for the replica that leads"
+UNLISTED = "the cluster's ScaledObjects have not been listed yet"
 
 
 @dataclass(slots=True)
 class HealthState:
     """What the daemon has reached. Times are POSIX seconds of its clock.
 
+    unlisted:  it waits a moment for the first list of ScaledObjects, without which every caller is refused.
     hears_out: it waits a moment for what the leader of several replicas says, before it answers for the first time.
     role:      of several replicas, for people; None where there is one.
     misses:    checks of the gRPC server in a row that got no answer.
@@ -30,6 +32,7 @@ class HealthState:
     started_at: float
     last_tick_at: float | None = None
     draining: bool = False
+    unlisted: bool = False
     hears_out: bool = False
     role: str | None = None
     misses: int = 0
@@ -47,11 +50,13 @@ class HealthState:
         }
 
     def ready(self, now: float) -> dict[str, str | None]:
+        lists = {"list": UNLISTED} if self.unlisted else {}
         peers = {} if self.role is None else {"peers": HEARS_OUT if self.hears_out else None}
         return {
             **self.live(now),
             "first-tick": None if self.last_tick_at is not None else "compiling and scraping for the first time",
             "drain": "stopping" if self.draining else None,
+            **lists,
             **peers,
         }
 
