@@ -78,6 +78,9 @@ if TYPE_CHECKING:
 # Time for KEDA's load balancer to read NOT_SERVING before the streams end, and for calls under way to finish.
 DRAIN_PAUSE_S = 0.5
 DRAIN_GRACE_S = 5.0
+# A replica is not ready before the first list: KEDA would count its refusals. A silent API server delays that by so
+# much at most, because workloads of the configuration can be answered all the same.
+LIST_WAIT_S = 5.0
 # A registry of 10,000 workloads makes 100,000 objects and lets go of most of them half a second later. By default
 # (700, 10, 10) they reach the oldest generation meanwhile, and each edited object costs a full collection: 0.4 s in
 # which no call is answered. 20,000 young objects take 5 ms.
@@ -139,6 +142,7 @@ class Daemon:
         if self._cluster is None:
             self._authorizer.take(ConfiguredWorkloads.by(config))
         self._health = HealthState(tick_s=config.tick, started_at=clock.now())
+        self._wait_for_list_until = clock.now()  # the first tick sets it
         self._reload_requested = asyncio.Event()
         self._loop: ControlLoop | None = None
         # GET /metrics?name[]=… asks for families by name.
@@ -345,12 +349,14 @@ class Daemon:
             # through them held the loop up for some 50 ms.
             gc.freeze()
             gc.set_threshold(*COLLECTIONS)
+            self._wait_for_list_until = now + LIST_WAIT_S
         self._health.last_tick_at = now
+        self._health.unlisted = self._authorizer.triggers is None and now < self._wait_for_list_until
         if self._replica is not None:
             self._replica.tick(now)
             self._health.role = self._replica.role(now)
             self._health.hears_out = not self._replica.settled(now)
-        if not self._health.draining and not self._health.hears_out:
+        if not self._health.draining and not self._health.hears_out and not self._health.unlisted:
             keda.set_ready(True)
 
     async def _reloaded(self) -> bool:

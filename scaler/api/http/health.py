@@ -15,12 +15,14 @@ START_S = 120.0
 # Checks of the gRPC server without an answer. A stall of the event loop causes one.
 STUCK_CHECKS = 2
 WAITS_FOR_LEADER = "waiting for the leader"
+UNLISTED = "the cluster's ScaledObjects have not been listed yet"
 
 
 @dataclass(slots=True)
 class HealthState:
     """The state of the daemon. Times are POSIX seconds of its clock.
 
+    unlisted:  it waits a moment for the first list of ScaledObjects, without which every caller is refused.
     hears_out: before its first answer it waits a moment for the leader's Board.
     role:      in leader election; None with one replica.
     misses:    checks of the gRPC server in a row without an answer.
@@ -30,6 +32,7 @@ class HealthState:
     started_at: float
     last_tick_at: float | None = None
     draining: bool = False
+    unlisted: bool = False
     hears_out: bool = False
     role: str | None = None
     misses: int = 0
@@ -47,11 +50,13 @@ class HealthState:
         }
 
     def ready(self, now: float) -> dict[str, str | None]:
+        lists = {"list": UNLISTED} if self.unlisted else {}
         peers = {} if self.role is None else {"peers": WAITS_FOR_LEADER if self.hears_out else None}
         return {
             **self.live(now),
             "first-tick": None if self.last_tick_at is not None else "compiling and scraping for the first time",
             "drain": "stopping" if self.draining else None,
+            **lists,
             **peers,
         }
 

@@ -81,6 +81,14 @@ async def test_ready_after_the_first_tick_and_no_sooner(site):
     ] == "[+] ticks ok\n[+] answers ok\n[+] first-tick ok\n[+] drain ok\nok\n"
 
 
+async def test_not_ready_before_the_first_list_of_scaled_objects(site):
+    site.health.last_tick_at, site.health.unlisted = site.now, True
+    status, _, text = await site.get("/readyz?verbose")
+    assert (status, "[-] list: the cluster's ScaledObjects have not been listed yet" in text) == (503, True)
+    site.health.unlisted = False
+    assert (await site.get("/readyz"))[0] == 200
+
+
 async def test_live_as_long_as_ticks_come(site):
     site.health.last_tick_at = site.now
     site.now += 10.0
