@@ -3,7 +3,7 @@
 Builds daemons that never run, one with an empty configuration and one for each part of the configuration that adds
 metrics, and renders one table per collector; then the same for `tidegate export`. The text of a metric is its help.
 
-Worked example: `SnapshotCollector` has no metrics without `state`, so its section begins "Only with `state`".
+Worked example: `CheckpointCollector` has no metrics without `state`, so its section begins "Only with `state`".
 """
 
 from __future__ import annotations
@@ -82,11 +82,11 @@ _OWN, _PROCESS = "Tidegate itself", "The process"
 TITLES = {
     "Board": "Workloads",
     "Accounts": "Accounts and shadow scores",
-    "Seen": "Targets and GPUs",
+    "Scrape": "Targets and GPUs",
     "Outcome": "Controller outcome",
     "Cluster": "The cluster",
-    "Peers": "Replicas of Tidegate",
-    "Snapshot": "Checkpoints",
+    "Replica": "Replicas of Tidegate",
+    "Checkpoint": "Checkpoints",
 }
 
 

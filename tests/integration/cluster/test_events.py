@@ -39,7 +39,7 @@ async def test_who_sleeps_and_wakes_has_events_on_its_deployment_and_they_name_t
 
     front.text = page.epp(held=3, ready=0)
     _, woken = await events_until(place, "Asleep", "Woken")
-    assert woken["note"] == "awake, 1 replica wanted: of its requests 3 wait"
+    assert woken["note"] == "awake, 1 replica wanted: requests: 3 waiting"
     assert (woken["type"], woken["reportingController"]) == ("Normal", "tidegate")
 
 
@@ -52,7 +52,7 @@ async def test_who_asks_for_more_than_its_maximum_has_a_warning(place, page, tid
     [capped] = await events_until(place, "Capped")
     assert capped["type"] == "Warning"
     # How much is asked for rises on the way there.
-    assert capped["note"].startswith("capped at 4 replicas, its maximum: work asks for ")
+    assert capped["note"].startswith("capped at 4 replicas, its maximum: work needs ")
 
 
 async def test_without_the_right_to_them_nothing_else_is_amiss(place, page, tidegate, keda):

@@ -122,7 +122,7 @@ async def test_an_exception_in_backfill_or_of_a_list_ends_nothing(in_process, pa
     async def recall(self, workload):
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(ControlLoop, "_recall", recall)
+    monkeypatch.setattr(ControlLoop, "_backfill", recall)
     breaks.now = True
     pages["bad"].body = pages["good"].body = vllm(running=40)
     async with in_process(config(pages, "bad", "good")) as ask:

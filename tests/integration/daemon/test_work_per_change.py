@@ -396,11 +396,11 @@ async def test_registry_is_published_again_once_the_cluster_answers_again(scene)
     await scene.works._register()
     scene.published.clear()
     for resource in RESOURCES:
-        scene.cluster.lost(resource, scene.clock.time)
+        scene.cluster.mark_lost(resource, scene.clock.time)
     scene.tick(after=2 * BLIND_S)
     assert scene.published == [None]
     for resource in RESOURCES:
-        scene.cluster.heard(resource, scene.clock.time)
+        scene.cluster.mark_current(resource, scene.clock.time)
     scene.tick()
     await scene.works._register()
     assert [len(registry.objects) for registry in scene.published[1:]] == [WORKLOADS]

@@ -96,7 +96,7 @@ TESTS = {
             "test_a_swapped_config_map_is_taken_without_a_signal_and_a_bad_one_is_not",
             "test_sighup_takes_a_good_configuration_and_refuses_a_bad_one",
         ),
-        "invalid configuration at start": ("test_a_bad_configuration_is_status_78_and_those_lines_and_nothing_else",),
+        "invalid configuration at start": ("test_invalid_configuration_is_status_78_and_only_its_errors",),
         "invalid trigger metadata": (
             "test_bad_metadata_is_an_error_for_its_object_alone_and_wakes_it_only_where_that_has_a_fallback",
         ),
@@ -109,25 +109,25 @@ TESTS = {
         "the leader drains; clocks differ by minutes; rolling upgrade between neighbouring versions": (
             "test_a_leader_that_is_drained_lets_another_lead_at_once_and_changes_no_answer",
             "test_clocks_that_are_five_minutes_apart_change_no_answer_and_no_age",
-            "test_times_are_of_our_clock_whatever_the_leaders_says",
+            "test_times_are_shifted_to_the_followers_clock",
             "test_replicas_are_replaced_one_after_the_other_and_no_answer_changes",
-            "test_a_leader_of_the_version_before_is_followed",
-            "test_a_leader_of_the_next_version_is_followed",
+            "test_leader_of_the_previous_version_is_followed",
+            "test_leader_of_the_next_version_is_followed",
         ),
         "the leader is frozen": (
             "test_a_leader_that_was_frozen_follows_when_it_is_thawed",
             "test_a_wake_up_on_the_connection_of_a_frozen_replica_arrives_once_it_is_killed",
         ),
         "the leader's ticks fail, or replicas are cut off: network, certificates, another frame format": (
-            "test_a_leader_whose_sweeps_fail_is_not_followed",
+            "test_leader_whose_ticks_fail_is_not_followed",
             "test_where_the_replicas_cannot_reach_each_other_each_answers_and_nobody_errs",
-            "test_another_format_is_not_followed_and_each_answers_for_itself",
-            "test_who_has_no_peers_certificate_is_told_nothing",
+            "test_unknown_format_is_not_followed",
+            "test_client_without_a_peer_certificate_gets_no_board",
         ),
         "the API server: the Lease cannot be renewed": (
             "test_without_an_api_server_the_leader_leads_on_and_the_others_follow",
         ),
-        "the leader's state cannot be decoded": ("test_a_memory_that_cannot_be_read_costs_itself_and_is_said_once",),
+        "the leader's state cannot be decoded": ("test_unreadable_state_costs_only_itself_and_is_logged_once",),
     },
     "KEDA": {
         "KEDA's operator": (

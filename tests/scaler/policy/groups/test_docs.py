@@ -25,7 +25,7 @@ def test_its_examples_have_no_problem_and_are_groups(text):
 
 def test_without_a_group_the_first_example_is_warned_that_it_counts_twice():
     _, problems = parse(re.sub(r" group: chat, weight: \d,", "", BLOCKS[0]), "docs/how-to/groups.md")
-    assert ["in no common group" in str(problem) for problem in problems] == [True]
+    assert ["without a common group" in str(problem) for problem in problems] == [True]
 
 
 def test_the_numbers_of_probes_are_those_of_the_code():

@@ -83,7 +83,7 @@ def add_up(slots, rows, chosen, owner, workloads, share, now):
         gateway_partial=tally(owner[gateway & lower], count) > 0,
         kv_partial=tally(owner[pods & stays & ((incomplete & Incomplete.KV_CACHE) != 0)], count) > 0,
         unproven=tally(owner[(pods | gateway) & unproven], count) > 0,
-        waker_fresh=tally(owner[gateway & (slots.waker[chosen] > WakeSource.NOTHING)], count) > 0,
+        waker_fresh=tally(owner[gateway & (slots.wake_source[chosen] > WakeSource.NOTHING)], count) > 0,
         gpus_stale=tally(owner[~fresh & (role == GPUS)], count) > 0,
         gpus_blind=sums[:, Column.GPU_BLIND] > 0.0,
     )

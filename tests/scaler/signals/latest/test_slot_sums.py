@@ -33,7 +33,7 @@ def slots(chance):
     slots.values[chance.random(SLOTS) < 0.2, : Column.HELD + 1] = np.nan
     slots.values[:, Column.SLEEPING] = sparse(chance, chance.integers(0, 2, SLOTS).astype(float), 0.5)
     slots.incomplete[:] = np.where(chance.random(SLOTS) < 0.3, chance.integers(0, 8, SLOTS), 0)
-    slots.waker[:] = chance.integers(0, 3, SLOTS)
+    slots.wake_source[:] = chance.integers(0, 3, SLOTS)
     slots.leaving[:] = chance.random(SLOTS) < 0.2
     return slots
 
