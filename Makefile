@@ -43,11 +43,12 @@ test-slow: $(STAMP)  ## the simulated weeks that `make test` leaves out
 fuzz: $(STAMP)  ## search for a history of responses that ends at zero with work in hand (MINUTES=60)
 	TIDEGATE_FUZZ_MINUTES=$(or $(MINUTES),60) $(BIN)/python -m pytest tests/scaler/engine/decider/test_histories.py
 
-lint: $(STAMP)  ## ruff, mypy --strict, import contracts
+lint: $(STAMP)  ## ruff, mypy --strict, import contracts, names and log events
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/check_names.py
 
 format: $(STAMP)  ## let ruff put the code in order
 	$(BIN)/ruff check --fix .

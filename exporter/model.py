@@ -23,7 +23,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class Quantity(StrEnum):
-    """What a number means, independent of the vendor. The unit is in the comment."""
+    """The meaning of a number, independent of the vendor. The unit is in the comment."""
 
     # Queues: engines, gateways, brokers.
     REQUESTS_WAITING = "requests_waiting"  # requests accepted and not started
@@ -215,7 +215,7 @@ class Samples:
 
 
 class Role(StrEnum):
-    """What a target is for."""
+    """The purpose of a target."""
 
     PODS = "pods"  # an engine in a pod: ends with the pod
     GATEWAY = "gateway"  # exists at zero replicas and shows the next request

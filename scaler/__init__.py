@@ -1,1 +1,1 @@
-"""What does it mean, and who asks? Signals, decisions, and the fronts that serve them."""
+"""Decides replicas from samples, and serves the decisions to KEDA, the HPA and Prometheus."""

@@ -45,7 +45,7 @@ _AHEAD_S = 7 * 86400.0  # the longest verdict of `scaler.signals.smoothing.activ
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What was remembered at one moment.
+    """State at one moment.
 
     at:        POSIX seconds of that moment.
     workloads: whose slot is which.
@@ -67,15 +67,15 @@ class State:
         return tuple(zip(self.workloads, self.targets or ("",) * len(self.workloads), strict=True))
 
     def copied(self) -> State:
-        """The same, of which nothing changes any more: columns are live until they are copied."""
+        """A copy that does not change any more: columns are live until they are copied."""
         return replace(self, columns=_copied(self.columns), tables={n: _copied(t) for n, t in self.tables.items()})
 
     def only(self, workloads: Collection[WorkloadKey]) -> State:
-        """What it has of these."""
+        """The state of these workloads alone."""
         return self._of([row for row, key in enumerate(self.workloads) if key in workloads])
 
     def without(self, workloads: Collection[WorkloadKey]) -> State:
-        """What it has of everybody else."""
+        """The state of all other workloads."""
         return self._of([row for row, key in enumerate(self.workloads) if key not in workloads])
 
     def _of(self, chosen: Sequence[int]) -> State:
@@ -103,7 +103,7 @@ def _chosen(table: Columns, positions: Rows) -> Columns:
 
 
 def named(room: str, columns: Columns) -> dict[str, Array]:
-    """The columns of one room: `named("memory", {"replicas": …})` has `memory.replicas`."""
+    """The columns with the prefix of one component: `named("memory", {"replicas": …})` has `memory.replicas`."""
     return {f"{room}.{name}": column for name, column in columns.items()}
 
 
@@ -121,13 +121,13 @@ class Identities:
         return tuple(zip(self._workloads, self.targets, strict=True))
 
     def keep(self, source: Sequence[Identity], rows: Rows, other_rows: Rows) -> None:
-        """Of workloads `rows` whose scale target is not known: that of the state that was taken for them."""
+        """Sets the unknown scale targets of `rows` to those of the state that was copied into them."""
         for row, other in zip(rows.tolist(), other_rows.tolist(), strict=True):
             self.targets[row] = self.targets[row] or source[other][1]
 
 
 def pairs(identities: Sequence[Identity], source: Sequence[Identity]) -> tuple[Rows, Rows]:
-    """Own slots, and the others', of the workloads that both know with the same scale target.
+    """Rows of the workloads that both lists have with the same scale target: in the first list, and in the second.
 
     A target that is not known matches any: a configured workload is known before the ScaledObject that scales it is
     listed, and an older version wrote no target.
@@ -143,7 +143,7 @@ def pairs(identities: Sequence[Identity], source: Sequence[Identity]) -> tuple[R
 
 
 def fitting(columns: Columns, name: str, like: Array) -> Array | None:
-    """Somebody else's column, if it can stand in for `like`: the same kind of number, and the same shape per slot."""
+    """Returns the column of that name if it has the kind and the shape per row of `like`, else None."""
     column = columns.get(name)
     if column is None or column.shape[1:] != like.shape[1:] or column.dtype.kind != like.dtype.kind:
         return None
@@ -159,7 +159,7 @@ def copy_into(target: Columns, columns: Columns, rows: Rows, source_rows: Rows) 
 
 
 def translated(state: State, by_s: float) -> State:
-    """The same on a clock that shows so many seconds more."""
+    """The same state on a clock that is `by_s` seconds ahead."""
 
     def moved(columns: Columns) -> Columns:
         return {name: column + by_s if _is_time(name, column) else column for name, column in columns.items()}
@@ -169,7 +169,7 @@ def translated(state: State, by_s: float) -> State:
 
 
 def plausible(state: State, now: float) -> State:
-    """The same without values that no version writes: whoever wrote them, an infinity would answer the maximum.
+    """The same state without values that no version writes: an infinity would decide the maximum.
 
     An infinity, and a time of more than 50 years ago, become NaN; a time from after `now` becomes `now`, and an end
     that is more than a week ahead becomes the week. now: POSIX seconds.

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 
 class CompileReport(NamedTuple):
-    """What came of loading. seconds: of the wall, imports included."""
+    """The result of loading. seconds: wall-clock time, imports included."""
 
     compiled: int
     cached: int

@@ -276,7 +276,7 @@ class Daemon:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Callable[[], Coroutine[Any, Any, None]]]:
-        """What keeps the cluster in memory up to date, and whom the metrics API believes. Raises CannotConnect."""
+        """Connects to Kubernetes; yields the task that keeps the cache up to date. Raises CannotConnect."""
         settings, cluster, jitter = self._config.kubernetes, self._cluster, Random()  # noqa: S311 - it is no secret
         if settings is None or cluster is None:
             yield _nothing
@@ -360,7 +360,7 @@ class Daemon:
             keda.set_ready(True)
 
     async def _reloaded(self) -> bool:
-        """Wait for somebody to ask; was there a new configuration?"""
+        """Waits for a reload request. Returns whether there is a new configuration."""
         await self._reload_requested.wait()
         self._reload_requested.clear()
         if self._read_config is None:
@@ -468,7 +468,7 @@ async def _nothing() -> None:
 
 
 def _connection(config: Config) -> tuple[object, ...]:
-    """What of `kubernetes` is settled when the daemon starts."""
+    """The settings of `kubernetes` that cannot change without a restart."""
     settings = config.kubernetes
     return (
         () if settings is None else (settings.kubeconfig, settings.context, settings.namespaces, settings.blind_after)

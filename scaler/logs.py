@@ -39,7 +39,7 @@ def _make_printable(_: object, __: str, event: MutableMapping[str, Any]) -> Muta
 
 
 def say_warnings(problems: Iterable[object]) -> None:
-    """What is allowed and probably not meant."""
+    """Settings that are valid and probably not intended."""
     log = structlog.get_logger()
     for problem in problems:
         log.warning("configuration", problem=str(problem))

@@ -55,7 +55,7 @@ class Objective:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a decision rests on. Requests are counts, ratios 0..1; None is unknown."""
+    """The evidence of a decision. Requests are counts, ratios 0..1; None is unknown."""
 
     waiting: float | None = None
     running: float | None = None
@@ -94,17 +94,17 @@ class Evidence:
 
     @property
     def queued(self) -> float | None:
-        """Requests that wait, wherever they do; None where nobody says."""
+        """Requests that wait in engines or at the gateway; None if unknown."""
         return _sum(self.waiting, self.held_by_gateway)
 
     @property
     def load(self) -> float | None:
-        """Requests in hand: those that wait and those that are worked on; None where nobody says."""
+        """Requests in hand, waiting and running; None if unknown."""
         return _sum(self.waiting, self.running, self.held_by_gateway)
 
     @property
     def demand(self) -> float | None:
-        """What the largest objective asks for, in replicas, before rounding; None where none does."""
+        """The largest demand of the objectives in replicas, unrounded; None if unknown."""
         return max((each.replicas for each in self.objectives if each.replicas is not None), default=None)
 
 
@@ -240,7 +240,7 @@ _OF_DECISION, _OF_EVIDENCE, _OF_OBJECTIVE = _checks(Decision), _checks(Evidence)
 def _valid_fields(
     checks: tuple[tuple[str, Callable[[Any], bool], bool], ...], document: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What of a document is a field and of its type. JSON has lists where we have tuples."""
+    """Reads the fields of a document that have the right type; lists of JSON become tuples."""
     given = {}
     for name, fits, maybe in checks:
         if name in document:

@@ -49,11 +49,11 @@ SECURITY_HEADERS = {
 
 
 class AddressInUseError(OSError):
-    """Somebody else has the port."""
+    """The port is in use."""
 
 
 class ConnectionLimits(NamedTuple):
-    """What the clients of one server may take.
+    """Limits of the clients of one server.
 
     connections:  open ones. With TLS each takes 0.25 MB from its first byte on.
     begin_s:      seconds from accept to the end of the first request's header, TLS handshake included.
@@ -237,7 +237,7 @@ class LimitedListener:
         self._drop(next(connection for connection in self._open if connection.peer == peer))
 
     def _make_memory(self, size: int) -> None:
-        """For a response of so many bytes: those who leave most unread lose their connections."""
+        """Makes room for a response: closes the connections with the most unread bytes."""
         unread = Counter({connection: connection.unread_bytes for connection in self._open})
         over = unread.total() + size - self._limits.unread_bytes
         for connection, held in unread.most_common():
@@ -318,7 +318,7 @@ class _LimitedConnection(asyncio.Protocol):
 
 
 class _ServerLog(logging.Logger):
-    """What aiohttp writes about failures, as counted events. A malformed request is no failure of this process."""
+    """Turns aiohttp's failure logs into counted events. A malformed request is no failure of this process."""
 
     def __init__(self, events: Throttle) -> None:
         super().__init__("aiohttp.server", logging.WARNING)

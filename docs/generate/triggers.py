@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from docs.generate.configuration import item, kind_of, written
 from scaler.config.pydantic_errors import sections_in
 from scaler.config.schema import defaults_of, schema_of
-from scaler.config.trigger import WORDS, Trigger
+from scaler.config.trigger import TRIGGER_KEYS, Trigger
 
 _HEAD = """\
 # Triggers and annotations
@@ -153,7 +153,7 @@ def words_reference() -> str:
 
 def _items() -> Iterator[str]:
     schema = schema_of(Trigger)
-    for word in WORDS.values():
+    for word in TRIGGER_KEYS.values():
         properties, section = schema["properties"], Trigger
         *way, last = word.loc
         for part in way:

@@ -106,7 +106,7 @@ def families(kind: str) -> frozenset[str]:
 
 @cache
 def selection() -> Selection:
-    """What a scanner must select to read a target of any kind, or of a kind to be detected.
+    """The names that a scanner must select to read a target of any kind, or to detect its kind.
 
     It selects all of DCGM's series: fields without a quantity are checked for marks, and their timestamps count.
     """

@@ -82,7 +82,7 @@ def ceiling(gpu: Gpu) -> float | None:
 
 
 def share(gpu: Gpu) -> float:
-    """How much of a whole GPU it is, 0..1: the weight of its activity in a mean over unequal parts.
+    """The fraction of a whole GPU, 0..1: the weight of its activity in a mean over unequal parts.
 
     An instance without a profile counts as one slice: the smallest there is.
     """

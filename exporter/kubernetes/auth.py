@@ -75,7 +75,7 @@ class ServiceReference(NamedTuple):
 
 
 class Reviews(Protocol):
-    """What the metrics API needs of the API server. Each call raises ApiFailure."""
+    """The calls of the API server that the metrics API uses. Each raises ApiFailure."""
 
     async def token_review(self, token: str) -> User | None:
         """None if the token is invalid or has expired."""

@@ -167,7 +167,7 @@ class Cluster:
     # Queries.
 
     def take_changes(self) -> Changes:
-        """What has changed since the last call."""
+        """The changes since the last call."""
         return self._records.changes.take()
 
     def synced(self, resource: Resource, now: float) -> bool:

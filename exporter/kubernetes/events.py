@@ -45,7 +45,7 @@ class EventRecord(NamedTuple):
 
 
 class Events(Protocol):
-    """What an event writer needs of the API. Each call raises ApiFailure."""
+    """The API calls that an event writer uses. Each raises ApiFailure."""
 
     async def write_event(self, happening: EventRecord, instance: str) -> str:
         """Create it; returns its name. instance: the process that reports it."""

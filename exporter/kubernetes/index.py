@@ -111,7 +111,7 @@ class Chains:
         return tuple(chain)
 
     def owned(self, ref: Ref) -> frozenset[Ref]:
-        """What it controls directly."""
+        """The objects that it controls directly."""
         return frozenset(self._owned.get(ref, ()))
 
     def below(self, ref: Ref) -> Iterator[Ref]:

@@ -38,7 +38,7 @@ class Lease(NamedTuple):
 
 
 class Leases(Protocol):
-    """What an election needs of the API. Each call raises ApiFailure."""
+    """The API calls that leader election uses. Each raises ApiFailure."""
 
     async def lease(self, namespace: str, name: str) -> Lease | None:
         """None if there is none."""

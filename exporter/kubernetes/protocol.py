@@ -117,7 +117,7 @@ class ListRequest(NamedTuple):
 
     @property
     def permission(self) -> str:
-        """What to grant if RBAC refuses the request."""
+        """The RBAC rule to grant if the request is forbidden."""
         return permission(self.resource, self.namespace, "list", "watch")
 
 

@@ -108,7 +108,7 @@ def url(resource: Resource, namespace: str | None, name: str = "") -> str:
 
 
 def permission(resource: Resource, namespace: str | None, *verbs: str, name: str = "") -> str:
-    """What to grant Tidegate for these verbs, in all namespaces (None) or one; name: for one object."""
+    """The RBAC rule that grants Tidegate these verbs, in all namespaces (None) or one; name: for one object."""
     kind = "ClusterRole" if namespace is None or not resource.namespaced else f"Role in {namespace}"
     quoted = ", ".join(f'"{verb}"' for verb in verbs)
     names = f', resourceNames ["{name}"]' if name else ""

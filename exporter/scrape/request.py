@@ -44,7 +44,7 @@ class PageScanner(Protocol):
 
 
 class ScrapeEndpoint(NamedTuple):
-    """What is requested and how it is parsed, whichever workload it is scraped for."""
+    """The URL, kind and credentials of a scrape, the same for every workload that uses it."""
 
     url: str
     kind: str
@@ -148,7 +148,7 @@ def parse(body: bytes, reader: Reader, scanner: PageScanner, at: float) -> Sampl
 
 
 def foreign(body: bytes) -> str | None:
-    """What a body without a sample is instead of metrics, as part of a sentence; None if it is not recognized."""
+    """Describes a body without samples (JSON, HTML ...) as part of a sentence; None if it is not recognized."""
     for magic, name in _COMPRESSED.items():
         if body.startswith(magic):
             return f"compressed ({name}): unpack it first"

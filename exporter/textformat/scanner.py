@@ -45,7 +45,7 @@ from .selection import EVERYTHING, MAX_SIGN_NAMES, Selected, Selection
 
 
 class _Lines(NamedTuple):
-    """What the kernel found, one entry per line. `stop` is the end of the head of a sample, else of the line."""
+    """The lines that the kernel found, one entry each. `stop` is the end of the head of a sample, else of the line."""
 
     start: Ints
     stop: Ints

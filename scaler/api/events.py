@@ -50,7 +50,7 @@ V = TypeVar("V")
 
 
 class Rate(NamedTuple):
-    """Of a token bucket."""
+    """State of a token bucket."""
 
     burst: float
     per_s: float
@@ -245,7 +245,7 @@ class EventBudget:
         self._series: dict[tuple[WorkloadKey, EventReason], _EventSeries] = {}
 
     def take(self, workload: WorkloadKey, reason: EventReason, now: float) -> New | Again | None:
-        """What to write; None if a bucket is empty. now: POSIX seconds."""
+        """Returns the Event to write, or None if a bucket is empty. now: POSIX seconds."""
         series = self._series.get((workload, reason))
         if series is not None and now - series.at > SERIES_S:
             series = None

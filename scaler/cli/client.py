@@ -103,7 +103,7 @@ def _fetch(request: Callable[[HttpPages], Awaitable[Response]], limits: HttpLimi
 
 
 def _consequence(failure: Failure) -> str:
-    """What this failure of a target means for the daemon, as a sentence."""
+    """The effect of this failure of a target on the daemon, as a sentence."""
     sentence = f'The daemon would count a failed scrape ("{failure.kind}") and get no data from this target'
     if failure.kind is FailureKind.STATUS and failure.detail.startswith("HTTP 3"):
         return f"{sentence}: it follows no redirect; give the final address"

@@ -1,7 +1,7 @@
 """Defines what a check reports: a finding about one key, and problems with their position in a file or an object.
 
 A `Finding` names a key and a bound. The loader adds file, line and column, which makes a `Problem`. A tenant's trigger
-or annotations have no file: their problem is a `BadWord`.
+or annotations have no file: their problem is a `TriggerProblem`.
 
 Worked example: `str(Problem("config.yaml", 14, 13, "tick", "must be at most 1m, got 2m"))` is
 `config.yaml:14:13: tick: must be at most 1m, got 2m`, which editors and terminals turn into a link. A problem of a rule
@@ -83,7 +83,7 @@ class ConfigErrors(Exception):  # noqa: N818  a list of errors
         self.problems = tuple(problems)
 
 
-class BadWord(NamedTuple):
+class TriggerProblem(NamedTuple):
     """One problem of a trigger or of annotations.
 
     key:      `metadata.…` of the trigger, `tidegate.dev/…` of annotations, or `spec.…` of the object.
@@ -92,8 +92,8 @@ class BadWord(NamedTuple):
     severity: a warning still defines the workload.
     rule:     of `tidegate check`; None for what defines no workload.
 
-    Worked example: `str(BadWord("metadata.keep_warm", "must be a duration such as 500ms, 5s, 2m or 1h30m", "soon"))` is
-    `metadata.keep_warm: must be a duration such as 500ms, 5s, 2m or 1h30m, got 'soon'`.
+    Worked example: `TriggerProblem("metadata.keep_warm", "must be a duration such as 500ms, 5s, 2m or 1h30m", "soon")`
+    is `metadata.keep_warm: must be a duration such as 500ms, 5s, 2m or 1h30m, got 'soon'`.
     """
 
     key: str
@@ -107,10 +107,10 @@ class BadWord(NamedTuple):
         return f"{key}: {self.bound}" if self.value is None else f"{key}: {self.bound}, got {shown(self.value)}"
 
 
-class BadWords(ValueError):  # noqa: N818  a list of errors
+class TriggerErrors(ValueError):  # noqa: N818  a list of errors
     """All problems of a trigger or of annotations that define no workload, in the order of their keys."""
 
-    def __init__(self, problems: tuple[BadWord, ...]) -> None:
+    def __init__(self, problems: tuple[TriggerProblem, ...]) -> None:
         super().__init__("; ".join(str(problem) for problem in problems))
         self.problems = problems
 

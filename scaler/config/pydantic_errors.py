@@ -62,7 +62,7 @@ AnySection = TypeVar("AnySection", bound=Section)
 
 
 def sentence(error: ErrorDetails, root: type[BaseModel] = Config) -> str:
-    """What would be valid. root: the model of the document."""
+    """The valid values or keys. root: the model of the document."""
     kind, ctx = error["type"], error.get("ctx", {})
     if kind == REFUSED:
         return str(ctx["sentence"])

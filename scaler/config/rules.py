@@ -29,7 +29,7 @@ class Rule(NamedTuple):
 
 
 # Scaling to zero and back: TG001 to TG019.
-NO_WAKER = Rule("TG001", "no-waker", "warning")
+NO_WAKE_SOURCE = Rule("TG001", "no-waker", "warning")
 FIRST_REQUESTS_REFUSED = Rule("TG002", "first-requests-refused", "warning")
 WAKES_BY_POLLING = Rule("TG003", "wakes-by-polling", "warning")
 FALLBACK = Rule("TG004", "fallback", "warning")

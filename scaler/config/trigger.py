@@ -6,7 +6,7 @@ model called "7" stays text. The pods are those of the scale target; the gateway
 shared gateway of the configuration. No key is an address to fetch.
 
 Worked example: `read({"scalerAddress": "tidegate:6000", "engine": "vllm", "objectives.work": "16"}, origin="metadata")`
-is `Trigger(engine="vllm", objectives=Objectives(work=16))`; with `"objektives.work"` it raises BadWords with
+is `Trigger(engine="vllm", objectives=Objectives(work=16))`; with `"objektives.work"` it raises TriggerErrors with
 `metadata.objektives.work: unknown key; did you mean objectives.work?`.
 """
 
@@ -22,7 +22,7 @@ from pydantic_core import PydanticCustomError
 from exporter.model import WorkloadKey
 
 from .endpoint import Endpoint, Path, Port, Scheme, Section, Text
-from .errors import BadWord, BadWords, Finding, Loc, is_plain
+from .errors import Finding, Loc, TriggerErrors, TriggerProblem, is_plain
 from .model import Config
 from .overrides import SCHEDULES, scheduled
 from .pydantic_errors import salvage, sections_in, sentence
@@ -52,19 +52,19 @@ from .workload import (
 )
 from .yaml import resolve
 
-Place: TypeAlias = Literal["metadata", "annotations"]
+KeyOrigin: TypeAlias = Literal["metadata", "annotations"]
 
 # KEDA's own keys: it sends all metadata of a trigger. KEDA 2.17 removed tlsCertFile; old manifests still have it.
-KEDAS = ("scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey", "tlsCertFile")
+KEDA_KEYS = ("scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey", "tlsCertFile")
 FROM_ENV = "FromEnv"
 ANNOTATION = "tidegate.dev/"
 BRAKE = "brake"
 CHECK_IGNORE = "check-ignore"  # silences rules of `tidegate check`; the daemon ignores it
 # Annotations of any object that define no workload. A brake is read alone, so that no other mistake disables it.
 ASIDES = frozenset({BRAKE, CHECK_IGNORE})
-PREFIXES: Mapping[Place, str] = {"metadata": "metadata.", "annotations": ANNOTATION}
+PREFIXES: Mapping[KeyOrigin, str] = {"metadata": "metadata.", "annotations": ANNOTATION}
 
-_ONLY: Mapping[str, Place] = {
+_ONLY: Mapping[str, KeyOrigin] = {
     "workload": "metadata",
     "replicas.min": "annotations",
     "replicas.max": "annotations",
@@ -150,7 +150,7 @@ class Trigger(Section):
         """The workload that these keys define.
 
         target: such as "Deployment/chat". shared: the shared gateway that `gateway` names; None for a Service. Raises
-        BadWords for a target without pods that can be found.
+        TriggerErrors for a target without pods that can be found.
 
         Worked example: `Trigger(engine="vllm", gateway="chat-epp")` for the target "Deployment/chat" has
         `pods.target == "Deployment/chat"` and `gateway.service == "chat-epp"`.
@@ -171,7 +171,7 @@ class Trigger(Section):
         try:
             found = read_target(target)
         except PydanticCustomError as error:
-            raise BadWords((BadWord("spec.scaleTargetRef", error.message(), target),)) from None
+            raise TriggerErrors((TriggerProblem("spec.scaleTargetRef", error.message(), target),)) from None
         return Endpoint(target=found, port=self.port, path=self.path, scheme=self.scheme)
 
     def _gateway(self, shared: Endpoint | None) -> Endpoint:
@@ -188,19 +188,19 @@ _COPIED = (Trigger.model_fields.keys() & Workload.model_fields.keys()) - {"gatew
 
 
 def bounds(minimum: int, maximum: int, idle: int | None) -> Replicas:
-    """The bounds of a ScaledObject's counts; raises BadWords for counts outside of a workload's limits."""
+    """The bounds of a ScaledObject's counts; raises TriggerErrors for counts outside of a workload's limits."""
     limits = (
         ("spec.minReplicaCount", minimum, 0, MOST_REPLICAS),
         ("spec.maxReplicaCount", maximum, 1, MOST_REPLICAS),
         ("spec.idleReplicaCount", 0 if idle is None else idle, 0, 0),
     )
     bad = [
-        BadWord(key, f"must be from {lowest} to {highest}" if highest else "must be 0", str(count))
+        TriggerProblem(key, f"must be from {lowest} to {highest}" if highest else "must be 0", str(count))
         for key, count, lowest, highest in limits
         if not lowest <= count <= highest
     ]
     if bad:
-        raise BadWords(tuple(bad))
+        raise TriggerErrors(tuple(bad))
     return Replicas(min=minimum, max=maximum, idle=None if idle is None else 0)
 
 
@@ -209,7 +209,7 @@ class TriggerKey(NamedTuple):
 
     name: str
     loc: tuple[str, ...]
-    origins: tuple[Place, ...]
+    origins: tuple[KeyOrigin, ...]
     field: FieldInfo
     is_text: bool
 
@@ -222,7 +222,7 @@ def _keys_of(section: type[Section], at: tuple[str, ...] = ()) -> Iterator[Trigg
         if inner is not None:
             yield from _keys_of(inner, loc)
         elif name not in _EXCLUDED:
-            origins: tuple[Place, ...] = (_ONLY[name],) if name in _ONLY else get_args(Place)
+            origins: tuple[KeyOrigin, ...] = (_ONLY[name],) if name in _ONLY else get_args(KeyOrigin)
             yield TriggerKey(name, loc, origins, field, _is_text(field.annotation))
 
 
@@ -232,13 +232,13 @@ def _is_text(annotation: Any) -> bool:
     return annotation is str or isinstance(annotation, str) or any(_is_text(each) for each in get_args(annotation))
 
 
-WORDS: Mapping[str, TriggerKey] = {key.name: key for key in _keys_of(Trigger)}
+TRIGGER_KEYS: Mapping[str, TriggerKey] = {key.name: key for key in _keys_of(Trigger)}
 
 
-def read(texts: Mapping[str, str], *, origin: Place) -> Trigger:
-    """Reads a trigger's `metadata`, or `annotations` (without their `tidegate.dev/`). Raises BadWords."""
+def read(texts: Mapping[str, str], *, origin: KeyOrigin) -> Trigger:
+    """Reads a trigger's `metadata`, or `annotations` (without their `tidegate.dev/`). Raises TriggerErrors."""
     given = {key: text for key, text in texts.items() if origin == "annotations" or not _is_kedas(key)}
-    valid = {key: WORDS[key] for key in given if key in WORDS and origin in WORDS[key].origins}
+    valid = {key: TRIGGER_KEYS[key] for key in given if key in TRIGGER_KEYS and origin in TRIGGER_KEYS[key].origins}
     problems = list(_unknown_keys([key for key in given if key not in valid], given, origin))
     document: dict[str, Any] = {}
     for name, key in valid.items():
@@ -250,15 +250,17 @@ def read(texts: Mapping[str, str], *, origin: Place) -> Trigger:
     trigger, errors, _ = salvage(document, Trigger)
     for error in errors:
         name = ".".join(str(part) for part in error["loc"])
-        problems.append(BadWord(PREFIXES[origin] + name, sentence(error), given.get(name)))
+        problems.append(TriggerProblem(PREFIXES[origin] + name, sentence(error), given.get(name)))
     problems += _combinations(given, origin)
     if problems or trigger is None:
         order = {PREFIXES[origin] + name: index for index, name in enumerate(given)}
-        raise BadWords(tuple(sorted(problems, key=lambda problem: order.get(problem.key, -1))))
+        raise TriggerErrors(tuple(sorted(problems, key=lambda problem: order.get(problem.key, -1))))
     return trigger
 
 
-def check_workload(trigger: Trigger, workload: Workload, config: Config, *, origin: Place) -> tuple[BadWord, ...]:
+def check_workload(
+    trigger: Trigger, workload: Workload, config: Config, *, origin: KeyOrigin
+) -> tuple[TriggerProblem, ...]:
     """Errors and warnings about the workload that a trigger defines; `read` has checked each key alone."""
     has_shared_gateway = workload.gateway is not None and workload.gateway.service != trigger.gateway
     problems = [
@@ -271,18 +273,18 @@ def check_workload(trigger: Trigger, workload: Workload, config: Config, *, orig
     prefix = PREFIXES[origin]
     bound = f"goes with a Service: {trigger.gateway} is a shared gateway, which Tidegate's configuration describes"
     problems += [
-        BadWord(prefix + key, bound, str(value))
+        TriggerProblem(prefix + key, bound, str(value))
         for key, source in _GOES_WITH.items()
         if source == "gateway" and (value := getattr(trigger, key)) is not None
     ]
     if trigger.model is None:
         bound = "is not given: the queues of all workloads of the gateway count as this workload's"
-        problems.append(BadWord(f"{prefix}model", bound, severity="warning", rule=EVERYBODYS_QUEUE))
+        problems.append(TriggerProblem(f"{prefix}model", bound, severity="warning", rule=EVERYBODYS_QUEUE))
     return tuple(problems)
 
 
 def _is_kedas(key: str) -> bool:
-    return key.removesuffix(FROM_ENV) in KEDAS
+    return key.removesuffix(FROM_ENV) in KEDA_KEYS
 
 
 def _value(text: str, key: TriggerKey) -> Any:
@@ -290,47 +292,49 @@ def _value(text: str, key: TriggerKey) -> Any:
     return text if key.is_text and value is not None else value
 
 
-def _unknown_keys(keys: list[str], given: Mapping[str, str], origin: Place) -> Iterator[BadWord]:
-    choices = [name for name, key in WORDS.items() if origin in key.origins]
+def _unknown_keys(keys: list[str], given: Mapping[str, str], origin: KeyOrigin) -> Iterator[TriggerProblem]:
+    choices = [name for name, key in TRIGGER_KEYS.items() if origin in key.origins]
     choices += [BRAKE] if origin == "annotations" else []
     for key in keys[:_MOST_HINTS]:
         written = PREFIXES[origin] + key
-        if key in WORDS:
-            yield BadWord(written, f"is not allowed here: {_ALTERNATIVES[key]}", given[key])
-        elif origin == "metadata" and key.removesuffix(FROM_ENV) in WORDS:
-            yield BadWord(written, f"is not resolved: write {key.removesuffix(FROM_ENV)} and its value out")
+        if key in TRIGGER_KEYS:
+            yield TriggerProblem(written, f"is not allowed here: {_ALTERNATIVES[key]}", given[key])
+        elif origin == "metadata" and key.removesuffix(FROM_ENV) in TRIGGER_KEYS:
+            yield TriggerProblem(written, f"is not resolved: write {key.removesuffix(FROM_ENV)} and its value out")
         else:
             meant = did_you_mean(key.lower().replace("-", "_"), choices) if is_plain(key) else None
             hint = f"did you mean {meant}?" if meant else f"known here: {', '.join(choices)}"
-            yield BadWord(written, f"unknown key; {hint}")
+            yield TriggerProblem(written, f"unknown key; {hint}")
     if len(keys) > _MOST_HINTS:
-        yield BadWord(PREFIXES[origin].rstrip("./"), f"has {len(keys) - _MOST_HINTS} further unknown keys")
+        yield TriggerProblem(PREFIXES[origin].rstrip("./"), f"has {len(keys) - _MOST_HINTS} further unknown keys")
 
 
-def _combinations(given: Mapping[str, str], origin: Place) -> Iterator[BadWord]:
+def _combinations(given: Mapping[str, str], origin: KeyOrigin) -> Iterator[TriggerProblem]:
     """Keys that need or exclude each other."""
     prefix = PREFIXES[origin]
     if origin == "metadata" and "workload" in given:
         for key in given:
-            if key in WORDS and key != "workload":
-                yield BadWord(prefix + key, "is not allowed beside workload, which Tidegate's configuration defines")
+            if key in TRIGGER_KEYS and key != "workload":
+                yield TriggerProblem(
+                    prefix + key, "is not allowed beside workload, which Tidegate's configuration defines"
+                )
         return
     # A misspelt source is one problem: it is not missing too.
-    intended = {did_you_mean(key.lower(), WORDS) for key in list(given)[:_MOST_HINTS] if key not in WORDS}
+    intended = {did_you_mean(key.lower(), TRIGGER_KEYS) for key in list(given)[:_MOST_HINTS] if key not in TRIGGER_KEYS}
     present = {source for source in _SOURCES if source in given} | intended
     for key, source in _GOES_WITH.items():
         if key in given and source not in present:
-            yield BadWord(prefix + key, f"goes with {source}, which is not given")
+            yield TriggerProblem(prefix + key, f"goes with {source}, which is not given")
     if not present & set(_SOURCES):
         bound = "must be given, or gateway, or objectives.gpu_engine: else nothing shows how busy it is"
-        yield BadWord(f"{prefix}engine", bound)
+        yield TriggerProblem(f"{prefix}engine", bound)
 
 
-def _problem_of(finding: Finding, origin: Place) -> BadWord:
-    return BadWord(_key_of(finding.key, origin), finding.message, finding.got, finding.severity, finding.rule)
+def _problem_of(finding: Finding, origin: KeyOrigin) -> TriggerProblem:
+    return TriggerProblem(_key_of(finding.key, origin), finding.message, finding.got, finding.severity, finding.rule)
 
 
-def _key_of(loc: Loc, origin: Place) -> str:
+def _key_of(loc: Loc, origin: KeyOrigin) -> str:
     """The tenant's key for a key of a workload."""
     if origin == "metadata" and loc in _SPEC:
         return _SPEC[loc]

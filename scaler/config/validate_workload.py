@@ -29,7 +29,7 @@ from .rules import (
     FIRST_REQUESTS_REFUSED,
     FROZEN_ASLEEP,
     GROUP_INCOMPLETE,
-    NO_WAKER,
+    NO_WAKE_SOURCE,
     ORDER_BEYOND_BOUNDS,
     RISES_SLOWLY,
     WEIGHTS_ALL_ZERO,
@@ -44,7 +44,7 @@ FEWEST_READINGS = 3  # fewer idle samples may be chance
 
 
 class Fault(NamedTuple):
-    """Of contradicting members the later one is at fault. member, other: indices of workloads. key: of the member."""
+    """A contradiction between members; the later one is at fault. member, other: indices of workloads. key: its key."""
 
     member: int
     other: int
@@ -70,7 +70,7 @@ def workload_findings(at: Loc, workload: Workload, config: Config, now: float | 
     elif replicas.sleeps and workload.role is None:  # a member of another role may have a gateway: see `group_faults`
         key, kept = ("min", "one replica is") if replicas.min == 0 else ("idle", "replicas.min are")
         bound = f"0 without a gateway: nothing can wake it, so {kept} kept (reason no_waker)"
-        yield Finding((*at, "replicas", key), bound, None, NO_WAKER, ((*at, "gateway"),))
+        yield Finding((*at, "replicas", key), bound, None, NO_WAKE_SOURCE, ((*at, "gateway"),))
     yield from _times(at, workload, config.scrape.interval)
     if workload.brake is not None:
         yield from brake_findings((*at, "brake"), workload.brake, now)
@@ -117,12 +117,12 @@ def _membership(at: Loc, workload: Workload) -> Iterator[Finding]:
 
 
 def _at_zero(at: Loc, workload: Workload) -> Iterator[Finding]:
-    """What happens to a request that finds no replica."""
+    """The fate of a request that finds no replica."""
     key, kind = (*at, "gateway", "kind"), workload.gateway_kind
     match at_zero(workload):
         case "nothing":
             bound = f"{kind} shows no request at zero replicas, so one is kept (reason no_waker)"
-            yield Finding(key, bound, None, NO_WAKER, ((*at, "replicas"),))
+            yield Finding(key, bound, None, NO_WAKE_SOURCE, ((*at, "replicas"),))
         case "refused" | "counted":
             bound = f"{kind} rejects requests at zero replicas: the first ones fail, and wake the workload"
             yield Finding(key, bound, None, FIRST_REQUESTS_REFUSED, ((*at, "replicas"),))
@@ -247,7 +247,7 @@ def _group(workloads: Sequence[Workload], members: list[int]) -> Iterator[Fault]
         for index in members:
             if workloads[index].replicas.sleeps:
                 bound = "0 without a gateway at any member of its group: nothing can wake it (reason no_waker)"
-                yield Fault(index, members[0], ("replicas",), bound, NO_WAKER)
+                yield Fault(index, members[0], ("replicas",), bound, NO_WAKE_SOURCE)
 
 
 def _ratios(workloads: Sequence[Workload], members: list[int]) -> Iterator[Fault]:

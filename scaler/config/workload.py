@@ -17,9 +17,9 @@ from exporter.model import WorkloadKey
 from scaler.policy.overrides import Brake
 
 from .endpoint import Endpoint, Many, Section, Text
-from .errors import BadWord
+from .errors import TriggerProblem
 from .overrides import BRAKE, Schedule
-from .rules import IDLE_JOBS, NO_WAKER, RISES_SLOWLY
+from .rules import IDLE_JOBS, NO_WAKE_SOURCE, RISES_SLOWLY
 from .scalars import (
     AUTO,
     ENGINE,
@@ -247,10 +247,10 @@ def for_jobs(workload: Workload) -> Workload:
     )
 
 
-def said_of_jobs(problems: Iterable[BadWord], workload: Workload, prefix: str) -> Iterator[BadWord]:
+def job_problems(problems: Iterable[TriggerProblem], workload: Workload, prefix: str) -> Iterator[TriggerProblem]:
     """The problems of a workload of a ScaledJob. prefix: of its keys, such as "metadata."."""
     for problem in problems:
-        if problem.rule is NO_WAKER:
+        if problem.rule is NO_WAKE_SOURCE:
             bound = "nothing shows work while no Job runs, so none is started (reason no_waker)"
             yield problem._replace(key=f"{prefix}gateway", bound=bound)
         elif problem.rule is not RISES_SLOWLY:  # KEDA ends no Job
@@ -258,7 +258,7 @@ def said_of_jobs(problems: Iterable[BadWord], workload: Workload, prefix: str) -
     yield from _idle_jobs(workload, prefix)
 
 
-def _idle_jobs(workload: Workload, prefix: str) -> Iterator[BadWord]:
+def _idle_jobs(workload: Workload, prefix: str) -> Iterator[TriggerProblem]:
     """Keys that keep the number of Jobs above the work."""
     of_jobs = for_jobs(workload)
     smoothing, objectives, keep_warm = of_jobs.smoothing, of_jobs.objectives, of_jobs.keep_warm
@@ -274,10 +274,10 @@ def _idle_jobs(workload: Workload, prefix: str) -> Iterator[BadWord]:
     for key, value, shown in values:
         if value:
             bound = f"keeps the number above the work in hand: {_STARTS_IDLE}; leave it out"
-            yield BadWord(prefix + key, bound, shown, "warning", IDLE_JOBS)
+            yield TriggerProblem(prefix + key, bound, shown, "warning", IDLE_JOBS)
     if any(schedule.floor for schedule in of_jobs.schedules):
         bound = f"a floor is kept whether there is work or not: {_STARTS_IDLE}"
-        yield BadWord(f"{prefix}schedules", bound, None, "warning", IDLE_JOBS)
+        yield TriggerProblem(f"{prefix}schedules", bound, None, "warning", IDLE_JOBS)
 
 
 def _unless_written(section: AnySection, **defaults: object) -> AnySection:
@@ -288,12 +288,12 @@ def _unless_written(section: AnySection, **defaults: object) -> AnySection:
 
 
 def at_zero(workload: Workload) -> str:
-    """What its gateway's metrics show of a request at zero replicas: `Kind.at_zero`."""
+    """The effect of a request at zero replicas on its gateway's metrics: `Kind.at_zero`."""
     return KINDS[workload.gateway_kind].at_zero if workload.gateway is not None else "nothing"
 
 
 def woken_by(workload: Workload) -> str:
-    """What would wake it from zero, for a person. Without a scrape: the Board has what the gateway really shows.
+    """The configured wake source, as text. Not from a scrape: the Board has what the gateway exposes.
 
     Worked example: for `gateway: {url: ..., kind: envoy}`, "woken by refused requests of its gateway (envoy)".
     """

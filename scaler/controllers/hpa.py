@@ -130,7 +130,7 @@ class WholeMetric(NamedTuple):
 
 
 class Limit(StrEnum):
-    """What limited the change that the metrics asked for."""
+    """The limit of the change that the metrics requested."""
 
     NONE = "none"
     AT_ZERO = "at_zero"
@@ -318,7 +318,7 @@ def _behave(
 
 
 def _stabilised(stable: int, proposed: int, marks: Sequence[TimedReplicas], window_s: float, now: float) -> _Limited:
-    """What a window holds, and until when: until its latest mark beyond `stable` leaves it."""
+    """The replicas that a window holds, and until when: until its latest mark beyond `stable` leaves it."""
     if stable > proposed:
         holding = [mark.at for mark in marks if mark.replicas >= stable]
     else:

@@ -46,7 +46,7 @@ MOST_SUM = 1e15
 
 
 class AccountedSweep(NamedTuple):
-    """What a sweep reads, a slot per workload.
+    """The inputs of a sweep, one slot per workload.
 
     state:  its code; NOT_YET before the first sweep.
     gpus:   shape (rows, len(STATES)); NaN unknown.
@@ -147,7 +147,7 @@ class Ledger:
         self.now = moment
 
     def _risen(self, moment: AccountedSweep, counted: Floats, now: float) -> LedgerSums:
-        """What is added to each counter; NaN: unknown."""
+        """Increments of each counter; NaN: unknown."""
         before = self.now
         took = np.clip(np.nan_to_num(now - self._swept_at), 0.0, LONGEST_GAP_S)
         looked = took <= self._gap_s
@@ -176,7 +176,7 @@ class Ledger:
         )
 
     def columns(self) -> dict[str, Array]:
-        """What survives, as `scaler.columns` wants it; live."""
+        """The columns that a checkpoint keeps; live arrays."""
         return {**named("accounts", self._here()), **named("accounts.kept", self.kept._asdict())}
 
     def _here(self) -> dict[str, Array]:
@@ -294,7 +294,7 @@ class Circumstances(NamedTuple):
 
 
 def doing(totals: Aggregate, conditions: Circumstances, now: float) -> Codes:
-    """What the ready replicas do: SERVING, IDLE_WARM or UNKNOWN. now: POSIX seconds."""
+    """The activity of the ready replicas: SERVING, IDLE_WARM or UNKNOWN. now: POSIX seconds."""
     readings = totals.readings
     busy = np.nan_to_num(readings.waiting) + np.nan_to_num(readings.running) + np.nan_to_num(readings.held) > 0.0
     # What rose between two pages was done in the time between them, which is as long as the one that follows.
@@ -306,7 +306,7 @@ def doing(totals: Aggregate, conditions: Circumstances, now: float) -> Codes:
 
 
 def replicas(totals: Aggregate, conditions: Circumstances, does: Codes) -> Floats:
-    """Replicas in each state, shape (rows, len(STATES)); NaN where nobody counts them. does: see `doing`."""
+    """Replicas in each state, shape (rows, len(STATES)); NaN if they are not counted. does: see `doing`."""
     readings, count = totals.readings, len(does)
     # Who says what is wanted and ready, and not what is there, means that the rest of it is on its way.
     existing = np.where(np.isnan(readings.existing), np.fmax(readings.wanted, readings.ready), readings.existing)

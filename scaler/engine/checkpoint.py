@@ -102,7 +102,7 @@ def forget(memory: Memory, rows: Rows) -> None:
 
 
 class Bounds(NamedTuple):
-    """What the configuration of one workload allows an answer to be.
+    """The decisions that the configuration of one workload allows.
 
     minimum, maximum: replicas while active. sleeps: may it go to zero?
     tolerance: of its HPA, a ratio: how far past the replicas the told number may be rounded.

@@ -73,7 +73,7 @@ class RejectedCheckpoint:
 
 
 class CheckpointFound(NamedTuple):
-    """What was read at a start. file: None is: there was none that can be read."""
+    """The checkpoint that was read at the start. file: None if no file could be read."""
 
     states: list[State]
     file: Path | None
@@ -129,7 +129,7 @@ class Directory:
             self._lock, self._claim = None, Claim(owned=False)
 
     def _is_there(self, descriptor: int) -> bool:
-        """Is this still the directory's lock file? Somebody may have replaced the directory."""
+        """Whether this is still the directory's lock file; the directory may have been replaced."""
         try:
             return os.path.samestat(os.fstat(descriptor), os.lstat(self.path / _LOCK))
         except OSError:
@@ -185,7 +185,7 @@ class Directory:
         return [file for _, file in sorted(numbered, reverse=True)]
 
     def _names(self) -> Iterator[re.Match[str]]:
-        """Of all that ever was a snapshot, whatever became of it."""
+        """The matched names of all checkpoint files, rejected ones included."""
         for file in self.path.iterdir():
             name = _NAME.match(file.name.removesuffix(_TORN))
             if name is not None:
@@ -205,7 +205,7 @@ class Directory:
 
 
 def _check_size(size: int) -> None:
-    """What would not be read back is not written. Raises OSError."""
+    """Raises OSError for a checkpoint that is too large to be read back."""
     if size > LARGEST_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
 
@@ -225,7 +225,7 @@ def _locked(descriptor: int) -> Claim:
 
 
 def _rank(moment: float | None, now: float) -> float:
-    """What cannot be known is tried first, so that it is refused by name; what is from the future last."""
+    """Sort key of a file: an unknown time is read first, so that it is rejected by name; a future one last."""
     return inf if moment is None else moment if moment <= now else -inf
 
 
@@ -312,7 +312,7 @@ class CheckpointStore:
         self._thread.shutdown(wait=False)
 
     async def read(self) -> UnclaimedState:
-        """What was remembered when the last snapshot was written; nothing where there is none."""
+        """The state of the last checkpoint; empty if there is none."""
         if self._directory is None:
             return UnclaimedState()
         where = str(self._directory.path)

@@ -87,7 +87,7 @@ class When(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What is logged of some workloads; every column of every part has a slot for each.
+    """The log entries of some workloads; every column of every part has a slot for each.
 
     memory: before the decision. verdicts: what it came to.
     """
@@ -137,8 +137,8 @@ CHARTED_WIDTH: int = _ENDS[len(CHARTED) - 1]
 _SLICES = {name: slice(end - width, end) for name, end, width in zip(_NAMES, _ENDS, _WIDTHS, strict=True)}
 
 
-def place(part: str, name: str) -> int:
-    """The number of a column's first place in a row of the log: `place("readings", "waiting")`."""
+def column_index(part: str, name: str) -> int:
+    """The number of a column's first place in a row of the log: `column_index("readings", "waiting")`."""
     return int(_SLICES[part, name].start)
 
 
@@ -184,7 +184,7 @@ OFTENEST_S, SELDOMEST_S = 15.0, 450.0
 # Spreads the unchanged workloads' entries evenly over time, whatever their number: 1 / golden ratio.
 _STRIDE = 0.6180339887498949
 
-AT = place("when", "at")
+AT = column_index("when", "at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ class DecisionHistory:
         return DecisionHistory(np.vstack([self.values, row]), self.first, self.plans or ((0, plan),))
 
     def at(self, moment: float) -> Entry | None:
-        """What was decided last at `moment`, POSIX seconds; the oldest where that is earlier, None where there is none.
+        """The last entry at `moment`, POSIX seconds; the oldest if `moment` is earlier, None if there is none.
 
         Where the clock was set back, the one written last counts.
         """
@@ -230,7 +230,7 @@ class DecisionHistory:
 
 @dataclass(frozen=True, slots=True)
 class Charts:
-    """What charts show of some workloads, as it lies in the log: copied at once, and put in order where there is time.
+    """The charted columns of some workloads, as stored in the log: copied at once, sorted later.
 
     entries: shape (workloads, depth, CHARTED_WIDTH). written: shape (workloads,), entries ever written.
     """
@@ -267,7 +267,7 @@ class DecisionLog:
 
     @property
     def every_s(self) -> float:
-        """Seconds between two entries of a workload whose answer does not change."""
+        """Seconds between two entries of a workload without a new decision."""
         return float(np.clip(2.0 * CHARTED_S / max(self.depth, 1), OFTENEST_S, SELDOMEST_S))
 
     def due(self, rows: Rows, now: float) -> Mask:

@@ -26,7 +26,7 @@ from scaler.signals.aggregate import Aggregate
 from scaler.signals.gpus import gpu_activity, gpu_notes
 from scaler.signals.latest import LatestSamples
 from scaler.signals.queues import WakeSource
-from scaler.signals.slots import known, whole
+from scaler.signals.slots import optional_floats, optional_ints
 from scaler.signals.smoothing import Smoother
 from scaler.workloads.spec import WorkloadSpec
 
@@ -43,7 +43,7 @@ class EvidenceSources(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SweepColumns:
-    """What the Decisions of `rows` are built from; every part has a slot for each of them."""
+    """The columns from which the Decisions of `rows` are built; each has a slot for each row."""
 
     rows: Rows
     totals: Aggregate
@@ -75,12 +75,12 @@ def decisions(
 ) -> list[Decision]:
     """One for each of `seen.rows`, which are rows of `plans`. `now`: POSIX seconds."""
     replicas, active, published = (
-        whole(columns.verdicts.replicas),
+        optional_ints(columns.verdicts.replicas),
         columns.verdicts.active.tolist(),
-        whole(columns.number),
+        optional_ints(columns.number),
     )
-    decided_at, measured_at = columns.decided_at.tolist(), known(columns.totals.readings.measured_at)
-    held_since, idle_since = known(columns.memory.held_since), known(columns.memory.idle_since)
+    decided_at, measured_at = columns.decided_at.tolist(), optional_floats(columns.totals.readings.measured_at)
+    held_since, idle_since = optional_floats(columns.memory.held_since), optional_floats(columns.memory.idle_since)
     return [
         Decision(
             workload=plans[columns.rows[index]].workload,
@@ -103,21 +103,34 @@ def _evidence(
     plans: Sequence[WorkloadSpec], columns: SweepColumns, sources: EvidenceSources, now: float
 ) -> Iterator[Evidence]:
     intake, signals, stands = sources
-    keep_warm, again = columns.keep_warm.tolist(), known(stands.returns_at(columns.rows))
-    usual, slow = (known(column[columns.rows]) for column in stands.starts.times)
-    saving = [known(column) for column in stands.saving(columns.rows)]
+    keep_warm, again = columns.keep_warm.tolist(), optional_floats(stands.returns_at(columns.rows))
+    usual, slow = (optional_floats(column[columns.rows]) for column in stands.starts.times)
+    saving = [optional_floats(column) for column in stands.saving(columns.rows)]
     totals, readings = columns.totals, columns.totals.readings
-    waiting, running, held = known(readings.waiting), known(readings.running), known(readings.held)
-    kv_cache, gpu_engine = known(totals.kv_cache), known(totals.gpu_engine)
-    rates = known(signals.rates(columns.rows, now))
-    wanted, ready, pending = whole(readings.wanted), whole(readings.ready), whole(readings.pending)
-    sleeping = whole(totals.sleeping)
+    waiting, running, held = (
+        optional_floats(readings.waiting),
+        optional_floats(readings.running),
+        optional_floats(readings.held),
+    )
+    kv_cache, gpu_engine = optional_floats(totals.kv_cache), optional_floats(totals.gpu_engine)
+    rates = optional_floats(signals.rates(columns.rows, now))
+    wanted, ready, pending = (
+        optional_ints(readings.wanted),
+        optional_ints(readings.ready),
+        optional_ints(readings.pending),
+    )
+    sleeping = optional_ints(totals.sleeping)
     gpus, any_gpus = totals.gpus, totals.gpus.shown > 0
-    held_gpus, seen_gpus = whole(totals.gpus_held), whole(np.where(any_gpus, gpus.shown, np.nan))
-    lost_gpus = whole(np.where(any_gpus, gpus.lost, np.nan))
-    ceiling, memory = known(gpus.ceiling), known(gpus.memory)
-    values, demands = [known(row) for row in columns.smoothed.T], [known(row) for row in columns.verdicts.demand.T]
-    probe_periods, count_until = (known(column) for column in intake.activity.probes.verdicts(columns.rows, now))
+    held_gpus, seen_gpus = optional_ints(totals.gpus_held), optional_ints(np.where(any_gpus, gpus.shown, np.nan))
+    lost_gpus = optional_ints(np.where(any_gpus, gpus.lost, np.nan))
+    ceiling, memory = optional_floats(gpus.ceiling), optional_floats(gpus.memory)
+    values, demands = (
+        [optional_floats(row) for row in columns.smoothed.T],
+        [optional_floats(row) for row in columns.verdicts.demand.T],
+    )
+    probe_periods, count_until = (
+        optional_floats(column) for column in intake.activity.probes.verdicts(columns.rows, now)
+    )
     for index, row in enumerate(columns.rows):
         plan = plans[row]
         yield Evidence(

@@ -56,7 +56,7 @@ COPIED_AT_ONCE = 1000
 
 @dataclass(slots=True)
 class LoopContext:
-    """What stays across reloads.
+    """The parts that stay across reloads.
 
     cluster:     what is known of Kubernetes; None where it is not asked. moved: set when something there has changed.
     replicas:    who counts replicas; None is: the cluster, or nobody.
@@ -156,19 +156,19 @@ class ControlLoop:
 
     @property
     def decider(self) -> Decider:
-        """Whose books are kept, and the books."""
+        """The decider, which keeps the accounting."""
         return self._decider
 
     def pods(self, namespace: str, chosen: Chosen, now: float) -> Mapping[PodKey, tuple[PodNumbers, ...]]:
-        """What is known of a namespace's chosen pods themselves. `now`: POSIX seconds."""
+        """The metrics of the selected pods of a namespace. now: POSIX seconds."""
         return self._decider.pods(namespace, chosen, now)
 
     def share(self, workloads: Collection[WorkloadKey] | None) -> State:
-        """What another replica is to remember of these workloads, or of all of them."""
+        """The state of these workloads, or of all, for another replica."""
         return self._decider.share(workloads, self._context.clock.now())
 
     def follow_state(self, state: State) -> None:
-        """Remember what the replica that leads remembers; of those who have not come here yet, for when they do."""
+        """Takes the leader's state; keeps the state of workloads that are not registered here yet."""
         self._decider.follow_state(state, self._context.clock.now())
         self._restore_missing()
         self._context.unclaimed.keep(state.without({plan.workload for plan in self._decider.plans}))
@@ -549,7 +549,7 @@ class ControlLoop:
             self._failing[target] = self._failed_before.pop(target)
 
     def _new_reader(self, target: Target) -> Reader:
-        """Of a target that stays across a reload, the reader it had: it knows which series the target has exposed."""
+        """Returns the target's reader. Across a reload it keeps its reader, which knows the exposed series."""
         reader = self._readers_before.pop(target, None) or Reader(target.kind)
         reader.restore(self._decider.open_gaps.begin(target))
         return reader

@@ -38,7 +38,7 @@ Objects: TypeAlias = tuple[tuple[ScaledObject, ...], tuple[Scalable, ...], tuple
 
 
 class Prepared(NamedTuple):
-    """What the objects of the cluster say under a configuration, and what follows from it.
+    """A configuration applied to the objects of the cluster: registry, plans and places.
 
     objects:  those of `registry`. places: the target sources.
     decider:  of the workloads of `registry`; None: `ControlLoop` makes it.
@@ -65,14 +65,14 @@ class Prepared(NamedTuple):
         return self._replace(objects=objects, registry=take(config, *objects, self.parsed), decider=None)
 
     def planned(self, registry: Registry) -> list[WorkloadSpec]:
-        """What the decider is to know of the workloads of a census. Only those that have changed are planned."""
+        """The specs of the workloads of a registry. Only those that have changed are planned."""
         return self.plans.take(
             registry.workloads, ordered(registry), registry.tolerances, registry.jobs, registry.targets
         )
 
 
 class Update(NamedTuple):
-    """What follows from a census for a control loop that runs.
+    """The changes that a new registry makes to a running control loop.
 
     plans:   of all its workloads. rows: those of which the decider's plans are replaced in place; None: all.
     decider: of the plans of `rows` alone, or of all plans; None: no plan differs.

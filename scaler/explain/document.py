@@ -21,7 +21,7 @@ import numpy as np
 
 from exporter.model import Floats, WorkloadKey
 from scaler.engine.decider import Decider
-from scaler.engine.decision_log import WIDTH, DecisionHistory, Entry, place
+from scaler.engine.decision_log import WIDTH, DecisionHistory, Entry, column_index
 from scaler.model import Board, Decision
 from scaler.policy.columns import REASONS, Signal, Spec
 from scaler.signals.pods import TargetReading
@@ -38,7 +38,7 @@ Document: TypeAlias = dict[str, Any]
 
 VERSION = 1
 MOST_CHANGES = 50
-_REPLICAS, _ACTIVE, _REASON = (place("verdicts", name) for name in ("replicas", "active", "reason"))
+_REPLICAS, _ACTIVE, _REASON = (column_index("verdicts", name) for name in ("replicas", "active", "reason"))
 _SIGNALS = {signal.name.lower(): signal for signal in Signal}
 # Columns that hold the number of a reason; below 0 is none.
 _REASON_COLUMNS = {("standing", "floor_reason"), ("memory", "reason"), ("verdicts", "reason")}
@@ -162,7 +162,7 @@ def _changes(past: DecisionHistory) -> list[Document]:
 def _change(row: Floats) -> Document:
     replicas = row[_REPLICAS]
     return {
-        "at": float(row[place("when", "at")]),
+        "at": float(row[column_index("when", "at")]),
         "replicas": None if isnan(replicas) else int(replicas),
         "active": bool(row[_ACTIVE]),
         "reason": str(REASONS[int(row[_REASON])]),

@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exporter.model import Floats, WorkloadKey
-from scaler.engine.decision_log import CHARTED_WIDTH, Charts, place
+from scaler.engine.decision_log import CHARTED_WIDTH, Charts, column_index
 from scaler.model import Board, Decision
 from scaler.policy.columns import REASONS, Signal
-from scaler.signals.slots import known, sum_of_known, whole
+from scaler.signals.slots import optional_floats, optional_ints, sum_present
 
-AT, REPLICAS = place("when", "at"), place("verdicts", "replicas")
-WANTED, REASON = place("readings", "wanted"), place("verdicts", "reason")
-LOAD = slice(place("readings", "waiting"), place("readings", "held") + 1)
-DEMAND = slice(place("verdicts", "demand"), place("verdicts", "demand") + len(Signal))
-GPU = place("aside", "latest") + Signal.GPU_ENGINE
+AT, REPLICAS = column_index("when", "at"), column_index("verdicts", "replicas")
+WANTED, REASON = column_index("readings", "wanted"), column_index("verdicts", "reason")
+LOAD = slice(column_index("readings", "waiting"), column_index("readings", "held") + 1)
+DEMAND = slice(column_index("verdicts", "demand"), column_index("verdicts", "demand") + len(Signal))
+GPU = column_index("aside", "latest") + Signal.GPU_ENGINE
 _REASONS = tuple(map(str, REASONS))
 
 
@@ -69,10 +69,10 @@ def one(decision: Decision, charted: Floats, board_at: float, now: float, span: 
     evidence = decision.evidence
     columns: Mapping[str, list[Any]] = {
         "at": [*_numbers(rows[:, AT]), round(at, 3)],
-        "load": [*_numbers(sum_of_known(rows[:, LOAD])), _rounded(evidence.load)],
+        "load": [*_numbers(sum_present(rows[:, LOAD])), _rounded(evidence.load)],
         "demand": [*_numbers(_largest(rows[:, DEMAND])), _rounded(evidence.demand)],
-        "replicas": [*whole(rows[:, REPLICAS]), decision.replicas],
-        "actual": [*whole(rows[:, WANTED]), evidence.replicas_wanted],
+        "replicas": [*optional_ints(rows[:, REPLICAS]), decision.replicas],
+        "actual": [*optional_ints(rows[:, WANTED]), evidence.replicas_wanted],
         "gpu": [*_numbers(rows[:, GPU]), _rounded(evidence.gpu_engine_active)],
         "reason": [*(_REASONS[code] for code in rows[:, REASON].astype(np.int64).tolist()), str(decision.reason)],
     }
@@ -89,4 +89,4 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _numbers(column: Floats) -> list[float | None]:
-    return known(np.round(column, 3))
+    return optional_floats(np.round(column, 3))

@@ -254,7 +254,7 @@ def _ours(found: Hpa) -> list[HpaMetricSpec]:
 
 
 def _errors(facts: Facts) -> Iterator[str]:
-    """What the controllers report that they cannot do. At zero an HPA is not active, which is no error."""
+    """The errors that the controllers report. At zero an HPA is not active, which is no error."""
     if facts.hpa is not None and facts.hpa.status is not None:
         for each in facts.hpa.status.conditions:
             broken = each.type in ("ScalingActive", "AbleToScale") and each.status == "False"
@@ -271,7 +271,7 @@ def _condition(name: str, condition: Condition) -> str:
 
 
 def _asides(facts: Facts, outcome: ControllerOutcome, mates: Sequence[Decision], now: float) -> Iterator[str]:
-    """What else matters."""
+    """Further conditions that matter."""
     if mates:
         yield f"{len(mates) + 1} workloads scale {facts.target}: the largest number counts"
     if facts.scaled is not None:

@@ -175,7 +175,7 @@ def _rules(rules: objects.BehaviorRules | None, default: ScalingRules) -> Scalin
 
 
 class OutcomeCode(StrEnum):
-    """What comes of a published number. One closed list, the same on /metrics, in explain and in the docs."""
+    """The outcome of a published number. One closed list, the same on /metrics, in explain and in the docs."""
 
     # Done, or nothing to do.
     SETTLED = "settled"  # spec.replicas is the published number
@@ -234,7 +234,7 @@ class ControllerOutcome:
 
     @property
     def replicas(self) -> int | None:
-        """Of the next act; None if there is none."""
+        """Replicas after the next action; None if there is none."""
         return self.acts[0].replicas if self.acts else None
 
     @property

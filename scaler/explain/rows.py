@@ -20,7 +20,7 @@ from .summary import OBSTACLES, REASONS, Severity, WorkloadState, clause, state
 
 
 class NextOutcome(NamedTuple):
-    """What KEDA and the HPA will do: an `OutcomeCode` and its sentence."""
+    """The controller outcome: an `OutcomeCode` and its sentence."""
 
     code: str
     says: str

@@ -20,7 +20,7 @@ from .formats import UNKNOWN, count, listed, ratio, span
 
 
 class WorkloadState(StrEnum):
-    """What a workload's GPUs are doing. The order is the one they are listed in."""
+    """The use of a workload's GPUs, in the order of listing."""
 
     SERVING = "serving"
     IDLE_WARM = "idle_warm"
@@ -110,7 +110,7 @@ NO_WAKE_SOURCE = "nothing would see the next request"
 
 
 def state(decision: Decision) -> WorkloadState:
-    """What its GPUs are doing. A held workload is unknown; a held one at zero is still asleep.
+    """The use of its GPUs. A held workload is unknown; a held one at zero is still asleep.
 
     A workload that is decided at zero and still has replicas, or holds their GPUs, is not asleep yet.
     """

@@ -206,7 +206,7 @@ class LintContext:
 
 
 def build_context(objects: Iterable[LintObject], config: Config | None = None, *, live: bool = False) -> LintContext:
-    """Of an object that is in two files, the last one counts for other objects."""
+    """If an object is in two files, other objects see the last one."""
     objects = tuple(objects)
     scalers = {one: found for one in objects if (found := autoscaler(one)) is not None}
     by_target: dict[Key, list[Autoscaler]] = {}

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from scaler.config.errors import BadWord, Finding, Loc, Problem, dotted, shown
+from scaler.config.errors import Finding, Loc, Problem, TriggerProblem, dotted, shown
 from scaler.config.rules import IGNORED_WITHOUT_REASON, RULES
 from scaler.config.trigger import ANNOTATION, CHECK_IGNORE
 from scaler.config.yaml import DocumentValue
@@ -25,7 +25,7 @@ class UnknownRule(ValueError):  # noqa: N818  a bad argument
     """`args[0]` is the id."""
 
 
-def from_bad_word(problem: BadWord, key: Loc) -> Finding:
+def from_trigger_problem(problem: TriggerProblem, key: Loc) -> Finding:
     """The problem of a trigger or of annotations, at a key of the document."""
     return Finding(key, problem.bound, problem.value, problem.rule, is_warning=problem.severity == "warning")
 

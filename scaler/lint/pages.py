@@ -53,7 +53,7 @@ A live check needs only `list`, for one namespace within that namespace, on
 
 
 class Sentences(NamedTuple):
-    """What a page says. summary: what the rule finds. Each is one line of Markdown; "" if the page lacks it."""
+    """The sentences of a page, one line of Markdown each. summary: the finding of the rule. "" if the page lacks it."""
 
     summary: str
     why: str

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 
 from exporter.kubernetes.objects import Ref, ScaledObject, ScaledObjectTrigger
 from exporter.model import WorkloadKey
-from scaler.config.errors import BadWord, BadWords, Finding, Loc
+from scaler.config.errors import Finding, Loc, TriggerErrors, TriggerProblem
 from scaler.config.model import Config
 from scaler.config.rules import (
     ANNOTATION_NOT_READ,
@@ -38,9 +38,9 @@ from scaler.config.yaml import DocumentValue
 from scaler.policy.overrides import OverrideError, read_brake
 from scaler.workloads import triggers
 from scaler.workloads.registry import name_in_use
-from scaler.workloads.triggers import ExternalTrigger, TriggerContext, WorkloadSource, heard, make, too_many
+from scaler.workloads.triggers import ExternalTrigger, TriggerContext, WorkloadSource, make, parse_triggers, too_many
 
-from .findings import from_bad_word
+from .findings import from_trigger_problem
 
 # A rendered chart of a platform is larger than a configuration; YAML is parsed at about 200 kB/s.
 LARGEST_BYTES = 4 * 2**20
@@ -128,7 +128,7 @@ def _workload_annotations(
         holder, _, key = problem.key.partition(".")
         # The object is its own target: the name of the target is the object's.
         loc = {"object": ("metadata", key), "spec": ("metadata", "name")}.get(holder, (*_ANNOTATIONS, problem.key))
-        yield from_bad_word(problem, loc)
+        yield from_trigger_problem(problem, loc)
 
 
 def _bounds(trigger: Trigger | None) -> Replicas:
@@ -163,7 +163,7 @@ def _non_strings(values: Mapping[str, DocumentValue], at: Loc) -> Iterator[Findi
 def _scaled_findings(obj: DocumentValue, config: Config | None) -> list[Finding] | None:
     """Findings about a ScaledObject or ScaledJob; None if it has no trigger for Tidegate."""
     scaled = _scaled_object(obj)
-    ours = [trigger for trigger in heard(scaled, _environment(scaled, config)) if trigger.is_for_us]
+    ours = [trigger for trigger in parse_triggers(scaled, _environment(scaled, config)) if trigger.is_for_us]
     if not ours:
         return None
     findings: list[Finding] = []
@@ -175,10 +175,10 @@ def _scaled_findings(obj: DocumentValue, config: Config | None) -> list[Finding]
         if isinstance(outcome, TriggerWorkload):
             problems = (name_in_use(outcome, scaled),) if outcome.key in keys else problems
             keys.add(outcome.key)
-        findings += (_with_default(from_bad_word(problem, _loc(problem, at)), obj) for problem in problems)
+        findings += (_with_default(from_trigger_problem(problem, _loc(problem, at)), obj) for problem in problems)
         findings += _polling(trigger, at, scaled)
     if (problem := too_many(scaled)) is not None:
-        findings.append(from_bad_word(problem, ("spec", "triggers")))
+        findings.append(from_trigger_problem(problem, ("spec", "triggers")))
     replicas = _replicas(scaled)
     findings += _fallback(obj, replicas)
     findings += _pauses(obj, replicas)
@@ -221,7 +221,7 @@ def _replicas(scaled: ScaledObject) -> Replicas | None:
     """The object's bounds; None if they are invalid."""
     try:
         return bounds(scaled.minimum, scaled.maximum, scaled.idle)
-    except BadWords:
+    except TriggerErrors:
         return None
 
 
@@ -264,7 +264,7 @@ def _with_default(finding: Finding, obj: DocumentValue) -> Finding:
 
 
 def _connection(trigger: DocumentValue, at: Loc) -> Iterator[Finding]:
-    """What keeps a trigger from reaching Tidegate at all."""
+    """Findings that keep a trigger from reaching Tidegate."""
     metadata = trigger.below("metadata")
     yield from _non_strings(metadata, (*at, "metadata"))
     if "scalerAddress" not in metadata and "scalerAddressFromEnv" not in metadata:
@@ -277,7 +277,7 @@ def _connection(trigger: DocumentValue, at: Loc) -> Iterator[Finding]:
         yield Finding((*at, "metricType"), bound, trigger.read("metricType"), METRIC_TYPE)
 
 
-def _loc(problem: BadWord, at: Loc) -> Loc:
+def _loc(problem: TriggerProblem, at: Loc) -> Loc:
     """The key of the document. `spec` and `object` are the object's, `metadata` is the trigger's."""
     holder, _, key = problem.key.partition(".")
     if holder == "object":

@@ -48,7 +48,7 @@ NOT_YET = NO_REASON = -1  # no decision yet; the reason of the workload's decisi
 
 
 class Signal(IntEnum):
-    """What an objective may be sized by."""
+    """The signals of the objectives."""
 
     WORK = 0  # requests waiting, running and held by a gateway: a sum over the workload
     KV_CACHE = 1  # ratio: a mean over its ready replicas
@@ -182,7 +182,7 @@ class Specs(SpecOf[Floats, Bools, Floats]):
 
 
 class ConstraintsOf(NamedTuple, Generic[Number, Flag, Code]):
-    """What bounds the decision of a workload at one moment: overrides and estimates, whatever is read.
+    """Bounds of a workload's decision at one moment, from overrides and estimates, whatever is read.
 
     floor:        at least so many replicas; 0 is none.
     floor_reason: the code that is shown if the floor decides; OWN leaves that of the workload.
@@ -298,7 +298,7 @@ class Readings(ReadingsOf[Floats, Bools, Floats]):
 
 
 class MemoryOf(NamedTuple, Generic[Number, Flag, Code]):
-    """What the policy keeps of a workload from one step to the next; part of a checkpoint.
+    """The state of a workload from one step to the next; part of a checkpoint.
 
     replicas:   the last known decision; NaN before the first.
     active:     … and whether it was active.
@@ -340,7 +340,7 @@ class Memory(MemoryOf[Floats, Bools, Ints]):
 
 
 class Verdicts(NamedTuple):
-    """What the policy returns: the columns of `scaler.model.Decision`.
+    """The result of the policy: the columns of `scaler.model.Decision`.
 
     replicas: NaN is unknown: an error to callers.
     demand:   shape (workloads, len(Signal)): what each objective alone needs, unrounded; NaN unknown.

@@ -137,7 +137,7 @@ class ConstraintSource:
         return np.where(self._specs.sleeps[rows], begins, np.nan)
 
     def saving(self, rows: Rows) -> Saving:
-        """What the estimates save, as of the last call of `at`."""
+        """Savings of the estimates, as of the last call of `at`."""
         return Saving(*(column[rows] for column in self._saving))
 
     def news(self) -> OverrideChanges:

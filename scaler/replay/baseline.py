@@ -1,4 +1,4 @@
-"""A control plane as the replay sees it: somebody who looks now and then, and orders replicas.
+"""Defines a baseline of the replay: an autoscaler that polls and sets the desired replicas.
 
 It knows the protocol. What is looked at is one row of numbers (`pages.look`'s names); how old it is when it is used,
 and how often, is the plane's own business, because that is what the chains people build differ in.
@@ -20,7 +20,7 @@ from .servers import ServerProfile
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What the pages of the simulated Deployment say at one moment.
+    """The metrics of the simulated Deployment at one moment.
 
     now:     seconds of the load.
     pages:   shape (10,): the columns of `pages.look`, by its names.

@@ -1,4 +1,4 @@
-"""The cheapest plan somebody could have made who knew the load, as far as it was found; and what nobody can be under.
+"""Searches the cheapest plan for a load that is known in advance, and computes the lower bound of any plan.
 
 A plan says how many replicas are ready in each quarter of a minute; a pod for it is ordered one start-up time earlier,
 and one that will be needed again within that time is kept. It begins as what the work itself asks for, and is improved
@@ -169,7 +169,7 @@ class _Descent:
         return ReplayWorld.of(load.at, load.prompt, load.output, SLOTS, self._profile.server.batch)
 
     def first(self) -> Ints:
-        """What the work asks for, averaged over a minute, with room for its chance."""
+        """Replicas that the work needs, averaged over a minute, with room for its variance."""
         bin_of = np.minimum((self._load.at / BIN_S).astype(np.int64), self._bins - 1)
         work = np.bincount(bin_of, weights=work_s(self._load, self._profile), minlength=self._bins) / BIN_S
         smooth = np.convolve(work, np.ones(5) / 5, mode="same")
@@ -242,7 +242,7 @@ class _Descent:
         return further
 
     def _forget(self, changed: Mask) -> None:
-        """What is known of blocks that are felt where the plan has changed."""
+        """Discards results of blocks that a change of the plan affects."""
         before = np.concatenate([[0], np.cumsum(changed)])
         for (width, _), flip in self._flips.items():
             starts = np.arange(len(flip)) * width

@@ -140,7 +140,7 @@ def _prompt_read(world: ReplayWorld, slot: int, request: int, now: float) -> Non
 
 @part
 def _end_step(world: ReplayWorld, slot: int, now: float) -> None:
-    """What the step, or the run of steps, that ends now has done."""
+    """Applies the results of the step, or run of steps, that ends now."""
     mine = world.replica_counts[slot]
     world.replicas[slot, BUSY] += now - world.replicas[slot, BEGAN]
     columns = mine[RUN] if mine[DOING] == DECODE else 1
@@ -166,7 +166,7 @@ def _end_step(world: ReplayWorld, slot: int, now: float) -> None:
 
 @part
 def _admit(world: ReplayWorld, server: ServerColumns, slot: int) -> int:
-    """Give places to those who wait, in their order; how many prompt tokens the next step reads."""
+    """Admits waiting requests in their order. Returns the prompt tokens that the next step reads."""
     mine = world.replica_counts[slot]
     budget = server.chunk - mine[DECODING]
     reading, position, request = 0, 0, mine[HEAD]
@@ -206,7 +206,7 @@ def _begin_step(world: ReplayWorld, server: ServerColumns, slot: int, now: float
 
 @part
 def _cut_run(world: ReplayWorld, server: ServerColumns, slot: int, now: float) -> None:
-    """Somebody can join: the run ends with the step that is under way."""
+    """A request can join: the run ends with the current step."""
     mine, numbers = world.replica_counts[slot], world.replicas[slot]
     if mine[DOING] != DECODE or mine[DECODING] + mine[ADMITTED] >= server.batch:
         return

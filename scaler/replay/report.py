@@ -47,7 +47,7 @@ class Played:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TraceResult:
-    """One load. plan: of somebody who knew it; None where it was not looked for. fluid_gpu_hours: what nobody is under.
+    """One trace. plan: the clairvoyant one; None if it was not searched. fluid_gpu_hours: the lower bound.
 
     notes: about how the load was read.
     """
@@ -256,7 +256,7 @@ def _top(section: TraceSection) -> float:
 
 
 def _legend(section: TraceSection, top: float) -> str:
-    """Of what these charts show."""
+    """The legend of these charts. top: the end of their scale, replicas."""
     keys = [("background:var(--sea)", "ready"), ("background:var(--sea);opacity:.35", "ordered")]
     if section.plan is not None:
         keys.append(("background:var(--plan)", "the plan of somebody who knew the load"))
@@ -322,7 +322,7 @@ def _policy(section: TraceSection, row: ResultRow, top: float) -> str:
 
 
 def _late(row: ResultRow) -> str:
-    """Requests whose promise was broken, by their arrivals; nothing where none was."""
+    """Requests outside the SLO, by their arrivals; empty if there is none."""
     load, broken = row.course.load, ~slo_met(row.course)
     if not broken.any():
         return ""

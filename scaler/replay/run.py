@@ -42,7 +42,7 @@ class Order(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replayed:
-    """What happened.
+    """The course of a replay.
 
     times:  shape (requests, 3): arrival, first token, last token; NaN where it did not come to that.
     pod_s:  seconds of pods until the last arrival.

@@ -39,7 +39,7 @@ DUST_S = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Slo:
-    """What users are told. Seconds; `share` of the requests must have both.
+    """The SLO of a server. Seconds; `share` of the requests must meet both.
 
     first_s + first_per_prompt_s*prompt: until the first token. rest_s + rest_per_token_s*output: from then to the end.
     """

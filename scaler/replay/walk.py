@@ -66,12 +66,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def engine(function: Function) -> Function:
-    """Compiled at its first call: only who looks for a plan pays for it, and that takes longer anyway."""
+    """Compiled at its first call: only a search for a plan needs it, which takes longer anyway."""
     return cast(Function, njit(error_model="numpy", nogil=True)(function))
 
 
 class Promised(NamedTuple):
-    """What each request was promised. first, rest: shape (requests,), seconds until its first token, and from there to
+    """The SLO of each request. first, rest: shape (requests,), seconds until its first token, and from there to
     its last. per_token: seconds of `rest` that each token is worth. begins: the first request that is judged.
     """
 
@@ -92,7 +92,7 @@ class PodTimeline(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """What is tried. todo: shape (blocks,), places of the blocks in order. width: of a block, bins. step: replicas
+    """The changes to try. todo: shape (blocks,), places of the blocks in order. width: of a block, bins. step: replicas
     more. price: GPU-seconds that a kept promise is worth. gpus: of a replica. felt: bins after a block.
     flip: shape (all blocks,), to be filled: the price at which the block's change begins, or ceases, to pay.
     """
@@ -152,7 +152,7 @@ def play(world: ReplayWorld, server: ServerColumns, course: PodTimeline, bin_: i
 
 @engine
 def pod_seconds(world: ReplayWorld) -> float:
-    """Of all pods there have been, until now."""
+    """Pod-seconds of all pods so far."""
     seconds = world.numbers[POD_S]
     for index in range(world.counts[ALIVE]):
         seconds += world.numbers[NOW] - world.replicas[world.order[index], CREATED]

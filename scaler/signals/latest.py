@@ -392,15 +392,15 @@ class LatestSamples:
 
     def totals(self, rows: Rows, now: float) -> Aggregate:
         """Add up what is fresh at `now` for these workloads; no row twice."""
-        chosen, place = self._slots_of(rows)
+        chosen, position = self._slots_of(rows)
         share = _NO_SHARE[: len(rows)] if len(rows) <= len(_NO_SHARE) else np.full(len(rows), np.nan)
         workloads = PerWorkload(self._listed, self._wanted, self._ready, self._hold, self._has_pods)
-        sums, flags, latest = add_up(self._slots, rows, chosen, place, workloads, share, now)
+        sums, flags, latest = add_up(self._slots, rows, chosen, position, workloads, share, now)
         self._in_pods[rows] = sums.in_pods
         if self._sharing.shares(rows).any():
             room = self._sharing.capacity(self._in_pods, self._wanted, self._pending)
             share = np.where(self._sharing.shares(rows), self._sharing.parts(rows, sums.at_gateway, room), np.nan)
-            sums, flags, latest = add_up(self._slots, rows, chosen, place, workloads, share, now)
+            sums, flags, latest = add_up(self._slots, rows, chosen, position, workloads, share, now)
         readings = Readings(
             signals=np.full((len(rows), len(Signal)), np.nan),
             waiting=sums.waiting,
@@ -449,6 +449,6 @@ class LatestSamples:
             return slots, np.zeros(len(slots), dtype=np.int64)
         else:
             slots = np.array(sorted(slot for row in rows for slot in self._members[row]), dtype=np.int64)
-        place = np.empty(len(self.sources), dtype=np.int64)
-        place[rows] = np.arange(len(rows))
-        return slots, place[self._slots.owner[slots]]
+        position = np.empty(len(self.sources), dtype=np.int64)
+        position[rows] = np.arange(len(rows))
+        return slots, position[self._slots.owner[slots]]

@@ -85,7 +85,7 @@ class QueuePage(NamedTuple):
 
     @property
     def counters(self) -> Floats:
-        """Those whose rise is activity, in the order of ACTIVITY; NaN if not exposed."""
+        """The counters whose rise is activity, in the order of ACTIVITY; NaN if not exposed."""
         return np.array([self.sums.get(quantity, nan) for quantity in ACTIVITY])
 
 

@@ -45,7 +45,7 @@ _LARGEST = float(np.finfo(np.float64).max)
 
 
 class PerWorkload(NamedTuple):
-    """What sums need of each workload beside its slots, shape (workloads,); NaN unknown. Counts are the cluster's.
+    """Inputs of the sums for each workload beside its slots, shape (workloads,); NaN unknown. Counts are the cluster's.
 
     hold:     seconds for which the last requests of an engine that does not answer count as in hand.
     has_pods: its engines are scraped.
@@ -86,7 +86,7 @@ class SlotSums(NamedTuple):
 
 
 class SlotFlags(NamedTuple):
-    """What holds of the slots of some workloads, shape (rows,); see `Readings`."""
+    """Flags of the slots of some workloads, shape (rows,); see `Readings`."""
 
     gateway_fresh: Mask
     gateway_partial: Mask
@@ -110,7 +110,7 @@ class _Columns(NamedTuple):
 
 
 class _Partial(NamedTuple):
-    """What the pass over the slots writes, one row per workload.
+    """Intermediate sums of the pass over the slots, one row per workload.
 
     sums, present:  shape (rows, len(Column)): what is added up, and how many slots say it.
     in_pods, pods_say: shape (rows, 3): the same of requests waiting, running and held in pods that stay.
@@ -143,7 +143,7 @@ def _number(value: float) -> float:
 
 
 @part
-def _sum_of_known(first: float, second: float, third: float) -> float:
+def _sum_present(first: float, second: float, third: float) -> float:
     if np.isnan(first) and np.isnan(second) and np.isnan(third):
         return np.nan
     out = 0.0 if np.isnan(first) else first
@@ -154,7 +154,7 @@ def _sum_of_known(first: float, second: float, third: float) -> float:
 
 @part
 def _in_hand(values: Floats, slot: int) -> float:
-    return _sum_of_known(values[slot, _WAITING], values[slot, _RUNNING], values[slot, _HELD])
+    return _sum_present(values[slot, _WAITING], values[slot, _RUNNING], values[slot, _HELD])
 
 
 @part
@@ -252,10 +252,10 @@ def _add_fresh(columns: _Columns, slot: int, wanted: float, share: float, to: in
 
 
 @part
-def _forget_unknown(sums: Floats, known: Floats, to: int) -> None:
+def _forget_unknown(sums: Floats, present: Floats, to: int) -> None:
     """A sum of nothing is NaN."""
     for column in range(sums.shape[1]):
-        if known[to, column] == 0.0:
+        if present[to, column] == 0.0:
             sums[to, column] = np.nan
 
 
@@ -293,7 +293,7 @@ def _finish(workloads: PerWorkload, row: int, to: int, partial: _Partial, out: S
     idle = ready == 0.0 or workloads.listed[row] == 0.0 or workloads.wanted[row] == 0.0
     if idle and np.isnan(added[_HELD]):
         added[_HELD] = added[_IN_FLIGHT]
-    in_hand = _sum_of_known(added[_WAITING], added[_RUNNING], added[_HELD])
+    in_hand = _sum_present(added[_WAITING], added[_RUNNING], added[_HELD])
     ready, gpu_mean = _awake(added, ready, added[_GPU_SUM] / added[_GPU_WEIGHT], count[_PODS])
     ceiling = added[_GPU_CEILING] / added[_GPU_WEIGHT]
     latest[to, _WORK], latest[to, _GPU] = in_hand, gpu_mean
@@ -302,7 +302,7 @@ def _finish(workloads: PerWorkload, row: int, to: int, partial: _Partial, out: S
     out.busiest_gpu[to], out.measured_at[to] = partial.busiest[to], partial.measured[to]
     out.pods_fresh[to], out.pods_partial[to], out.ready[to] = count[_PODS], count[_PODS_PARTIAL], ready
     out.in_hand_at_least[to] = max(_number(in_hand) + partial.from_before[to], _number(added[_IN_FLIGHT]))
-    out.in_pods[to] = _sum_of_known(partial.in_pods[to, 0], partial.in_pods[to, 1], partial.in_pods[to, 2])
+    out.in_pods[to] = _sum_present(partial.in_pods[to, 0], partial.in_pods[to, 1], partial.in_pods[to, 2])
     out.sleeping[to], out.at_gateway[to] = added[_SLEEPING], partial.at_gateway[to]
     out.gpus_shown[to], out.gpus_utilised[to] = _number(added[_GPU_COUNT]), _number(added[_GPU_UTILISED])
     out.gpus_silent[to], out.gpus_lost[to] = _number(added[_GPU_SILENT]), _number(added[_GPU_LOST])
@@ -345,7 +345,7 @@ _NO_WORKLOADS = PerWorkload(_NUMBERS, _NUMBERS, _NUMBERS, _NUMBERS, np.empty(0, 
 def _add_up(
     rows: Rows,
     slots: Rows,
-    place: Rows,
+    position: Rows,
     columns: _Columns,
     workloads: PerWorkload,
     share: Floats,
@@ -367,7 +367,7 @@ def _add_up(
         np.full(count, np.nan),
     )
     for index in range(slots.shape[0]):
-        slot, to = slots[index], place[index]
+        slot, to = slots[index], position[index]
         row, age_s = rows[to], now - columns.at[slots[index]]
         if age_s <= columns.limit[slot]:
             _add_fresh(columns, slot, workloads.wanted[row], share[to], to, partial)
@@ -379,14 +379,14 @@ def _add_up(
 
 
 def add_up(
-    slots: Slots, rows: Rows, chosen: Rows, place: Rows, workloads: PerWorkload, share: Floats, now: float
+    slots: Slots, rows: Rows, chosen: Rows, position: Rows, workloads: PerWorkload, share: Floats, now: float
 ) -> tuple[SlotSums, SlotFlags, Floats]:
     """The sums of `rows`, what holds of them, and each signal as it is read now, shape (rows, len(Signal)).
 
-    chosen: the slots of these workloads. place: for each of them, the position of its workload in `rows`.
+    chosen: the slots of these workloads. position: for each of them, the index of its workload in `rows`.
     share:  shape (rows,): the part (0..1) of its gateway's requests that is the workload's; NaN if it shares with none.
     now:    POSIX seconds. What is older than its limit is left out.
     """
     out, flags, latest = _blank(len(rows))
-    _add_up(rows, chosen, place, _columns_of(slots), workloads, share, now, out, flags, latest)
+    _add_up(rows, chosen, position, _columns_of(slots), workloads, share, now, out, flags, latest)
     return out, flags, latest

@@ -109,17 +109,17 @@ ADDED[GPUS, Column.GPU_SUM : Column.GPU_LAG] = True
 ADDED[GPUS, Column.GPU_BUSIEST] = False
 
 
-def sum_of_known(parts: Floats) -> Floats:
+def sum_present(parts: Floats) -> Floats:
     """The sum of the known values of each row; NaN if there is none."""
     present = ~np.isnan(parts)
     return np.where(present.any(axis=1), np.where(present, parts, 0.0).sum(axis=1), np.nan)
 
 
-def known(column: Floats) -> list[float | None]:
+def optional_floats(column: Floats) -> list[float | None]:
     """The column as a list, None if unknown: single numbers are read much faster from a list."""
     return [None if isnan(value) else value for value in column.tolist()]
 
 
-def whole(column: Floats) -> list[int | None]:
+def optional_ints(column: Floats) -> list[int | None]:
     """The column as a list of counts, None if unknown."""
     return [None if isnan(value) else int(value) for value in column.tolist()]

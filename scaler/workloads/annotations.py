@@ -25,7 +25,7 @@ from typing import NamedTuple
 from exporter.kubernetes.objects import Hpa, Ref, Scalable, ScaledObject
 from exporter.model import WorkloadKey
 from scaler.config import Config, Replicas
-from scaler.config.errors import BadWord, BadWords
+from scaler.config.errors import TriggerErrors, TriggerProblem
 from scaler.config.scalars import did_you_mean
 from scaler.config.trigger import ANNOTATION, ASIDES, BRAKE, Trigger, TriggerWorkload, bounds
 from scaler.policy.overrides import Brake, OverrideError, WorkloadOverrides, read_brake, unreadable
@@ -44,11 +44,11 @@ class AnnotatedObject(NamedTuple):
 
     ref: Ref
     workload: TriggerWorkload | None
-    problems: tuple[BadWord, ...]
+    problems: tuple[TriggerProblem, ...]
 
 
 class ClaimedNames(NamedTuple):
-    """What other objects claim: by scale target and by workload key, each with the claimant's name."""
+    """Claims of other objects: by scale target and by workload key, each with the claimant's name."""
 
     targets: Mapping[Ref, str]
     keys: Mapping[WorkloadKey, str]
@@ -73,7 +73,7 @@ def annotated_objects(
         before = claimed.targets.get(ref) or keys.get(key)
         if before is not None:
             yield AnnotatedObject(
-                ref, None, (BadWord(ANNOTATION, f"are ignored: {before} configures {plain(str(key))}"),)
+                ref, None, (TriggerProblem(ANNOTATION, f"are ignored: {before} configures {plain(str(key))}"),)
             )
             continue
         hpa = scalers.get(ref)
@@ -109,18 +109,18 @@ def _bounds(trigger: Trigger | None, hpa: Hpa | None) -> Replicas:
         return trigger.replicas if trigger is not None else Replicas()
     try:
         return bounds(hpa.minimum, hpa.maximum, None)
-    except BadWords as bad:
+    except TriggerErrors as bad:
         in_hpa = (problem.key.replace("ReplicaCount", "Replicas") for problem in bad.problems)
         of_hpa = (f"of {plain(str(hpa.ref))} {problem.bound}" for problem in bad.problems)
         pairs = zip(in_hpa, of_hpa, bad.problems, strict=True)
-        raise BadWords(tuple(BadWord(key, bound, problem.value) for key, bound, problem in pairs)) from None
+        raise TriggerErrors(tuple(TriggerProblem(key, bound, problem.value) for key, bound, problem in pairs)) from None
 
 
-def _warnings(scalable: Scalable, hpa: Hpa | None) -> Iterator[BadWord]:
+def _warnings(scalable: Scalable, hpa: Hpa | None) -> Iterator[TriggerProblem]:
     keys = [word for word in _BOUNDS if word in scalable.annotations]
     if hpa is not None:
         for word in keys:
-            yield BadWord(
+            yield TriggerProblem(
                 f"{ANNOTATION}{word}", f"is not used: {plain(str(hpa.ref))} has the bounds", severity="warning"
             )
     elif not keys:
@@ -129,7 +129,7 @@ def _warnings(scalable: Scalable, hpa: Hpa | None) -> Iterator[BadWord]:
             f"is not given, nor {ANNOTATION}replicas.max, and no HorizontalPodAutoscaler scales it: "
             f"from {default.min} to {default.max} replicas"
         )
-        yield BadWord(f"{ANNOTATION}replicas.min", bound, severity="warning")
+        yield TriggerProblem(f"{ANNOTATION}replicas.min", bound, severity="warning")
 
 
 def tolerances(
@@ -169,21 +169,23 @@ def brakes(claimed: Mapping[WorkloadKey, set[Ref]], objects: Iterable[ScaledObje
             read[each.ref] = read_brake(text, source)
         except OverrideError as bad:
             read[each.ref] = unreadable(source)
-            troubles.append(trouble(each.ref, BadWord(_KEY, f"{bad}. Until then it counts as never_down", text)))
+            troubles.append(trouble(each.ref, TriggerProblem(_KEY, f"{bad}. Until then it counts as never_down", text)))
     obeyed = {key: sorted(refs & read.keys()) for key, refs in claimed.items()} if read else {}
     obeyed_refs = {ref for refs in obeyed.values() for ref in refs}
     troubles += [
-        trouble(ref, BadWord(_KEY, "stops nothing: no workload of Tidegate's is scaled by it", severity="warning"))
+        trouble(
+            ref, TriggerProblem(_KEY, "stops nothing: no workload of Tidegate's is scaled by it", severity="warning")
+        )
         for ref in sorted(read.keys() - obeyed_refs)
     ]
     return BrakesFound({key: tuple(read[ref] for ref in refs) for key, refs in obeyed.items() if refs}, troubles)
 
 
-def _misspelt(annotations: Mapping[str, str]) -> Iterator[BadWord]:
+def _misspelt(annotations: Mapping[str, str]) -> Iterator[TriggerProblem]:
     """A ScaledObject has no other annotation of Tidegate: a key similar to `brake` is reported."""
     for key in sorted(annotations.keys() - {BRAKE})[:MOST_KEYS]:
         if did_you_mean(key.lower(), [BRAKE]):
-            yield BadWord(ANNOTATION + key, f"stops nothing; did you mean {BRAKE}?")
+            yield TriggerProblem(ANNOTATION + key, f"stops nothing; did you mean {BRAKE}?")
 
 
 def ordered(registry: Registry) -> list[WorkloadOverrides]:

@@ -23,7 +23,7 @@ from typing import TypeAlias
 
 from exporter.model import WorkloadKey
 from scaler.config.errors import shown
-from scaler.config.trigger import FROM_ENV, KEDAS
+from scaler.config.trigger import FROM_ENV, KEDA_KEYS
 
 ObjectName: TypeAlias = tuple[str, str]  # namespace, name: what a call names
 
@@ -31,11 +31,11 @@ ObjectName: TypeAlias = tuple[str, str]  # namespace, name: what a call names
 class Doubt(Enum):
     """Why a call is rejected."""
 
-    NOBODY = auto()  # no such configured workload
-    OTHERWISE = auto()  # no watched object has a trigger with this metadata
-    WORDS = auto()  # it matches, and its metadata is invalid
+    NOT_CONFIGURED = auto()  # no such configured workload
+    MISMATCH = auto()  # no watched object has a trigger with this metadata
+    INVALID = auto()  # it matches, and its metadata is invalid
     OBSERVED = auto()  # the workload is only observed
-    UNSEEN = auto()  # the cluster is not synced yet, or no longer
+    NOT_SYNCED = auto()  # the cluster is not synced yet, or no longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,12 @@ def authorize(
         return outcome
     called = plain(f"{namespace}/{name}")
     if too_long := too_large(metadata):
-        raise RejectedCall(CallRejected(Doubt.WORDS, f"{called}: metadata: {too_long}"))
+        raise RejectedCall(CallRejected(Doubt.INVALID, f"{called}: metadata: {too_long}"))
     sentence = (
         f"{called}: no watched ScaledObject or ScaledJob has an external trigger with this metadata. Changed a moment "
         "ago? The next call is answered anew. What differs is in Tidegate's log"
     )
-    raise RejectedCall(CallRejected(Doubt.OTHERWISE, sentence, _detail(triggers, metadata)))
+    raise RejectedCall(CallRejected(Doubt.MISMATCH, sentence, _detail(triggers, metadata)))
 
 
 def not_configured(workload: WorkloadKey) -> CallRejected:
@@ -93,7 +93,7 @@ def not_configured(workload: WorkloadKey) -> CallRejected:
         f"{workload}: no such workload. Add it to Tidegate's configuration, or set `workload` in the trigger's "
         f"metadata to one that is there in namespace {workload.namespace}"
     )
-    return CallRejected(Doubt.NOBODY, sentence)
+    return CallRejected(Doubt.NOT_CONFIGURED, sentence)
 
 
 def observed(workload: WorkloadKey) -> CallRejected:
@@ -136,7 +136,7 @@ _PLAIN = re.compile(r"[\w./-]{1,320}", re.ASCII)  # namespace/name, or a key as 
 
 def spoken(metadata: Mapping[str, str]) -> dict[str, str]:
     """The metadata that a call and the watched object must agree on."""
-    return {key: value for key, value in metadata.items() if key not in KEDAS and not key.endswith(FROM_ENV)}
+    return {key: value for key, value in metadata.items() if key not in KEDA_KEYS and not key.endswith(FROM_ENV)}
 
 
 def too_large(metadata: Mapping[str, str]) -> str | None:
@@ -155,7 +155,7 @@ def too_large(metadata: Mapping[str, str]) -> str | None:
 
 
 def plain(name: str) -> str:
-    """A name as it stands if nobody could mistake it, else as `shown`."""
+    """The name unchanged if it is unambiguous, else as `shown`."""
     return name if _PLAIN.fullmatch(name) else shown(name)
 
 

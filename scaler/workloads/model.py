@@ -17,7 +17,7 @@ from typing import NamedTuple
 from exporter.kubernetes.objects import Ref
 from exporter.model import WorkloadKey
 from scaler.config import Workload
-from scaler.config.errors import BadWord, shown
+from scaler.config.errors import TriggerProblem, shown
 from scaler.config.rules import Severity
 from scaler.config.workload import SCALED_JOB
 from scaler.policy.overrides import Brake
@@ -27,7 +27,7 @@ from .caller_check import ObjectName, TriggerClaim, plain
 
 
 class ObjectError(NamedTuple):
-    """What somebody should change in an object of the cluster. key: where in it, as `spec.triggers.0.metadata.engine`.
+    """A problem in an object of the cluster. key: its place in the object, as `spec.triggers.0.metadata.engine`.
 
     message:  the bound, then the value that broke it.
     severity: a warning does not keep the workload from being made.
@@ -42,7 +42,7 @@ class ObjectError(NamedTuple):
         return f"{self.ref}: {'warning: ' if self.severity == 'warning' else ''}{self.key}: {self.message}"
 
 
-def trouble(ref: Ref, problem: BadWord, at: str = "") -> ObjectError:
+def trouble(ref: Ref, problem: TriggerProblem, at: str = "") -> ObjectError:
     """at: where in the object the problem's key begins, unless that speaks of the whole object."""
     key = problem.key if problem.key.startswith(("spec.", "object.")) else at + problem.key
     message = problem.bound if problem.value is None else f"{problem.bound}, got {shown(problem.value)}"
@@ -70,7 +70,7 @@ class Registry:
 
     @property
     def jobs(self) -> frozenset[WorkloadKey]:
-        """Whose replicas are Jobs, which end by themselves."""
+        """The workloads whose replicas are Jobs, which end by themselves."""
         return frozenset(key for key, target in self.targets.items() if target.kind == SCALED_JOB)
 
     @property
@@ -78,10 +78,10 @@ class Registry:
         """The number of external triggers."""
         return sum(len(claims) for claims in self.objects.values())
 
-    def whose(self, namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:
+    def authorize(self, namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:
         """The workload that a call of KEDA's speaks for. Raises RejectedCall."""
         return caller_check.authorize(self.objects, namespace, name, metadata)
 
     def about(self, namespace: str, name: str) -> object:
-        """Equal as long as every call in this object's name gets the same answer from `whose`."""
+        """A value that is equal as long as every call for this object gets the same result from `authorize`."""
         return self.objects.get((namespace, name))

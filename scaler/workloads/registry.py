@@ -21,14 +21,14 @@ from typing import NamedTuple, TypeAlias
 from exporter.kubernetes.objects import Hpa, Ref, Scalable, ScaledObject
 from exporter.model import WorkloadKey
 from scaler.config import Config, Workload
-from scaler.config.errors import BadWord
+from scaler.config.errors import TriggerProblem
 from scaler.config.trigger import PREFIXES, TriggerWorkload
 from scaler.config.validate_workload import group_faults
 
 from .annotations import AnnotatedObject, ClaimedNames, annotated_objects, brakes, tolerances
 from .caller_check import CallRejected, Doubt, ObjectName, TriggerClaim, observed, plain
 from .model import ObjectError, Registry, trouble
-from .triggers import ExternalTrigger, Parsed, TriggerContext, TriggersVersion, heard, refused, too_many
+from .triggers import ExternalTrigger, Parsed, TriggerContext, TriggersVersion, parse_triggers, refused, too_many
 
 _CONFIGURATION = "Tidegate's configuration"
 
@@ -150,7 +150,7 @@ def index_triggers(scaled: Iterable[ScaledObject], context: TriggerContext, pars
 
 
 def _parse(scaled: ScaledObject, context: TriggerContext) -> tuple[ExternalTrigger, ...]:
-    return tuple(heard(scaled, context))
+    return tuple(parse_triggers(scaled, context))
 
 
 def _add_trigger(scaled: ScaledObject, trigger: ExternalTrigger, index: TriggerIndex, config: Config) -> TriggerClaim:
@@ -174,10 +174,10 @@ def _add_trigger(scaled: ScaledObject, trigger: ExternalTrigger, index: TriggerI
     return TriggerClaim(trigger.metadata, outcome)
 
 
-def name_in_use(workload: TriggerWorkload, maker: ScaledObject) -> BadWord:
+def name_in_use(workload: TriggerWorkload, maker: ScaledObject) -> TriggerProblem:
     """The problem of a trigger whose workload another trigger already has. maker: the object of that one."""
     bound = f"must be another: {plain(str(maker.ref))} has the workload {workload.key}"
-    return BadWord("name", bound, workload.trigger)
+    return TriggerProblem("name", bound, workload.trigger)
 
 
 def _ambiguous_targets(workload: WorkloadKey, targets: dict[Ref, Ref]) -> list[ObjectError]:
@@ -185,25 +185,25 @@ def _ambiguous_targets(workload: WorkloadKey, targets: dict[Ref, Ref]) -> list[O
     (first, by), *rest = targets.items()
     what = plain(f"{first.kind}/{first.name}")
     bound = f"must be {what}, which {plain(str(by))} scales: both name {workload}, and so its replicas are unknown"
-    return [trouble(ref, BadWord("spec.scaleTargetRef", bound, f"{it.kind}/{it.name}")) for it, ref in rest]
+    return [trouble(ref, TriggerProblem("spec.scaleTargetRef", bound, f"{it.kind}/{it.name}")) for it, ref in rest]
 
 
 def contradictions(
     configured: Sequence[Workload], found: Sequence[Workload], index: TriggerIndex, notes: Sequence[AnnotatedObject]
-) -> tuple[dict[WorkloadKey, BadWord], tuple[ObjectError, ...]]:
+) -> tuple[dict[WorkloadKey, TriggerProblem], tuple[ObjectError, ...]]:
     """Returns the faults between workloads: by the key of each refused workload, and all as errors.
 
     found: the workloads of the cluster's objects.
     """
     refs = {note.workload.key: note.ref for note in notes if note.workload is not None}
-    wrong: dict[WorkloadKey, BadWord] = {}
+    wrong: dict[WorkloadKey, TriggerProblem] = {}
     troubles: list[ObjectError] = []
     for fault in group_faults((*configured, *found)):
         if fault.member < len(configured):
             continue
         key, field_name = found[fault.member - len(configured)].key, ".".join(str(part) for part in fault.key)
         triggered = key in index.makers
-        fault_at = BadWord(
+        fault_at = TriggerProblem(
             PREFIXES["metadata" if triggered else "annotations"] + field_name, fault.message, None, fault.severity
         )
         ref = index.makers[key].ref if triggered else refs[key]
@@ -213,10 +213,10 @@ def contradictions(
     return wrong, tuple(troubles)
 
 
-def without(claims: Sequence[TriggerClaim], wrong: dict[WorkloadKey, BadWord]) -> tuple[TriggerClaim, ...]:
+def without(claims: Sequence[TriggerClaim], wrong: dict[WorkloadKey, TriggerProblem]) -> tuple[TriggerClaim, ...]:
     """The same claims; calls for refused workloads are rejected."""
     return tuple(
-        TriggerClaim(each.metadata, CallRejected(Doubt.WORDS, str(wrong[each.outcome])))
+        TriggerClaim(each.metadata, CallRejected(Doubt.INVALID, str(wrong[each.outcome])))
         if isinstance(each.outcome, WorkloadKey) and each.outcome in wrong
         else each
         for each in claims

@@ -60,7 +60,7 @@ class TargetSource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryClients:
-    """What discoveries use; None if the configuration has no use for it."""
+    """The clients that discoveries use; None if the configuration has no use for one."""
 
     cluster: Cluster | None
     promql: Promql
@@ -131,7 +131,7 @@ def _of_redis(lookers: DiscoveryClients) -> redis.RedisPages:
 
 
 def redis_query(settings: Redis, access: Credentials) -> redis.RedisQuery:
-    """What is counted in Redis, in the exporter's words. `access`: of the servers."""
+    """The query of Redis for a queue. access: credentials of the servers."""
     way = redis.Way.SENTINEL if settings.sentinels else redis.Way.CLUSTER if settings.cluster else redis.Way.SERVER
     behind = settings.sentinel_access
     servers = redis.Servers(
@@ -186,7 +186,7 @@ def _exporter_at(page: DcgmExporter) -> Callable[[str, int], Target]:
 
 
 class _PlanInputs(NamedTuple):
-    """What a plan is made from, apart from the configuration. target: "" where it is not known."""
+    """The inputs of a plan beside the configuration. target: "" if unknown."""
 
     workload: Workload
     ordered: WorkloadOverrides

@@ -26,20 +26,20 @@ from pydantic import ValidationError
 from exporter.kubernetes.objects import Hpa, Ref, Scalable, ScaledObject, ScaledObjectTrigger
 from exporter.model import WorkloadKey
 from scaler.config import Config, Endpoint, Replicas
-from scaler.config.errors import BadWord, BadWords
+from scaler.config.errors import TriggerErrors, TriggerProblem
 from scaler.config.trigger import (
     FROM_ENV,
-    KEDAS,
+    KEDA_KEYS,
     PREFIXES,
-    WORDS,
-    Place,
+    TRIGGER_KEYS,
+    KeyOrigin,
     Trigger,
     TriggerWorkload,
     bounds,
     check_workload,
     read,
 )
-from scaler.config.workload import SCALED_JOB, said_of_jobs
+from scaler.config.workload import SCALED_JOB, job_problems
 
 from .caller_check import CallRejected, Doubt, listed, not_configured, observed, spoken, too_large
 
@@ -54,13 +54,13 @@ MOST_TRIGGERS = 64
 
 
 class TriggerVerdict(NamedTuple):
-    """Whom a trigger speaks for: a workload that it makes, a configured one that it names, or nobody, and why.
+    """The outcome of a trigger: a workload that it defines, a configured one that it names, or none, with the problems.
 
     scales: the configured workload that it names; also where that is only observed.
     """
 
     outcome: TriggerWorkload | WorkloadKey | CallRejected
-    problems: tuple[BadWord, ...] = ()
+    problems: tuple[TriggerProblem, ...] = ()
     scales: WorkloadKey | None = None
 
 
@@ -85,7 +85,7 @@ class TriggerContext(NamedTuple):
     acting: Mapping[WorkloadKey, bool]
 
 
-def heard(scaled: ScaledObject, context: TriggerContext) -> Iterator[ExternalTrigger]:
+def parse_triggers(scaled: ScaledObject, context: TriggerContext) -> Iterator[ExternalTrigger]:
     """The external triggers of an object, in order."""
     first: dict[frozenset[tuple[str, str]], int] = {}
     numbers = count()
@@ -97,7 +97,7 @@ def heard(scaled: ScaledObject, context: TriggerContext) -> Iterator[ExternalTri
         configured = WorkloadKey(scaled.ref.namespace, scaled.ref.name)
         if twin != index:
             bound = f"must differ from that of spec.triggers.{twin}: KEDA's calls would not tell them apart"
-            verdict = refused(BadWord("metadata", bound))
+            verdict = refused(TriggerProblem("metadata", bound))
         elif _REFERENCE in metadata:
             verdict = _referring(trigger, scaled.ref.namespace, context)
         elif not metadata and configured in context.acting:
@@ -112,26 +112,28 @@ def is_ours(trigger: ScaledObjectTrigger) -> bool:
     """Is a mistake in it one that Tidegate should speak of?"""
     if trigger.type not in _EXTERNAL:
         return False
-    metadata = {key.removesuffix(FROM_ENV) for key in trigger.metadata} - set(KEDAS)
-    if metadata - _COMMON and metadata <= WORDS.keys():
+    metadata = {key.removesuffix(FROM_ENV) for key in trigger.metadata} - set(KEDA_KEYS)
+    if metadata - _COMMON and metadata <= TRIGGER_KEYS.keys():
         return True
     # A target of gRPC: `dns:///my-tidegate.infra.svc:6000`. A scaler beside it in the namespace `tidegate` is another.
     host = trigger.metadata.get("scalerAddress", "").rpartition("/")[2].partition(":")[0]
     return _OUR_NAME in host.partition(".")[0].lower()
 
 
-def too_many(scaled: ScaledObject) -> BadWord | None:
+def too_many(scaled: ScaledObject) -> TriggerProblem | None:
     """Why some of its triggers are not read, if so."""
     if len(scaled.triggers) <= MOST_TRIGGERS:
         return None
-    return BadWord("spec.triggers", f"must be at most {MOST_TRIGGERS}: the rest is not read", str(len(scaled.triggers)))
+    return TriggerProblem(
+        "spec.triggers", f"must be at most {MOST_TRIGGERS}: the rest is not read", str(len(scaled.triggers))
+    )
 
 
 def _referring(trigger: ScaledObjectTrigger, namespace: str, context: TriggerContext) -> TriggerVerdict:
     """`workload: NAME`: the configuration's workload of that name."""
     try:
-        read_words(trigger.metadata, "metadata")
-    except BadWords as bad:
+        read_metadata(trigger.metadata, "metadata")
+    except TriggerErrors as bad:
         return refused(*bad.problems)
     return _named(WorkloadKey(namespace, trigger.metadata[_REFERENCE]), context)
 
@@ -140,7 +142,9 @@ def _named(configured: WorkloadKey, context: TriggerContext) -> TriggerVerdict:
     acting = context.acting.get(configured)
     if acting is None:
         bound = "must be a workload of this namespace in Tidegate's configuration"
-        return TriggerVerdict(not_configured(configured), (BadWord(f"metadata.{_REFERENCE}", bound, configured.name),))
+        return TriggerVerdict(
+            not_configured(configured), (TriggerProblem(f"metadata.{_REFERENCE}", bound, configured.name),)
+        )
     return TriggerVerdict(configured if acting else observed(configured), scales=configured)
 
 
@@ -153,10 +157,10 @@ def _making(
             f"must have no word of Tidegate's: the workload {key} is in Tidegate's configuration, whose word holds. "
             "Take it out there, or the words out here"
         )
-        return refused(BadWord("metadata", bound))
+        return refused(TriggerProblem("metadata", bound))
     if key.trigger and not _NAME.fullmatch(key.trigger):
         bound = "must be letters, digits, '-', '_' and '.', beginning and ending with a letter or digit, at most 63"
-        return refused(BadWord("name", bound, key.trigger))
+        return refused(TriggerProblem("name", bound, key.trigger))
     source = WorkloadSource(key, scaled.target, "metadata")
     built = make(source, trigger.metadata, lambda _: _bounds(scaled), context.config)
     if built.workload is None:
@@ -170,56 +174,56 @@ def _bounds(scaled: ScaledObject) -> Replicas:
     return bounds(scaled.minimum, scaled.maximum, scaled.idle)
 
 
-def refused(*problems: BadWord) -> TriggerVerdict:
-    """A trigger that speaks for nobody, for these reasons."""
+def refused(*problems: TriggerProblem) -> TriggerVerdict:
+    """A trigger that is rejected, for these reasons."""
     errors = listed(str(problem) for problem in problems if problem.severity == "error")
-    return TriggerVerdict(CallRejected(Doubt.WORDS, errors), problems)
+    return TriggerVerdict(CallRejected(Doubt.INVALID, errors), problems)
 
 
 Value = TypeVar("Value")
 
 
 class WorkloadSource(NamedTuple):
-    """What a workload is made for. key: its own. target: what is scaled."""
+    """The source of a workload. key: the workload's. target: the scaled object."""
 
     key: WorkloadKey
     target: Ref
-    place: Place
+    origin: KeyOrigin
 
 
 class WorkloadResult(NamedTuple):
     """workload: None if a problem is an error."""
 
     workload: TriggerWorkload | None
-    problems: tuple[BadWord, ...]
+    problems: tuple[TriggerProblem, ...]
 
 
 def make(
     source: WorkloadSource, metadata: Mapping[str, str], bounds: Callable[[Trigger | None], Replicas], config: Config
 ) -> WorkloadResult:
-    """bounds: between how many replicas, by the words where they were readable; raises BadWords."""
-    problems: list[BadWord] = []
-    trigger = _or_noted(problems, lambda: read_words(metadata, source.place))
+    """bounds: between how many replicas, by the words where they were readable; raises TriggerErrors."""
+    problems: list[TriggerProblem] = []
+    trigger = _or_noted(problems, lambda: read_metadata(metadata, source.origin))
     replicas = _or_noted(problems, lambda: bounds(trigger))
     if trigger is None or replicas is None:
         return WorkloadResult(None, tuple(problems))
     workload = _or_noted(problems, lambda: _workload(source, trigger, replicas, config))
     if workload is not None:
-        faults: Iterable[BadWord] = check_workload(trigger, workload, config, origin=source.place)
+        faults: Iterable[TriggerProblem] = check_workload(trigger, workload, config, origin=source.origin)
         if source.target.kind == SCALED_JOB:
-            faults = said_of_jobs(faults, workload, PREFIXES[source.place])
+            faults = job_problems(faults, workload, PREFIXES[source.origin])
         problems += faults
     if any(problem.severity == "error" for problem in problems):
         workload = None
     return WorkloadResult(workload, tuple(problems))
 
 
-def read_words(metadata: Mapping[str, str], place: Place) -> Trigger:
-    """Raises BadWords; also for more than anybody would write, which is not looked into."""
-    written = {key: value for key, value in metadata.items() if place == "annotations" or key not in KEDAS}
+def read_metadata(metadata: Mapping[str, str], origin: KeyOrigin) -> Trigger:
+    """Raises TriggerErrors; also for more than anybody would write, which is not looked into."""
+    written = {key: value for key, value in metadata.items() if origin == "annotations" or key not in KEDA_KEYS}
     if problem := too_large(written):
-        raise BadWords((BadWord(PREFIXES[place].rstrip("./"), problem),))
-    return read(written, origin=place)
+        raise TriggerErrors((TriggerProblem(PREFIXES[origin].rstrip("./"), problem),))
+    return read(written, origin=origin)
 
 
 def _workload(source: WorkloadSource, trigger: Trigger, replicas: Replicas, config: Config) -> TriggerWorkload:
@@ -229,7 +233,7 @@ def _workload(source: WorkloadSource, trigger: Trigger, replicas: Replicas, conf
     except ValidationError as error:  # Kubernetes allows names of one label of 253 characters, DNS does not
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        raise BadWords((BadWord(f"object.{key}", first["msg"], str(first["input"])),)) from None
+        raise TriggerErrors((TriggerProblem(f"object.{key}", first["msg"], str(first["input"])),)) from None
 
 
 def _shared(name: str | None, namespace: str, config: Config) -> Endpoint | None:
@@ -237,10 +241,10 @@ def _shared(name: str | None, namespace: str, config: Config) -> Endpoint | None
     return next((each.page for each in config.gateways if each.name == name and each.is_for(namespace)), None)
 
 
-def _or_noted(problems: list[BadWord], step: Callable[[], Value]) -> Value | None:
+def _or_noted(problems: list[TriggerProblem], step: Callable[[], Value]) -> Value | None:
     try:
         return step()
-    except BadWords as bad:
+    except TriggerErrors as bad:
         problems.extend(bad.problems)
         return None
 
@@ -270,7 +274,7 @@ class Parsed(Generic[Value]):
 
 
 class TriggersVersion(NamedTuple):
-    """What the triggers of a ScaledObject or ScaledJob are parsed from."""
+    """The inputs of parsing the triggers of a ScaledObject or ScaledJob."""
 
     target: Ref
     minimum: int
@@ -284,7 +288,7 @@ class TriggersVersion(NamedTuple):
 
 
 class AnnotationsVersion(NamedTuple):
-    """What the annotations of a scalable object are parsed from.
+    """The inputs of parsing the annotations of a scalable object.
 
     bounds: of its HorizontalPodAutoscaler; None where it has none.
     """

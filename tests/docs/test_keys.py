@@ -8,7 +8,7 @@ import yaml
 from scaler.config.agent import ExportConfig
 from scaler.config.model import Config
 from scaler.config.pydantic_errors import sections_in
-from scaler.config.trigger import WORDS
+from scaler.config.trigger import TRIGGER_KEYS
 from scaler.config.workload import Workload
 from scaler.model import Evidence
 from tests.docs.pages import PAGES, ROOT, in_backticks
@@ -36,7 +36,7 @@ def of_values(values):
             yield from (f"{key}.{inner}" for inner in of_values(value))
 
 
-KEYS = {*of_section(Config), *of_section(Workload), *of_section(ExportConfig), *WORDS, *of_values(VALUES)}
+KEYS = {*of_section(Config), *of_section(Workload), *of_section(ExportConfig), *TRIGGER_KEYS, *of_values(VALUES)}
 KEYS |= {f"evidence.{name}" for name in Evidence.__dataclass_fields__}
 ROOTS = {key.partition(".")[0] for key in KEYS if "." in key}
 NAMED = [

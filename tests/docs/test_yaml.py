@@ -11,7 +11,7 @@ import yaml
 
 from scaler.config import parse
 from scaler.config.agent import is_export
-from scaler.config.trigger import WORDS
+from scaler.config.trigger import TRIGGER_KEYS
 from scaler.lint.run import check_files
 from scaler.lint.triggers import is_manifest
 from scaler.policy.overrides import moment
@@ -87,7 +87,7 @@ def test_a_part_is_one_and_says_of_what():
 def test_keys_of_trigger_metadata_exist_and_values_are_text(block):
     metadata = yaml.safe_load(block.text)
 
-    assert sorted(set(metadata) - set(WORDS)) == []
+    assert sorted(set(metadata) - set(TRIGGER_KEYS)) == []
     assert [value for value in metadata.values() if not isinstance(value, str)] == []
 
 

@@ -5,9 +5,9 @@ import time
 import pytest
 
 from scaler.config import Config, Kubernetes
-from scaler.config.errors import BadWords
+from scaler.config.errors import TriggerErrors
 from scaler.policy.overrides import OverrideError, read_brake
-from scaler.workloads.triggers import read_words
+from scaler.workloads.triggers import read_metadata
 from tests.patterns.ambiguity import SCANS, Automaton, trouble
 from tests.patterns.found import METHODS, applied
 from tests.scaler.workloads.objects import Cluster, deployment
@@ -104,8 +104,8 @@ LONG = 300_000
 
 
 def unread(words):
-    with pytest.raises(BadWords) as caught:
-        read_words(words, "metadata")
+    with pytest.raises(TriggerErrors) as caught:
+        read_metadata(words, "metadata")
     return str(caught.value)
 
 

@@ -47,7 +47,7 @@ class NvmlCode(IntEnum):
 
 
 class Cost(Enum):
-    """What an error costs."""
+    """The effect of an error."""
 
     FIELD = "field"
     GPU = "gpu"
@@ -247,7 +247,7 @@ def code_of(error: Any) -> int:
 
 
 def cost_of(code: int) -> Cost:
-    """What a return code costs; an unknown one costs the field."""
+    """The effect of a return code; an unknown one costs the field."""
     return _COSTS.get(code, Cost.FIELD)
 
 

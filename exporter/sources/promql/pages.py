@@ -54,7 +54,7 @@ class SeriesOrigin(NamedTuple):
     instance: str
 
     def parameters(self) -> Mapping[str, str]:
-        """Of its URL."""
+        """Parsed from its URL."""
         return self.pod._asdict() if self.pod is not None else {"instance": self.instance}
 
 

@@ -101,7 +101,7 @@ class RedisQuery:
 
     @property
     def url(self) -> str:
-        """Of the page: its servers and what is counted; never a secret."""
+        """Names the servers and the counted keys; never a secret."""
         servers = self.servers
         counted = [("list", key) for key in self.lists]
         counted += [("celery", key) for key in self.celery]

@@ -1,1 +1,1 @@
-"""What people and Prometheus ask over HTTP: /metrics, /livez, /readyz, /api/v1/board."""
+"""Serves HTTP: the live page, /metrics, /livez, /readyz and /api/v1."""

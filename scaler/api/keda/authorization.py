@@ -26,7 +26,7 @@ from weakref import WeakValueDictionary
 from exporter.model import WorkloadKey
 from scaler.config import Config
 from scaler.config.errors import shown
-from scaler.config.trigger import FROM_ENV, KEDAS, WORDS
+from scaler.config.trigger import FROM_ENV, KEDA_KEYS, TRIGGER_KEYS
 from scaler.workloads import CallRejected, Doubt, RejectedCall, not_configured, observed
 
 WORKLOAD = "workload"
@@ -43,11 +43,11 @@ class Authorizer(Protocol):
     def triggers(self) -> int:
         """The number of external triggers, which bounds how many calls KEDA has open."""
 
-    def whose(self, namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:
+    def authorize(self, namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:
         """The workload that a call speaks for. Raises RejectedCall."""
 
     def about(self, namespace: str, name: str) -> object:
-        """Equal as long as every call in this object's name gets the same result from `whose`."""
+        """A value that is equal as long as every call for this object gets the same result from `authorize`."""
 
 
 class Turn:
@@ -107,17 +107,17 @@ class CallAuthorizer:
         """Marks the registry as stale. Known callers stay authorized; unknown callers get UNAVAILABLE."""
         self._is_current = False
 
-    def whose(self, namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:
+    def authorize(self, namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:
         """The workload that a call speaks for. Raises RejectedCall."""
         if self._authorizer is None:
-            raise RejectedCall(CallRejected(Doubt.UNSEEN, "the cluster's ScaledObjects have not been listed yet"))
+            raise RejectedCall(CallRejected(Doubt.NOT_SYNCED, "the cluster's ScaledObjects have not been listed yet"))
         try:
-            return self._authorizer.whose(namespace, name, metadata)
+            return self._authorizer.authorize(namespace, name, metadata)
         except RejectedCall as rejected:
-            if self._is_current or rejected.refused.doubt not in {Doubt.NOBODY, Doubt.OTHERWISE}:
+            if self._is_current or rejected.refused.doubt not in {Doubt.NOT_CONFIGURED, Doubt.MISMATCH}:
                 raise
             sentence = f"the Kubernetes API does not answer Tidegate; when it last did: {rejected.refused.sentence}"
-            raise RejectedCall(CallRejected(Doubt.UNSEEN, sentence, rejected.refused.detail)) from None
+            raise RejectedCall(CallRejected(Doubt.NOT_SYNCED, sentence, rejected.refused.detail)) from None
 
     def turn(self, namespace: str, name: str) -> Turn:
         """The current turn of one object. The caller must keep it."""
@@ -155,12 +155,12 @@ class ConfiguredWorkloads:
         """One for each workload: the configuration does not show how many ScaledObjects name one."""
         return sum(len(names) for names in self.acting.values())
 
-    def whose(self, namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:
+    def authorize(self, namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:
         """The workload that a call speaks for. Raises RejectedCall."""
         try:
             workload = read(namespace, name, metadata)
         except BadMetadata as bad:
-            raise RejectedCall(CallRejected(Doubt.WORDS, str(bad))) from None
+            raise RejectedCall(CallRejected(Doubt.INVALID, str(bad))) from None
         acting = self.acting.get(workload.namespace, {}).get(workload.name)
         if acting is None:
             raise RejectedCall(not_configured(workload))
@@ -184,17 +184,17 @@ def read(namespace: str, name: str, metadata: Mapping[str, str]) -> WorkloadKey:
 
 
 def _refuse_unknown_keys(keys: Iterable[str]) -> None:
-    unknown = sorted(key for key in keys if key != WORKLOAD and key.removesuffix(FROM_ENV) not in KEDAS)
+    unknown = sorted(key for key in keys if key != WORKLOAD and key.removesuffix(FROM_ENV) not in KEDA_KEYS)
     if not unknown:
         return
     key = unknown[0]
-    if key in WORDS:
+    if key in TRIGGER_KEYS:
         bound = (
             "not allowed: the configuration has no `kubernetes` with `triggers`, so a trigger can only name a "
             f"configured workload. Known: {WORKLOAD}"
         )
         raise BadMetadata(f"metadata.{key}", bound)
-    near = get_close_matches(key, (WORKLOAD, *KEDAS), n=1) if _PLAIN_KEY.fullmatch(key) else []
+    near = get_close_matches(key, (WORKLOAD, *KEDA_KEYS), n=1) if _PLAIN_KEY.fullmatch(key) else []
     hint = f"; did you mean '{near[0]}'?" if near else "."
     name = key if _PLAIN_KEY.fullmatch(key) else shown(key)
     raise BadMetadata(f"metadata.{name}", f"unknown key{hint} Known: {WORKLOAD}")

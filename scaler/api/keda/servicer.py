@@ -76,11 +76,11 @@ Warn: TypeAlias = Callable[..., Any]
 PERIOD_S: Final = 600.0
 SUBJECTS: Final = 64
 _CODES: Final = {
-    Doubt.NOBODY: grpc.StatusCode.NOT_FOUND,
-    Doubt.OTHERWISE: grpc.StatusCode.PERMISSION_DENIED,
-    Doubt.WORDS: grpc.StatusCode.INVALID_ARGUMENT,
+    Doubt.NOT_CONFIGURED: grpc.StatusCode.NOT_FOUND,
+    Doubt.MISMATCH: grpc.StatusCode.PERMISSION_DENIED,
+    Doubt.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
     Doubt.OBSERVED: grpc.StatusCode.FAILED_PRECONDITION,
-    Doubt.UNSEEN: grpc.StatusCode.UNAVAILABLE,
+    Doubt.NOT_SYNCED: grpc.StatusCode.UNAVAILABLE,
 }
 CALLS_PER_TRIGGER: Final = 4
 CALLS_BESIDE: Final = 256
@@ -192,7 +192,7 @@ class Servicer(ExternalScalerServicer):
 
     def _authorized(self, ref: ScaledObjectRef, context: Context) -> WorkloadKey:
         try:
-            return self._claims.whose(ref.namespace, ref.name, ref.scalerMetadata)
+            return self._claims.authorize(ref.namespace, ref.name, ref.scalerMetadata)
         except RejectedCall as rejected:
             if rejected.refused.detail:
                 name = plain(f"{ref.namespace}/{ref.name}")

@@ -55,7 +55,7 @@ class Rotation:
         )
 
     def fetch(self) -> grpc.ServerCertificateConfiguration | None:
-        """What to serve from now on; None if nothing changed."""
+        """Returns the credentials to serve from now on, or None if nothing changed."""
         try:
             pems = load(self._files)
         except BadTlsFiles as error:

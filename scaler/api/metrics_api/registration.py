@@ -28,7 +28,7 @@ Observe = Callable[[str, str, bool | None], None]
 
 
 class RegistrationState(Enum):
-    """Who provides an API group. HELD: it has a holder, and our Service is not configured. UNKNOWN: not readable."""
+    """The provider of an API group. HELD: it has a holder, and our Service is not configured. UNKNOWN: not readable."""
 
     OURS = auto()
     OTHER = auto()

@@ -145,7 +145,7 @@ def _check_replication(samples: Samples) -> list[Check]:
 
 
 def _value(samples: Samples, name: str) -> float | None:
-    """Of a series without labels."""
+    """The value of a series without labels."""
     return samples.get(name, {}).get(())
 
 

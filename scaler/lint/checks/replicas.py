@@ -165,7 +165,7 @@ def nothing_wakes(scaler: Autoscaler, context: LintContext) -> Iterator[Finding]
     keys = {key for key in target.obj.value.below("metadata", "annotations") if key.startswith(ANNOTATION)}
     if keys and f"{ANNOTATION}gateway" not in keys and f"{ANNOTATION}group" not in keys:
         message = f"0, and {target.obj} has no {ANNOTATION}gateway: nothing can wake it, so one replica is kept"
-        yield Finding(scaler.count_loc, message, rule=rules.NO_WAKER)
+        yield Finding(scaler.count_loc, message, rule=rules.NO_WAKE_SOURCE)
 
 
 def zero_while_loading(scaler: Autoscaler, context: LintContext) -> Iterator[Finding]:

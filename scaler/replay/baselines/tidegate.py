@@ -41,7 +41,7 @@ UNLEARNED_KEEP_WARM_S, LOWEST_S, HIGHEST_S = 300.0, 60.0, 14400.0
 
 
 class Wish(NamedTuple):
-    """What a user would configure. Times in seconds; up, down: half-lives."""
+    """Parameters of the policy. Times in seconds; up, down: half-lives."""
 
     work: float
     kv_cache: float
@@ -125,7 +125,7 @@ class Tidegate:
         return self._reason
 
     def _sum_up(self, observation: Observation) -> tuple[float, ...]:
-        """What intake would make of these pages, into the readings; returns what of each signal enters its ring."""
+        """Writes the aggregate of these pages into the readings; returns the values that enter the rings."""
         # One list: numbers are taken out of it much faster than out of an array.
         waiting, running, held, kv_used, ready, _, wanted, busy_s, generated, _ = observation.pages.tolist()
         busy_before, generated_before, arrived_before = self._before
@@ -152,7 +152,7 @@ class Tidegate:
 
 
 class _Past:
-    """What the production's `Stands` makes of the rests and starts of one workload.
+    """Runs the production's `ConstraintSource` on the idle times and starts of one workload.
 
     looks_again_at: seconds of the load until when a sleeper need not be looked at: a start begins in advance of the
     next

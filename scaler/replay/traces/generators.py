@@ -1,4 +1,4 @@
-"""Loads nobody recorded: the shapes that scaling is hard on, each with a few numbers to turn.
+"""Generates loads with shapes that are hard to scale for, each with a few parameters.
 
 Requests come by chance at a rate that has the shape (a Poisson process), lengths are log-normal. Same seed, same load.
 `each` and `batch` are by the clock: that is their point.

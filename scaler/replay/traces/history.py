@@ -38,7 +38,7 @@ SETTLING_S = 60.0  # who is first seen so soon after the beginning may have been
 
 
 class CountedSample(NamedTuple):
-    """What a server knows of a workload.
+    """The samples that a Prometheus has of a workload.
 
     at:       shape (moments,), POSIX seconds, evenly apart.
     heard:    shape (moments,), whether the server knew anything of anybody.
@@ -73,7 +73,7 @@ def load_of(name: str, counted: CountedSample, seed: int) -> Recorded:
 
 
 def increases(counted: CountedSample) -> Floats:
-    """What was counted in the step before each moment, shape (moments, COUNTERS); parts of one where it was spread."""
+    """Increases in the step before each moment, shape (moments, COUNTERS); fractions where one was spread."""
     at, answered, counters = counted
     rises = np.zeros((len(at), COUNTERS))
     is_finite = np.isfinite(counters)

@@ -182,13 +182,13 @@ def _dataset(path: Path) -> dict[float, Mapping[str, Lengths]]:
 
 
 def _section(fields: Mapping[str, str]) -> Mapping[str, Lengths] | None:
-    """None for a stretch in which nobody came."""
+    """None for a window without requests."""
     found = {which: _lengths(fields[which]) for which in (PROMPT, OUTPUT)}
     return None if None in found.values() else {which: one for which, one in found.items() if one is not None}
 
 
 def _lengths(text: str) -> Lengths | None:
-    """Of `{71: 0.25, 72: 0.75}`, which is Python and no JSON."""
+    """Parses `{71: 0.25, 72: 0.75}`, which is Python, not JSON."""
     numbers = [float(number) for number in _numbers(text)]
     tokens, shares = np.array(numbers[::2]), np.array(numbers[1::2])
     if len(tokens) != len(shares) or (tokens < 0.0).any() or not (shares >= 0.0).all():

@@ -1,4 +1,4 @@
-"""What a person writes for a load, to the load: a file, a folder or a generator, and numbers after a colon.
+"""Parses the LOAD argument: a file, a folder or a generator, with parameters after a colon.
 
     azure.csv                         a file
     azure.csv:from=10m,to=40m         a part of it; the load begins at `from`

@@ -52,7 +52,7 @@ class TableLayout:
 
 @dataclass(slots=True)
 class _Rows:
-    """What has been read so far. blocks: each of shape (3, rows). first_bad: its place and what was the matter."""
+    """The rows read so far. blocks: each of shape (3, rows). first_bad: place and problem of the first invalid row."""
 
     blocks: list[Floats] = field(default_factory=list)
     failed: int = 0

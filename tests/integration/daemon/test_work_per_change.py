@@ -192,7 +192,7 @@ def calls(monkeypatch):
 
         monkeypatch.setattr(place, name, counting)
 
-    count(registry, "heard", "triggers parsed")
+    count(registry, "parse_triggers", "triggers parsed")
     count(annotations, "_parse", "annotations parsed")
     count(targets, "_plan", "plans made")
     count(Decider, "__init__", "deciders made")
@@ -281,8 +281,8 @@ async def test_everything_is_looked_at_when_a_resource_becomes_known(calls, scen
 async def test_prepared_configuration_parses_and_plans_nothing_on_the_event_loop(calls, scene, monkeypatch):
     scene.tick()
     config, threads = parse("kubernetes: {}\ntick: 2s", "config.yaml")[0], set()
-    parse_one = registry.heard
-    monkeypatch.setattr(registry, "heard", lambda *given: threads.add(current_thread()) or parse_one(*given))
+    parse_one = registry.parse_triggers
+    monkeypatch.setattr(registry, "parse_triggers", lambda *given: threads.add(current_thread()) or parse_one(*given))
     calls.clear()
     prepared = await prepare(config, scene.around)
     assert calls == {"triggers parsed": WORKLOADS, "plans made": WORKLOADS, "deciders made": 1, "columns": WORKLOADS}
@@ -353,8 +353,8 @@ async def test_object_that_changes_while_state_is_handed_over_is_parsed_by_the_n
 
 async def test_edited_scaled_object_is_compared_in_a_thread(scene, monkeypatch):
     threads = set()
-    parse_one = registry.heard
-    monkeypatch.setattr(registry, "heard", lambda *given: threads.add(current_thread()) or parse_one(*given))
+    parse_one = registry.parse_triggers
+    monkeypatch.setattr(registry, "parse_triggers", lambda *given: threads.add(current_thread()) or parse_one(*given))
     await scene.put(scene.scaled(3, maximum=8))
     assert len(threads) == 1
     assert current_thread() not in threads

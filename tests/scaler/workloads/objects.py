@@ -62,12 +62,12 @@ def said(census: Registry) -> list[str]:
 def refusal(census: Registry, name="chat", namespace="ai", **metadata: str):
     """The doubt and the sentence of a call that must not be believed."""
     with pytest.raises(RejectedCall) as caught:
-        census.whose(namespace, name, {"scalerAddress": ADDRESS, **metadata})
+        census.authorize(namespace, name, {"scalerAddress": ADDRESS, **metadata})
     return caught.value.refused.doubt, caught.value.refused.sentence
 
 
 def detail(census: Registry, name="chat", namespace="ai", **metadata: str) -> str:
     """What the operator may know of such a call, and the caller may not."""
     with pytest.raises(RejectedCall) as caught:
-        census.whose(namespace, name, {"scalerAddress": ADDRESS, **metadata})
+        census.authorize(namespace, name, {"scalerAddress": ADDRESS, **metadata})
     return caught.value.refused.detail

@@ -20,7 +20,7 @@ def census(cluster):
 
 def test_kedas_own_keys_and_what_it_resolves_are_not_compared(census):
     said = {"keep_warm": "10m", "engine": "vllm", "scalerAddress": "elsewhere:1", "enableTLS": "true", "xFromEnv": "?"}
-    assert census.whose("ai", "chat", said) == CHAT
+    assert census.authorize("ai", "chat", said) == CHAT
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_kedas_own_keys_and_what_it_resolves_are_not_compared(census):
 )
 def test_a_call_that_differs_from_its_object_is_explained_to_the_operator_alone(census, metadata, words):
     assert detail(census, **metadata).startswith(words)
-    assert refusal(census, **metadata) == (Doubt.OTHERWISE, NOT_YOURS.format("ai/chat"))
+    assert refusal(census, **metadata) == (Doubt.MISMATCH, NOT_YOURS.format("ai/chat"))
 
 
 @pytest.mark.parametrize("metadata", [{}, {"engine": "sglang"}, {"engine": "v" * 4_000_000}, {"k" * 2000: "v"}])
@@ -64,21 +64,21 @@ def test_the_difference_is_that_to_the_trigger_that_is_most_alike(cluster):
 @pytest.mark.parametrize("name", [("made-up", "ai"), ("chat", "other"), ("", ""), ("Ünknown/" * 100_000, "x y")])
 def test_an_object_that_is_not_watched_is_refused_and_its_name_is_cut(census, name):
     doubt, sentence = refusal(census, *name, engine="vllm", keep_warm="10m")
-    assert doubt is Doubt.OTHERWISE
+    assert doubt is Doubt.MISMATCH
     assert "no ScaledObject of that name is known" in detail(census, *name, engine="vllm", keep_warm="10m")
     assert sentence.isascii()
     assert len(sentence) < 400
 
 
 def test_an_object_without_external_triggers_is_refused(census):
-    assert refusal(census, "cpu") == (Doubt.OTHERWISE, NOT_YOURS.format("ai/cpu"))
+    assert refusal(census, "cpu") == (Doubt.MISMATCH, NOT_YOURS.format("ai/cpu"))
     assert "has no trigger of type external or external-push" in detail(census, "cpu")
 
 
 def test_metadata_of_four_mebibytes_is_refused_in_few_words(census):
     for heap in ({f"k{i}": "v" * 40 for i in range(80_000)}, {"engine": "v" * 4_000_000}):
         doubt, sentence = refusal(census, **heap)
-        assert doubt is Doubt.WORDS
+        assert doubt is Doubt.INVALID
         assert len(sentence) < 300
 
 
@@ -97,7 +97,7 @@ def test_an_object_without_measure_is_refused_and_its_calls_hear_it_in_few_words
     census = cluster().take(scaled("chat", trigger(**words)), scaled("good", trigger(engine="vllm")))
     assert [str(workload.key) for workload in census.workloads] == ["ai/good"]
     doubt, sentence = refusal(census, **words)
-    assert doubt is Doubt.WORDS
+    assert doubt is Doubt.INVALID
     assert sentence.isascii()
     assert len(sentence) < 4000
     assert all(len(str(trouble)) < 1000 for trouble in census.troubles)
@@ -107,10 +107,10 @@ def test_of_a_thousand_triggers_some_are_read_and_it_is_said(cluster):
     census = cluster().take(scaled("chat", *(trigger(engine="vllm", model=f"m{i}") for i in range(1000))))
     assert len(census.workloads) == 64
     assert any("spec.triggers: must be at most 64: the rest is not read" in str(each) for each in census.troubles)
-    assert refusal(census, engine="vllm", model="m999")[0] is Doubt.OTHERWISE
+    assert refusal(census, engine="vllm", model="m999")[0] is Doubt.MISMATCH
 
 
 def test_a_key_that_keda_knows_may_be_long(cluster):
     metadata = {"scalerAddress": ADDRESS, "caCert": "PEM" * 1000, "engine": "vllm"}
     census = cluster().take(scaled("chat", trigger(caCert="PEM" * 1000, engine="vllm")))
-    assert census.whose("ai", "chat", metadata) == CHAT
+    assert census.authorize("ai", "chat", metadata) == CHAT

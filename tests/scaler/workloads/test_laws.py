@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from exporter.kubernetes.objects import Hpa, Ref, Scalable, ScaledObject, ScaledObjectTrigger
 from exporter.model import WorkloadKey
 from scaler.config import Config, Kubernetes, SharedGateway
-from scaler.config.trigger import WORDS
+from scaler.config.trigger import TRIGGER_KEYS
 from scaler.workloads import RejectedCall, take
 from tests.scaler.workloads.objects import ADDRESS, configured, deployment, scaled, trigger
 
@@ -19,7 +19,7 @@ CONFIG = Config(
 )
 GOOD = [scaled(f"good-{i}", trigger(engine="vllm", keep_warm=f"{i + 60}s")) for i in range(1000)]
 NAMES = st.sampled_from(["chat", "llama", "seen", "a" * 100]) | st.text(max_size=20)
-KEYS = st.sampled_from([*WORDS, "scalerAddress", "engineFromEnv", "enigne"]) | st.text(max_size=10)
+KEYS = st.sampled_from([*TRIGGER_KEYS, "scalerAddress", "engineFromEnv", "enigne"]) | st.text(max_size=10)
 VALUES = st.sampled_from(["vllm", "llm-d", "16", "null", "5m", "0.5", "llama", "seen", "-1", "true", "[", ADDRESS])
 TRIGGERS = st.builds(
     ScaledObjectTrigger,
@@ -80,7 +80,7 @@ def test_whatever_a_cluster_says_there_is_a_census_and_every_key_is_one_workload
 def _outcome(census, ref, metadata):
     """Whom a call that says what the object says speaks for, or why nobody, in words."""
     try:
-        return census.whose(ref.namespace, ref.name, metadata)
+        return census.authorize(ref.namespace, ref.name, metadata)
     except RejectedCall as doubted:
         return doubted.refused.sentence
 

@@ -17,7 +17,7 @@ def test_two_lines_make_a_workload_of_everything_else_that_is_found(cluster):
     assert (workload.key, workload.engine, workload.pods.target) == (CHAT, "vllm", "Deployment/chat")
     assert workload.replicas == Replicas(min=0, max=100)
     assert census.targets == {CHAT: Ref("ai", "Deployment", "chat")}
-    assert census.whose("ai", "chat", {"scalerAddress": ADDRESS, "engine": "vllm"}) == CHAT
+    assert census.authorize("ai", "chat", {"scalerAddress": ADDRESS, "engine": "vllm"}) == CHAT
 
 
 def test_the_target_is_what_the_scaled_object_says_whatever_its_own_name(cluster):
@@ -60,7 +60,7 @@ def test_bounds_that_cannot_be_are_that_objects_trouble_and_its_calls_hear_it(cl
     assert names(census) == []
     assert [trouble.startswith(f"ai/ScaledObject/chat: {words}") for trouble in said(census)] == [True]
     doubt, sentence = refusal(census, engine="vllm")
-    assert doubt is Doubt.WORDS
+    assert doubt is Doubt.INVALID
     assert sentence.startswith(words)
 
 
@@ -76,7 +76,9 @@ def test_every_trigger_of_ours_is_a_workload_by_its_name_or_its_number(cluster):
         )
     )
     assert names(census) == ["ai/chat", "ai/chat/1", "ai/chat/2", "ai/chat/decode"]
-    keys = [str(census.whose("ai", "chat", {"engine": engine})) for engine in ("vllm", "sglang", "llamacpp", "triton")]
+    keys = [
+        str(census.authorize("ai", "chat", {"engine": engine})) for engine in ("vllm", "sglang", "llamacpp", "triton")
+    ]
     assert keys == ["ai/chat", "ai/chat/decode", "ai/chat/1", "ai/chat/2"]
 
 
@@ -89,7 +91,7 @@ def test_two_triggers_with_the_same_words_are_one_because_a_call_does_not_say_wh
             "KEDA's calls would not tell them apart"
         )
     ]
-    assert census.whose("ai", "chat", {"engine": "vllm"}) == CHAT
+    assert census.authorize("ai", "chat", {"engine": "vllm"}) == CHAT
 
 
 def test_a_trigger_named_as_a_numbered_one_is_called_cannot_have_its_key(cluster):
@@ -103,7 +105,7 @@ def test_a_trigger_named_as_a_numbered_one_is_called_cannot_have_its_key(cluster
             "ai/ScaledObject/chat has the workload ai/chat/1, got '1'"
         )
     ]
-    assert refusal(census, engine="sglang")[0] is Doubt.WORDS
+    assert refusal(census, engine="sglang")[0] is Doubt.INVALID
 
 
 @pytest.mark.parametrize("name", ["a/b", "-a", "a b", "ä", "a" * 64])
@@ -122,7 +124,7 @@ def test_all_that_is_wrong_with_the_words_is_said_to_the_log_and_to_the_call(clu
         "spec.triggers.0.metadata.kep_warm",
     ]
     doubt, sentence = refusal(census, **words)
-    assert doubt is Doubt.WORDS
+    assert doubt is Doubt.INVALID
     for part in ("metadata.engine: must be one of", "'vlm'", "metadata.kep_warm: unknown key", "got 'soon'"):
         assert part in sentence
 
@@ -131,7 +133,7 @@ def test_a_word_from_the_environment_is_refused_without_its_value(cluster):
     census = cluster().take(scaled("chat", trigger(engineFromEnv="ENGINE")))
     assert said(census)[0].startswith("ai/ScaledObject/chat: spec.triggers.0.metadata.engineFromEnv: is not resolved")
     doubt, sentence = refusal(census, engineFromEnv="hunter2")
-    assert doubt is Doubt.WORDS
+    assert doubt is Doubt.INVALID
     assert "hunter2" not in sentence
 
 
@@ -158,7 +160,7 @@ def test_a_call_for_a_trigger_that_seemed_somebody_elses_hears_what_is_wrong_wit
     census = cluster().take(scaled("chat", trigger(address="scaler:6000", **words)))
     assert said(census) == []
     assert refusal(census, **words) == (
-        Doubt.WORDS,
+        Doubt.INVALID,
         refusal(cluster().take(scaled("chat", trigger(**words))), **words)[1],
     )
 
@@ -180,20 +182,20 @@ def test_a_trigger_that_names_a_configured_workload_makes_none_and_shows_what_it
     census = cluster(llama).take(scaled("chat", trigger(workload="llama")))
     assert census.workloads == (llama,)
     assert census.targets == {llama.key: Ref("ai", "Deployment", "chat")}
-    assert census.whose("ai", "chat", {"workload": "llama"}) == llama.key
+    assert census.authorize("ai", "chat", {"workload": "llama"}) == llama.key
 
 
 def test_a_trigger_without_words_is_the_configured_workload_of_its_objects_name(cluster):
     census = cluster(configured("chat")).take(scaled("chat", trigger(address="gpu-scaler:6000")))
     assert census.workloads == (configured("chat"),)
-    assert census.whose("ai", "chat", {"scalerAddress": "gpu-scaler:6000"}) == CHAT
+    assert census.authorize("ai", "chat", {"scalerAddress": "gpu-scaler:6000"}) == CHAT
     assert census.troubles == ()
 
 
 def test_a_configured_workload_of_another_namespace_cannot_be_named(cluster):
     census = cluster(configured("llama", namespace="other")).take(scaled("chat", trigger(workload="llama")))
     doubt, sentence = refusal(census, workload="llama")
-    assert doubt is Doubt.NOBODY
+    assert doubt is Doubt.NOT_CONFIGURED
     assert sentence.startswith("ai/llama: no such workload. Add it to Tidegate's configuration")
     assert said(census) == [
         (
@@ -207,7 +209,7 @@ def test_the_configurations_word_holds_against_a_triggers_words(cluster):
     census = cluster(configured("chat")).take(scaled("chat", trigger(engine="sglang")))
     assert census.workloads == (configured("chat"),)
     doubt, sentence = refusal(census, engine="sglang")
-    assert doubt is Doubt.WORDS
+    assert doubt is Doubt.INVALID
     assert "the workload ai/chat is in Tidegate's configuration, whose word holds" in sentence
 
 
@@ -227,14 +229,14 @@ def test_where_all_are_observed_the_one_that_says_so_acts(cluster):
     census = cluster(configured("llama", mode="act"), configured("chat"), mode="observe").take(
         scaled("a", trigger(workload="llama")), scaled("b", trigger(workload="chat"))
     )
-    assert census.whose("ai", "a", {"workload": "llama"}) == configured("llama").key
+    assert census.authorize("ai", "a", {"workload": "llama"}) == configured("llama").key
     with pytest.raises(RejectedCall, match="only observed"):
-        census.whose("ai", "b", {"workload": "chat"})
+        census.authorize("ai", "b", {"workload": "chat"})
 
 
 def test_a_triggers_own_word_on_looking_on_holds_against_that_of_all(cluster):
     acts, looks_on = {"engine": "vllm", "mode": "act"}, {"engine": "vllm", "mode": "observe"}
-    assert cluster(mode="observe").take(scaled("chat", trigger(**acts))).whose("ai", "chat", acts).name == "chat"
+    assert cluster(mode="observe").take(scaled("chat", trigger(**acts))).authorize("ai", "chat", acts).name == "chat"
     assert refusal(cluster().take(scaled("chat", trigger(**looks_on))), **looks_on)[0] is Doubt.OBSERVED
 
 
@@ -262,8 +264,8 @@ def test_a_scaled_object_and_a_scaled_job_of_one_name_are_two_and_one_has_the_ke
         scaled("chat", trigger(engine="vllm")), scaled("chat", trigger(engine="llamacpp"), kind="ScaledJob")
     )
     assert [workload.engine for workload in census.workloads] == ["llamacpp"]
-    assert census.whose("ai", "chat", {"engine": "llamacpp"}) == CHAT
-    assert refusal(census, engine="vllm")[0] is Doubt.WORDS
+    assert census.authorize("ai", "chat", {"engine": "llamacpp"}) == CHAT
+    assert refusal(census, engine="vllm")[0] is Doubt.INVALID
 
 
 SHARED = SharedGateway(name="llm-d", namespaces=("ai",), page=Endpoint(url="http://llm-d.infra.svc:9090/metrics"))

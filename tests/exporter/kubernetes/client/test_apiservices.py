@@ -8,11 +8,11 @@ from exporter.kubernetes.client import TimeLimits
 from exporter.kubernetes.protocol import ApiFailure, Forbidden
 
 NAME = "v1beta1.external.metrics.k8s.io"
-KEDAS = {"namespace": "keda", "name": "keda-operator-metrics-apiserver", "port": 443}
+KEDA_KEYS = {"namespace": "keda", "name": "keda-operator-metrics-apiserver", "port": 443}
 
 
 async def test_an_api_service_is_held_by_the_service_that_it_names(fake, client):
-    fake.api_services[NAME] = {"group": "external.metrics.k8s.io", "version": "v1beta1", "service": KEDAS}
+    fake.api_services[NAME] = {"group": "external.metrics.k8s.io", "version": "v1beta1", "service": KEDA_KEYS}
     assert await client.holder(NAME) == ServiceReference("keda", "keda-operator-metrics-apiserver")
 
 

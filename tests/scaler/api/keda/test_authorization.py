@@ -299,7 +299,7 @@ async def test_nothing_is_stored_of_rejected_calls(front):
         for i in range(2000):
             for name, metadata in ((f"{round_}-{i}", {}), ("chat", {"engine": f"{round_}-{i}"})):
                 with contextlib.suppress(Exception):
-                    front.claims.whose("ai", name, metadata)
+                    front.claims.authorize("ai", name, metadata)
                 front.claims.turn("ai", name)
 
     flood("before")

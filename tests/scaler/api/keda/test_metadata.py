@@ -118,18 +118,18 @@ def workload(name, mode="act", namespace="team-a") -> Workload:
 
 def doubt(believed, *asked) -> Doubt:
     with pytest.raises(RejectedCall) as caught:
-        believed.whose(*asked)
+        believed.authorize(*asked)
     return caught.value.refused.doubt
 
 
 def test_without_kubernetes_the_configuration_alone_authorizes():
     believed = ConfiguredWorkloads.by(Config(workloads=(workload("chat"), workload("seen", "observe"))))
-    assert believed.whose(*ref()) == CHAT
-    assert believed.whose(*ref("other", workload="chat")) == CHAT
-    assert doubt(believed, *ref("other")) is Doubt.NOBODY
-    assert doubt(believed, *ref("chat", "team-b")) is Doubt.NOBODY
+    assert believed.authorize(*ref()) == CHAT
+    assert believed.authorize(*ref("other", workload="chat")) == CHAT
+    assert doubt(believed, *ref("other")) is Doubt.NOT_CONFIGURED
+    assert doubt(believed, *ref("chat", "team-b")) is Doubt.NOT_CONFIGURED
     assert doubt(believed, *ref("seen")) is Doubt.OBSERVED
-    assert doubt(believed, *ref(engine="vllm")) is Doubt.WORDS
+    assert doubt(believed, *ref(engine="vllm")) is Doubt.INVALID
 
 
 def test_a_reload_that_touches_another_namespace_says_the_same_of_this_one():

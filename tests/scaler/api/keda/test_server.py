@@ -17,7 +17,7 @@ from scaler.api.keda.interceptor import GrpcLimits
 from scaler.api.keda.server import create
 from tests.scaler.api.keda.conftest import Keda
 
-KEDAS = "externalscaler.ExternalScaler"
+KEDA_KEYS = "externalscaler.ExternalScaler"
 SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
 
 
@@ -29,7 +29,7 @@ async def test_health_follows_the_daemons_word_and_answers_go_on_either_way(boar
     board.decide(1)
     for ready, status in ((True, SERVING), (False, NOT_SERVING), (True, SERVING)):
         keda.server.set_ready(ready)
-        assert [await health(keda.channel, service) for service in ("", KEDAS)] == [status] * 2
+        assert [await health(keda.channel, service) for service in ("", KEDA_KEYS)] == [status] * 2
         assert (await keda.value(keda.ref())).metricValue == 1
 
 
@@ -47,10 +47,10 @@ async def test_health_of_a_service_that_is_not_here_is_not_found(keda):
 
 
 async def test_a_health_watch_hears_the_turns_and_is_ended_with_ok(keda):
-    watch = HealthStub(keda.channel).Watch(HealthCheckRequest(service=KEDAS), timeout=20)
+    watch = HealthStub(keda.channel).Watch(HealthCheckRequest(service=KEDA_KEYS), timeout=20)
     assert (await watch.read()).status == SERVING
     keda.server.set_ready(True)
-    assert await health(keda.channel, KEDAS) == SERVING  # by now the watch has seen the turn that was none
+    assert await health(keda.channel, KEDA_KEYS) == SERVING  # by now the watch has seen the turn that was none
     keda.server.set_ready(False)
     assert (await watch.read()).status == NOT_SERVING
     keda.server.set_ready(True)
@@ -64,11 +64,11 @@ async def test_a_health_watch_hears_the_turns_and_is_ended_with_ok(keda):
 async def test_reflection_lists_the_services_and_gives_the_contract(keda):
     async def asked():
         yield ServerReflectionRequest(list_services="")
-        yield ServerReflectionRequest(file_containing_symbol=KEDAS)
+        yield ServerReflectionRequest(file_containing_symbol=KEDA_KEYS)
 
     listed, found = [answer async for answer in ServerReflectionStub(keda.channel).ServerReflectionInfo(asked())]
     names = {service.name for service in listed.list_services_response.service}
-    assert names == {KEDAS, "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
+    assert names == {KEDA_KEYS, "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
     assert list(found.file_descriptor_response.file_descriptor_proto) == [DESCRIPTOR.serialized_pb]
 
 
@@ -105,7 +105,7 @@ async def test_every_call_is_observed_with_its_method_and_code(board, keda):
 
 
 async def test_a_method_that_is_not_there_is_unimplemented(keda):
-    call = keda.channel.unary_unary(f"/{KEDAS}/Nothing")
+    call = keda.channel.unary_unary(f"/{KEDA_KEYS}/Nothing")
     code, _ = await keda.refusal(call(b""))
     assert code is grpc.StatusCode.UNIMPLEMENTED
     assert keda.observed == []
@@ -113,7 +113,7 @@ async def test_a_method_that_is_not_there_is_unimplemented(keda):
 
 async def test_bytes_that_are_no_message_cost_only_that_call(board, keda):
     board.decide(1)
-    call = keda.channel.unary_unary(f"/{KEDAS}/IsActive")
+    call = keda.channel.unary_unary(f"/{KEDA_KEYS}/IsActive")
     await keda.refusal(call(b"\xff\xff\xff"))
     assert await keda.active(keda.ref()) is True
 

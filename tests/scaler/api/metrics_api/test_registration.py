@@ -16,7 +16,7 @@ from scaler.metrics import SelfMetrics
 from tests.fakes.kubernetes import write_kubeconfig
 
 OURS = ServiceReference("tidegate", "tidegate")
-KEDAS = ServiceReference("keda", "keda-operator-metrics-apiserver")
+KEDA_KEYS = ServiceReference("keda", "keda-operator-metrics-apiserver")
 EXTERNAL = f"v1beta1.{EXTERNAL_GROUP}"
 
 
@@ -76,12 +76,12 @@ async def look(tmp_path, clock, kubernetes):
     ("holder", "own", "expected"),
     [
         (OURS, OURS, RegistrationState.OURS),
-        (KEDAS, OURS, RegistrationState.OTHER),
+        (KEDA_KEYS, OURS, RegistrationState.OTHER),
         (ServiceReference("other", "tidegate"), OURS, RegistrationState.OTHER),
         (ServiceReference(), OURS, RegistrationState.OTHER),
         (None, OURS, RegistrationState.NONE),
         (None, None, RegistrationState.NONE),
-        (KEDAS, None, RegistrationState.HELD),
+        (KEDA_KEYS, None, RegistrationState.HELD),
     ],
 )
 def test_a_group_is_ours_only_if_its_service_is_ours(holder, own, expected):
@@ -97,7 +97,7 @@ async def test_our_own_registration_is_logged_once_and_exposed(look):
 
 
 async def test_another_holder_is_an_error_that_names_it_and_what_to_do(look):
-    lookout = await look((EXTERNAL, KEDAS))
+    lookout = await look((EXTERNAL, KEDA_KEYS))
     [line] = list(lookout._log)
     assert line["log_level"] == "error"
     assert line["holder"] == "Service keda/keda-operator-metrics-apiserver"
@@ -121,7 +121,7 @@ async def test_an_unregistered_group_is_one_warning_until_it_is_registered(look)
 async def test_a_lost_registration_and_each_new_holder_are_logged(look):
     lookout = await look((EXTERNAL, OURS))
     lookout.said()
-    for holder in (KEDAS, ServiceReference("monitoring", "adapter")):
+    for holder in (KEDA_KEYS, ServiceReference("monitoring", "adapter")):
         lookout.register(EXTERNAL, holder)
         await lookout.look_again()
         assert lookout.said() == [("error", EXTERNAL, str(holder))]
@@ -129,8 +129,8 @@ async def test_a_lost_registration_and_each_new_holder_are_logged(look):
 
 
 async def test_without_its_own_service_name_the_registration_is_unknown(look):
-    lookout = await look((EXTERNAL, KEDAS), own=None)
-    assert lookout.said() == [("info", EXTERNAL, str(KEDAS))]
+    lookout = await look((EXTERNAL, KEDA_KEYS), own=None)
+    assert lookout.said() == [("info", EXTERNAL, str(KEDA_KEYS))]
     assert lookout.gauge() is None
 
 
@@ -164,6 +164,6 @@ async def test_an_api_server_that_does_not_answer_is_unknown_and_is_asked_again_
 
 async def test_each_version_of_each_group_that_is_on_is_looked_at_and_no_other(look):
     both = [f"{version}.{CUSTOM_GROUP}" for version in ("v1beta2", "v1beta1")]
-    lookout = await look((EXTERNAL, KEDAS), (both[0], OURS), (both[1], KEDAS), groups=(CUSTOM_GROUP,))
-    assert lookout.said() == [("info", both[0], None), ("error", both[1], str(KEDAS))]
+    lookout = await look((EXTERNAL, KEDA_KEYS), (both[0], OURS), (both[1], KEDA_KEYS), groups=(CUSTOM_GROUP,))
+    assert lookout.said() == [("info", both[0], None), ("error", both[1], str(KEDA_KEYS))]
     assert [lookout.gauge(), lookout.gauge(CUSTOM_GROUP, "v1beta2"), lookout.gauge(CUSTOM_GROUP)] == [None, 1.0, 0.0]

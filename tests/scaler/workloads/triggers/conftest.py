@@ -1,6 +1,6 @@
 import pytest
 
-from scaler.config.errors import BadWords
+from scaler.config.errors import TriggerErrors
 from scaler.config.trigger import read
 
 
@@ -11,7 +11,7 @@ def told():
     def tell(words, place="metadata"):
         try:
             read(words, origin=place)
-        except BadWords as bad:
+        except TriggerErrors as bad:
             return [str(problem) for problem in bad.problems]
         return []
 

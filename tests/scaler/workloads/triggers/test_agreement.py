@@ -11,7 +11,7 @@ from exporter.kubernetes.resources import SCALEDJOBS, SCALEDOBJECTS
 from scaler.config import Config, Endpoint, Kubernetes, SharedGateway, Workload
 from scaler.config.rules import COOLDOWN_ADDS_UP, CRON_BESIDE, WAKES_BY_POLLING
 from scaler.workloads import take
-from scaler.workloads.triggers import TriggerContext, heard
+from scaler.workloads.triggers import TriggerContext, parse_triggers
 from tests.fakes.manifests import check_manifests
 
 CONFIG = Config(
@@ -66,7 +66,7 @@ def of_check(document):
 
 def ours(document):
     around = TriggerContext(CONFIG, {workload.key: not CONFIG.observes(workload) for workload in CONFIG.workloads})
-    return [one.position for one in heard(record(document), around) if one.ours]
+    return [one.position for one in parse_triggers(record(document), around) if one.ours]
 
 
 ADDRESSES = {

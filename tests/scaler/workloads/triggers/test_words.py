@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scaler.config import Endpoint, Objectives, Replicas, Smoothing, Workload
-from scaler.config.errors import BadWords
+from scaler.config.errors import TriggerErrors
 from scaler.config.scalars import ENGINES
-from scaler.config.trigger import WORDS, Trigger, read
+from scaler.config.trigger import TRIGGER_KEYS, Trigger, read
 from scaler.config.workload import RoleRatio
 
 _ENGINES = ", ".join(ENGINES)
@@ -53,7 +53,7 @@ def test_every_word_is_read_as_the_configuration_reads_it():
     assert read(words | {"mode": "observe", "replicas.min": "1", "replicas.max": "4"}, origin="annotations") == Trigger(
         **expected, mode="observe", replicas=Replicas(min=1, max=4)
     )
-    assert set(words) | {"workload", "mode", "replicas.min", "replicas.max"} == set(WORDS)
+    assert set(words) | {"workload", "mode", "replicas.min", "replicas.max"} == set(TRIGGER_KEYS)
 
 
 @pytest.mark.parametrize("name", ["7", "true", "1e3", "5m"])
@@ -77,8 +77,8 @@ def test_a_word_is_described_by_the_docstring_of_the_configuration():
     }  # fmt: skip
     for name, section in described.items():
         key = name.rpartition(".")[2]
-        assert WORDS[name].field.description == section.model_fields[key].description
-        assert WORDS[name].field.default == section.model_fields[key].default
+        assert TRIGGER_KEYS[name].field.description == section.model_fields[key].description
+        assert TRIGGER_KEYS[name].field.default == section.model_fields[key].default
 
 
 def test_kedas_own_settings_are_nobodys_words(told):
@@ -183,7 +183,7 @@ def test_a_thousand_unknown_keys_are_counted_and_not_listed(told):
     assert "metadata: has 984 further unknown keys" in lines
 
 
-_KEYS = st.one_of(st.sampled_from(sorted(WORDS)), st.text(max_size=12))
+_KEYS = st.one_of(st.sampled_from(sorted(TRIGGER_KEYS)), st.text(max_size=12))
 _VALUES = st.one_of(
     st.sampled_from(["vllm", "5m", "1", "0.5", "null", "epp", "/m", "http", "a/b"]), st.text(max_size=12)
 )
@@ -194,6 +194,6 @@ def test_whatever_a_tenant_writes_is_words_or_bad_words(words, place):
     problems = ()
     try:
         read(words, origin=place)
-    except BadWords as bad:
+    except TriggerErrors as bad:
         problems = bad.problems or ("a refusal without a reason \u00e9",)
     assert all(str(problem).isascii() and "Input should" not in str(problem) for problem in problems)

@@ -4,8 +4,8 @@ import pytest
 
 from exporter.model import WorkloadKey
 from scaler.config import Config, DcgmExporter, Endpoint, Kubernetes, Objectives, Replicas, Scrape, Smoothing
-from scaler.config.errors import BadWord, BadWords
-from scaler.config.rules import NO_WAKER, RISES_SLOWLY
+from scaler.config.errors import TriggerErrors, TriggerProblem
+from scaler.config.rules import NO_WAKE_SOURCE, RISES_SLOWLY
 from scaler.config.trigger import Trigger, bounds, check_workload, read
 
 _KEY = WorkloadKey("ai", "chat", "decode")
@@ -79,7 +79,7 @@ def test_annotations_may_ask_to_be_observed_only():
 
 @pytest.mark.parametrize("target", ["Widget/chat", "chat", "Deployment/", ""])
 def test_a_target_whose_pods_cannot_be_found_is_a_bad_word(target):
-    with pytest.raises(BadWords) as caught:
+    with pytest.raises(TriggerErrors) as caught:
         Trigger(engine="vllm").workload(_KEY, target, Replicas(), None)
 
     (problem,) = caught.value.problems
@@ -96,7 +96,7 @@ def test_the_counts_of_a_scaled_object_are_bounds(counts, expected):
 
 
 def test_counts_that_no_workload_can_have_are_bad_words():
-    with pytest.raises(BadWords) as caught:
+    with pytest.raises(TriggerErrors) as caught:
         bounds(-1, 0, 1)
 
     assert [str(problem) for problem in caught.value.problems] == [
@@ -108,17 +108,18 @@ def test_counts_that_no_workload_can_have_are_bad_words():
 
 @pytest.mark.parametrize(("words", "replicas", "expected"), [
     ({"keep_warm": "10s"}, {"min": 1},
-     BadWord("metadata.keep_warm", "must be at least 3 scrape intervals (15s)", "10s")),
+     TriggerProblem("metadata.keep_warm", "must be at least 3 scrape intervals (15s)", "10s")),
     ({"smoothing.up": "2m"}, {"min": 1},
-     BadWord("metadata.smoothing.up", "is slower than smoothing.down (1m): replicas go before they come", "2m",
+     TriggerProblem("metadata.smoothing.up", "is slower than smoothing.down (1m): replicas go before they come", "2m",
              "warning", RISES_SLOWLY)),
     ({"smoothing.up": "1s"}, {"min": 1},
-     BadWord("metadata.smoothing.up", "must be 0 or at least the scrape interval (5s)", "1s")),
-    ({}, {"min": 0}, BadWord("spec.minReplicaCount", _NO_WAKER, None, "warning", NO_WAKER)),
+     TriggerProblem("metadata.smoothing.up", "must be 0 or at least the scrape interval (5s)", "1s")),
+    ({}, {"min": 0}, TriggerProblem("spec.minReplicaCount", _NO_WAKER, None, "warning", NO_WAKE_SOURCE)),
     ({}, {"min": 2, "idle": 0},
-     BadWord("spec.idleReplicaCount", "0 without a gateway: nothing can wake it, so replicas.min are kept (reason "
-             "no_waker)", None, "warning", NO_WAKER)),
-    ({}, {"min": 20}, BadWord("spec.minReplicaCount", "must be at most replicas.max (10)", "20")),
+     TriggerProblem("spec.idleReplicaCount",
+                    "0 without a gateway: nothing can wake it, so replicas.min are kept (reason "
+             "no_waker)", None, "warning", NO_WAKE_SOURCE)),
+    ({}, {"min": 20}, TriggerProblem("spec.minReplicaCount", "must be at most replicas.max (10)", "20")),
 ])  # fmt: skip
 def test_what_does_not_go_together_is_told_by_the_tenants_own_keys(words, replicas, expected):
     assert _made({"engine": "vllm"} | words, Replicas(**replicas))[1] == (expected,)
@@ -127,7 +128,7 @@ def test_what_does_not_go_together_is_told_by_the_tenants_own_keys(words, replic
 def test_a_bound_of_annotations_is_told_by_the_annotation():
     _, said = _made({"engine": "vllm"}, Replicas(min=0), place="annotations")
 
-    assert said == (BadWord("tidegate.dev/replicas.min", _NO_WAKER, None, "warning", NO_WAKER),)
+    assert said == (TriggerProblem("tidegate.dev/replicas.min", _NO_WAKER, None, "warning", NO_WAKE_SOURCE),)
 
 
 def test_gpu_activity_needs_somebody_who_sees_the_gpus():
