@@ -183,14 +183,14 @@ def chapter(case: Case, rows: dict[str, Said]) -> str:
     facts = (
         f"`{case.words}`, server {profile.name}: {len(loaded.at):,} requests in "
         f"{loaded.span_s / 3600:.2f} h, {loaded.prompt.mean():,.0f} prompt and {loaded.output.mean():,.0f} output "
-        f"tokens on average. Promise: {describe_slo(profile.slo)}. The fluid bound is "
+        f"tokens on average. SLO: {describe_slo(profile.slo)}. The fluid bound is "
         f"{fluid_gpu_hours(loaded, profile):.1f} GPU-hours."
     )
     return f"### {case.known.name}\n\n{fill(facts, 120, break_on_hyphens=False)}\n\n{table(shown)}\n"
 
 
 def overview(found: Sequence[Case], rows: dict[str, dict[str, Said]]) -> str:
-    """Promise kept in % / GPU-hours, a row per load; empty where there is no number."""
+    """SLO met in % / GPU-hours, a row per load; empty where there is no number."""
     titles = [PLAN, *DEFAULTS, "tidegate, tuned", "hindsight", "one setting"]
 
     def short(case: Case, title: str) -> str | None:
@@ -208,9 +208,9 @@ def is_of(name: str, title: str) -> bool:
 
 def line(title: str, said: Said, by_plan: float | None, share: float) -> Row:
     if NOTHING in said:
-        return {"policy": title, "promise kept, %": said[NOTHING]}
+        return {"policy": title, "SLO met, %": said[NOTHING]}
     kept = f"{100 * said['slo_met_ratio']:.2f}{'' if said['slo_met_ratio'] >= share else ', missed'}"
-    shown: dict[str, Any] = {"policy": title, "promise kept, %": kept, "GPU-hours": said["gpu_hours"]}
+    shown: dict[str, Any] = {"policy": title, "SLO met, %": kept, "GPU-hours": said["gpu_hours"]}
     shown["of the plan"] = said["gpu_hours"] / by_plan if by_plan else None
     if set(Score._fields) <= said.keys():
         shown |= {"TTFT p99, s": said["ttft_p99_s"], "changes": said["changes"]}

@@ -43,7 +43,7 @@ REASONS = {
     Reason.ASLEEP: NAVY,
     Reason.HELD: PALE_PURPLE,
     Reason.UNKNOWN: GREY,
-    Reason.NO_WAKER: PURPLE,
+    Reason.NO_WAKE_SOURCE: PURPLE,
     Reason.SCHEDULED: "#B877D9",
     Reason.FROZEN: PALE_BLUE,
     Reason.CAPPED: RED,
@@ -64,7 +64,8 @@ OUTCOMES = {
         OutcomeCode.OBSERVED ),
     ("problem", RED): (
         OutcomeCode.UNKNOWN, OutcomeCode.FALLBACK, OutcomeCode.CONTROLLER_ERROR, OutcomeCode.OTHER_METRICS,
-        OutcomeCode.NO_WAKE_SOURCE, OutcomeCode.NO_HPA, OutcomeCode.NO_SCALER, OutcomeCode.TWO_HPAS, OutcomeCode.UNSEEN,
+        OutcomeCode.NO_WAKE_SOURCE, OutcomeCode.NO_HPA, OutcomeCode.NO_SCALER, OutcomeCode.TWO_HPAS,
+        OutcomeCode.UNKNOWN_SCALER,
     ),
 }  # fmt: skip
 OUTCOME_NAMES = {float(number): named for number, named in enumerate(OUTCOMES, start=1)}

@@ -31,7 +31,7 @@ Schema = dict[str, Any]
 
 # What of the configuration the chart writes itself, and the sections that it is made of.
 OWN = ("listen", "state")
-OWN_SECTIONS = {"Listen", "GrpcTls", "MetricsApi", "Peers", "Snapshots"}
+OWN_SECTIONS = {"Listen", "GrpcTls", "MetricsApi", "Peers", "Checkpoints"}
 
 # Helm's regular expressions are Go's, which do not look ahead: the schema takes a little more there, and `tidegate run`
 # refuses it. An empty text is what a look ahead most often forbids.

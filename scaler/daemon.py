@@ -152,7 +152,7 @@ class Daemon:
         registry.register(ScrapeCollector(self._counters))
         registry.register(web_accounts.AccountsCollector(self._decider, self._leads, clock.now))
         if self._cluster is not None:
-            registry.register(ClusterCollector(self._cluster, lambda: self._registry.troubles, clock.now))
+            registry.register(ClusterCollector(self._cluster, lambda: self._registry.object_errors, clock.now))
             registry.register(OutcomeCollector(self._outcomes.all))
         self._checkpoints = CheckpointStore(config.state, clock)
         registry.register(CheckpointCollector(self._checkpoints, clock.now))
@@ -202,7 +202,7 @@ class Daemon:
                     tasks.create_task(self._watch_file(), name="configuration file"),
                     tasks.create_task(keda.check_answers(self._record_misses), name="check of the gRPC server"),
                     tasks.create_task(ask_cluster(), name="Kubernetes"),
-                    tasks.create_task(self._checkpoints.keep(self._states), name="snapshots"),
+                    tasks.create_task(self._checkpoints.keep(self._states), name="checkpoints"),
                 ]
                 started(ports)
                 await stop.wait()

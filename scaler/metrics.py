@@ -38,7 +38,7 @@ class SelfMetrics:
         for part in ("response", "discovery", "cluster", "backfill"):
             self.internal_errors.labels(part)
         self.calls = Histogram(
-            "tidegate_call_duration_seconds",
+            "tidegate_keda_request_duration_seconds",
             "Calls of KEDA by method and gRPC code; requests to the metrics API by group and status.",
             labelnames=("method", "code"),
             buckets=SECONDS,

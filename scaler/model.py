@@ -32,7 +32,7 @@ class Reason(StrEnum):
     HELD = "held"  # readings are stale: the last decision stands, for a while
     INCOMPLETE = "incomplete"  # a response lacks a series that it had, or has it wrong: nothing falls, nothing is idle
     UNKNOWN = "unknown"  # nothing is known: an error to whoever asks
-    NO_WAKER = "no_waker"  # idle, but nothing that lives at zero replicas could see the next request
+    NO_WAKE_SOURCE = "no_wake_source"  # idle, but nothing that lives at zero replicas could see the next request
     SCHEDULED = "scheduled"  # a schedule's floor or ceiling decides
     FROZEN = "frozen"  # a person's brake decides
     CAPPED = "capped"  # more is needed than the maximum allows
@@ -67,12 +67,12 @@ class Evidence:
     replicas_ready: int | None = None
     replicas_pending: int | None = None  # those that no node has begun to run
     gpus_held: int | None = None  # that its running pods asked for
-    gpus_seen: int | None = None  # of those, that a page shows as its own; None where no page shows any
+    gpus_attributed: int | None = None  # of those, that a page shows as its own; None where no page shows any
     gpus_lost: int | None = None  # of those, silent since a fatal error: no capacity, and left out of the activity
     gpu_activity: str | None = None  # by what it is known: engine, utilisation, process, mixed, none
     gpu_engine_ceiling: float | None = None  # what gpu_engine_active may top at, where MIG instances are among them
     gpu_memory_held_bytes: float | None = None  # residency, never activity
-    waker: str | None = None  # what would show the next request at zero replicas, and where; None is: nothing would
+    wake_source: str | None = None  # what shows the next request at zero replicas, and where; None: nothing
     objectives: tuple[Objective, ...] = ()
     stale: tuple[str, ...] = ()  # the targets whose readings are missing or too old
     incomplete: tuple[str, ...] = ()  # the series that make a reading a lower bound, with target, reason and time
@@ -123,9 +123,9 @@ class Decision:
     held_since:  POSIX seconds since when it is held on stale readings; None while fresh.
     idle_since:  POSIX seconds since when nothing is to be done; None while busy or unknown.
     observed:    it is published for people; whoever asks for it to act on it gets an error.
-    told:        what a HorizontalPodAutoscaler hears: `replicas`, except where its tolerance would drop a step up; then
-                 the next number that it does not drop, past `replicas` and perhaps past the workload's maximum. Left
-                 out, it is `replicas`; None where that is None.
+    published:   the number for a HorizontalPodAutoscaler: `replicas`, except if the HPA's tolerance would ignore the
+                 step up; then the next number that has effect, which may exceed the workload's maximum. The default
+                 is `replicas`; None if that is None.
     """
 
     workload: WorkloadKey
@@ -138,15 +138,15 @@ class Decision:
     idle_since: float | None = None
     evidence: Evidence = Evidence()
     observed: bool = False
-    told: int | None = None
+    published: int | None = None
 
     def __post_init__(self) -> None:
         if self.replicas is not None and (self.replicas < 0 or (self.replicas == 0) == self.active):
             raise ValueError(f"{self.workload}: {self.replicas} replicas cannot be active={self.active}")
-        if self.told is None:
-            object.__setattr__(self, "told", self.replicas)
-        elif self.replicas is None or self.told < self.replicas or (self.replicas == 0) != (self.told == 0):
-            raise ValueError(f"{self.workload}: {self.replicas} replicas cannot be told as {self.told}")
+        if self.published is None:
+            object.__setattr__(self, "published", self.replicas)
+        elif self.replicas is None or self.published < self.replicas or (self.replicas == 0) != (self.published == 0):
+            raise ValueError(f"{self.workload}: {self.replicas} replicas cannot be published as {self.published}")
 
     @property
     def known(self) -> bool:
@@ -169,7 +169,7 @@ class Decision:
             for name, _, _ in _OF_DECISION:
                 if name in document and name not in given:
                     raise ValueError(f"no Decision: {name}: got {document[name]!r:.100}")
-            for name in ("replicas", "told"):
+            for name in ("replicas", "published"):
                 if not -1 < (given.get(name) or 0) <= _MOST_REPLICAS:
                     raise ValueError(f"no Decision: {name}: got {given[name]}")
             given["workload"] = workload_of(document)

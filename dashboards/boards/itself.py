@@ -62,7 +62,7 @@ def _now() -> list[Panel]:
         stat_of(
             "Leaders",
             "Replicas whose Board the others publish. 0 with several replicas: each publishes its own decisions. More "
-            "than 1 for longer than a scrape: two installations share a job. Runbook: TidegateNobodyLeads.",
+            "than 1 for longer than a scrape: two installations share a job. Runbook: TidegateNoLeader.",
             "short",
             Query(f"sum(tidegate_leader{{{SELF}}})"),
             [Step(2, RED)],
@@ -160,7 +160,7 @@ def _scrapes() -> list[Panel]:
             "Failures by reason",
             "Failed scrapes. `refused`: the port is closed; `timeout`: the target hangs, or a NetworkPolicy blocks "
             "it; `status`: wrong path or no permission; `unreadable`: another kind of page. Runbook: "
-            "TidegateSourceStale.",
+            "TidegateTargetStale.",
             "ops",
             [Query(self_rate("tidegate_scrape_failures_total", "reason"), "{{reason}}")],
             width=8,
@@ -181,7 +181,7 @@ def _scrapes() -> list[Panel]:
         rows(
             "Failed targets and reasons",
             "Targets whose last scrape failed, and the recent reasons. Read one as Tidegate does: `tidegate read "
-            "URL`. Runbook: TidegateSourceStale, TidegateSleeperBlind.",
+            "URL`. Runbook: TidegateTargetStale, TidegateWakeSourceStale.",
             [
                 Query(f"max by ({labels}) (tidegate_scrape_up{{{SELF}}}) == 0"),
                 Query(

@@ -17,7 +17,7 @@ def calls() -> list[Panel]:
             "unknown; PERMISSION_DENIED: no watched ScaledObject matches the call; RESOURCE_EXHAUSTED: one peer has "
             "too many open calls. None at all: KEDA does not reach it (Service, NetworkPolicy, certificate).",
             "reqps",
-            [Query(self_rate("tidegate_call_duration_seconds_count", "method", "code"), "{{method}} {{code}}")],
+            [Query(self_rate("tidegate_keda_request_duration_seconds_count", "method", "code"), "{{method}} {{code}}")],
             width=8,
         ),
         graph(
@@ -25,7 +25,7 @@ def calls() -> list[Panel]:
             "99 of 100 calls, by method. Responses come from memory and take about a millisecond; above 100 ms "
             "(dashed) the CPU is too small, or ticks use all of it.",
             "s",
-            [Query(self_quantile(0.99, "tidegate_call_duration_seconds", "method"), "{{method}} p99")],
+            [Query(self_quantile(0.99, "tidegate_keda_request_duration_seconds", "method"), "{{method}} p99")],
             width=8,
             above=[Step(0.1, RED)],
         ),
@@ -46,8 +46,8 @@ def kubernetes() -> list[Panel]:
             "Known resources of Kubernetes",
             "Whether the cache of each resource is complete and up to date. `no`: decisions that depend on it are "
             "held. One resource: a permission is missing; all: the API server fails. Runbook: "
-            "TidegateKubernetesUnheard.",
-            [Query(f"min by (resource) (tidegate_kubernetes_known{{{SELF}}})", "{{resource}}")],
+            "TidegateKubernetesStale.",
+            [Query(f"min by (resource) (tidegate_kubernetes_synced{{{SELF}}})", "{{resource}}")],
             YES_NO,
             width=8,
             height=8,
@@ -55,7 +55,7 @@ def kubernetes() -> list[Panel]:
         timeline(
             "Configuration and API groups",
             "Whether the last configuration is active, and whether the API server forwards each metrics API to "
-            "Tidegate. Runbook: TidegateConfigRejected, TidegateMetricsApiNotOurs.",
+            "Tidegate. Runbook: TidegateConfigRejected, TidegateMetricsApiNotRegistered.",
             [
                 Query(
                     f"min by (instance) (tidegate_config_last_reload_successful{{{SELF}}})",
@@ -91,7 +91,7 @@ def kubernetes() -> list[Panel]:
         graph(
             "Invalid objects",
             "Objects of Kubernetes per second that do not match their schema, and objects with an error or warning. "
-            "The Overview lists them. Runbook: TidegateObjectWrong.",
+            "The Overview lists them. Runbook: TidegateObjectInvalid.",
             "short",
             [
                 Query(
@@ -99,8 +99,7 @@ def kubernetes() -> list[Panel]:
                     "unreadable {{resource}}",
                 ),
                 Query(
-                    "sum by (severity) ("
-                    f"max by (namespace, kind, name, severity) (tidegate_object_troubles{{{SELF}}}))",
+                    f"sum by (severity) (max by (namespace, kind, name, severity) (tidegate_object_errors{{{SELF}}}))",
                     "{{severity}}",
                 ),
             ],
@@ -125,7 +124,7 @@ def peers() -> list[Panel]:
         timeline(
             "Leader",
             "The replica whose Board the others publish. It changes with restarts and drains. Repeated changes: the "
-            "API server is slow to renew the Lease. Runbook: TidegateNobodyLeads.",
+            "API server is slow to renew the Lease. Runbook: TidegateNoLeader.",
             [Query(self_each("tidegate_leader"), "{{instance}}")],
             {1.0: ("leads", GREEN), 0.0: ("follows", NAVY)},
             width=8,
@@ -150,24 +149,24 @@ def peers() -> list[Panel]:
         graph(
             "Age of the last checkpoint",
             "Time since state was written. Dashed: 5 minutes, when the alert fires. The disk is full, read-only or "
-            "missing; decisions continue. Runbook: TidegateSnapshotsFail.",
+            "missing; decisions continue. Runbook: TidegateCheckpointsFail.",
             "s",
-            [Query(self_each("tidegate_snapshot_age_seconds"), "{{instance}}")],
+            [Query(self_each("tidegate_checkpoint_age_seconds"), "{{instance}}")],
             width=8,
             above=[Step(300, RED)],
         ),
         graph(
             "Failed checkpoints",
-            "Failed writes per second. If any: the log has the error of the disk. Runbook: TidegateSnapshotsFail.",
+            "Failed writes per second. If any: the log has the error of the disk. Runbook: TidegateCheckpointsFail.",
             "ops",
-            [Query(self_rate("tidegate_snapshot_failures_total", "instance"), "{{instance}}")],
+            [Query(self_rate("tidegate_checkpoint_failures_total", "instance"), "{{instance}}")],
             width=8,
         ),
         graph(
             "Size of a checkpoint",
             "Compressed size of the state. Three of them must fit on the volume: raise `state.size` of the chart.",
             "bytes",
-            [Query(self_each("tidegate_snapshot_size_bytes"), "{{instance}}")],
+            [Query(self_each("tidegate_checkpoint_size_bytes"), "{{instance}}")],
             width=8,
         ),
     ]

@@ -125,8 +125,8 @@ def _over_time() -> list[Panel]:
         ),
         graph(
             "Workloads by reason",
-            "Reason of each workload's decision. `capped`, `held`, `unknown` and `no_waker` are listed by name below; "
-            "`frozen` and `scheduled` are overrides.",
+            "Reason of each workload's decision. `capped`, `held`, `unknown` and `no_wake_source` are listed by name "
+            "below; `frozen` and `scheduled` are overrides.",
             "short",
             [Query(f"count by (reason) ({of('tidegate_reason', 'reason')})", "{{reason}}")],
             stacked=True,
@@ -155,8 +155,8 @@ def _zero() -> list[Panel]:
             "shorter than the gaps of their load. Runbook: TidegateFlapping.",
             "short",
             [
-                Query(f"sum({increase_of('tidegate_wakes_total', '1h')})", "wakes"),
-                Query(f"sum({increase_of('tidegate_sleeps_total', '1h')})", "sleeps"),
+                Query(f"sum({increase_of('tidegate_scale_ups_from_zero_total', '1h')})", "wakes"),
+                Query(f"sum({increase_of('tidegate_scale_downs_to_zero_total', '1h')})", "sleeps"),
             ],
             colours={"wakes": GREEN, "sleeps": NAVY},
             decimals=1,

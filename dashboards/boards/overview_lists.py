@@ -26,7 +26,7 @@ def needs_attention() -> list[Panel]:
             "Number of workloads whose decisions are followed, wait for a stabilization window or a cooldown, are "
             "limited by configuration, or have a problem. docs/explanation/controller-outcome.md explains each code.",
             "short",
-            [Query(f"count by (code) ({of('tidegate_outlook', 'code')})", "{{code}}")],
+            [Query(f"count by (code) ({of('tidegate_controller_outcome', 'code')})", "{{code}}")],
             stacked=True,
             colours={str(code): colour for (_, colour), codes in OUTCOMES.items() for code in codes},
             height=LIST_HEIGHT,
@@ -34,20 +34,20 @@ def needs_attention() -> list[Panel]:
         rows(
             "Invalid objects",
             "ScaledObjects, HPAs and annotations to correct. An error stops the scaling of its workload; a warning "
-            "does not. `tidegate check FILE` shows line and fix. Runbook: TidegateObjectWrong.",
+            "does not. `tidegate check FILE` shows line and fix. Runbook: TidegateObjectInvalid.",
             [
                 Query(
-                    'max by (namespace, kind, name, severity) (tidegate_object_troubles{namespace=~"$namespace"})',
-                    "troubles",
+                    'max by (namespace, kind, name, severity) (tidegate_object_errors{namespace=~"$namespace"})',
+                    "object_errors",
                 )
             ],
-            [Column("severity"), Column("namespace"), Column("kind"), Column("name"), Column("troubles")],
+            [Column("severity"), Column("namespace"), Column("kind"), Column("name"), Column("object_errors")],
             height=LIST_HEIGHT,
         ),
         rows(
             "Brakes",
             "Workloads under a brake, whatever their load. Without an end it stays until it is removed: ask its owner "
-            "(/api/v1/board has its source). Runbook: TidegateBrakeLeftOn.",
+            "(/api/v1/board has its source). Runbook: TidegateBrakeForgotten.",
             [
                 Query(of("tidegate_workload_brake", "brake")),
                 Query(f"{of('tidegate_workload_brake_until_timestamp_seconds')} * 1000", "ends"),
@@ -66,7 +66,7 @@ def _firing() -> Panel:
     return rows(
         "Firing alerts",
         "Tidegate's alerts, if Prometheus has the rules of dashboards/alerts.yaml. docs/how-to/runbooks.md explains "
-        "what to do about each. Runbook: TidegateDown, TidegateStuck, TidegateNobodyLeads.",
+        "what to do about each. Runbook: TidegateDown, TidegateStuck, TidegateNoLeader.",
         [
             Query(
                 "max by (alertname, severity, namespace, workload) "
@@ -84,7 +84,7 @@ def _firing() -> Panel:
 
 
 def _problem_only(metric: str) -> str:
-    return f"{of(metric)} and on (namespace, workload) {of('tidegate_outlook', code='~' + PROBLEM_CODES)}"
+    return f"{of(metric)} and on (namespace, workload) {of('tidegate_controller_outcome', code='~' + PROBLEM_CODES)}"
 
 
 def _only(metric: str, reasons: str) -> str:
@@ -121,12 +121,12 @@ def _held() -> Panel:
         "Readings are missing. A held decision lasts for `freshness.hold` (5 minutes by default, orange from 2) and "
         "may rise meanwhile; then it is an error, and the row has no `replicas`. The workload's board shows the "
         "failing targets. Incomplete: a response lacks a series or has it wrong; the workload is not scaled down. "
-        "Runbook: TidegateDecisionHeld, TidegateDecisionUnknown, TidegateSleeperBlind, TidegateSourceStale, "
+        "Runbook: TidegateDecisionHeld, TidegateDecisionUnknown, TidegateWakeSourceStale, TidegateTargetStale, "
         "TidegateReadingsIncomplete.",
         [
             Query(of("tidegate_reason", "reason", reason="~held|incomplete|unknown")),
             Query(of("tidegate_held_seconds"), "held for"),
-            Query(f"{of('tidegate_stale_sources')} > 0", "silent sources"),
+            Query(f"{of('tidegate_stale_targets')} > 0", "silent sources"),
             Query(f"{of('tidegate_incomplete_series')} > 0", "incomplete series"),
             Query(_only("tidegate_replicas", "held"), "replicas"),
         ],
@@ -150,9 +150,9 @@ def _no_wake_source() -> Panel:
         "configure a gateway (docs/reference/sources.md). With `replicas` 0, requests may be lost: scale it to one by "
         "hand. Runbook: TidegateCannotWake.",
         [
-            Query(_only("tidegate_idle_seconds", "no_waker"), "idle for"),
-            Query(_only("tidegate_gpus_held", "no_waker"), "GPUs"),
-            Query(_only("tidegate_replicas", "no_waker"), "replicas"),
+            Query(_only("tidegate_idle_seconds", "no_wake_source"), "idle for"),
+            Query(_only("tidegate_gpus_held", "no_wake_source"), "GPUs"),
+            Query(_only("tidegate_replicas", "no_wake_source"), "replicas"),
         ],
         [*NAME, Column("idle for", unit="s"), Column("GPUs"), Column("replicas")],
         sort="GPUs",
@@ -166,9 +166,9 @@ def _without_effect() -> Panel:
         "Nothing follows the decision: no scaler or no HPA targets the workload, two do, or its HPA uses another "
         "metric or cannot scale. `tidegate explain` shows which, and `tidegate check` the fix.",
         [
-            Query(of("tidegate_outlook", "code", code=f"~{PROBLEM_CODES}")),
+            Query(of("tidegate_controller_outcome", "code", code=f"~{PROBLEM_CODES}")),
             Query(_problem_only("tidegate_replicas"), "wanted"),
-            Query(_problem_only("tidegate_replicas_wanted_by_cluster"), "cluster"),
+            Query(_problem_only("tidegate_spec_replicas"), "cluster"),
         ],
         [*NAME, Column("code"), Column("wanted"), Column("cluster")],
         height=LIST_HEIGHT,
@@ -184,8 +184,8 @@ def all_workloads() -> Panel:
         [
             Query(of("tidegate_reason", "reason")),
             Query(of("tidegate_replicas"), "wanted"),
-            Query(of("tidegate_replicas_told"), "told"),
-            Query(of("tidegate_replicas_wanted_by_cluster"), "cluster"),
+            Query(of("tidegate_published_replicas"), "published"),
+            Query(of("tidegate_spec_replicas"), "cluster"),
             Query(of("tidegate_replicas_ready"), "ready"),
             Query(of("tidegate_requests_waiting"), "waiting"),
             Query(of("tidegate_requests_running"), "running"),
@@ -197,7 +197,7 @@ def all_workloads() -> Panel:
             *NAME,
             REASON,
             Column("wanted"),
-            Column("told"),
+            Column("published"),
             Column("cluster"),
             Column("ready"),
             Column("waiting", decimals=0),

@@ -143,9 +143,9 @@ def _answer() -> list[Panel]:
             [
                 Query(of_one("tidegate_demand_replicas", "objective"), "demand {{objective}}"),
                 Query(of_one("tidegate_replicas"), "decision"),
-                Query(of_one("tidegate_replicas_told"), "told"),
+                Query(of_one("tidegate_published_replicas"), "published"),
                 Query(of_one("tidegate_hpa_desired_replicas"), "HPA desires"),
-                Query(of_one("tidegate_replicas_wanted_by_cluster"), "cluster"),
+                Query(of_one("tidegate_spec_replicas"), "cluster"),
                 Query(of_one("tidegate_replicas_ready"), "ready"),
                 Query(of_one("tidegate_replicas_pending"), "without a node"),
             ],
@@ -153,7 +153,7 @@ def _answer() -> list[Panel]:
             height=10,
             colours={
                 "decision": GREEN,
-                "told": TEAL,
+                "published": TEAL,
                 "HPA desires": AMBER,
                 "cluster": BLUE,
                 "ready": GREY,
@@ -199,7 +199,7 @@ def _answer() -> list[Panel]:
         timeline(
             "Brakes",
             "The brake that decides. If it is no longer needed: remove it, or give it an end "
-            "(docs/how-to/overrides.md). Runbook: TidegateBrakeLeftOn.",
+            "(docs/how-to/overrides.md). Runbook: TidegateBrakeForgotten.",
             [Query(of_one("tidegate_workload_brake", "brake"), "{{brake}}")],
             BRAKES,
             width=8,
@@ -273,7 +273,10 @@ def _cluster() -> list[Panel]:
             "What KEDA and the HPA will do with the decision: follow it, wait for a stabilization window, stop at a "
             "policy, or ignore it. `tidegate explain` has a sentence for each.",
             [
-                Query(f"{number:g} * {of_one('tidegate_outlook', 'code', code='~' + '|'.join(codes))}", "{{code}}")
+                Query(
+                    f"{number:g} * {of_one('tidegate_controller_outcome', 'code', code='~' + '|'.join(codes))}",
+                    "{{code}}",
+                )
                 for number, codes in enumerate(OUTCOMES.values(), start=1)
             ],
             OUTCOME_NAMES,

@@ -82,7 +82,7 @@ def gpus() -> list[Panel]:
             "short",
             [
                 Query(of_one("tidegate_gpus_held"), "held"),
-                Query(of_one("tidegate_gpus_seen"), "seen"),
+                Query(of_one("tidegate_gpus_attributed"), "seen"),
                 Query(of_one("tidegate_workload_gpus_lost"), "lost"),
             ],
             colours={"held": BLUE, "seen": GREEN, "lost": RED},
@@ -129,8 +129,8 @@ def zero() -> list[Panel]:
             "load, or let Tidegate learn that time.",
             "short",
             [
-                Query(increase_of("tidegate_wakes_total", "1h", where=ONE), "wakes"),
-                Query(increase_of("tidegate_sleeps_total", "1h", where=ONE), "sleeps"),
+                Query(increase_of("tidegate_scale_ups_from_zero_total", "1h", where=ONE), "wakes"),
+                Query(increase_of("tidegate_scale_downs_to_zero_total", "1h", where=ONE), "sleeps"),
             ],
             width=8,
             colours={"wakes": GREEN, "sleeps": NAVY},
@@ -158,7 +158,7 @@ def zero() -> list[Panel]:
             "Start in advance",
             "Time of the next start before an expected request. `unknown`: no request is predicted, which is usual.",
             "dateTimeFromNow",
-            Query(f"{of_one('tidegate_starts_again_timestamp_seconds')} * 1000"),
+            Query(f"{of_one('tidegate_prewarm_timestamp_seconds')} * 1000"),
             height=ROW_HEIGHT,
         ),
         stat_of(
@@ -182,7 +182,7 @@ def trust() -> list[Panel]:
             "Age of readings and holding time",
             "Age of the oldest reading of the decision, and how long the decision has been held. Dashed: 5 minutes, "
             "after which a held decision becomes an error unless `freshness.hold` is configured otherwise. Runbook: "
-            "TidegateDecisionHeld, TidegateSleeperBlind.",
+            "TidegateDecisionHeld, TidegateWakeSourceStale.",
             "s",
             [
                 Query(of_one("tidegate_reading_age_seconds"), "age"),
@@ -195,9 +195,9 @@ def trust() -> list[Panel]:
         graph(
             "Stale targets",
             "Number of its stale targets. Up to half of the pods, their values are imputed from the others. Runbook: "
-            "TidegateSourceStale.",
+            "TidegateTargetStale.",
             "short",
-            [Query(of_one("tidegate_stale_sources"), "silent")],
+            [Query(of_one("tidegate_stale_targets"), "silent")],
             width=8,
             colours={"silent": RED},
         ),
@@ -229,7 +229,7 @@ def observed() -> list[Panel]:
             "short",
             [
                 Query(of_one("tidegate_shadow_replicas"), "Tidegate would have"),
-                Query(of_one("tidegate_replicas_wanted_by_cluster"), "cluster"),
+                Query(of_one("tidegate_spec_replicas"), "cluster"),
             ],
             colours={"Tidegate would have": GREEN, "cluster": BLUE},
         ),

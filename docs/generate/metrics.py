@@ -162,7 +162,7 @@ def _needs(names: Iterable[str], bare: Iterable[MetricTable], parts: Mapping[str
     return f"Only with [`{part}`](configuration.md#{_ANCHORS[part]}). "
 
 
-_ANCHORS = {"kubernetes": "kubernetes", "state": "snapshots", "listen.peers": "peers"}
+_ANCHORS = {"kubernetes": "kubernetes", "state": "checkpoints", "listen.peers": "peers"}
 
 
 def _names(sections: Iterable[MetricTable]) -> set[str]:

@@ -3,13 +3,32 @@
 from .endpoint import Endpoint, Redis, Running
 from .errors import ConfigErrors, Problem
 from .loader import load, parse, read
-from .model import Config, DcgmExporter, Kubernetes, MetricsApi, Peers, Scrape, SharedGateway, Snapshots
+from .model import Checkpoints, Config, DcgmExporter, Kubernetes, MetricsApi, Peers, Scrape, SharedGateway
 from .overrides import Schedule
 from .scalars import Address
 from .workload import Objectives, Replicas, Smoothing, Workload
 
 __all__ = [
-    "Address", "Config", "ConfigErrors", "DcgmExporter", "Endpoint", "Kubernetes", "MetricsApi", "Objectives", "Peers",
-    "Problem", "Redis", "Replicas", "Running", "Schedule", "Scrape", "SharedGateway", "Smoothing", "Snapshots",
-    "Workload", "load", "parse", "read",
+    "Address",
+    "Checkpoints",
+    "Config",
+    "ConfigErrors",
+    "DcgmExporter",
+    "Endpoint",
+    "Kubernetes",
+    "MetricsApi",
+    "Objectives",
+    "Peers",
+    "Problem",
+    "Redis",
+    "Replicas",
+    "Running",
+    "Schedule",
+    "Scrape",
+    "SharedGateway",
+    "Smoothing",
+    "Workload",
+    "load",
+    "parse",
+    "read",
 ]  # fmt: skip

@@ -239,7 +239,7 @@ class Prices(Section):
         return self.gpu_hour if "gpu_hour" in self.model_fields_set else None
 
 
-class Snapshots(Section):
+class Checkpoints(Section):
     """Checkpoints: state that survives a restart (decisions, windows, estimators)."""
 
     directory: File
@@ -277,7 +277,7 @@ class Config(Section):
     """How long samples count as fresh."""
     tick: Annotated[float, duration(at_least_s=0.1, at_most_s=60)] = 1.0
     """Time between sweeps over all workloads for staleness, decay and keep-warm. New samples take effect at once."""
-    state: Snapshots | None = None
+    state: Checkpoints | None = None
     """Checkpoints. null: none; after a restart the cluster's replicas are held."""
     log: Log = Log()
     """Log."""

@@ -3,7 +3,7 @@
 Its page in docs/reference/rules explains a rule; `scaler.lint.pages` reads it. An id is never used twice: a withdrawn
 rule leaves a gap.
 
-Worked example: `RULES["TG001"]` is `Rule("TG001", "no-waker", "warning")`, and its page is TG001.md.
+Worked example: `RULES["TG001"]` is `Rule("TG001", "no-wake-source", "warning")`, and its page is TG001.md.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Rule(NamedTuple):
 
 
 # Scaling to zero and back: TG001 to TG019.
-NO_WAKE_SOURCE = Rule("TG001", "no-waker", "warning")
+NO_WAKE_SOURCE = Rule("TG001", "no-wake-source", "warning")
 FIRST_REQUESTS_REFUSED = Rule("TG002", "first-requests-refused", "warning")
 WAKES_BY_POLLING = Rule("TG003", "wakes-by-polling", "warning")
 FALLBACK = Rule("TG004", "fallback", "warning")
@@ -38,7 +38,7 @@ COOLDOWN_ADDS_UP = Rule("TG006", "cooldown-adds-up", "warning")
 ZERO_WHILE_LOADING = Rule("TG007", "zero-while-loading", "warning")
 IDLE_REPLICA_COUNT = Rule("TG008", "idle-replica-count", "error")
 ACTIVATION_ABOVE_TARGET = Rule("TG009", "activation-above-target", "error")
-POLLED_SELDOM = Rule("TG010", "polled-seldom", "info")
+POLLED_RARELY = Rule("TG010", "polled-rarely", "info")
 QUEUE_ALONE = Rule("TG011", "queue-alone", "warning")
 
 # Who writes the replicas, within which bounds, and what the HPA does: TG020 to TG039.
@@ -67,8 +67,8 @@ RATIO_AGAINST_PERCENT = Rule("TG043", "ratio-against-percent", "error")
 EMPTY_IS_ZERO = Rule("TG044", "empty-is-zero", "warning")
 LONG_WINDOW = Rule("TG045", "long-window", "warning")
 RENAMED_METRIC = Rule("TG046", "renamed-metric", "warning")
-EXPORTERS_LABELS = Rule("TG047", "exporters-labels", "warning")
-SCRAPED_SELDOM = Rule("TG048", "scraped-seldom", "warning")
+EXPORTER_LABELS = Rule("TG047", "exporter-labels", "warning")
+SCRAPED_RARELY = Rule("TG048", "scraped-rarely", "warning")
 
 # Pods: how they start and how they end: TG060 to TG079.
 GRACE_TOO_SHORT = Rule("TG060", "grace-too-short", "warning")
@@ -83,15 +83,15 @@ METRICS_OFF = Rule("TG066", "metrics-off", "error")
 ANNOTATION_NOT_READ = Rule("TG080", "annotation-not-read", "warning")
 BRAKE_WITHOUT_END = Rule("TG081", "brake-without-end", "warning")
 BRAKE_OVER = Rule("TG082", "brake-over", "warning")
-FROZEN_ASLEEP = Rule("TG083", "frozen-asleep", "warning")
-ORDER_BEYOND_BOUNDS = Rule("TG084", "order-beyond-bounds", "warning")
+FROZEN_AT_ZERO = Rule("TG083", "frozen-at-zero", "warning")
+OVERRIDE_BEYOND_BOUNDS = Rule("TG084", "override-beyond-bounds", "warning")
 RISES_SLOWLY = Rule("TG085", "rises-slowly", "warning")
 BOUNDS_UNUSED = Rule("TG086", "bounds-unused", "warning")
-EVERYBODYS_QUEUE = Rule("TG087", "everybodys-queue", "warning")
+QUEUE_OF_ALL = Rule("TG087", "queue-of-all", "warning")
 GROUP_INCOMPLETE = Rule("TG088", "group-incomplete", "warning")
 WEIGHTS_ALL_ZERO = Rule("TG089", "weights-all-zero", "warning")
 WITHOUT_EFFECT = Rule("TG090", "without-effect", "warning")
-SNAPSHOTS_TOO_OLD = Rule("TG091", "snapshots-too-old", "warning")
+CHECKPOINTS_TOO_OLD = Rule("TG091", "checkpoints-too-old", "warning")
 IGNORED_WITHOUT_REASON = Rule("TG092", "ignored-without-reason", "error")
 IDLE_JOBS = Rule("TG093", "idle-jobs", "warning")
 

@@ -26,7 +26,7 @@ from .errors import Finding, Loc, TriggerErrors, TriggerProblem, is_plain
 from .model import Config
 from .overrides import SCHEDULES, scheduled
 from .pydantic_errors import salvage, sections_in, sentence
-from .rules import EVERYBODYS_QUEUE
+from .rules import QUEUE_OF_ALL
 from .scalars import GATEWAY_KIND, GATEWAY_NAME, did_you_mean, kubernetes_name, read_target
 from .validate_workload import workload_findings
 from .workload import (
@@ -279,7 +279,7 @@ def check_workload(
     ]
     if trigger.model is None:
         bound = "is not given: the queues of all workloads of the gateway count as this workload's"
-        problems.append(TriggerProblem(f"{prefix}model", bound, severity="warning", rule=EVERYBODYS_QUEUE))
+        problems.append(TriggerProblem(f"{prefix}model", bound, severity="warning", rule=QUEUE_OF_ALL))
     return tuple(problems)
 
 

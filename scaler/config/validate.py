@@ -15,7 +15,7 @@ from exporter.catalog import GPU_KINDS
 
 from .errors import Finding, Loc
 from .model import Config
-from .rules import SNAPSHOTS_TOO_OLD, WITHOUT_EFFECT
+from .rules import CHECKPOINTS_TOO_OLD, WITHOUT_EFFECT
 from .scalars import EVERYWHERE, GPU_TARGET_KINDS, Address, write_duration
 from .validate_endpoint import access_findings, endpoint_findings
 from .validate_workload import brake_findings, group_faults, workload_findings
@@ -64,7 +64,7 @@ def _ages(config: Config) -> Iterator[Finding]:
         yield Finding(("freshness", "impute_after"), bound, write_duration(impute_after), rests_on=rests_on)
     if state is not None and state.interval > hold:
         bound = f"is more than freshness.hold ({write_duration(hold)}): older decisions are not restored"
-        yield Finding(("state", "interval"), bound, write_duration(state.interval), SNAPSHOTS_TOO_OLD, rests_on)
+        yield Finding(("state", "interval"), bound, write_duration(state.interval), CHECKPOINTS_TOO_OLD, rests_on)
 
 
 def _listen(config: Config) -> Iterator[Finding]:

@@ -25,12 +25,12 @@ from .rules import (
     BOUNDS_UNUSED,
     BRAKE_OVER,
     BRAKE_WITHOUT_END,
-    EVERYBODYS_QUEUE,
     FIRST_REQUESTS_REFUSED,
-    FROZEN_ASLEEP,
+    FROZEN_AT_ZERO,
     GROUP_INCOMPLETE,
     NO_WAKE_SOURCE,
-    ORDER_BEYOND_BOUNDS,
+    OVERRIDE_BEYOND_BOUNDS,
+    QUEUE_OF_ALL,
     RISES_SLOWLY,
     WEIGHTS_ALL_ZERO,
     Rule,
@@ -69,7 +69,7 @@ def workload_findings(at: Loc, workload: Workload, config: Config, now: float | 
         yield from _at_zero(at, workload)
     elif replicas.sleeps and workload.role is None:  # a member of another role may have a gateway: see `group_faults`
         key, kept = ("min", "one replica is") if replicas.min == 0 else ("idle", "replicas.min are")
-        bound = f"0 without a gateway: nothing can wake it, so {kept} kept (reason no_waker)"
+        bound = f"0 without a gateway: nothing can wake it, so {kept} kept (reason no_wake_source)"
         yield Finding((*at, "replicas", key), bound, None, NO_WAKE_SOURCE, ((*at, "gateway"),))
     yield from _times(at, workload, config.scrape.interval)
     if workload.brake is not None:
@@ -121,7 +121,7 @@ def _at_zero(at: Loc, workload: Workload) -> Iterator[Finding]:
     key, kind = (*at, "gateway", "kind"), workload.gateway_kind
     match at_zero(workload):
         case "nothing":
-            bound = f"{kind} shows no request at zero replicas, so one is kept (reason no_waker)"
+            bound = f"{kind} shows no request at zero replicas, so one is kept (reason no_wake_source)"
             yield Finding(key, bound, None, NO_WAKE_SOURCE, ((*at, "replicas"),))
         case "refused" | "counted":
             bound = f"{kind} rejects requests at zero replicas: the first ones fail, and wake the workload"
@@ -203,10 +203,10 @@ def _workload_brake(at: Loc, brake: Brake, workload: Workload) -> Iterator[Findi
     here, replicas = (*at, "brake"), workload.replicas
     if brake.word is BrakeWord.FREEZE and replicas.sleeps and workload.gateway is not None:
         bound = "also freezes it at zero, where no request wakes it: never_down lets it wake"
-        yield Finding(here, bound, None, FROZEN_ASLEEP, ((*at, "replicas"), (*at, "gateway")))
+        yield Finding(here, bound, None, FROZEN_AT_ZERO, ((*at, "replicas"), (*at, "gateway")))
     if brake.floor > replicas.max:
         bound = f"has a floor above replicas.max ({replicas.max}), which takes precedence"
-        yield Finding(here, bound, None, ORDER_BEYOND_BOUNDS, ((*at, "replicas", "max"),))
+        yield Finding(here, bound, None, OVERRIDE_BEYOND_BOUNDS, ((*at, "replicas", "max"),))
 
 
 def _schedule(at: Loc, schedule: Schedule, replicas: Replicas, bounds: Loc) -> Iterator[Finding]:
@@ -223,10 +223,10 @@ def _schedule(at: Loc, schedule: Schedule, replicas: Replicas, bounds: Loc) -> I
         yield Finding((*at, "floor"), f"must be at most ceiling ({ceiling})", str(floor), rests_on=((*at, "ceiling"),))
     if floor is not None and floor > replicas.max:
         bound = f"is above replicas.max ({replicas.max}), which takes precedence"
-        yield Finding((*at, "floor"), bound, str(floor), ORDER_BEYOND_BOUNDS, ((*bounds, "max"),))
+        yield Finding((*at, "floor"), bound, str(floor), OVERRIDE_BEYOND_BOUNDS, ((*bounds, "max"),))
     if ceiling is not None and ceiling < replicas.min:
         bound = f"is below replicas.min ({replicas.min}), which takes precedence"
-        yield Finding((*at, "ceiling"), bound, str(ceiling), ORDER_BEYOND_BOUNDS, ((*bounds, "min"),))
+        yield Finding((*at, "ceiling"), bound, str(ceiling), OVERRIDE_BEYOND_BOUNDS, ((*bounds, "min"),))
 
 
 def _group(workloads: Sequence[Workload], members: list[int]) -> Iterator[Fault]:
@@ -246,7 +246,7 @@ def _group(workloads: Sequence[Workload], members: list[int]) -> Iterator[Fault]
     if len(roles) > 1 and all(workloads[index].gateway is None for index in members):
         for index in members:
             if workloads[index].replicas.sleeps:
-                bound = "0 without a gateway at any member of its group: nothing can wake it (reason no_waker)"
+                bound = "0 without a gateway at any member of its group: nothing can wake it (reason no_wake_source)"
                 yield Fault(index, members[0], ("replicas",), bound, NO_WAKE_SOURCE)
 
 
@@ -306,6 +306,6 @@ def _same_queue(workloads: Sequence[Workload]) -> Iterator[Fault]:
                     f"shows the same queue as that of {other.key} without a common group: each counts all of it. "
                     "Give each a model, or both a group"
                 )
-                yield Fault(index, before, ("gateway",), bound, EVERYBODYS_QUEUE)
+                yield Fault(index, before, ("gateway",), bound, QUEUE_OF_ALL)
                 break
         first[gateway, home].append(index)

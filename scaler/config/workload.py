@@ -251,7 +251,7 @@ def job_problems(problems: Iterable[TriggerProblem], workload: Workload, prefix:
     """The problems of a workload of a ScaledJob. prefix: of its keys, such as "metadata."."""
     for problem in problems:
         if problem.rule is NO_WAKE_SOURCE:
-            bound = "nothing shows work while no Job runs, so none is started (reason no_waker)"
+            bound = "nothing shows work while no Job runs, so none is started (reason no_wake_source)"
             yield problem._replace(key=f"{prefix}gateway", bound=bound)
         elif problem.rule is not RISES_SLOWLY:  # KEDA ends no Job
             yield problem
@@ -301,5 +301,5 @@ def woken_by(workload: Workload) -> str:
         return "never at zero: replicas.min is above 0"
     signal = _WAKE_SIGNALS.get(at_zero(workload))
     if signal is None:
-        return "kept at one replica at least: nothing would show a request at zero (reason no_waker)"
+        return "kept at one replica at least: nothing would show a request at zero (reason no_wake_source)"
     return f"woken by {signal} of its gateway ({workload.gateway_kind})"

@@ -123,10 +123,10 @@ def allows(bounds: Bounds, decision: Decision) -> bool:
     answer of a fresh reading is inside the bounds, whatever the orders. A brake or a hold may keep a number from before
     the bounds were changed: then the follower's own brake or hold keeps what the cluster has.
 
-    Worked example: with bounds 0 to 8 and a tolerance of 0.1 an answer of 8 that is told as 9 is allowed, one of 9 and
-    one of 8 that is told as 11 are not.
+    Worked example: with bounds 0 to 8 and a tolerance of 0.1 a decision of 8 that is published as 9 is allowed;
+    a decision of 9, and one of 8 that is published as 11, are not.
     """
-    replicas, published = decision.replicas, decision.told
+    replicas, published = decision.replicas, decision.published
     if decision.observed != bounds.observed:
         return False
     if replicas is None or published is None:

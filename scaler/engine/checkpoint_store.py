@@ -1,4 +1,4 @@
-"""Snapshots: states as files, of which a whole one is there at every moment.
+"""Checkpoints: states as files, of which a whole one is there at every moment.
 
 A snapshot is written beside the others under another name, made durable, and renamed: a process that is killed, or a
 machine that loses its power, leaves the last one as it was. The last two are kept. One that cannot be read is set aside
@@ -277,11 +277,11 @@ class CheckpointStore:
     owned:      this process writes there; another one may hold the directory.
     """
 
-    def __init__(self, settings: config.Snapshots | None, clock: Clock) -> None:
+    def __init__(self, settings: config.Checkpoints | None, clock: Clock) -> None:
         self._settings, self._clock = settings, clock
         self._directory = None if settings is None else Directory(Path(settings.directory))
         self._log = structlog.get_logger()
-        self._trouble: str | None = None
+        self._problem: str | None = None
         self._claim = Claim(owned=True)  # as it was logged
         # One thread: what is submitted first is on the disk first, also where nobody waits for it any more.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoints")
@@ -298,7 +298,7 @@ class CheckpointStore:
     def owned(self) -> bool:
         return self._claim.owned
 
-    def reload(self, settings: config.Snapshots | None) -> None:
+    def reload(self, settings: config.Checkpoints | None) -> None:
         """Take another interval; another directory takes a restart."""
         if (settings and settings.directory) != (self._settings and self._settings.directory):
             self._log.warning("restart required", key="state.directory")
@@ -362,9 +362,9 @@ class CheckpointStore:
             if size is None:
                 return
             self.size, self.written_at = size, now
-            if self._trouble is not None:
+            if self._problem is not None:
                 self._log.info("checkpoint write recovered", directory=str(self._directory.path))
-            self._trouble = None
+            self._problem = None
 
     async def write_last(self, remembered: Remembered) -> None:
         """Before the end. A disk that hangs is not waited for."""
@@ -394,13 +394,13 @@ class CheckpointStore:
 
     def _fail(self, directory: Directory, problem: str) -> None:
         self.failures += 1
-        if self._trouble is None:
+        if self._problem is None:
             self._log.warning(
                 "checkpoint write failed",
                 directory=str(directory.path),
                 problem=problem,
             )
-        self._trouble = problem
+        self._problem = problem
 
 
 def _claim_and_read(directory: Directory, now: float) -> tuple[Claim | None, CheckpointFound]:

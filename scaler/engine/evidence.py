@@ -93,7 +93,7 @@ def decisions(
             idle_since=idle_since[index],
             evidence=evidence,
             observed=plans[columns.rows[index]].observed,
-            told=published[index],
+            published=published[index],
         )
         for index, evidence in enumerate(_evidence(plans, columns, sources, now))
     ]
@@ -144,12 +144,12 @@ def _evidence(
             replicas_ready=ready[index],
             replicas_pending=pending[index],
             gpus_held=held_gpus[index],
-            gpus_seen=seen_gpus[index],
+            gpus_attributed=seen_gpus[index],
             gpus_lost=lost_gpus[index],
             gpu_activity=gpu_activity(totals, index),
             gpu_engine_ceiling=ceiling[index],
             gpu_memory_held_bytes=memory[index],
-            waker=_describe_wake_source(*intake.wake_source(plan.workload, now)),
+            wake_source=_describe_wake_source(*intake.wake_source(plan.workload, now)),
             objectives=tuple(
                 Objective(OBJECTIVE_NAMES[signal], values[signal][index], target, demands[signal][index])
                 for signal, target in plan.spec.targets
@@ -181,12 +181,12 @@ def _explain_published(columns: SweepColumns, index: int) -> str:
         columns.totals.readings.wanted[index],
     )
     if isnan(current):
-        return f"told as {number:.0f}, as before: how many replicas there are is not known now"
+        return f"published as {number:.0f}, as before: how many replicas there are is not known now"
     if current >= replicas:
-        return f"told as {number:.0f} until the next tick: the step past {replicas:.0f} has just been taken"
+        return f"published as {number:.0f} until the next tick: the step past {replicas:.0f} has just been taken"
     return (
-        f"told as {number:.0f}: its HPA takes {replicas:.0f} for the {current:.0f} there are, within its tolerance of "
-        f"{columns.tolerance[index]:.3g}; "
+        f"published as {number:.0f}: its HPA takes {replicas:.0f} for the {current:.0f} there are, within its "
+        f"tolerance of {columns.tolerance[index]:.3g}; "
         'behavior.scaleUp.tolerance: "0" (Kubernetes 1.35 and later) takes steps exactly'
     )
 
@@ -205,7 +205,7 @@ def _notes(spec: Spec, columns: SweepColumns, index: int, *, has_gateway: bool) 
             f"{columns.totals.sleeping[index]:.0f} of its engines sleep (vLLM's sleep mode): they hold GPU memory and "
             "serve nobody until somebody wakes them"
         )
-    if reason is Reason.NO_WAKER:
+    if reason is Reason.NO_WAKE_SOURCE:
         silent = bool(readings.gateway_fresh[index])
         notes.append(
             "the gateway's page shows no queue of its own, so nothing would see a request at zero replicas"

@@ -82,7 +82,7 @@ class LoopContext:
     replicas: ReplicaCounts | None = None
     discoveries: Callable[[Config], Sequence[Discovery]] | None = None
     unclaimed: UnclaimedState = field(default_factory=UnclaimedState)
-    troubles: frozenset[str] = frozenset()
+    object_errors: frozenset[str] = frozenset()
     refused: set[WorkloadKey] = field(default_factory=set)
 
 
@@ -146,7 +146,7 @@ class ControlLoop:
         self._follow_workloads(last, begun)
         if not self._has_triggers() or (before is not None and before._is_synced):  # noqa: SLF001
             self._publish_registry(context.clock.now())
-        self._log_troubles(str(trouble) for trouble in self._registry.troubles)
+        self._log_object_errors(str(problem) for problem in self._registry.object_errors)
         if before is not None:
             self._count(self._uncounted(before._registry, begun))  # noqa: SLF001
 
@@ -283,8 +283,8 @@ class ControlLoop:
             self._context.publisher.judge_again(self._decider.workloads[row] for row in found.rows.tolist())
         if self._is_synced:
             self._context.on_registry(self._registry)
-        if self._registry.troubles != last.troubles:
-            self._log_troubles(str(trouble) for trouble in self._registry.troubles)
+        if self._registry.object_errors != last.object_errors:
+            self._log_object_errors(str(problem) for problem in self._registry.object_errors)
         self._count(registered)  # before anything is decided
         new = () if found.places is None else self._discoveries.keys() - discoveries
         for source in {*new, *(source for each in registered for source in self._places.of(each))}:
@@ -361,7 +361,9 @@ class ControlLoop:
         elif decision.workload not in refused:
             refused.add(decision.workload)
             workload, replicas = str(decision.workload), decision.replicas
-            self._log.warning("leader decision refused", workload=workload, replicas=replicas, told=decision.told)
+            self._log.warning(
+                "leader decision refused", workload=workload, replicas=replicas, published=decision.published
+            )
         return admitted
 
     def _publish_registry(self, now: float) -> None:
@@ -390,14 +392,14 @@ class ControlLoop:
             return True
         return all(cluster.synced(resource, now) for resource in (SCALEDOBJECTS, SCALEDJOBS))
 
-    def _log_troubles(self, troubles: Iterable[str]) -> None:
+    def _log_object_errors(self, object_errors: Iterable[str]) -> None:
         """Logs one line when an object becomes invalid, and one when it is fixed."""
-        now, before = frozenset(troubles), self._context.troubles
-        for trouble in sorted(now - before):
-            self._log.warning("invalid object", problem=trouble)
-        for trouble in sorted(before - now):
-            self._log.info("invalid object resolved", problem=trouble)
-        self._context.troubles = now
+        now, before = frozenset(object_errors), self._context.object_errors
+        for problem in sorted(now - before):
+            self._log.warning("invalid object", problem=problem)
+        for problem in sorted(before - now):
+            self._log.info("invalid object resolved", problem=problem)
+        self._context.object_errors = now
 
     # Backfill.
 

@@ -65,7 +65,7 @@ class Published:
         return np.where(stands, np.fmax(number, self.number[rows]), number)
 
     def columns(self) -> dict[str, Array]:
-        return named("told", {name: getattr(self, name) for name in self.__slots__})
+        return named("published", {name: getattr(self, name) for name in self.__slots__})
 
     def take(self, columns: Columns, rows: Rows, source_rows: Rows, tolerance: Floats) -> None:
         """Copies `source_rows` of another replica's columns into `rows`. Without a column of numbers the number is the

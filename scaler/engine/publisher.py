@@ -171,7 +171,7 @@ def _only(workloads: frozenset[WorkloadKey], board: Board, at: float) -> Board:
 def _expire(decision: Decision, held_since: float, at: float) -> Decision | None:
     """The decision in place of one that is not renewed; None: it stays."""
     if decision.active or decision.evidence.replicas_wanted:  # what still runs must not be put to sleep by an old proof
-        return replace(decision, replicas=None, told=None, active=True, reason=Reason.UNKNOWN, decided_at=at)
+        return replace(decision, replicas=None, published=None, active=True, reason=Reason.UNKNOWN, decided_at=at)
     if decision.reason is Reason.HELD:
         return None
     return replace(decision, reason=Reason.HELD, decided_at=at, held_since=held_since)

@@ -40,9 +40,9 @@ def of_front_proxy(problem: str | None) -> None:
         structlog.get_logger().warning("front proxy configuration unknown", problem=problem)
 
 
-def of_redis(page: str, troubles: tuple[str, ...]) -> None:
-    if troubles:
-        structlog.get_logger().warning("Redis read failed", target=page, problem="; ".join(troubles))
+def of_redis(page: str, problems: tuple[str, ...]) -> None:
+    if problems:
+        structlog.get_logger().warning("Redis read failed", target=page, problem="; ".join(problems))
     else:
         structlog.get_logger().info("Redis read recovered", target=page)
 

@@ -18,7 +18,9 @@ from .formats import clock, counted, lasting, number
 from .steps import Step
 from .trace import Case
 
-_ASLEEP, _NO_WAKE_SOURCE, _QUEUED = (REASONS.index(each) for each in (Reason.ASLEEP, Reason.NO_WAKER, Reason.QUEUED))
+_ASLEEP, _NO_WAKE_SOURCE, _QUEUED = (
+    REASONS.index(each) for each in (Reason.ASLEEP, Reason.NO_WAKE_SOURCE, Reason.QUEUED)
+)
 _SCHEDULED, _FROZEN, _WARM = (REASONS.index(each) for each in (Reason.SCHEDULED, Reason.FROZEN, Reason.WARM))
 
 
@@ -28,7 +30,7 @@ def overrides(case: Case, decision: Decision | None) -> Step:
     active = case.constraints
     if not (active.frozen or active.never_down or active.floor > 0.0 or isfinite(active.ceiling)):
         sentences.append("No override is active.")
-    return Step("orders", "Idleness and overrides", tuple(sentences))
+    return Step("overrides", "Idleness and overrides", tuple(sentences))
 
 
 def _idleness(case: Case) -> list[str]:
@@ -136,15 +138,15 @@ def published(case: Case, decision: Decision | None, follows: str | None) -> Ste
         text = "unknown" if replicas is None else f"{counted(replicas, 'replica')}, {decision.reason}"
         differs = "" if same else " The steps above are of its own decision."
         sentences.append(f"This replica repeats the decision of the leader at {follows}: {text}.{differs}")
-    return Step("told", "Published replicas", tuple(sentences))
+    return Step("published", "Published replicas", tuple(sentences))
 
 
 def _published_replicas(case: Case, decision: Decision | None) -> float:
     """decision: the Board's, if it is of this moment. For the past the number is computed: a scrape while the HPA takes
     a step lowers nothing, and the log does not have that.
     """
-    if decision is not None and decision.told is not None and _same(case, decision):
-        return decision.told
+    if decision is not None and decision.published is not None and _same(case, decision):
+        return decision.published
     most = case.constraints.ceiling if case.verdict.replicas > case.constraints.floor else inf
     columns = (case.verdict.replicas, case.readings.wanted, case.plan.tolerance, most)
     return float(past_band(*(np.array([column]) for column in columns))[0])

@@ -29,7 +29,7 @@ class EventReason(StrEnum):
     INCOMPLETE = "Incomplete"
     UNKNOWN = "Unknown"
     CAPPED = "Capped"
-    NO_WAKE_SOURCE = "NoWaker"
+    NO_WAKE_SOURCE = "NoWakeSource"
     WAKE_SOURCE_LOST = "WakeSourceLost"
     BRAKE_ENDED = "BrakeEnded"
 
@@ -82,10 +82,10 @@ def _of_reason(before: Decision, after: Decision) -> EventReason | None:
         return None
     if after.reason is Reason.HELD:
         return EventReason.HELD if before.known else None  # after unknown it is an improvement
-    if after.reason is Reason.NO_WAKER:
+    if after.reason is Reason.NO_WAKE_SOURCE:
         # At zero it is not kept awake: it stays at zero, and nothing would wake it again.
         return EventReason.NO_WAKE_SOURCE if after.active else EventReason.WAKE_SOURCE_LOST
-    if after.reason is Reason.INCOMPLETE and not after.active and not after.evidence.waker:
+    if after.reason is Reason.INCOMPLETE and not after.active and not after.evidence.wake_source:
         return EventReason.WAKE_SOURCE_LOST
     return _REASONS.get(after.reason)
 
@@ -101,11 +101,13 @@ def sentence(reason: EventReason, before: Decision, after: Decision) -> str:
     evidence = after.evidence
     match reason:
         case EventReason.ASLEEP:
-            return f"asleep: {_idle(after)}" + (f", and its wake source is {evidence.waker}" if evidence.waker else "")
+            return f"asleep: {_idle(after)}" + (
+                f", and its wake source is {evidence.wake_source}" if evidence.wake_source else ""
+            )
         case EventReason.WOKEN:
             return f"awake, {replicas(after)} wanted: {_why_awake(after)}"
         case EventReason.HELD:
-            blind = "" if after.replicas or evidence.waker else f"; {NO_WAKE_SOURCE}"
+            blind = "" if after.replicas or evidence.wake_source else f"; {NO_WAKE_SOURCE}"
             at = f"at {replicas(after)}" if after.replicas else "at zero"
             return f"held {at}, as decided last{blind}: {stale(evidence, _SHOWN)}"
         case EventReason.INCOMPLETE:
@@ -118,7 +120,7 @@ def sentence(reason: EventReason, before: Decision, after: Decision) -> str:
         case EventReason.NO_WAKE_SOURCE:
             return f"not scaled to zero: {_idle(after)}, and {_blind(evidence)}"
         case EventReason.WAKE_SOURCE_LOST:
-            lost = before.evidence.waker
+            lost = before.evidence.wake_source
             return f"stays at zero; {NO_WAKE_SOURCE}: {f'{lost} is gone' if lost else _why_blind(evidence)}"
         case EventReason.BRAKE_ENDED:
             return f"a brake has ended: {before.evidence.brake}"
@@ -146,7 +148,7 @@ def _why_awake(decision: Decision) -> str:
             return stale(evidence, _SHOWN)
         case Reason.INCOMPLETE:
             return incomplete(evidence, _SHOWN)
-        case Reason.NO_WAKER:
+        case Reason.NO_WAKE_SOURCE:
             return _blind(evidence)
     return str(decision.reason)
 

@@ -146,9 +146,9 @@ def _observed(decision: Decision) -> ControllerOutcome | None:
 def _unattended(facts: Facts) -> ControllerOutcome | None:
     """The outcome if nothing acts on the number, or that is unknown."""
     if not facts.watched:
-        return _of(OutcomeCode.UNSEEN, "unknown: no Kubernetes API is configured (`kubernetes`)")
+        return _of(OutcomeCode.UNKNOWN_SCALER, "unknown: no Kubernetes API is configured (`kubernetes`)")
     if facts.target is None:
-        return _of(OutcomeCode.UNSEEN, "unknown: no ScaledObject defines its target, nor does `pods.target`")
+        return _of(OutcomeCode.UNKNOWN_SCALER, "unknown: no ScaledObject defines its target, nor does `pods.target`")
     if facts.target.kind == "ScaledJob":
         return _of(OutcomeCode.JOBS, "KEDA makes Jobs of the number, by the ScaledJob's scalingStrategy")
     if len(facts.hpas) > 1:
@@ -156,7 +156,9 @@ def _unattended(facts: Facts) -> ControllerOutcome | None:
         return _of(OutcomeCode.TWO_HPAS, f"nothing: {names} all target {facts.target}, and Kubernetes follows none")
     if facts.scaled is None and not facts.hpas:
         if not (facts.hpas_complete and facts.scaled_complete):
-            return _of(OutcomeCode.UNSEEN, "unknown: HPAs or ScaledObjects cannot be read (RBAC, or no API server)")
+            return _of(
+                OutcomeCode.UNKNOWN_SCALER, "unknown: HPAs or ScaledObjects are unreadable (RBAC, or no API server)"
+            )
         return _of(OutcomeCode.NO_SCALER, f"nothing: no ScaledObject and no HPA targets {facts.target}")
     if facts.scaled is not None and not facts.speaks:
         return _of(OutcomeCode.OTHER_METRICS, f"nothing: {facts.scaled.ref} has no trigger for this workload")
@@ -164,7 +166,7 @@ def _unattended(facts: Facts) -> ControllerOutcome | None:
 
 
 def _unknown(decision: Decision, facts: Facts) -> ControllerOutcome | None:
-    if decision.told is not None:
+    if decision.published is not None:
         return None
     fallback = None if facts.scaled is None else of_scaled(facts.scaled).fallback
     if fallback is None:
@@ -180,7 +182,7 @@ def _unknown(decision: Decision, facts: Facts) -> ControllerOutcome | None:
 def _acting(decision: Decision, facts: Facts, now: float, mates: Sequence[Decision]) -> ControllerOutcome:
     current = _current(decision, facts)
     if current is None:
-        return _of(OutcomeCode.UNSEEN, f"unknown: spec.replicas of {facts.target} cannot be read")
+        return _of(OutcomeCode.UNKNOWN_SCALER, f"unknown: spec.replicas of {facts.target} cannot be read")
     if facts.scaled is not None:
         active = decision.active or any(each.active for each in mates)
         outcome = keda_outcome(facts.scaled, active=active, current=current, now=now)
@@ -222,11 +224,11 @@ def _hpa(decision: Decision, facts: Facts, current: int, now: float, mates: Sequ
         spec = of_hpa_to_be(scaled, facts.tolerance)
     published = PublishedReplicas(
         decided=decision.replicas or 0,
-        number=decision.told or 0,
+        number=decision.published or 0,
         since=decision.decided_at,
         tolerance=tolerances(spec)[1],
         late_s=_late_s(scaled),
-        mates=tuple(each.told for each in mates if each.told is not None),
+        mates=tuple(each.published for each in mates if each.published is not None),
         ready=(decision.evidence.replicas_ready or 0) if ours and ours[0].target == "Value" else None,
         most=_allowed(decision),
     )

@@ -200,13 +200,13 @@ class OutcomeCode(StrEnum):
     FALLBACK = "fallback"  # no number, and KEDA uses its fallback
     OBSERVED = "observed"  # only observed: nothing is published
     CONTROLLER_ERROR = "controller_error"  # the HPA or KEDA reports that it cannot scale
-    OTHER_METRICS = "not_asked"  # its HPA or ScaledObject scales by other metrics
-    NO_WAKE_SOURCE = "no_waker"  # at zero, and without KEDA nothing scales it up again
+    OTHER_METRICS = "other_metrics"  # its HPA or ScaledObject scales by other metrics
+    NO_WAKE_SOURCE = "no_wake_source"  # at zero, and without KEDA nothing scales it up again
     NO_HPA = "no_hpa"  # KEDA has created no HPA, so nothing scales from one to many
     NO_SCALER = "no_scaler"  # no ScaledObject and no HPA names its target
     TWO_HPAS = "two_hpas"  # several HPAs name it: Kubernetes follows none
     JOBS = "jobs"  # a ScaledJob: KEDA makes Jobs of the number
-    UNSEEN = "unseen"  # which objects act on it is unknown here
+    UNKNOWN_SCALER = "unknown_scaler"  # which objects act on it is unknown here
 
 
 # The HPA controller's --horizontal-pod-autoscaler-sync-period, by default.

@@ -30,7 +30,7 @@ class NextOutcome(NamedTuple):
 class Row:
     """One workload. Replicas and requests are counts, ratios 0..1, times POSIX seconds; None is unknown.
 
-    cluster: spec.replicas. ready, pending: of those. told: published replicas.
+    cluster: spec.replicas. ready, pending: of those. published: the number for the controllers.
     load:    requests waiting, running or held by the gateway, as far as known. demand: replicas, unrounded.
     gpus:    that it holds. gpu: their activity; gpu_activity: the source of that.
     stale:   targets with stale readings. incomplete: series that make a reading a lower bound.
@@ -47,7 +47,7 @@ class Row:
     cluster: int | None
     ready: int | None
     pending: int | None
-    told: int | None
+    published: int | None
     load: float | None
     waiting: float | None
     running: float | None
@@ -69,7 +69,7 @@ class Row:
 
     @property
     def shift(self) -> str:
-        return shift(self.cluster, self.told)
+        return shift(self.cluster, self.published)
 
     @property
     def label(self) -> str:
@@ -103,13 +103,13 @@ def row(decision: Decision, now: float, ahead: NextOutcome | None = None) -> Row
         cluster=evidence.replicas_wanted,
         ready=evidence.replicas_ready,
         pending=evidence.replicas_pending,
-        told=decision.told,
+        published=decision.published,
         load=evidence.load,
         waiting=evidence.waiting,
         running=evidence.running,
         held=evidence.held_by_gateway,
         demand=evidence.demand,
-        gpus=evidence.gpus_held if evidence.gpus_held is not None else evidence.gpus_seen,
+        gpus=evidence.gpus_held if evidence.gpus_held is not None else evidence.gpus_attributed,
         gpu=evidence.gpu_engine_active,
         gpu_activity=evidence.gpu_activity,
         decided_at=decision.decided_at,
@@ -125,7 +125,7 @@ def row(decision: Decision, now: float, ahead: NextOutcome | None = None) -> Row
     )
 
 
-def by_trouble(rows: Iterable[Row]) -> list[Row]:
+def by_severity(rows: Iterable[Row]) -> list[Row]:
     """By severity and rank; then the highest load first; then by name."""
     return sorted(
         rows,
@@ -142,14 +142,14 @@ def by_trouble(rows: Iterable[Row]) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Sums. workloads: by state. gpus: held, by the state of their workload. troubles, notices: workloads by severity.
+    """Sums. workloads: by state. gpus: held, by the state of their workload. problems, notices: workloads by severity.
     uncounted: workloads with replicas whose number of GPUs is unknown, so that no sum has them.
     """
 
     workloads: dict[WorkloadState, int]
     gpus: dict[WorkloadState, int]
     uncounted: int
-    troubles: int
+    problems: int
     notices: int
 
     def to_document(self) -> dict[str, Any]:

@@ -26,7 +26,9 @@ from .formats import clock, counted, lasting, number
 from .trace import Case
 
 Cell: TypeAlias = str | float | int | bool | None
-Kind: TypeAlias = Literal["raw", "cleaned", "smoothed", "objectives", "winner", "clamp", "orders", "told", "controller"]
+Kind: TypeAlias = Literal[
+    "raw", "cleaned", "smoothed", "objectives", "winner", "clamp", "overrides", "published", "controller"
+]
 
 NAMES = {Signal.WORK: "work", Signal.KV_CACHE: "kv_cache", Signal.GPU_ENGINE: "gpu_engine"}
 UNITS = {Signal.WORK: "requests", Signal.KV_CACHE: "of the KV cache", Signal.GPU_ENGINE: "engine activity"}

@@ -4,7 +4,7 @@ A state is what its GPUs do now, in the six words of the ledger; a reason is why
 is why a controller does not follow it. The live page reads the tables as JSON, so its words are those of the terminal.
 A clause is a reason with its numbers; the sentence of an explanation is in `trace`.
 
-Worked example: `REASONS[Reason.NO_WAKER]` is "no wake source", a notice, fourth in the order of severity. The clause of
+Worked example: `REASONS[Reason.NO_WAKE_SOURCE]` is "no wake source", a notice, the fourth by severity. The clause of
 a workload that is idle for 90 s of its 300 s of keep-warm time is "idle for 1 min, kept warm for 5 min".
 """
 
@@ -72,7 +72,7 @@ REASONS: dict[Reason, Word] = {
         2,
         _UNKNOWN,
     ),
-    Reason.NO_WAKER: Word("no wake source", "idle, but nothing would see a request at zero", _NOTICE, 3, _WARM),
+    Reason.NO_WAKE_SOURCE: Word("no wake source", "idle, but nothing would see a request at zero", _NOTICE, 3, _WARM),
     Reason.CAPPED: Word("capped", "more is needed than the maximum allows", _NOTICE, 4, _SERVING),
     Reason.QUEUED: Word("queued", "requests wait and none is in progress", _NOTICE, 5, WorkloadState.LOADING),
     Reason.FROZEN: Word("frozen", "a brake decides", _NOTICE, 6, _WARM),
@@ -92,8 +92,8 @@ OBSTACLES: dict[str, Word] = {
     "no_hpa": Word("no HPA", "KEDA has created no HPA: nothing scales from one to many", _TROUBLE),
     "fallback": Word("fallback", "readings are unknown, and KEDA uses its fallback", _TROUBLE),
     "no_scaler": Word("no scaler", "no ScaledObject and no HPA targets it", _NOTICE),
-    "not_asked": Word("other metrics", "its HPA or ScaledObject scales by other metrics", _NOTICE),
-    "no_waker": Word("stuck at zero", "at zero, and without KEDA nothing scales it up", _NOTICE),
+    "other_metrics": Word("other metrics", "its HPA or ScaledObject scales by other metrics", _NOTICE),
+    "no_wake_source": Word("stuck at zero", "at zero, and without KEDA nothing scales it up", _NOTICE),
     "paused": Word("paused", "a KEDA annotation pauses it", _NOTICE),
     "disabled": Word("disabled", "its HPA may not scale in this direction", _NOTICE),
     "at_max": Word("HPA at maximum", "the HPA's maximum is less than the published number", _NOTICE),
@@ -154,7 +154,7 @@ def clause(decision: Decision, now: float) -> str:
             return f"no requests, but its GPUs are active: {ratio(evidence.gpu_engine_active)}"
         case Reason.LOADING:
             return f"{_starting(evidence)}; {_requests(evidence.queued)} waiting"
-        case Reason.WARM | Reason.ASLEEP | Reason.NO_WAKER:
+        case Reason.WARM | Reason.ASLEEP | Reason.NO_WAKE_SOURCE:
             return _resting(decision, now)
         case Reason.HELD:
             since_s = None if decision.held_since is None else now - decision.held_since
@@ -207,10 +207,10 @@ def _starting(evidence: Evidence) -> str:
 
 def _resting(decision: Decision, now: float) -> str:
     evidence, since = decision.evidence, idle(decision, now)
-    if decision.reason is Reason.NO_WAKER:
+    if decision.reason is Reason.NO_WAKE_SOURCE:
         return f"{since}; {'stays awake' if decision.active else 'stays at zero'}: {NO_WAKE_SOURCE}"
     if decision.reason is Reason.ASLEEP:
-        return since if evidence.waker is None else f"{since}; wakes by {evidence.waker}"
+        return since if evidence.wake_source is None else f"{since}; wakes by {evidence.wake_source}"
     return since if evidence.keep_warm_s is None else f"{since}, kept warm for {span(evidence.keep_warm_s)}"
 
 

@@ -236,7 +236,7 @@ _SENTENCES: Mapping[Reason, Callable[[Case], str]] = {
     Reason.HELD: _held,
     Reason.INCOMPLETE: _incomplete,
     Reason.UNKNOWN: _unknown,
-    Reason.NO_WAKER: _no_wake_source,
+    Reason.NO_WAKE_SOURCE: _no_wake_source,
     Reason.SCHEDULED: _scheduled,
     Reason.FROZEN: _frozen,
     Reason.CAPPED: _capped,

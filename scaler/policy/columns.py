@@ -36,7 +36,7 @@ REASONS = (
     Reason.ASLEEP,
     Reason.HELD,
     Reason.UNKNOWN,
-    Reason.NO_WAKER,
+    Reason.NO_WAKE_SOURCE,
     Reason.SCHEDULED,
     Reason.FROZEN,
     Reason.CAPPED,

@@ -6,7 +6,7 @@ recorded traces run the same functions. Pure; time is an argument.
 Worked example: 40 requests wait or run and a replica should carry 16: 40/16 = 2.5, so 3 replicas, `serving`. All
 finish; after 60 s of decay the smoothed work asks for one; `warm` until 300 s have passed with nothing waiting,
 nothing running, no counter rising and idle GPUs; then 0 replicas, inactive, `asleep`, if the gateway's target can
-show the next request, else 1 replica, `no_waker`.
+show the next request, else 1 replica, `no_wake_source`.
 """
 
 from __future__ import annotations

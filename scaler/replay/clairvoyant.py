@@ -4,13 +4,13 @@ A plan says how many replicas are ready in each quarter of a minute; a pod for i
 and one that will be needed again within that time is kept. It begins as what the work itself asks for, and is improved
 by descent on
 
-    GPU-seconds + price * broken promises
+    GPU-seconds + price * SLO misses
 
 in the same simulator: a block of time gets a replica less, or one more, blocks of an hour first and of a quarter of a
 minute last. Each is tried by itself, from the world as it is at that moment (`walk`). A high price comes first; then it
-falls as long as enough promises are kept, each time from the plan before. What a block would have saved and broken is
-remembered, so at the next price only those are tried again whose choice is near, or whose neighbours have changed. So
-the plan is one that works: an upper bound of the optimum.
+falls as long as enough requests meet the SLO, each time from the plan before. What a block would have saved and
+broken is remembered, so at the next price only those are tried again whose choice is near, or whose neighbours have
+changed. So the plan is one that works: an upper bound of the optimum.
 
 `fluid_gpu_hours` is a lower bound, and a loose one: as if work could wait for a full batch and starting were free.
 
@@ -32,14 +32,14 @@ from .engine import advance, scale
 from .metric_pages import LIVE_POD_S, look
 from .run import AFTERWARDS_S, WARM_UP_S
 from .servers import DUST_S, ServerProfile
-from .walk import BIN_S, Blocks, PodTimeline, Promised, walk
+from .walk import BIN_S, Blocks, PodTimeline, SloLimits, walk
 
 BLOCKS_S = (3600.0, 1200.0, 420.0, 150.0, 60.0, 15.0)
 LATER_S = BLOCKS_S[2:]  # what is long was decided at the first price
 LESS, MORE = -1, 1  # replicas in a block
 STEPS = (LESS, MORE, LESS)
 AGAIN = 3  # walks with the same step, as long as any block is changed
-FIRST_PRICE_GPU_S = 120.0  # of one broken promise, for a replica of one GPU
+FIRST_PRICE_GPU_S = 120.0  # of one SLO miss, for a replica of one GPU
 LAST_PRICE_GPU_S = 0.01
 PRICE_FALL = 3.0  # to a third each time; once that is too low, between that and the last that was not
 NEAR = 1.1
@@ -47,7 +47,7 @@ FELT_S = 120.0  # for so long after a block its effects are put down to it
 ROUNDS = 2
 ENOUGH = 0.998  # of what it was worth before: a round that does not get there is the last
 TOO_BAD = 1.02
-LOST = 2.0  # times as many broken promises as are forgiven
+LOST = 2.0  # times as many SLO misses as are forgiven
 UNSURE = 1.5  # a choice that was not within so many times of the present price is taken to stand
 SLOTS = 1024  # pods alive at one moment, at the most
 
@@ -107,7 +107,7 @@ def follow(load: Trace, profile: ServerProfile, ready: Ints, slots: int = 1024) 
 def find(
     load: Trace, profile: ServerProfile, progress: Callable[[float], None] = lambda _done: None
 ) -> ClairvoyantPlan:
-    """The cheapest plan found that keeps enough promises; if none does, the one at the highest price.
+    """The cheapest plan found that meets enough of the SLO; if none does, the one at the highest price.
 
     progress: gets the share done, 0..1, as far as it is known.
     """
@@ -134,7 +134,7 @@ def _widths(blocks_s: Sequence[float]) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Walked:
-    """A plan that was played from beginning to end. broken: promises; share: of promises kept."""
+    """A plan that was played from beginning to end. broken: SLO misses; share: of requests that met the SLO."""
 
     ready: Ints
     gpu_s: float
@@ -155,7 +155,7 @@ class _Descent:
         self._felt = int(FELT_S / BIN_S)
         self._orders = max(1, int(np.ceil(load.span_s / BIN_S)))
         self._counted = load.at >= min(WARM_UP_S, load.span_s / 2)
-        self._promised = promised(load, profile, int(len(load.at) - self._counted.sum()))
+        self._limits = slo_limits(load, profile, int(len(load.at) - self._counted.sum()))
         self._spares = self._world(), self._world()
         self._flips = {
             (width, step): np.full(-(-self._bins // width), nan) for width in _widths(BLOCKS_S) for step in (LESS, MORE)
@@ -226,7 +226,7 @@ class _Descent:
         blocks = Blocks(np.flatnonzero(~stands), width, step, price, self._profile.gpus, self._felt, flip)
         world, (base, tried) = self._world(), self._spares
         changed, pod_s = walk(
-            world, base, tried, self._profile.server, self._promised, ready, course, self._ahead, blocks,
+            world, base, tried, self._profile.server, self._limits, ready, course, self._ahead, blocks,
             self._load.span_s,
         )  # fmt: skip
         if not changed:
@@ -251,7 +251,7 @@ class _Descent:
             flip[before[until] > before[since]] = nan
 
 
-def promised(load: Trace, profile: ServerProfile, begins: int) -> Promised:
+def slo_limits(load: Trace, profile: ServerProfile, begins: int) -> SloLimits:
     slo = profile.slo
     rest = slo.rest_s + slo.rest_per_token_s * load.output + DUST_S
-    return Promised(slo.within_s(load.prompt), np.where(load.output <= 1, inf, rest), slo.rest_per_token_s, begins)
+    return SloLimits(slo.within_s(load.prompt), np.where(load.output <= 1, inf, rest), slo.rest_per_token_s, begins)

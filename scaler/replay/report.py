@@ -146,7 +146,7 @@ def _slo_document(slo: Slo) -> dict[str, Any]:
 
 
 def _or_null(value: Any) -> Any:
-    """JSON has no NaN and no infinity: what is not known, or not promised, is null."""
+    """JSON has no NaN and no infinity: what is unknown, or has no limit, is null."""
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
@@ -185,7 +185,7 @@ svg { display: block; width: 100%; height: auto; } svg text { fill: var(--dim); 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResultRow:
-    """One policy's outcome. kept: the share promised was kept. ratio: GPU-hours over the plan's; NaN without a plan."""
+    """One policy's outcome. kept: the SLO was met. ratio: GPU-hours over the plan's; NaN without a plan."""
 
     name: str
     parameters: str
@@ -217,7 +217,7 @@ def page(sections: Sequence[TraceSection]) -> str:
     return (
         "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width'>"
         f"<title>Tidegate replay</title><style>{STYLE}</style></head><body><h1>Tidegate replay</h1>"
-        "<p>What each policy would have cost on these loads, and what it would have kept of the promise, in a "
+        "<p>What each policy would have cost on these loads, and what it would have met of the SLO, in a "
         "simulated Deployment. Start-up times, batching and the age of metrics are modelled; prefix caches, preemption "
         f"and the provisioning of nodes are not.</p>{body}</body></html>\n"
     )
@@ -228,7 +228,7 @@ def _section(section: TraceSection) -> str:
     facts = (
         f"{len(load.at):,} requests in {_span(load.span_s)}, {load.prompt.mean():,.0f} prompt and "
         f"{load.output.mean():,.0f} output tokens on average. Server {escape(section.server)}. "
-        f"Promise: {escape(section.slo)}. {escape(section.bounds)}"
+        f"SLO: {escape(section.slo)}. {escape(section.bounds)}"
     )
     notes = "".join(f"<p>{escape(note)}</p>" for note in section.notes)
     top, rows = _top(section), sorted(section.rows, key=_worth)
@@ -266,7 +266,7 @@ def _legend(section: TraceSection, top: float) -> str:
         keys.append(
             (
                 "background:var(--bad)",
-                "requests whose promise was broken, by when they came; the first minutes are not judged",
+                "requests whose SLO was missed, by when they came; the first minutes are not judged",
             )
         )
     named = "".join(f"<i class=key style='{style}'></i><b>{text}</b>" for style, text in keys)
@@ -275,7 +275,7 @@ def _legend(section: TraceSection, top: float) -> str:
 
 
 def _table(rows: Sequence[ResultRow]) -> str:
-    head = ("policy", "promise kept", "GPU-hours", "of the plan", "TTFT mean", "TTFT p99", "changes", "flaps a day")
+    head = ("policy", "SLO met", "GPU-hours", "of the plan", "TTFT mean", "TTFT p99", "changes", "flaps a day")
     cells = "".join(f"<th>{name}</th>" for name in (*head, "cold starts"))
     cheapest = min((row.score.gpu_hours for row in rows if row.kept), default=None)
     return f"<div class=card><table><tr>{cells}</tr>{''.join(_line(row, cheapest) for row in rows)}</table></div>"
@@ -329,7 +329,7 @@ def _late(row: ResultRow) -> str:
     moments, counts = _binned(load.at[broken], load.span_s)
     top = float(counts.max())
     drawn = _frame(LOW, top, load.span_s, ticks=False) + _steps("late", moments, counts, LOW, top, load.span_s)
-    return _svg(LOW, drawn, f"{row.name}: promises broken")
+    return _svg(LOW, drawn, f"{row.name}: SLO misses")
 
 
 def _binned(at: Floats, span_s: float) -> tuple[Floats, Floats]:

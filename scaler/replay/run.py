@@ -123,7 +123,7 @@ def run(
 
 
 def slo_met(course: Replayed) -> Mask:
-    """Which requests had what was promised, those of the first minutes too; shape (requests,)."""
+    """Which requests met the SLO, those of the first minutes too; shape (requests,)."""
     load, times = course.load, course.times
     first, rest = times[:, FIRST] - times[:, AT], times[:, DONE] - times[:, FIRST]
     return course.profile.slo.kept(first, rest, load.prompt, load.output)

@@ -9,7 +9,7 @@ Worked example:
     name: mistral-7b-l40s
     start: 40s
     engine: {step: 16ms, per_sequence: 0.12ms, per_token: 1.1e-7, prompt_rate: 7000, kv_tokens: 190000}
-    promise: {first: 2s, per_prompt_token: 0.3ms, rest: 500ms, per_output_token: 80ms}
+    slo: {first: 2s, per_prompt_token: 0.3ms, rest: 500ms, per_output_token: 80ms}
 
 is a profile on one GPU; a request with 1,000 prompt tokens meets its SLO if its first token comes within 2.3 s.
 """
@@ -151,7 +151,7 @@ class SloSection(Section):
     per_prompt_token: Seconds = 0.0
     """More for each token of its prompt."""
     rest: Seconds | None = None
-    """From the first token to the last, whatever the length. Left out: nothing is promised of it."""
+    """From the first token to the last, whatever the length. Omitted: no limit."""
     per_output_token: Seconds = 0.0
     """More for each token of the answer."""
     share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.99
@@ -171,7 +171,7 @@ class ServerFile(Section):
     """GPUs of one replica."""
     engine: EngineSection
     """How one replica works."""
-    promise: SloSection
+    slo: SloSection
     """What users are told."""
 
 
@@ -183,7 +183,7 @@ def load_profile(path: str) -> tuple[ServerProfile, list[Problem]]:
 def parse_profile(text: str, file: str) -> tuple[ServerProfile, list[Problem]]:
     """The profile in a text, and warnings; `file` is for the places only. Raises `ConfigErrors`."""
     server_file, warnings = parse_as(Language(ServerFile, _findings, GUIDE), text, file)
-    engine, section = server_file.engine, server_file.promise
+    engine, section = server_file.engine, server_file.slo
     server = ServerColumns(
         engine.step,
         engine.per_sequence,
@@ -202,7 +202,7 @@ def parse_profile(text: str, file: str) -> tuple[ServerProfile, list[Problem]]:
 
 
 def _findings(server_file: ServerFile) -> Iterator[Finding]:
-    engine, slo = server_file.engine, server_file.promise
+    engine, slo = server_file.engine, server_file.slo
     if server_file.name in PROFILES:
         yield Finding(("name",), f"must be another name than those built in ({', '.join(PROFILES)})")
     if engine.chunk < engine.batch:
@@ -211,16 +211,16 @@ def _findings(server_file: ServerFile) -> Iterator[Finding]:
     alone = engine.step + engine.per_sequence
     if slo.rest is not None and slo.per_output_token < alone:
         yield Finding(
-            ("promise", "per_output_token"),
+            ("slo", "per_output_token"),
             f"must be at least step + per_sequence ({alone * 1000:g} ms): a sequence that is alone takes as long",
             f"{slo.per_output_token:g}",
-            rests_on=(("engine", "step"), ("engine", "per_sequence"), ("promise", "rest")),
+            rests_on=(("engine", "step"), ("engine", "per_sequence"), ("slo", "rest")),
         )
     if slo.per_prompt_token < 1 / engine.prompt_rate:
         yield Finding(
-            ("promise", "per_prompt_token"),
+            ("slo", "per_prompt_token"),
             f"should be at least 1/prompt_rate ({1000 / engine.prompt_rate:.3g} ms): prompts that are long enough "
-            "cannot keep the promise",
+            "cannot meet the SLO",
             f"{slo.per_prompt_token:g}",
             rests_on=(("engine", "prompt_rate"),),
             is_warning=True,

@@ -3,7 +3,7 @@ the world as it is just before, and played only as far as what the block does is
 
 Three worlds with the same load. `present` stands where the block's first pod would be ordered and has walked there
 under the plan as it is by now; `base` goes on from there under that plan, and `tried` under the plan with the block
-changed. At the same moment both are asked how many promises they have broken and what their pods have cost; if the
+changed. At the same moment both are asked how many requests missed the SLO and what their pods have cost; if the
 change pays, `base` goes on from where `tried` stands. So each block is judged in the very world that the blocks before
 it made, and when the walk is through, `present` has played the whole plan: what it cost and kept is no estimate.
 
@@ -70,7 +70,7 @@ def engine(function: Function) -> Function:
     return cast(Function, njit(error_model="numpy", nogil=True)(function))
 
 
-class Promised(NamedTuple):
+class SloLimits(NamedTuple):
     """The SLO of each request. first, rest: shape (requests,), seconds until its first token, and from there to
     its last. per_token: seconds of `rest` that each token is worth. begins: the first request that is judged.
     """
@@ -93,7 +93,7 @@ class PodTimeline(NamedTuple):
 
 class Blocks(NamedTuple):
     """The changes to try. todo: shape (blocks,), places of the blocks in order. width: of a block, bins. step: replicas
-    more. price: GPU-seconds that a kept promise is worth. gpus: of a replica. felt: bins after a block.
+    more. price: GPU-seconds that a met request is worth. gpus: of a replica. felt: bins after a block.
     flip: shape (all blocks,), to be filled: the price at which the block's change begins, or ceases, to pay.
     """
 
@@ -160,25 +160,25 @@ def pod_seconds(world: ReplayWorld) -> float:
 
 
 @engine
-def broken_for_good(world: ReplayWorld, promised: Promised, oldest: int) -> int:
-    """Promises that were broken by now whatever comes, of the requests from `oldest` on."""
+def broken_for_good(world: ReplayWorld, limits: SloLimits, oldest: int) -> int:
+    """SLO misses that are certain by now, of the requests from `oldest` on."""
     now, broken = world.numbers[NOW], 0
-    for request in range(max(oldest, promised.begins), world.counts[ARRIVED]):
+    for request in range(max(oldest, limits.begins), world.counts[ARRIVED]):
         times = world.request_times[request]
         first = times[FIRST]
         if np.isnan(first):
-            broken += now - times[AT] > promised.first[request]
-        elif first - times[AT] > promised.first[request]:
+            broken += now - times[AT] > limits.first[request]
+        elif first - times[AT] > limits.first[request]:
             broken += 1
         elif np.isnan(times[DONE]):
-            broken += now - first > promised.rest[request]
+            broken += now - first > limits.rest[request]
         else:
-            broken += times[DONE] - first > promised.rest[request]
+            broken += times[DONE] - first > limits.rest[request]
     return broken
 
 
 @engine
-def broken_at_this_pace(world: ReplayWorld, server: ServerColumns, promised: Promised, oldest: int) -> int:
+def broken_at_this_pace(world: ReplayWorld, server: ServerColumns, limits: SloLimits, oldest: int) -> int:
     """Those, and of the answers under way those that took longer so far than their tokens so far may."""
     now, behind = world.numbers[NOW], 0
     for index in range(world.counts[ALIVE]):
@@ -190,14 +190,14 @@ def broken_at_this_pace(world: ReplayWorld, server: ServerColumns, promised: Pro
             ended += steps_within(server, mine[DECODING], world.replicas[slot, CONTEXT], mine[RUN], passed)
         for sequence in range(mine[DECODING]):
             request = world.heap[slot, sequence, 1]
-            if request < promised.begins:
+            if request < limits.begins:
                 continue
-            times, whole = world.request_times[request], promised.rest[request]
-            if times[FIRST] - times[AT] > promised.first[request] or now - times[FIRST] > whole:
+            times, whole = world.request_times[request], limits.rest[request]
+            if times[FIRST] - times[AT] > limits.first[request] or now - times[FIRST] > whole:
                 continue  # counted there
             left = world.heap[slot, sequence, 0] - ended
-            behind += now - times[FIRST] > whole - promised.per_token * left
-    return behind + broken_for_good(world, promised, oldest)
+            behind += now - times[FIRST] > whole - limits.per_token * left
+    return behind + broken_for_good(world, limits, oldest)
 
 
 @part
@@ -242,7 +242,7 @@ def _flips_at(cost: float, broken: int) -> float:
 
 @part
 def _hopeless(blocks: Blocks, more_s: float, worse: int) -> bool:
-    """Is it known, before all is, that the change does not pay? worse: promises more that it breaks at the least."""
+    """Is it known, before all is, that the change does not pay? worse: additional SLO misses, at least."""
     return blocks.price * worse > -more_s
 
 
@@ -251,7 +251,7 @@ def _pays(
     base: ReplayWorld,
     tried: ReplayWorld,
     server: ServerColumns,
-    promised: Promised,
+    limits: SloLimits,
     course: PodTimeline,
     other: PodTimeline,
     blocks: Blocks,
@@ -266,7 +266,7 @@ def _pays(
 
     Whether the change pays, and the bin where both stand, or only `base` if it was given up.
     """
-    before = broken_at_this_pace(base, server, promised, oldest)
+    before = broken_at_this_pace(base, server, limits, oldest)
     if blocks.step > 0 and _hopeless(blocks, more_s, -before):  # not even if it saved them all
         blocks.flip[block] = more_s / before if before else inf
         return False, then
@@ -276,7 +276,7 @@ def _pays(
             further = min(then, index + CHECK_BINS)
             play(tried, server, other, index, min(further * BIN_S, span_s))
             index = further
-            worse = broken_for_good(tried, promised, oldest) - before
+            worse = broken_for_good(tried, limits, oldest) - before
             if blocks.step < 0 and _hopeless(blocks, more_s, worse):
                 blocks.flip[block] = -more_s / worse
                 return False, then
@@ -284,8 +284,8 @@ def _pays(
             break
         play(base, server, course, then, min((then + blocks.felt) * BIN_S, span_s))
         then += blocks.felt
-        before = broken_at_this_pace(base, server, promised, oldest)
-    worse = broken_at_this_pace(tried, server, promised, oldest) - before
+        before = broken_at_this_pace(base, server, limits, oldest)
+    worse = broken_at_this_pace(tried, server, limits, oldest) - before
     cost = (pod_seconds(tried) - pod_seconds(base)) * blocks.gpus
     blocks.flip[block] = _flips_at(cost, worse)
     return cost + blocks.price * worse < 0.0, then
@@ -297,7 +297,7 @@ def walk(
     base: ReplayWorld,
     tried: ReplayWorld,
     server: ServerColumns,
-    promised: Promised,
+    limits: SloLimits,
     plan: Ints,
     course: PodTimeline,
     ahead: int,
@@ -332,7 +332,7 @@ def walk(
         fork(present, tried, oldest)
         more_s = float((pods[since:until] - course.pods[since:until]).sum()) * BIN_S * blocks.gpus
         pays, base_at = _pays(
-            base, tried, server, promised, course, other, blocks, block, since, then, more_s, oldest, span_s
+            base, tried, server, limits, course, other, blocks, block, since, then, more_s, oldest, span_s
         )  # fmt: skip
         if pays:
             changed += 1

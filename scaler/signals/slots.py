@@ -63,7 +63,7 @@ class Slots:
     values: Floats  # (slots, len(Column)), NaN if not exposed
     counters: Floats  # (slots, len(ACTIVITY)), the last reading of each, NaN never read
     incomplete: NDArray[np.int8]  # which of its quantities are lower bounds: queues.Incomplete
-    wake_source: NDArray[np.int8]  # which of its series would show a request at zero replicas: queues.Waker
+    wake_source: NDArray[np.int8]  # which of its series would show a request at zero replicas: queues.WakeSource
     leaving: Mask  # a terminating pod: activity, no capacity, and it need not answer
     limit: Floats  # seconds for which its reading is fresh
     key: NDArray[np.uint8]  # (slots, 16), `restart_proof.page_key`

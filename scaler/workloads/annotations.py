@@ -31,7 +31,7 @@ from scaler.config.trigger import ANNOTATION, ASIDES, BRAKE, Trigger, TriggerWor
 from scaler.policy.overrides import Brake, OverrideError, WorkloadOverrides, read_brake, unreadable
 
 from .caller_check import MOST_KEYS, plain
-from .model import ObjectError, Registry, trouble
+from .model import ObjectError, Registry, object_error
 from .triggers import AnnotationsVersion, Parsed, WorkloadSource, make
 
 # An InferenceService is not scaled itself: KServe hands its annotations on to the Deployments that it makes.
@@ -152,16 +152,16 @@ class BrakesFound(NamedTuple):
     """brakes: of each workload that has one."""
 
     brakes: dict[WorkloadKey, tuple[Brake, ...]]
-    troubles: list[ObjectError]
+    object_errors: list[ObjectError]
 
 
 def brakes(claimed: Mapping[WorkloadKey, set[Ref]], objects: Iterable[ScaledObject | Scalable]) -> BrakesFound:
     """claimed: the objects whose brakes each workload obeys. objects: all watched ones; few have a brake."""
     read: dict[Ref, Brake] = {}
-    troubles: list[ObjectError] = []
+    object_errors: list[ObjectError] = []
     for each in objects:
         if isinstance(each, ScaledObject):
-            troubles += (trouble(each.ref, bad) for bad in _misspelt(each.annotations))
+            object_errors += (object_error(each.ref, bad) for bad in _misspelt(each.annotations))
         if BRAKE not in each.annotations:
             continue
         text, source = each.annotations[BRAKE], plain(str(each.ref))
@@ -169,16 +169,18 @@ def brakes(claimed: Mapping[WorkloadKey, set[Ref]], objects: Iterable[ScaledObje
             read[each.ref] = read_brake(text, source)
         except OverrideError as bad:
             read[each.ref] = unreadable(source)
-            troubles.append(trouble(each.ref, TriggerProblem(_KEY, f"{bad}. Until then it counts as never_down", text)))
+            object_errors.append(
+                object_error(each.ref, TriggerProblem(_KEY, f"{bad}. Until then it counts as never_down", text))
+            )
     obeyed = {key: sorted(refs & read.keys()) for key, refs in claimed.items()} if read else {}
     obeyed_refs = {ref for refs in obeyed.values() for ref in refs}
-    troubles += [
-        trouble(
+    object_errors += [
+        object_error(
             ref, TriggerProblem(_KEY, "stops nothing: no workload of Tidegate's is scaled by it", severity="warning")
         )
         for ref in sorted(read.keys() - obeyed_refs)
     ]
-    return BrakesFound({key: tuple(read[ref] for ref in refs) for key, refs in obeyed.items() if refs}, troubles)
+    return BrakesFound({key: tuple(read[ref] for ref in refs) for key, refs in obeyed.items() if refs}, object_errors)
 
 
 def _misspelt(annotations: Mapping[str, str]) -> Iterator[TriggerProblem]:

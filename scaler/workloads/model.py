@@ -4,8 +4,8 @@ A value: a new registry replaces the old one, and two with the same content are 
 
 Worked example: a cluster has the ScaledObject `ai/chat` (trigger `{"engine": "vllm"}`, scaling Deployment `chat`) and
 the configuration has no workloads. Then `workloads` is the one workload `ai/chat`, `targets` is `{ai/chat:
-ai/Deployment/chat}`, `objects` is `{("ai", "chat"): (TriggerClaim({"engine": "vllm"}, ai/chat),)}`, and `troubles` is
-empty.
+ai/Deployment/chat}`, `objects` is `{("ai", "chat"): (TriggerClaim({"engine": "vllm"}, ai/chat),)}`, and `object_errors`
+is empty.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ObjectError(NamedTuple):
         return f"{self.ref}: {'warning: ' if self.severity == 'warning' else ''}{self.key}: {self.message}"
 
 
-def trouble(ref: Ref, problem: TriggerProblem, at: str = "") -> ObjectError:
+def object_error(ref: Ref, problem: TriggerProblem, at: str = "") -> ObjectError:
     """at: where in the object the problem's key begins, unless that speaks of the whole object."""
     key = problem.key if problem.key.startswith(("spec.", "object.")) else at + problem.key
     message = problem.bound if problem.value is None else f"{problem.bound}, got {shown(problem.value)}"
@@ -58,7 +58,7 @@ class Registry:
     objects:  what the external triggers of each watched ScaledObject or ScaledJob say, by namespace and name.
     brakes:   what the annotation `tidegate.dev/brake` orders of a workload, each once.
     tolerances: of the HPA of a workload, a ratio, where it or its ScaledObject says one.
-    troubles: ordered by object, for the log and /metrics; they cost their own workload and nobody else's.
+    object_errors: ordered by object, for the log and /metrics; they cost their own workload and nobody else's.
     """
 
     workloads: tuple[Workload, ...] = ()
@@ -66,7 +66,7 @@ class Registry:
     objects: Mapping[ObjectName, tuple[TriggerClaim, ...]] = field(default_factory=dict)
     brakes: Mapping[WorkloadKey, tuple[Brake, ...]] = field(default_factory=dict)
     tolerances: Mapping[WorkloadKey, float] = field(default_factory=dict)
-    troubles: tuple[ObjectError, ...] = ()
+    object_errors: tuple[ObjectError, ...] = ()
 
     @property
     def jobs(self) -> frozenset[WorkloadKey]:

@@ -27,7 +27,7 @@ from scaler.config.validate_workload import group_faults
 
 from .annotations import AnnotatedObject, ClaimedNames, annotated_objects, brakes, tolerances
 from .caller_check import CallRejected, Doubt, ObjectName, TriggerClaim, observed, plain
-from .model import ObjectError, Registry, trouble
+from .model import ObjectError, Registry, object_error
 from .triggers import ExternalTrigger, Parsed, TriggerContext, TriggersVersion, parse_triggers, refused, too_many
 
 _CONFIGURATION = "Tidegate's configuration"
@@ -76,14 +76,14 @@ def take(
     wrong, between = contradictions(config.workloads, by_key, index, notes)
     workloads = (*config.workloads, *(each for each in by_key if each.key not in wrong))
     braked = brakes(_objects_of(workloads, targets, index), (*scaled, *scalables))
-    alone = (trouble(note.ref, problem) for note in notes for problem in note.problems)
+    alone = (object_error(note.ref, problem) for note in notes for problem in note.problems)
     return Registry(
         workloads=workloads,
         targets=MappingProxyType(targets),
         objects=MappingProxyType({name: without(claims, wrong) for name, claims in index.claims.items()}),
         brakes=MappingProxyType(braked.brakes),
         tolerances=MappingProxyType(tolerances({each.key for each in workloads}, targets, scaled, hpas)),
-        troubles=tuple(sorted((*index.troubles, *alone, *between, *braked.troubles))),
+        object_errors=tuple(sorted((*index.object_errors, *alone, *between, *braked.object_errors))),
     )
 
 
@@ -129,7 +129,7 @@ class TriggerIndex(NamedTuple):
     claims: dict[ObjectName, tuple[TriggerClaim, ...]]
     scaling: dict[Ref, Ref]
     naming: dict[WorkloadKey, dict[Ref, Ref]]
-    troubles: list[ObjectError]
+    object_errors: list[ObjectError]
 
 
 def index_triggers(scaled: Iterable[ScaledObject], context: TriggerContext, parsed: ParsedTriggers) -> TriggerIndex:
@@ -143,9 +143,9 @@ def index_triggers(scaled: Iterable[ScaledObject], context: TriggerContext, pars
         claims = tuple(_add_trigger(each, trigger, index, context.config) for trigger in triggers)
         index.claims[name] = index.claims.get(name, ()) + claims
         if index.scaling.get(each.target) == each.ref and (problem := too_many(each)) is not None:
-            index.troubles.append(trouble(each.ref, problem))
+            index.object_errors.append(object_error(each.ref, problem))
     for workload, targets in index.naming.items():
-        index.troubles.extend(_ambiguous_targets(workload, targets))
+        index.object_errors.extend(_ambiguous_targets(workload, targets))
     return index
 
 
@@ -167,7 +167,7 @@ def _add_trigger(scaled: ScaledObject, trigger: ExternalTrigger, index: TriggerI
     if trigger._replace(verdict=verdict).is_for_us:
         index.scaling.setdefault(scaled.target, scaled.ref)
         at = f"spec.triggers.{trigger.position}."
-        index.troubles.extend(trouble(scaled.ref, problem, at) for problem in verdict.problems)
+        index.object_errors.extend(object_error(scaled.ref, problem, at) for problem in verdict.problems)
     outcome = verdict.outcome
     if isinstance(outcome, TriggerWorkload):
         return TriggerClaim(trigger.metadata, observed(outcome.key) if config.observes(outcome) else outcome.key)
@@ -185,7 +185,7 @@ def _ambiguous_targets(workload: WorkloadKey, targets: dict[Ref, Ref]) -> list[O
     (first, by), *rest = targets.items()
     what = plain(f"{first.kind}/{first.name}")
     bound = f"must be {what}, which {plain(str(by))} scales: both name {workload}, and so its replicas are unknown"
-    return [trouble(ref, TriggerProblem("spec.scaleTargetRef", bound, f"{it.kind}/{it.name}")) for it, ref in rest]
+    return [object_error(ref, TriggerProblem("spec.scaleTargetRef", bound, f"{it.kind}/{it.name}")) for it, ref in rest]
 
 
 def contradictions(
@@ -197,7 +197,7 @@ def contradictions(
     """
     refs = {note.workload.key: note.ref for note in notes if note.workload is not None}
     wrong: dict[WorkloadKey, TriggerProblem] = {}
-    troubles: list[ObjectError] = []
+    object_errors: list[ObjectError] = []
     for fault in group_faults((*configured, *found)):
         if fault.member < len(configured):
             continue
@@ -207,10 +207,10 @@ def contradictions(
             PREFIXES["metadata" if triggered else "annotations"] + field_name, fault.message, None, fault.severity
         )
         ref = index.makers[key].ref if triggered else refs[key]
-        troubles.append(trouble(ref, fault_at, f"spec.triggers.{index.places[key]}." if triggered else ""))
+        object_errors.append(object_error(ref, fault_at, f"spec.triggers.{index.places[key]}." if triggered else ""))
         if fault.severity == "error":
             wrong.setdefault(key, fault_at)
-    return wrong, tuple(troubles)
+    return wrong, tuple(object_errors)
 
 
 def without(claims: Sequence[TriggerClaim], wrong: dict[WorkloadKey, TriggerProblem]) -> tuple[TriggerClaim, ...]:

@@ -90,7 +90,7 @@ def decisions(now):
     return [
         decision(
             "chat", 3, Reason.CAPPED, now, objectives=work, waiting=40.0, running=48.0, held_by_gateway=0.0,
-            replicas_wanted=3, replicas_ready=2, replicas_pending=1, gpus_held=3, gpus_seen=2, gpus_lost=1,
+            replicas_wanted=3, replicas_ready=2, replicas_pending=1, gpus_held=3, gpus_attributed=2, gpus_lost=1,
             gpu_activity="mixed", gpu_engine_active=0.7, gpu_engine_ceiling=0.5, gpu_memory_held_bytes=2.0**37,
             brake="freeze until 2100-01-01T00:00Z (configuration)", brake_until=4_102_444_800.0, schedule="floor 2",
             schedule_floor=2, schedule_ceiling=3, keep_warm_s=300.0, starts_again_at=now + 600.0, measured_at=now - 1.0,
@@ -100,13 +100,13 @@ def decisions(now):
         decision("held", 2, Reason.HELD, now, held_since=now - 150, stale=("http://10.0.0.9/",), measured_at=now - 200),
         decision("part", 2, Reason.INCOMPLETE, now, incomplete=("vllm:num_requests_waiting is missing",)),
         decision("dark", None, Reason.UNKNOWN, now, stale=("http://10.0.0.8/",)),
-        decision("lone", 1, Reason.NO_WAKER, now, idle_since=now - 900.0, gpus_held=4, replicas_wanted=1),
+        decision("lone", 1, Reason.NO_WAKE_SOURCE, now, idle_since=now - 900.0, gpus_held=4, replicas_wanted=1),
         decision("seen", 4, Reason.SERVING, now, observed=True, replicas_wanted=6, objectives=work[:1]),
         decision("jobs", 0, Reason.ASLEEP, now, idle_since=now - 900.0),
     ]  # fmt: skip
 
 
-def outlooks(now, turn):
+def outcomes(now, turn):
     """`chat` has an HPA that does something of each kind by turns, `lone` nobody who asks."""
     turns = (OutcomeCode.AT_MAX, OutcomeCode.SETTLED, OutcomeCode.UP, OutcomeCode.STABILISED, OutcomeCode.NO_HPA)
     condition = SimpleNamespace(type="ScalingLimited", status="True", reason="TooManyReplicas")
@@ -146,7 +146,7 @@ def page():
     cluster = Cluster(blind_s=60.0)
     cluster.replace(PODS, None, [], time.time())
     cluster.replace(NODES, None, [api.node("gpu-1", gpus=8)], time.time())
-    troubles = [
+    object_errors = [
         ObjectError(Ref("ai", "ScaledObject", "odd"), "a", "b"),
         ObjectError(Ref("ai", "ScaledObject", "odd"), "c", "d"),
     ]
@@ -167,10 +167,10 @@ def page():
 
     registry.register(BoardCollector(board, time.time))
     registry.register(ScrapeCollector(lambda: counters(reader, time.time(), turn)))
-    registry.register(ClusterCollector(cluster, lambda: troubles, time.time))
+    registry.register(ClusterCollector(cluster, lambda: object_errors, time.time))
     registry.register(ReplicaCollector(lambda: standing, time.time))
     registry.register(CheckpointCollector(snapshots, time.time))
-    registry.register(OutcomeCollector(lambda: lambda: tuple(outlooks(time.time(), turn))))
+    registry.register(OutcomeCollector(lambda: lambda: tuple(outcomes(time.time(), turn))))
     registry.register(AccountsCollector(lambda: kept, lambda now: True, time.time))
 
     def read():

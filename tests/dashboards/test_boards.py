@@ -248,8 +248,10 @@ def test_every_reason_and_only_those_has_a_name_and_a_colour_on_the_timeline():
     assert len(set(colours)) == len(colours)
 
 
-def test_every_code_of_the_outlook_has_a_place_on_the_timeline():
-    (timeline,) = [each for each in panels_of(BOARDS["tidegate-workload"]) if "outlook" in str(each["targets"])]
+def test_every_controller_outcome_has_a_place_on_the_timeline():
+    (timeline,) = [
+        each for each in panels_of(BOARDS["tidegate-workload"]) if "controller_outcome" in str(each["targets"])
+    ]
     placed = [code for t in timeline["targets"] for code in re.search(r'code=~"([^"]+)"', t["expr"])[1].split("|")]
     assert sorted(placed) == sorted(map(str, OutcomeCode))
     (mapping,) = timeline["fieldConfig"]["defaults"]["mappings"]

@@ -12,14 +12,14 @@ from tests.dashboards.built import BOARDS, queries_of
 APART = {
     r"tidegate_node_gpus_allocatable": "it has no Kubernetes",
     r"tidegate_kubernetes_": "nor its resources",
-    r"tidegate_object_troubles": "nor objects that are wrong",
+    r"tidegate_object_errors": "nor objects that are wrong",
     r"tidegate_metrics_api_registered": "nor API groups",
-    r'^(?![\s\S]*"serving")[\s\S]*reason="no_waker"': "its gateway wakes it",
-    r"tidegate_(hpa_|outlook)": "nor an HPA, but a stand-in for one",
+    r'^(?![\s\S]*"serving")[\s\S]*reason="no_wake_source"': "its gateway wakes it",
+    r"tidegate_(hpa_|controller_outcome)": "nor an HPA, but a stand-in for one",
     r"tidegate_workload_brake": "nobody pulls a brake",
     r"tidegate_workload_schedule": "and it has no schedule",
     r"tidegate_keep_warm_saved": "its keep-warm time is a constant",
-    r"tidegate_starts_again": "and nothing is foreseen",
+    r"tidegate_prewarm": "and nothing is foreseen",
     r"tidegate_workload_gpu_engine_ceiling": "its GPUs are whole",
     r"tidegate_gpu_engine_ceiling": "its GPUs are whole",
     r'mig_instance!=""': "its GPUs are whole",
@@ -27,7 +27,7 @@ APART = {
     r"tidegate_gpu_(last_xid|lost)": "or breaks",
     r"tidegate_(leader|peer_)": "it runs one replica",
     r"tidegate_cold_start": "and sees no pods, of which one could see how long they take to start",
-    r"tidegate_snapshot_": "which keeps no snapshots",
+    r"tidegate_checkpoint_": "which keeps no snapshots",
     r"tidegate_events_dropped": "and no Events are written on it",
     r"tidegate_shadow_": "and nothing is only observed",
 }
@@ -36,7 +36,7 @@ APART = {
 SELDOM = (
     r'^(?![\s\S]*"serving")[\s\S]*reason="held"', r'reason=~"held\|incomplete\|unknown"',
     r"tidegate_held_seconds", r"ALERTS",
-    r"avg_over_time\(tidegate_gpu_engine_active", r"tidegate_stale_sources\S* > 0", r"tidegate_scrape_failures",
+    r"avg_over_time\(tidegate_gpu_engine_active", r"tidegate_stale_targets\S* > 0", r"tidegate_scrape_failures",
     r"tidegate_incomplete_series\S* > 0",
     r"tidegate_scrape_up\S* == 0", r"tidegate_streams_ended",
 )  # fmt: skip

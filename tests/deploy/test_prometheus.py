@@ -27,7 +27,7 @@ UNKNOWN = Decision(CHAT, None, active=True, reason=Reason.UNKNOWN, decided_at=0.
 ASLEEP = Decision(CHAT, 0, active=False, reason=Reason.ASLEEP, decided_at=0.0, evidence=Evidence())
 OBSERVED = replace(SERVING, observed=True)
 # From 10 replicas an HPA drops the step to 11 as too small: 12 is told.
-OUTWARD = replace(SERVING, replicas=11, told=12)
+OUTWARD = replace(SERVING, replicas=11, published=12)
 STORY = (SERVING, HELD, UNKNOWN, SERVING, ASLEEP, OBSERVED, OUTWARD)
 JOBS_ASLEEP = Decision(JOBS, 0, active=False, reason=Reason.ASLEEP, decided_at=0.0, evidence=Evidence())
 
@@ -75,7 +75,7 @@ def promtool(tmp_path, debian_tool):
 def adapters(rule, **fields):
     """The query that prometheus-adapter makes of a rule: a Go template with other brackets."""
     query = rule["metricsQuery"]
-    for name, value in {"Series": "tidegate_replicas_told", **fields}.items():
+    for name, value in {"Series": "tidegate_published_replicas", **fields}.items():
         query = query.replace(f"<<.{name}>>", value)
     assert "<<" not in query
     return query
@@ -113,14 +113,14 @@ def test_a_query_gives_what_is_told_where_the_hpas_tolerance_would_drop_the_step
 
 @pytest.mark.parametrize(("query", "labels"), queries())
 def test_what_is_only_observed_gives_nothing(promtool, query, labels):
-    assert 'tidegate_replicas_told{namespace="ai",workload="chat"}' in scraped(OBSERVED)
+    assert 'tidegate_published_replicas{namespace="ai",workload="chat"}' in scraped(OBSERVED)
     assert promtool(query, 5, {}) == ""
 
 
 @pytest.mark.parametrize("rule", ADAPTER["externalRules"] + ADAPTER["rules"], ids=["external", "custom"])
 def test_the_adapter_finds_the_series_that_it_asks_about(promtool, rule):
     series = {
-        f'tidegate_replicas_told{{namespace="ai",workload="{name}"}}': n for name, n in (("chat", 3), ("jobs", 0))
+        f'tidegate_published_replicas{{namespace="ai",workload="{name}"}}': n for name, n in (("chat", 3), ("jobs", 0))
     }
     assert promtool(rule["seriesQuery"], 0, series) == ""
 
@@ -130,7 +130,7 @@ def test_a_rule_is_in_the_adapters_words_and_names_labels_that_are_exported(rule
     assert set(rule) == {"seriesQuery", "resources", "name", "metricsQuery"}
     assert set(rule["resources"]) == {"overrides"}
     assert set(rule["resources"]["overrides"]) <= {"namespace", "workload"}
-    assert rule["name"] == {"matches": "^tidegate_replicas_told$", "as": "tidegate-replicas"}
+    assert rule["name"] == {"matches": "^tidegate_published_replicas$", "as": "tidegate-replicas"}
     assert "vector(" not in rule["metricsQuery"]
 
 

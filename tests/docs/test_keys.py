@@ -57,4 +57,4 @@ def test_a_key_that_is_named_in_a_sentence_exists(key):
 
 def test_keys_are_found():
     assert len(NAMED) > 40
-    assert {"freshness.hold", "objectives.work", "tls.type", "evidence.waker"} <= KEYS
+    assert {"freshness.hold", "objectives.work", "tls.type", "evidence.wake_source"} <= KEYS

@@ -36,7 +36,7 @@ def test_a_section_names_the_part_of_the_configuration_that_it_needs_and_its_usu
     text = PAGE.read_text(encoding="utf-8")
     sections = {section.partition("\n")[0]: section for section in text.split("\n## ")[1:]}
 
-    assert "Only with [`state`](configuration.md#snapshots)." in sections["Checkpoints"]
+    assert "Only with [`state`](configuration.md#checkpoints)." in sections["Checkpoints"]
     assert "Only with [`kubernetes`](configuration.md#kubernetes)." in sections["The cluster"]
     assert "Only with" not in sections["Workloads"]
     assert "Labels, unless listed: `namespace`, `workload`." in sections["Workloads"]

@@ -84,7 +84,7 @@ class FakeKubernetes:
         self._objects = {}  # (resource, namespace, name): document
         self._version, self._forgotten = 1000, 1000
         self._history = []
-        self._snapshots = {}  # continue token: (version, documents that are left)
+        self._checkpoints = {}  # continue token: (version, documents that are left)
         self._lock = threading.RLock()
         self._loop = None
         self._turn = asyncio.Event()
@@ -134,7 +134,7 @@ class FakeKubernetes:
         """Forget the past: older watches and half-read lists are 410 Gone from now on."""
         with self._lock:
             self._forgotten = self._version
-            self._snapshots.clear()
+            self._checkpoints.clear()
 
     def disconnect(self, *, mid_line=False):
         """End every watch: properly, or by breaking the connection in the middle of a line."""
@@ -444,14 +444,14 @@ class FakeKubernetes:
         if self._slow_s:
             await asyncio.sleep(self._slow_s)
         with self._lock:
-            if asked.after and asked.after not in self._snapshots:
+            if asked.after and asked.after not in self._checkpoints:
                 return status(410, "Expired", "The provided continue parameter is too old")
-            version, left = self._snapshots.pop(asked.after) if asked.after else (self._version, self._all(asked))
+            version, left = self._checkpoints.pop(asked.after) if asked.after else (self._version, self._all(asked))
             most = min(int(asked.query.get("limit", len(left))), self.page_objects or len(left))
             page, left = left[:most], left[most:]
             after = f"{version}-{asked.resource.name}-{len(left)}=" if left else ""
             if after:
-                self._snapshots[after] = (version, left)
+                self._checkpoints[after] = (version, left)
         partial = PARTIAL in asked.headers.get("Accept", "")
         metadata = {"resourceVersion": str(version)} | ({"continue": after} if after else {})
         return web.json_response(

@@ -134,5 +134,5 @@ def test_a_long_brake_on_every_object_of_the_cluster_is_refused_in_one_line_each
     census = Cluster(Config(kubernetes=Kubernetes())).take(
         *(deployment(f"chat-{number}", brake=text) for number in range(50))
     )
-    troubles = [str(trouble) for trouble in census.troubles]
-    assert sum("tidegate.dev/brake: must be at most 512 characters long, and has 1020" in one for one in troubles) == 50
+    errors = [str(error) for error in census.object_errors]
+    assert sum("tidegate.dev/brake: must be at most 512 characters long, and has 1020" in one for one in errors) == 50

@@ -57,8 +57,8 @@ GPU_SECONDS = AccountFamily(
 )
 STATE_SECONDS = AccountFamily("workload_state_seconds", "Time of the workload by state.", "state")
 COUNTERS = (
-    AccountFamily("wakes", "Scale-ups from zero, counted from spec.replicas.", None, {"": "wakes"}),
-    AccountFamily("sleeps", "Scale-downs to zero, counted from spec.replicas.", None, {"": "sleeps"}),
+    AccountFamily("scale_ups_from_zero", "Scale-ups from zero, counted from spec.replicas.", None, {"": "wakes"}),
+    AccountFamily("scale_downs_to_zero", "Scale-downs to zero, counted from spec.replicas.", None, {"": "sleeps"}),
     AccountFamily("requests_finished", "Finished requests.", None, {"": "requests"}),
     AccountFamily(
         "tokens", "Tokens that the engines counted.", "kind", {"prompt": "prompt", "generation": "generated"}

@@ -3,7 +3,8 @@
 `collect` runs in the event loop and copies what changes. Samples of whole fleets are made when they are written, in a
 thread: those of 5,000 workloads take half a second, in which no call would be answered.
 
-Worked example: `OutcomeCollector(view.all)` exposes `tidegate_outlook{namespace="ai",workload="chat",code="paused"} 1`.
+Worked example: `OutcomeCollector(view.all)` exposes
+`tidegate_controller_outcome{namespace="ai",workload="chat",code="paused"} 1`.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ Value = Callable[[Decision, float], float | None]
 FAMILIES: tuple[tuple[str, str, Value], ...] = (
     ("replicas", "Decided replicas.", lambda d, _: d.replicas),
     (
-        "replicas_told",
+        "published_replicas",
         "Published replicas: the decision, rounded up where the HPA would ignore the step.",
-        lambda d, _: d.told,
+        lambda d, _: d.published,
     ),
     (
         "active",
@@ -75,7 +76,7 @@ FAMILIES: tuple[tuple[str, str, Value], ...] = (
     ),
     ("workload_gpus_lost", "GPUs without metrics after a fatal Xid error.", lambda d, _: d.evidence.gpus_lost),
     (
-        "replicas_wanted_by_cluster",
+        "spec_replicas",
         "Replicas that the cluster should run (spec.replicas).",
         lambda d, _: d.evidence.replicas_wanted,
     ),
@@ -88,7 +89,7 @@ FAMILIES: tuple[tuple[str, str, Value], ...] = (
         lambda d, _: d.evidence.keep_warm_s,
     ),
     (
-        "starts_again_timestamp_seconds",
+        "prewarm_timestamp_seconds",
         "Time of the next predicted start; no sample if none is predicted.",
         lambda d, _: d.evidence.starts_again_at,
     ),
@@ -103,7 +104,11 @@ FAMILIES: tuple[tuple[str, str, Value], ...] = (
         lambda d, _: d.evidence.keep_warm_saves_money,
     ),
     ("gpus_held", "GPUs that its running pods request.", lambda d, _: d.evidence.gpus_held),
-    ("gpus_seen", "GPUs of these that a target attributes to this workload alone.", lambda d, _: d.evidence.gpus_seen),
+    (
+        "gpus_attributed",
+        "GPUs of these that a target attributes to this workload alone.",
+        lambda d, _: d.evidence.gpus_attributed,
+    ),
     ("observed", "1: `mode: observe`; callers get an error. 0: `mode: act`.", lambda d, _: float(d.observed)),
     (
         "workload_brake_until_timestamp_seconds",
@@ -116,7 +121,7 @@ FAMILIES: tuple[tuple[str, str, Value], ...] = (
         "Ceiling of the active schedules, in replicas.",
         lambda d, _: d.evidence.schedule_ceiling,
     ),
-    ("stale_sources", "Targets with stale readings. 0: all are fresh.", lambda d, _: float(len(d.evidence.stale))),
+    ("stale_targets", "Targets with stale readings. 0: all are fresh.", lambda d, _: float(len(d.evidence.stale))),
     (
         "incomplete_series",
         "Series that are missing, invalid, unparsable or conflicting. 0: all readings are complete.",
@@ -127,7 +132,7 @@ OUTCOME_FAMILIES = (
     ("tidegate_hpa_desired_replicas", "Desired replicas of the workload's HPA.", ()),
     ("tidegate_hpa_condition", "1 for each condition of the workload's HPA.", ("type", "status", "reason")),
     (
-        "tidegate_outlook",
+        "tidegate_controller_outcome",
         "1 for the current controller outcome (docs/explanation/controller-outcome.md).",
         ("code",),
     ),
@@ -310,17 +315,17 @@ def _codes(row: OutcomeRow) -> Iterator[tuple[dict[str, str], float]]:
 class ClusterCollector:
     """Exposes the state of the Kubernetes API data, GPUs of nodes, and invalid objects.
 
-    troubles: errors and warnings of the current workload registry. now: POSIX seconds.
+    object_errors: errors and warnings of the current workload registry. now: POSIX seconds.
     """
 
     def __init__(
-        self, cluster: Cluster, troubles: Callable[[], Sequence[ObjectError]], now: Callable[[], float]
+        self, cluster: Cluster, object_errors: Callable[[], Sequence[ObjectError]], now: Callable[[], float]
     ) -> None:
-        self._cluster, self._troubles, self._now = cluster, troubles, now
+        self._cluster, self._object_errors, self._now = cluster, object_errors, now
 
     def collect(self) -> Iterable[Metric]:
         complete = GaugeMetricFamily(
-            "tidegate_kubernetes_known",
+            "tidegate_kubernetes_synced",
             "1: its data is complete and current. 0: dependent decisions are held.",
             labels=("resource",),
         )
@@ -346,12 +351,12 @@ class ClusterCollector:
 
     def _invalid(self) -> Metric:
         family = GaugeMetricFamily(
-            "tidegate_object_troubles",
+            "tidegate_object_errors",
             "Problems of an object; the log has the details. With severity error it defines no workload.",
             labels=("namespace", "kind", "name", "severity"),
         )
-        troubles = Counter((*trouble.ref, trouble.severity) for trouble in self._troubles())
-        for labels, number in sorted(troubles.items()):
+        object_errors = Counter((*error.ref, error.severity) for error in self._object_errors())
+        for labels, number in sorted(object_errors.items()):
             family.add_metric(labels, float(number))
         return family
 
@@ -390,16 +395,16 @@ class CheckpointCollector:
         if not store.on:
             return
         yield GaugeMetricFamily(
-            "tidegate_snapshot_age_seconds",
+            "tidegate_checkpoint_age_seconds",
             "Time since the last checkpoint, or since the start.",
             value=max(0.0, self._now() - store.written_at),
         )
-        yield CounterMetricFamily("tidegate_snapshot_failures", "Failed checkpoints.", value=store.failures)
+        yield CounterMetricFamily("tidegate_checkpoint_failures", "Failed checkpoints.", value=store.failures)
         yield GaugeMetricFamily(
-            "tidegate_snapshot_size_bytes", "Compressed size of the last checkpoint.", value=store.size
+            "tidegate_checkpoint_size_bytes", "Compressed size of the last checkpoint.", value=store.size
         )
         yield GaugeMetricFamily(
-            "tidegate_snapshot_directory_owned",
+            "tidegate_checkpoint_directory_owned",
             "1: this process holds the lock of its state directory. 0: another process does.",
             value=float(store.owned),
         )

@@ -7,7 +7,7 @@ The rows of one Board are encoded once for all readers. A reader that sends the 
 
 Worked example: a browser's `Accept: text/html,...` gets the page; curl's `*/*` gets the list of paths as text.
 `/api/v1/rows` is `{"now": 1000.0, "at": 999.5, "version": 7, "role": null, "unwell": [], "fleet": {...}, "workloads":
-[{"namespace": "ai", "name": "chat", "state": "serving", "cluster": 2, "told": 3, ...}]}`, problems first.
+[{"namespace": "ai", "name": "chat", "state": "serving", "cluster": 2, "published": 3, ...}]}`, problems first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from aiohttp import web
 
 from exporter.model import WorkloadKey
 from scaler.explain.outcome import OutcomeRow
-from scaler.explain.rows import NextOutcome, by_trouble, fleet, row
+from scaler.explain.rows import NextOutcome, by_severity, fleet, row
 from scaler.explain.summary import words_document
 from scaler.model import Board
 
@@ -166,7 +166,7 @@ def _ahead_of(outcomes: Callable[[], Iterable[OutcomeRow]]) -> dict[WorkloadKey,
 def _encode(
     board: Board, etag: str, role: str | None, unwell: list[str], now: float, ahead: Mapping[WorkloadKey, NextOutcome]
 ) -> EncodedRows:
-    rows = by_trouble(row(decision, now, ahead.get(key)) for key, decision in board.decisions.items())
+    rows = by_severity(row(decision, now, ahead.get(key)) for key, decision in board.decisions.items())
     document = {
         "now": now,
         "at": board.at,

@@ -103,9 +103,9 @@ def answer(publisher: Publisher, workload: WorkloadKey, now: float) -> MetricAns
     decision = publisher.get(workload)
     if decision is None:
         raise _undecided(workload)
-    if decision.told is None:
+    if decision.published is None:
         raise RpcError(grpc.StatusCode.UNAVAILABLE, _why_unknown(decision, now), decision.reason)
-    return MetricAnswer(decision.told, decision.active, decision.reason)
+    return MetricAnswer(decision.published, decision.active, decision.reason)
 
 
 def _undecided(workload: WorkloadKey) -> RpcError:

@@ -67,9 +67,9 @@ Metric: TypeAlias = Callable[[Decision, float], Number]
 
 def replicas(decision: Decision, now: float) -> Number:
     """Raises ApiError."""
-    if decision.told is None:
+    if decision.published is None:
         raise _unknown(decision, now, "")
-    return Number(decision.told, _measured_at(decision))
+    return Number(decision.published, _measured_at(decision))
 
 
 def demand(decision: Decision, now: float) -> Number:

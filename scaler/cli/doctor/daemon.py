@@ -92,7 +92,7 @@ def check_samples(samples: Samples, checkpoint_interval_s: float | None) -> list
     checks += _check_replication(samples)
     unknown = [
         dict(labels).get("resource", "?")
-        for labels, value in _series(samples, "tidegate_kubernetes_known")
+        for labels, value in _series(samples, "tidegate_kubernetes_synced")
         if not value
     ]
     if unknown:
@@ -113,11 +113,11 @@ def check_samples(samples: Samples, checkpoint_interval_s: float | None) -> list
 
 
 def _check_checkpoint(samples: Samples, interval_s: float | None) -> list[Check]:
-    name, age = "daemon's checkpoint", _value(samples, "tidegate_snapshot_age_seconds")
-    failures = _value(samples, "tidegate_snapshot_failures_total")
+    name, age = "daemon's checkpoint", _value(samples, "tidegate_checkpoint_age_seconds")
+    failures = _value(samples, "tidegate_checkpoint_failures_total")
     if age is None:
         return []
-    if _value(samples, "tidegate_snapshot_directory_owned") == 0.0:
+    if _value(samples, "tidegate_checkpoint_directory_owned") == 0.0:
         remedy = (
             "its log names the owner. If two pods share a volume, give each its own; else wait until the old pod ends"
         )

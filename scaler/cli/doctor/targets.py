@@ -62,7 +62,7 @@ async def examine(config: Config, cluster: Cluster | None, clock: Clock) -> list
     )
     checks = [
         (fail if each.severity == "error" else warn)(f"object {each.ref}", f"{each.key}: {each.message}", "change it")
-        for each in registry.troubles
+        for each in registry.object_errors
     ]
     sources = [each for each in places(config, registry.workloads) if cluster is not None or not _is_in_cluster(each)]
     lookers = DiscoveryClients(cluster, promql, pages)

@@ -17,7 +17,7 @@ from scaler.replay.report import TraceResult, describe_slo
 from scaler.replay.run import Score, shown
 
 _COLUMNS = (
-    "promise kept",
+    "SLO met",
     "GPU-hours",
     "of the plan",
     "TTFT mean",

@@ -48,10 +48,10 @@ class WatchedBaseline:
     def __init__(self, plane: Baseline, load: Trace, profile: ServerProfile, gpu_hours: float) -> None:
         self.name, self.first, self._plane = plane.name, plane.first, plane
         self._load, self._profile, self._pod_s = load, profile, gpu_hours * 3600 / profile.gpus
-        promise = profile.slo
-        self._allowed_s = promise.within_s(load.prompt)
+        slo = profile.slo
+        self._allowed_s = slo.within_s(load.prompt)
         self._begins = int(np.searchsorted(load.at, min(WARM_UP_S, load.span_s / 2)))
-        self._forgiven = (1.0 - promise.share) * (len(load.at) - self._begins)
+        self._forgiven = (1.0 - slo.share) * (len(load.at) - self._begins)
         self._checked, self._late, self._check_at = self._begins, 0, CHECK_S
 
     @property

@@ -154,8 +154,10 @@ def _name(row: Row, _: TopView) -> Text:
 
 
 def _replicas(row: Row, _: TopView) -> Text:
-    moves = row["cluster"] is not None and row["cluster"] != row["told"]
-    return _cell(formats.shift(row["cluster"], row["told"]), f"bold {_ACCENT}" if moves else "bold", row["told"])
+    moves = row["cluster"] is not None and row["cluster"] != row["published"]
+    return _cell(
+        formats.shift(row["cluster"], row["published"]), f"bold {_ACCENT}" if moves else "bold", row["published"]
+    )
 
 
 def _requests(row: Row, _: TopView) -> Text:

@@ -177,14 +177,14 @@ def exporters_labels(scaler: Autoscaler, context: LintContext) -> Iterator[Findi
         if honor_labels is False and its.labels & _EXPORTER_LABELS:
             label = min(its.labels & _EXPORTER_LABELS)
             message = f"`{label}` is that of dcgm-exporter (no honorLabels): the workload's is `exported_{label}`"
-            yield Finding(one.loc, message, rule=rules.EXPORTERS_LABELS)
+            yield Finding(one.loc, message, rule=rules.EXPORTER_LABELS)
         elif honor_labels and its.labels & _EXPORTED_LABELS:
             label = min(its.labels & _EXPORTED_LABELS)
             plain_label = label.removeprefix("exported_")
             yield Finding(
                 one.loc,
                 f"honorLabels is true: there is no `{label}`, only `{plain_label}`",
-                rule=rules.EXPORTERS_LABELS,
+                rule=rules.EXPORTER_LABELS,
             )
 
 
@@ -199,7 +199,7 @@ def scraped_seldom(obj: LintObject, context: LintContext) -> Iterator[Finding]:
         default = "" if obj.value.at(*endpoint.at, key) is not None else f"is {endpoint.interval} by default: "
         syncs = f"{interval_s / _SYNC_S:g} syncs of the HPA"
         message = f"{default}values are up to {interval_s:g} s old, and {syncs} use the same"
-        yield Finding((*endpoint.at, key), message, rule=rules.SCRAPED_SELDOM)
+        yield Finding((*endpoint.at, key), message, rule=rules.SCRAPED_RARELY)
 
 
 def _honors_labels(context: LintContext) -> bool | None:

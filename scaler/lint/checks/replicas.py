@@ -211,7 +211,7 @@ def polled_seldom(scaler: Autoscaler, _context: LintContext) -> Iterator[Finding
     interval_s = scaler.value.count(*at) if scaler.is_keda and scaler.is_ours and scaler.lowest == 0 else None
     if interval_s is not None and interval_s > _SLOWEST_POLL_S:
         yield Finding(
-            at, f"KEDA scales to zero only after a poll: up to {interval_s} s later", rule=rules.POLLED_SELDOM
+            at, f"KEDA scales to zero only after a poll: up to {interval_s} s later", rule=rules.POLLED_RARELY
         )
 
 

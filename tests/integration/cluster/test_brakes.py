@@ -55,7 +55,7 @@ async def test_a_brake_that_cannot_be_read_takes_nothing_away_and_is_told(place,
     scaled = place.scaled_object("chat", minimum=1, maximum=8, engine="vllm")
     await tidegate.until(lambda entry: entry["replicas"] == 3, place.name, "chat")
     place.put(brake(scaled, "frieze"))
-    told = f'tidegate_object_troubles{{kind="ScaledObject",name="chat",namespace="{place.name}",severity="error"}}'
+    told = f'tidegate_object_errors{{kind="ScaledObject",name="chat",namespace="{place.name}",severity="error"}}'
     await tidegate.until_metric(told, 1.0)
     chat.say(page.vllm(waiting=90, running=10))
     await tidegate.until(lambda entry: entry["replicas"] >= 5, place.name, "chat")

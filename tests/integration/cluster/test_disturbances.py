@@ -115,7 +115,7 @@ async def test_an_api_server_that_goes_away_changes_no_answer_and_back_again_all
     await keda.until((3, True), chat)
 
 
-@pytest.mark.parametrize("held", [0, None], ids=["asleep", "no_waker"])
+@pytest.mark.parametrize("held", [0, None], ids=["asleep", "no_wake_source"])
 async def test_at_zero_stays_at_zero_while_the_api_server_is_away(own_cluster, place, page, tidegate, keda, held):
     # None: an endpoint picker that nobody has asked for anything yet prints no queue of its own.
     front = place.service("front", page.epp(held=held, ready=0))
@@ -123,7 +123,7 @@ async def test_at_zero_stays_at_zero_while_the_api_server_is_away(own_cluster, p
     place.deployment("llama")
     chat = place.scaled_object("chat", target="llama", minimum=0, maximum=9, **words)
     await keda.until((0, False), chat)
-    reason = "no_waker" if held is None else "asleep"
+    reason = "no_wake_source" if held is None else "asleep"
     await tidegate.until(lambda entry: entry["reason"] == reason, place.name, "chat")
     async with keda.watching(chat) as seen:
         own_cluster.fake.refuse()
@@ -187,7 +187,7 @@ def requests_of(fake):
 
 async def known(tidegate, wanted):
     """Wait until pods are known, or are not."""
-    await tidegate.until_metric('tidegate_kubernetes_known{resource="pods"}', wanted)
+    await tidegate.until_metric('tidegate_kubernetes_synced{resource="pods"}', wanted)
 
 
 @pytest.fixture

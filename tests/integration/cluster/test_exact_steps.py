@@ -9,10 +9,10 @@ async def test_a_step_is_told_past_the_tolerance_of_the_hpa_that_is_seen(place, 
     scaled = place.scaled_object("chat", engine="vllm", minimum=1, maximum=20)
     await keda.until((12, True), scaled)
     entry = await tidegate.decision(place.name, "chat")
-    assert (entry["replicas"], entry["told"]) == (11, 12)
+    assert (entry["replicas"], entry["published"]) == (11, 12)
     series = f'{{namespace="{place.name}",workload="chat"}}'
     assert await tidegate.metric(f"tidegate_replicas{series}") == 11.0
-    assert await tidegate.metric(f"tidegate_replicas_told{series}") == 12.0
+    assert await tidegate.metric(f"tidegate_published_replicas{series}") == 12.0
 
     def hpa(tolerance):
         behavior = {"behavior": {"scaleUp": {"tolerance": tolerance}}}

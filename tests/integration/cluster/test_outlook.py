@@ -23,7 +23,7 @@ def hpa(place, **status):
 
 
 def outlook(place, code):
-    return f'tidegate_outlook{{code="{code}",namespace="{place.name}",workload="chat"}}'
+    return f'tidegate_controller_outcome{{code="{code}",namespace="{place.name}",workload="chat"}}'
 
 
 async def test_the_outlook_follows_what_the_hpa_and_the_cluster_say(place, page, tidegate, keda):
@@ -62,7 +62,7 @@ async def test_hpas_that_rbac_hides_cost_nothing_else_and_are_spoken_of_once(new
                 await keda.until((5, True), scaled)
                 # Its HPA is taken to be what KEDA makes of the ScaledObject.
                 await tidegate.until_metric(outlook(place, "up"), 1.0)
-                assert await tidegate.metric('tidegate_kubernetes_known{resource="horizontalpodautoscalers"}') == 0.0
+                assert await tidegate.metric('tidegate_kubernetes_synced{resource="horizontalpodautoscalers"}') == 0.0
                 await asked_again(chat.pods[0], 3)
         said = [line for line in (tmp_path / "log").read_text().splitlines() if "horizontalpodautoscalers" in line]
         assert len(said) == 1

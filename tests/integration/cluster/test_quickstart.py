@@ -63,7 +63,7 @@ async def test_the_quick_start_goes_to_zero_and_back_as_its_page_says(cluster, r
         # 5. Nobody wants the first worker: kept warm, then asleep, and it may be, because the list is there.
         await keda.until((0, False), SCALED)
         entry = await daemon.until(lambda entry: entry["reason"] == "asleep", NAMESPACE, NAME)
-        assert entry["evidence"]["waker"].startswith("the queue on redis://")
+        assert entry["evidence"]["wake_source"].startswith("the queue on redis://")
         worker.scale(0)
         first.ends()
         await daemon.until_evidence(NAMESPACE, NAME, replicas_wanted=0, replicas_ready=0)

@@ -54,5 +54,5 @@ def says(answer, entry):
 
 async def answered(daemon):
     """How many GetMetrics calls it has answered with OK."""
-    series = 'tidegate_call_duration_seconds_count{code="OK",method="GetMetrics"}'
+    series = 'tidegate_keda_request_duration_seconds_count{code="OK",method="GetMetrics"}'
     return await daemon.metric(series) or 0.0

@@ -34,7 +34,7 @@ async def test_a_daemon_tells_why_and_a_reload_forgets_nothing(daemon, pages, wo
 
         before = await explained()
         assert before["summary"] == "2 replicas, serving: 20 requests wait or run and a replica should carry 16"
-        assert before["chain"][-1]["step"] in {"told", "controller"}
+        assert before["chain"][-1]["step"] in {"published", "controller"}
         assert differences(read_inputs(before["inputs"], CHAT)) == []
         assert before["follows"] is None
 

@@ -124,7 +124,7 @@ async def test_new_requests_at_the_gateway_add_to_those_of_engines_that_do_not_a
     async with daemon(workload(pages, "chat"), hold="60s") as running:
         await running.ask.until((3, True), "chat")  # 40 / 16 = 2.5
         pages["chat"].behaviour = "closed"
-        await running.until_metric('tidegate_stale_sources{namespace="ai",workload="chat"} 1')
+        await running.until_metric('tidegate_stale_targets{namespace="ai",workload="chat"} 1')
         assert await running.ask.answer("chat") == (3, True)
         pages["chat-gate"].body = epp(queued=20)
         assert (await running.ask.until((4, True), "chat"))[-1] == (4, True)  # (40 + 20) / 16 = 3.75

@@ -60,10 +60,10 @@ async def test_a_restart_changes_nothing_killed_in_a_burst_while_the_sources_die
     pages["engine"].behaviour = pages["gateway"].behaviour = "closed"
     async with restartable() as running:
         assert await running.ask.answer() == (7, True), "its first answer"
-        await running.until_metric('tidegate_stale_sources{namespace="ai",workload="chat"} 2')
+        await running.until_metric('tidegate_stale_targets{namespace="ai",workload="chat"} 2')
         assert await running.ask.answer() == (7, True)
         pages["engine"].behaviour = pages["gateway"].behaviour = "ok"
-        await running.until_metric('tidegate_stale_sources{namespace="ai",workload="chat"} 0')
+        await running.until_metric('tidegate_stale_targets{namespace="ai",workload="chat"} 0')
         assert await running.ask.until((7, True)) == [(7, True)]
         after = await running.decision()
         assert (after["replicas"], after["reason"]) == (before["replicas"], before["reason"])
@@ -80,7 +80,7 @@ async def test_killed_at_zero_it_wakes_nobody_and_the_next_request_does(restarta
         assert await running.ask.answer() == (0, False), "its first answer"
         stream = running.ask.stub.StreamIsActive(running.ask.ref())
         assert (await stream.read()).result is False
-        await running.until_metric('tidegate_stale_sources{namespace="ai",workload="chat"} 1')
+        await running.until_metric('tidegate_stale_targets{namespace="ai",workload="chat"} 1')
         assert await running.ask.answer() == (0, False)
         pages["gateway"].body = epp(queued=1, ready=0)
         async with asyncio.timeout(SOON_S):
@@ -155,11 +155,11 @@ async def test_a_directory_that_cannot_be_written_costs_the_snapshots_and_nothin
     in_the_way.write_text("no directory")
     pages["engine"].body, pages["gateway"].body = vllm(running=40), epp()
     async with restartable(path=in_the_way) as running:
-        await running.until_metric("tidegate_snapshot_failures_total 2.0")
+        await running.until_metric("tidegate_checkpoint_failures_total 2.0")
         await running.ask.until((3, True))
         assert "tidegate_ticks_failed_total 0.0" in (await running.get("/metrics"))[1]
         in_the_way.unlink()
-        await running.until_metric("tidegate_snapshot_size_bytes")
+        await running.until_metric("tidegate_checkpoint_size_bytes")
     assert running.complaints.count("checkpoint write failed") == 1
     assert running.complaints.count("checkpoint write recovered") == 1
 
@@ -168,7 +168,7 @@ async def test_without_a_directory_nothing_is_remembered(daemon, pages, vllm, ep
     pages["engine"].body, pages["gateway"].body = vllm(running=40), epp()
     async with daemon(workload(pages), hold=HOLD) as running:
         await running.ask.until((3, True))
-        assert "tidegate_snapshot" not in (await running.get("/metrics"))[1]
+        assert "tidegate_checkpoint" not in (await running.get("/metrics"))[1]
         await running.kill()
     pages["engine"].behaviour = "closed"
     async with daemon(workload(pages), hold=HOLD) as running:
@@ -204,11 +204,11 @@ async def test_second_process_on_a_directory_serves_and_does_not_write_until_the
     pages["engine"].behaviour = "closed"
     async with restartable() as running:
         assert await running.ask.answer() == (3, True), "it remembers what the first one wrote"
-        await running.until_metric("tidegate_snapshot_directory_owned 0.0")
+        await running.until_metric("tidegate_checkpoint_directory_owned 0.0")
         await running.until_metric('tidegate_held_seconds{namespace="ai",workload="chat"} ')
         assert sorted(restartable.directory.path.iterdir()) == before
         restartable.directory.release()
-        await running.until_metric("tidegate_snapshot_directory_owned 1.0")
+        await running.until_metric("tidegate_checkpoint_directory_owned 1.0")
         assert sorted(restartable.directory.path.iterdir()) != before
     assert f"pid {os.getpid()}" in running.complaints
     assert running.complaints.count("checkpoint directory locked") == 1

@@ -52,7 +52,7 @@ async def test_no_data_then_load_then_an_outage_then_idle_then_woken_by_the_stre
 
         # KEDA takes it to zero: its page is gone. A request at the gateway wakes it through the open stream.
         pages["engine"].behaviour = "closed"
-        await running.until_metric('tidegate_stale_sources{namespace="ai",workload="chat"} 1')
+        await running.until_metric('tidegate_stale_targets{namespace="ai",workload="chat"} 1')
         assert await ask.answer() == (0, False)
         pages["gateway"].body = epp(queued=1, ready=0)
         async with asyncio.timeout(10):

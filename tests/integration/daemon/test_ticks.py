@@ -163,13 +163,13 @@ async def test_an_answer_that_is_the_same_as_before_the_ticks_failed_is_given_ag
     # Known to be at zero and nothing heard since: it sleeps on, and its reason is the one of before afterwards.
     scene.replicas.counted = ReplicaCount(wanted=0, ready=0, at=1000.0)
     scene.tick()
-    assert scene.answer() == (0, "no_waker")
+    assert scene.answer() == (0, "no_wake_source")
     scene.replicas.broken = True
     scene.tick(after=61)
     assert scene.answer() == (0, "held")
     scene.replicas.broken = False
     scene.tick()
-    assert scene.answer() == (0, "no_waker")
+    assert scene.answer() == (0, "no_wake_source")
 
 
 async def test_a_target_that_fails_is_said_once_per_kind_of_failure(scene, said):

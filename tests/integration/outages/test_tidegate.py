@@ -178,7 +178,7 @@ async def silence(machine, scene, begins):
         await keda.until(UNAVAILABLE, chat)
         assert await scene.minutes(10) == ([[], [6]], [[], []])
     assert (set(seen), slept) == ({(3, True), UNAVAILABLE}, [(0, False)])
-    assert await machine.tidegate.metric('tidegate_kubernetes_known{resource="pods"}') == 0.0
+    assert await machine.tidegate.metric('tidegate_kubernetes_synced{resource="pods"}') == 0.0
     assert [line for line in machine.tidegate.logged("Kubernetes watch failed") if line["resource"] == PODS.name]
     scene.front.text = scene.page.epp(held=20, ready=0)
     await keda.until((2, True), night)

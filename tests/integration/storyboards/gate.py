@@ -27,7 +27,7 @@ from scaler.workloads import ordered, take, targets
 
 from .world import SCHEDULED_S
 
-SNAPSHOT_S = 10.0
+CHECKPOINT_S = 10.0
 WATCH_S = 0.5  # until what changes in the cluster is known here
 SETTLED_S = 30.0  # nothing has moved for so long: every page and every tick has seen it
 
@@ -63,7 +63,7 @@ class Gate:
         self.alive = False
         self.silent = {}  # role: (from, until): pages that do not answer
         self.heard_at = {}  # target: POSIX seconds of the last page that landed
-        self._gateways, self._snapshots, self._chance = gateways, snapshots, Random(seed)
+        self._gateways, self._checkpoints, self._chance = gateways, snapshots, Random(seed)
         self._views = {key: self._view(model) for key, model in self.models.items()}
         self.board = {}
         self._moved_at = clock.now
@@ -97,8 +97,8 @@ class Gate:
         for key in self.models:
             self.clock.after(WATCH_S, partial(self._look, key, self._views[key], self._decider))
         self._ticks = self.clock.every(self.tick_s, self._tick, first_s=self.tick_s)
-        if self._snapshots:
-            self._keeps = self.clock.every(SNAPSHOT_S, self._keep, first_s=SNAPSHOT_S)
+        if self._checkpoints:
+            self._keeps = self.clock.every(CHECKPOINT_S, self._keep, first_s=CHECKPOINT_S)
 
     def _keep(self):
         self.kept = pack(self._decider.state(self.clock.now))
@@ -107,7 +107,7 @@ class Gate:
         self.alive = False
         self.board = {}
         self._ticks.stop()
-        if self._snapshots:
+        if self._checkpoints:
             self._keeps.stop()
         for beat in (*self._rounds.values(), *self._wakes):
             beat.stop()

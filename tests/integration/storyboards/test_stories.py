@@ -156,16 +156,16 @@ def test_health_probes_keep_nobody_awake_and_wake_nobody(told):
 def test_without_a_waker_what_is_found_at_zero_stays_and_what_a_person_started_does_not_sleep_again(told):
     stage = told(stories.found_at_zero)
 
-    assert stage.answers[0][1:] == (0, False, "no_waker")
+    assert stage.answers[0][1:] == (0, False, "no_wake_source")
     assert stage.judge.sleeps == []
-    assert stage.answer() == (1, True, "no_waker")
+    assert stage.answer() == (1, True, "no_wake_source")
 
 
 def test_without_a_waker_what_is_found_awake_does_not_sleep(told):
     stage = told(stories.found_awake)
 
     assert stage.judge.sleeps == []
-    assert stage.answer() == (1, True, "no_waker")
+    assert stage.answer() == (1, True, "no_wake_source")
 
 
 def test_no_room_for_two_hours_and_who_waits_is_not_given_up(told):

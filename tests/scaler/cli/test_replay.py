@@ -59,7 +59,7 @@ def test_default_output_is_a_table(tidegate):
     done = tidegate("replay", "each:5m,for=11m", "--policy", "static:replicas=1")
 
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)
-    assert [word for word in ("each:5m,for=11m", "promise kept", "static", "Server A") if word not in done.stdout] == []
+    assert [word for word in ("each:5m,for=11m", "SLO met", "static", "Server A") if word not in done.stdout] == []
 
 
 def test_policies_are_listed_without_a_trace(tidegate):

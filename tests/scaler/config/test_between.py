@@ -6,7 +6,7 @@ from scaler.config.scalars import GPU_TARGET_KINDS
 
 _CHAT = "workloads: [{namespace: ai, name: chat, engine: vllm, pods: {dns: chat.ai.svc}, replicas: {min: 1}"
 _SAME_PAGE = "must be another target than pods: those are gone at zero and see no request"
-_NO_WAKER = "0 without a gateway: nothing can wake it, so one replica is kept (reason no_waker)"
+_NO_WAKER = "0 without a gateway: nothing can wake it, so one replica is kept (reason no_wake_source)"
 _SLOW_RISE = "is slower than smoothing.down (1m): replicas go before they come, got 2m"
 _SOURCES = "must have pods, a gateway, or objectives.gpu_engine: nothing shows how busy it is"
 

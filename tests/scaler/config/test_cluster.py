@@ -189,7 +189,7 @@ def test_nothing_is_said_of_what_goes_together_in_a_cluster(said, text):
     (_pods("dns: a").replace("min: 1", "min: 2, idle: 0"),
      ("1:93: warning TG001: workloads.0.replicas.idle: 0 without a gateway: nothing can wake it, so "
       "replicas.min are kept "
-     "(reason no_waker)")),
+     "(reason no_wake_source)")),
 ])  # fmt: skip
 def test_what_will_not_do_what_it_seems_to_is_a_warning(said, text, expected):
     assert said(text) == [f"c.yaml:{expected}"]

@@ -71,7 +71,8 @@ def test_bounds_in_a_circle_name_all_members_of_it():
     ([_workload("a", "role: x, ratio: {to: w}"), _workload("b", "role: y")],
      "workloads.0.ratio.to: is a role that no member of the group has"),
     ([_workload("a", "role: x", ""), _workload("b", "role: y, replicas: {min: 1}", "")],
-     "workloads.0.replicas: 0 without a gateway at any member of its group: nothing can wake it (reason no_waker)"),
+     ("workloads.0.replicas: 0 without a gateway at any member of its group: nothing can wake it "
+      "(reason no_wake_source)")),
 ])  # fmt: skip
 def test_what_works_otherwise_than_meant_is_a_warning(workloads, expected):
     assert told(*workloads) == [f"warning: {expected}"]

@@ -107,4 +107,4 @@ def test_check_shows_what_is_ordered(tmp_path):
     file.write_text(ORDERED.replace("2026", "2099"))
     done = CliRunner().invoke(main, ["check", str(file)])
     assert "  all workloads: now: freeze until 2099-11-23T08:00Z because of the sale\n" in done.output
-    assert done.output.count("  ai/chat: ") == 3  # its waker, and two schedules
+    assert done.output.count("  ai/chat: ") == 3  # its wake_source, and two schedules

@@ -25,9 +25,9 @@ def _chat(gateway=None, minimum=0):
         (_chat({"dns": "gw.ai.svc", "kind": "envoy"}), "woken by refused requests of its gateway (envoy)"),
         (
             _chat({"dns": "front.ai.svc", "kind": "vllm"}),
-            "kept at one replica at least: nothing would show a request at zero (reason no_waker)",
+            "kept at one replica at least: nothing would show a request at zero (reason no_wake_source)",
         ),
-        (_chat(), "kept at one replica at least: nothing would show a request at zero (reason no_waker)"),
+        (_chat(), "kept at one replica at least: nothing would show a request at zero (reason no_wake_source)"),
         (_chat({"dns": "epp.ai.svc"}, minimum=1), "never at zero: replicas.min is above 0"),
     ],
 )
@@ -42,7 +42,7 @@ def test_it_is_said_what_would_wake_a_workload(workload, words):
     [
         ("epp", []),
         ("envoy", ["envoy rejects requests at zero replicas: the first ones fail, and wake the workload"]),
-        ("vllm", ["vllm shows no request at zero replicas, so one is kept (reason no_waker)"]),
+        ("vllm", ["vllm shows no request at zero replicas, so one is kept (reason no_wake_source)"]),
     ],
 )
 def test_a_gateway_that_cannot_keep_a_request_is_warned_of(said, kind, expected):

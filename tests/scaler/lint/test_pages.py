@@ -53,7 +53,7 @@ def test_a_page_is_printed_with_the_severity(rule):
 def test_a_missing_page_fails_no_command(monkeypatch, tmp_path):
     monkeypatch.setattr(pages, "_FOLDERS", (tmp_path,))
     rule = RULES["TG001"]
-    assert page(rule).startswith("# TG001 no-waker (warning)\n\nThis installation lacks TG001.md")
+    assert page(rule).startswith("# TG001 no-wake-source (warning)\n\nThis installation lacks TG001.md")
     assert sentences(rule) == ("", "", "")
     assert [line.split()[0] for line in listed().splitlines()] == list(RULES)
 

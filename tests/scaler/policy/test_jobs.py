@@ -8,7 +8,7 @@ from scaler.model import Reason
 from scaler.policy.columns import Signal, Spec
 
 OF_JOBS = {"keep_warm": 0.0, "band": 0.0, "lease_max": 0.0, "jobs": True}
-ASLEEP, NO_WAKE_SOURCE = (0, False, Reason.ASLEEP), (0, False, Reason.NO_WAKER)
+ASLEEP, NO_WAKE_SOURCE = (0, False, Reason.ASLEEP), (0, False, Reason.NO_WAKE_SOURCE)
 UNKNOWN = (None, True, Reason.UNKNOWN)
 
 

@@ -190,11 +190,11 @@ def asleep(chat, fresh):
 NOBODY_SAYS = {"pods_listed": math.nan, "pods_fresh": 0.0, "wanted": math.nan, "ready": math.nan}
 
 
-@pytest.mark.parametrize("waker", [True, False])
-def test_a_silent_cluster_wakes_no_sleeping_workload(chat, fresh, waker):
+@pytest.mark.parametrize("wake_source", [True, False])
+def test_a_silent_cluster_wakes_no_sleeping_workload(chat, fresh, wake_source):
     asleep(chat, fresh)
-    reason = Reason.ASLEEP if waker else Reason.NO_WAKER
-    dark = {**fresh(), **NOBODY_SAYS, "waker_fresh": waker}
+    reason = Reason.ASLEEP if wake_source else Reason.NO_WAKE_SOURCE
+    dark = {**fresh(), **NOBODY_SAYS, "waker_fresh": wake_source}
     assert chat.step(after=1, **dark) == (0, False, reason)
     assert chat.step(after=3600, **dark) == (0, False, reason)
 

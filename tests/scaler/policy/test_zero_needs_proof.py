@@ -1,4 +1,4 @@
-"""Laws 6 and 7: idle is proven, zero needs a waker, and a loading replica is neither idle nor capacity."""
+"""Laws 6 and 7: idle is proven, zero needs a wake_source, and a loading replica is neither idle nor capacity."""
 
 import math
 
@@ -39,13 +39,13 @@ def test_without_a_gateway_one_replica_is_kept(workload, fresh):
     lonely = workload(Spec(0, 8, ((Signal.WORK, 16.0),)))
     lonely.step(**fresh(**IDLE))
     answer = lonely.step(after=300, **{**fresh(**IDLE), "gateway_fresh": False, "waker_fresh": False})
-    assert answer == (1, True, Reason.NO_WAKER)
+    assert answer == (1, True, Reason.NO_WAKE_SOURCE)
 
 
 def test_a_gateway_without_a_queue_is_no_wake_source(chat, fresh):
     mute = {**fresh(**IDLE), "waker_fresh": False, "held": math.nan}
     chat.step(**mute)
-    assert chat.step(after=300, **mute) == (1, True, Reason.NO_WAKER)
+    assert chat.step(after=300, **mute) == (1, True, Reason.NO_WAKE_SOURCE)
 
 
 def test_a_workload_with_a_minimum_stays_warm(workload, fresh):
@@ -99,7 +99,7 @@ def test_found_at_zero_with_nothing_to_do_it_is_not_woken(chat, fresh):
 def test_at_zero_without_a_wake_source_it_stays_with_that_reason(workload, fresh):
     lonely = workload(Spec(0, 8, ((Signal.WORK, 16.0),)))
     nobody = {**fresh(wanted=0.0, ready=0.0, pods=0), "gateway_fresh": False, "waker_fresh": False}
-    assert lonely.step(**nobody) == (0, False, Reason.NO_WAKER)
+    assert lonely.step(**nobody) == (0, False, Reason.NO_WAKE_SOURCE)
 
 
 def test_asleep_by_our_word_it_stays_asleep_while_the_cluster_follows(chat, fresh):
@@ -115,13 +115,13 @@ def test_a_gateway_that_falls_silent_at_zero_does_not_wake(chat, fresh):
     chat.step(**fresh(**IDLE))
     chat.step(after=300, **fresh(**IDLE))
     mute = {**fresh(waiting=math.nan, running=math.nan, held=math.nan, pods=0), "waker_fresh": False}
-    assert chat.step(after=60, **mute, wanted=0.0, ready=0.0) == (0, False, Reason.NO_WAKER)
-    assert chat.step(after=60, **mute) == (0, False, Reason.NO_WAKER), "a listing that says none is enough"
+    assert chat.step(after=60, **mute, wanted=0.0, ready=0.0) == (0, False, Reason.NO_WAKE_SOURCE)
+    assert chat.step(after=60, **mute) == (0, False, Reason.NO_WAKE_SOURCE), "a listing that says none is enough"
 
 
 def test_at_zero_without_any_source_of_demand_it_stays(workload):
     lonely = workload(Spec(0, 8, ((Signal.WORK, 16.0),)))
-    assert lonely.step(wanted=0.0, ready=0.0, pods_listed=0.0) == (0, False, Reason.NO_WAKER)
+    assert lonely.step(wanted=0.0, ready=0.0, pods_listed=0.0) == (0, False, Reason.NO_WAKE_SOURCE)
 
 
 def test_a_pod_that_ends_before_its_count_falls_does_not_wake_a_sleeper(chat, fresh):

@@ -69,7 +69,7 @@ def test_a_word_that_is_wrong_is_named_with_what_would_be_right(asked, words):
 def test_a_server_that_is_wrong_is_told_by_file_line_and_column(tmp_path):
     file = tmp_path / "server.yaml"
     file.write_text(
-        "name: mine\nstart: 40s\nengine: {step: 16ms, prompt_rate: -1, kv_tokens: 190000}\npromise: {first: 2s}\n"
+        "name: mine\nstart: 40s\nengine: {step: 16ms, prompt_rate: -1, kv_tokens: 190000}\nslo: {first: 2s}\n"
     )
     with pytest.raises(ConfigErrors) as errors:
         replayed(ReplayRequest([LOAD], server=str(file)))
@@ -82,13 +82,13 @@ def test_a_server_that_is_wrong_is_told_by_file_line_and_column(tmp_path):
 def test_what_is_odd_about_a_server_is_told_and_it_is_played(tmp_path):
     file, progress = tmp_path / "server.yaml", []
     file.write_text(
-        "name: mine\nstart: 40s\nengine: {step: 16ms, prompt_rate: 7000, kv_tokens: 190000}\npromise: {first: 2s}\n"
+        "name: mine\nstart: 40s\nengine: {step: 16ms, prompt_rate: 7000, kv_tokens: 190000}\nslo: {first: 2s}\n"
     )
     (verdict,) = replayed(ReplayRequest([LOAD], server=str(file), policies=["static:replicas=1"]), progress.append)
 
     assert (verdict.profile.name, len(progress)) == ("mine", 1)
     assert progress[0].startswith(f"{file}:4:")
-    assert "promise.per_prompt_token: should be at least 1/prompt_rate (0.143 ms)" in progress[0]
+    assert "slo.per_prompt_token: should be at least 1/prompt_rate (0.143 ms)" in progress[0]
 
 
 def test_where_nobody_says_the_usual_are_played_on_a_and_told_in_that_order(capsys):

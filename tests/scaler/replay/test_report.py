@@ -100,12 +100,12 @@ def test_broken_promises_stand_under_the_chart_where_their_requests_came(load):
     outline = Outline(text)
 
     assert outline.count("path", **{"class": "late"}) == 1
-    assert outline.count("svg", **{"aria-label": "1: promises broken"}) == 1
+    assert outline.count("svg", **{"aria-label": "1: SLO misses"}) == 1
     (drawn,) = re.findall(r"class=late d='([^']*)'", text)
     # 44 + 1040*900/2000 = 512: a peak of all five there, of a chart that is 34 high.
     assert "512.0,2.0" in drawn
-    assert "promise was broken" in text
-    assert "promise was broken" not in page([TraceSection(late, "A", "", rows[:1], None, 15.0, "")])
+    assert "SLO was missed" in text
+    assert "SLO was missed" not in page([TraceSection(late, "A", "", rows[:1], None, 15.0, "")])
 
 
 def test_names_and_notes_cannot_say_html(section):

@@ -45,7 +45,7 @@ def test_a_promise_is_kept_by_the_first_token_and_by_the_rest_and_up_to_its_very
     times = [
         (at, at + 2.0, at + 3.0),  # kept: 1 + 100*0.01 = 2 s
         (at, at + 2.1, at + 2.2),  # its first is late
-        (at, at + 1.0, at + 2.1),  # the rest took 1.1 s where 0.5 + 11*0.05 = 1.05 s are promised
+        (at, at + 1.0, at + 2.1),  # the rest took 1.1 s where 0.5 + 11*0.05 = 1.05 s are allowed
         (at, np.nan, np.nan),  # never came
     ]
     assert score(course(times)).slo_met_ratio == 0.25

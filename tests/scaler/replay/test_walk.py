@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from scaler.replay.clairvoyant import follow, promised, wanted
+from scaler.replay.clairvoyant import follow, slo_limits, wanted
 from scaler.replay.columns import AT, DONE, FIRST, ReplayWorld, ServerColumns, Trace
 from scaler.replay.engine import advance
 from scaler.replay.run import AFTERWARDS_S
@@ -53,7 +53,7 @@ def walked(load, ready, tried):
     """The walk along a plan: its plan then, how many blocks were changed, the requests' times, seconds of pods."""
     present, plan, along = world(load), ready.copy(), course(load, ready)
     changed, pod_s = walk(
-        present, world(load), world(load), SMALL.server, promised(load, SMALL, 0), plan, along,
+        present, world(load), world(load), SMALL.server, slo_limits(load, SMALL, 0), plan, along,
         int(np.ceil(SMALL.start_s / BIN_S)), tried, load.span_s,
     )  # fmt: skip
     np.testing.assert_array_equal(along.pods, wanted(plan, SMALL.start_s))
@@ -212,7 +212,7 @@ def test_an_answer_that_falls_behind_its_pace_counts_before_it_is_late():
     server = SMALL.server._replace(batch=8, per_sequence=0.01, prompt_rate=1e9, kv_tokens=1e9, per_token=0.0)
     slow = replace(SMALL, server=server)
     load = Trace("slow", np.zeros(5), np.ones(5, np.int64), np.full(5, 100))
-    one, progress = world(load, slow), promised(load, slow, 0)
+    one, progress = world(load, slow), slo_limits(load, slow, 0)
     play(one, server, course(load, np.ones(1, np.int64), slow), 0, 1.0)
     early = broken_at_this_pace(one, server, progress, 0), broken_for_good(one, progress, 0)
     play(one, server, course(load, np.ones(1, np.int64), slow), 1, 7.0)
@@ -229,6 +229,6 @@ def test_requests_of_the_first_minutes_are_nobodys_fault():
     one = world(load)
     play(one, SMALL.server, course(load, np.zeros(1, np.int64)), 0, 60.0)
 
-    assert broken_for_good(one, promised(load, SMALL, 0), 0) == 2
-    assert broken_for_good(one, promised(load, SMALL, 1), 0) == 1
+    assert broken_for_good(one, slo_limits(load, SMALL, 0), 0) == 2
+    assert broken_for_good(one, slo_limits(load, SMALL, 1), 0) == 1
     assert A.slo.share < 1.0

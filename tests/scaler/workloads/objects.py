@@ -56,7 +56,7 @@ def names(census: Registry) -> list[str]:
 
 
 def said(census: Registry) -> list[str]:
-    return [str(trouble) for trouble in census.troubles if trouble.severity == "error"]
+    return [str(trouble) for trouble in census.object_errors if trouble.severity == "error"]
 
 
 def refusal(census: Registry, name="chat", namespace="ai", **metadata: str):

@@ -16,7 +16,7 @@ def test_annotations_make_a_workload_of_what_they_stand_on(cluster, kind):
     (workload,) = census.workloads
     assert (workload.key, workload.pods.target, workload.replicas) == (CHAT, f"{kind}/chat", Replicas(min=1, max=4))
     assert census.targets == {CHAT: Ref("ai", kind, "chat")}
-    assert census.troubles == ()
+    assert census.object_errors == ()
 
 
 def test_an_object_without_annotations_is_nobodys_workload(cluster):
@@ -27,14 +27,14 @@ def test_what_is_said_to_the_linter_makes_no_workload_and_is_no_unknown_word(clu
     ignore = {"check-ignore": "TG061 because the gateway drains"}
     assert cluster().take(deployment(**ignore)) == cluster().take(deployment())
     census = cluster().take(deployment(engine="vllm", replicas__min="1", replicas__max="4", **ignore))
-    assert (names(census), census.troubles) == (["ai/chat"], ())
+    assert (names(census), census.object_errors) == (["ai/chat"], ())
     assert said(cluster().take(scaled("chat", trigger(engine="vllm"), annotations=ignore))) == []
 
 
 def test_the_bounds_are_those_of_its_horizontal_pod_autoscaler(cluster):
     census = cluster().take(deployment(engine="vllm", replicas__min="1"), hpa(minimum=2, maximum=8))
     assert census.workloads[0].replicas == Replicas(min=2, max=8)
-    (trouble,) = census.troubles
+    (trouble,) = census.object_errors
     assert (trouble.key, trouble.severity) == ("tidegate.dev/replicas.min", "warning")
     assert trouble.message == "is not used: ai/HorizontalPodAutoscaler/chat has the bounds"
 
@@ -55,7 +55,9 @@ def test_without_any_bounds_the_default_holds_and_it_is_said(cluster):
     census = cluster().take(deployment(engine="vllm"))
     assert census.workloads[0].replicas == Replicas()
     assert said(census) == []
-    assert any("no HorizontalPodAutoscaler scales it: from 0 to 10 replicas" in str(each) for each in census.troubles)
+    assert any(
+        "no HorizontalPodAutoscaler scales it: from 0 to 10 replicas" in str(each) for each in census.object_errors
+    )
 
 
 def test_bounds_that_no_workload_can_have_are_the_autoscalers_trouble(cluster):
@@ -68,7 +70,7 @@ def test_bounds_that_no_workload_can_have_are_the_autoscalers_trouble(cluster):
 
 def test_every_wrong_annotation_is_said(cluster):
     census = cluster().take(deployment(engine="vlm", keep_warm="soon", workload="x", replicas__min="5"))
-    assert [trouble.key for trouble in census.troubles if trouble.severity == "error"] == [
+    assert [trouble.key for trouble in census.object_errors if trouble.severity == "error"] == [
         "tidegate.dev/engine",
         "tidegate.dev/keep_warm",
         "tidegate.dev/workload",

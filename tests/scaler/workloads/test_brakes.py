@@ -14,7 +14,7 @@ FREEZE = "freeze until 2026-11-23T08:00Z because of the sale"
 
 
 def warned(census):
-    return [str(trouble) for trouble in census.troubles if trouble.severity == "warning"]
+    return [str(trouble) for trouble in census.object_errors if trouble.severity == "warning"]
 
 
 def frozen(source):

@@ -100,13 +100,13 @@ def test_an_object_without_measure_is_refused_and_its_calls_hear_it_in_few_words
     assert doubt is Doubt.INVALID
     assert sentence.isascii()
     assert len(sentence) < 4000
-    assert all(len(str(trouble)) < 1000 for trouble in census.troubles)
+    assert all(len(str(trouble)) < 1000 for trouble in census.object_errors)
 
 
 def test_of_a_thousand_triggers_some_are_read_and_it_is_said(cluster):
     census = cluster().take(scaled("chat", *(trigger(engine="vllm", model=f"m{i}") for i in range(1000))))
     assert len(census.workloads) == 64
-    assert any("spec.triggers: must be at most 64: the rest is not read" in str(each) for each in census.troubles)
+    assert any("spec.triggers: must be at most 64: the rest is not read" in str(each) for each in census.object_errors)
     assert refusal(census, engine="vllm", model="m999")[0] is Doubt.MISMATCH
 
 

@@ -74,7 +74,7 @@ def test_a_word_that_starts_idle_jobs_is_said_of_a_scaled_job_and_of_nothing_els
     place = cluster()
 
     def said(*objects):
-        return [trouble.key for trouble in place.take(*objects).troubles if "with nothing to do" in trouble.message]
+        return [error.key for error in place.take(*objects).object_errors if "with nothing to do" in error.message]
 
     assert said(scaled_job(**{word: value})) == [f"spec.triggers.0.metadata.{word.replace('__', '.')}"]
     assert said(scaled("tune", trigger(engine="vllm", gateway="front", **{word: value}))) == []
@@ -85,10 +85,10 @@ def test_a_word_that_starts_idle_jobs_is_said_of_a_scaled_job_and_of_nothing_els
     [("smoothing__down", "0"), ("scale_down_band", "0"), ("objectives__kv_cache", "null"), ("smoothing__up", "0")],
 )
 def test_a_word_that_says_what_jobs_have_anyhow_is_no_trouble(cluster, word, value):
-    assert cluster().take(scaled_job(**{word: value})).troubles == ()
+    assert cluster().take(scaled_job(**{word: value})).object_errors == ()
 
 
 def test_without_a_waker_it_is_said_that_no_job_is_started(cluster):
-    (trouble,) = cluster().take(scaled("tune", trigger(engine="vllm"), kind="ScaledJob")).troubles
-    assert trouble.key == "spec.triggers.0.metadata.gateway"
-    assert trouble.message.startswith("nothing shows work while no Job runs, so none is started (reason no_waker)")
+    (error,) = cluster().take(scaled("tune", trigger(engine="vllm"), kind="ScaledJob")).object_errors
+    assert error.key == "spec.triggers.0.metadata.gateway"
+    assert error.message.startswith("nothing shows work while no Job runs, so none is started (reason no_wake_source)")

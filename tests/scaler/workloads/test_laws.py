@@ -66,7 +66,7 @@ def test_whatever_a_cluster_says_there_is_a_census_and_every_key_is_one_workload
     assert len(keys) == len(set(keys))
     assert census.workloads[:2] == CONFIG.workloads
     assert set(census.targets) <= set(keys)
-    assert all(trouble.message.isascii() and len(trouble.message) < 1000 for trouble in census.troubles)
+    assert all(trouble.message.isascii() and len(trouble.message) < 1000 for trouble in census.object_errors)
     for each in objects:
         for one in (one for one in each.triggers if one.type != "cpu"):
             outcome = _outcome(census, each.ref, one.metadata)

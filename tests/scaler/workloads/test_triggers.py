@@ -118,7 +118,7 @@ def test_a_trigger_name_that_is_no_label_is_refused(cluster, name):
 def test_all_that_is_wrong_with_the_words_is_said_to_the_log_and_to_the_call(cluster):
     words = {"engine": "vlm", "kep_warm": "5m", "keep_warm": "soon"}
     census = cluster().take(scaled("chat", trigger(**words)))
-    assert [trouble.key for trouble in census.troubles] == [
+    assert [trouble.key for trouble in census.object_errors] == [
         "spec.triggers.0.metadata.engine",
         "spec.triggers.0.metadata.keep_warm",
         "spec.triggers.0.metadata.kep_warm",
@@ -189,7 +189,7 @@ def test_a_trigger_without_words_is_the_configured_workload_of_its_objects_name(
     census = cluster(configured("chat")).take(scaled("chat", trigger(address="gpu-scaler:6000")))
     assert census.workloads == (configured("chat"),)
     assert census.authorize("ai", "chat", {"scalerAddress": "gpu-scaler:6000"}) == CHAT
-    assert census.troubles == ()
+    assert census.object_errors == ()
 
 
 def test_a_configured_workload_of_another_namespace_cannot_be_named(cluster):
@@ -215,7 +215,7 @@ def test_the_configurations_word_holds_against_a_triggers_words(cluster):
 
 def test_an_observed_workload_is_told_to_nobody_and_that_is_no_trouble(cluster):
     census = cluster(configured("llama", mode="observe")).take(scaled("chat", trigger(workload="llama")))
-    assert census.troubles == ()
+    assert census.object_errors == ()
     assert refusal(census, workload="llama")[0] is Doubt.OBSERVED
 
 
@@ -274,7 +274,7 @@ SHARED = SharedGateway(name="llm-d", namespaces=("ai",), page=Endpoint(url="http
 def test_a_shared_gateway_is_named_where_it_is_allowed(cluster):
     census = cluster(gateways=(SHARED,)).take(scaled("chat", trigger(engine="vllm", gateway="llm-d", model="m")))
     assert census.workloads[0].gateway == SHARED.page
-    assert census.troubles == ()
+    assert census.object_errors == ()
 
 
 def test_a_shared_gateway_does_not_exist_where_it_is_not_allowed(cluster):
@@ -282,7 +282,7 @@ def test_a_shared_gateway_does_not_exist_where_it_is_not_allowed(cluster):
         scaled("chat", trigger(engine="vllm", gateway="llm-d", model="m"), namespace="other")
     )
     assert census.workloads[0].gateway.service == "llm-d"
-    assert census.troubles == ()
+    assert census.object_errors == ()
 
 
 def test_a_gateway_for_everybody_is_for_everybody(cluster):
@@ -304,7 +304,7 @@ def test_a_name_that_kubernetes_allows_and_dns_does_not_is_that_objects_trouble(
     target = Ref("ai", "Deployment", "chat")
     census = cluster().take(scaled(name, trigger(engine="vllm"), target=target), scaled("good", trigger(engine="vllm")))
     assert names(census) == ["ai/good"]
-    assert [trouble.key for trouble in census.troubles if trouble.severity == "error"] == ["object.name"]
+    assert [trouble.key for trouble in census.object_errors if trouble.severity == "error"] == ["object.name"]
     assert "must be the name of a Kubernetes workload" in refusal(census, name, engine="vllm")[1]
 
 

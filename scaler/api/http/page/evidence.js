@@ -15,12 +15,12 @@ const GROUPS = [
     replicas_pending: ["without a node", format.count], replicas_sleeping: ["in sleep mode", format.count],
   }],
   ["GPUs", {
-    gpus_held: ["held", format.count], gpus_seen: ["attributed to it alone", format.count], gpus_lost: ["lost", format.count],
+    gpus_held: ["held", format.count], gpus_attributed: ["attributed to it alone", format.count], gpus_lost: ["lost", format.count],
     gpu_engine_active: ["activity", format.ratio], gpu_activity: ["measured by", text], gpu_engine_ceiling: ["highest possible activity", format.ratio],
     gpu_memory_held_bytes: ["memory held", format.bytes],
   }],
   ["Scale to zero", {
-    waker: ["wake source", text], probe_period_s: ["probes, one each", seconds],
+    wake_source: ["wake source", text], probe_period_s: ["probes, one each", seconds],
     regular_requests_count_until: ["regular requests count until", format.moment], keep_warm_s: ["keep-warm time", seconds], starts_again_at: ["next predicted start", format.moment],
     cold_start_p50_s: ["cold start, median", seconds], cold_start_p90_s: ["cold start, p90", seconds],
     keep_warm_saves_gpu_seconds: ["learned keep-warm time saves per day", (value) => `${format.count(value / 3600)} GPU-h`],
@@ -31,7 +31,7 @@ const GROUPS = [
     schedule_floor: ["at least", format.count], schedule_ceiling: ["at most", format.count],
   }],
 ];
-const ALWAYS = new Set(["waiting", "running", "replicas_wanted", "replicas_ready", "gpu_engine_active", "waker"]);
+const ALWAYS = new Set(["waiting", "running", "replicas_wanted", "replicas_ready", "gpu_engine_active", "wake_source"]);
 const LISTS = new Set(["objectives", "stale", "incomplete", "notes"]);
 const KNOWN = new Set(GROUPS.flatMap(([, fields]) => Object.keys(fields)));
 const UNITS = { work: format.count, kv_cache: format.ratio, gpu_engine: format.ratio };
@@ -49,7 +49,7 @@ export function decidedOn(decision, now) {
     objectives(evidence.objectives),
     h("dl", { class: "facts" }, [
       // An HPA ignores a small step up, within its tolerance: then a larger number is published.
-      (decision.told ?? decision.replicas) === decision.replicas ? null : fact("decided, published", `${format.count(decision.replicas)}, ${format.count(decision.told)}`),
+      (decision.published ?? decision.replicas) === decision.replicas ? null : fact("decided, published", `${format.count(decision.replicas)}, ${format.count(decision.published)}`),
       fact("decided", `${format.span(now - decision.decided_at)} ago`),
       fact("oldest reading", decision.measured_at === null ? null : `${format.span(now - decision.measured_at)} ago`),
       decision.held_since === null ? null : fact("held since", format.moment(decision.held_since)),
@@ -64,7 +64,7 @@ function group(title, fields, evidence) {
     .filter(([name]) => (evidence[name] ?? null) !== null || ALWAYS.has(name))
     .map(([name, [label, say]]) => {
       const value = evidence[name] ?? null;
-      if (name === "waker" && value === null) return fact(label, "none");
+      if (name === "wake_source" && value === null) return fact(label, "none");
       return fact(label, value === null ? null : say(value));
     });
   return facts.length ? [h("h3", {}, title), h("dl", { class: "facts" }, facts)] : [];

@@ -11,7 +11,7 @@ const REDRAWN_S = 5; // a sparkline moves by a pixel in half a minute
 const COLUMNS = [
   { name: "workload", label: "Workload", sort: (row) => `${row.namespace}/${row.name}/${row.trigger}` },
   { name: "state", label: "State and reason", sort: null }, // the order of the server: by severity
-  { name: "replicas", label: "Replicas", sort: (row) => row.told },
+  { name: "replicas", label: "Replicas", sort: (row) => row.published },
   { name: "load", label: "Requests", sort: (row) => row.load },
   { name: "demand", label: "Demand", sort: (row) => row.demand },
   { name: "gpu", label: "GPU activity", sort: (row) => row.gpu },
@@ -185,8 +185,8 @@ export function fleetView(words, { wanted, of }) {
     mark(parts.notes, "title", row.notes.join("\n"));
     say(parts.why, row.why);
     mark(parts.why, "title", row.why);
-    number(parts.replicas, format.shift(row.cluster, row.told), row.told);
-    mark(parts.replicas, "data-moves", row.cluster !== null && row.told !== null && row.cluster !== row.told ? "" : null);
+    number(parts.replicas, format.shift(row.cluster, row.published), row.published);
+    mark(parts.replicas, "data-moves", row.cluster !== null && row.published !== null && row.cluster !== row.published ? "" : null);
     number(parts.load, format.count(row.load), row.load);
     number(parts.demand, format.count(row.demand), row.demand);
     number(parts.gpu, format.ratio(row.gpu), row.gpu);

@@ -98,8 +98,8 @@ export function workloadView(words, workload) {
     showObstacle(obstacle, row, hindrances);
     obstacleText.hidden = !row.hindered_by;
     say(obstacleText, row.hindered_by ?? "");
-    say(shift, format.shift(row.cluster, row.told));
-    mark(shift, "data-unknown", format.isKnown(row.told) ? null : "");
+    say(shift, format.shift(row.cluster, row.published));
+    mark(shift, "data-unknown", format.isKnown(row.published) ? null : "");
     const age = format.age(row, now);
     const ago = format.isKnown(row.held_since) ? age : age === format.UNKNOWN ? "age unknown" : `readings ${age} old`;
     say(ready, `replicas, ${row.ready === null ? "ready: unknown" : `${format.count(row.ready)} ready`}, ${ago}`);

@@ -85,7 +85,7 @@ class Remembered:
     def __init__(self, turn):
         self.held = {}
         self.log = []
-        self.told = []
+        self.published = []
         self._turn = turn
 
     def parse(self, resource, documents):
@@ -115,7 +115,7 @@ class Remembered:
         self._note("absent", now)
 
     def tell(self, resource, namespace, problem):
-        self.told.append(problem)
+        self.published.append(problem)
         self._turn.changed()
 
     @property

@@ -19,7 +19,7 @@ async def test_what_is_there_is_listed_and_what_happens_is_told(fake, store, fol
         fake.delete(pod("chat-0"))
         await up_to_date("chat-1", "chat-2")
     assert (fake.lists, len(fake.asked("watch"))) == (1, 1)
-    assert store.told == []
+    assert store.published == []
 
 
 async def test_all_pages_are_one_list(fake, store, following, up_to_date):
@@ -41,7 +41,7 @@ async def test_a_watch_that_ends_is_resumed_from_the_last_event_without_a_list(f
         await up_to_date("chat-0", "chat-1")
     assert fake.lists == 1
     assert [asked.version for asked in fake.asked("watch")] == ["1000", "1001"]
-    assert (store.said("lost"), store.told) == ([], [])
+    assert (store.said("lost"), store.published) == ([], [])
 
 
 async def test_a_bookmark_moves_the_point_to_resume_from(fake, store, turn, following, up_to_date):
@@ -105,7 +105,7 @@ async def test_a_list_whose_rest_is_forgotten_starts_again(fake, clock, followin
     fake.slow_lists(0.05)
     async with following():
         await fake.until(lambda: len(fake.asked("list")) == 1)
-        await fake.until(lambda: bool(fake._snapshots))
+        await fake.until(lambda: bool(fake._checkpoints))
         fake.delete(pod("chat-1"))
         fake.compact()
         assert await clock.nap() == 1.0
@@ -119,11 +119,11 @@ async def test_a_line_that_cannot_be_read_is_said_and_mended_by_a_list(fake, sto
         fake.say(PODS, b"<html>a proxy in the way</html>")
         fake.put(pod("chat-0"))
         await up_to_date("chat-0")
-        assert len(store.told) == 1
-        assert "a proxy in the way" in store.told[0]
+        assert len(store.published) == 1
+        assert "a proxy in the way" in store.published[0]
         fake.disconnect()
-        await turn.until(lambda: len(store.told) == 2)
-    assert None is store.told[1]
+        await turn.until(lambda: len(store.published) == 2)
+    assert None is store.published[1]
     assert fake.lists == 2
 
 
@@ -195,12 +195,12 @@ async def test_two_namespaces_are_followed_apart_and_heard_only_together(
         clock.advance(GOOD_WATCH_S)
         fake.forbid(PODS)
         fake.disconnect()
-        await turn.until(lambda: len(store.told) == 2)
+        await turn.until(lambda: len(store.published) == 2)
         assert len(store.said("lost")) == 1
         heard = len(store.said("heard"))
         fake.mend()
         clock.advance(REFUSED_DELAY_S)
-        await turn.until(lambda: len(store.told) == 4)
+        await turn.until(lambda: len(store.published) == 4)
         assert heard + 1 == len(store.said("heard"))
         fake.delete(pod("chat-9", "lab"))
         await up_to_date("chat-0", watching=2)

@@ -13,7 +13,7 @@ def whose(fake, node, proc):
     def read(**gpu):
         library = fake.FakeNvml([fake.FakeGpu(**gpu)])
         samples = node(library).read(1000.0)
-        read.told = [entry.reason for entry in samples.dropped]
+        read.published = [entry.reason for entry in samples.dropped]
         (subject,) = samples.subjects
         return subject.attribution, [pod.pod for pod in subject.pods]
 
@@ -27,12 +27,12 @@ def whose(fake, node, proc):
 
 def test_a_gpu_that_no_process_has_open_is_nobodys(whose):
     assert whose(pids=()) == (Attribution.NONE, [])
-    assert whose.told == []
+    assert whose.published == []
 
 
 def test_all_processes_of_one_pod_make_it_exclusive(whose):
     assert whose(pids=(11, 12)) == (Attribution.EXCLUSIVE, ["chat-0"])
-    assert whose.told == []
+    assert whose.published == []
 
 
 @pytest.mark.parametrize("kind", ["graphics", "mps"])
@@ -65,7 +65,7 @@ def test_parts_that_add_up_are_measured_per_process(whose):
 )
 def test_parts_that_do_not_add_up_are_nobodys_share(whose, util, parts):
     assert whose(pids=(11, 21), util=util, parts=parts)[0] == Attribution.DEVICE
-    assert whose.told == []
+    assert whose.published == []
 
 
 def test_a_part_of_more_than_all_the_time_is_not_believed(whose):
@@ -80,12 +80,12 @@ def test_parts_of_a_device_that_does_not_say_its_own_are_nobodys_share(whose):
 
 def test_a_process_of_the_node_beside_a_pod_makes_it_shared(whose):
     assert whose(pids=(11, 41)) == (Attribution.DEVICE, ["chat-0"])
-    assert whose.told == ["GPU 0 (GPU-1): process 41 is of no pod"]
+    assert whose.published == ["GPU 0 (GPU-1): process 41 is of no pod"]
 
 
 def test_a_pod_that_nobody_can_name_beside_one_that_is_named_makes_it_shared(whose):
     assert whose(pids=(11, 31)) == (Attribution.DEVICE, ["chat-0"])
-    assert whose.told == ["GPU 0 (GPU-1): the name of pod 11111111-2222-3333-4444-555555555555 is unknown"]
+    assert whose.published == ["GPU 0 (GPU-1): the name of pod 11111111-2222-3333-4444-555555555555 is unknown"]
 
 
 def test_a_reason_is_told_once_however_many_processes_have_it(whose, proc):
@@ -93,7 +93,7 @@ def test_a_reason_is_told_once_however_many_processes_have_it(whose, proc):
 
     whose(pids=(31, 32))
 
-    assert whose.told == ["GPU 0 (GPU-1): the name of pod 11111111-2222-3333-4444-555555555555 is unknown"]
+    assert whose.published == ["GPU 0 (GPU-1): the name of pod 11111111-2222-3333-4444-555555555555 is unknown"]
 
 
 def test_strangers_alone_are_nobody(whose):
@@ -108,7 +108,7 @@ def test_a_process_that_may_not_be_looked_at_is_a_stranger(whose, proc):
     (proc.path / "77" / "cgroup").mkdir(parents=True)  # reading it fails, also for root
 
     assert whose(pids=(11, 77)) == (Attribution.DEVICE, ["chat-0"])
-    assert whose.told == ["GPU 0 (GPU-1): process 77: Is a directory", "GPU 0 (GPU-1): process 77 is of no pod"]
+    assert whose.published == ["GPU 0 (GPU-1): process 77: Is a directory", "GPU 0 (GPU-1): process 77 is of no pod"]
 
 
 def test_a_list_that_could_not_be_had_may_hold_others(whose):
@@ -124,7 +124,7 @@ def test_a_gpu_without_graphics_or_mps_has_no_such_processes(whose):
     }
 
     assert whose(pids=(11,), refuse=refuse) == (Attribution.EXCLUSIVE, ["chat-0"])
-    assert whose.told == []
+    assert whose.published == []
 
 
 def test_an_older_driver_lists_processes_in_the_older_way(whose):
@@ -151,7 +151,7 @@ def test_in_a_pid_namespace_of_its_own_it_names_nobody(whose, proc, namespace):
         proc.namespace(namespace)
 
     assert whose(pids=(11,)) == (Attribution.NONE, [])
-    assert "hostPID: true" in whose.told[0]
+    assert "hostPID: true" in whose.published[0]
 
 
 def test_processes_are_asked_only_for_what_they_did_since(fake, node, proc):

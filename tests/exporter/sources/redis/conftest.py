@@ -105,10 +105,10 @@ class NoOthers:
 
 @pytest.fixture
 async def asking():
-    """`pages`, and what they told: `asking.told` is a list of (url, troubles)."""
-    made = SimpleNamespace(told=[], timeout_s=5.0)
+    """`pages`, and what they told: `asking.published` is a list of (url, problems)."""
+    made = SimpleNamespace(published=[], timeout_s=5.0)
     made.pages = RedisPages(
-        NoOthers(), WallClock(), lambda: made.timeout_s, lambda url, troubles: made.told.append((url, troubles))
+        NoOthers(), WallClock(), lambda: made.timeout_s, lambda url, problems: made.published.append((url, problems))
     )
     yield made
     await made.pages.close()

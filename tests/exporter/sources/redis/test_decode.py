@@ -62,7 +62,7 @@ def test_a_queue_of_several_lists_is_unknown_if_one_of_them_is():
         measures, [Measurement(1.0), Measurement(1.0), Measurement(nan, problem="c: no"), *[Measurement(1.0)] * 2], 0
     )
     assert body == (
-        b'tidegate_redis_waiting{db="db0",key="d"} 1.0\n' b'tidegate_redis_waiting{db="db0",key="c"} nan\n'
+        b'tidegate_redis_waiting{db="db0",key="d"} 1.0\ntidegate_redis_waiting{db="db0",key="c"} nan\n'
     )  # fmt: skip
     assert [each.reason for each in read(body).dropped] == ["tidegate_redis_waiting: no value (NaN)"]
 

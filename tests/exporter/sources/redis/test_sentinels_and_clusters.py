@@ -147,7 +147,7 @@ async def test_a_node_that_hangs_costs_its_own_keys(cluster, ask, asking):
     assert {name for name, (waiting, _) in counts.items() if isnan(waiting)} == {
         key for key, owner in owners.items() if owner is hung
     }  # fmt: skip
-    assert any("no answer within" in trouble for _, troubles in asking.told for trouble in troubles)
+    assert any("no answer within" in trouble for _, problems in asking.published for trouble in problems)
 
 
 async def test_a_slot_that_moves_is_followed(cluster, ask, debian_tool):

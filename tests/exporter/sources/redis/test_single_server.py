@@ -95,7 +95,7 @@ async def test_one_bad_key_of_three_costs_itself_and_is_told_once_with_its_type(
         assert isnan(counts["settings"][0])
     await server.client.delete("settings")
     assert (await ask(server.port, lists=("jobs", "settings", "later")))["settings"][0] == 0.0
-    assert [troubles for _, troubles in asking.told] == [("settings: is a hash, not a list",), ()]
+    assert [problems for _, problems in asking.published] == [("settings: is a hash, not a list",), ()]
 
 
 async def test_a_page_of_which_nothing_is_known_is_a_failure(server, ask):

@@ -13,7 +13,7 @@ def told(before, after, at=AT):
 
 
 def test_an_asleep_event_has_the_idle_time_and_the_wake_source(decide):
-    asleep = decide(0, idle_since=688.0, waker="the queue on http://epp:9090/metrics")
+    asleep = decide(0, idle_since=688.0, wake_source="the queue on http://epp:9090/metrics")
     words = "asleep: idle for 5 min, and its wake source is the queue on http://epp:9090/metrics"
     assert told(decide(1, Reason.WARM), asleep) == [("Asleep", NORMAL, words)]
     assert told(decide(1), decide(0)) == [("Asleep", NORMAL, "asleep: idle")]
@@ -40,7 +40,7 @@ def test_a_hold_names_the_stale_targets(decide):
     words = "held at 3 replicas, as decided last: no fresh readings from "
     words += "http://10.0.0.0:8000/metrics, http://10.0.0.1:8000/metrics, http://10.0.0.2:8000/metrics and 2 more"
     assert told(decide(3), decide(3, Reason.HELD, stale=stale)) == [("Held", WARNING, words)]
-    asleep = decide(0, Reason.HELD, notes=("the list of its pods is not known",), waker="the queue on http://epp")
+    asleep = decide(0, Reason.HELD, notes=("the list of its pods is not known",), wake_source="the queue on http://epp")
     words = "held at zero, as decided last: the list of its pods is not known"
     assert told(decide(0), asleep) == [("Held", WARNING, words)]
     words = "held at zero, as decided last; nothing would see the next request: no fresh readings from http://epp"
@@ -64,21 +64,21 @@ def test_a_capped_event_has_the_demand(decide):
 
 def test_a_missing_wake_source_has_the_cause(decide):
     note = "no gateway is configured, so nothing would see a request at zero replicas"
-    awake = decide(1, Reason.NO_WAKER, idle_since=400.0, notes=("another note", note))
+    awake = decide(1, Reason.NO_WAKE_SOURCE, idle_since=400.0, notes=("another note", note))
     words = f"not scaled to zero: idle for 10 min, and {note}"
-    assert told(decide(1, Reason.WARM), awake) == [("NoWaker", WARNING, words)]
+    assert told(decide(1, Reason.WARM), awake) == [("NoWakeSource", WARNING, words)]
 
 
-@pytest.mark.parametrize(("waker", "cause"), [
+@pytest.mark.parametrize(("wake_source", "cause"), [
     ("the queue on http://epp:9090/metrics", "the queue on http://epp:9090/metrics is gone"),
     (None, "the gateway does not answer"),
 ])  # fmt: skip
-def test_a_workload_at_zero_that_nothing_would_wake_stays_there(decide, waker, cause):
+def test_a_workload_at_zero_that_nothing_would_wake_stays_there(decide, wake_source, cause):
     note = "the gateway does not answer, so nothing would see a request at zero replicas"
-    lost = decide(0, Reason.NO_WAKER, idle_since=400.0, notes=(note,))
+    lost = decide(0, Reason.NO_WAKE_SOURCE, idle_since=400.0, notes=(note,))
     words = f"stays at zero; nothing would see the next request: {cause}"
-    assert told(decide(0, waker=waker), lost) == [("WakeSourceLost", WARNING, words)]
-    assert told(lost, decide(0, waker="the queue on http://epp")) == []
+    assert told(decide(0, wake_source=wake_source), lost) == [("WakeSourceLost", WARNING, words)]
+    assert told(lost, decide(0, wake_source="the queue on http://epp")) == []
 
 
 def test_a_brake_that_expires_has_an_event_and_a_removed_one_has_none(decide):

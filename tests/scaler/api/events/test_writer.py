@@ -45,7 +45,7 @@ class Story:
     def __init__(self, fake, client, workloads):
         self.fake, self.client, self.clock = fake, client, HandClock()
         self.publisher = Publisher(workloads)
-        self.written, self.dropped, self.told, self.leads, self.objects = 0, [], [], True, True
+        self.written, self.dropped, self.published, self.leads, self.objects = 0, [], [], True, True
         self.announcer = EventWriter(
             object_of=self._object_of,
             writes=lambda now: self.leads,
@@ -53,7 +53,7 @@ class Story:
             clock=self.clock,
             on_written=self._count,
             on_dropped=self._drop,
-            on_problem=lambda where, problem: self.told.append((where, problem)),
+            on_problem=lambda where, problem: self.published.append((where, problem)),
         )
         self.turn = asyncio.Event()
         self.publisher.on_change = self.announcer.add
@@ -197,13 +197,13 @@ async def test_a_refusal_by_rbac_is_reported_once_and_retried_later(story, decid
     await story.until(dropped=3)
     assert story.dropped == ["refused"] * 3
     assert len(story.fake.shown) == 1  # the others were not even asked
-    [(where, problem)] = story.told
+    [(where, problem)] = story.published
     assert (where, 'verbs ["create", "patch"]' in problem) == ("ai", True)
     story.fake.mend()
     story.clock.advance(REFUSED_S)
     story.say(decide(1))
     await story.until(written=1, dropped=3)
-    assert story.told[1:] == [("ai", None)]
+    assert story.published[1:] == [("ai", None)]
 
 
 async def test_a_failing_api_server_costs_the_event_and_is_reported_once(story, decide):
@@ -212,11 +212,11 @@ async def test_a_failing_api_server_costs_the_event_and_is_reported_once(story, 
         story.say(decide(replicas))
     await story.until(dropped=2)
     assert story.dropped == ["failed"] * 2
-    assert [where for where, _ in story.told] == [""]
+    assert [where for where, _ in story.published] == [""]
     story.fake.mend()
     story.say(decide(0))
     await story.until(written=1, dropped=2)
-    assert story.told[1:] == [("", None)]
+    assert story.published[1:] == [("", None)]
 
 
 async def test_a_workload_without_an_object_has_no_events(story, decide):
@@ -233,7 +233,7 @@ async def test_a_namespace_that_is_being_deleted_is_no_failure(story, decide):
         story.say(decide(replicas))
     await story.until(dropped=2)
     assert story.dropped == ["no_object"] * 2
-    assert story.told == []
+    assert story.published == []
 
 
 async def test_who_is_only_observed_has_none(story, decide):

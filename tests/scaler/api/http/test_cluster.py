@@ -15,9 +15,9 @@ NOW = 1000.0
 
 @pytest.fixture
 def shown():
-    def make(cluster, *troubles, now=NOW):
+    def make(cluster, *object_errors, now=NOW):
         registry = CollectorRegistry()
-        registry.register(ClusterCollector(cluster, lambda: troubles, lambda: now))
+        registry.register(ClusterCollector(cluster, lambda: object_errors, lambda: now))
         return registry.get_sample_value
 
     return make
@@ -27,9 +27,9 @@ def test_a_resource_is_current_while_the_api_server_answers(shown):
     cluster = Cluster(blind_s=60.0)
     cluster.replace(PODS, None, [], NOW)
     cluster.mark_lost(PODS, NOW)
-    known = [shown(cluster, now=now)("tidegate_kubernetes_known", {"resource": "pods"}) for now in (NOW, NOW + 61)]
+    known = [shown(cluster, now=now)("tidegate_kubernetes_synced", {"resource": "pods"}) for now in (NOW, NOW + 61)]
     assert known == [1.0, 0.0]
-    assert shown(cluster)("tidegate_kubernetes_known", {"resource": "nodes"}) == 0.0
+    assert shown(cluster)("tidegate_kubernetes_synced", {"resource": "nodes"}) == 0.0
 
 
 def test_a_nodes_gpus_and_mig_instances_are_shown_by_resource(shown):
@@ -51,5 +51,5 @@ def test_problems_are_counted_by_object(shown):
         ObjectError(ref, "e", "f", "warning"),
     )
     labels = {"namespace": "ai", "kind": "ScaledObject", "name": "chat"}
-    assert value("tidegate_object_troubles", {**labels, "severity": "error"}) == 2.0
-    assert value("tidegate_object_troubles", {**labels, "severity": "warning"}) == 1.0
+    assert value("tidegate_object_errors", {**labels, "severity": "error"}) == 2.0
+    assert value("tidegate_object_errors", {**labels, "severity": "warning"}) == 1.0

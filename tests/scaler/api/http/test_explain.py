@@ -17,7 +17,7 @@ from scaler.workloads.spec import WorkloadSpec
 from tests.scaler.explain.recompute import differences, read_inputs
 
 CHAT = WorkloadKey("ai", "chat")
-STEPS = ["raw", "cleaned", "smoothed", "objectives", "winner", "clamp", "orders", "told"]
+STEPS = ["raw", "cleaned", "smoothed", "objectives", "winner", "clamp", "overrides", "published"]
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ async def test_a_decision_is_shown_with_its_evidence(site):
     assert found[of("tidegate_replicas", "jobs")] == 0.0
     assert found[of("tidegate_active", "jobs")] == 0.0
     assert found[of("tidegate_idle_seconds", "jobs")] == 300.0
-    assert found[of("tidegate_stale_sources", "code")] == 1.0
+    assert found[of("tidegate_stale_targets", "code")] == 1.0
 
 
 async def test_people_orders_are_shown_while_they_hold(site):
@@ -91,7 +91,7 @@ async def test_what_is_not_known_has_no_sample(site):
     site.publish()
     found = values((await site.get("/metrics"))[2])
     of_code = {key[0] for key in found if ("workload", "code") in key}
-    assert of_code == {"tidegate_observed", "tidegate_reason", "tidegate_stale_sources", "tidegate_incomplete_series"}
+    assert of_code == {"tidegate_observed", "tidegate_reason", "tidegate_stale_targets", "tidegate_incomplete_series"}
     assert of("tidegate_requests_held", "chat") not in found
     assert of("tidegate_held_seconds", "chat") not in found
     assert of("tidegate_signal", "chat", objective="gpu_engine") not in found
@@ -155,7 +155,9 @@ async def test_how_long_a_stream_was_open_is_no_latency(site, method):
     site.own.observe_call(method, "CANCELLED", 3600.0)
     found = values((await site.get("/metrics"))[2])
     calls = {
-        dict(key[1:])["method"]: value for key, value in found.items() if key[0].endswith("call_duration_seconds_sum")
+        dict(key[1:])["method"]: value
+        for key, value in found.items()
+        if key[0] == "tidegate_keda_request_duration_seconds_sum"
     }
     assert calls == {"GetMetrics": pytest.approx(0.002)}
     assert found[("tidegate_streams_ended_total", ("code", "CANCELLED"), ("method", method))] == 1.0

@@ -74,7 +74,7 @@ async def test_rows_are_the_board_trouble_first_with_what_the_fleet_comes_to(sit
     assert (status, headers["Content-Type"]) == (200, "application/json; charset=utf-8")
     assert (document["now"], document["at"], document["version"], document["role"]) == (1000.0, 1000.0, 1, "leader")
     assert document["unwell"] == ["first-tick: compiling and scraping for the first time"]
-    assert [(each["name"], each["state"], each["told"]) for each in document["workloads"]] == [
+    assert [(each["name"], each["state"], each["published"]) for each in document["workloads"]] == [
         ("code", "unknown", None), ("chat", "serving", 3), ("jobs", "asleep", 0),
     ]  # fmt: skip
     assert document["fleet"]["workloads"] == {

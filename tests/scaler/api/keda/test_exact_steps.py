@@ -25,7 +25,7 @@ def hpa(tolerance: float) -> HpaSpec:
 async def sync(board, keda, spec: HpaSpec, replicas: int, current: int, tolerance: float) -> int:
     """One round: decide and tell, ask as KEDA asks, and do what the HPA does."""
     told = past_band(np.array([float(replicas)]), np.array([float(current)]), np.array([tolerance]))
-    board.decide(replicas, told=int(told[0]))
+    board.decide(replicas, published=int(told[0]))
     value = await keda.value(keda.ref())
     assert value.metricValue == value.metricValueFloat
     return step(spec, HpaMemory(), [HpaMetric(value.metricValueFloat, 1.0)], current, current, now=0.0)[0].replicas
@@ -49,7 +49,7 @@ async def test_with_ten_percent_no_step_up_is_lost_and_steps_down_wait_for_the_b
 
 
 async def test_keda_gets_the_published_replicas(board, keda):
-    board.decide(11, told=12)
+    board.decide(11, published=12)
     value = await keda.value(keda.ref())
     assert (value.metricValue, value.metricValueFloat) == (12, 12.0)
     assert await keda.active(keda.ref())

@@ -18,7 +18,7 @@ class Secret:
 
     def __init__(self, folder) -> None:
         self.certificate, self.key, self.client_ca = folder / "tls.crt", folder / "tls.key", folder / "ca.crt"
-        self.told: asyncio.Queue[str | None] = asyncio.Queue()
+        self.published: asyncio.Queue[str | None] = asyncio.Queue()
 
     def write(self, authority, *, certificate=True, key=True) -> None:
         leaf = authority.issue_cert("localhost")
@@ -49,7 +49,7 @@ async def serve(board, secret):
             address="127.0.0.1:0",
             tls=secret.files(mutual=mutual),
             now=lambda: 0.0,
-            on_tls_problem=secret.told.put_nowait,
+            on_tls_problem=secret.published.put_nowait,
         )
         servers.append(server)
         port = await server.start()
@@ -120,13 +120,13 @@ async def test_a_half_written_rotation_keeps_the_old_certificate_and_is_reported
     secret.write(new, key=False)
     assert [await ask(old), await ask(old), await ask(new)] == ["OK", "OK", "UNAVAILABLE"]
     async with asyncio.timeout(20):
-        problem = await secret.told.get()
+        problem = await secret.published.get()
     assert str(secret.certificate) in problem
     secret.write(new)
     assert await ask(new) == "OK"
     async with asyncio.timeout(20):
-        assert await secret.told.get() is None
-    assert secret.told.empty()
+        assert await secret.published.get() is None
+    assert secret.published.empty()
 
 
 @pytest.mark.parametrize("harm", ["gone", "empty", "no PEM"])
@@ -140,7 +140,7 @@ async def test_a_broken_file_keeps_the_old_certificate(secret, serve, harm):
         secret.key.write_bytes(b"" if harm == "empty" else b"\x00 no key \xff")
     assert await ask(ours) == "OK"
     async with asyncio.timeout(20):
-        assert str(secret.key) in await secret.told.get()
+        assert str(secret.key) in await secret.published.get()
 
 
 async def test_a_server_does_not_start_with_files_that_cannot_serve(board, secret):

@@ -141,7 +141,7 @@ class Api:
         self.workloads, self.pods = Workloads(clock), Pods(clock)
         self.sources = Sources(self.pods.cluster, self.pods.read)
         self.proxy_ca, self.server_ca = trustme.CA(), trustme.CA()
-        self.told = {"tls": [], "front proxy": []}
+        self.published = {"tls": [], "front proxy": []}
         self.observed = []
         self.files = TlsFiles(str(folder / "tls.crt"), str(folder / "tls.key"))
         self._folder, self._stack, self._client = folder, stack, client
@@ -164,8 +164,8 @@ class Api:
             groups=groups,
             clock=self.clock,
             observe=lambda *ended: self.observed.append(ended),
-            on_tls_problem=self.told["tls"].append,
-            on_front_proxy_problem=self.told["front proxy"].append,
+            on_tls_problem=self.published["tls"].append,
+            on_front_proxy_problem=self.published["front proxy"].append,
         )
         self.port = await self.server.start()
         self._stack.push_async_callback(self.server.stop)

@@ -120,15 +120,15 @@ async def test_an_unreadable_configmap_changes_nothing_and_is_reported_once(api)
     await api.read_again(5.0)
     proxy = await api.aggregator()
     assert (await proxy.forward(PATH)).status == 200
-    [problem] = api.told["front proxy"]
+    [problem] = api.published["front proxy"]
     assert "get configmap kube-system/extension-apiserver-authentication: HTTP 403" in problem
     api.kubernetes.mend()
     await api.read_again(5.0)
-    assert [problem, None] == api.told["front proxy"]
+    assert [problem, None] == api.published["front proxy"]
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("key", "value", "published"),
     [
         ("requestheader-client-ca-file", "hello", "must be PEM"),
         ("requestheader-client-ca-file", "", "nothing can be forwarded"),
@@ -143,7 +143,7 @@ async def test_an_unreadable_configmap_changes_nothing_and_is_reported_once(api)
 async def test_an_invalid_configmap_is_reported(api, key, value, told):
     api.kubernetes.config_maps[CONFIG_MAP] = authentication(api.proxy_ca) | {key: value}
     await api.read_again()
-    [problem] = api.told["front proxy"]
+    [problem] = api.published["front proxy"]
     assert told in problem
 
 

@@ -25,18 +25,18 @@ async def test_a_rotated_certificate_serves_the_next_connection(api):
     assert await asked(api, api.server_ca)
     api.write(new)
     assert [await asked(api, new), await asked(api, api.server_ca)] == [True, False]
-    assert api.told["tls"] == []
+    assert api.published["tls"] == []
 
 
 async def test_a_half_written_rotation_keeps_the_old_certificate_and_is_reported_once(api):
     new = trustme.CA()
     api.write(new, key=False)
     assert [await asked(api, ca) for ca in (api.server_ca, api.server_ca, new)] == [True, True, False]
-    [problem] = api.told["tls"]
+    [problem] = api.published["tls"]
     assert "KEY_VALUES_MISMATCH" in problem
     api.write(new)
     assert await asked(api, new)
-    assert [problem, None] == api.told["tls"]
+    assert [problem, None] == api.published["tls"]
 
 
 async def test_a_rotated_certificate_still_lets_the_front_proxy_in(api):

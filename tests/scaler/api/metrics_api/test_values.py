@@ -113,7 +113,7 @@ async def test_one_unknown_workload_among_several_is_an_error_and_not_a_smaller_
 
 
 async def test_both_apis_return_the_published_replicas(hpa, decide):
-    decide("chat", 11, told=12)
+    decide("chat", 11, published=12)
     assert await hpa.external("ai", "tidegate-replicas", "workload=chat") == 12
     path = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ai/deployments.apps/chat/tidegate-replicas"
     (item,) = (await hpa.forward(path)).document["items"]

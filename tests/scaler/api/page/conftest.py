@@ -27,7 +27,7 @@ NOW = 1_800_000_000.0
 ROWS = "[...document.querySelectorAll('.workloads tbody tr:not(.spacer)')]"
 BUSY = Evidence(
     waiting=30.0, running=10.0, held_by_gateway=0.0, kv_cache_used=0.5, gpu_engine_active=0.42, replicas_wanted=2,
-    replicas_ready=2, replicas_pending=0, gpus_held=4, waker="the queue on http://epp.ai.svc:9090/metrics",
+    replicas_ready=2, replicas_pending=0, gpus_held=4, wake_source="the queue on http://epp.ai.svc:9090/metrics",
     objectives=(Objective("work", 40.0, 16.0, 2.5), Objective("gpu_engine", None, 0.8, None)),
 )  # fmt: skip
 
@@ -39,23 +39,27 @@ def decision(name, reason=Reason.SERVING, namespace="ai", **more):
     match reason:
         case Reason.UNKNOWN:
             made = replace(
-                serving, replicas=None, told=None, measured_at=None, evidence=Evidence(stale=("http://10.0.0.7/m",))
+                serving,
+                replicas=None,
+                published=None,
+                measured_at=None,
+                evidence=Evidence(stale=("http://10.0.0.7/m",)),
             )
         case Reason.ASLEEP:
-            nothing = Evidence(replicas_wanted=0, replicas_ready=0, waker=BUSY.waker)
-            made = replace(serving, replicas=0, told=None, active=False, idle_since=NOW - 900.0, evidence=nothing)
+            nothing = Evidence(replicas_wanted=0, replicas_ready=0, wake_source=BUSY.wake_source)
+            made = replace(serving, replicas=0, published=None, active=False, idle_since=NOW - 900.0, evidence=nothing)
         case Reason.HELD:
             made = replace(serving, held_since=NOW - 95.0, evidence=replace(BUSY, stale=("http://10.0.0.9/m",)))
-        case Reason.WARM | Reason.NO_WAKER:
-            idle = replace(BUSY, waiting=0.0, running=0.0, gpu_engine_active=0.0, waker=None)
+        case Reason.WARM | Reason.NO_WAKE_SOURCE:
+            idle = replace(BUSY, waiting=0.0, running=0.0, gpu_engine_active=0.0, wake_source=None)
             made = replace(
-                serving, replicas=2, told=None, idle_since=NOW - 65.0, evidence=replace(idle, keep_warm_s=300.0)
+                serving, replicas=2, published=None, idle_since=NOW - 65.0, evidence=replace(idle, keep_warm_s=300.0)
             )
         case Reason.LOADING:
             made = replace(serving, evidence=replace(BUSY, replicas_ready=0, running=0.0))
         case _:
             made = serving
-    return replace(made, **{"told": None, **more})
+    return replace(made, **{"published": None, **more})
 
 
 EVERY_REASON = tuple(decision(f"w-{reason}", reason) for reason in Reason)

@@ -11,7 +11,7 @@ CHAIN = [
         "step": "raw", "title": "What the pages say", "sentences": ["Two pods answered."],
         "table": {"columns": ["pod", "waiting", "KV cache"], "rows": [["chat-a", 3, 0.625], ["chat-b", None, None]]},
     },
-    {"step": "told", "title": "What KEDA is told", "sentences": ["3 replicas.", "It is active."], "table": None},
+    {"step": "published", "title": "What KEDA is told", "sentences": ["3 replicas.", "It is active."], "table": None},
     {"step": "of tomorrow", "title": "A step that nobody knows yet", "sentences": [], "table": None},
 ]  # fmt: skip
 CHANGES = [

@@ -103,7 +103,7 @@ async def test_a_daemon_that_decides_nothing_any_more_is_not_shown_as_well(visit
 
 @pytest.mark.parametrize("path", ["", "#/ai/" + "%3Cimg%20src%3Dx%20onerror%3D%22window.owned%3D1%22%3E%22'%26amp%3B"])
 async def test_a_hostile_name_is_text(visit, path):
-    evil = replace(decision(HOSTILE), evidence=replace(BUSY, notes=(HOSTILE,), waker=HOSTILE))
+    evil = replace(decision(HOSTILE), evidence=replace(BUSY, notes=(HOSTILE,), wake_source=HOSTILE))
     silent = replace(decision("b", Reason.UNKNOWN, namespace=HOSTILE))
     page = await visit([evil, replace(silent, evidence=replace(silent.evidence, stale=(HOSTILE,)))], path)
     await page.until(f"document.body.textContent.includes({json.dumps(HOSTILE)})")

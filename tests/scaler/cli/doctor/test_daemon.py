@@ -10,10 +10,10 @@ from scaler.cli.doctor.daemon import check_samples, examine, is_tidegate, parse_
 WELL = """\
 tidegate_build_info{version="0.1.0",python="3.12.3"} 1.0
 tidegate_config_last_reload_successful 1.0
-tidegate_snapshot_age_seconds 4.0
-tidegate_snapshot_directory_owned 1.0
+tidegate_checkpoint_age_seconds 4.0
+tidegate_checkpoint_directory_owned 1.0
 tidegate_leader 1.0
-tidegate_kubernetes_known{resource="pods"} 1.0
+tidegate_kubernetes_synced{resource="pods"} 1.0
 tidegate_scrape_up{target="http://10.0.0.7:8000/metrics"} 1.0
 tidegate_events_dropped_total{why="budget"} 9.0
 """

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from exporter.model import WorkloadKey
 from scaler.cli.top.screen import TopView, draw
-from scaler.explain.rows import NextOutcome, by_trouble, fleet, row
+from scaler.explain.rows import NextOutcome, by_severity, fleet, row
 from scaler.explain.summary import REASONS
 from scaler.explain.terminal import spark
 from scaler.model import Decision, Evidence, Objective, Reason
@@ -26,7 +26,7 @@ SILENT = Decision(
 
 def document(*decisions, **more):
     """`/api/v1/rows` as it is served."""
-    rows = by_trouble(row(each, NOW) for each in decisions)
+    rows = by_severity(row(each, NOW) for each in decisions)
     return {
         "now": NOW, "at": NOW - 1.0, "version": 1, "role": None, "unwell": [],
         "fleet": fleet(rows).to_document(), "workloads": [each.to_document() for each in rows], **more,
@@ -50,7 +50,7 @@ def test_workload_is_one_line():
 def test_every_reason_has_its_word(reason):
     special = {
         Reason.UNKNOWN: SILENT,
-        Reason.ASLEEP: replace(CHAT, replicas=0, told=0, active=False, reason=Reason.ASLEEP),
+        Reason.ASLEEP: replace(CHAT, replicas=0, published=0, active=False, reason=Reason.ASLEEP),
     }
     text = "\n".join(lines(TopView(document(special.get(reason, replace(CHAT, reason=reason, held_since=990.0))))))
     assert REASONS[reason].word in text

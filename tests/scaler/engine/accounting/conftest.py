@@ -25,8 +25,8 @@ def totals():
         readings = Readings.unknown(1)._replace(
             **{name: np.array([value], dtype=getattr(Readings.unknown(1), name).dtype) for name, value in seen.items()}
         )
-        gpus_seen = VisibleGpus(column([shown]), none, none, none, none, nan, nan)
-        totals = Aggregate(readings, column([gpus]), gpus_seen, nan, np.full((1, 3), np.nan), nan, nan, nan)
+        gpus_attributed = VisibleGpus(column([shown]), none, none, none, none, nan, nan)
+        totals = Aggregate(readings, column([gpus]), gpus_attributed, nan, np.full((1, 3), np.nan), nan, nan, nan)
         return replace(totals, sleeping=column([sleeping]), leaving=column([leaving]))
 
     return make

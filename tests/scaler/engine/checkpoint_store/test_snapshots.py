@@ -1,4 +1,4 @@
-"""Snapshots every so often: trouble is said once, counted, and costs nothing else."""
+"""Checkpoints every so often: trouble is said once, counted, and costs nothing else."""
 
 import asyncio
 import errno
@@ -15,7 +15,7 @@ from scaler.engine.checkpoint_store import CheckpointStore, Directory
 
 
 def settings(directory, interval=10.0):
-    return config.Snapshots(directory=str(directory), interval=interval)
+    return config.Checkpoints(directory=str(directory), interval=interval)
 
 
 @pytest.fixture
@@ -77,15 +77,15 @@ async def test_a_directory_that_cannot_be_written_is_said_once_and_so_is_its_ret
             "problem": "Read-only file system",
         }
     ]
-    assert b"tidegate_snapshot_failures_total 3.0\n" in generate_latest(registry)
-    assert b"\ntidegate_snapshot_size_bytes " not in generate_latest(registry), "unknown is never zero"
+    assert b"tidegate_checkpoint_failures_total 3.0\n" in generate_latest(registry)
+    assert b"\ntidegate_checkpoint_size_bytes " not in generate_latest(registry), "unknown is never zero"
     for _ in range(2):
         await kept.write(remembered)
     assert events(logged)[1:] == ["checkpoint write recovered"]
     (file,) = [each for each in tmp_path.iterdir() if each.name.endswith("5.state") or each.name.endswith("2.state")]
     shown = generate_latest(registry)
-    assert f"tidegate_snapshot_size_bytes {file.stat().st_size}.0\n".encode() in shown
-    assert b"tidegate_snapshot_age_seconds 7.0\n" in shown
+    assert f"tidegate_checkpoint_size_bytes {file.stat().st_size}.0\n".encode() in shown
+    assert b"tidegate_checkpoint_age_seconds 7.0\n" in shown
 
 
 async def test_a_bug_in_remembering_is_said_and_ends_nothing(tmp_path, clock, remembered, logged):
@@ -257,13 +257,13 @@ async def test_second_process_on_a_directory_reads_and_does_not_write(tmp_path, 
     assert (locked["log_level"], locked["directory"]) == ("warning", str(tmp_path))
     assert str(os.getpid()) in locked["owner"]
     assert (second.failures, second.size) == (0, None)
-    assert b"tidegate_snapshot_directory_owned 0.0\n" in generate_latest(registry)
+    assert b"tidegate_checkpoint_directory_owned 0.0\n" in generate_latest(registry)
     first.close()
     first._thread.shutdown(wait=True)
     await second.write(remembered)
     assert (tmp_path / "000000000010.state").exists(), "once the first has ended, the second writes"
     assert events(logged)[-1] == "checkpoint directory acquired"
-    assert b"tidegate_snapshot_directory_owned 1.0\n" in generate_latest(registry)
+    assert b"tidegate_checkpoint_directory_owned 1.0\n" in generate_latest(registry)
 
 
 async def test_directory_without_locks_is_written_and_the_log_says_so(tmp_path, clock, remembered, logged, monkeypatch):

@@ -7,8 +7,8 @@ from scaler.model import Decision, Reason
 from tests.scaler.engine.decider.conftest import CHAT
 
 
-def decided(replicas, told=None, **more):
-    return Decision(CHAT, replicas, replicas != 0, Reason.SERVING, 1000.0, told=told, **more)
+def decided(replicas, published=None, **more):
+    return Decision(CHAT, replicas, replicas != 0, Reason.SERVING, 1000.0, published=published, **more)
 
 
 @pytest.fixture
@@ -25,16 +25,16 @@ def follower(plan):
     [
         (decided(2), True),
         (decided(8), True),
-        (decided(8, told=9), True),
+        (decided(8, published=9), True),
         (decided(None), True),
         (decided(1), False),
         (decided(9), False),
         (decided(500), False),
-        (decided(8, told=11), False),
+        (decided(8, published=11), False),
         (decided(0), False),
         (decided(4, observed=True), False),
     ],
-    ids=lambda each: f"{each.replicas}-{each.told}-{each.observed}" if isinstance(each, Decision) else str(each),
+    ids=lambda each: f"{each.replicas}-{each.published}-{each.observed}" if isinstance(each, Decision) else str(each),
 )
 def test_answers_outside_the_bounds_are_refused(follower, decision, allowed):
     assert follower(minimum=2, maximum=8).could_answer(decision) is allowed

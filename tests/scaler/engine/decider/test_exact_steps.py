@@ -20,7 +20,7 @@ def stage_at(scene, plan, pod, page, *, tolerance, work, wanted, maximum=100):
 
 def told(stage):
     decision = stage.decision()
-    return decision.replicas, decision.told
+    return decision.replicas, decision.published
 
 
 def test_a_step_up_inside_the_band_is_told_past_it_and_the_evidence_says_so(scene, plan, pod, page):
@@ -28,7 +28,7 @@ def test_a_step_up_inside_the_band_is_told_past_it_and_the_evidence_says_so(scen
     assert told(stage) == (11, 12)
     (note,) = stage.decision().evidence.notes
     assert note == (
-        "told as 12: its HPA takes 11 for the 10 there are, within its tolerance of 0.1; "
+        "published as 12: its HPA takes 11 for the 10 there are, within its tolerance of 0.1; "
         'behavior.scaleUp.tolerance: "0" (Kubernetes 1.35 and later) takes steps exactly'
     )
 
@@ -53,7 +53,7 @@ def test_once_the_cluster_has_taken_the_step_the_decision_is_told_again(scene, p
     stage, _ = stage_at(scene, plan, pod, page, tolerance=0.1, work=11, wanted=10)
     stage.counted(12, ready=1)
     (news,) = stage.sweep(after=1)
-    assert (news.replicas, news.told, news.decided_at) == (11, 11, stage.now)
+    assert (news.replicas, news.published, news.decided_at) == (11, 11, stage.now)
     assert news.evidence.notes == ()
     assert stage.sweep(after=1) == []  # and that was all of the news
 
@@ -80,7 +80,7 @@ def test_one_workloads_band_is_nobody_elses(scene, plan, pod, page):
     for name, engine in engines.items():
         stage.has(pods=[engine], wanted=10, ready=1, name=name)
     stage.round({engine: page.vllm(waiting=0, running=11) for engine in engines.values()})
-    assert [stage.decision(name).told for name in engines] == [11, 16]
+    assert [stage.decision(name).published for name in engines] == [11, 16]
 
 
 def test_a_snapshot_of_before_there_was_a_band_is_gone_on_from(scene, plan, pod, page):
@@ -109,7 +109,9 @@ def test_after_a_restart_what_was_told_stands_until_the_cluster_has_counted_agai
     restarted(stage, plan(work=1.0, maximum=100, about={"tolerance": 0.1}))
     stage.sweep(after=1)
     assert told(stage) == (11, 12)
-    assert stage.decision().evidence.notes[0] == ("told as 12, as before: how many replicas there are is not known now")
+    assert stage.decision().evidence.notes[0] == (
+        "published as 12, as before: how many replicas there are is not known now"
+    )
     stage.has(pods=[engine], wanted=10, ready=1)
     stage.round({engine: page.vllm(waiting=0, running=11)})
     assert told(stage) == (11, 12)
@@ -166,5 +168,5 @@ def test_while_a_step_is_being_taken_the_note_says_so(scene, plan, pod, page):
     stage.land(engine, page.vllm(waiting=0, running=22))
     assert told(stage) == (22, 23)
     assert stage.decision().evidence.notes[0] == (
-        "told as 23 until the next tick: the step past 22 has just been taken"
+        "published as 23 until the next tick: the step past 22 has just been taken"
     )

@@ -118,16 +118,16 @@ def test_a_bad_line_at_the_gateway_does_not_empty_its_queue(scene, plan, pod, ga
 
 
 def test_a_gateway_that_restarts_has_no_queue_until_it_had_one(scene, plan, pod, gateway, page):
-    # EPP prints its flow-control queue from the first request on: a page without it is not broken, only no waker.
+    # EPP prints its flow-control queue from the first request on: a page without it is not broken, only no wake_source.
     stage, engine, front = scene(plan(gateway=True, keep_warm=30.0)), pod(), gateway()
     stage.has(pods=[engine], gateway=front)
     quiet = page.vllm(waiting=0, running=0)
     started = "process_start_time_seconds {}\n".format
     stage.round({engine: quiet, front: page.epp(held=0, ready=1) + started(100)})
     restarted = page.epp(ready=1) + started(900)
-    assert stage.rounds(60, {engine: quiet, front: restarted})[-1] == (1, True, "no_waker")
+    assert stage.rounds(60, {engine: quiet, front: restarted})[-1] == (1, True, "no_wake_source")
     # A line of another family that does not parse takes nothing from it.
-    assert stage.rounds(60, {engine: quiet, front: restarted + "oops\n"}) == [(1, True, "no_waker")]
+    assert stage.rounds(60, {engine: quiet, front: restarted + "oops\n"}) == [(1, True, "no_wake_source")]
 
 
 def test_a_gateway_that_loses_its_queue_without_a_restart_is_incomplete(scene, plan, pod, gateway, page):
@@ -138,7 +138,7 @@ def test_a_gateway_that_loses_its_queue_without_a_restart_is_incomplete(scene, p
     lost = {engine: quiet, front: page.epp(ready=1)}
     assert stage.rounds(300, lost)[-1] == (1, True, "incomplete")
     # It was empty, and nothing else speaks of it: it was deleted. Nothing would see a request, so one replica stays.
-    assert stage.rounds(60, lost)[-1] == (1, True, "no_waker")
+    assert stage.rounds(60, lost)[-1] == (1, True, "no_wake_source")
 
 
 def test_a_gateway_that_loses_a_queue_with_requests_in_it_stays_incomplete(scene, plan, pod, gateway, page):

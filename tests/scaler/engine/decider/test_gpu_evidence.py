@@ -22,7 +22,7 @@ def stage(scene, plan, pod, gateway, page):
 def test_engine_activity_is_said_to_be_what_is_believed(stage, node, page):
     stage.rounds(60, {**stage.idle, node(): page.gpu("g", ["chat-0"], engine=0.0, util=100)})
     evidence = stage.decision().evidence
-    assert (evidence.gpu_activity, evidence.gpus_seen, evidence.gpus_lost, evidence.notes) == ("engine", 1, 0, ())
+    assert (evidence.gpu_activity, evidence.gpus_attributed, evidence.gpus_lost, evidence.notes) == ("engine", 1, 0, ())
 
 
 def test_utilisation_stands_in_for_the_idle_verdict_and_is_said_to(stage, node, page):
@@ -40,7 +40,7 @@ def test_a_gpu_that_never_says_its_activity_leaves_the_verdict_to_the_requests_a
     pages = {**stage.idle, node(): page.gpu("g", ["chat-0"], mig="1")}
     assert stage.rounds(60, pages)[-1] == (0, False, "asleep")
     evidence = stage.decision().evidence
-    assert (evidence.gpu_activity, evidence.gpus_seen) == ("none", 1)
+    assert (evidence.gpu_activity, evidence.gpus_attributed) == ("none", 1)
     assert evidence.notes == ("1 of its 1 GPUs expose no activity: requests alone decide idleness",)
 
 
@@ -53,7 +53,7 @@ def test_a_mixed_workload_is_said_to_be_mixed(stage, node, page):
 def test_a_workload_without_gpus_of_its_own_is_told_nothing_of_them(stage):
     stage.rounds(10, stage.idle)
     evidence = stage.decision().evidence
-    assert (evidence.gpu_activity, evidence.gpus_seen, evidence.gpus_lost) == (None, None, None)
+    assert (evidence.gpu_activity, evidence.gpus_attributed, evidence.gpus_lost) == (None, None, None)
     assert (evidence.gpu_memory_held_bytes, evidence.gpu_engine_ceiling, evidence.notes) == (None, None, ())
 
 
@@ -105,7 +105,7 @@ class TestLost:
         assert stage.decision().evidence.gpus_lost == 0
         stage.round({**stage.idle, **pages[2]})
         evidence = stage.decision().evidence
-        assert (evidence.gpus_seen, evidence.gpus_lost, evidence.gpu_activity) == (2, 1, "engine")
+        assert (evidence.gpus_attributed, evidence.gpus_lost, evidence.gpu_activity) == (2, 1, "engine")
         assert evidence.notes == (
             (
                 "1 of its 2 GPUs expose nothing since a fatal Xid error: no capacity, and left out of the mean "
@@ -171,7 +171,7 @@ class TestByProcess:
         pages = {**stage.idle, node(): self.of(90, chat=60, other=30)}
         assert stage.rounds(60, pages)[-1] == (1, True, "gpu_busy")
         evidence = stage.decision().evidence
-        assert (evidence.gpu_activity, evidence.gpus_seen, evidence.gpu_engine_active) == ("process", None, None)
+        assert (evidence.gpu_activity, evidence.gpus_attributed, evidence.gpu_engine_active) == ("process", None, None)
         assert evidence.gpu_memory_held_bytes == 12000 * 2.0**20
         assert evidence.notes == (
             (

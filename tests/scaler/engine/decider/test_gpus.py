@@ -148,11 +148,11 @@ def test_gpus_that_its_pods_hold_and_no_page_shows_as_its_own_are_said(stage, no
     stage.decider.counted(WorkloadKey("ai", "chat"), ReplicaCount(wanted=1, ready=1, at=stage.now, gpus=2))
     stage.round({**stage.idle, node(): page.gpu("GPU-1", ["chat-0"], engine=0.9)})
     evidence = stage.decision().evidence
-    assert (evidence.gpus_held, evidence.gpus_seen) == (2, 1)
+    assert (evidence.gpus_held, evidence.gpus_attributed) == (2, 1)
     assert evidence.notes == (
         "its pods hold 2 GPUs, of which 1 are visible as exclusively its: the others are shared, or not labelled",
     )
     both = page.gpu("GPU-1", ["chat-0"], engine=0.9) + page.gpu("GPU-2", ["chat-0"], engine=0.8)
     stage.round({**stage.idle, node(): both})
     evidence = stage.decision().evidence
-    assert (evidence.gpus_held, evidence.gpus_seen, evidence.notes) == (2, 2, ())
+    assert (evidence.gpus_held, evidence.gpus_attributed, evidence.notes) == (2, 2, ())

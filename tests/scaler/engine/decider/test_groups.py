@@ -95,14 +95,14 @@ class TestPrefillAndDecode:
 
     def test_where_prefill_has_a_waker_decode_has_one(self, stage, pages, page):
         seen = self.rounds(stage, 3 * IDLE_S, pages())
-        assert all("no_waker" not in str(answers) for answers in seen)
+        assert all("no_wake_source" not in str(answers) for answers in seen)
         # The gateway restarts and shows no queue any more: nothing would wake either.
         started = "process_start_time_seconds {}\n".format
         self.round(stage, {**pages(), stage.front: page.epp(held=0, ready=1) + started(100)})
         pages = {**pages(), stage.front: page.epp(ready=1) + started(900)}
         assert self.rounds(stage, 3 * IDLE_S, pages)[-1] in (
-            ((0, False, "no_waker"), (0, False, "no_waker")),
-            ((1, True, "no_waker"), (1, True, "no_waker")),
+            ((0, False, "no_wake_source"), (0, False, "no_wake_source")),
+            ((1, True, "no_wake_source"), (1, True, "no_wake_source")),
         )
 
     def test_a_member_that_goes_blind_keeps_all_awake(self, stage, pages):
@@ -115,7 +115,7 @@ class TestPrefillAndDecode:
     def test_a_member_that_goes_blind_asleep_wakes_nobody(self, asleep, page):
         stage = asleep
         self.round(stage, {stage.front: page.epp(held=0, ready=0)})
-        assert self.rounds(stage, 900, {stage.front: None})[-1] == ((0, False, "held"), (0, False, "no_waker"))
+        assert self.rounds(stage, 900, {stage.front: None})[-1] == ((0, False, "held"), (0, False, "no_wake_source"))
         (note,) = stage.decision("decode").evidence.notes
         assert note == "no gateway of its group shows a queue now, so nothing would see a request at zero replicas"
 

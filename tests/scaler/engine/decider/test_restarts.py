@@ -352,7 +352,7 @@ def test_what_a_newer_version_remembers_of_itself_is_held_or_unknown_and_never_w
 def test_the_codes_of_reasons_are_in_peoples_snapshots_so_new_ones_come_last():
     assert REASONS[:12] == (
         *(Reason.SERVING, Reason.QUEUED, Reason.GPU_BUSY, Reason.LOADING, Reason.WARM, Reason.ASLEEP),
-        *(Reason.HELD, Reason.UNKNOWN, Reason.NO_WAKER, Reason.SCHEDULED, Reason.FROZEN, Reason.CAPPED),
+        *(Reason.HELD, Reason.UNKNOWN, Reason.NO_WAKE_SOURCE, Reason.SCHEDULED, Reason.FROZEN, Reason.CAPPED),
     )
 
 

@@ -52,7 +52,7 @@ class TestSizing:
         assert said(document, "clamp") == [
             "3 replicas, within 0 to 8: no bound changes it.", "So 3 replicas while it is awake."
         ]  # fmt: skip
-        assert said(document, "told") == ["Active, and tidegate-replicas = 3 at a target of 1 per replica."]
+        assert said(document, "published") == ["Active, and tidegate-replicas = 3 at a target of 1 per replica."]
         assert rows(document, "objectives")[0] == {
             "objective": "work", "smoothed": 40.0, "per replica": 16.0, "replicas": 2.5,
         }  # fmt: skip
@@ -171,7 +171,7 @@ class TestHolding:
             serving.round(dict.fromkeys(serving.pods))
         document = explained(serving)
         assert document["summary"].startswith("no answer, unknown: readings are missing since ")
-        assert said(document, "told") == ["An error, so KEDA and the HPA change nothing."]
+        assert said(document, "published") == ["An error, so KEDA and the HPA change nothing."]
         assert "for longer than 5 min, the time of a hold" in said(document, "clamp")[0]
 
 
@@ -189,7 +189,7 @@ class TestZero:
         idle.rounds(10.0, idle.quiet)
         document = explained(idle)
         assert document["summary"] == "1 replica, warm: idle for 10 s, and kept warm for 30 s"
-        assert said(document, "orders") == [
+        assert said(document, "overrides") == [
             "It is idle since 1970-01-01 00:16:45Z, for 10 s.",
             "It is kept warm for 30 s. It goes to zero at 1970-01-01 00:17:15Z, in 20 s, without requests.",
             "No override is active.",
@@ -199,26 +199,26 @@ class TestZero:
         stage, target, front = scene(plan(gateway=True, keep_warm=3.6e14)), pod(0), gateway()
         stage.has(pods=[target], gateway=front, wanted=1)
         stage.round({target: page.vllm(waiting=0, running=0), front: page.epp(held=0, ready=1)})
-        assert "It goes to zero at the year 10000 or later" in said(explained(stage), "orders")[1]
+        assert "It goes to zero at the year 10000 or later" in said(explained(stage), "overrides")[1]
 
     def test_asleep(self, idle):
         idle.rounds(IDLE_S, idle.quiet)
         document = explained(idle)
         assert document["summary"].startswith("0 replicas, asleep: idle for 30 s, and a wake source")
-        assert said(document, "orders")[1].startswith("It is kept warm for 30 s, and that is over: it goes to zero")
-        assert said(document, "told")[0].startswith("Inactive, and 0: KEDA scales to zero once its cooldownPeriod")
+        assert said(document, "overrides")[1].startswith("It is kept warm for 30 s, and that is over: it goes to zero")
+        assert said(document, "published")[0].startswith("Inactive, and 0: KEDA scales to zero once its cooldownPeriod")
 
     def test_without_a_waker_it_is_kept_and_told_why(self, scene, plan, pod, page):
         stage, target = scene(plan(keep_warm=IDLE_S)), pod(0)
         stage.has(pods=[target], wanted=1)
         stage.rounds(2 * IDLE_S, {target: page.vllm(waiting=0, running=0)})
         document = explained(stage)
-        assert document["answer"]["reason"] == "no_waker"
-        assert said(document, "orders")[1] == ("No wake source would show the next request: it is kept awake.")
+        assert document["answer"]["reason"] == "no_wake_source"
+        assert said(document, "overrides")[1] == ("No wake source would show the next request: it is kept awake.")
 
     def test_a_request_is_why_it_is_not_idle(self, idle, page):
         idle.round({**idle.quiet, idle.pod: page.vllm(waiting=0, running=1)})
-        assert said(explained(idle), "orders")[0] == "It is not idle: 1 request in hand."
+        assert said(explained(idle), "overrides")[0] == "It is not idle: 1 request in hand."
 
     def test_a_start_under_way_is_why_it_is_not_idle(self, idle, page):
         idle.rounds(IDLE_S, idle.quiet)
@@ -229,7 +229,7 @@ class TestZero:
         assert woken["summary"] == "1 replica, queued: 3 requests wait and none is in progress"
         idle.has(pods=[], gateway=idle.front, wanted=1, ready=0)
         idle.round({idle.front: page.epp(held=0, ready=0)})
-        assert said(explained(idle), "orders")[0].startswith("It is not idle: woken at 1970-01-01 00:17:20Z")
+        assert said(explained(idle), "overrides")[0].startswith("It is not idle: woken at 1970-01-01 00:17:20Z")
 
 
 class TestOrders:
@@ -242,7 +242,7 @@ class TestOrders:
         for at in (None, stage.now):  # the words are known of the past too
             document = explained(stage, at)
             assert document["summary"] == "3 replicas, frozen: a brake decides; without it it would be 1 replica"
-            assert said(document, "orders")[1] == (
+            assert said(document, "overrides")[1] == (
                 "A brake allows no scale-down: never_down until 1970-01-02T01:00Z because the sale "
                 "(ai/Deployment/chat). Without it: 1 replica, serving."
             )
@@ -255,7 +255,7 @@ class TestOrders:
         )
         stage.has(pods=[target], wanted=3)
         stage.round({target: page.vllm(waiting=0, running=40)})
-        assert said(explained(stage, stage.now), "orders")[1] == "A brake allows no scale-down: never_down."
+        assert said(explained(stage, stage.now), "overrides")[1] == "A brake allows no scale-down: never_down."
 
     def test_a_schedule_is_named_with_its_window(self, scene, plan, pod, page):
         window = Written.model_validate(
@@ -266,7 +266,7 @@ class TestOrders:
         stage.round({target: page.vllm(waiting=0, running=1)})
         document = explained(stage)
         assert document["summary"] == "3 replicas, scheduled: a schedule decides; without it it would be 1 replica"
-        assert said(document, "orders")[1] == (
+        assert said(document, "overrides")[1] == (
             "A schedule keeps at least 3 replicas (floor 3 from 1970-01-01T00:00Z until 1970-01-01T20:00Z "
             "(0 0 * * * in UTC)). Without it: 1 replica, serving."
         )
@@ -282,7 +282,7 @@ class TestOrders:
         stage.rounds(2 * IDLE_S, {**pages, front: page.epp(held=0, ready=1)})
         document = explained(stage)
         assert (document["answer"]["replicas"], document["inputs"]["aside"]["asked"]) == (1, 1.0)
-        assert "Its group is awake and needs at least 1 replica of it." in said(document, "orders")
+        assert "Its group is awake and needs at least 1 replica of it." in said(document, "overrides")
         assert document["summary"] == "1 replica, warm: its group needs 1 replica of it; alone it would be 0 replicas"
 
     def test_what_its_group_asks_for_is_the_reason_where_it_alone_wants_fewer(self, scene, plan, pod, page):
@@ -300,7 +300,7 @@ class TestOrders:
         stage, target = scene(plan(about={"observed": True})), pod(0)
         stage.has(pods=[target], wanted=1)
         stage.round({target: page.vllm(waiting=0, running=20)})
-        assert said(explained(stage), "told") == [
+        assert said(explained(stage), "published") == [
             "Nothing: it is only observed, and callers get an error. It would be 2 replicas, serving."
         ]
 
@@ -309,8 +309,8 @@ class TestOrders:
         stage.has(pods=[target], wanted=20)
         stage.round({target: page.vllm(waiting=0, running=16 * 21)})
         document = explained(stage)
-        assert (document["answer"]["replicas"], document["answer"]["told"]) == (21, 23)
-        active, why = said(document, "told")
+        assert (document["answer"]["replicas"], document["answer"]["published"]) == (21, 23)
+        active, why = said(document, "published")
         assert active == "Active, and tidegate-replicas = 23 at a target of 1 per replica."
         assert why == (
             "The HPA would ignore 21, within its tolerance of 0.1 around 20; 23 is the next that it does not."
@@ -324,8 +324,8 @@ class TestOrders:
         stage.counted(23)
         stage.land(target, page.vllm(waiting=0, running=16 * 22))
         document = explained(stage)
-        assert (document["answer"]["replicas"], document["answer"]["told"]) == (22, 23)
-        assert said(document, "told")[0] == "Active, and tidegate-replicas = 23 at a target of 1 per replica."
+        assert (document["answer"]["replicas"], document["answer"]["published"]) == (22, 23)
+        assert said(document, "published")[0] == "Active, and tidegate-replicas = 23 at a target of 1 per replica."
 
 
 class TestThePast:

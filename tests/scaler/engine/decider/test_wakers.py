@@ -38,7 +38,7 @@ def asleep(scene, plan, gateway):
 def test_a_proxy_that_only_refuses_wakes_by_its_counter(asleep):
     stage, front = asleep("envoy", envoy(refused=7))
     assert stage.answer() == ASLEEP
-    assert stage.decision().evidence.waker == "refused requests on http://gateway:9090/metrics"
+    assert stage.decision().evidence.wake_source == "refused requests on http://gateway:9090/metrics"
     stage.now += 5
 
     # On the very page that shows it, not at the next tick.
@@ -76,7 +76,7 @@ def test_refusals_while_awake_keep_it_awake_and_wake_nobody_later(asleep, pod, p
 def test_what_passes_through_a_proxy_waits_there_while_nothing_is_ready(asleep):
     stage, front = asleep("http_addon", interceptor(0))
     assert stage.answer() == ASLEEP
-    assert stage.decision().evidence.waker == "the queue on http://gateway:9090/metrics"
+    assert stage.decision().evidence.wake_source == "the queue on http://gateway:9090/metrics"
     # 40 requests at 16 a replica.
     assert stage.round({front: interceptor(40)}) == (3, True, "queued")
     assert stage.decision().evidence.held_by_gateway == 40.0
@@ -94,8 +94,8 @@ def test_what_passes_through_a_proxy_is_the_pods_own_once_they_are_ready(asleep,
 def test_an_epp_without_a_queue_of_its_own_wakes_by_its_errors(asleep):
     text = 'inference_pool_ready_pods{name="p"} 0\n'
     stage, front = asleep("epp", text)
-    assert stage.answer() == (0, False, "no_waker")
-    assert stage.decision().evidence.waker is None
+    assert stage.answer() == (0, False, "no_wake_source")
+    assert stage.decision().evidence.wake_source is None
     errors = 'inference_objective_request_error_total{model_name="m",error_code="ServiceUnavailable"} %d\n'
     stage.round({front: text + errors % 3})
     assert stage.answer() == ASLEEP
@@ -108,7 +108,7 @@ def test_zero_needs_something_that_can_still_see_the_next_request(scene, plan, g
     stage.has(gateway=front, wanted=1)
     stage.rounds(60, {front: page.vllm(waiting=0, running=0)})
 
-    assert stage.round({front: page.vllm(waiting=0, running=0)}) == (1, True, "no_waker")
+    assert stage.round({front: page.vllm(waiting=0, running=0)}) == (1, True, "no_wake_source")
 
 
 def test_the_surest_of_several_gateways_is_named(scene, plan, gateway, page):
@@ -118,7 +118,7 @@ def test_the_surest_of_several_gateways_is_named(scene, plan, gateway, page):
     stage.has(gateway=unsure, wanted=0)
     stage.round({sure: page.epp(held=0), unsure: envoy(refused=1)})
 
-    assert stage.decision().evidence.waker == "the queue on http://gateway:9090/metrics"
+    assert stage.decision().evidence.wake_source == "the queue on http://gateway:9090/metrics"
 
 
 def router(arrived, running=None):
@@ -130,7 +130,7 @@ def test_a_router_that_counts_every_request_as_it_arrives_wakes_by_that_count(as
     """production-stack's router answers 503 and has no counter of refusals."""
     stage, front = asleep("production_stack", router(arrived=7))
     assert stage.answer() == ASLEEP
-    assert stage.decision().evidence.waker == "refused requests on http://gateway:9090/metrics"
+    assert stage.decision().evidence.wake_source == "refused requests on http://gateway:9090/metrics"
     stage.now += 5
 
     [decision] = stage.land(front, router(arrived=8))

@@ -90,14 +90,17 @@ def test_a_request_in_a_queue_that_is_not_known_is_not_idleness(stage, idle):
 def test_without_a_gateway_one_replica_is_kept_and_the_note_says_why(scene, plan, pod, page):
     stage, engine = scene(plan(keep_warm=IDLE_S)), pod()
     stage.has(pods=[engine])
-    assert stage.rounds(60, {engine: page.vllm(waiting=0, running=0)}) == [(1, True, "warm"), (1, True, "no_waker")]
+    assert stage.rounds(60, {engine: page.vllm(waiting=0, running=0)}) == [
+        (1, True, "warm"),
+        (1, True, "no_wake_source"),
+    ]
     (note,) = stage.decision().evidence.notes
     assert note == "no gateway is configured, so nothing would see a request at zero replicas"
 
 
 def test_a_gateway_without_flow_control_wakes_nobody_though_it_answers(stage, idle, page):
     mute = {**idle, stage.front: page.epp(average_waiting=0, average_running=0, ready=1)}
-    assert stage.rounds(60, mute)[-1] == (1, True, "no_waker")
+    assert stage.rounds(60, mute)[-1] == (1, True, "no_wake_source")
     (note,) = stage.decision().evidence.notes
     assert "shows no queue of its own" in note
     # Demand is known all the same: 40 in the engine are 3 replicas.

@@ -42,12 +42,12 @@ GOLDEN = """\
         "replicas_ready": 2,
         "replicas_pending": null,
         "gpus_held": null,
-        "gpus_seen": null,
+        "gpus_attributed": null,
         "gpus_lost": null,
         "gpu_activity": null,
         "gpu_engine_ceiling": null,
         "gpu_memory_held_bytes": null,
-        "waker": null,
+        "wake_source": null,
         "objectives": [
           {
             "name": "work",
@@ -83,7 +83,7 @@ GOLDEN = """\
         "replicas_sleeping": null
       },
       "observed": false,
-      "told": 3
+      "published": 3
     },
     {
       "workload": {
@@ -109,12 +109,12 @@ GOLDEN = """\
         "replicas_ready": null,
         "replicas_pending": null,
         "gpus_held": null,
-        "gpus_seen": null,
+        "gpus_attributed": null,
         "gpus_lost": null,
         "gpu_activity": null,
         "gpu_engine_ceiling": null,
         "gpu_memory_held_bytes": null,
-        "waker": null,
+        "wake_source": null,
         "objectives": [],
         "stale": [],
         "incomplete": [],
@@ -135,7 +135,7 @@ GOLDEN = """\
         "replicas_sleeping": null
       },
       "observed": false,
-      "told": null
+      "published": null
     }
   ]
 }"""
@@ -186,22 +186,22 @@ def test_every_decision_that_can_be_made_keeps_the_law(replicas, active):
 
 def test_what_is_told_is_the_replicas_unless_more_is():
     chat = {"active": True, "reason": Reason.SERVING, "decided_at": 0.0}
-    assert [Decision(CHAT, 11, **chat).told, Decision(CHAT, 11, told=12, **chat).told] == [11, 12]
-    assert Decision(CHAT, None, active=True, reason=Reason.UNKNOWN, decided_at=0.0).told is None
+    assert [Decision(CHAT, 11, **chat).published, Decision(CHAT, 11, published=12, **chat).published] == [11, 12]
+    assert Decision(CHAT, None, active=True, reason=Reason.UNKNOWN, decided_at=0.0).published is None
 
 
-@pytest.mark.parametrize(("replicas", "told"), [(3, 2), (0, 1), (None, 3)])
+@pytest.mark.parametrize(("replicas", "published"), [(3, 2), (0, 1), (None, 3)])
 def test_nothing_less_is_told_than_was_decided_and_nothing_of_the_unknown(replicas, told):
-    with pytest.raises(ValueError, match=f"ai/chat: {replicas} replicas cannot be told as {told}"):
-        Decision(CHAT, replicas, active=replicas != 0, reason=Reason.SERVING, decided_at=0.0, told=told)
+    with pytest.raises(ValueError, match=f"ai/chat: {replicas} replicas cannot be published as {told}"):
+        Decision(CHAT, replicas, active=replicas != 0, reason=Reason.SERVING, decided_at=0.0, published=told)
 
 
 def test_an_older_peer_tells_what_it_decided():
-    decision = Decision(CHAT, 11, active=True, reason=Reason.SERVING, decided_at=0.0, told=12)
+    decision = Decision(CHAT, 11, active=True, reason=Reason.SERVING, decided_at=0.0, published=12)
     document = decision.to_document()
     assert Decision.from_document(document) == decision
-    del document["told"]
-    assert Decision.from_document(document).told == 11
+    del document["published"]
+    assert Decision.from_document(document).published == 11
 
 
 def test_a_decision_cannot_be_changed_after_it_was_made():
@@ -212,6 +212,6 @@ def test_a_decision_cannot_be_changed_after_it_was_made():
 
 def test_reasons_are_the_closed_list_that_documents_and_labels_use():
     assert [str(reason) for reason in Reason] == [
-        "serving", "queued", "gpu_busy", "loading", "warm", "asleep", "held", "incomplete", "unknown", "no_waker",
+        "serving", "queued", "gpu_busy", "loading", "warm", "asleep", "held", "incomplete", "unknown", "no_wake_source",
         "scheduled", "frozen", "capped",
     ]  # fmt: skip

@@ -32,13 +32,13 @@ FAST_UP = BehaviorRules(window_s=0.0, policies=(BehaviorPolicy("Percent", 900, 1
 FAST_DOWN = BehaviorRules(window_s=0.0, policies=(BehaviorPolicy("Percent", 100, 15.0),))
 
 
-def decision(replicas, *, told=None, for_s=1000.0, name="chat", wanted=None, **more):
+def decision(replicas, *, published=None, for_s=1000.0, name="chat", wanted=None, **more):
     """replicas None is unknown. for_s: seconds for which it has been so."""
     active = replicas is None or replicas > 0
     reason = Reason.UNKNOWN if replicas is None else Reason.SERVING if replicas else Reason.ASLEEP
     evidence = Evidence(replicas_wanted=wanted, replicas_ready=wanted)
     key = CHAT._replace(name=name)
-    return Decision(key, replicas, active, reason, NOW - for_s, told=told, evidence=evidence, **more)
+    return Decision(key, replicas, active, reason, NOW - for_s, published=published, evidence=evidence, **more)
 
 
 def hpa(*, up=None, down=None, minimum=1, maximum=20, metrics=OURS, name="keda-hpa-chat", owner=True, **status):

@@ -115,8 +115,8 @@ def test_the_metrics_say_what_the_hpa_wants_what_ails_it_and_what_will_become(se
     assert value("tidegate_hpa_desired_replicas", "code") is None
     words = {"type": "ScalingActive", "status": "False", "reason": "FailedGetExternalMetric"}
     assert value("tidegate_hpa_condition", "chat", **words) == 1.0
-    assert value("tidegate_outlook", "chat", code="controller_error") == 1.0
-    assert value("tidegate_outlook", "code", code="settled") == 1.0
+    assert value("tidegate_controller_outcome", "chat", code="controller_error") == 1.0
+    assert value("tidegate_controller_outcome", "code", code="settled") == 1.0
 
 
 def test_what_is_still_is_not_reckoned_anew_and_what_time_changes_is(seen):
@@ -129,7 +129,7 @@ def test_what_is_still_is_not_reckoned_anew_and_what_time_changes_is(seen):
     assert (first[CODE].outcome.code, second[CODE] is first[CODE]) == ("up", False)
     # Somebody raises its minimum: that is a change.
     view.cluster.apply(HPAS, "MODIFIED", api.hpa("keda-hpa-chat", target="chat", minimum=3), NOW)
-    assert codes(view)[CHAT] == "not_asked"
+    assert codes(view)[CHAT] == "other_metrics"
 
 
 def test_metrics_copy_the_cluster_when_they_are_collected_and_reckon_when_they_are_written(seen):

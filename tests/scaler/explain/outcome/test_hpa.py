@@ -51,7 +51,7 @@ def test_a_step_down_within_the_tolerance_waits_for_the_band(foresee):
 
 
 def test_a_step_up_published_past_the_tolerance_is_followed(foresee):
-    code, why, acts = foresee(decision(11, told=12), with_hpa(10, up={}))
+    code, why, acts = foresee(decision(11, published=12), with_hpa(10, up={}))
     assert (code, why) == ("up", "in at most 15 s the HPA sets 12: 10 -> 12")
     assert acts == [(15.0, 12)]  # and there it stays: 11 is within the band of 12
 
@@ -153,7 +153,7 @@ def test_an_hpa_with_other_metrics_is_an_obstacle(foresee):
     # KEDA 2.19 makes an HPA on cpu where its scaler was down when the ScaledObject was made.
     cpu = (HpaMetricSpec("Resource", "cpu", "Utilization", None),)
     assert foresee(decision(5), with_hpa(4, metrics=cpu)) == (
-        "not_asked",
+        "other_metrics",
         "nothing: keda-hpa-chat scales by cpu, and not by tidegate-replicas",
         [],
     )
@@ -189,9 +189,9 @@ BANDS = st.sampled_from([None, 0.0, 0.05, 0.3])
 
 @settings(max_examples=300, deadline=None)
 # 6 are told to get from 4 to 5, and it comes back to 5 when its window downwards is over.
-@example(told=[(4, 1), (5, 1)], up=(30.0, 0.3), down=(30.0, None), behaves=True, phase=0.0, start=1)
+@example(published=[(4, 1), (5, 1)], up=(30.0, 0.3), down=(30.0, None), behaves=True, phase=0.0, start=1)
 @given(
-    told=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 20)), min_size=1, max_size=8),
+    published=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 20)), min_size=1, max_size=8),
     up=st.tuples(WINDOWS, BANDS),
     down=st.tuples(WINDOWS, BANDS),
     behaves=st.booleans(),
@@ -210,7 +210,7 @@ def test_the_hpa_itself_does_what_is_foreseen_and_no_later(told, up, down, behav
     assume(behaves or life.most <= life.current)
     # Between two syncs somebody looks.
     now = life.clock + phase
-    last = decision(life.replicas, told=life.told, for_s=now - life.since)
+    last = decision(life.replicas, published=life.published, for_s=now - life.since)
     foreseen = controller_outcome(last, facts(life.current, scaled_object=scaled(minimum=1), hpas=[life.hpa]), NOW)
 
     while life.clock + 15.0 <= now + (foreseen.acts[-1].within_s if foreseen.acts else 0.0):
@@ -231,7 +231,7 @@ class Life:
         self._spec = of_hpa(found, 0.1)
         # Not at its birth: what a controller finds when it begins counts as a recommendation of that moment.
         self._memory = controller.HpaMemory(recommended=())
-        self.replicas = self.told = self.most = current
+        self.replicas = self.published = self.most = current
 
     def decide(self, replicas):
         self.replicas = replicas
@@ -241,12 +241,12 @@ class Life:
         up = self._spec.tolerance if self._spec.behavior is None else self._spec.behavior.up.tolerance
         columns = np.array([[self.replicas], [self.current], [0.1 if up is None else up]], dtype=float)
         told = int(past_band(*columns)[0])
-        if told != self.told:
-            self.told, self.since, self.most = told, self.clock, max(self.most, told)
+        if told != self.published:
+            self.published, self.since, self.most = told, self.clock, max(self.most, told)
 
     def sync(self):
         self.clock += 15.0
-        metrics = [controller.HpaMetric(float(self.told), 1.0)]
+        metrics = [controller.HpaMetric(float(self.published), 1.0)]
         outcome, self._memory = controller.step(
             self._spec, self._memory, metrics, self.current, self.current, self.clock
         )

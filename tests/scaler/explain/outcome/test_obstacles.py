@@ -19,19 +19,19 @@ def code(told, around):
 
 
 def test_without_a_kubernetes_api_the_outcome_is_unseen():
-    assert code(decision(3), Facts()) == "unseen"
+    assert code(decision(3), Facts()) == "unknown_scaler"
     assert "no Kubernetes API is configured" in controller_outcome(decision(3), Facts(), NOW).sentences[0]
 
 
 def test_a_missing_scaler_is_reported_only_with_complete_lists():
     assert code(decision(3), facts(3)) == "no_scaler"
-    assert code(decision(3), facts(3, hpas_complete=False)) == "unseen"
-    assert code(decision(3), facts(3, scaled_complete=False)) == "unseen"
-    assert code(decision(3), facts(None, target=None)) == "unseen"
+    assert code(decision(3), facts(3, hpas_complete=False)) == "unknown_scaler"
+    assert code(decision(3), facts(3, scaled_complete=False)) == "unknown_scaler"
+    assert code(decision(3), facts(None, target=None)) == "unknown_scaler"
 
 
 def test_unknown_replicas_are_no_zero():
-    assert code(decision(3), facts(None, scaled_object=scaled(), hpas=[hpa(**EXACT)])) == "unseen"
+    assert code(decision(3), facts(None, scaled_object=scaled(), hpas=[hpa(**EXACT)])) == "unknown_scaler"
     # The evidence may know what the cluster in memory does not, and so may the HPA.
     assert code(decision(3, wanted=3), facts(None, scaled_object=scaled(), hpas=[hpa(**EXACT)])) == "settled"
     assert code(decision(3), facts(None, scaled_object=scaled(), hpas=[hpa(current=2, **EXACT)])) == "up"
@@ -44,12 +44,12 @@ def test_two_hpas_for_one_object_are_an_obstacle():
 
 def test_an_hpa_alone_never_scales_up_from_zero():
     around = facts(0, hpas=[hpa(owner=False, **EXACT)])
-    assert [code(decision(replicas), around) for replicas in (0, 1)] == ["asleep", "no_waker"]
+    assert [code(decision(replicas), around) for replicas in (0, 1)] == ["asleep", "no_wake_source"]
 
 
 def test_a_scaled_object_of_another_scaler_is_an_obstacle():
     around = facts(3, scaled_object=scaled(triggers=("prometheus",)), speaks=False, hpas=[hpa()])
-    assert code(decision(3), around) == "not_asked"
+    assert code(decision(3), around) == "other_metrics"
 
 
 def test_a_missing_hpa_differs_from_an_unreadable_one():

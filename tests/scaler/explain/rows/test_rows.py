@@ -8,7 +8,7 @@ import pytest
 from exporter.model import WorkloadKey
 from scaler.engine.accounting import STATES as GPU_USES
 from scaler.explain.formats import count, ratio, shift, span
-from scaler.explain.rows import NextOutcome, by_trouble, fleet, row
+from scaler.explain.rows import NextOutcome, by_severity, fleet, row
 from scaler.explain.summary import REASONS, STATES, Severity, WorkloadState, state, words_document
 from scaler.model import Decision, Evidence, Objective, Reason
 
@@ -40,7 +40,7 @@ def test_a_row_has_the_numbers_people_look_at_first():
 
 def test_unknown_numbers_are_none_and_the_clause_names_the_cause():
     seen = row(SILENT, 1000.0)
-    numbers = (seen.cluster, seen.ready, seen.told, seen.load, seen.demand, seen.gpu, seen.gpus, seen.measured_at)
+    numbers = (seen.cluster, seen.ready, seen.published, seen.load, seen.demand, seen.gpu, seen.gpus, seen.measured_at)
     assert numbers == (None,) * 8
     assert (seen.shift, seen.age(1000.0), seen.state) == ("unknown", "unknown", WorkloadState.UNKNOWN)
     assert seen.why == "no fresh readings from http://10.0.0.7/: KEDA and the HPA get an error and change nothing"
@@ -79,7 +79,7 @@ def test_a_held_workload_at_zero_is_asleep():
         (replace(IDLE, running=1.0), Reason.FROZEN, WorkloadState.SERVING),
         (IDLE, Reason.FROZEN, WorkloadState.IDLE_WARM),
         (IDLE, Reason.SCHEDULED, WorkloadState.IDLE_WARM),
-        (IDLE, Reason.NO_WAKER, WorkloadState.IDLE_WARM),
+        (IDLE, Reason.NO_WAKE_SOURCE, WorkloadState.IDLE_WARM),
     ],
 )
 def test_a_state_is_what_the_gpus_do_whatever_the_reason(evidence, reason, expected):
@@ -91,9 +91,9 @@ def test_a_state_is_what_the_gpus_do_whatever_the_reason(evidence, reason, expec
     [
         (resting(Reason.WARM, keep_warm_s=300.0), "idle for 1 min, kept warm for 5 min"),
         (resting(Reason.WARM), "idle for 1 min"),
-        (resting(Reason.NO_WAKER), "idle for 1 min; stays awake: nothing would see the next request"),
+        (resting(Reason.NO_WAKE_SOURCE), "idle for 1 min; stays awake: nothing would see the next request"),
         (ASLEEP, "idle for 2 min"),
-        (replace(ASLEEP, evidence=Evidence(waker="the queue on u")), "idle for 2 min; wakes by the queue on u"),
+        (replace(ASLEEP, evidence=Evidence(wake_source="the queue on u")), "idle for 2 min; wakes by the queue on u"),
         (resting(Reason.FROZEN, brake="freeze until tomorrow"), "freeze until tomorrow"),
         (resting(Reason.SCHEDULED, schedule="at least 3"), "at least 3"),
         (resting(Reason.GPU_BUSY, gpu_engine_active=0.004), "no requests, but its GPUs are active: <1 %"),
@@ -127,7 +127,7 @@ def test_rows_are_sorted_by_severity_then_load_then_name():
 
     busier = replace(SERVING, evidence=replace(SERVING.evidence, waiting=99.0))
     rows = [named("d", ASLEEP), named("c", SERVING), named("b", SERVING), named("e", busier), named("z", SILENT)]
-    assert [each.name for each in by_trouble(rows)] == ["z", "e", "b", "c", "d"]
+    assert [each.name for each in by_severity(rows)] == ["z", "e", "b", "c", "d"]
 
 
 def test_workloads_with_unknown_gpus_are_counted_and_in_no_sum():
@@ -136,12 +136,12 @@ def test_workloads_with_unknown_gpus_are_counted_and_in_no_sum():
     assert summed.gpus == {
         WorkloadState.SERVING: 8, WorkloadState.IDLE_WARM: 0, WorkloadState.LOADING: 0, WorkloadState.PENDING: 0,
         WorkloadState.UNKNOWN: 0 }  # fmt: skip
-    assert (summed.uncounted, summed.troubles, summed.notices) == (2, 1, 0)
+    assert (summed.uncounted, summed.object_errors, summed.notices) == (2, 1, 0)
 
 
 def test_rows_and_words_are_json():
     document = json.loads(json.dumps(row(SERVING, 1000.0).to_document(), allow_nan=False))
-    assert (document["state"], document["reason"], document["told"]) == ("serving", "serving", 3)
+    assert (document["state"], document["reason"], document["published"]) == ("serving", "serving", 3)
     words = json.loads(json.dumps(words_document()))
     assert [word["code"] for word in words["states"]] == list(WorkloadState)
     assert {word["code"] for word in words["reasons"]} == set(Reason)
@@ -178,4 +178,4 @@ def test_an_obstacle_is_shown_and_raises_the_severity_of_its_row():
     )
     assert (fine.severity, fine.hindered, fine.hindered_by) == (Severity.FINE, None, None)
     assert silent.severity is Severity.TROUBLE, "the worse of the two"
-    assert by_trouble([fine, hindered, silent]) == [silent, hindered, fine]
+    assert by_severity([fine, hindered, silent]) == [silent, hindered, fine]

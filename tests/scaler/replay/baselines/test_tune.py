@@ -22,7 +22,7 @@ STATICS = [parse(f"static:replicas={count}") for count in (1, 2, 3, 4, 5)]
 
 
 def by_trying(load):
-    """The cheapest that keeps the promise, every run to its end."""
+    """The cheapest that meets the SLO, every run to its end."""
     scores = [(setting, score(run(load, A, setting.baseline()))) for setting in STATICS]
     kept = [(one.gpu_hours, setting.name) for setting, one in scores if one.slo_met_ratio >= A.slo.share]
     return min(kept)[1]

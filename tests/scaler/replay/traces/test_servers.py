@@ -12,7 +12,7 @@ MINE = """\
 name: mistral-7b-l40s
 start: 40s
 engine: {step: 16ms, per_sequence: 0.12ms, per_token: 1.1e-7, prompt_rate: 7000, kv_tokens: 190000}
-promise: {first: 2s, per_prompt_token: 0.3ms, rest: 500ms, per_output_token: 80ms}
+slo: {first: 2s, per_prompt_token: 0.3ms, rest: 500ms, per_output_token: 80ms}
 """
 
 
@@ -40,7 +40,7 @@ def test_what_is_built_in_can_be_said_in_a_file_too():
         name: A again
         start: 75s
         engine: {step: 11.5ms, per_sequence: 0.1ms, per_token: 6.5e-8, prompt_rate: 12000, kv_tokens: 412000}
-        promise: {first: 2s, per_prompt_token: 0.00016666666666666666, rest: 500ms, per_output_token: 60ms}
+        slo: {first: 2s, per_prompt_token: 0.00016666666666666666, rest: 500ms, per_output_token: 60ms}
     """
     again, _ = parse_profile(textwrap.dedent(text), "a.yaml")
     assert again.server == A.server
@@ -62,14 +62,14 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_place():
         name: mine
         start: quick
         engine: {step: 16ms, per_seq: 0.12ms, prompt_rate: -7}
-        promise: {first: 2s, share: 1}
+        slo: {first: 2s, share: 1}
     """
     assert problems(text) == [
         "s.yaml:2:8: start: must be a duration such as 500ms, 5s, 2m or 1h30m, got quick",
         "s.yaml:3:9: engine.kv_tokens: must be given",
         "s.yaml:3:22: engine.per_seq: unknown key; did you mean per_sequence?",
         "s.yaml:3:52: engine.prompt_rate: must be above 0, got -7",
-        "s.yaml:4:29: promise.share: must be below 1, got 1",
+        "s.yaml:4:25: slo.share: must be below 1, got 1",
     ]
 
 
@@ -79,7 +79,7 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_place():
         ("name: mistral-7b-l40s", "name: B", "s.yaml:1:7: name: must be another name than those built in (A, B, C)"),
         ("kv_tokens: 190000", "kv_tokens: 190000, chunk: 64", "engine.chunk: must be at least batch (256)"),
         ("per_output_token: 80ms", "per_output_token: 16ms", "must be at least step + per_sequence (16.12 ms)"),
-        ("promise:", "gpus: 0\npromise:", "s.yaml:4:7: gpus: must be at least 1, got 0"),
+        ("slo:", "gpus: 0\nslo:", "s.yaml:4:7: gpus: must be at least 1, got 0"),
     ],
 )
 def test_what_contradicts_itself_is_refused(old, new, said):
@@ -92,7 +92,7 @@ def test_a_promise_that_long_prompts_cannot_keep_is_a_warning_and_no_error():
 
     assert profile.slo.first_per_prompt_s == pytest.approx(1e-4)
     assert str(warning).startswith("s.yaml:4:")
-    assert "prompts that are long enough cannot keep the promise" in str(warning)
+    assert "prompts that are long enough cannot meet the SLO" in str(warning)
 
 
 def test_a_file_that_is_not_there_is_a_problem_of_that_file(tmp_path):

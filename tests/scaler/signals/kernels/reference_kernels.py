@@ -31,7 +31,8 @@ def _per_ring(reference: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _alpha(dt: Any, half_life_s: float) -> Any:
-    return -np.expm1(-np.log(2.0) * dt / half_life_s) if half_life_s > 0.0 else np.ones_like(dt)
+    with np.errstate(over="ignore"):
+        return -np.expm1(-np.log(2.0) * dt / half_life_s) if half_life_s > 0.0 else np.ones_like(dt)
 
 
 @_per_ring
@@ -40,7 +41,8 @@ def ewma(t: Floats, v: Floats, half_life_s: float, now: float) -> float:
     if half_life_s <= 0.0:
         return float(v[-1])
     ages = now - np.append(np.minimum(t, now), now)
-    forgotten = np.exp2(-ages / half_life_s)
+    with np.errstate(over="ignore"):  # a half-life of 5e-324 s: infinitely many of them have passed
+        forgotten = np.exp2(-ages / half_life_s)
     return float(forgotten[0] * v[0] + np.sum(v * np.diff(forgotten)))
 
 

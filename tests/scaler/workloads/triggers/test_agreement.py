@@ -51,7 +51,7 @@ def of_daemon(document):
     census = take(CONFIG, [record(document)], [], [])
     return {
         (one.severity, one.key.replace("object.", "metadata."), one.message.partition(", got ")[0])
-        for one in census.troubles
+        for one in census.object_errors
     }
 
 

@@ -11,7 +11,7 @@ from scaler.config.scalars import ENGINES
 from scaler.lint.triggers import is_manifest
 from tests.fakes.manifests import check_manifests
 
-_NO_WAKER = "0 without a gateway: nothing can wake it, so one replica is kept (reason no_waker)"
+_NO_WAKER = "0 without a gateway: nothing can wake it, so one replica is kept (reason no_wake_source)"
 _STRING = "must be a string: put it in quotes"
 
 

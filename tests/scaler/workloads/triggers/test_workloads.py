@@ -11,7 +11,7 @@ from scaler.config.trigger import Trigger, bounds, check_workload, read
 _KEY = WorkloadKey("ai", "chat", "decode")
 _CONFIG = Config(kubernetes=Kubernetes())
 _SHARED = Endpoint(service="epp.gateways", port=9090)
-_NO_WAKER = "0 without a gateway: nothing can wake it, so one replica is kept (reason no_waker)"
+_NO_WAKER = "0 without a gateway: nothing can wake it, so one replica is kept (reason no_wake_source)"
 
 
 def _made(words, replicas=None, shared=None, config=_CONFIG, place="metadata"):
@@ -118,7 +118,7 @@ def test_counts_that_no_workload_can_have_are_bad_words():
     ({}, {"min": 2, "idle": 0},
      TriggerProblem("spec.idleReplicaCount",
                     "0 without a gateway: nothing can wake it, so replicas.min are kept (reason "
-             "no_waker)", None, "warning", NO_WAKE_SOURCE)),
+             "no_wake_source)", None, "warning", NO_WAKE_SOURCE)),
     ({}, {"min": 20}, TriggerProblem("spec.minReplicaCount", "must be at most replicas.max (10)", "20")),
 ])  # fmt: skip
 def test_what_does_not_go_together_is_told_by_the_tenants_own_keys(words, replicas, expected):
