@@ -34,6 +34,8 @@ Ratios are 0 to 1. Booleans are only `true` and `false`. An unknown key is an er
 tags are not supported. File names are relative to Tidegate's working directory; files are read again at each use.
 """
 
+_MOST_NAMES = 20  # of an enumeration that is listed here; the kinds of targets have a table of their own
+
 
 def reference() -> str:
     schema = json_schema()
@@ -75,6 +77,8 @@ def kind_of(schema: dict[str, Any], section: type[BaseModel] | None) -> str:
     options = [one for one in schema.get("anyOf", [schema]) if one.get("type") != "null"]
     if "title" not in schema and len(options) == 1:
         schema = options[0]
+    if len(schema.get("enum", ())) > _MOST_NAMES:
+        return "a kind of [source](sources.md)"
     if "enum" in schema:
         return ", ".join(f"`{value}`" for value in schema["enum"])
     if schema.get("type") == "array":

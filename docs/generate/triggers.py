@@ -1,17 +1,29 @@
 """Renders docs/reference/triggers.md: `python -m docs.generate.triggers`.
 
-The sections about triggers are written here. The list of keys comes from the model; the text of a key is its docstring.
+The sections about triggers are written here. The list of keys comes from the model. A key of the configuration
+has the beginning of its docstring and a link to the rest; any other key has its whole docstring.
+
+Worked example: `keep_warm` is a key of `Workload`, so its text is "Idle time before scaling to zero
+([Workload](configuration.md#workload)).".
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel
 
 from docs.generate.configuration import item, kind_of, written
 from scaler.config.pydantic_errors import sections_in
 from scaler.config.schema import defaults_of, schema_of
-from scaler.config.trigger import TRIGGER_KEYS, Trigger
+from scaler.config.trigger import TRIGGER_KEYS, Trigger, TriggerKey
+from scaler.config.workload import Workload
+
+_PAUSE = re.compile(r"[.,:;] (?=[^`]*(?:`[^`]*`[^`]*)*$)")  # not within backticks
+_MOST_NAMES = 8  # of a type that is a list of names
 
 _HEAD = """\
 # Triggers and annotations
@@ -39,12 +51,12 @@ spec:
 ```
 
 Tidegate finds the pods of the scale target through the Kubernetes API and scrapes the engine's default port and path.
-The bounds are those of the ScaledObject: 1 to 8 replicas.
+The bounds are the ScaledObject's.
 
 ## A third line for zero
 
-`gateway` names the wake source, which shows the next request while no pod runs. The other settings of this example fit
-Tidegate's values.
+`gateway` names the wake source, which shows the next request while no pod runs. The other settings fit Tidegate's
+values.
 
 ```yaml
 apiVersion: keda.sh/v1alpha1
@@ -73,14 +85,12 @@ spec:
         gateway: chat-epp
 ```
 
-- **`gateway`** names a Service of the same namespace or a shared gateway. It is never an address: Tidegate fetches
-  nothing that a trigger names.
-- **Tolerance.** By default the HPA ignores a change of 10 %, which from 10 replicas on is one replica. Before
-  Kubernetes 1.35, which adds `tolerance`, Tidegate rounds a step up within the HPA's band to the first value that the
-  HPA accepts (at 10 replicas 12 for 11); a step down waits until it exceeds the band. The maximum still applies.
+- **`gateway`** names a Service of the same namespace or a shared gateway, never an address.
+- **`tolerance`**: without it the HPA ignores a change of 10 %
+  ([published replicas](../explanation/controller-outcome.md#published-replicas)).
 - **`idleReplicaCount: 0`** with `minReplicaCount: 2` also allows zero: no replica, or at least two.
-- **No `fallback`.** Without it KEDA keeps the replicas while Tidegate returns errors ([TG004](rules/TG004.md)).
-- **Several triggers** of one ScaledObject are separate workloads; KEDA uses the largest value.
+- **No `fallback`** ([TG004](rules/TG004.md)).
+- **Several triggers** of one ScaledObject are separate workloads, `NAME/TRIGGER`; KEDA uses the largest value.
 
 ## Shared gateways
 
@@ -111,38 +121,19 @@ metadata:
   name: chat
   annotations:
     tidegate.dev/engine: vllm
-    tidegate.dev/keep_warm: 10m
----
-apiVersion: autoscaling/v2
-kind: HorizontalPodAutoscaler
-metadata: {namespace: ai, name: chat}
-spec:
-  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: chat}
-  minReplicas: 1
-  maxReplicas: 8
-  metrics:
-    - type: External
-      external:
-        metric: {name: tidegate-replicas, selector: {matchLabels: {workload: chat}}}
-        target: {type: AverageValue, averageValue: "1"}
-  behavior:
-    scaleUp: {stabilizationWindowSeconds: 0, tolerance: "0"}
-    scaleDown:
-      stabilizationWindowSeconds: 30
-      tolerance: "0"
-      policies: [{type: Percent, value: 50, periodSeconds: 30}]
+    tidegate.dev/replicas.min: "1"
+    tidegate.dev/replicas.max: "8"
 ```
 
-The HPA reads [the metrics API](metrics-api.md) of Tidegate, or of an adapter that serves its `/metrics` under that
-name.
-
-A [brake](../how-to/overrides.md) (`tidegate.dev/brake`) is allowed on a ScaledObject and on a scale target.
+[Its HPA](metrics-api.md#the-autoscaler) reads the metrics API of Tidegate, or of an adapter that serves its `/metrics`
+under that name. A [brake](../how-to/overrides.md) (`tidegate.dev/brake`) is allowed on a ScaledObject and on a scale
+target.
 
 ## Keys
 
-All values are strings, as Kubernetes requires: `"16"`, `"5m"`, `"null"`. They have the types of the
-[configuration](configuration.md); an unknown key is an error. KEDA's own keys (`scalerAddress`, `enableTLS`,
-`unsafeSsl`, ...) are allowed beside them; KEDA's `...FromEnv` form is not supported.
+All values are strings, as Kubernetes requires: `"16"`, `"5m"`, `"null"`. A linked key has the meaning that it has
+there. An unknown key is an error. KEDA's own keys (`scalerAddress`, `enableTLS`, `unsafeSsl`, ...) are allowed; KEDA's
+`...FromEnv` form is not supported.
 
 """
 
@@ -160,10 +151,25 @@ def _items() -> Iterator[str]:
             section = next(sections_in(section.model_fields[part].annotation))
             properties = schema["$defs"][section.__name__]["properties"]
         default = written(defaults_of(section).get(last))
-        kind = kind_of(properties[last], None)
         only = f"; only in {word.origins[0]}" if len(word.origins) == 1 else ""
-        description = " ".join((word.field.description or "").split())
-        yield item(f"`{word.name}` ({kind}; default {default}{only}): {description}")
+        yield item(f"`{word.name}` ({_kind_of(properties[last])}; default {default}{only}): {_text_of(word, section)}")
+
+
+def _kind_of(schema: dict[str, Any]) -> str:
+    """The type of a value. A long list of names is on the page to which the key's text leads."""
+    kind = kind_of(schema, None)
+    return "name" if kind.count(", `") > _MOST_NAMES else kind
+
+
+def _text_of(word: TriggerKey, section: type[BaseModel]) -> str:
+    description = " ".join((word.field.description or "").split())
+    if section is Trigger:
+        original = Workload.model_fields.get(word.loc[-1])
+        if original is None or original.description != word.field.description:
+            return description
+        section = Workload
+    beginning = _PAUSE.split(description)[0].removesuffix(".")
+    return f"{beginning} ([{section.__name__}](configuration.md#{section.__name__.lower()}))."
 
 
 if __name__ == "__main__":

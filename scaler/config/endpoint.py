@@ -57,14 +57,13 @@ class Tls(Section):
     key_file: File | None = None
     """PEM file: its private key."""
     server_name: Text | None = None
-    """Name that the certificate must have. null: the host of the URL, the name in `dns`, or `NAME.NAMESPACE.svc` of
-    `service`."""
+    """Name in the certificate. null: the host of the URL, the name in `dns`, or `NAME.NAMESPACE.svc` of `service`."""
     insecure_skip_verify: bool = False
-    """Accepts any certificate. An attacker in between can then control the replicas."""
+    """Accepts any certificate: an attacker in between can control the replicas."""
 
 
 class Access(Section):
-    """Credentials and TLS. Files are read at each use, because the kubelet rotates them."""
+    """Credentials and TLS."""
 
     bearer_file: File | None = None
     """File with a token for `Authorization: Bearer`. Excludes `basic`."""
@@ -95,7 +94,7 @@ class StreamGroup(Section):
     key: Text
     """The stream."""
     group: Text
-    """The consumer group. If it is missing, a non-empty stream is unknown: create it before the first job."""
+    """The consumer group. Create it before the first job: without it, a non-empty stream is unknown."""
 
 
 class Delayed(Section):
@@ -108,9 +107,7 @@ class Delayed(Section):
 
 
 class Running(Section):
-    """Keys of jobs that workers have taken and not finished. Without them Redis forgets a job when a worker takes it,
-    and only GPUs show the work.
-    """
+    """Keys of jobs that workers have taken and not finished."""
 
     lists: Keys = ()
     """Lists, as filled by `LMOVE` or BullMQ's `active`."""
@@ -123,15 +120,12 @@ class Running(Section):
 
 
 class Redis(Section):
-    """Queues in one Redis or compatible server, located by exactly one of `url`, `sentinels`, `cluster`, and counted in
-    one round trip.
-    """
+    """Queues in one Redis or compatible server, located by exactly one of `url`, `sentinels`, `cluster`."""
 
     url: Annotated[str, REDIS_URL] | None = None
-    """Server and database: `redis://HOST:6379/0`, or `rediss://` for TLS. A replica is trusted while it follows its
-    master."""
+    """Server and database: `redis://HOST:6379/0`, or `rediss://` for TLS."""
     sentinels: Nodes | None = None
-    """Sentinels, such as `redis://HOST:26379`; the master that most of them name is used. Goes with `master`."""
+    """Sentinels, such as `redis://HOST:26379`. Goes with `master`."""
     master: Text | None = None
     """Name of the master in the sentinels."""
     db: Annotated[int, Field(ge=0, le=HIGHEST_DATABASE)] | None = None
@@ -180,10 +174,9 @@ class PrometheusQuery(Section):
     url: Annotated[str, API]
     """Base of its API, such as `https://prometheus.monitoring.svc:9090`, with any path before `/api/v1`."""
     selector: Annotated[str, SELECTOR] | None = None
-    """Label matchers without braces, such as `namespace="ai",pod=~"chat-.*"`. Too wide counts another workload's queue.
-    Required except for `gpus`."""
+    """Label matchers without braces, such as `namespace="ai",pod=~"chat-.*"`. Required except for `gpus`."""
     max_age: Annotated[float, duration(at_least_s=1)] = 60.0
-    """Older samples are ignored. Use two to three times that server's scrape interval: 1m fits 15s to 30s."""
+    """Older samples are ignored. Use two to three times that server's scrape interval."""
 
 
 class Endpoint(Section):
@@ -192,12 +185,11 @@ class Endpoint(Section):
     """
 
     url: Annotated[str, URL] | None = None
-    """One target. Default path: the kind's. A ClusterIP Service reaches a random pod: for several pods use `target`,
-    `service` or `dns`."""
+    """One target. Default path: the kind's. Not a ClusterIP Service of several pods, which reaches a random one."""
     urls: Annotated[tuple[Annotated[str, URL], ...], Many, Field(min_length=1)] | None = None
     """Several targets, for pods without a Service."""
     dns: Annotated[str, DNS] | None = None
-    """Headless Service. It is resolved repeatedly, and every address is scraped."""
+    """Headless Service, of which every address is scraped."""
     target: Annotated[str, TARGET] | None = None
     """Scale target in the workload's namespace, such as `Deployment/chat`: all its pods are scraped. Deployment,
     StatefulSet, LeaderWorkerSet, Rollout, InferenceService or ScaledJob. Only for `pods`; needs `kubernetes`."""
@@ -205,8 +197,7 @@ class Endpoint(Section):
     """Service whose ready addresses are scraped; without a namespace, in the workload's. For `gateway`, and with a
     namespace for `gpus`; needs `kubernetes`."""
     prometheus: PrometheusQuery | None = None
-    """The same metrics from a Prometheus, for pods that Tidegate cannot reach. Its scrape interval adds delay. `access`
-    then applies to that server."""
+    """The same metrics from a Prometheus, for pods that Tidegate cannot reach. `access` then applies to that server."""
     redis: Redis | None = None
     """Queues counted in Redis, without an exporter. Only for gateways; of `access`, `basic` and `tls` apply."""
     port: Port | None = None
@@ -216,8 +207,7 @@ class Endpoint(Section):
     scheme: Scheme | None = None
     """Scheme. null: http."""
     kind: Annotated[str, KIND] | None = None
-    """Kind of target: how its metrics are read, and its default port and path. null: the engine for `pods`, epp for
-    `gateway`, dcgm for `gpus`."""
+    """Kind of target. null: the engine for `pods`, epp for `gateway`, dcgm for `gpus`."""
     access: Access | None = None
     """Credentials and TLS. null: none."""
 

@@ -42,13 +42,11 @@ Namespaces: TypeAlias = Annotated[tuple[Annotated[str, kubernetes_name(63, "name
 
 
 class DcgmExporter(Section):
-    """Discovery of dcgm-exporter pods, by the labels of its chart and of the GPU Operator. A `gpus` list disables it,
-    so that no GPU counts twice.
-    """
+    """Discovery of dcgm-exporter pods, by the labels of its chart and of the GPU Operator. `gpus` disables it."""
 
     namespaces: Namespaces = ()
-    """Trusted namespaces. Empty: all; then a tenant that can label a pod can report GPU values. Required with a token
-    or password in `access`, which each pod receives."""
+    """Trusted namespaces. Empty: all; then a tenant that can label a pod can report GPU values. Required with `access`,
+    which each pod receives."""
     port: Port | None = None
     """Port. null: the metrics port that the pod names, else the kind's default."""
     path: Path | None = None
@@ -76,16 +74,16 @@ class Kubernetes(Section):
     context: Text | None = None
     """Context of the kubeconfig. null: the current one."""
     namespaces: Namespaces = ()
-    """Namespaces to watch, one watch each, for a Tidegate with limited rights. Empty: all, with one watch."""
+    """Namespaces to watch, for a Tidegate with limited rights. Empty: all."""
     blind_after: Annotated[float, duration(at_least_s=1)] = 60.0
-    """Time without an answer of the API server after which its data is unknown and dependent decisions are held.
-    Shorter turns a restart of the API server into an outage; longer trusts pods that may be gone."""
+    """Time without an answer of the API server after which its data is unknown. Shorter turns its restart into an
+    outage; longer trusts pods that may be gone."""
     triggers: bool = True
     """Triggers of ScaledObjects and ScaledJobs define workloads."""
     annotations: bool = True
     """`tidegate.dev/` annotations on Deployments, StatefulSets, LeaderWorkerSets and Rollouts define workloads."""
     events: bool = True
-    """Writes Events (asleep, woken, held, capped ...) on scale targets. Needs the right to create and patch Events."""
+    """Writes Events on scale targets (docs/reference/kubernetes.md)."""
     dcgm_exporter: DcgmExporter | None = DcgmExporter()
     """Discovery of dcgm-exporter. null: none."""
 
@@ -106,34 +104,33 @@ class SharedGateway(Section):
 
 
 class Peers(Section):
-    """Replicas of Tidegate with leader election: a Lease names the leader, the others repeat its decisions. Needs
-    `kubernetes`, and `POD_NAME` and `POD_IP` in the environment.
+    """Other replicas of Tidegate (docs/explanation/high-availability.md). Needs `kubernetes`, and `POD_NAME` and
+    `POD_IP` in the environment.
     """
 
     address: Annotated[Address, ADDRESS] = Address("0.0.0.0", 8444)  # noqa: S104
     """Where other replicas connect: at this address, or at `POD_IP` if it is a wildcard."""
     certificate: File
-    """PEM file: certificate chain for `server_name`, valid for servers and clients. Reloaded when changed, like `key`
-    and `ca`."""
+    """PEM file: certificate chain for `server_name`, valid for servers and clients."""
     key: File
     """PEM file: its private key."""
     ca: File
-    """PEM file: CA of all replicas' certificates. It may sign others too: the name is verified."""
+    """PEM file: CA of all replicas' certificates; it may sign others."""
     server_name: Text
-    """Name in every replica's certificate, such as `tidegate.tidegate.svc`. Compared, never resolved."""
+    """Name in every replica's certificate, such as `tidegate.tidegate.svc`; never resolved."""
     lease: Annotated[str, FULL_LEASE]
-    """Lease, created if missing; the same for all replicas of one Tidegate and used by no other."""
+    """Lease of these replicas alone, created if missing."""
 
 
 class GrpcTls(Section):
-    """TLS of the gRPC listener. Changed files are reloaded."""
+    """TLS of the gRPC listener."""
 
     certificate: File
     """PEM file: certificate chain for the host in `scalerAddress`."""
     key: File
     """PEM file: its private key."""
     client_ca: File | None = None
-    """PEM file: CA of KEDA's client certificate; callers without one are rejected. null accepts any caller."""
+    """PEM file: CA of KEDA's client certificate. null accepts any caller."""
 
 
 class MetricsApi(Section):
@@ -142,29 +139,25 @@ class MetricsApi(Section):
     address: Annotated[Address, ADDRESS] = Address("0.0.0.0", 8443)  # noqa: S104
     """Where the API server connects."""
     certificate: File
-    """PEM file: certificate chain for the Service in the APIService, such as `tidegate.tidegate.svc`. Reloaded when
-    changed."""
+    """PEM file: certificate chain for the Service in the APIService, such as `tidegate.tidegate.svc`."""
     key: File
     """PEM file: its private key."""
     service: Annotated[str, FULL_SERVICE] | None = None
     """Tidegate's own Service. If an APIService names another one, Tidegate logs an error and
-    `tidegate_metrics_api_registered` is 0. null: it only logs the owner of the API group."""
+    `tidegate_metrics_api_registered` is 0. null: no check."""
     external: bool = False
-    """Serves `external.metrics.k8s.io`. A cluster allows one provider; with KEDA installed, it is KEDA."""
+    """Serves `external.metrics.k8s.io`, which KEDA serves if it is installed."""
     custom: bool = False
-    """Serves `custom.metrics.k8s.io`. A cluster allows one provider, often prometheus-adapter."""
+    """Serves `custom.metrics.k8s.io`, which prometheus-adapter often serves."""
 
 
 class Listen(Section):
     """Listen addresses. A port in use is an error; port 0 takes a free one."""
 
     http: Annotated[Address, ADDRESS] = Address("0.0.0.0", 8080)  # noqa: S104  a pod's address is not known yet
-    """Live page, `/metrics`, `/livez`, `/readyz` and `/api/v1`. Plain HTTP: to restrict access, bind to 127.0.0.1
-    behind a proxy. Quote IPv6: `"[::]:8080"`."""
+    """Live page, `/metrics`, `/livez`, `/readyz` and `/api/v1`, without TLS. Quote IPv6: `"[::]:8080"`."""
     http_hosts: Annotated[tuple[Annotated[str, HOST_NAME], ...], Many] = ()
-    """More host names for the live page and `/api/v1`, such as an Ingress host. Other hosts get 421, against DNS
-    rebinding. Always allowed: IP addresses, `localhost`, names without dots, `.svc` and `.cluster.local`. `/metrics`,
-    `/livez` and `/readyz` accept any host."""
+    """More host names for the live page and `/api/v1`, such as an Ingress host (docs/reference/security.md)."""
     grpc: Annotated[Address, ADDRESS] = Address("0.0.0.0", 6000)  # noqa: S104
     """KEDA external scaler: the ScaledObject's `scalerAddress`."""
     grpc_tls: GrpcTls | None = None
@@ -185,21 +178,18 @@ class Scrape(Section):
     """How targets are scraped."""
 
     interval: Interval = 5.0
-    """Time between scrapes of a target. Shorter detects bursts sooner and loads the engines more; dcgm-exporter updates
-    every 30 s by default."""
+    """Time between scrapes of a target. Shorter detects bursts sooner and loads the engines more."""
     timeout: Interval = Field(default_factory=default_timeout)
     """Time limit of a scrape, at most `interval`. Default: 3s, or `interval` if shorter."""
     body_limit: Annotated[int, size(KiB, GiB)] = 8 * MiB
-    """Larger responses fail. 100 GPUs need about 1 MiB. All responses together may use 16 times as much memory: raise
-    the memory limit too."""
+    """Larger responses fail. 100 GPUs need about 1 MiB. All responses together may use 16 times as much memory."""
     concurrency: Annotated[int, Field(ge=1, le=1024)] = 64
     """Scrapes at once. With too few, a round takes longer than `interval`."""
     wake_interval: Interval = 1.0
-    """Time between scrapes of a gateway while its workload is at zero: the delay of a wake-up. At `interval` or above,
-    nothing is scraped more often."""
+    """Time between scrapes of a gateway while its workload is at zero: the delay of a wake-up."""
     wake_rate: Annotated[int, Field(ge=1, le=10_000)] = 100
-    """Limit of these scrapes per second over all workloads; 100 use about a tenth of a core. Above it, all gateways are
-    scraped less often: 300 at 100 per second, each every 3 s. A shared gateway counts once."""
+    """Limit of these scrapes per second; 100 use about a tenth of a core. Above it, all are scraped less often. A
+    shared gateway counts once."""
 
 
 def _impute_after(values: dict[str, Any]) -> float:
@@ -211,27 +201,25 @@ class Freshness(Section):
     """How long samples count as fresh. Stale data is never zero: it is an error, not a scale-down."""
 
     intervals: Annotated[float, Field(ge=1, le=1000)] = 3.0
-    """Scrape intervals for which a sample is fresh. Lower: one lost scrape makes it stale. Higher: decisions use older
-    data."""
+    """Scrape intervals for which a sample is fresh. At 1, one lost scrape makes it stale."""
     hold: Annotated[float, duration()] = 300.0
-    """How long the last decision is held on stale samples; then callers get an error and the HPA keeps its replicas. 0:
-    every gap is an error."""
+    """How long the last decision is held on stale samples; then callers get an error. 0: every gap is an error."""
     impute_after: Annotated[float, duration()] = Field(default_factory=_impute_after)
-    """If at least half of the ready pods respond for this long, the others are assumed to be like them; until then
-    nothing scales down. Never proves idleness. At most `hold`. Default: 1m, or `hold` if shorter."""
+    """If at least half of the ready pods respond for this long, the others are assumed to be like them. At most `hold`.
+    Default: 1m, or `hold` if shorter."""
     at_start: Annotated[float, duration()] | None = None
-    """How long a workload without restored state keeps at least its current replicas, from its first complete samples.
-    The first samples say little about earlier load. null: two half-lives of `smoothing.down`, at least 1m."""
+    """How long a workload without restored state keeps at least its current replicas. null: two half-lives of
+    `smoothing.down`, at least 1m."""
 
 
 class Prices(Section):
     """Costs that `keep_warm: auto` weighs, in any currency: their ratio decides."""
 
     gpu_hour: Annotated[float, Field(gt=0)] = 2.5
-    """Cost of one GPU for an hour, idle or not. Higher scales to zero sooner. Default: about the rent of an H100."""
+    """Cost of one GPU for an hour. Higher scales to zero sooner. Default: about the rent of an H100."""
     waiting_hour: Annotated[float, Field(ge=0)] = 30.0
     """Cost of an hour in which users wait for a start, however many. Higher keeps warm longer. Default: about an hourly
-    wage; a start on one GPU is then worth 13 times its duration in warm time. 0: no user waits, as in batch work."""
+    wage. 0: batch work."""
 
     @property
     def said_gpu_hour(self) -> float | None:
@@ -243,8 +231,7 @@ class Checkpoints(Section):
     """Checkpoints: state that survives a restart (decisions, windows, estimators)."""
 
     directory: File
-    """Where the last two checkpoints are kept; created if missing. In a container use a volume: an `emptyDir` survives
-    the container, a PersistentVolumeClaim the pod. One Tidegate per directory. A change needs a restart."""
+    """Where the last two checkpoints are kept, for one Tidegate alone; created if missing."""
     interval: Annotated[float, duration(at_least_s=1, at_most_s=3600)] = 10.0
     """Time between checkpoints: the most that a kill can lose."""
 
@@ -253,8 +240,7 @@ class Explain(Section):
     """Decision log for `tidegate explain` and charts."""
 
     memory: Annotated[int, size(0, 4 * GiB)] = 64 * MiB
-    """Memory of the decision log, shared by all workloads. An entry takes 504 bytes; a workload has 16 to 1440 entries:
-    with 64MiB, 70 workloads have 1440 each, and 1000 have 117. 0: no history."""
+    """Memory of the decision log, shared by all workloads: an entry takes 504 bytes. 0: no log."""
 
 
 class Log(Section):
@@ -276,7 +262,7 @@ class Config(Section):
     freshness: Freshness = Freshness()
     """How long samples count as fresh."""
     tick: Annotated[float, duration(at_least_s=0.1, at_most_s=60)] = 1.0
-    """Time between sweeps over all workloads for staleness, decay and keep-warm. New samples take effect at once."""
+    """Time between decisions of all workloads. New samples take effect at once."""
     state: Checkpoints | None = None
     """Checkpoints. null: none; after a restart the cluster's replicas are held."""
     log: Log = Log()
@@ -286,19 +272,16 @@ class Config(Section):
     prices: Prices = Prices()
     """Costs of an idle GPU and of a waiting user."""
     gpus: Annotated[tuple[Endpoint, ...], Many] = ()
-    """GPU targets: dcgm-exporter on the nodes. Without GPUs, requests alone prove idleness. A ClusterIP Service reaches
-    a random node: use a headless Service in `dns`, or any in `service`. With `kubernetes` and an empty list,
-    dcgm-exporter is discovered."""
+    """GPU targets: dcgm-exporter on the nodes, by `dns` of a headless Service or by any `service`. With `kubernetes`
+    and an empty list, it is discovered. Without GPUs, requests alone prove idleness."""
     gateways: Annotated[tuple[SharedGateway, ...], Many] = ()
     """Gateways that triggers and annotations may name."""
     kubernetes: Kubernetes | None = None
     """Kubernetes API access; `{}` reads everything. null: none."""
     mode: Mode = "act"
-    """Default `mode` of all workloads, including those of triggers and annotations. See
-    docs/how-to/observe-first.md."""
+    """Default `mode` of all workloads (docs/how-to/observe-first.md)."""
     brake: Annotated[Brake, BRAKE] | None = None
-    """Brake for all workloads, such as `freeze until 2026-11-23T08:00Z because of the sale`. Applied within a tick of a
-    reload."""
+    """Brake for all workloads (docs/how-to/overrides.md)."""
     workloads: Annotated[tuple[Workload, ...], Many] = ()
     """Workloads of this file; triggers and annotations add more. KEDA gets an error for any other."""
 

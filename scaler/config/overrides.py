@@ -78,26 +78,22 @@ SCHEDULES = Scalar(_read_lines, str, {"title": "schedules", "type": "string", "e
 
 
 class Schedule(Section):
-    """Times with a floor, a ceiling or both. The highest active floor and the lowest ceiling apply; a floor wins over a
-    ceiling.
-    """
+    """Times with a floor, a ceiling or both (docs/how-to/overrides.md)."""
 
     start: Annotated[str, CRON]
     """Start of the window: minute, hour, day, month, weekday, such as `0 8 * * 1-5`."""
     end: Annotated[str, CRON] | None = None
     """End of the window. Either this or `duration`."""
     duration: Annotated[float, _WINDOW_LENGTH] | None = None
-    """Length of the window in elapsed time, also across clock changes."""
+    """Length of the window."""
     zone: Annotated[str, ZONE] = "UTC"
-    """IANA time zone, such as `Europe/Berlin`. A time in the hour that spring skips comes right after it; one in the
-    hour that autumn repeats, at its first."""
+    """IANA time zone, such as `Europe/Berlin`."""
     floor: Count | None = None
     """Minimum replicas, idle or not; limited by `replicas.max`."""
     ceiling: Count | None = None
-    """Maximum replicas, whatever the demand. 0 is not allowed: scaling to zero needs proof."""
+    """Maximum replicas, whatever the demand; at least 1."""
     prewarm: Annotated[Prewarm, PREWARM] = AUTO
-    """How long before the window the floor starts. `auto`: the 90th percentile of its cold starts, 5m until one is
-    measured, at most 1h. Shorter serves the first requests cold."""
+    """How long before the window the floor starts. `auto`: the 90th percentile of its cold starts."""
 
     @property
     def order(self) -> overrides.ReplicaSchedule:

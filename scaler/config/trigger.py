@@ -112,10 +112,9 @@ class Trigger(Section):
     scheme: Scheme | None = None
     """Scheme of the pods' metrics. null: http."""
     gateway: Annotated[str, GATEWAY_NAME] | None = None
-    """Wake source: the name of a Service in the same namespace, or of one of `gateways` in Tidegate's configuration.
-    Without it one replica is kept."""
+    """Wake source: the name of a Service in the same namespace, or of one of `gateways` in Tidegate's configuration."""
     gateway_kind: Annotated[str, GATEWAY_KIND] | None = None
-    """Kind of the gateway. null: epp, an endpoint picker of the Gateway API inference extension."""
+    """Kind of the gateway. null: epp, an endpoint picker."""
     gateway_port: Port | None = None
     """Port of the gateway's metrics. null: the kind's default."""
     gateway_path: Path | None = None
@@ -133,8 +132,8 @@ class Trigger(Section):
     scale_down_band: Band = _as_in_workload("scale_down_band")
     gpu_quiet: Quiet = _as_in_workload("gpu_quiet")
     schedules: Annotated[str, SCHEDULES] | None = None
-    """Times with a floor or a ceiling, such as `0 8 * * 1-5 for 10h in Europe/Berlin floor 2 prewarm auto`. `until` and
-    five cron fields can replace `for` and a duration; `;` separates several."""
+    """Times with a floor or a ceiling (docs/how-to/overrides.md), such as `0 8 * * 1-5 for 10h in Europe/Berlin floor 2
+    prewarm auto`."""
     probe_period: ProbePeriod = _as_in_workload("probe_period")
     hpa_tolerance: Tolerance = _as_in_workload("hpa_tolerance")
     group: Group | None = _as_in_workload("group")

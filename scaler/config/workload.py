@@ -70,12 +70,11 @@ class Replicas(Section):
     """Bounds. KEDA's or the HPA's own bounds apply after them."""
 
     min: Annotated[int, Field(ge=0, le=MOST_REPLICAS)] = 0
-    """Minimum, idle or not. 0 allows scaling to zero and needs a `gateway` as wake source; else one replica is kept."""
+    """Minimum, idle or not. 0 allows scaling to zero and needs a `gateway`."""
     max: Annotated[int, Field(ge=1, le=MOST_REPLICAS)] = 10
     """Maximum. Demand above it has reason `capped`."""
     idle: Annotated[int, ZERO] | None = None
-    """0 allows zero although `min` is above 0, like KEDA's `idleReplicaCount`: zero or at least `min` replicas. Needs a
-    `gateway`."""
+    """Like KEDA's `idleReplicaCount`: zero, or at least `min` replicas. Needs a `gateway`."""
 
     @property
     def sleeps(self) -> bool:
@@ -87,25 +86,24 @@ class Objectives(Section):
     """What one replica should carry. The objective that requests the most replicas wins."""
 
     work: Annotated[float, Field(gt=0)] | None = None
-    """Waiting and running requests per replica. Higher is cheaper and slower. null: a starting value of the engine;
-    measure your model."""
+    """Waiting and running requests per replica. Higher is cheaper and slower. null: the engine's; measure your
+    model."""
     kv_cache: Ratio | None = 0.9
-    """Guard: mean KV-cache usage (ratio) above which replicas are added. At 1 engines preempt requests. null: no guard.
-    ScaledJob default: null."""
+    """Mean KV-cache usage above which replicas are added: at 1 engines preempt requests. null: no guard. ScaledJob
+    default: null."""
     gpu_engine: Ratio | None = None
-    """Mean GPU engine activity (ratio) per replica, for batch work without a queue. Off, because one request can
-    saturate it. Needs `gpus`, or dcgm-exporter found through `kubernetes`."""
+    """Mean GPU engine activity per replica, for batch work without a queue; one request can saturate it. Needs `gpus`,
+    or dcgm-exporter found through `kubernetes`."""
 
 
 class Smoothing(Section):
     """Half-lives of demand. The HPA should not smooth again."""
 
     up: Seconds = 5.0
-    """Half-life of a rise: 0, or at least the scrape interval. Longer rides out bursts and delays real rises. ScaledJob
+    """Half-life of a rise: 0, or at least the scrape interval. Longer ignores bursts and delays real rises. ScaledJob
     default: 0."""
     down: Seconds = 60.0
-    """Half-life of a fall. Longer keeps replicas through pauses; shorter saves GPU time and costs cold starts.
-    ScaledJob default: 0."""
+    """Half-life of a fall. Longer keeps replicas through pauses and costs GPU time. ScaledJob default: 0."""
 
 
 class RoleRatio(Section):
@@ -114,11 +112,11 @@ class RoleRatio(Section):
     """
 
     to: Annotated[str, kubernetes_name(63, "role")]
-    """Other role, such as `prefill` for a member of role `decode`."""
+    """The other role, such as `prefill`."""
     min: Annotated[float, Field(ge=0, le=1000)] = 0.0
-    """Minimum replicas of this role per replica of the other; 0.5 is one for two. 0: none."""
+    """Minimum; 0.5 is one for two. 0: none."""
     max: Annotated[float, Field(ge=0.001, le=1000)] | None = None
-    """Maximum; beyond it the other role is raised. null: none."""
+    """Maximum; above it the other role is raised. null: none."""
 
 
 class Workload(Section):
@@ -129,76 +127,64 @@ class Workload(Section):
     name: Annotated[str, kubernetes_name(253, "workload")]
     """Its name, the prefix of its pods' names."""
     engine: Engine | None = None
-    """Inference engine: how the pods' metrics are read, their default port and path, and the default of
-    `objectives.work`. Required with `pods`."""
+    """Inference engine: sets how the pods' metrics are read, and defaults of port, path and `objectives.work`. Required
+    with `pods`."""
     model: Text | None = None
-    """Queue to count: `model_name` of an engine, or the name of a pool or key. null counts all, which is wrong if one
-    gateway serves several workloads."""
+    """Queue to count: an engine's `model_name`, or the name of a pool or key. null counts all, also those of other
+    workloads at the same gateway."""
     pods: Endpoint | None = None
-    """The engines' metrics endpoints, one per pod. Without them only the gateway's queue or GPU activity is known."""
+    """The engines' metrics endpoints, one per pod. null: only the gateway's queue and GPUs count."""
     gateway: Endpoint | None = None
     """Wake source: runs at zero replicas and shows the next request. Without it one replica is kept."""
     pod_pattern: Annotated[str, GLOB] | None = None
-    """Glob of its pods' names in dcgm-exporter's labels. null: the names that a Deployment or StatefulSet creates. Too
-    wide counts another workload's GPUs."""
+    """Glob of its pods' names in dcgm-exporter's labels. null: the names that a Deployment or StatefulSet creates."""
     replicas: Replicas = Replicas()
     """Bounds."""
     keep_warm: KeepWarm = AUTO
-    """Idle time before scaling to zero: no waiting or running requests, flat counters, quiet GPUs. `auto` learns it
-    from idle times, starts and `prices`, and starts ahead of a predictable return; 5m until a start is measured. At
-    least 3 scrape intervals. ScaledJob default: 0. See docs/explanation/estimators.md."""
+    """Idle time before scaling to zero, at least 3 scrape intervals. `auto` estimates it from pauses, starts and
+    `prices`, and starts ahead of a predictable return (docs/explanation/estimators.md). ScaledJob default: 0."""
     keep_warm_min: Seconds = 60.0
     """Lower bound of `keep_warm: auto`; at least 3 scrape intervals."""
     keep_warm_max: Seconds = 14400.0
-    """Upper bound of `keep_warm: auto`, also of an early start: the most that one idle replica costs."""
+    """Upper bound of `keep_warm: auto`, also of an early start."""
     on_blind: OnBlind = "hold"
-    """Reaction at zero if the wake source is silent for longer than `freshness.hold`. `hold`: stay at zero. `wake`: one
-    replica (or `min`) until it responds, in every outage of the gateway."""
+    """Reaction at zero if the wake source is silent for `freshness.hold`. `hold`: stay at zero. `wake`: one replica (or
+    `min`) until it responds."""
     on_incomplete: OnIncomplete = "hold"
-    """Reaction to a response with series that are missing, invalid, unparsable or conflicting. `hold`: its values are a
-    lower bound; replicas may rise, and nothing is idle. `accept`: its values count as complete, at the risk of scaling
-    a busy workload to zero."""
+    """Reaction to an incomplete response (docs/explanation/concepts.md). `hold`: its values are a lower bound.
+    `accept`: they count as complete, which may scale a busy workload to zero."""
     lease_max: Seconds = 1800.0
-    """Start-up grace: a workload that was scaled up from zero is kept until its first replica is ready, but at most
-    this long if no request waits any more. Once starts are measured: twice their 90th percentile plus a minute.
-    ScaledJob default: 0."""
+    """Maximum of the start-up grace (docs/explanation/scale-to-zero.md). ScaledJob default: 0."""
     objectives: Objectives = Objectives()
     """What one replica should carry."""
     smoothing: Smoothing = Smoothing()
     """Half-lives of demand."""
     scale_down_band: Band = 0.2
-    """Replicas by which demand must fall below a step before scale-down. 0 follows demand and flaps; 1 keeps almost one
-    replica too many. ScaledJob default: 0."""
+    """Replicas by which demand must fall below a step before scale-down. 0 flaps; 1 keeps almost one replica too many.
+    ScaledJob default: 0."""
     gpu_quiet: Quiet = 0.02
-    """Engine activity (ratio) up to which a GPU is quiet. Higher allows scaling to zero while something still runs; 0
-    lets a stray kernel keep the workload up."""
+    """Engine activity up to which a GPU is quiet. Higher allows zero while something runs; at 0 a stray kernel keeps
+    the workload up."""
     schedules: Annotated[tuple[Schedule, ...], Many] = ()
     """Times with a floor or a ceiling."""
     brake: Annotated[Brake, BRAKE] | None = None
-    """Brake: `freeze`, `never_down` or `floor N`, then `until TIME` and `because REASON`. Of several brakes the most
-    restrictive wins. See docs/how-to/overrides.md."""
+    """Brake (docs/how-to/overrides.md)."""
     probe_period: ProbePeriod = 60.0
-    """Requests at regular intervals up to this long, without tokens, requests in flight or GPU activity, are health
-    probes and keep nothing warm. Longer detects rarer probes, later; 0 counts every request."""
+    """Mean interval up to which regular requests count as health probes (docs/how-to/health-checks.md). 0 counts every
+    request."""
     hpa_tolerance: Tolerance = 0.1
-    """The cluster's `--horizontal-pod-autoscaler-tolerance` (ratio), used if neither HPA nor ScaledObject sets
-    `behavior.scaleUp.tolerance`. A step up within it is rounded up to the next value that the HPA accepts. Too high
-    overshoots; too low loses steps: with 10 % every single step from 10 replicas on."""
+    """The cluster's `--horizontal-pod-autoscaler-tolerance`, used if neither HPA nor ScaledObject sets
+    `behavior.scaleUp.tolerance`. Too high overshoots; too low loses steps."""
     group: Group | None = None
-    """Workloads of a namespace with the same group. Members of one `role`, or of none, share the gateway's queue by
-    `weight`; members of different roles go to zero and come back together. null: it counts the whole queue of its
-    gateway."""
+    """Group of workloads of one namespace (docs/how-to/groups.md). null: it counts the whole queue of its gateway."""
     role: Role | None = None
-    """Its part in each request of the group: `prefill`, `decode` or another name. Each role gets the whole demand.
-    While one member is active, all roles are. Needs `group`."""
+    """Its part in each request of the group: `prefill`, `decode` or another name. Needs `group`."""
     weight: Weight = 1.0
-    """Share of the queue among members of one role: its weight divided by their sum. 0: no share, and neither woken nor
-    kept warm by the others."""
+    """Share of the queue among members of one role: its weight divided by their sum. 0: no share."""
     ratio: RoleRatio | None = None
-    """Bounds on the replicas of its role relative to another role. null: none. Needs `role`."""
+    """Bounds relative to another role. null: none. Needs `role`."""
     mode: Mode | None = None
-    """`act`: callers get the value. `observe`: Tidegate decides, publishes and counts savings, but callers get an
-    error. null: `mode` of the file. See docs/how-to/observe-first.md."""
+    """Whether callers get the value (`act`) or an error (`observe`). null: `mode` of the file."""
 
     @property
     def key(self) -> WorkloadKey:
