@@ -26,8 +26,7 @@ _HEAD = """\
 ```yaml
 {minimal}```
 
-`tidegate check FILE` reports all errors of a file with line and column; `tidegate schema` prints the JSON Schema. At
-start Tidegate rejects an invalid file; on reload it keeps the previous configuration.
+`tidegate check FILE` reports all errors of a file with line and column; `tidegate schema` prints the JSON Schema.
 
 Durations are `500ms`, `5s`, `2m`, `1h30m`, or a number of seconds. Sizes are `512KiB`, `8MiB`, or a number of bytes.
 Ratios are 0 to 1. Booleans are only `true` and `false`. An unknown key is an error. Anchors, aliases, merge keys and

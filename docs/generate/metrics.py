@@ -45,11 +45,11 @@ _HEAD = """\
 
 `tidegate run` serves these metrics on `:8080/metrics`, `tidegate export` on `:9410/metrics`.
 
-- **An unknown value has no sample.** There is no -1, no NaN and no 0 for "unknown"; in PromQL use `absent()` and
-  `unless`. While callers get an error, a workload has no `tidegate_replicas`, and its `tidegate_reason` is `unknown`.
+- **An unknown value has no sample**; in PromQL use `absent()` and `unless`. While callers get an error, a workload has
+  no `tidegate_replicas`, and its `tidegate_reason` is `unknown`.
 - **Units** are in the names. Ratios are 0 to 1, and `_timestamp_seconds` are POSIX seconds.
 - **`namespace` and `workload` are the workload's**, not those of Tidegate's pod: scrape with `honorLabels: true`, as
-  the chart's monitors do. A further trigger of a ScaledObject is the workload `NAME/TRIGGER`.
+  the chart's monitors do. A further trigger is the workload `NAME/TRIGGER`.
 - **Several replicas** of Tidegate expose the same decisions: aggregate with `max by (namespace, workload)`. Only the
   leader exposes accounts: use `sum by (namespace, workload)` of their increase, which survives a change of leader.
 
@@ -79,6 +79,7 @@ class MetricTable(NamedTuple):
 
 # Titles of the sections, in order; a collector that is missing here comes after these, under its own name.
 _OWN, _PROCESS = "Tidegate itself", "The process"
+_STANDARD = "The standard metrics of prometheus-client:"
 TITLES = {
     "Board": "Workloads",
     "Accounts": "Accounts and shadow scores",
@@ -98,7 +99,10 @@ def reference() -> str:
     for title in sorted(dict.fromkeys(section.title for section in everything), key=_rank):
         same = [section for section in everything if section.title == title]
         families = {family.name: family for section in same for family in section.families}
-        lines.append(_section(title, _needs(families, bare, parts) + same[0].about, families.values()))
+        if title == _PROCESS:
+            lines.append(f"## {title}\n\n{wrapped(f'{_STANDARD} {_listed(families)}.')}\n")
+        else:
+            lines.append(_section(title, _needs(families, bare, parts) + same[0].about, families.values()))
     return "\n".join([*lines, _section("`tidegate export`", _EXPORT, export_families())])
 
 
@@ -115,7 +119,7 @@ def families_of(registry: CollectorRegistry) -> list[MetricTable]:
         if is_instrument:
             title, about = _OWN, metrics.__doc__
         elif foreign:
-            title, about = _PROCESS, "Process metrics of prometheus-client."
+            title, about = _PROCESS, _STANDARD
         else:
             module = sys.modules[type(collector).__module__]
             # A module of one collector is about that; one of several has the text of each in its class.

@@ -35,8 +35,8 @@ Tidegate, Kubernetes or KEDA would reject; it cannot be silenced. `-o json` has 
 | warning | it works, with harm | 0, with `--strict` 1 |
 | info | a default that costs something | 0 |
 
-`--rules` lists the rules, and `--explain TG001` prints a page. In the example of a page, the lines marked `-` trigger
-the rule, and those marked `+` replace them.
+`--rules` lists the rules with their fixes, and `--explain TG001` prints a page. In the example of a page, the lines
+marked `-` trigger the rule, and those marked `+` replace them.
 
 `--ignore TG031` silences a rule for a run. An annotation silences it for an object and needs a reason:
 
@@ -85,10 +85,7 @@ def listed() -> str:
 
 def readme() -> str:
     """The text of docs/reference/rules/README.md."""
-    rows = (
-        f"- [{rule.id}]({rule.page}) {rule.name} ({rule.severity}): {sentences(rule).summary}"
-        for rule in RULES.values()
-    )
+    rows = (f"- [{rule.id}]({rule.page}) {rule.name} ({rule.severity})" for rule in RULES.values())
     names = sorted({f"`{resource}`" for resource in CHECKED})
     head = _HEAD.replace("{resources}", fill(", ".join(names), 119, break_on_hyphens=False))
     return head + "\n".join(rows) + "\n"
