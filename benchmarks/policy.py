@@ -34,7 +34,7 @@ TITLE = "Deciding, and showing it"
 ABOUT = """
 One process, one thread, no network. `policy.step` is the compiled kernel over all workloads, a third of them busy, a
 third idle and a third stale. `sweep` is what the daemon does once per second: readings added up, rings smoothed,
-everything decided; every workload has 4 engine pages and rings that are full (128 values). "Nothing heard" is the
+everything decided; every workload has 4 engine pages and rings that are full (128 values). "No new responses" is the
 passage of time alone; "a second's pages" follows one fifth of all pages, which is what lands in a second at the
 default interval of 5 s, with new values in each, so that most evidence is written anew. `land` is one engine's page
 (one model) that arrives, from its parsed samples to the decision. `/metrics` is the Board in OpenMetrics: collecting
@@ -109,7 +109,7 @@ def fleet(workloads: int, pages: Iterator[Samples]) -> tuple[Decider, list[Targe
 
 
 def sweeps(decider: Decider, targets: list[Target], pages: Iterator[Samples], rounds: int) -> tuple[Spread, Spread]:
-    """Milliseconds of a sweep: nothing heard since the last, and a second's pages heard."""
+    """Milliseconds of a sweep: without new responses, and with those of a second."""
     now = START + RING * INTERVAL_S
     quiet, loud = [], []
     turn = cycle(range(int(INTERVAL_S)))
@@ -162,7 +162,7 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
             lands.append(row("land, one page", workloads, landing(decider, targets, pages, quick), per=1))
             if workloads < max(SIZES):  # a page of 10 MiB is not one that anybody asks for
                 shown += showing(decider, workloads)
-        whole += [row("sweep, nothing heard", workloads, quiet), row("sweep, a second's pages", workloads, loud)]
+        whole += [row("sweep, no new responses", workloads, quiet), row("sweep, a second's pages", workloads, loud)]
     return [*steps, *whole, *lands, *shown]
 
 

@@ -26,9 +26,9 @@ from scaler.api.keda.servicer import METRIC
 TITLE = "Answering KEDA"
 ABOUT = """
 `GetMetrics` over one plain-text gRPC connection on loopback, from another process, to `python -m scaler run` with 100
-configured workloads whose 100 pages it scrapes every 5 s meanwhile. Times are those of the asker, which is Python too:
-what its own side of gRPC takes is in them, and with 32 calls in flight most of a call is waiting behind the others.
-Each round asks all workloads in turn; the table shows the median round and the extremes. For scale: by
+configured workloads whose 100 pages it scrapes every 5 s meanwhile. Times are those of the client, in Python too: they
+include its side of gRPC, and with 32 calls in flight most of a call is waiting behind the others.
+Each round calls for all workloads in turn; the table shows the median round and the extremes. For scale: by
 default KEDA makes three calls per workload every 30 s and the HPA through it three every 15 s, so 1,000 workloads with
 replicas are 300 calls per second, 100 of them `GetMetrics`. Repeat with `python benchmarks/rpc.py`.
 """
