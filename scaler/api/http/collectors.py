@@ -85,7 +85,7 @@ FAMILIES: tuple[tuple[str, str, Value], ...] = (
     ("replicas_sleeping", "Replicas with an engine in sleep mode.", lambda d, _: d.evidence.replicas_sleeping),
     (
         "keep_warm_seconds",
-        "Keep-warm time: learned, or the value of `keep_warm`.",
+        "Keep-warm time: estimated, or the value of `keep_warm`.",
         lambda d, _: d.evidence.keep_warm_s,
     ),
     (
@@ -95,7 +95,7 @@ FAMILIES: tuple[tuple[str, str, Value], ...] = (
     ),
     (
         "keep_warm_saved_gpu_seconds_per_day",
-        "Replica-seconds per day that the learned keep-warm time saves over the constant; negative: a loss.",
+        "Replica-seconds per day that the estimated keep-warm time saves over the constant; negative: a loss.",
         lambda d, _: d.evidence.keep_warm_saves_gpu_seconds,
     ),
     (
