@@ -83,7 +83,7 @@ def authorize(
         raise RejectedCall(CallRejected(Doubt.INVALID, f"{called}: metadata: {too_long}"))
     sentence = (
         f"{called}: no watched ScaledObject or ScaledJob has an external trigger with this metadata. Changed a moment "
-        "ago? The next call is answered anew. What differs is in Tidegate's log"
+        "ago? The next call is checked again. What differs is in Tidegate's log"
     )
     raise RejectedCall(CallRejected(Doubt.MISMATCH, sentence, _detail(triggers, metadata)))
 

@@ -61,7 +61,7 @@ def test_silent_one_of_four_pods_is_imputed_and_noted(scene, plan, pod, page):
     assert stage.rounds(30, silent)[-1] == (3, True, "serving")
     evidence = stage.decision().evidence
     (note,) = evidence.notes
-    assert note.startswith("3 of 4 ready pods answer; the others are taken to be like them")
+    assert note.startswith("3 of 4 ready pods respond; the others are assumed to be like them")
     assert evidence.stale == (pods[3].url,)
     assert evidence.objectives[0].value == 44.0
 
