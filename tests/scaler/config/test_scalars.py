@@ -4,7 +4,7 @@ import contextlib
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic_core import PydanticCustomError
 
@@ -40,12 +40,10 @@ def test_duration_is_parsed_to_seconds(text, seconds):
     assert read_duration(text) == seconds
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.001, 0.5, 1.001, 90.0, 5400.0, 86400.0, 1e-9, 0.1 + 0.2])
-def test_duration_survives_a_round_trip(seconds):
-    assert read_duration(write_duration(seconds)) == seconds
-
-
 @given(st.floats(min_value=1e-6, max_value=365 * 86400))
+@example(0.0)
+@example(1e-9)
+@example(0.1 + 0.2)
 def test_every_duration_survives_a_round_trip(seconds):
     assert read_duration(write_duration(seconds)) == seconds
 

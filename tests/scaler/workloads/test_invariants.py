@@ -14,13 +14,13 @@ from tests.scaler.workloads.objects import ADDRESS, configured, deployment, scal
 
 CONFIG = Config(
     kubernetes=Kubernetes(),
-    workloads=(configured("llama"), configured("seen", mode="observe")),
+    workloads=(configured("llama"), configured("watched", mode="observe")),
     gateways=(SharedGateway(name="llm-d", namespaces=("ai",), page={"url": "http://llm-d.infra.svc:9090/metrics"}),),
 )
 GOOD = [scaled(f"good-{i}", trigger(engine="vllm", keep_warm=f"{i + 60}s")) for i in range(1000)]
-NAMES = st.sampled_from(["chat", "llama", "seen", "a" * 100]) | st.text(max_size=20)
+NAMES = st.sampled_from(["chat", "llama", "watched", "a" * 100]) | st.text(max_size=20)
 KEYS = st.sampled_from([*TRIGGER_KEYS, "scalerAddress", "engineFromEnv", "enigne"]) | st.text(max_size=10)
-VALUES = st.sampled_from(["vllm", "llm-d", "16", "null", "5m", "0.5", "llama", "seen", "-1", "true", "[", ADDRESS])
+VALUES = st.sampled_from(["vllm", "llm-d", "16", "null", "5m", "0.5", "llama", "watched", "-1", "true", "[", ADDRESS])
 TRIGGERS = st.builds(
     ScaledObjectTrigger,
     st.sampled_from(["external", "external-push", "cpu"]),

@@ -187,10 +187,10 @@ def test_bytes_after_the_arrays_are_refused():
 
 def test_state_above_the_limit_is_refused(small):
     (header,) = struct.unpack_from("<I", pack(small), PREFIX)
-    with pytest.raises(TornError, match="its arrays take 102 bytes; more than 101 are not taken"):
+    with pytest.raises(TornError, match="its arrays take 102 bytes; more than 101 are refused"):
         unpack(pack(small), largest=24 * header + 101)
     same(unpack(pack(small), largest=24 * header + 102), small)
-    with pytest.raises(TornError, match=f"its header has {header} bytes; more than {header - 1} are not taken"):
+    with pytest.raises(TornError, match=f"its header has {header} bytes; more than {header - 1} are refused"):
         unpack(pack(small), largest=24 * header - 1)
 
 
@@ -199,7 +199,7 @@ def test_all_states_of_a_file_share_one_limit(small):
     (header,) = struct.unpack_from("<I", data, PREFIX)
     cost = 24 * header + 102
     assert len(unpack_all(data * 3, largest=3 * cost)) == 3
-    with pytest.raises(TornError, match="its arrays take 102 bytes; more than 101 are not taken"):
+    with pytest.raises(TornError, match="its arrays take 102 bytes; more than 101 are refused"):
         unpack_all(data * 3, largest=3 * cost - 1)
 
 
@@ -224,7 +224,7 @@ def test_arrays_too_large_for_few_workloads_are_not_allocated():
     head = struct.pack("<8sH6xQ", b"TIDEGATE", FORMAT, len(body))
     data = head + blake2b(head + body, digest_size=32).digest() + body
     peak, why = peak_of(lambda: unpack(data))
-    assert why == "its arrays take 1006632960 bytes; more than 16842752 are not taken"
+    assert why == "its arrays take 1006632960 bytes; more than 16842752 are refused"
     assert peak < 2**20
 
 
@@ -246,7 +246,7 @@ def test_header_of_empty_values_is_not_parsed(item):
     """Three bytes of JSON take 72 bytes of memory."""
     data = sealed(b'{"workloads":[' + b",".join([item] * 4_000_000) + b"]}")
     peak, why = peak_of(lambda: unpack(data))
-    assert "bytes; more than 11184810 are not taken" in why
+    assert "bytes; more than 11184810 are refused" in why
     assert peak < 2**20
 
 
