@@ -33,8 +33,8 @@ def test_increase_between_two_samples_is_their_difference():
 
 
 def test_count_before_the_beginning_is_not_part_of_the_load():
+    assert sum(finished([1_000_000, 1_000_001])) == 1
     # Nor is the count before a pod's first successful scrape.
-    # Nor where the first scrape of a pod fails.
     assert sum(finished([5, 6, 7], [NAN, 1_000_000, 1_000_001])) == 3
 
 
