@@ -1,7 +1,7 @@
-"""How many examples a property test draws: few in `make test`, more for as long a run as is wanted.
+"""Sets how many examples a property test draws: few in `make test`, more in a long run.
 
-`TIDEGATE_EXAMPLES=20 make test` draws twenty times as many. The budgets of the tests that use this are small because
-each of their examples plays a whole history.
+`TIDEGATE_EXAMPLES=20 make test` draws twenty times as many. The tests that use this have small budgets because each
+of their examples runs a whole history.
 """
 
 from __future__ import annotations

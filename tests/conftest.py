@@ -1,4 +1,4 @@
-"""What several folders of tests share: pages as text, read as the daemon reads them, and tools that may be missing."""
+"""Fixtures for all tests: metrics as text, parsed as the daemon parses them, and tools that may be missing."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, settings
 from exporter.catalog import Reader
 from exporter.textformat import parse
 
-# Set where the tools are meant to be installed (CI): then a missing one is a failure, not a gap in what was tested.
+# Set in CI, where the tools must be installed: a missing one fails the test instead of skipping it.
 REQUIRE_TOOLS = "TIDEGATE_REQUIRE_TOOLS"
 
-# A slow machine is not a failing test. CI tries the same examples every time; people's machines try new ones.
+# A slow machine must not fail a test. CI draws the same examples every time; other machines draw new ones.
 settings.register_profile(
     "tidegate",
     deadline=None,
@@ -27,7 +27,7 @@ settings.load_profile("tidegate")
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Whatever did not run is said last, and why."""
+    """Prints the tests that did not run last, with the reasons."""
     missing = {}
     for report in terminalreporter.stats.get("skipped", []):
         _, _, reason = report.longrepr
@@ -40,8 +40,8 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture
 def debian_tool():
-    """`debian_tool("promtool")`: the path of a program of the system. Without it the test is skipped, and said so at
-    the end of the run; where TIDEGATE_REQUIRE_TOOLS=1 it fails.
+    """`debian_tool("promtool")`: the path of an installed program. Without it the test is skipped, and listed at the
+    end of the run; with TIDEGATE_REQUIRE_TOOLS=1 it fails.
     """
 
     def find(name, package=None):
@@ -58,7 +58,7 @@ def debian_tool():
 
 @pytest.fixture
 def samples():
-    """`samples(text, kind="auto", at=1000.0)`: a page as the daemon reads it; indentation does not count."""
+    """`samples(text, kind="auto", at=1000.0)`: metrics as the daemon parses them; indentation does not count."""
 
     def read(text, kind="auto", at=1000.0):
         return Reader(kind).read(parse(textwrap.dedent(text).lstrip("\n").encode()), at)
@@ -67,7 +67,7 @@ def samples():
 
 
 class Text:
-    """Pages as vendors print them, as small as they can be. None leaves a family out."""
+    """The smallest metrics that each vendor exposes. None leaves a family out."""
 
     @staticmethod
     def vllm(waiting=None, running=None, finished=None, kv=None, tokens=None, model="m", awake=None):
@@ -78,7 +78,7 @@ class Text:
             "request_success_total": finished,
             "generation_tokens_total": tokens,
             "kv_cache_usage_perc": kv,
-            "cache_config_info": 1,  # a page with none of the above is still vLLM's
+            "cache_config_info": 1,  # identifies vLLM if none of the above is exposed
         }
         states = "" if awake is None else f'vllm:engine_sleep_state{{sleep_state="awake",{labels[1:]} {awake}\n'
         return states + "".join(
@@ -101,7 +101,7 @@ class Text:
 
     @staticmethod
     def gpu(uuid, pods=(), engine=None, util=None, mig=None, **more):
-        """One GPU (or MIG instance), a line per pod: pods are names in namespace `ai`, or (namespace, name)."""
+        """One GPU (or MIG instance), a line per pod. `pods`: names in namespace `ai`, or (namespace, name)."""
         lines = []
         for pod in pods or [None]:
             namespace, name = (None, None) if pod is None else ("ai", pod) if isinstance(pod, str) else pod
@@ -119,5 +119,5 @@ class Text:
 
 @pytest.fixture
 def page():
-    """Pages as text: `page.vllm(waiting=3)`, `page.epp(held=1)`, `page.redis(7)`, `page.gpu("GPU-1", ["chat-0"])`."""
+    """Metrics as text: `page.vllm(waiting=3)`, `page.epp(held=1)`, `page.redis(7)`, `page.gpu("GPU-1", ["chat-0"])`."""
     return Text

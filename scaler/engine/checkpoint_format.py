@@ -60,7 +60,7 @@ class TornError(UnreadableError):
 
 
 class OtherVersionError(UnreadableError):
-    """They are whole, as far as can be told, and of a format that this version does not read."""
+    """The bytes are complete, as far as can be checked, but in a format that this version does not read."""
 
 
 def pack(state: State) -> bytes:
@@ -187,7 +187,7 @@ def _check_header(length: int, largest: int) -> int:
     """Returns the bytes of memory that a header of so many bytes takes at most."""
     cost = _HEADER_COST * length
     if cost > largest:
-        raise TornError(f"its header has {length} bytes; more than {max(0, largest) // _HEADER_COST} are not taken")
+        raise TornError(f"its header has {length} bytes; more than {max(0, largest) // _HEADER_COST} are refused")
     return cost
 
 
@@ -263,7 +263,7 @@ def _arrays(deflated: memoryview, shapes: list[_Shape], largest: int) -> Iterato
     sizes = [np.dtype(dtype).itemsize * prod(shape) for dtype, shape in shapes]
     total = sum(sizes)
     if total > largest:
-        raise TornError(f"its arrays take {total} bytes; more than {largest} are not taken")
+        raise TornError(f"its arrays take {total} bytes; more than {largest} are refused")
     if total > _MOST_DEFLATED * len(deflated):
         raise TornError(f"its arrays take {total} bytes, which {len(deflated)} deflated bytes cannot hold")
     return _cut(_inflated(deflated, total), shapes, sizes)

@@ -197,13 +197,13 @@ def _notes(spec: Spec, columns: SweepColumns, index: int, *, has_gateway: bool) 
     readings, reason = columns.totals.readings, REASONS[columns.verdicts.reason[index]]
     if columns.imputed[index]:
         notes.append(
-            f"{readings.pods_fresh[index]:.0f} of {readings.pods_listed[index]:.0f} ready pods answer; the "
-            "others are taken to be like them, which sizes the workload and proves no idleness"
+            f"{readings.pods_fresh[index]:.0f} of {readings.pods_listed[index]:.0f} ready pods respond; the "
+            "others are assumed to be like them, which sizes the workload and proves no idleness"
         )
     if columns.totals.sleeping[index] > 0.0:
         notes.append(
             f"{columns.totals.sleeping[index]:.0f} of its engines sleep (vLLM's sleep mode): they hold GPU memory and "
-            "serve nobody until somebody wakes them"
+            "serve no request until they are woken"
         )
     if reason is Reason.NO_WAKE_SOURCE:
         silent = bool(readings.gateway_fresh[index])

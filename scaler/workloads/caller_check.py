@@ -83,7 +83,7 @@ def authorize(
         raise RejectedCall(CallRejected(Doubt.INVALID, f"{called}: metadata: {too_long}"))
     sentence = (
         f"{called}: no watched ScaledObject or ScaledJob has an external trigger with this metadata. Changed a moment "
-        "ago? The next call is answered anew. What differs is in Tidegate's log"
+        "ago? The next call is checked again. What differs is in Tidegate's log"
     )
     raise RejectedCall(CallRejected(Doubt.MISMATCH, sentence, _detail(triggers, metadata)))
 
@@ -97,7 +97,7 @@ def not_configured(workload: WorkloadKey) -> CallRejected:
 
 
 def observed(workload: WorkloadKey) -> CallRejected:
-    sentence = f"{workload}: only observed (`mode: observe`): nobody is told its number"
+    sentence = f"{workload}: only observed (`mode: observe`): its number is not published"
     return CallRejected(Doubt.OBSERVED, sentence)
 
 

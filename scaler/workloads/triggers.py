@@ -151,11 +151,11 @@ def _named(configured: WorkloadKey, context: TriggerContext) -> TriggerVerdict:
 def _making(
     trigger: ScaledObjectTrigger, key: WorkloadKey, scaled: ScaledObject, context: TriggerContext
 ) -> TriggerVerdict:
-    """Words of its own."""
+    """The verdict on a trigger that describes a workload itself."""
     if key in context.acting:
         bound = (
-            f"must have no word of Tidegate's: the workload {key} is in Tidegate's configuration, whose word holds. "
-            "Take it out there, or the words out here"
+            f"must have no key of Tidegate's: the workload {key} is in Tidegate's configuration, which takes "
+            "precedence. Remove the workload there, or the keys here"
         )
         return refused(TriggerProblem("metadata", bound))
     if key.trigger and not _NAME.fullmatch(key.trigger):

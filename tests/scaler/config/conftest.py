@@ -10,16 +10,16 @@ HERE = Path(__file__).parent
 
 
 @pytest.fixture
-def said() -> Callable[[str], list[str]]:
-    """What is said about a text: errors and warnings, each as its line."""
+def check() -> Callable[[str], list[str]]:
+    """`check(text)`: the errors and warnings of a configuration, one line each."""
 
-    def say(text: str) -> list[str]:
+    def parse_and_list(text: str) -> list[str]:
         try:
             return [str(problem) for problem in parse(dedent(text), "c.yaml")[1]]
         except ConfigErrors as errors:
             return [str(problem) for problem in errors.problems]
 
-    return say
+    return parse_and_list
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a configuration says of Kubernetes: ways to pods through it, shared gateways, how dcgm-exporter is found."""
+"""Checks the Kubernetes part of a configuration: pods found through the API, shared gateways, dcgm-exporter."""
 
 import pytest
 
@@ -32,8 +32,8 @@ def _errors(lines):
      "name a Deployment: lower-case letters, digits, '-' and '.', at most 253 characters, got Deployment/Chat"),
     ("7", "be KIND/NAME such as Deployment/chat, in the workload's own namespace, got 7"),
 ])  # fmt: skip
-def test_a_target_is_a_kind_whose_pods_can_be_found_and_a_name(said, value, expected):
-    lines = said("kubernetes: {}\n" + _pods(f"target: {value}"))
+def test_target_must_be_a_supported_kind_and_a_name(check, value, expected):
+    lines = check("kubernetes: {}\n" + _pods(f"target: {value}"))
 
     assert _errors(lines) == [f"c.yaml:2:67: workloads.0.pods.target: must {expected}"]
 
@@ -44,8 +44,8 @@ def test_a_target_is_a_kind_whose_pods_can_be_found_and_a_name(said, value, expe
     ("a:80", ": its port goes into port"),
     ("A", ""),
 ])  # fmt: skip
-def test_a_service_is_a_name_and_perhaps_its_namespace(said, value, hint):
-    assert said(f"gpus: [{{service: {value}}}]\nkubernetes: {{}}") == [
+def test_service_is_a_name_with_an_optional_namespace(check, value, hint):
+    assert check(f"gpus: [{{service: {value}}}]\nkubernetes: {{}}") == [
         f"c.yaml:1:18: gpus.0.service: {_SERVICE}{hint}, got {value}"
     ]
 
@@ -61,8 +61,8 @@ def test_a_service_is_a_name_and_perhaps_its_namespace(said, value, hint):
     ('"up",pod="a"', ""),
     ("", ""),
 ])  # fmt: skip
-def test_a_selector_is_label_matchers_and_can_close_no_brace(said, value, hint):
-    lines = said(f"gpus: [{{prometheus: {{url: http://p, selector: '{value}'}}}}]")
+def test_selector_must_be_label_matchers_without_braces(check, value, hint):
+    lines = check(f"gpus: [{{prometheus: {{url: http://p, selector: '{value}'}}}}]")
 
     assert lines == [f'c.yaml:1:47: gpus.0.prometheus.selector: {_MATCHERS}{hint}, got "{value}"']
 
@@ -70,31 +70,31 @@ def test_a_selector_is_label_matchers_and_can_close_no_brace(said, value, hint):
 @pytest.mark.parametrize("value", [
     'namespace="ai",pod=~"chat-.*"', 'pod=~"chat-.{5}"', "a!='b', c!~`d\\`,", r'a="\"}"', 'a=""',
 ])  # fmt: skip
-def test_a_selector_may_say_whatever_prometheus_matches_by(value):
+def test_selector_accepts_all_matchers_of_prometheus(value):
     assert Config(gpus=[{"prometheus": {"url": "http://p", "selector": value}}]).gpus[0].prometheus.selector == value
 
 
 @pytest.mark.parametrize("value", ["http://p/api/v1", "http://p/api/v1/query", "http://p?x=y"])
-def test_the_url_of_a_prometheus_is_where_its_api_begins(said, value):
-    assert said(f"gpus: [{{prometheus: {{url: '{value}'}}}}]") == [
+def test_prometheus_url_must_be_the_base_of_the_api(check, value):
+    assert check(f"gpus: [{{prometheus: {{url: '{value}'}}}}]") == [
         f'c.yaml:1:27: gpus.0.prometheus.url: {_API}, got "{value}"'
     ]
 
 
 @pytest.mark.parametrize("value", ["https://p:9090", "https://p/prometheus/", "http://mimir/api"])
-def test_a_prometheus_may_live_below_a_path(said, value):
-    assert said(f"gpus: [{{prometheus: {{url: '{value}'}}}}]") == []
+def test_prometheus_url_may_have_a_path_prefix(check, value):
+    assert check(f"gpus: [{{prometheus: {{url: '{value}'}}}}]") == []
 
 
 @pytest.mark.parametrize(("text", "expected"), [
-    # Ways that lead to somebody else's pages.
+    # An endpoint in the wrong place.
     ("kubernetes: {}\n" + _pods("service: chat"),
      "2:68: workloads.0.pods.service: is for gateways: the pods of a workload are found by target or dns, got chat"),
     ("kubernetes: {}\n" + _pods("dns: a", ", gateway: {target: Deployment/epp}"),
      "2:106: workloads.0.gateway.target: is for pods: use service or dns, got Deployment/epp"),
     ("kubernetes: {}\ngpus: [{target: Deployment/x}]",
      "2:17: gpus.0.target: is for pods: use service or dns, got Deployment/x"),
-    # Ways that lead through Kubernetes.
+    # Endpoints found through Kubernetes.
     (_pods("target: Deployment/chat"),
      "1:67: workloads.0.pods.target: needs kubernetes, which locates it, got Deployment/chat"),
     ("gpus: [{service: dcgm.gpu}]",
@@ -155,29 +155,29 @@ def test_a_prometheus_may_live_below_a_path(said, value):
      "1:93: workloads.0.replicas.idle: must be 0, or be left out, got false"),
     (_pods("dns: a", ", mode: watch"), "1:94: workloads.0.mode: must be one of act, observe, got watch"),
 ])  # fmt: skip
-def test_what_does_not_go_together_in_a_cluster_is_told_at_the_one_to_change(said, text, expected):
-    assert _errors(said(text)) == [f"c.yaml:{expected}"]
+def test_conflicting_kubernetes_values_are_reported_at_the_key_to_change(check, text, expected):
+    assert _errors(check(text)) == [f"c.yaml:{expected}"]
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "kubernetes: {}",  # triggers alone are something to do
+        "kubernetes: {}",  # triggers alone are enough
         "kubernetes: {namespaces: [ai]}\n" + _pods("target: LeaderWorkerSet/chat"),
         "kubernetes: {}\n" + _pods("target: Rollout/c", ", gateway: {service: epp}"),
-        "kubernetes: {}\n" + _pods("dns: a", ", objectives: {gpu_engine: 0.8}"),  # dcgm-exporter is looked for
+        "kubernetes: {}\n" + _pods("dns: a", ", objectives: {gpu_engine: 0.8}"),  # dcgm-exporter is discovered
         "kubernetes: {kubeconfig: k, context: c}",
         "kubernetes: {dcgm_exporter: {namespaces: [gpu], access: {bearer_file: t}}}",
         "kubernetes: {dcgm_exporter: null}",
         "gpus: [{prometheus: {url: http://p}}]",
         "gpus: [{prometheus: {url: https://p}, access: {tls: {ca_file: c}}}]",
         'kubernetes: {}\ngateways: [{name: g, namespaces: ["*"], page: {prometheus: {url: http://p, selector: a=""}}}]',
-        "gpus: [{dns: a}]\nfreshness: {hold: 30s}",  # nobody wrote that missing pods are imputed after a minute
+        "gpus: [{dns: a}]\nfreshness: {hold: 30s}",  # impute_after of one minute is a default, so it is not checked
         "gpus: [{dns: a}]\nfreshness: {hold: 0}",
     ],
 )
-def test_nothing_is_said_of_what_goes_together_in_a_cluster(said, text):
-    assert said(text) == []
+def test_compatible_kubernetes_values_give_no_problem(check, text):
+    assert check(text) == []
 
 
 @pytest.mark.parametrize(("text", "expected"), [
@@ -191,12 +191,12 @@ def test_nothing_is_said_of_what_goes_together_in_a_cluster(said, text):
       "replicas.min are kept "
      "(reason no_wake_source)")),
 ])  # fmt: skip
-def test_what_will_not_do_what_it_seems_to_is_a_warning(said, text, expected):
-    assert said(text) == [f"c.yaml:{expected}"]
+def test_value_without_its_apparent_effect_is_a_warning(check, text, expected):
+    assert check(text) == [f"c.yaml:{expected}"]
 
 
-def test_a_kubernetes_that_could_not_be_read_makes_nothing_else_wrong(said):
-    lines = said("kubernetes: 5\n" + _pods("target: Deployment/chat", ", objectives: {gpu_engine: 0.8}"))
+def test_unreadable_kubernetes_section_causes_no_other_error(check):
+    lines = check("kubernetes: 5\n" + _pods("target: Deployment/chat", ", objectives: {gpu_engine: 0.8}"))
 
     assert lines == ["c.yaml:1:13: kubernetes: must be a mapping of keys to values, got 5"]
 
@@ -204,19 +204,19 @@ def test_a_kubernetes_that_could_not_be_read_makes_nothing_else_wrong(said):
 @pytest.mark.parametrize("text", [
     "gpus: [{prometheus: {max_age: 1m}}]", "gateways: [{name: g}]", "gateways: [{name: g, namespaces: [a]}]",
 ])  # fmt: skip
-def test_what_is_missing_hides_nothing_elsewhere(said, text):
-    assert "c.yaml:1:19: scrape.timeout: must be at most the scrape interval (5s), got 6s" in said(
+def test_missing_key_hides_no_other_error(check, text):
+    assert "c.yaml:1:19: scrape.timeout: must be at most the scrape interval (5s), got 6s" in check(
         f"scrape: {{timeout: 6s}}\n{text}"
     )
 
 
-def test_it_sleeps_with_a_minimum_of_zero_or_an_idle_count_of_zero():
+def test_workload_sleeps_with_min_zero_or_idle_zero():
     assert [replicas.sleeps for replicas in (Replicas(), Replicas(min=2), Replicas(min=2, idle=0))] == [
         True, False, True,
     ]  # fmt: skip
 
 
-def test_dcgm_exporter_is_looked_for_unless_its_pages_are_named_or_nobody_is_asked():
+def test_dcgm_exporter_is_discovered_unless_gpus_are_configured_or_discovery_is_off():
     search = DcgmExporter(port=9401)
     kubernetes = Kubernetes(dcgm_exporter=search)
 
@@ -226,33 +226,33 @@ def test_dcgm_exporter_is_looked_for_unless_its_pages_are_named_or_nobody_is_ask
     assert Config().gpu_search is None
 
 
-def test_a_pod_of_dcgm_exporter_is_asked_at_the_port_it_names_unless_the_configuration_says():
+def test_discovered_dcgm_exporter_uses_its_named_port_unless_configured():
     assert DcgmExporter().page_at("10.0.0.7", 9400) == "http://10.0.0.7:9400/metrics"
     assert DcgmExporter(port=9401, path="/m", scheme="https").page_at("fd00::7", 9400) == "https://[fd00::7]:9401/m"
     assert DcgmExporter(access=Access(bearer_file="t")).admission() == Credentials(bearer_file="t")
 
 
-def test_a_service_without_a_namespace_is_in_the_workloads():
+def test_service_without_namespace_is_in_the_namespace_of_the_workload():
     assert Endpoint(service="epp").service_in("ai") == ("ai", "epp")
     assert Endpoint(service="epp.gateways").service_in("ai") == ("gateways", "epp")
     assert Endpoint(dns="epp").service_in("ai") is None
 
 
-def test_an_address_of_a_service_is_verified_by_the_name_of_the_service():
+def test_certificate_of_a_service_address_is_verified_by_the_service_name():
     assert Endpoint(service="epp").admission("ai") == Credentials(server_name="epp.ai.svc")
     assert Endpoint(service="epp.gateways").admission() == Credentials(server_name="epp.gateways.svc")
     assert Endpoint(target="Deployment/chat").admission("ai") == Credentials()
 
 
-def test_a_shared_gateway_is_for_the_namespaces_it_names():
+def test_shared_gateway_serves_only_its_namespaces():
     named = SharedGateway(name="g", namespaces=("a", "b"), page=Endpoint(dns="x"))
-    everybodys = SharedGateway(name="g", namespaces=("*",), page=Endpoint(dns="x"))
+    shared = SharedGateway(name="g", namespaces=("*",), page=Endpoint(dns="x"))
 
-    assert [gateway.is_for(namespace) for gateway in (named, everybodys) for namespace in ("b", "c")] == [
+    assert [gateway.is_for(namespace) for gateway in (named, shared) for namespace in ("b", "c")] == [
         True, False, True, True,
     ]  # fmt: skip
 
 
-def test_missing_pods_are_imputed_after_a_minute_or_the_hold_where_that_is_shorter():
+def test_missing_pods_are_imputed_after_the_shorter_of_one_minute_and_hold():
     assert [parse(f"kubernetes: {{}}\nfreshness: {{hold: {hold}}}", "c.yaml")[0].freshness.impute_after
             for hold in ("5m", "30s", "0")] == [60.0, 30.0, 0.0]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What is said of groups before anything runs: of members that contradict each other both are named."""
+"""Checks groups in a configuration: an error about two members names both."""
 
 import pytest
 
@@ -8,15 +8,15 @@ from scaler.config.loader import parse
 _GATEWAY = "gateway: {url: 'http://g:9090/metrics'}"
 
 
-def _workload(name, words="", more=_GATEWAY):
+def _workload(name, keys="", more=_GATEWAY):
     return (
         f"  - {{namespace: ai, name: {name}, engine: vllm, pods: {{dns: {name}.ai.svc}}, group: pd, "
-        f"{', '.join(part for part in (more, words) if part)}}}"
+        f"{', '.join(part for part in (more, keys) if part)}}}"
     )
 
 
-def told(*workloads):
-    """All that is said, without the place in the file."""
+def check_workloads(*workloads):
+    """Returns all errors and warnings, without their position in the file."""
     try:
         _, problems = parse("workloads:\n" + "\n".join(workloads), "c.yaml")
     except ConfigErrors as wrong:
@@ -24,44 +24,49 @@ def told(*workloads):
     return [f"{'warning: ' if each.severity == 'warning' else ''}{each.key}: {each.message}" for each in problems]
 
 
-def test_prefill_decode_and_variants_of_each_are_a_group():
+def test_prefill_decode_and_their_variants_form_a_group():
     decode = "role: decode, ratio: {to: prefill, min: 0.5, max: 3}"
-    assert told(_workload("p", "role: prefill"), _workload("d1", decode), _workload("d2", f"weight: 9, {decode}")) == []
+    assert (
+        check_workloads(
+            _workload("p", "role: prefill"), _workload("d1", decode), _workload("d2", f"weight: 9, {decode}")
+        )
+        == []
+    )
 
 
-@pytest.mark.parametrize(("words", "expected"), [
+@pytest.mark.parametrize(("keys", "expected"), [
     ("role: a, ratio: {to: a}", "workloads.0.ratio.to: must be another role than the workload's, got a"),
     ("ratio: {to: b}", "workloads.0.ratio: goes with role, which is not given"),
     ("role: a, ratio: {to: b, min: 3, max: 2}", "workloads.0.ratio.min: must be at most ratio.max (2), got 3"),
     ("role: a, ratio: {min: 3}", "workloads.0.ratio.to: must be given"),
     ("weight: -1", "workloads.0.weight: must be at least 0, got -1"),
 ])  # fmt: skip
-def test_words_of_one_member_that_cannot_be(words, expected):
-    assert expected in told(_workload("p", words), _workload("d", "role: b"))
+def test_member_with_an_invalid_group_key_is_an_error(keys, expected):
+    assert expected in check_workloads(_workload("p", keys), _workload("d", "role: b"))
 
 
-@pytest.mark.parametrize("word", ["role: a", "weight: 0.5", "ratio: {to: b}"])
-def test_words_that_go_with_a_group_need_one(word):
-    alone = _workload("p", word).replace("group: pd, ", "")
-    assert told(alone)[0] == f"workloads.0.{word.partition(':')[0]}: goes with group, which is not given"
+@pytest.mark.parametrize("key", ["role: a", "weight: 0.5", "ratio: {to: b}"])
+def test_group_keys_without_a_group_are_an_error(key):
+    alone = _workload("p", key).replace("group: pd, ", "")
+    assert check_workloads(alone)[0] == f"workloads.0.{key.partition(':')[0]}: goes with group, which is not given"
 
 
-def test_two_bounds_of_one_role_name_both_members():
-    said = told(
+def test_different_ratios_of_one_role_name_both_members():
+    lines = check_workloads(
         _workload("p", "role: prefill"),
         _workload("d1", "role: decode, ratio: {to: prefill, max: 2}"),
         _workload("d2", "role: decode, ratio: {to: prefill, min: 1}"),
     )
-    assert said == ["workloads.2.ratio: must be that of ai/d1 for role decode: from 0 to 2 for each of prefill"]
+    assert lines == ["workloads.2.ratio: must be that of ai/d1 for role decode: from 0 to 2 for each of prefill"]
 
 
-def test_bounds_in_a_circle_name_all_members_of_it():
-    said = told(
+def test_circular_ratios_name_all_members():
+    lines = check_workloads(
         _workload("a", "role: x, ratio: {to: y, min: 2}"),
         _workload("b", "role: y, ratio: {to: z, min: 2}"),
         _workload("c", "role: z, ratio: {to: x, min: 2}"),
     )
-    assert said == ["workloads.2.ratio.to: must not close a circle: the ratios of ai/a, ai/b lead back to role z"]
+    assert lines == ["workloads.2.ratio.to: must not close a circle: the ratios of ai/a, ai/b lead back to role z"]
 
 
 @pytest.mark.parametrize(("workloads", "expected"), [
@@ -74,17 +79,17 @@ def test_bounds_in_a_circle_name_all_members_of_it():
      ("workloads.0.replicas: 0 without a gateway at any member of its group: nothing can wake it "
       "(reason no_wake_source)")),
 ])  # fmt: skip
-def test_what_works_otherwise_than_meant_is_a_warning(workloads, expected):
-    assert told(*workloads) == [f"warning: {expected}"]
+def test_group_key_without_its_apparent_effect_is_a_warning(workloads, expected):
+    assert check_workloads(*workloads) == [f"warning: {expected}"]
 
 
-def test_where_one_member_has_a_gateway_the_others_of_other_roles_need_none():
-    assert told(_workload("a", "role: x"), _workload("b", "role: y", "")) == []
+def test_one_gateway_is_enough_for_all_roles():
+    assert check_workloads(_workload("a", "role: x"), _workload("b", "role: y", "")) == []
 
 
-def test_two_that_look_at_one_queue_without_a_group_count_it_twice_and_are_told():
+def test_workloads_on_one_queue_without_a_group_are_a_warning():
     alone = [_workload(name).replace("group: pd, ", "") for name in "ab"]
-    (said,) = told(*alone)
-    assert said.startswith("warning: workloads.1.gateway: shows the same queue as that of ai/a without")
+    (line,) = check_workloads(*alone)
+    assert line.startswith("warning: workloads.1.gateway: shows the same queue as that of ai/a without")
     named = [_workload(name, f"model: {name}").replace("group: pd, ", "") for name in "ab"]
-    assert told(*named) == []
+    assert check_workloads(*named) == []

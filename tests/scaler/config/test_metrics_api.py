@@ -1,4 +1,4 @@
-"""What must hold of the metrics API's listener."""
+"""Checks the configuration of the metrics API's listener."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from scaler.config import ConfigErrors, parse
 FILES = "certificate: tls.crt, key: tls.key"
 
 
-def said(api, rest="kubernetes: {}"):
+def check(api, rest="kubernetes: {}"):
     text = f"listen: {{metrics_api: {{{FILES}, {api}}}}}\n{rest}"
     try:
         problems = parse(text, "c.yaml")[1]
@@ -16,36 +16,36 @@ def said(api, rest="kubernetes: {}"):
     return [(problem.severity, problem.key, problem.message) for problem in problems]
 
 
-def test_with_a_cluster_and_a_group_there_is_nothing_to_say():
-    assert said("external: true") == said("custom: true") == []
+def test_listener_with_cluster_and_api_group_gives_no_problem():
+    assert check("external: true") == check("custom: true") == []
 
 
-def test_without_a_cluster_nobody_says_who_asks():
+def test_listener_without_kubernetes_is_an_error():
     bound = "needs kubernetes: the API server authenticates callers"
-    assert said("external: true", "gpus: [{dns: a}]") == [("error", "listen.metrics_api", bound)]
+    assert check("external: true", "gpus: [{dns: a}]") == [("error", "listen.metrics_api", bound)]
 
 
-def test_a_listener_that_serves_nothing_is_said():
+def test_listener_without_api_group_is_a_warning():
     bound = "serves nothing: neither external nor custom is true"
-    assert said("external: false") == [("warning", "listen.metrics_api", bound)]
+    assert check("external: false") == [("warning", "listen.metrics_api", bound)]
 
 
 @pytest.mark.parametrize(
     ("address", "other"), [("0.0.0.0:8080", "http (0.0.0.0:8080)"), ("127.0.0.1:6000", "grpc (0.0.0.0:6000)")]
 )
-def test_its_port_is_nobody_elses(address, other):
+def test_port_must_differ_from_the_other_listeners(address, other):
     bound = f'must be another port than listen.{other}, got "{address}"'
-    assert said(f'custom: true, address: "{address}"') == [("error", "listen.metrics_api.address", bound)]
+    assert check(f'custom: true, address: "{address}"') == [("error", "listen.metrics_api.address", bound)]
 
 
-def test_the_same_port_on_two_addresses_is_two():
+def test_same_port_on_different_addresses_is_allowed():
     api = f'metrics_api: {{{FILES}, custom: true, address: "10.0.0.1:8443"}}'
     text = f'listen: {{http: "127.0.0.1:8443", {api}}}\nkubernetes: {{}}'
     assert parse(text, "c.yaml")[1] == []
 
 
 @pytest.mark.parametrize("name", ["tidegate", "tidegate.tidegate.svc", "Tidegate.tidegate", "tidegate:8443"])
-def test_its_own_service_is_named_with_its_namespace(name):
+def test_service_must_be_given_with_its_namespace(name):
     bound = f'must be NAME.NAMESPACE of a Service such as tidegate.tidegate, got "{name}"'
-    assert said(f'custom: true, service: "{name}"') == [("error", "listen.metrics_api.service", bound)]
-    assert said("custom: true, service: tidegate.tidegate") == []
+    assert check(f'custom: true, service: "{name}"') == [("error", "listen.metrics_api.service", bound)]
+    assert check("custom: true, service: tidegate.tidegate") == []

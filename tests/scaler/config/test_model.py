@@ -1,4 +1,4 @@
-"""What a configuration says when nothing is written, and what it hands to the rest of the daemon."""
+"""Checks the defaults of the configuration and the values derived from it."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from scaler.config import Config, Endpoint, Scrape, Workload, load, parse
 from scaler.config.schema import sections
 
 
-def test_the_smallest_configuration_is_enough(minimal):
+def test_smallest_configuration_is_valid(minimal):
     (workload,) = load(minimal).workloads
 
     assert workload.key == WorkloadKey("ai", "chat")
@@ -21,7 +21,7 @@ def test_the_smallest_configuration_is_enough(minimal):
     assert workload.pods.page_at("10.0.0.7", workload.engine) == "http://10.0.0.7:8000/metrics"
 
 
-def test_the_defaults_are_those_of_the_documentation():
+def test_defaults_match_the_documentation():
     config = Config()
 
     assert (config.scrape.interval, config.scrape.timeout, config.scrape.body_limit) == (5.0, 3.0, 8 * 2**20)
@@ -29,20 +29,20 @@ def test_the_defaults_are_those_of_the_documentation():
     assert (str(config.listen.http), str(config.listen.grpc)) == ("0.0.0.0:8080", "0.0.0.0:6000")
 
 
-def test_defaults_written_out_are_the_defaults(minimal):
+def test_written_defaults_equal_the_defaults(minimal):
     config = load(minimal)
     text = yaml.safe_dump(config.model_dump(mode="json"))
 
     assert parse(text, "c.yaml")[0] == config
 
 
-def test_the_full_configuration_is_the_same_after_being_written(full):
+def test_full_configuration_survives_a_round_trip(full):
     config = parse(full, "c.yaml")[0]
 
     assert parse(yaml.safe_dump(config.model_dump(mode="json")), "c.yaml")[0] == config
 
 
-def test_the_full_configuration_has_every_key_and_no_problem(full):
+def test_full_configuration_has_every_key_and_no_problem(full):
     config, problems = parse(full, "c.yaml")
     written = yaml.safe_dump(yaml.safe_load(full))
 
@@ -51,11 +51,11 @@ def test_the_full_configuration_has_every_key_and_no_problem(full):
     assert {key for section in sections() for key in section.model_fields if f"{key}:" not in written} == set()
 
 
-def test_a_default_timeout_is_never_longer_than_the_interval():
+def test_default_timeout_never_exceeds_the_interval():
     assert [Scrape(interval=interval).timeout for interval in (1.0, 3.0, 30.0)] == [1.0, 3.0, 3.0]
 
 
-def test_a_configuration_cannot_be_changed():
+def test_configuration_is_immutable():
     with pytest.raises(ValidationError, match="frozen"):
         Config().scrape.interval = 1.0  # type: ignore[misc]
 
@@ -71,18 +71,18 @@ def test_a_configuration_cannot_be_changed():
         (Endpoint(dns="a"), ()),
     ],
 )
-def test_a_page_without_a_path_is_where_its_kind_usually_is(endpoint, pages):
+def test_endpoint_without_path_uses_the_default_path_of_its_kind(endpoint, pages):
     assert endpoint.pages("vllm") == pages
 
 
-def test_an_address_of_a_service_is_asked_where_the_endpoint_says():
+def test_target_of_a_dns_endpoint_has_the_port_path_and_scheme_of_the_endpoint():
     endpoint = Endpoint(dns="a", port=1234, path="/m", scheme="https")
 
     assert endpoint.page_at("fd00::7", "vllm") == "https://[fd00::7]:1234/m"
     assert Endpoint(dns="a").page_at("10.0.0.7", "sglang") == "http://10.0.0.7:30000/metrics"
 
 
-def test_a_pod_asked_by_its_address_is_verified_by_the_name_of_its_service(full):
+def test_pod_scraped_by_address_is_verified_by_the_name_of_its_service(full):
     gpus = parse(full, "c.yaml")[0].gpus
 
     assert Endpoint(dns="chat.ai.svc.", scheme="https").admission() == Credentials(server_name="chat.ai.svc")
@@ -99,7 +99,7 @@ def test_a_pod_asked_by_its_address_is_verified_by_the_name_of_its_service(full)
     }
 
 
-def test_what_a_replica_should_hold_is_the_users_word_then_the_engines_then_the_gateways():
+def test_work_per_replica_comes_from_the_objective_then_the_engine_then_the_gateway():
     named = {"namespace": "ai", "name": "chat"}
     pods, gateway = Endpoint(dns="a"), Endpoint(url="http://r", kind="redis_exporter")
     workloads = [
@@ -112,7 +112,7 @@ def test_what_a_replica_should_hold_is_the_users_word_then_the_engines_then_the_
     assert [workload.work for workload in workloads] == [3.0, KINDS["triton"].work, KINDS["redis_exporter"].work, None]
 
 
-def test_a_gateway_is_an_endpoint_picker_unless_it_says_otherwise():
+def test_gateway_is_an_endpoint_picker_by_default():
     named = {"namespace": "ai", "name": "chat"}
 
     assert Workload(**named, gateway=Endpoint(dns="a")).gateway_kind == "epp"

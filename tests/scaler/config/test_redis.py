@@ -1,4 +1,4 @@
-"""What a configuration says of queues in Redis."""
+"""Checks Redis queues in a configuration."""
 
 import pytest
 
@@ -10,8 +10,8 @@ URL = "must be a URL such as redis://redis.batch.svc:6379/0, or rediss:// for TL
 NODE = "must be a URL such as redis://redis-0.redis:6379, without a database, or rediss://"
 
 
-def said_of(said, words, rest=""):
-    return said(f"workloads: [{{namespace: ai, name: c, gateway: {{redis: {{{words}}}{rest}}}}}]")
+def check_redis(check, keys, rest=""):
+    return check(f"workloads: [{{namespace: ai, name: c, gateway: {{redis: {{{keys}}}{rest}}}}}]")
 
 
 @pytest.mark.parametrize(("value", "expected"), [
@@ -19,17 +19,17 @@ def said_of(said, words, rest=""):
     ("redis://h:99999", f"{URL}, its port from 1 to 65535"), ("redis://h?db=1", URL), ("7", URL),
     ("redis://u:p@h", "must not carry a user or a password: they go into access.basic"),
 ])  # fmt: skip
-def test_the_url_of_a_redis_is_a_host_and_a_database_and_no_secret(said, value, expected):
-    (line,) = said_of(said, f"url: '{value}', lists: [jobs]")
+def test_redis_url_has_a_host_a_database_and_no_secret(check, value, expected):
+    (line,) = check_redis(check, f"url: '{value}', lists: [jobs]")
     assert line.startswith(f"c.yaml:1:61: workloads.0.gateway.redis.url: {expected}, got ")
 
 
-def test_a_node_has_no_database(said):
-    (line,) = said_of(said, "cluster: [redis://h/1], lists: [jobs]")
+def test_cluster_node_has_no_database(check):
+    (line,) = check_redis(check, "cluster: [redis://h/1], lists: [jobs]")
     assert NODE in line
 
 
-@pytest.mark.parametrize(("words", "expected"), [
+@pytest.mark.parametrize(("keys", "expected"), [
     ("url: redis://h, lists: [a]", []),
     ("lists: [a]", [": must have one of url, sentinels, cluster: it locates the servers"]),
     ("url: redis://h, cluster: [redis://h], lists: [a]",
@@ -54,8 +54,8 @@ def test_a_node_has_no_database(said):
      [".streams.2: must be another queue than streams.0: it would be counted twice"]),
     ("url: redis://h, list: [a]", [".list: unknown key; did you mean lists?"]),
 ])  # fmt: skip
-def test_one_way_leads_to_queues_that_differ(said, words, expected):
-    lines = [line.split("redis", 1)[1] for line in said_of(said, words)]
+def test_redis_has_one_connection_and_distinct_queues(check, keys, expected):
+    lines = [line.split("redis", 1)[1] for line in check_redis(check, keys)]
     assert lines[: len(expected)] == expected
     assert bool(lines) == bool(expected)
 
@@ -65,8 +65,8 @@ def test_one_way_leads_to_queues_that_differ(said, words, expected):
     ("{bearer_file: t}", "access.bearer_file: is for HTTP: Redis takes a user and a password (basic)"),
     ("{tls: {ca_file: c}}", "access.tls: is for rediss: the servers are reached over redis"),
 ])  # fmt: skip
-def test_redis_lets_one_in_by_user_and_certificate(said, access, expected):
-    lines = said_of(said, "url: redis://h, lists: [a]", f", access: {access}")
+def test_redis_access_is_by_user_and_certificate(check, access, expected):
+    lines = check_redis(check, "url: redis://h, lists: [a]", f", access: {access}")
     assert [line.split("gateway.", 1)[1] for line in lines] == ([expected] if expected else [])
 
 
@@ -81,29 +81,29 @@ def test_redis_lets_one_in_by_user_and_certificate(said, access, expected):
     ("workloads: [{namespace: ai, name: c, gateway: {url: http://h, redis: {url: redis://h, lists: [a]}}}]",
      "workloads.0.gateway: must have only one of url, urls, dns, service, prometheus, redis: url and redis are given"),
 ])  # fmt: skip
-def test_queues_in_redis_are_a_gateway_and_no_page(said, text, expected):
-    assert [line for line in said(text) if expected in line] != []
+def test_redis_queue_is_a_gateway_and_not_a_target(check, text, expected):
+    assert [line for line in check(text) if expected in line] != []
 
 
-def test_a_shared_gateway_may_be_in_redis_and_tenants_name_its_queues(said):
+def test_shared_gateway_may_be_redis_with_queues_of_tenants(check):
     page = "{redis: {url: redis://h, lists: [a]}}"
     text = f"kubernetes: {{}}\ngateways: [{{name: jobs, namespaces: [ai], page: {page}}}]"
-    assert said(text) == []
+    assert check(text) == []
 
 
-def test_a_workload_by_a_queue_in_redis_is_sized_by_jobs():
+def test_redis_workload_is_sized_by_jobs():
     text = "workloads: [{namespace: ai, name: c, gateway: {redis: {url: redis://h, lists: [a]}}}]"
     (workload,) = parse(text, "c.yaml")[0].workloads
     assert (workload.gateway_kind, workload.work) == ("redis_exporter", 1.0)
 
 
-def test_the_words_of_a_redis_are_asked_as_they_stand():
-    words = Redis(
+def test_redis_configuration_becomes_a_query_url():
+    config = Redis(
         url="rediss://[::1]/3", lists=["a"], celery=["c"], sorted_sets=["z"],
         delayed=[{"key": "d", "scores": "milliseconds"}], streams=[{"key": "e", "group": "w"}],
         running=Running(lists=["l"], sets=["s"], hashes=["h"], sorted_sets=["y"]),
     )  # fmt: skip
-    query = redis_query(words, None)
+    query = redis_query(config, None)
     assert query.url == (
         "rediss://[::1]:6379/3?list=a&celery=c&sorted_set=z&delayed_1000=d&stream=e%2Fw"
         "&running_list=l&running_set=s&running_hash=h&running_zset=y"

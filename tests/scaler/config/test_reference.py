@@ -1,4 +1,4 @@
-"""docs/reference/configuration.md is what the model generates."""
+"""Checks that docs/reference/configuration.md is generated from the model."""
 
 import re
 import subprocess
@@ -11,15 +11,15 @@ from scaler.config.schema import is_section, sections
 _DOCUMENT = Path(__file__).parents[3] / "docs/reference/configuration.md"
 
 
-def test_the_committed_reference_is_what_the_model_says():
-    made = subprocess.run(
+def test_committed_reference_equals_the_generated_one():
+    generated = subprocess.run(
         [sys.executable, "-m", "docs.generate.configuration"], capture_output=True, check=True, cwd=_DOCUMENT.parents[1]
     )
 
-    assert made.stdout.decode() == _DOCUMENT.read_text(encoding="utf-8")
+    assert generated.stdout.decode() == _DOCUMENT.read_text(encoding="utf-8")
 
 
-def test_every_key_has_one_item_with_its_type_its_default_and_its_text():
+def test_every_key_has_one_entry_with_type_default_and_text():
     items = [line for line in reference().replace("\n  ", " ").splitlines() if line.startswith("- `")]
     forms = [
         rf"- `{key}` \([^)]+\(#\w+\)" if is_section(field) else rf"- `{key}` \(.+; {_default(field)}"

@@ -1,4 +1,4 @@
-"""The JSON Schema: it describes everything, and takes whatever the model takes."""
+"""Checks the JSON Schema: it describes every key, and accepts whatever the model accepts."""
 
 import copy
 import re
@@ -19,7 +19,7 @@ _TYPES = {
 
 
 def _accepts(schema, value):
-    """As much of JSON Schema as ours says."""
+    """Whether `schema` accepts `value`, for the part of JSON Schema that ours uses."""
     if "$ref" in schema:
         schema = _SCHEMA["$defs"][schema["$ref"].rsplit("/", 1)[1]]
     if "anyOf" in schema:
@@ -33,9 +33,9 @@ def _accepts(schema, value):
     if isinstance(value, str):
         return bool(re.search(schema.get("pattern", ""), value)) and len(value) >= schema.get("minLength", 0)
     if isinstance(value, dict):
-        known = schema["properties"]
-        return set(schema.get("required", ())) <= set(value) <= set(known) and all(
-            _accepts(known[key], item) for key, item in value.items()
+        properties = schema["properties"]
+        return set(schema.get("required", ())) <= set(value) <= set(properties) and all(
+            _accepts(properties[key], item) for key, item in value.items()
         )
     if isinstance(value, list):
         return len(value) >= schema.get("minItems", 0) and all(_accepts(schema["items"], item) for item in value)
@@ -52,33 +52,33 @@ def _objects(schema):
     return [_SCHEMA, *schema["$defs"].values()]
 
 
-def test_every_part_refuses_unknown_keys_and_describes_every_key():
+def test_every_object_refuses_unknown_keys_and_describes_every_key():
     for part in _objects(_SCHEMA):
         assert part["additionalProperties"] is False
         assert part["description"]
-        for key, known in part["properties"].items():
-            assert known["description"].endswith("."), key
-            assert "\n" not in known["description"]
+        for key, field in part["properties"].items():
+            assert field["description"].endswith("."), key
+            assert "\n" not in field["description"]
 
 
-def test_it_says_which_schema_it_is_and_gives_an_example():
+def test_schema_has_its_dialect_title_and_example():
     assert _SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert _SCHEMA["title"] == "Tidegate configuration"
     assert _SCHEMA["examples"] == [MINIMAL]
 
 
 @pytest.mark.parametrize("name", ["minimal.yaml", "full.yaml"])
-def test_it_takes_what_the_model_takes(name):
+def test_schema_accepts_what_the_model_accepts(name):
     document = yaml.safe_load((_HERE / name).read_text())
 
     assert _accepts(_SCHEMA, document)
 
 
-def test_it_takes_the_defaults_as_they_are_written():
+def test_schema_accepts_the_written_defaults():
     for part in _objects(_SCHEMA):
-        for key, known in part["properties"].items():
-            assert "default" not in known or _accepts(known, known["default"]), key
-            assert all(_accepts(known, value) for value in known.get("examples", ())), key
+        for key, field in part["properties"].items():
+            assert "default" not in field or _accepts(field, field["default"]), key
+            assert all(_accepts(field, value) for value in field.get("examples", ())), key
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_it_takes_the_defaults_as_they_are_written():
         (("gpus", 0, "prot"), 9400),
     ],
 )
-def test_it_refuses_what_the_model_refuses(way, value):
+def test_schema_refuses_what_the_model_refuses(way, value):
     document = yaml.safe_load((_HERE / "full.yaml").read_text())
     holder = document
     for part in way[:-1]:
@@ -107,6 +107,6 @@ def test_it_refuses_what_the_model_refuses(way, value):
     assert not _accepts(_SCHEMA, document)
 
 
-def test_the_documented_example_is_the_minimal_file(minimal):
+def test_documented_example_is_the_minimal_file(minimal):
     assert yaml.safe_load(minimal.read_text()) == MINIMAL
     assert parse(yaml.safe_dump(MINIMAL), "c.yaml")[0].workloads[0].name == "chat"

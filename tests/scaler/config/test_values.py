@@ -1,4 +1,4 @@
-"""What is said of a single wrong value, to the letter and to the column."""
+"""Checks the exact message and position for a single invalid value."""
 
 import pytest
 
@@ -52,7 +52,7 @@ _SPELLING = "(lower-case letters, digits and '-', at most 253 characters)"
     ("listen: {http_hosts: [Tidegate]}", f"1:23: listen.http_hosts.0: {_HOST_NAME}, got Tidegate"),
     ("listen: {grpc_tls: {certificate: a}}", "1:20: listen.grpc_tls.key: must be given"),
     ('listen: {grpc_tls: {certificate: a, key: ""}}', '1:42: listen.grpc_tls.key: must not be empty, got ""'),
-    # Words.
+    # Enumerations and mappings.
     ("log: {level: off}", "1:14: log.level: must be one of debug, info, warning, error, got off"),
     ("log: debug", "1:6: log: must be a mapping of keys to values, got debug"),
     ("log:", "1:5: log: must be a mapping of keys to values, got nothing"),
@@ -81,8 +81,8 @@ _SPELLING = "(lower-case letters, digits and '-', at most 253 characters)"
     ("gpus: [{dns: a, scheme: https, access: {tls: {insecure_skip_verify: yes}}}]",
      "1:69: gpus.0.access.tls.insecure_skip_verify: must be true or false, got yes"),
 ])  # fmt: skip
-def test_a_wrong_value_is_told_its_bound_and_its_place(said, text, expected):
-    errors = [line for line in said(text) if ": warning " not in line]
+def test_invalid_value_is_reported_with_bound_and_position(check, text, expected):
+    errors = [line for line in check(text) if ": warning " not in line]
 
     assert errors == [f"c.yaml:{expected}"]
 
@@ -105,43 +105,43 @@ def test_a_wrong_value_is_told_its_bound_and_its_place(said, text, expected):
     ("repliccas: {max: 5}", "3:3: workloads.0.repliccas: unknown key; did you mean replicas?"),
     ("keep-warm: 5m", "3:3: workloads.0.keep-warm: unknown key; did you mean keep_warm?"),
 ])  # fmt: skip
-def test_a_wrong_value_of_a_workload_is_told_its_bound_and_its_place(said, line, expected):
+def test_invalid_workload_value_is_reported_with_bound_and_position(check, line, expected):
     rest = {"namespace": "ai", "name": "chat", "engine": "vllm", "pods": "{dns: chat.ai.svc}"}
     rest.pop(line.split(":")[0], None)
     text = "\n".join(["workloads:", "-", f"  {line}", *(f"  {key}: {value}" for key, value in rest.items())])
 
-    assert [one for one in said(text) if ": warning " not in one] == [f"c.yaml:{expected}"]
+    assert [one for one in check(text) if ": warning " not in one] == [f"c.yaml:{expected}"]
 
 
-def test_a_missing_key_is_placed_at_the_mapping_that_lacks_it(said):
-    lines = said("workloads:\n  - name: chat\n    engine: vllm\n    pods: {dns: a}\n")
+def test_missing_key_is_reported_at_its_mapping(check):
+    lines = check("workloads:\n  - name: chat\n    engine: vllm\n    pods: {dns: a}\n")
 
     assert lines[0] == "c.yaml:2:5: workloads.0.namespace: must be given"
 
 
-def test_a_misspelt_key_is_not_reported_missing_as_well(said):
-    lines = said("workloads: [{namspace: ai, name: chat, engine: vllm, pods: {dns: a}, replicas: {min: 1}}]")
+def test_misspelt_key_is_not_also_reported_as_missing(check):
+    lines = check("workloads: [{namspace: ai, name: chat, engine: vllm, pods: {dns: a}, replicas: {min: 1}}]")
 
     assert lines == ["c.yaml:1:14: workloads.0.namspace: unknown key; did you mean namespace?"]
 
 
-def test_nothing_is_concluded_from_the_default_of_a_misspelt_key(said):
-    # The timeout fits the interval that was meant, and not the default one.
-    lines = said("scrape: {intervall: 30s, timeout: 9s}\ngpus: [{dns: a}]")
+def test_default_of_a_misspelt_key_is_not_checked(check):
+    # The timeout fits the intended interval, but not the default one.
+    lines = check("scrape: {intervall: 30s, timeout: 9s}\ngpus: [{dns: a}]")
 
     assert lines == ["c.yaml:1:10: scrape.intervall: unknown key; did you mean interval?"]
 
 
-def test_the_password_in_a_url_is_not_printed(said):
-    (line,) = said("gpus: [{url: http://user:secret/@dcgm:9400}]")
+def test_password_in_a_url_is_not_printed(check):
+    (line,) = check("gpus: [{url: http://user:secret/@dcgm:9400}]")
 
     assert "secret" not in line
     assert line.endswith("got http://...@dcgm:9400")
 
 
-def test_a_long_value_is_cut_and_an_odd_character_is_spelt(said):
+def test_long_value_is_cut_and_unprintable_character_is_escaped(check):
     # 57 + "..." = 60
-    lines = said(f'log: {{level: "{"x" * 100}", format: "a\\x07b"}}')
+    lines = check(f'log: {{level: "{"x" * 100}", format: "a\\x07b"}}')
 
     assert lines[1].endswith(f'got "{"x" * 57}..."')
     assert lines[2].endswith('got "a\\x07b"')

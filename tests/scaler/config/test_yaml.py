@@ -1,4 +1,4 @@
-"""What is said of a text that is no configuration, and of files that cannot be read."""
+"""Checks errors about files that are unreadable, or whose text is not a configuration."""
 
 import pytest
 
@@ -32,38 +32,38 @@ _KEYS = (
     ("gpus: [{dns: a}]\non: 1", [f"2:1: on: unknown key; {_KEYS}"]),
     ("gpus: [{dns: a}]\n1: 1", [f"2:1: 1: unknown key; {_KEYS}"]),
 ])  # fmt: skip
-def test_a_text_that_is_no_configuration_is_told_where_and_why(said, text, expected):
-    assert said(text) == [f"c.yaml:{line}" for line in expected]
+def test_invalid_text_is_reported_with_position_and_reason(check, text, expected):
+    assert check(text) == [f"c.yaml:{line}" for line in expected]
 
 
-def test_an_alias_bomb_is_refused_and_not_built(said):
+def test_alias_bomb_is_refused_without_expansion(check):
     # Ten levels of ten aliases would be 10^10 values.
     levels = [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 11)]
-    lines = said("\n".join(["a0: &a0 [x]", *levels]))
+    lines = check("\n".join(["a0: &a0 [x]", *levels]))
 
     assert sum("aliases" in line for line in lines) == 100
     assert sum("anchors" in line for line in lines) == 11
 
 
-def test_a_word_that_only_old_yaml_takes_for_a_boolean_is_a_word():
+def test_yaml_1_1_booleans_are_text():
     text = "workloads: [{namespace: on, name: no, engine: vllm, model: off, pods: {dns: y}}]"
     (workload,) = parse(text, "c.yaml")[0].workloads
 
     assert (workload.namespace, workload.name, workload.model) == ("on", "no", "off")
 
 
-def test_the_marks_of_other_systems_are_read_over():
+def test_byte_order_mark_and_crlf_are_accepted():
     assert parse("\ufefftick: 2s\r\n", "c.yaml")[0] == parse("tick: 2s\n", "c.yaml")[0]
 
 
-def test_a_file_is_loaded(tmp_path):
+def test_file_is_loaded(tmp_path):
     file = tmp_path / "config.yaml"
     file.write_bytes(b"\xef\xbb\xbftick: 2s\n")
 
     assert load(file) == Config(tick=2.0)
 
 
-def test_an_error_names_the_file_as_it_was_given(tmp_path):
+def test_error_names_the_file_as_given(tmp_path):
     file = tmp_path / "config.yaml"
     file.write_text("tick: 2h\n")
 
@@ -78,7 +78,7 @@ def _problems(path):
     return [str(problem) for problem in caught.value.problems]
 
 
-def test_a_file_that_cannot_be_read_is_a_problem(tmp_path):
+def test_unreadable_file_is_a_problem(tmp_path):
     (missing,) = _problems(tmp_path / "none.yaml")
     (folder,) = _problems(tmp_path)
     (nul,) = _problems("a\0b")
@@ -88,21 +88,21 @@ def test_a_file_that_cannot_be_read_is_a_problem(tmp_path):
     assert nul.startswith("a\0b: cannot be read: ")
 
 
-def test_a_byte_that_is_not_utf_8_is_told_where(tmp_path):
+def test_byte_that_is_not_utf_8_is_reported_with_its_position(tmp_path):
     file = tmp_path / "config.yaml"
     file.write_bytes("tick: 1s\nü: ".encode() + b"\xff\n")
 
     assert _problems(file) == [f"{file}:2:4: must be UTF-8, got the byte 0xff"]
 
 
-def test_a_file_larger_than_a_config_map_is_not_parsed(tmp_path):
+def test_file_larger_than_a_config_map_is_not_parsed(tmp_path):
     file = tmp_path / "config.yaml"
     file.write_bytes(b"#" * (2**20 + 1))
 
     assert _problems(file) == [f"{file}: must be at most 1MiB"]
 
 
-def test_a_problem_is_plain_data_for_machines():
+def test_problem_converts_to_a_plain_document():
     with pytest.raises(ConfigErrors) as caught:
         parse("tick: 2h", "c.yaml")
 
@@ -117,8 +117,10 @@ def test_a_problem_is_plain_data_for_machines():
     }
 
 
-def test_problems_come_in_the_order_of_the_file(said):
-    places = [tuple(map(int, line.split(":")[1:3])) for line in said("tick: x\nlog: 5\ngpus: 5\nlisten: 5\ntick: 5\n")]
+def test_problems_are_sorted_by_position(check):
+    positions = [
+        tuple(map(int, line.split(":")[1:3])) for line in check("tick: x\nlog: 5\ngpus: 5\nlisten: 5\ntick: 5\n")
+    ]
 
-    assert places == sorted(places)
-    assert len(places) == 5
+    assert positions == sorted(positions)
+    assert len(positions) == 5

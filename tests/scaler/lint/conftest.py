@@ -1,4 +1,4 @@
-"""Texts as files, and what is said of them: `lint("...", "...")` sees all texts of a call together."""
+"""Writes texts to files and lints them: `lint("...", "...")` checks all texts of a call together."""
 
 import pytest
 import yaml
@@ -11,7 +11,7 @@ NOW = 1795420800.0  # 2026-11-23T08:00Z
 
 @pytest.fixture
 def lint(tmp_path):
-    """The problems of these texts, each its own file `0.yaml`, `1.yaml`, …; the folder's name is left out."""
+    """The problems of these texts, each in its own file `0.yaml`, `1.yaml`, …, without the folder's name."""
 
     def run(*texts, ignored=frozenset()):
         files = []
@@ -27,7 +27,7 @@ def lint(tmp_path):
 
 @pytest.fixture
 def rules_of(tmp_path):
-    """The ids of the rules that fire on a text, in order; None for a problem without a rule."""
+    """The ids of the rules that report a text, in order; None for a problem without a rule."""
 
     def run(text):
         file = tmp_path / "text.yaml"
@@ -39,7 +39,7 @@ def rules_of(tmp_path):
 
 @pytest.fixture
 def live_rules_of():
-    """The same, of a text that is what a live cluster holds."""
+    """Like `rules_of`, for the objects of a live cluster."""
 
     def run(text):
         found = [one for each in yaml.safe_load_all(text) for one in objects_in(value_of(each), "live")]

@@ -1,4 +1,4 @@
-"""Whatever stands in a manifest, it is told or passed over, and never a traceback."""
+"""Lints arbitrary manifests: the result is a list of problems, never a traceback."""
 
 import re
 from copy import deepcopy
@@ -12,7 +12,7 @@ from scaler.lint.autoscalers import number
 from scaler.lint.objects import Container, objects_in, value_of
 from scaler.lint.promql import parse_query, seconds
 from scaler.lint.run import lint_objects
-from tests.scaler.lint.parts import sides
+from tests.scaler.lint.manifests import sides
 
 NOW = 1795420800.0
 PAGES = (Path(__file__).parents[3] / "docs/reference/rules").glob("TG*.md")
@@ -28,21 +28,21 @@ ANYTHING = st.recursive(
 )
 
 
-def places(document, at=()):
-    """Every place in a document, however deep."""
+def paths(document, at=()):
+    """The paths of all values in a document."""
     yield at
     if isinstance(document, dict | list):
         keys = document if isinstance(document, dict) else range(len(document))
         for key in keys:
-            yield from places(document[key], (*at, key))
+            yield from paths(document[key], (*at, key))
 
 
 @given(st.data())
-def test_an_example_with_anything_in_any_place_is_no_traceback(data):
+def test_example_with_arbitrary_values_never_raises(data):
     documents = deepcopy(data.draw(st.sampled_from([each for each in EXAMPLES if each])))
     for _ in range(data.draw(st.integers(1, 3))):
         document = data.draw(st.sampled_from(documents))
-        *way, last = data.draw(st.sampled_from([at for at in places(document) if at]))
+        *way, last = data.draw(st.sampled_from([at for at in paths(document) if at]))
         holder = document
         for part in way:
             holder = holder[part]
@@ -55,40 +55,40 @@ def test_an_example_with_anything_in_any_place_is_no_traceback(data):
 
 
 @given(st.text(alphabet="abd:_019 {}[]()\"'`=~,*/\\\n5m$", max_size=60))
-def test_any_text_is_a_query_of_some_metrics(text):
+def test_arbitrary_text_is_a_query_with_valid_metric_names(text):
     assert all(re.fullmatch(r"[a-zA-Z_:][\w:]*", name) for name in parse_query(text).names)
 
 
 @given(st.text(max_size=40))
-def test_any_text_is_a_command_of_some_words(text):
+def test_arbitrary_text_is_a_command_with_arguments(text):
     container = Container(value_of({"command": ["sh", "-c", text]}), ())
     assert [word for word, _ in container.arguments][:2] == ["sh", "-c"]
     assert container.option("--a") is None or "--a" in text
 
 
-def test_what_a_query_names():
-    said = parse_query(
+def test_query_is_parsed_to_metrics_windows_and_labels():
+    query = parse_query(
         'sum by (pod) (rate(a:b_total{pod=~"x{y}", le!="1"}[5m:30s] offset 1h)) / on(pod) group_left c > bool 1e3'
     )
-    assert said.names == {"a:b_total", "c"}
-    assert said.windows == (300.0,)
-    assert said.labels == {"pod", "le"}
-    assert (said.has_arithmetic, said.sums, said.fills, said.on_engines) == (True, True, False, False)
+    assert query.names == {"a:b_total", "c"}
+    assert query.windows == (300.0,)
+    assert query.labels == {"pod", "le"}
+    assert (query.has_arithmetic, query.sums, query.fills, query.on_engines) == (True, True, False, False)
 
 
-def test_a_zero_for_nothing_is_seen_however_it_is_written():
+def test_zero_for_missing_series_is_detected_in_every_notation():
     for zero in ("vector(0)", "on() vector(0)", "vector( 0.0 )"):
         assert parse_query(f"a or {zero}").fills
     for no_zero in ("vector(1)", "b"):
         assert not parse_query(f"a or {no_zero}").fills
 
 
-def test_durations_are_those_of_promql():
+def test_durations_are_parsed_like_promql():
     assert seconds("1y2w3d4h5m6s7ms") == 365 * 86400 + 14 * 86400 + 3 * 86400 + 4 * 3600 + 5 * 60 + 6 + 0.007
     assert seconds("soon") == 0.0
 
 
-def test_a_quantity_is_read_as_kubernetes_does():
-    said = ["1", "1000m", " 0.5 ", "2k", "1Ki", "3M", "1Mi", "1G", "1Gi", "-1", "1e3"]
-    assert [number(each) for each in said] == [1, 1, 0.5, 2000, 1024, 3e6, 2**20, 1e9, 2**30, -1, 1000]
+def test_quantity_is_parsed_like_kubernetes():
+    quantities = ["1", "1000m", " 0.5 ", "2k", "1Ki", "3M", "1Mi", "1G", "1Gi", "-1", "1e3"]
+    assert [number(each) for each in quantities] == [1, 1, 0.5, 2000, 1024, 3e6, 2**20, 1e9, 2**30, -1, 1000]
     assert [number(each) for each in ("", "much", "1e", "1 k", "0x1")] == [None] * 5

@@ -1,4 +1,4 @@
-"""A live namespace is read over the real protocol, and told what its files would be told, and what only it can show."""
+"""Lints a live namespace over the real protocol: with the rules of files, and those that need a cluster."""
 
 import json
 
@@ -28,7 +28,7 @@ def cluster():
 
 @pytest.fixture
 def check(cluster, tmp_path):
-    """`check("-n", "ai")` against the cluster."""
+    """`check("-n", "ai")` runs against the cluster."""
     file = write_kubeconfig(tmp_path / "kubeconfig", cluster.url)
 
     def run(*options):
@@ -37,25 +37,25 @@ def check(cluster, tmp_path):
     return run
 
 
-def said(done):
+def problems(done):
     """Object, rule and key of each problem."""
     return [(one["file"], one["rule"], one["key"]) for one in json.loads(done.stdout)]
 
 
-def test_a_namespace_is_told_what_its_files_would_be(cluster, check):
+def test_namespace_gets_the_problems_of_its_files(cluster, check):
     cluster.put(deployment("chat"), scaled_object("chat", target="chat", minimum=0, maximum=8, triggers=[_OURS]))
 
     done = check("-n", "ai", "-o", "json")
 
     assert done.exit_code == 0
     window = "spec.advanced.horizontalPodAutoscalerConfig.behavior.scaleDown.stabilizationWindowSeconds"
-    assert said(done) == [
+    assert problems(done) == [
         ("ScaledObject ai/chat", "TG001", "spec.minReplicaCount"),
         ("ScaledObject ai/chat", "TG031", window),
     ]
 
 
-def test_an_object_stands_in_place_of_a_line(cluster, check):
+def test_problem_names_the_object_in_place_of_a_line(cluster, check):
     cluster.put(scaled_object("chat", target="chat", minimum=1, maximum=8, triggers=[_OURS]))
 
     first, last = check("-n", "ai").stdout.splitlines()
@@ -64,7 +64,7 @@ def test_an_object_stands_in_place_of_a_line(cluster, check):
     assert last == "1 object(s) fine, 1 hint(s)"
 
 
-def test_what_the_hpa_says_of_itself_is_passed_on_in_one_line(cluster, check):
+def test_condition_of_the_hpa_is_reported_in_one_line(cluster, check):
     cluster.put(deployment("chat"), hpa("chat", target="chat", **_UNREAD))
 
     done = check("-n", "ai")
@@ -76,32 +76,34 @@ def test_what_the_hpa_says_of_itself_is_passed_on_in_one_line(cluster, check):
     )
 
 
-def test_a_long_message_is_cut(cluster, check):
+def test_long_message_is_cut(cluster, check):
     condition = {"type": "Ready", "status": "False", "reason": "TriggerError", "message": "x" * 241}
     cluster.put(deployment("chat"), scaled_object("chat", target="chat", status={"conditions": [condition]}))
 
     assert check("-n", "ai").stdout.endswith(f"Ready is False: TriggerError: {'x' * 240}…\n")
 
 
-def test_the_hpa_that_keda_made_is_no_second_writer_and_is_heard(cluster, check):
-    made = hpa("keda-hpa-chat", target="chat", owner=("ScaledObject", "chat"), **_UNREAD)
+def test_hpa_of_keda_is_no_second_writer_but_its_conditions_are_reported(cluster, check):
+    keda_hpa = hpa("keda-hpa-chat", target="chat", owner=("ScaledObject", "chat"), **_UNREAD)
     other = trigger("cpu", value="80")
-    cluster.put(deployment("chat"), scaled_object("chat", target="chat", triggers=[other]), made)
+    cluster.put(deployment("chat"), scaled_object("chat", target="chat", triggers=[other]), keda_hpa)
 
-    assert said(check("-n", "ai", "-o", "json")) == [
+    assert problems(check("-n", "ai", "-o", "json")) == [
         ("HorizontalPodAutoscaler ai/keda-hpa-chat", "TG100", "status.conditions.0")
     ]
 
 
 @pytest.mark.parametrize(("owner", "expected"), [("ScaledObject", []), ("InferenceService", ["TG020"])])
-def test_an_hpa_of_whatever_name_is_its_owners(cluster, check, owner, expected):
-    made = hpa("mine", target="chat", owner=(owner, "chat"))
-    cluster.put(deployment("chat"), scaled_object("chat", target="chat", triggers=[trigger("cpu", value="80")]), made)
+def test_hpa_of_any_name_belongs_to_its_owner(cluster, check, owner, expected):
+    keda_hpa = hpa("mine", target="chat", owner=(owner, "chat"))
+    cluster.put(
+        deployment("chat"), scaled_object("chat", target="chat", triggers=[trigger("cpu", value="80")]), keda_hpa
+    )
 
-    assert [rule for _, rule, _ in said(check("-n", "ai", "-o", "json"))] == expected
+    assert [rule for _, rule, _ in problems(check("-n", "ai", "-o", "json"))] == expected
 
 
-def test_two_controllers_of_one_count_are_found(cluster, check):
+def test_two_autoscalers_of_one_target_are_reported(cluster, check):
     cluster.put(deployment("chat"), hpa("a", target="chat"), hpa("b", target="chat"))
 
     assert check("-n", "ai").stdout == (
@@ -110,40 +112,40 @@ def test_two_controllers_of_one_count_are_found(cluster, check):
     )
 
 
-def test_a_target_that_is_not_there_is_found_where_its_kind_was_read(cluster, check):
+def test_missing_target_is_reported_if_its_kind_was_listed(cluster, check):
     cluster.put(deployment("other"), hpa("chat", target="chat"))
 
-    assert said(check("-n", "ai", "-o", "json")) == [
+    assert problems(check("-n", "ai", "-o", "json")) == [
         ("HorizontalPodAutoscaler ai/chat", "TG101", "spec.scaleTargetRef")
     ]
 
 
-def test_the_autoscalers_own_number_is_no_replicas_of_a_manifest(cluster, check):
+def test_replicas_set_by_an_autoscaler_are_not_those_of_a_manifest(cluster, check):
     cluster.put(deployment("chat", replicas=5), hpa("chat", target="chat"))
 
-    assert said(check("-n", "ai", "-o", "json")) == []
+    assert problems(check("-n", "ai", "-o", "json")) == []
 
 
-def test_another_namespace_is_not_asked_for_and_all_are_when_all_are_meant(cluster, check):
+def test_only_the_given_namespace_is_listed_unless_all_are(cluster, check):
     cluster.put(hpa("a", "ai", target="chat"), hpa("b", "ai", target="chat"), hpa("c", "dev", target="chat"))
 
     assert "3 object(s)" not in check("-n", "ai").stdout
     assert {each.namespace for each in cluster.asked("list")} == {"ai"}
-    assert said(check("-A", "-o", "json")) == [("HorizontalPodAutoscaler ai/b", "TG020", "spec.scaleTargetRef")]
+    assert problems(check("-A", "-o", "json")) == [("HorizontalPodAutoscaler ai/b", "TG020", "spec.scaleTargetRef")]
     assert None in {each.namespace for each in cluster.asked("list")}
 
 
-def test_a_kind_that_rbac_refuses_is_said_and_passed_over(cluster, check):
+def test_kind_refused_by_rbac_is_reported_and_skipped(cluster, check):
     cluster.put(hpa("a", target="chat"), hpa("b", target="chat"))
     cluster.forbid(DEPLOYMENTS)
 
     done = check("-n", "ai", "-o", "json")
 
-    assert said(done) == [("HorizontalPodAutoscaler ai/b", "TG020", "spec.scaleTargetRef")]
+    assert problems(done) == [("HorizontalPodAutoscaler ai/b", "TG020", "spec.scaleTargetRef")]
     assert done.stderr.startswith("not read: list deployments.apps of namespace ai: HTTP 403, RBAC does not allow it")
 
 
-def test_a_cluster_without_keda_or_prometheus_is_checked_all_the_same(cluster, check):
+def test_cluster_without_keda_or_prometheus_is_checked(cluster, check):
     cluster.uninstall(SCALEDOBJECTS, PODMONITORS)
     cluster.put(deployment("chat"), hpa("chat", target="chat"))
 
@@ -152,7 +154,7 @@ def test_a_cluster_without_keda_or_prometheus_is_checked_all_the_same(cluster, c
     assert (done.exit_code, done.stdout, done.stderr) == (0, "2 object(s) fine\n", "")
 
 
-def test_a_kind_that_the_cluster_does_not_have_needs_no_right(cluster, check):
+def test_kind_that_the_cluster_lacks_needs_no_permission(cluster, check):
     cluster.uninstall(LEADERWORKERSETS)
     cluster.forbid(LEADERWORKERSETS)
     cluster.forbid(PODMONITORS)
@@ -165,7 +167,7 @@ def test_a_kind_that_the_cluster_does_not_have_needs_no_right(cluster, check):
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_who_may_read_nothing_is_not_told_that_all_is_fine(cluster, check):
+def test_check_without_any_permission_is_an_error(cluster, check):
     for resource in CHECKED:
         cluster.forbid(resource)
     cluster.put(deployment("chat"), hpa("a", target="chat"), hpa("b", target="chat"))
@@ -176,7 +178,7 @@ def test_who_may_read_nothing_is_not_told_that_all_is_fine(cluster, check):
     assert done.stderr.splitlines()[-1] == "Error: nothing was checked: no kind of object could be read"
 
 
-def test_a_namespace_that_has_nothing_may_be_misspelt(cluster, check):
+def test_empty_namespace_is_reported(cluster, check):
     cluster.put(deployment("chat"), hpa("a", target="chat"))
 
     done = check("-n", "al")
@@ -185,21 +187,21 @@ def test_a_namespace_that_has_nothing_may_be_misspelt(cluster, check):
     assert done.stderr == "nothing to check: namespace al has no object of a checked kind\n"
 
 
-def test_long_lists_are_read_to_their_end(cluster, check):
+def test_long_lists_are_read_completely(cluster, check):
     cluster.page_objects = 2
     cluster.put(*(deployment(f"d{each}") for each in range(5)), *(hpa(f"h{each}", target="d0") for each in range(5)))
 
-    assert [rule for _, rule, _ in said(check("-n", "ai", "-o", "json"))] == ["TG020"] * 4
+    assert [rule for _, rule, _ in problems(check("-n", "ai", "-o", "json"))] == ["TG020"] * 4
 
 
-def test_it_only_lists(cluster, check):
+def test_check_only_lists(cluster, check):
     cluster.put(deployment("chat"))
     check("-n", "ai")
 
     assert {each.verb for each in cluster.requests} == {"list"}
 
 
-def test_an_api_that_does_not_answer_is_an_error_and_no_traceback(cluster, check):
+def test_failing_api_is_an_error_and_no_traceback(cluster, check):
     cluster.fail(DEPLOYMENTS, 500)
     done = check("-n", "ai")
 
@@ -210,7 +212,7 @@ def test_an_api_that_does_not_answer_is_an_error_and_no_traceback(cluster, check
     )
 
 
-def test_a_kubeconfig_that_is_not_there_is_an_error_and_no_traceback(tmp_path):
+def test_missing_kubeconfig_is_an_error_and_no_traceback(tmp_path):
     done = CliRunner().invoke(main, ["check", "-n", "ai", "--kubeconfig", str(tmp_path / "none")])
 
     assert (done.exit_code, done.stdout) == (1, "")

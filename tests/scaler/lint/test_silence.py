@@ -1,4 +1,4 @@
-"""A rule is silenced with a reason or not at all, and what Tidegate would refuse cannot be silenced."""
+"""Silences rules with a reason; errors that Tidegate would refuse cannot be silenced."""
 
 import json
 
@@ -25,7 +25,7 @@ def _text(ignore, engine="vllm"):
     return _SCALED.format(ignore=json.dumps(ignore), engine=engine)
 
 
-def test_without_an_annotation_both_rules_speak(rules_of):
+def test_both_rules_report_without_an_annotation(rules_of):
     assert rules_of(_text("x").replace('  annotations: {tidegate.dev/check-ignore: "x"}\n', "")) == ["TG031", "TG032"]
 
 
@@ -35,7 +35,7 @@ def test_without_an_annotation_both_rules_speak(rules_of):
     ("TG031 because a; TG032 because b", []),
     ("TG060 because of nothing here", ["TG031", "TG032"]),
 ])  # fmt: skip
-def test_a_rule_with_a_reason_is_silent_on_that_object(ignore, left, rules_of):
+def test_rule_with_a_reason_is_silent_for_that_object(ignore, left, rules_of):
     assert rules_of(_text(ignore)) == left
 
 
@@ -46,18 +46,18 @@ def test_a_rule_with_a_reason_is_silent_on_that_object(ignore, left, rules_of):
     ("", "must be rules and a reason, such as \"TG061 because the gateway drains\", got ''"),
     ("TG031 I say", "must be rules and a reason, such as \"TG061 because the gateway drains\", got 'TG031 I say'"),
 ])  # fmt: skip
-def test_what_silences_nothing_is_an_error_at_its_place(ignore, message, lint):
-    said = [line for line in lint(_text(ignore)) if "TG092" in line]
+def test_annotation_that_silences_nothing_is_an_error_at_its_position(ignore, message, lint):
+    lines = [line for line in lint(_text(ignore)) if "TG092" in line]
     line, column = (5, 44) if "got" in message else (5, 17)
-    assert said == [f"0.yaml:{line}:{column}: error TG092: metadata.annotations.tidegate.dev/check-ignore: {message}"]
+    assert lines == [f"0.yaml:{line}:{column}: error TG092: metadata.annotations.tidegate.dev/check-ignore: {message}"]
     assert len(lint(_text(ignore))) == 3
 
 
-def test_what_tidegate_would_refuse_has_no_rule_and_cannot_be_silenced(rules_of):
+def test_error_without_a_rule_cannot_be_silenced(rules_of):
     assert rules_of(_text("TG031, TG032 because it is a test", engine="vlm")) == [None]
 
 
-def test_an_annotation_that_silences_makes_no_workload(rules_of):
+def test_silencing_annotation_makes_no_workload(rules_of):
     ignore = "annotations: {tidegate.dev/check-ignore: TG063 because}"
     text = f"apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: a, {ignore}}}\n"
     assert rules_of(text) == ["TG092"]
@@ -73,20 +73,20 @@ def check(tmp_path):
     return run
 
 
-def test_a_run_may_ignore_rules_of_files_and_of_configurations(check):
+def test_run_may_ignore_rules_of_files_and_configurations(check):
     text = _text("TG031 because x")
     assert check(text, "--ignore", "TG032").output == "1 file(s) fine\n"
     assert check(text, "--ignore", "TG031,TG032").output == "1 file(s) fine\n"
     assert check("scrape: {interval: 5s}\n", "--ignore", "TG090").output == "1 file(s) fine\n"
 
 
-def test_an_unknown_rule_is_wrong_usage(check):
+def test_unknown_rule_is_a_usage_error(check):
     for option in ("--ignore", "--explain"):
         done = check(_text("TG031 because x"), option, "TG999")
         assert (done.exit_code, "TG999 is no rule: --rules lists them" in done.output) == (2, True)
 
 
-def test_warnings_fail_where_somebody_is_strict_and_hints_never_do(check):
+def test_warnings_fail_only_with_strict_and_hints_never_do(check):
     text = _text("TG031 because x")
     assert check(text, "--strict").exit_code == 0
     warned = text.replace("minReplicaCount: 1", "minReplicaCount: 0")

@@ -12,7 +12,7 @@ from scaler.replay.servers import ServerProfile, Slo
 
 
 class Deployment:
-    """A simulated Deployment under a load of `(at, prompt, output)`, with words for what the tests ask."""
+    """A simulated Deployment under a load of `(at, prompt, output)`, with short names for the columns of the tests."""
 
     def __init__(self, server, load, slots=64):
         at, prompt, output = np.array(load, dtype=float).reshape(-1, 3).T
@@ -48,7 +48,7 @@ def deployment():
 
 @pytest.fixture
 def server():
-    """`server(step=…)`: a replica whose every cost is zero but for what is named."""
+    """`server(step=…)`: a replica with zero cost except for the given ones."""
 
     def make(step=0.01, per_sequence=0.0, per_token=0.0, prompt_rate=1000.0, chunk=2048, batch=256, kv=1e9, slots=0):
         return ServerColumns(step, per_sequence, per_token, prompt_rate, chunk, batch, float(kv), slots)
@@ -58,7 +58,7 @@ def server():
 
 @dataclass
 class Scripted:
-    """A plane that orders by the clock: `{second: replicas}`."""
+    """A baseline that scales by the clock: `{second: replicas}`."""
 
     orders: dict
     first: int = 1
@@ -77,7 +77,7 @@ def scripted():
 
 @pytest.fixture
 def load():
-    """`load([(at, prompt, output), …])`: a Load; `load("each:1m,for=1h")` is what a person writes."""
+    """`load([(at, prompt, output), …])`: a Trace; `load("each:1m,for=1h")` parses the command-line form."""
 
     def make(what, name="small", seed=0):
         if isinstance(what, str):
@@ -90,7 +90,7 @@ def load():
 
 @pytest.fixture
 def profile(server):
-    """`profile(start_s=60.0)`: a replica that reads 1000 prompt tokens a second and makes 100, one GPU."""
+    """`profile(start_s=60.0)`: a replica that reads 1000 prompt tokens a second and generates 100, on one GPU."""
 
     def make(start_s=0.0, gpus=1, sigma=0.0, slo=None, **costs):
         return ServerProfile("P", server(**costs), start_s, gpus, slo or Slo(1.0, 0.0), sigma)

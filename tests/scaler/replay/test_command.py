@@ -1,4 +1,4 @@
-"""The words of `tidegate replay`: what is wrong with one is said with it, before anything is simulated."""
+"""Tests the arguments of `tidegate replay`: an invalid one is reported before anything is simulated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOAD = "each:5m,for=30m"
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("request_", "expected"),
     [
         (ReplayRequest([]), ["TRACE: must be given"]),
         (ReplayRequest(["nothing.csv"]), ["nothing.csv: is no file", "diurnal"]),
@@ -59,14 +59,14 @@ LOAD = "each:5m,for=30m"
         ),
     ],
 )
-def test_a_word_that_is_wrong_is_named_with_what_would_be_right(asked, words):
+def test_invalid_argument_is_named_with_the_valid_form(request_, expected):
     with pytest.raises(BadReplayRequest) as bad:
-        replayed(asked)
+        replayed(request_)
 
-    assert [word for word in words if word not in str(bad.value)] == [], str(bad.value)
+    assert [part for part in expected if part not in str(bad.value)] == [], str(bad.value)
 
 
-def test_a_server_that_is_wrong_is_told_by_file_line_and_column(tmp_path):
+def test_invalid_server_file_is_reported_with_line_and_column(tmp_path):
     file = tmp_path / "server.yaml"
     file.write_text(
         "name: mine\nstart: 40s\nengine: {step: 16ms, prompt_rate: -1, kv_tokens: 190000}\nslo: {first: 2s}\n"
@@ -79,7 +79,7 @@ def test_a_server_that_is_wrong_is_told_by_file_line_and_column(tmp_path):
     assert "prompt_rate" in str(problem)
 
 
-def test_what_is_odd_about_a_server_is_told_and_it_is_played(tmp_path):
+def test_questionable_server_file_is_reported_and_replayed(tmp_path):
     file, progress = tmp_path / "server.yaml", []
     file.write_text(
         "name: mine\nstart: 40s\nengine: {step: 16ms, prompt_rate: 7000, kv_tokens: 190000}\nslo: {first: 2s}\n"
@@ -91,7 +91,7 @@ def test_what_is_odd_about_a_server_is_told_and_it_is_played(tmp_path):
     assert "slo.per_prompt_token: should be at least 1/prompt_rate (0.143 ms)" in progress[0]
 
 
-def test_where_nobody_says_the_usual_are_played_on_a_and_told_in_that_order(capsys):
+def test_usual_policies_are_replayed_in_order_on_profile_a_by_default(capsys):
     (verdict,) = replayed(ReplayRequest([LOAD]))
     captured = capsys.readouterr()
 
@@ -100,7 +100,7 @@ def test_where_nobody_says_the_usual_are_played_on_a_and_told_in_that_order(caps
     assert captured.out == "", "progress goes to standard error"
 
 
-def test_tuning_adds_the_cheapest_of_the_grid_that_keeps_the_promise(monkeypatch):
+def test_tuning_adds_the_cheapest_setting_of_the_grid_that_meets_the_slo(monkeypatch):
     tried = [one for one in USUAL if one == "keda-gpu-util"]
     monkeypatch.setattr("scaler.cli.replay.run.BASELINES", (*tried, "static"))
     (verdict,) = replayed(ReplayRequest(["each:1m,for=20m"], policies=["static:replicas=4"], tune=True))
@@ -111,7 +111,7 @@ def test_tuning_adds_the_cheapest_of_the_grid_that_keeps_the_promise(monkeypatch
     assert best.score.slo_met_ratio >= 0.99
 
 
-def test_the_list_has_every_policy_with_parameters_defaults_meanings_and_the_tuned_values():
+def test_list_has_every_policy_with_parameters_defaults_descriptions_and_tuned_values():
     listed = policies().splitlines()
 
     assert [name for name, family in FAMILIES.items() if f"{name}: {family.about}" not in listed] == []
@@ -120,7 +120,7 @@ def test_the_list_has_every_policy_with_parameters_defaults_meanings_and_the_tun
     assert len(listed) == sum(1 + len(family.parameters) + bool(family.grid) for family in FAMILIES.values())
 
 
-def test_as_many_replicas_as_are_allowed_fit_the_simulator():
+def test_maximum_number_of_replicas_fits_the_simulator():
     (verdict,) = replayed(ReplayRequest(["each:5m,for=16m"], policies=[f"static:replicas={MOST_REPLICAS}"]))
 
     assert verdict.played[0].score.slo_met_ratio == 1.0

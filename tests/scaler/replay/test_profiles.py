@@ -1,4 +1,4 @@
-"""The servers that are built in, against the arithmetic in their words."""
+"""Checks the built-in servers against the arithmetic in their descriptions."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from scaler.replay.run import run, score
 from scaler.replay.servers import PROFILES, A, B, C
 
 
-def test_the_promise_of_a_is_two_seconds_and_its_prompt_at_half_speed_then_sixty_milliseconds_a_token():
+def test_slo_of_a_is_two_seconds_plus_its_prompt_at_half_speed_and_sixty_milliseconds_a_token():
     prompt, output = np.full(4, 1200), np.full(4, 100)
     first, rest = np.array([2.2, 2.201, 1.0, np.nan]), np.array([6.5, 1.0, 6.51, np.nan])
 
     assert A.slo.kept(first, rest, prompt, output).tolist() == [True, False, False, False]
 
 
-def test_one_token_has_no_rest_to_wait_for():
+def test_slo_of_one_token_has_no_rest():
     assert A.slo.kept(np.ones(1), np.array([99.0]), np.ones(1), np.ones(1)).tolist() == [True]
 
 
 @pytest.mark.parametrize("profile", [A, B])
-def test_a_replica_that_has_nothing_else_to_do_keeps_its_promise(load, profile):
-    alone = load([(600.0 * place, 4000, 500) for place in range(5)])
+def test_idle_replica_meets_its_slo(load, profile):
+    alone = load([(600.0 * index, 4000, 500) for index in range(5)])
 
     assert score(run(alone, profile, Static(1))).slo_met_ratio == 1.0
 
@@ -38,7 +38,7 @@ def test_one_sequence_decodes_at_the_published_rate(load):
     assert (done - first) / 1000 == pytest.approx(0.0115 + 1e-4 + 6.5e-8 * 500, rel=0.01)
 
 
-def test_start_up_times_have_the_median_and_the_spread_that_are_asked_for():
+def test_start_up_times_have_the_given_median_and_spread():
     slow = replace(A, start_s=100.0, start_sigma=0.35)
     drawn = slow.starts(seed=5, count=20_000)
 
@@ -49,11 +49,11 @@ def test_start_up_times_have_the_median_and_the_spread_that_are_asked_for():
     assert (drawn != slow.starts(seed=6, count=20_000)).all()
 
 
-def test_without_a_spread_every_start_takes_as_long():
+def test_start_up_times_without_a_spread_are_constant():
     assert set(B.starts(seed=1)) == {150.0}
 
 
-def test_a_job_of_c_takes_its_seconds_and_must_begin_within_two_minutes(load):
+def test_job_of_c_takes_its_seconds_and_must_start_within_two_minutes(load):
     jobs = load([(0.0, 1, 1), *[(1000.0, 1, 60)] * 4])
     course = run(jobs, C, Static(1))
 
@@ -63,5 +63,5 @@ def test_a_job_of_c_takes_its_seconds_and_must_begin_within_two_minutes(load):
     assert score(course).slo_met_ratio == 0.75
 
 
-def test_they_are_called_by_their_names():
+def test_profiles_are_keyed_by_their_names():
     assert [(name, profile.name) for name, profile in PROFILES.items()] == [("A", "A"), ("B", "B"), ("C", "C")]

@@ -1,4 +1,4 @@
-"""What a course is worth, worked out by hand."""
+"""Tests the score of a run, computed by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def course(load, profile):
     def make(times, orders=(), pod_s=7200.0, cold=0, slo=None):
         table = np.array(times, dtype=float).reshape(-1, 3)
         requests = load([(at, 100, 11) for at in table[:, 0]])
-        progress = slo or Slo(1.0, 0.01, 0.5, 0.05)  # so the first within 2 s, the rest within 1.05 s
+        progress = slo or Slo(1.0, 0.01, 0.5, 0.05)  # so the first token within 2 s, the rest within 1.05 s
         return Replayed(
             requests, profile(gpus=4, slo=progress), "p", table, pod_s, tuple(orders), np.zeros((1, 6)), cold
         )
@@ -26,7 +26,7 @@ def course(load, profile):
     return make
 
 
-def test_the_first_five_minutes_cost_and_are_not_judged(course):
+def test_first_five_minutes_cost_and_are_not_scored(course):
     late_at_first = [(0.0, 50.0, 51.0), (299.0, 350.0, 351.0), (300.0, 301.0, 302.0), (3600.0, 3601.0, 3602.0)]
     outcome = score(course(late_at_first))
 
@@ -36,22 +36,22 @@ def test_the_first_five_minutes_cost_and_are_not_judged(course):
     assert outcome.gpu_hours == 7200 * 4 / 3600
 
 
-def test_of_a_load_shorter_than_ten_minutes_the_first_half_is_not_judged(course):
+def test_first_half_of_a_load_shorter_than_ten_minutes_is_not_scored(course):
     assert score(course([(0.0, 50.0, 51.0), (49.0, 99.0, 99.0), (100.0, 101.0, 102.0)])).slo_met_ratio == 1.0
 
 
-def test_a_promise_is_kept_by_the_first_token_and_by_the_rest_and_up_to_its_very_bound(course):
+def test_slo_covers_the_first_token_and_the_rest_including_the_bound(course):
     at = 1000.0
     times = [
-        (at, at + 2.0, at + 3.0),  # kept: 1 + 100*0.01 = 2 s
-        (at, at + 2.1, at + 2.2),  # its first is late
-        (at, at + 1.0, at + 2.1),  # the rest took 1.1 s where 0.5 + 11*0.05 = 1.05 s are allowed
-        (at, np.nan, np.nan),  # never came
+        (at, at + 2.0, at + 3.0),  # met: 1 + 100*0.01 = 2 s
+        (at, at + 2.1, at + 2.2),  # its first token is late
+        (at, at + 1.0, at + 2.1),  # the rest took 1.1 s; 0.5 + 11*0.05 = 1.05 s are allowed
+        (at, np.nan, np.nan),  # no token
     ]
     assert score(course(times)).slo_met_ratio == 0.25
 
 
-def test_times_to_the_first_token_are_of_those_who_had_one(course):
+def test_time_to_first_token_covers_only_requests_with_a_token(course):
     times = [(1000.0, 1000.0 + wait, 1100.0) for wait in range(1, 101)] + [(1000.0, np.nan, np.nan)]
     outcome = score(course(times))
 
@@ -60,14 +60,14 @@ def test_times_to_the_first_token_are_of_those_who_had_one(course):
     assert isnan(score(course([(1000.0, np.nan, np.nan)])).ttft_mean_s)
 
 
-def test_a_change_that_takes_back_the_one_before_within_five_minutes_is_a_flap():
+def test_change_that_reverts_the_previous_one_within_five_minutes_is_a_flap():
     assert flaps([Order(1000.0, 1, 3), Order(1100.0, 3, 2), Order(2000.0, 2, 3)]) == 1
     assert flaps([Order(0.0, 1, 2), Order(300.0, 2, 1), Order(600.1, 1, 2)]) == 1
     assert flaps([Order(0.0, 1, 2), Order(10.0, 2, 5), Order(20.0, 5, 9)]) == 0
     assert flaps([]) == 0
 
 
-def test_flaps_are_told_by_the_day_and_changes_and_cold_starts_in_all(course):
+def test_flaps_are_counted_per_day_and_changes_and_cold_starts_in_total(course):
     orders = [Order(1000.0, 1, 3), Order(1100.0, 3, 2), Order(2000.0, 2, 3)]
     outcome = score(course([(0.0, 1.0, 1.0), (43_200.0, 43_201.0, 43_202.0)], orders, cold=5))
 

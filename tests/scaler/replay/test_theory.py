@@ -1,4 +1,4 @@
-"""The engine against theory: what is known exactly of queues must come out of it."""
+"""Compares the engine with exact results of queueing theory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TICK = 1e-3  # one token of work: an exponential service time in whole tokens of
 
 
 def erlang_c(servers, offered):
-    """The probability of having to wait in M/M/c (Erlang, 1917). offered: arrival rate times mean service time."""
+    """The probability of waiting in M/M/c (Erlang, 1917). offered: arrival rate times mean service time."""
     last = offered**servers / factorial(servers) * servers / (servers - offered)
     return last / (sum(offered**k / factorial(k) for k in range(servers)) + last)
 
@@ -34,7 +34,7 @@ def test_waiting_times_are_those_of_an_m_m_c_queue(deployment, server, servers, 
         runs.append(np.mean((queue.first - TICK - queue.at)[2000:]))
     expected = erlang_c(servers, rate) / (servers - rate)
 
-    # Eight independent runs: their mean lies within 3.5 standard errors (Student's t, 7 degrees: 99 %).
+    # Eight independent runs: their mean is within 3.5 standard errors (Student's t, 7 degrees: 99 %).
     assert np.mean(runs) == pytest.approx(expected, abs=3.5 * np.std(runs, ddof=1) / np.sqrt(len(runs)))
 
 
@@ -50,7 +50,7 @@ def test_littles_law_holds(deployment, server):
         observation = look(fleet.until(moment).world, fleet.server)
         inside.append(observation[WAITING] + observation[RUNNING] + observation[AT_GATE])
 
-    # L = lambda W over the whole span, at the end of which nobody is inside: both are the same area.
+    # L = lambda W over the whole span, at the end of which no request is in the system: both are the same area.
     assert inside[-1] == 0.0
     assert np.mean(inside) * moments[-1] == pytest.approx((fleet.done - fleet.at).sum(), rel=0.01)
 
@@ -58,17 +58,19 @@ def test_littles_law_holds(deployment, server):
 requests = st.lists(
     st.tuples(st.floats(0.0, 20.0), st.integers(1, 3000), st.integers(1, 200)), min_size=1, max_size=60
 ).map(sorted)
-orders = st.lists(st.tuples(st.floats(0.0, 10.0), st.integers(0, 6), st.floats(0.0, 5.0)), max_size=12)
+scale_changes = st.lists(st.tuples(st.floats(0.0, 10.0), st.integers(0, 6), st.floats(0.0, 5.0)), max_size=12)
 
 
-# The fixture is a class: nothing of it is left over from one example to the next.
+# The fixture is a class: no state is shared between examples.
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(requests, orders, st.integers(1, 8), st.sampled_from([0, 1, 3]))
-def test_every_request_and_token_is_served_once_however_it_is_scaled(deployment, server, load, orders, batch, slots):
+@given(requests, scale_changes, st.integers(1, 8), st.sampled_from([0, 1, 3]))
+def test_every_request_and_token_is_served_once_under_any_scaling(
+    deployment, server, load, scale_changes, batch, slots
+):
     fleet = deployment(server(0.01, 1e-4, 1e-6, 5000.0, chunk=256, batch=batch, kv=4000, slots=slots), load)
     fleet.scale(1)
     at = 0.0
-    for wait, replicas, start_s in orders:
+    for wait, replicas, start_s in scale_changes:
         at += wait
         fleet.until(at).scale(replicas, start_s)
     fleet.until(at + 20.0).scale(2).until(at + 2000.0)

@@ -1,4 +1,4 @@
-"""The plane that is called Tidegate decides what the daemon's own decider decides of the same pages, as text."""
+"""Tests that the baseline called Tidegate decides what the daemon's decider decides from the same metrics, as text."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ EPOCH_S = 1000.0
 
 
 class Daemon:
-    """The decider, told of the simulated Deployment as the daemon would be: pages, the pods' list, the replicas.
+    """The decider with the inputs of the simulated Deployment as in the daemon: targets, list of pods, replica counts.
 
-    One page speaks for all pods, because the plane reads them all at one moment: with a page each, what falls between
-    two of them would be seen in between.
+    One target represents all pods, because the baseline reads them all at one moment: with a target per pod, changes
+    between two scrapes would be visible in between.
     """
 
     def __init__(self, wish):
@@ -53,25 +53,25 @@ class Daemon:
         self.readers = {target: (Reader(target.kind), Scanner()) for target in (GATEWAY, PODS, NODE)}
         self.decider.expect(GATEWAY)
         self.busy_s = 0.0
-        self.answer = None
+        self.outcome = None
 
-    def hears(self, observation, page):
+    def scrape(self, observation, page):
         pages, now = observation.pages, EPOCH_S + observation.now
         ready, wanted = int(pages[READY_NOW]), int(pages[WANTED])
         share = (pages[BUSY_S] - self.busy_s) / (tidegate.SCRAPE_S * ready) if ready else 0.0
         self.busy_s = pages[BUSY_S]
         self.decider.counted(CHAT, ReplicaCount(wanted, ready, now, existing=wanted))
         self.decider.listed(CHAT, min(ready, 1), () if ready else (PODS,))
-        answers = pages[EXISTING] and (ready or pages[RUNNING])
-        if not answers:
+        responds = pages[EXISTING] and (ready or pages[RUNNING])
+        if not responds:
             self.decider.retire(PODS)
         self.land(GATEWAY, page.epp(held=pages[AT_GATE]), now)
-        if answers:
+        if responds:
             numbers = {"waiting": pages[WAITING], "running": pages[RUNNING], "tokens": pages[TOKENS_GENERATED]}
             self.land(PODS, page.vllm(**numbers, kv=pages[KV_USED], finished=observation.finished), now)
         self.land(NODE, page.gpu("GPU-1", ["chat-0"] if ready else [], engine=max(0.0, min(1.0, share))), now)
         for decision in self.decider.sweep(now):
-            self.answer = decision.replicas, decision.active, decision.reason
+            self.outcome = decision.replicas, decision.active, decision.reason
 
     def land(self, target, text, now):
         reader, scanner = self.readers[target]
@@ -79,32 +79,34 @@ class Daemon:
 
 
 class Both:
-    """Tidegate's plane, and the daemon beside it. answers: (second, the plane's, the daemon's).
+    """Tidegate's baseline, and the daemon beside it. outcomes: (second, the baseline's, the daemon's).
 
-    script: somebody else scales, and both only watch.
+    script: scales in place of the baseline, and both only observe.
     """
 
     def __init__(self, wish, page, script=None):
         self._script = script
         self._baseline, self._daemon, self._page = tidegate.baseline("tidegate", wish), Daemon(wish), page
         self.name, self.every_s, self.first = self._baseline.name, self._baseline.every_s, self._baseline.first
-        self.answers = []
+        self.outcomes = []
 
     def step(self, observation):
-        order = self._baseline.step(observation)
-        self._daemon.hears(observation, self._page)
+        replicas = self._baseline.step(observation)
+        self._daemon.scrape(observation, self._page)
         scaler = self._baseline._scaler
-        self.answers.append((observation.now, (scaler.value(), scaler.active(), scaler.reason()), self._daemon.answer))
-        return self._script.step(observation) if self._script else order
+        self.outcomes.append(
+            (observation.now, (scaler.value(), scaler.active(), scaler.reason()), self._daemon.outcome)
+        )
+        return self._script.step(observation) if self._script else replicas
 
 
-def wish(**words):
+def wish(**changes):
     usual = {"work": 16.0, "kv_cache": 0.9, "keep_warm_s": 120.0, "up_s": 5.0, "down_s": 60.0, "band": 0.2}
-    return tidegate.Wish(**{**usual, "least": 0, "most": 12, **words})
+    return tidegate.Wish(**{**usual, "least": 0, "most": 12, **changes})
 
 
 @pytest.mark.parametrize(
-    ("words", "profile", "wishes"),
+    ("trace", "profile", "wishes"),
     [
         ("flash:peak=40,at=5m,for=25m", "A", {}),
         ("flash:peak=40,at=5m,for=25m", "A", {"work": 4.0, "up_s": 0.0, "down_s": 300.0, "band": 0.0, "least": 2}),
@@ -114,22 +116,22 @@ def wish(**words):
         ("batch:jobs=20,every=15m,output=60,for=40m", "C", {"work": 2.0}),
     ],
 )
-def test_it_answers_what_the_daemon_answers_to_the_same_pages(page, words, profile, wishes):
+def test_baseline_decides_what_the_daemon_decides_from_the_same_metrics(page, trace, profile, wishes):
     both = Both(wish(**wishes), page)
-    run(load(words, None, 5).load, PROFILES[profile], both, seed=1)
+    run(load(trace, None, 5).load, PROFILES[profile], both, seed=1)
 
-    differ = [(at, baseline, daemon) for at, baseline, daemon in both.answers if baseline != daemon]
+    differ = [(at, baseline, daemon) for at, baseline, daemon in both.outcomes if baseline != daemon]
     assert differ == []
-    assert len(both.answers) > 300
-    assert len({baseline for _, baseline, _ in both.answers}) > 2, "nothing was asked of it"
+    assert len(both.outcomes) > 300
+    assert len({baseline for _, baseline, _ in both.outcomes}) > 2, "the load requires different decisions"
 
 
-def test_it_watches_somebody_else_scale_as_the_daemon_does(page, load, scripted):
+def test_baseline_observes_other_scale_changes_like_the_daemon(page, load, scripted):
     # To zero under load; from there up before the last pod has drained; and to zero again while one works.
     script = scripted({60.0: 0, 180.0: 3, 400.0: 0, 405.0: 1, 700.0: 0}, first=2)
     steady = load("each:20s,for=20m,prompt=500,output=1500")
     both = Both(wish(work=0.3, keep_warm_s=30.0), page, script)
     run(steady, PROFILES["A"], both)
 
-    assert [(at, baseline, daemon) for at, baseline, daemon in both.answers if baseline != daemon] == []
-    assert len({baseline for _, baseline, _ in both.answers}) > 5
+    assert [(at, baseline, daemon) for at, baseline, daemon in both.outcomes if baseline != daemon] == []
+    assert len({baseline for _, baseline, _ in both.outcomes}) > 5

@@ -1,4 +1,4 @@
-"""What a replay says at the end: the document, and its rows."""
+"""Tests the result of a replay: the document, and its table."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def played(seed=0, **wishes):
 
 @pytest.fixture
 def verdict(load):
-    """Two policies that kept nothing to judge by: of a load whose only request never had a token."""
+    """Two policies without a scored request: the only request of the load never had a token."""
 
     def make(plan=None, notes=()):
         never = load([(0.0, 10, 10), (100.0, 10, 10)])
@@ -47,7 +47,7 @@ def verdict(load):
     return make
 
 
-def test_the_document_has_the_shape_it_is_known_by():
+def test_document_has_its_documented_shape():
     (document,) = [verdict.to_document() for verdict in played()]
 
     assert list(document)[:3] == ["load", "server", "slo"]
@@ -61,14 +61,14 @@ def test_the_document_has_the_shape_it_is_known_by():
     }  # fmt: skip
 
 
-def test_same_seed_same_bytes():
+def test_same_seed_yields_the_same_bytes():
     one, again, other = (json.dumps([each.to_document() for each in played(seed)]) for seed in (4, 4, 5))
 
     assert one == again
     assert one != other
 
 
-def test_what_is_not_known_is_null_and_never_zero(verdict):
+def test_unknown_value_is_null_and_never_zero(verdict):
     document = verdict().to_document()
     text = json.dumps(document, allow_nan=False)  # raises if any is left
 
@@ -79,7 +79,7 @@ def test_what_is_not_known_is_null_and_never_zero(verdict):
     assert TraceResult(verdict().load, C, [], None, 0.0).to_document()["slo"]["rest_s"] is None
 
 
-def test_gpu_hours_are_told_as_a_share_of_the_plans(verdict):
+def test_gpu_hours_are_reported_as_a_ratio_to_the_plan(verdict):
     with_plan = verdict(ClairvoyantPlan(np.ones(4, np.int64), 2.0, 0.99))
 
     assert with_plan.ratio(3.0) == 1.5
@@ -87,21 +87,21 @@ def test_gpu_hours_are_told_as_a_share_of_the_plans(verdict):
     assert np.isnan(verdict(ClairvoyantPlan(np.zeros(4, np.int64), 0.0, nan)).ratio(3.0))
 
 
-def test_both_bounds_are_told_and_how_they_were_found(verdict):
+def test_both_bounds_are_described(verdict):
     assert verdict().bounds() == "1.5 GPU-hours are a bound nobody is under: full batches, and starting is free."
     progress = verdict(ClairvoyantPlan(np.ones(4, np.int64), 2.0, 0.9912)).bounds()
     assert "takes 2.0 GPU-hours and keeps 99.12 %" in progress
     assert "1.5 GPU-hours are a bound" in progress
 
 
-def test_a_promise_is_said_in_words():
+def test_slo_is_described():
     assert describe_slo(A.slo) == (
         "99 % of requests: first token in 2 s + 0.17 s per 1,000 prompt tokens, the rest in 0.5 s + 60 ms per token"
     )
     assert describe_slo(Slo(1.0, 0.0, share=0.95)) == "95 % of requests: first token in 1 s"
 
 
-def test_each_load_is_its_own_verdict_and_the_wait_is_told():
+def test_each_load_has_its_own_result_and_progress():
     progress = []
     loads = [read("each:1m,for=20m", None, 0), Recorded(read("each:2m,for=20m", None, 0).load, ("made up",))]
     one, two = play(
@@ -114,7 +114,7 @@ def test_each_load_is_its_own_verdict_and_the_wait_is_told():
     assert all(0.0 <= done <= 1.0 for _, done in progress)
 
 
-def test_the_table_has_a_row_per_policy_and_dashes_for_what_is_not_known(verdict, tmp_path):
+def test_table_has_a_row_per_policy_and_dashes_for_unknown_values(verdict, tmp_path):
     with (tmp_path / "table").open("w+") as file:
         replay_tables([*played(), verdict(notes=["one row was bad"])], Console(file=file))
         file.seek(0)

@@ -1,4 +1,4 @@
-"""A configuration, ready to meet what its cluster says."""
+"""A configuration of which a test reads the objects of a cluster."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.scaler.workloads.objects import Cluster
 
 @pytest.fixture
 def cluster():
-    """kubernetes: fields of it that are not the defaults; more: fields of Config."""
+    """kubernetes: its fields that differ from the defaults; more: fields of Config."""
 
     def of(*workloads: Workload, kubernetes=None, **more) -> Cluster:
         return Cluster(Config(workloads=workloads, kubernetes=Kubernetes(**(kubernetes or {})), **more))

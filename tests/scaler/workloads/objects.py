@@ -1,4 +1,4 @@
-"""Objects of a cluster as it has them, each said in a line."""
+"""Builds objects of a cluster in one line each."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +12,9 @@ from scaler.workloads import Registry, RejectedCall, take
 ADDRESS = "tidegate.tidegate.svc:6000"
 
 
-def trigger(*, type="external-push", name=None, address=ADDRESS, **words: str) -> ScaledObjectTrigger:  # noqa: A002 - KEDA's word
-    """words: a double underscore is a dot."""
-    metadata = {key.replace("__", "."): value for key, value in words.items()}
+def trigger(*, type="external-push", name=None, address=ADDRESS, **keys: str) -> ScaledObjectTrigger:  # noqa: A002 - KEDA's key
+    """keys: the metadata; a double underscore is a dot."""
+    metadata = {key.replace("__", "."): value for key, value in keys.items()}
     return ScaledObjectTrigger(type, name, {"scalerAddress": address, **metadata})
 
 
@@ -26,8 +26,8 @@ def scaled(
     return ScaledObject(ref, scales, triggers=triggers, **counts)
 
 
-def deployment(name="chat", namespace="ai", kind="Deployment", owner=None, **words: str) -> Scalable:
-    annotations = {key.replace("__", "."): value for key, value in words.items()}
+def deployment(name="chat", namespace="ai", kind="Deployment", owner=None, **keys: str) -> Scalable:
+    annotations = {key.replace("__", "."): value for key, value in keys.items()}
     return Scalable(Ref(namespace, kind, name), owner, annotations=annotations)
 
 
@@ -42,7 +42,7 @@ def configured(name="chat", namespace="ai", **more) -> Workload:
 
 @dataclass
 class Cluster:
-    """config: with Kubernetes, and whatever more a test says."""
+    """config: with Kubernetes, and the fields that a test sets."""
 
     config: Config
 
@@ -51,23 +51,23 @@ class Cluster:
         return take(self.config, *kinds.values())
 
 
-def names(census: Registry) -> list[str]:
-    return [str(workload.key) for workload in census.workloads]
+def names(registry: Registry) -> list[str]:
+    return [str(workload.key) for workload in registry.workloads]
 
 
-def said(census: Registry) -> list[str]:
-    return [str(trouble) for trouble in census.object_errors if trouble.severity == "error"]
+def errors(registry: Registry) -> list[str]:
+    return [str(problem) for problem in registry.object_errors if problem.severity == "error"]
 
 
-def refusal(census: Registry, name="chat", namespace="ai", **metadata: str):
-    """The doubt and the sentence of a call that must not be believed."""
+def refusal(registry: Registry, name="chat", namespace="ai", **metadata: str):
+    """The kind and the sentence of the rejection of such a call."""
     with pytest.raises(RejectedCall) as caught:
-        census.authorize(namespace, name, {"scalerAddress": ADDRESS, **metadata})
+        registry.authorize(namespace, name, {"scalerAddress": ADDRESS, **metadata})
     return caught.value.refused.doubt, caught.value.refused.sentence
 
 
-def detail(census: Registry, name="chat", namespace="ai", **metadata: str) -> str:
-    """What the operator may know of such a call, and the caller may not."""
+def detail(registry: Registry, name="chat", namespace="ai", **metadata: str) -> str:
+    """The detail that only the operator sees of such a call."""
     with pytest.raises(RejectedCall) as caught:
-        census.authorize(namespace, name, {"scalerAddress": ADDRESS, **metadata})
+        registry.authorize(namespace, name, {"scalerAddress": ADDRESS, **metadata})
     return caught.value.refused.detail

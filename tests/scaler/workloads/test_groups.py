@@ -1,19 +1,19 @@
-"""Groups of triggers and annotations: names of one namespace, and who is at fault where members contradict."""
+"""Tests groups of triggers and annotations: group names within a namespace, and errors about contradicting members."""
 
 from scaler.workloads.targets import plans
-from tests.scaler.workloads.objects import configured, deployment, names, refusal, said, scaled, trigger
+from tests.scaler.workloads.objects import configured, deployment, errors, names, refusal, scaled, trigger
 
 DECODE = {"engine": "vllm", "group": "pd", "role": "decode", "ratio__to": "prefill"}
 PREFILL = {"engine": "vllm", "group": "pd", "role": "prefill", "gateway": "epp"}
 
 
-def test_members_come_from_triggers_annotations_and_the_configuration_alike(cluster):
+def test_members_come_from_triggers_annotations_and_the_configuration(cluster):
     world = cluster(configured("p", group="pd", role="prefill"))
-    census = world.take(
+    registry = world.take(
         scaled("d", trigger(**DECODE, ratio__min="0.5"), minimum=1), deployment("e", engine="vllm", group="pd")
     )
-    assert names(census) == ["ai/p", "ai/d", "ai/e"]
-    members = [plan.member for plan in plans(world.config, census.workloads)]
+    assert names(registry) == ["ai/p", "ai/d", "ai/e"]
+    members = [plan.member for plan in plans(world.config, registry.workloads)]
     assert [(each.namespace, each.name, each.role, each.to, each.least) for each in members] == [
         ("ai", "pd", "prefill", None, 0.0),
         ("ai", "pd", "decode", "prefill", 0.5),
@@ -21,31 +21,31 @@ def test_members_come_from_triggers_annotations_and_the_configuration_alike(clus
     ]
 
 
-def test_who_contradicts_another_member_has_no_workload_and_its_calls_hear_whom(cluster):
+def test_contradicting_member_has_no_workload_and_its_rejection_names_the_other(cluster):
     one, other = {**DECODE, "ratio__max": "2"}, {**DECODE, "ratio__max": "3"}
-    census = cluster().take(
+    registry = cluster().take(
         scaled("p", trigger(**PREFILL)), scaled("d1", trigger(**one)), scaled("d2", trigger(**other))
     )
-    assert names(census) == ["ai/d1", "ai/p"]
+    assert names(registry) == ["ai/d1", "ai/p"]
     bound = "must be that of ai/d1 for role decode: from 0 to 2 for each of prefill"
-    assert said(census) == [f"ai/ScaledObject/d2: spec.triggers.0.metadata.ratio: {bound}"]
-    words = {key.replace("__", "."): value for key, value in other.items()}
-    assert refusal(census, "d2", **words)[1] == f"metadata.ratio: {bound}"
+    assert errors(registry) == [f"ai/ScaledObject/d2: spec.triggers.0.metadata.ratio: {bound}"]
+    metadata = {key.replace("__", "."): value for key, value in other.items()}
+    assert refusal(registry, "d2", **metadata)[1] == f"metadata.ratio: {bound}"
 
 
-def test_annotations_that_contradict_a_member_name_it_too(cluster):
+def test_contradicting_annotations_name_the_other_member(cluster):
     world = cluster()
-    census = world.take(
+    registry = world.take(
         scaled("a", trigger(**PREFILL, ratio__to="decode", ratio__min="1")),
         deployment("b", **DECODE, ratio__min="1"),
     )
-    assert names(census) == ["ai/a"]
-    (sentence,) = said(census)
+    assert names(registry) == ["ai/a"]
+    (sentence,) = errors(registry)
     circle = "must not close a circle: the ratios of ai/a lead back to role decode"
     assert sentence == f"ai/Deployment/b: tidegate.dev/ratio.to: {circle}"
 
 
-def test_a_contradiction_in_one_namespace_costs_nobody_in_another(cluster):
+def test_contradiction_in_one_namespace_does_not_affect_another(cluster):
     other = scaled("d", trigger(**DECODE, ratio__max="3"), namespace="b")
-    census = cluster().take(scaled("d", trigger(**DECODE, ratio__max="2"), namespace="a"), other)
-    assert (names(census), said(census)) == (["a/d", "b/d"], [])
+    registry = cluster().take(scaled("d", trigger(**DECODE, ratio__max="2"), namespace="a"), other)
+    assert (names(registry), errors(registry)) == (["a/d", "b/d"], [])

@@ -1,4 +1,4 @@
-"""What is seen of some workloads, with only what a test speaks of."""
+"""Builds the aggregate of one workload in which everything is unknown, except what a test sets."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ def column(values):
 
 @pytest.fixture
 def totals():
-    """`totals(wanted=4, ready=2, gpus=24)`: one workload, of which nothing else is known."""
+    """`totals(wanted=4, ready=2, gpus=24)`: the aggregate of one workload; everything else is unknown."""
 
-    def make(gpus=np.nan, shown=0.0, sleeping=np.nan, leaving=0.0, **seen):
+    def make(gpus=np.nan, shown=0.0, sleeping=np.nan, leaving=0.0, **readings_by_name):
         nan, none = column([np.nan]), column([0.0])
         readings = Readings.unknown(1)._replace(
-            **{name: np.array([value], dtype=getattr(Readings.unknown(1), name).dtype) for name, value in seen.items()}
+            **{
+                name: np.array([value], dtype=getattr(Readings.unknown(1), name).dtype)
+                for name, value in readings_by_name.items()
+            }
         )
         gpus_attributed = VisibleGpus(column([shown]), none, none, none, none, nan, nan)
         totals = Aggregate(readings, column([gpus]), gpus_attributed, nan, np.full((1, 3), np.nan), nan, nan, nan)
@@ -33,8 +36,8 @@ def totals():
 
 
 @pytest.fixture
-def known():
-    """Everything about its demand is known, it is awake, and a counter's rise shows 5 s of work."""
+def circumstances():
+    """The demand is completely known, the workload is awake, and a counter's rise shows 5 s of work."""
 
     def make(whole=True, zero=False, minimum=0.0):
         return Circumstances(np.array([whole]), np.array([zero]), column([minimum]), column([0.02]), rise_s=5.0)

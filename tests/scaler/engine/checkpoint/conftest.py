@@ -1,4 +1,4 @@
-"""States of any content."""
+"""Draws states with arbitrary content."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def states(draw):
 
 
 def same(one, other):
-    """Not a bit of them differs."""
+    """Asserts that both states are equal bit by bit."""
     np.testing.assert_equal((one.at, one.workloads), (other.at, other.workloads))
     assert one.targets == other.targets
     _same_columns(one.columns, other.columns)
@@ -52,7 +52,7 @@ def _same_columns(one, other):
 
 @pytest.fixture
 def small():
-    """Two workloads: what a snapshot of them may be."""
+    """The state of two workloads, as a checkpoint may hold it."""
     return State(
         1000.0,
         (CHAT, CODE),

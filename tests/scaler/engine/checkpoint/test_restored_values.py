@@ -1,4 +1,4 @@
-"""Values that no version writes never reach an answer, whoever sealed the checkpoint or the peer's memory."""
+"""Feeds forged checkpoints and peer states to a decider: no decision contains a value that no version writes."""
 
 import json
 import struct
@@ -28,21 +28,21 @@ CHAT, CODE = WorkloadKey("ai", "chat"), WorkloadKey("ai", "code")
 
 
 def fleet():
-    """Two workloads: one keeps warm for a constant time, one learns it."""
+    """Two workloads: one has a constant keep-warm time, one learns it."""
     spec = Spec(0, MAXIMUM, ((Signal.WORK, 16.0), (Signal.KV_CACHE, 0.9)), young=60.0)
     plans = [WorkloadSpec(CHAT, spec), WorkloadSpec(CODE, spec, teaching=KeepWarmConfig(learns=True))]
     return Decider(plans, interval_s=INTERVAL_S, fresh_intervals=3.0, owners=owners_by_name({}))
 
 
 def written():
-    """What two workloads with three replicas and a past have left behind."""
+    """The state of two workloads with three replicas and a history."""
     state = fleet().state(NOW - 10.0)
     full = {
         "memory.replicas": 3.0,
         "memory.active": True,
-        "told.replicas": 3.0,
-        "told.number": 3.0,
-        "told.active": True,
+        "published.replicas": 3.0,
+        "published.number": 3.0,
+        "published.active": True,
     }
     full |= {"accounts.since": NOW - 1000.0, "accounts.swept_at": NOW - 10.0, "intake.finished": 100.0}
     full |= {"gaps.weights": 1.0, "gaps.reference_at": NOW - 500.0}
@@ -55,7 +55,7 @@ def written():
 
 
 WRITTEN = written()
-# Differences and POSIX seconds; nothing else that is remembered is negative.
+# Differences and POSIX seconds; no other column of the state is negative.
 SIGNED = ("accounts.apart", "_at", "_since", ".at", ".since", ".times", "_until")
 ODD = st.sampled_from(
     [nan, inf, -inf, -1.0, 0.0, 0.5, 1.0, 3.0, 1e6, 1e15, 1e300, -1e300, 5e-324, NOW, NOW - 10.0, NOW + 1e6, NOW - 1e10]
@@ -64,7 +64,7 @@ ODD = st.sampled_from(
 
 @st.composite
 def forged(draw):
-    """A state as a process writes it, some of whose columns have other values, and are of other types and shapes."""
+    """A written state with other values, types and shapes in some of its columns."""
     columns = dict(WRITTEN.columns)
     for name in draw(st.lists(st.sampled_from(sorted(columns)), min_size=1, max_size=12, unique=True)):
         column = columns[name]
@@ -82,7 +82,7 @@ def forged(draw):
 
 
 def assert_sound(decider):
-    """What the policy remembers is what it may have remembered by itself."""
+    """Asserts that the state of the policy is one that the policy could have produced."""
     memory = decider._memory
     for name, column in memory._asdict().items():
         assert not np.isinf(column.astype(float)).any(), name
@@ -118,7 +118,7 @@ def test_forged_state_yields_no_value_that_no_version_writes(enter, state):
         assert unpack(pack(decider.state(NOW + 3)))
 
 
-def test_infinity_with_a_right_checksum_does_not_answer_the_maximum():
+def test_infinity_under_a_valid_checksum_does_not_yield_the_maximum():
     columns = dict(WRITTEN.columns)
     for name, column in WRITTEN.columns.items():
         if column.dtype.kind == "f":
@@ -133,7 +133,7 @@ def test_infinity_with_a_right_checksum_does_not_answer_the_maximum():
     assert decisions[CODE].replicas is None
 
 
-def test_windows_whose_times_go_back_are_reset():
+def test_windows_with_decreasing_times_are_reset():
     columns = dict(WRITTEN.columns)
     columns["windows.times"] = np.stack([NOW - 1.0 - np.arange(128.0) * 4.0, NOW - 512.0 + np.arange(128.0) * 4.0])
     columns["windows.work"] = np.tile(np.array([5.0, 6.0]), (2, 64))
@@ -144,7 +144,7 @@ def test_windows_whose_times_go_back_are_reset():
     assert 5.0 <= smoothed[1] <= 6.0
 
 
-def test_times_become_plausible_by_their_names():
+def test_times_become_plausible_by_their_column_names():
     state = State(
         NOW,
         (CHAT,),
@@ -177,10 +177,10 @@ JSON = st.recursive(
 
 @given(st.lists(st.tuples(st.integers(0, len(HEADER_AND_ARRAYS) - 1), st.integers(0, 255)), min_size=1, max_size=8))
 @settings(deadline=None)
-def test_changed_bytes_under_a_right_checksum_are_a_state_or_refused(changes):
+def test_changed_bytes_under_a_valid_checksum_are_a_state_or_refused(changes):
     body = bytearray(HEADER_AND_ARRAYS)
-    for place, byte in changes:
-        body[place] = byte
+    for position, byte in changes:
+        body[position] = byte
     for read in (unpack, unpack_all):
         try:
             read(sealed(bytes(body)))
@@ -190,7 +190,7 @@ def test_changed_bytes_under_a_right_checksum_are_a_state_or_refused(changes):
 
 @given(st.sampled_from(["at", "workloads", "columns", "tables"]), JSON)
 @settings(deadline=None)
-def test_any_json_in_the_header_is_a_state_or_refused(key, value):
+def test_any_json_header_is_a_state_or_refused(key, value):
     (length,) = struct.unpack_from("<I", HEADER_AND_ARRAYS)
     header = json.loads(HEADER_AND_ARRAYS[4 : 4 + length]) | {key: value}
     text = json.dumps(header).encode()

@@ -1,4 +1,4 @@
-"""States to write, a clock that a test moves, and what was logged."""
+"""States to write, a clock that the test moves, and the captured log."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ CHAT = WorkloadKey("ai", "chat")
 
 @pytest.fixture
 def state():
-    """`state(3)`: one workload that has 3 replicas, remembered at second 1000."""
+    """`state(3)`: one workload with 3 replicas, saved at second 1000."""
 
     def make(replicas, at=1000.0):
         return State(at, (CHAT,), {"memory.replicas": np.array([float(replicas)])})
@@ -24,7 +24,7 @@ def state():
 
 @pytest.fixture
 def replicas():
-    """What states that were read say."""
+    """`replicas(states)`: the replicas in each state that was read."""
 
     def read(states):
         return [state.columns["memory.replicas"].tolist() for state in states]
@@ -33,7 +33,7 @@ def replicas():
 
 
 class Clock:
-    """Time passes when somebody sleeps; after `naps` of them they are not woken again."""
+    """A clock that advances on sleep. After `naps` sleeps, the next sleep never returns and sets `over`."""
 
     def __init__(self, naps=0):
         self.time, self._naps, self.over = 1000.0, naps, asyncio.Event()
@@ -56,6 +56,6 @@ def clock():
 
 @pytest.fixture
 def logged():
-    """Events in their order, each with its fields."""
+    """The captured log events in order, each with its fields."""
     with structlog.testing.capture_logs() as lines:
         yield lines

@@ -1,4 +1,4 @@
-"""The files: a whole one is there at every moment, whatever happens to the process or to the disk."""
+"""Tests the checkpoint files: a complete one exists at every moment, whatever happens to the process or the disk."""
 
 import errno
 import os
@@ -12,11 +12,11 @@ from scaler.engine.checkpoint_store import Directory
 
 @pytest.fixture
 def directory(tmp_path):
-    """As the process that holds its lock has it."""
-    made = Directory(tmp_path / "state")
-    made.claim()
-    yield made
-    made.release()
+    """The directory, locked by this process."""
+    directory = Directory(tmp_path / "state")
+    directory.claim()
+    yield directory
+    directory.release()
 
 
 def names(directory):
@@ -27,7 +27,7 @@ def numbered(number):
     return f"{number:012d}.state"
 
 
-def test_what_was_written_last_is_read(directory, state, replicas):
+def test_newest_checkpoint_is_read(directory, state, replicas):
     for count in (1, 2, 3):
         directory.write([state(count), state(10 * count)])
     found = directory.read()
@@ -35,18 +35,18 @@ def test_what_was_written_last_is_read(directory, state, replicas):
     assert (found.file.name, found.refused) == (numbered(3), [])
 
 
-def test_the_last_two_are_kept(directory, state):
+def test_last_two_checkpoints_are_kept(directory, state):
     for count in range(5):
         directory.write([state(count)])
     assert names(directory) == [numbered(4), numbered(5)]
 
 
-def test_where_there_is_none_there_is_none(directory):
+def test_missing_checkpoint_is_read_as_none(directory):
     assert directory.read() == ([], None, [])
     assert Directory(directory.path / "not there").read() == ([], None, [])
 
 
-def test_a_torn_one_is_set_aside_and_the_one_before_it_is_read(directory, state, replicas):
+def test_torn_checkpoint_is_set_aside_and_the_previous_one_is_read(directory, state, replicas):
     directory.write([state(1)])
     directory.write([state(2)])
     torn = directory.path / numbered(2)
@@ -58,10 +58,10 @@ def test_a_torn_one_is_set_aside_and_the_one_before_it_is_read(directory, state,
     assert refusal.why.startswith("byte 56: ")
     assert names(directory) == [numbered(1), numbered(2) + ".torn"]
     directory.write([state(3)])
-    assert names(directory) == [numbered(1), numbered(2) + ".torn", numbered(3)], "a name is never used twice"
+    assert names(directory) == [numbered(1), numbered(2) + ".torn", numbered(3)], "a name is never reused"
 
 
-def test_of_all_that_were_torn_one_is_kept_to_look_into(directory, state):
+def test_only_one_torn_checkpoint_is_kept(directory, state):
     for turn in (1, 2):
         directory.write([state(turn)])
         (directory.path / numbered(turn)).write_bytes(b"")
@@ -69,7 +69,7 @@ def test_of_all_that_were_torn_one_is_kept_to_look_into(directory, state):
     assert names(directory) == [numbered(2) + ".torn"]
 
 
-def test_torn_at_every_byte_the_one_before_it_is_read(directory, state, replicas):
+def test_previous_checkpoint_is_read_if_the_newest_is_torn_at_any_byte(directory, state, replicas):
     directory.write([state(1)])
     directory.write([state(2)])
     newest = directory.path / numbered(2)
@@ -79,7 +79,7 @@ def test_torn_at_every_byte_the_one_before_it_is_read(directory, state, replicas
         assert replicas(directory.read().states) == [[1.0]]
 
 
-def test_one_of_another_format_stays_for_the_version_that_wrote_it(directory, state, replicas):
+def test_checkpoint_of_another_format_stays_for_the_version_that_wrote_it(directory, state, replicas):
     directory.write([state(1)])
     later = bytearray(pack(state(2)))
     later[8] = FORMAT + 1
@@ -91,7 +91,7 @@ def test_one_of_another_format_stays_for_the_version_that_wrote_it(directory, st
     assert names(directory) == [numbered(1), numbered(2)]
 
 
-def test_one_that_is_too_large_is_not_even_read(directory, state, monkeypatch, replicas):
+def test_too_large_checkpoint_is_not_read(directory, state, monkeypatch, replicas):
     directory.write([state(1)])
     size = directory.write([state(1), state(2)])
     monkeypatch.setattr(checkpoint_store, "LARGEST_BYTES", size - 1)
@@ -101,7 +101,7 @@ def test_one_that_is_too_large_is_not_even_read(directory, state, monkeypatch, r
 
 
 @pytest.mark.parametrize("call", ["write", "fsync", "rename"])
-def test_killed_or_failing_at_any_step_leaves_the_last_one_whole(directory, state, replicas, monkeypatch, call):
+def test_failed_write_leaves_the_previous_checkpoint_intact(directory, state, replicas, monkeypatch, call):
     directory.write([state(1)])
 
     def fail(*_args, **_more):
@@ -114,11 +114,11 @@ def test_killed_or_failing_at_any_step_leaves_the_last_one_whole(directory, stat
         broken.setattr(*target, fail)
         with pytest.raises(OSError, match="No space left on device"):
             directory.write([state(2)])
-    assert names(directory) == [numbered(1)], "half a file does not stay on a full disk"
+    assert names(directory) == [numbered(1)], "a partial file does not stay on a full disk"
     assert replicas(directory.read().states) == [[1.0]]
 
 
-def test_what_a_kill_left_unfinished_is_removed_at_the_next_start(directory, state, replicas):
+def test_partial_file_is_removed_at_the_next_start(directory, state, replicas):
     directory.write([state(1)])
     (directory.path / ".x7f3.tmp").write_bytes(b"half")
     directory.release()
@@ -127,7 +127,7 @@ def test_what_a_kill_left_unfinished_is_removed_at_the_next_start(directory, sta
     assert names(directory) == [numbered(1)]
 
 
-def test_it_is_durable_before_it_has_its_name_and_so_is_the_name(directory, state, monkeypatch):
+def test_checkpoint_and_its_name_are_synced_before_and_after_the_rename(directory, state, monkeypatch):
     steps, fsync, rename = [], os.fsync, checkpoint_store.Path.rename
     monkeypatch.setattr(os, "fsync", lambda file: (steps.append("fsync"), fsync(file)))
     monkeypatch.setattr(
@@ -137,23 +137,23 @@ def test_it_is_durable_before_it_has_its_name_and_so_is_the_name(directory, stat
     assert steps == ["fsync", f"to {numbered(1)}", "fsync"]
 
 
-def test_nobody_else_may_read_it(directory, state):
+def test_checkpoint_is_readable_by_its_owner_only(directory, state):
     directory.write([state(1)])
     assert (directory.path / numbered(1)).stat().st_mode & 0o777 == 0o600
 
 
-def test_other_peoples_files_are_left_alone(directory, state):
-    others = ["lost+found", "notes.state", "notes.tmp", "1.state", "000000000009.state.bak"]
-    for name in others:
+def test_foreign_files_are_left_alone(directory, state):
+    foreign = ["lost+found", "notes.state", "notes.tmp", "1.state", "000000000009.state.bak"]
+    for name in foreign:
         (directory.path / name).write_bytes(b"mine")
     directory.release()
     directory.claim()
     directory.write([state(1)])
     directory.read()
-    assert names(directory) == sorted([*others, numbered(1)])
+    assert names(directory) == sorted([*foreign, numbered(1)])
 
 
-def test_a_file_that_may_not_be_read_costs_that_file(directory, state, replicas, monkeypatch):
+def test_directory_in_place_of_a_checkpoint_is_skipped(directory, state, replicas, monkeypatch):
     directory.write([state(1)])
     (directory.path / numbered(2)).mkdir()
     found = directory.read()
@@ -165,15 +165,15 @@ def test_a_file_that_may_not_be_read_costs_that_file(directory, state, replicas,
 
 @pytest.fixture
 def one_written(directory, state):
-    """Number 1 is a whole checkpoint, and what number 2 is a test says."""
+    """Checkpoint 1 is complete; the test creates the file of checkpoint 2 at the returned path."""
     directory.write([state(1)])
     return directory.path / numbered(2)
 
 
-# A device has no end, and a FIFO without a writer none to wait for: a fault here would never return.
-def test_symbolic_link_is_refused_and_the_device_behind_it_is_not_read(directory, one_written, replicas, monkeypatch):
+# A device is endless, and a FIFO without a writer blocks: a bug here would never return.
+def test_symbolic_link_is_refused_and_its_device_is_not_read(directory, one_written, replicas, monkeypatch):
     one_written.symlink_to("/dev/zero")
-    monkeypatch.setattr(checkpoint_store, "LARGEST_BYTES", 10_000)  # what the fault would read
+    monkeypatch.setattr(checkpoint_store, "LARGEST_BYTES", 10_000)  # what a bug would read
     found = directory.read()
     assert replicas(found.states) == [[1.0]]
     assert [(refusal.why, refusal.set_aside) for refusal in found.refused] == [
@@ -183,7 +183,7 @@ def test_symbolic_link_is_refused_and_the_device_behind_it_is_not_read(directory
 
 def test_fifo_does_not_block_the_start(directory, one_written, replicas):
     os.mkfifo(one_written)
-    opened = os.open(one_written, os.O_RDWR | os.O_NONBLOCK)  # so that the fault reads nothing and returns
+    opened = os.open(one_written, os.O_RDWR | os.O_NONBLOCK)  # so that a bug reads nothing and returns
     try:
         found = directory.read()
     finally:
@@ -194,7 +194,7 @@ def test_fifo_does_not_block_the_start(directory, one_written, replicas):
     ]
 
 
-def test_number_of_13_digits_is_read_back_and_counted_on(directory, state, replicas):
+def test_number_of_13_digits_is_read_back_and_incremented(directory, state, replicas):
     directory.write([state(1)])
     (directory.path / numbered(1)).rename(directory.path / "999999999999.state")
     for count in (2, 3):
@@ -203,20 +203,20 @@ def test_number_of_13_digits_is_read_back_and_counted_on(directory, state, repli
     assert names(directory) == ["1000000000000.state", "1000000000001.state"]
 
 
-def test_newest_state_by_its_own_time_is_restored(directory, state, replicas):
+def test_newest_state_by_its_recorded_time_is_restored(directory, state, replicas):
     directory.write([state(2, at=1020.0)])
-    directory.write([state(1, at=1010.0)])  # a writer of before that finished last
+    directory.write([state(1, at=1010.0)])  # an older writer that finished last
     assert replicas(directory.read(now=1030.0).states) == [[2.0]]
     assert directory.read(now=1030.0).refused == []
 
 
-def test_after_the_clock_was_set_back_the_later_number_is_restored(directory, state, replicas):
+def test_later_number_is_restored_after_the_clock_was_set_back(directory, state, replicas):
     directory.write([state(1, at=4600.0)])
     directory.write([state(2, at=1010.0)])
     assert replicas(directory.read(now=1020.0).states) == [[2.0]]
 
 
-def test_states_that_would_not_be_read_back_are_not_written(directory, state, replicas, monkeypatch):
+def test_states_too_large_to_be_read_back_are_not_written(directory, state, replicas, monkeypatch):
     directory.write([state(1)])
     monkeypatch.setattr(checkpoint_store, "LARGEST_BYTES", 100)
     with pytest.raises(OSError, match="File too large"):

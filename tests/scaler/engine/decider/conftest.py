@@ -1,4 +1,4 @@
-"""The decider, its pages as vendors print them, and a clock that a test moves."""
+"""A decider in a scene: targets as vendors expose them, and a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ LOG = 2**22  # bytes: some hundred entries each
 
 
 def plan(name="chat", *, work=16.0, kv=None, gpu=None, up=0.0, down=0.0, queue=None, pattern=None, about=None, **spec):
-    """16 requests a replica, 0 to 8, both half-lives 0: what is read is what counts. about: more fields of Plan."""
+    """16 requests a replica, 0 to 8, both half-lives 0: readings apply at once. about: more fields of WorkloadSpec."""
     wished = ((Signal.WORK, work), (Signal.KV_CACHE, kv), (Signal.GPU_ENGINE, gpu))
     targets = tuple((signal, target) for signal, target in wished if target is not None)
     bounds = {"minimum": 0, "maximum": 8, **spec}
-    key, asked = WorkloadKey("ai", name), Spec(targets=targets, **bounds)
-    return WorkloadSpec(key, asked, HalfLives(up, down), queue, pattern, **(about or {}))
+    key, spec_of_workload = WorkloadKey("ai", name), Spec(targets=targets, **bounds)
+    return WorkloadSpec(key, spec_of_workload, HalfLives(up, down), queue, pattern, **(about or {}))
 
 
 class Scene:
-    """Lands pages as text, sweeps, and keeps what was answered last. Times are seconds of its clock."""
+    """Lands scrapes as text, sweeps, and keeps the last published decisions. Times are seconds of its clock."""
 
     def __init__(self, *plans):
         self.now = 1000.0
         self.decider = Decider(plans or (plan(),), interval_s=INTERVAL_S, fresh_intervals=INTERVALS, log_bytes=LOG)
-        self.answers = {}
+        self.decisions = {}
         self._readers = {}
 
     def has(self, pods=None, gateway=None, wanted=None, ready=None, name="chat", leaving=()):
-        """Say where this workload's pages are, as discoveries would, and what the cluster counts.
+        """Sets the targets of this workload, as discovery would, and the replica counts of the cluster.
 
-        pods: None is: nobody lists them. leaving: those of them on their way out.
+        pods: if None, the pods are not listed. leaving: those of them that terminate.
         """
         for target in [*(pods or ()), *([gateway] if gateway else [])]:
             self.decider.expect(target)
@@ -56,29 +56,29 @@ class Scene:
         self.decider.counted(WorkloadKey("ai", name), count)
 
     def land(self, target, text, at=None):
-        """A page arrives; returns the decisions that changed. `at`: receipt, now unless said."""
+        """A scrape arrives; returns the decisions that changed. `at`: its time of receipt, by default now."""
         reader, scanner = self._readers.setdefault(target, (Reader(target.kind), Scanner()))
         at = self.now if at is None else at
         outcome = read(text.encode(), reader, scanner, at)
         if isinstance(outcome, Failure):
             self.decider.missed(target)
             return []
-        return self._told(self.decider.land(target, outcome, at, self.now))
+        return self._record(self.decider.land(target, outcome, at, self.now))
 
     def land_together(self, pages):
-        """The responses of one round arrive, in this order."""
+        """The responses of one scrape round arrive, in this order."""
         landings = []
         for target, text in pages.items():
             reader, scanner = self._readers.setdefault(target, (Reader(target.kind), Scanner()))
             landings.append((target, read(text.encode(), reader, scanner, self.now), self.now))
-        return self._told(self.decider.land_together(landings, self.now))
+        return self._record(self.decider.land_together(landings, self.now))
 
     def sweep(self, after=0.0):
         self.now += after
-        return self._told(self.decider.sweep(self.now))
+        return self._record(self.decider.sweep(self.now))
 
     def round(self, pages, after=INTERVAL_S):
-        """One scrape interval: the pages arrive (None: that scrape failed), then the tick; returns the answer."""
+        """One scrape interval: the scrapes arrive (None: that scrape failed), then the tick; returns the outcome."""
         self.now += after
         for target, text in pages.items():
             if text is None:
@@ -86,26 +86,26 @@ class Scene:
             else:
                 self.land(target, text)
         self.sweep()
-        return self.answer()
+        return self.outcome()
 
     def rounds(self, seconds, pages):
-        """Rounds until so many seconds have passed; returns every different answer on the way."""
-        seen = []
+        """Rounds until so many seconds have passed; returns every outcome that differs from the one before."""
+        outcomes = []
         for _ in range(round(seconds / INTERVAL_S)):
-            answer = self.round(pages)
-            if not seen or seen[-1] != answer:
-                seen.append(answer)
-        return seen
+            outcome = self.round(pages)
+            if not outcomes or outcomes[-1] != outcome:
+                outcomes.append(outcome)
+        return outcomes
 
-    def answer(self, name="chat"):
+    def outcome(self, name="chat"):
         decision = self.decision(name)
         return decision.replicas, decision.active, str(decision.reason)
 
     def decision(self, name="chat"):
-        return self.answers[WorkloadKey("ai", name)]
+        return self.decisions[WorkloadKey("ai", name)]
 
     def decide_again(self):
-        """Every entry of the log, as it is and by way of a file; returns how many."""
+        """Decides every entry of the log again, directly and from its JSON; returns the number of entries."""
         count = 0
         for each in self.decider.plans:
             past = self.decider.past(each.workload)
@@ -118,15 +118,15 @@ class Scene:
                 count += 1
         return count
 
-    def _told(self, changed):
-        self.answers.update({decision.workload: decision for decision in changed})
+    def _record(self, changed):
+        self.decisions.update({decision.workload: decision for decision in changed})
         return changed
 
 
 @pytest.fixture
 def scene():
-    """`scene(*plans)`. Whatever its decider has noted by the end of the test is decided again, and has to come out the
-    same: law 11 rides on every storyboard.
+    """`scene(*plans)`. At the end of the test, every entry of its decision log is decided again and must be equal:
+    every storyboard checks invariant 11.
     """
     scenes = []
 
@@ -146,7 +146,7 @@ def plan_fixture():
 
 @pytest.fixture
 def pod():
-    """`pod(0)`: the page of an engine of `chat`."""
+    """`pod(0)`: the target of an engine of `chat`."""
 
     def target(number=0, name="chat", kind="vllm"):
         return Target(f"http://10.0.0.{number}:8000/metrics", kind, Role.PODS, WorkloadKey("ai", name))

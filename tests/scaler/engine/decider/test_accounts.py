@@ -1,4 +1,4 @@
-"""From pages to accounts: the books of a workload through a day, a reload, a restart and a new list of workloads."""
+"""Tests the ledger through the decider: through a day, a reload, a restart and a new list of workloads."""
 
 import pytest
 
@@ -11,7 +11,7 @@ CHAT = WorkloadKey("ai", "chat")
 
 
 def count(stage, wanted, ready, gpus=8, **more):
-    """The cluster's word: each replica that runs has 8 GPUs."""
+    """Sets the replica counts of the cluster; each running replica has 8 GPUs."""
     existing = more.get("existing", max(wanted, ready))
     held = gpus * (existing - more.get("pending", 0) + more.get("leaving", 0))
     counted = ReplicaCount(
@@ -25,7 +25,7 @@ def books(stage, name="chat"):
 
 
 def seconds(stage, of="gpu_seconds", sums="kept"):
-    """By state, those of which there are any."""
+    """The seconds of each state that has any."""
     kept, row = books(stage)
     values = getattr(getattr(kept, sums), of)[row].tolist()
     return {str(state): value for state, value in zip(STATES, values, strict=True) if value > 0.0}
@@ -38,7 +38,7 @@ def total(stage, of, sums="kept"):
 
 @pytest.fixture
 def at_work(scene, plan, pod, page):
-    """Two replicas of 8 GPUs, one request; swept at 1005, 1010 … 1035."""
+    """Two replicas of 8 GPUs and one request; swept at 1005, 1010 … 1035."""
     stage, stage_pod = scene(), pod()
     stage.engine, stage.busy = stage_pod, {stage_pod: page.vllm(waiting=0, running=1, finished=100)}
     stage.has(pods=[stage_pod])
@@ -47,13 +47,13 @@ def at_work(scene, plan, pod, page):
     return stage
 
 
-def test_a_day_from_work_to_sleep_and_back_is_in_the_books(scene, plan, pod, gateway, page):
+def test_day_from_work_to_sleep_and_back_is_accounted(scene, plan, pod, gateway, page):
     stage, engine, front = scene(plan(gateway=True, keep_warm=20.0)), pod(), gateway()
     stage.has(pods=[engine], gateway=front)
     count(stage, 1, 1)
     stage.rounds(10, {engine: page.vllm(waiting=0, running=1), front: page.epp(held=0, ready=1)})
     stage.rounds(25, {engine: page.vllm(waiting=0, running=0), front: page.epp(held=0, ready=1)})
-    assert stage.answer() == (0, False, "asleep")
+    assert stage.outcome() == (0, False, "asleep")
     stage.decider.retire(engine)
     stage.decider.listed(CHAT, 0)
     count(stage, 0, 0)
@@ -63,7 +63,7 @@ def test_a_day_from_work_to_sleep_and_back_is_in_the_books(scene, plan, pod, gat
     count(stage, 1, 0)
     stage.rounds(15, {front: page.epp(held=1, ready=0)})
     stage.sweep(after=1.0)
-    # Each sweep's sight stands until the next: the first is at 1005, and the last second loads.
+    # The state of each sweep lasts until the next: the first is at 1005, and the last second loads.
     assert seconds(stage, "state_seconds") == {
         "serving": 10.0, "idle_warm": 25.0, "asleep": 20.0, "pending": 10.0, "loading": 11.0,
     }  # fmt: skip
@@ -71,7 +71,7 @@ def test_a_day_from_work_to_sleep_and_back_is_in_the_books(scene, plan, pod, gat
     assert (total(stage, "wakes"), total(stage, "sleeps")) == (1.0, 1.0)
 
 
-def test_a_short_request_between_two_pages_is_work(at_work, page):
+def test_short_request_between_two_scrapes_is_work(at_work, page):
     stage = at_work
     for finished in (101, 102, 103):
         stage.round({stage.engine: page.vllm(waiting=0, running=0, finished=finished)})
@@ -81,7 +81,7 @@ def test_a_short_request_between_two_pages_is_work(at_work, page):
     assert seconds(stage, "state_seconds") == {"serving": 50.0, "idle_warm": 5.0}
 
 
-def test_gpus_of_a_pod_on_its_way_out_are_held_and_no_replica_becomes_larger(at_work):
+def test_terminating_pod_holds_its_gpus_and_changes_no_gpus_per_replica(at_work):
     stage = at_work
     count(stage, 1, 1, existing=1, leaving=1)
     stage.round(stage.busy)
@@ -93,15 +93,15 @@ def test_gpus_of_a_pod_on_its_way_out_are_held_and_no_replica_becomes_larger(at_
     assert seconds(stage)["asleep"] == 8 * 5
 
 
-def test_requests_and_tokens_are_what_the_engines_counted_through_restarts_of_them(at_work, page):
+def test_requests_and_tokens_are_counted_across_engine_restarts(at_work, page):
     stage = at_work
-    assert total(stage, "requests") == 0.0, "what it had finished before anybody looked is not ours"
+    assert total(stage, "requests") == 0.0, "requests finished before the first scrape are not counted"
     stage.round({stage.engine: page.vllm(waiting=0, running=1, finished=110, tokens=500)})
     stage.round({stage.engine: page.vllm(waiting=0, running=1, finished=4, tokens=700)})
     assert (total(stage, "requests"), total(stage, "generated")) == (14.0, 200.0)
 
 
-def test_what_a_gateway_repeats_of_its_engines_is_counted_once(scene, plan, pod, gateway, page):
+def test_request_counted_by_gateway_and_engine_is_counted_once(scene, plan, pod, gateway, page):
     stage, engine, front = scene(plan(gateway=True)), pod(), gateway(kind="envoy")
     stage.has(pods=[engine], gateway=front)
     for finished in (10, 20):
@@ -111,16 +111,16 @@ def test_what_a_gateway_repeats_of_its_engines_is_counted_once(scene, plan, pod,
     assert stage.decision().evidence.requests_per_second == pytest.approx(10.0 / 5.0)
 
 
-def test_a_sweep_that_comes_late_leaves_an_unknown_time(at_work):
+def test_late_sweep_leaves_an_unknown_time(at_work):
     at_work.sweep(after=600.0)
     assert seconds(at_work, "state_seconds") == {"serving": 30.0, "unknown": 600.0}
     assert seconds(at_work) == {"serving": 480.0, "unknown": 9600.0}
 
 
-def after(stage, *plans, taken_by):
-    """The same stage on another decider that has taken over from the one before."""
+def after(stage, *plans, transfer):
+    """Returns the same stage on a new decider; `transfer(decider, stage)` hands it the state of the old one."""
     decider = Decider(plans, interval_s=5.0, fresh_intervals=3.0)
-    taken_by(decider, stage)
+    transfer(decider, stage)
     stage.decider = decider
     stage.has(pods=[stage.engine])
     count(stage, 2, 2)
@@ -128,11 +128,11 @@ def after(stage, *plans, taken_by):
 
 
 @pytest.mark.parametrize("way", ["adopt", "take_over"])
-def test_books_go_on_through_a_reload_and_through_another_list_of_workloads(at_work, plan, way):
-    def taken_by(decider, stage):
+def test_ledger_survives_a_reload_and_a_new_list_of_workloads(at_work, plan, way):
+    def transfer(decider, stage):
         getattr(decider, way)(stage.decider)
 
-    stage = after(at_work, plan("new"), plan(), taken_by=taken_by)
+    stage = after(at_work, plan("new"), plan(), transfer=transfer)
     stage.rounds(10, stage.busy)
     for sums in ("kept", "shown"):
         assert sum(seconds(stage, "state_seconds", sums).values()) == 40.0
@@ -140,41 +140,41 @@ def test_books_go_on_through_a_reload_and_through_another_list_of_workloads(at_w
     assert seconds(stage)["serving"] >= 35.0 * 16
 
 
-def test_books_go_on_after_a_restart_and_the_time_between_is_unknown(at_work, plan):
-    def taken_by(decider, stage):
+def test_ledger_survives_a_restart_and_the_gap_is_unknown(at_work, plan):
+    def transfer(decider, stage):
         state = unpack(pack(stage.decider.state(stage.now)))
         stage.now += 115.0
         decider.restore(state, stage.now)
 
-    stage = after(at_work, plan(), taken_by=taken_by)
+    stage = after(at_work, plan(), transfer=transfer)
     stage.rounds(10, stage.busy)
     assert seconds(stage, "state_seconds") == {"serving": 35.0, "unknown": 120.0}
     assert seconds(stage) == {"serving": 35.0 * 16, "unknown": 120.0 * 16}
     assert seconds(stage, "state_seconds", "shown") == {"unknown": 120.0, "serving": 5.0}
 
 
-def test_requests_that_were_finished_while_nobody_looked_are_counted(at_work, plan, page):
-    def taken_by(decider, stage):
+def test_requests_finished_during_a_restart_are_counted(at_work, plan, page):
+    def transfer(decider, stage):
         state = unpack(pack(stage.decider.state(stage.now)))
         stage.now += 115.0
         decider.restore(state, stage.now)
 
-    stage = after(at_work, plan(), taken_by=taken_by)
+    stage = after(at_work, plan(), transfer=transfer)
     stage.round({stage.engine: page.vllm(waiting=0, running=1, finished=130)})
     assert total(stage, "requests") == 30.0
 
 
-def test_what_leads_shows_and_what_follows_keeps(at_work):
+def test_leader_exports_and_follower_only_keeps(at_work):
     stage = at_work
     stage.decider.sweep(stage.now + 5.0, leads=False)
     assert sum(seconds(stage, "state_seconds").values()) == 35.0
     assert sum(seconds(stage, "state_seconds", "shown").values()) == 30.0
 
 
-def test_what_landed_between_the_last_sweep_and_a_reload_is_counted(at_work, plan, page):
+def test_samples_between_the_last_sweep_and_a_reload_are_counted(at_work, plan, page):
     stage = at_work
     stage.now += 1.0
     stage.land(stage.engine, page.vllm(waiting=0, running=1, finished=107))
-    stage = after(stage, plan(), taken_by=lambda decider, stage: decider.adopt(stage.decider))
+    stage = after(stage, plan(), transfer=lambda decider, stage: decider.adopt(stage.decider))
     stage.round({stage.engine: page.vllm(waiting=0, running=1, finished=110)})
     assert total(stage, "requests") == 10.0

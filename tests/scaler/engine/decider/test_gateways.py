@@ -1,9 +1,9 @@
-"""Gateways and engines together: nothing is counted twice, and a model is told from its neighbour."""
+"""Tests gateways together with engines: no request is counted twice, and models on one target are separated."""
 
 import pytest
 
 
-def test_the_gateways_averages_are_not_added_to_the_engines_own(scene, plan, pod, gateway, page):
+def test_averages_of_the_gateway_are_not_added_to_the_engines(scene, plan, pod, gateway, page):
     stage, pods, front = scene(plan(gateway=True)), [pod(n) for n in range(3)], gateway()
     stage.has(pods=pods, gateway=front)
     pages = {each: page.vllm(waiting=6, running=10) for each in pods}
@@ -15,7 +15,7 @@ def test_the_gateways_averages_are_not_added_to_the_engines_own(scene, plan, pod
     assert evidence.replicas_ready == 3
 
 
-def test_a_gateway_whose_engines_are_not_asked_speaks_for_them(scene, plan, gateway, page):
+def test_gateway_counts_for_engines_that_are_not_scraped(scene, plan, gateway, page):
     stage, front = scene(plan(gateway=True, pods=False)), gateway()
     stage.has(gateway=front)
     text = page.epp(held=20, ready=3, average_waiting=6, average_running=10)
@@ -23,7 +23,7 @@ def test_a_gateway_whose_engines_are_not_asked_speaks_for_them(scene, plan, gate
     assert stage.decision().evidence.waiting == 18.0
 
 
-def test_three_pods_add_up(scene, pod, page):
+def test_requests_of_three_pods_are_summed(scene, pod, page):
     stage, pods = scene(), [pod(n) for n in range(3)]
     stage.has(pods=pods)
     assert stage.round({each: page.vllm(waiting=n, running=10) for n, each in enumerate(pods)}) == (3, True, "serving")
@@ -31,7 +31,7 @@ def test_three_pods_add_up(scene, pod, page):
     assert stage.decision().evidence.running == 30.0
 
 
-def test_kv_cache_is_a_mean_over_the_pods_that_say(scene, plan, pod, page):
+def test_kv_cache_is_the_mean_over_the_pods_that_expose_it(scene, plan, pod, page):
     stage, pods = scene(plan(kv=0.6)), [pod(n) for n in range(3)]
     stage.has(pods=pods, wanted=3)
     pages = {each: page.vllm(waiting=0, running=1, kv=kv) for each, kv in zip(pods, (1.0, 0.8, None), strict=True)}
@@ -44,20 +44,20 @@ def test_kv_cache_is_a_mean_over_the_pods_that_say(scene, plan, pod, page):
 
 
 @pytest.mark.parametrize(("queue", "replicas"), [("a", 2), ("b", 4), (None, 5)])
-def test_a_workload_counts_only_its_model_of_a_page_of_two(scene, plan, pod, page, queue, replicas):
+def test_workload_counts_only_its_model_on_a_target_of_two(scene, plan, pod, page, queue, replicas):
     stage, engine = scene(plan(queue=queue)), pod()
     stage.has(pods=[engine])
     text = page.vllm(waiting=0, running=20, model="a") + page.vllm(waiting=30, running=20, model="b")
     assert stage.round({engine: text}) == (replicas, True, "serving")
 
 
-def test_a_model_that_is_not_on_its_page_is_unknown_and_not_idle(scene, plan, pod, page):
+def test_missing_model_is_unknown_and_not_idle(scene, plan, pod, page):
     stage, engine = scene(plan(queue="b")), pod()
     stage.has(pods=[engine])
     assert stage.round({engine: page.vllm(waiting=0, running=20, model="a")}) == (None, True, "unknown")
 
 
-def test_two_workloads_share_one_gateways_page_by_their_pools(scene, plan, gateway, page):
+def test_two_workloads_share_one_gateway_target_by_their_pools(scene, plan, gateway, page):
     stage = scene(plan("chat", pods=False, gateway=True, queue="p"), plan("code", pods=False, gateway=True, queue="q"))
     chats, codes = gateway(), gateway(name="code")
     stage.has(gateway=chats)
@@ -66,10 +66,10 @@ def test_two_workloads_share_one_gateways_page_by_their_pools(scene, plan, gatew
     for target in (chats, codes):
         stage.land(target, text)
     stage.sweep()
-    assert (stage.answer("chat")[0], stage.answer("code")[0]) == (2, 7)
+    assert (stage.outcome("chat")[0], stage.outcome("code")[0]) == (2, 7)
 
 
-def test_what_the_cluster_counts_is_believed_before_what_a_gateway_counts(scene, plan, gateway, page):
+def test_replica_count_of_the_cluster_precedes_that_of_a_gateway(scene, plan, gateway, page):
     stage, front = scene(plan(gateway=True, pods=False)), gateway()
     stage.has(gateway=front, wanted=4)
     stage.round({front: page.epp(held=20, ready=3)})
@@ -80,7 +80,7 @@ def test_what_the_cluster_counts_is_believed_before_what_a_gateway_counts(scene,
     assert stage.decision().evidence.replicas_wanted is None
 
 
-def test_two_queues_before_one_workload_are_both_its_work(scene, plan, gateway, page):
+def test_two_queues_of_one_workload_are_summed(scene, plan, gateway, page):
     stage = scene(plan(gateway=True, pods=False))
     first, second = gateway(), gateway(url="http://other:9090/metrics")
     stage.has(gateway=first)
@@ -88,7 +88,7 @@ def test_two_queues_before_one_workload_are_both_its_work(scene, plan, gateway, 
     assert stage.round({first: page.epp(held=20, ready=1), second: page.epp(held=20, ready=1)}) == (3, True, "queued")
 
 
-def test_one_of_two_gateways_that_is_silent_is_a_part_of_the_work_and_not_all_of_it(scene, plan, pod, gateway, page):
+def test_silent_one_of_two_gateways_makes_the_work_incomplete(scene, plan, pod, gateway, page):
     stage, engine = scene(plan(gateway=True, keep_warm=30.0)), pod()
     first, second = gateway(), gateway(url="http://other:9090/metrics")
     stage.has(pods=[engine], gateway=first)
@@ -101,13 +101,13 @@ def test_one_of_two_gateways_that_is_silent_is_a_part_of_the_work_and_not_all_of
     assert stage.rounds(45, quiet)[-1] == (0, False, "asleep")
 
 
-def test_a_queue_before_the_engines_is_more_work_unless_it_repeats_theirs(scene, plan, pod, gateway, page):
+def test_queue_before_the_engines_is_added_unless_it_repeats_theirs(scene, plan, pod, gateway, page):
     stage, engine, front = scene(plan(gateway=True)), pod(), gateway(kind="redis_exporter")
     stage.has(pods=[engine], gateway=front)
     assert stage.round({engine: page.vllm(waiting=0, running=10), front: page.redis(30)}) == (3, True, "serving")
 
 
-def test_a_bad_line_at_the_gateway_does_not_empty_its_queue(scene, plan, pod, gateway, page):
+def test_invalid_line_of_the_gateway_does_not_empty_its_queue(scene, plan, pod, gateway, page):
     stage, engine, front = scene(plan(gateway=True)), pod(), gateway()
     stage.has(pods=[engine], gateway=front)
     quiet = page.vllm(waiting=0, running=10)
@@ -117,8 +117,8 @@ def test_a_bad_line_at_the_gateway_does_not_empty_its_queue(scene, plan, pod, ga
     assert stage.round({engine: quiet, front: page.epp(held=0, ready=1)}) == (1, True, "serving")
 
 
-def test_a_gateway_that_restarts_has_no_queue_until_it_had_one(scene, plan, pod, gateway, page):
-    # EPP prints its flow-control queue from the first request on: a page without it is not broken, only no wake_source.
+def test_restarted_gateway_has_no_queue_until_its_first_request(scene, plan, pod, gateway, page):
+    # EPP exposes its flow-control queue from the first request on: without it the target is valid, but no wake source.
     stage, engine, front = scene(plan(gateway=True, keep_warm=30.0)), pod(), gateway()
     stage.has(pods=[engine], gateway=front)
     quiet = page.vllm(waiting=0, running=0)
@@ -130,18 +130,18 @@ def test_a_gateway_that_restarts_has_no_queue_until_it_had_one(scene, plan, pod,
     assert stage.rounds(60, {engine: quiet, front: restarted + "oops\n"}) == [(1, True, "no_wake_source")]
 
 
-def test_a_gateway_that_loses_its_queue_without_a_restart_is_incomplete(scene, plan, pod, gateway, page):
+def test_gateway_that_loses_its_queue_without_a_restart_is_incomplete(scene, plan, pod, gateway, page):
     stage, engine, front = scene(plan(gateway=True, keep_warm=30.0)), pod(), gateway()
     stage.has(pods=[engine], gateway=front)
     quiet = page.vllm(waiting=0, running=0)
     stage.round({engine: quiet, front: page.epp(held=0, ready=1)})
     lost = {engine: quiet, front: page.epp(ready=1)}
     assert stage.rounds(300, lost)[-1] == (1, True, "incomplete")
-    # It was empty, and nothing else speaks of it: it was deleted. Nothing would see a request, so one replica stays.
+    # It was empty, and no other series refers to it: it was deleted. No request would be visible, so one replica stays.
     assert stage.rounds(60, lost)[-1] == (1, True, "no_wake_source")
 
 
-def test_a_gateway_that_loses_a_queue_with_requests_in_it_stays_incomplete(scene, plan, pod, gateway, page):
+def test_gateway_that_loses_a_queue_with_requests_stays_incomplete(scene, plan, pod, gateway, page):
     stage, engine, front = scene(plan(gateway=True, keep_warm=30.0)), pod(), gateway()
     stage.has(pods=[engine], gateway=front)
     quiet = page.vllm(waiting=0, running=0)
@@ -149,7 +149,7 @@ def test_a_gateway_that_loses_a_queue_with_requests_in_it_stays_incomplete(scene
     assert stage.rounds(3600, {engine: quiet, front: page.epp(ready=1)})[-1] == (1, True, "incomplete")
 
 
-def test_a_gateway_without_an_address_is_said(scene, plan, pod, gateway, page):
+def test_gateway_without_a_ready_address_is_noted(scene, plan, pod, gateway, page):
     stage, engine, front = scene(plan(gateway=True)), pod(), gateway()
     stage.has(pods=[engine])
     stage.round({engine: page.vllm(waiting=0, running=1)})

@@ -1,4 +1,4 @@
-"""GPUs as they are, through the decider: what may prove idleness, what sizes, and what a person is told."""
+"""Tests GPU readings through the decider: which prove idleness, which size, and what the evidence shows."""
 
 import pytest
 
@@ -11,7 +11,7 @@ BLIND = (
 
 @pytest.fixture
 def stage(scene, plan, pod, gateway, page):
-    """`chat` idle by its requests; its GPUs decide whether it sleeps."""
+    """`chat` is idle by its requests; its GPUs decide whether it sleeps."""
     stage = scene(plan(gateway=True, keep_warm=IDLE_S))
     engine, front = pod(), gateway()
     stage.has(pods=[engine], gateway=front, wanted=1)
@@ -19,13 +19,13 @@ def stage(scene, plan, pod, gateway, page):
     return stage
 
 
-def test_engine_activity_is_said_to_be_what_is_believed(stage, node, page):
+def test_evidence_names_engine_activity(stage, node, page):
     stage.rounds(60, {**stage.idle, node(): page.gpu("g", ["chat-0"], engine=0.0, util=100)})
     evidence = stage.decision().evidence
     assert (evidence.gpu_activity, evidence.gpus_attributed, evidence.gpus_lost, evidence.notes) == ("engine", 1, 0, ())
 
 
-def test_utilisation_stands_in_for_the_idle_verdict_and_is_said_to(stage, node, page):
+def test_utilisation_replaces_missing_engine_activity_for_idleness_and_is_noted(stage, node, page):
     busy = {**stage.idle, node(): page.gpu("g", ["chat-0"], util=100)}
     assert stage.rounds(60, busy)[-1] == (1, True, "gpu_busy")
     evidence = stage.decision().evidence
@@ -35,8 +35,8 @@ def test_utilisation_stands_in_for_the_idle_verdict_and_is_said_to(stage, node, 
     )
 
 
-def test_a_gpu_that_never_says_its_activity_leaves_the_verdict_to_the_requests_and_is_said_to(stage, node, page):
-    """A MIG instance without profiling fields: GPU_UTIL is not there either."""
+def test_gpu_without_any_activity_leaves_idleness_to_the_requests_and_is_noted(stage, node, page):
+    """A MIG instance without profiling fields: it has no GPU_UTIL either."""
     pages = {**stage.idle, node(): page.gpu("g", ["chat-0"], mig="1")}
     assert stage.rounds(60, pages)[-1] == (0, False, "asleep")
     evidence = stage.decision().evidence
@@ -44,20 +44,20 @@ def test_a_gpu_that_never_says_its_activity_leaves_the_verdict_to_the_requests_a
     assert evidence.notes == ("1 of its 1 GPUs expose no activity: requests alone decide idleness",)
 
 
-def test_a_mixed_workload_is_said_to_be_mixed(stage, node, page):
+def test_workload_with_both_kinds_of_activity_is_mixed(stage, node, page):
     text = page.gpu("a", ["chat-0"], engine=0.0) + page.gpu("b", ["chat-0"], util=0)
     stage.rounds(10, {**stage.idle, node(): text})
     assert stage.decision().evidence.gpu_activity == "mixed"
 
 
-def test_a_workload_without_gpus_of_its_own_is_told_nothing_of_them(stage):
+def test_workload_without_gpus_has_no_gpu_evidence(stage):
     stage.rounds(10, stage.idle)
     evidence = stage.decision().evidence
     assert (evidence.gpu_activity, evidence.gpus_attributed, evidence.gpus_lost) == (None, None, None)
     assert (evidence.gpu_memory_held_bytes, evidence.gpu_engine_ceiling, evidence.notes) == (None, None, ())
 
 
-def test_profiling_that_is_paused_proves_no_idleness(stage, node, page):
+def test_paused_profiling_proves_no_idleness(stage, node, page):
     mig = {"mig": "1"}  # no utilisation to fall back on
     stage.rounds(10, {**stage.idle, node(): page.gpu("g", ["chat-0"], engine=0.9, **mig)})
     paused = {**stage.idle, node(): page.gpu("g", ["chat-0"], **mig)}
@@ -68,7 +68,7 @@ def test_profiling_that_is_paused_proves_no_idleness(stage, node, page):
     assert stage.rounds(15, quiet)[-1] == (0, False, "asleep")
 
 
-def test_a_blank_activity_field_is_a_silent_gpu_too(stage, node, page):
+def test_blank_activity_field_proves_no_idleness(stage, node, page):
     stage.rounds(10, {**stage.idle, node(): page.gpu("g", ["chat-0"], engine=0.0)})
     blank = {**stage.idle, node(): page.gpu("g", ["chat-0"], engine="9223372036854775794")}
     assert stage.rounds(600, blank)[-1] == (1, True, "warm")
@@ -82,7 +82,7 @@ def test_one_silent_gpu_among_busy_ones_does_not_stop_the_sizing(scene, plan, no
     assert batch.rounds(120, {node(): one}) == [(4, True, "gpu_busy")]
 
 
-def test_memory_held_is_residency_and_keeps_nobody_awake(stage, node, page):
+def test_held_gpu_memory_does_not_keep_a_workload_awake(stage, node, page):
     labels = 'UUID="g",modelName="H100",namespace="ai",pod="chat-0",container="c"'
     held = page.gpu("g", ["chat-0"], engine=0.0) + f"DCGM_FI_DEV_FB_USED{{{labels}}} 70000\n"
     assert stage.rounds(60, {**stage.idle, node(): held})[-1] == (0, False, "asleep")
@@ -92,14 +92,14 @@ def test_memory_held_is_residency_and_keeps_nobody_awake(stage, node, page):
 class TestLost:
     @pytest.fixture
     def pages(self, node):
-        """A GPU of chat's beside another, as one reader sees them; the second is lost on the third page."""
+        """Two GPUs of chat on one target; the second is lost in the third scrape."""
         labels = {name: f'UUID="{name}",modelName="H100",namespace="ai",pod="chat-0"' for name in "ab"}
-        engine = {name: f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{said}}} 0.0\n" for name, said in labels.items()}
+        engine = {name: f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{text}}} 0.0\n" for name, text in labels.items()}
         xid = f"DCGM_FI_DEV_XID_ERRORS{{{labels['b']}}}"
         texts = (f"{xid} 0\n", f"{xid} 79\n", f"{xid} 79\n")
         return [{node(): engine["a"] + (engine["b"] if n < 2 else "") + text} for n, text in enumerate(texts)]
 
-    def test_a_lost_gpu_is_said_and_neither_keeps_awake_nor_proves_anything(self, stage, pages):
+    def test_lost_gpu_is_noted_and_neither_keeps_awake_nor_proves_anything(self, stage, pages):
         for page in pages[:2]:
             stage.round({**stage.idle, **page})
         assert stage.decision().evidence.gpus_lost == 0
@@ -114,7 +114,7 @@ class TestLost:
         )
         assert stage.rounds(60, {**stage.idle, **pages[2]})[-1] == (0, False, "asleep")
 
-    def test_without_the_change_of_the_code_it_is_only_silent(self, stage, pages):
+    def test_gpu_without_a_change_of_its_xid_is_silent_and_not_lost(self, stage, pages):
         stage.round({**stage.idle, **pages[1]})
         assert stage.rounds(600, {**stage.idle, **pages[2]})[-1] == (1, True, "warm")
         assert (stage.decision().evidence.gpus_lost, stage.decision().evidence.notes) == (0, (BLIND,))
@@ -122,10 +122,10 @@ class TestLost:
 
 class TestSlices:
     def of(self, profile, engine, pod="chat-0", instance=1):
-        said = f'UUID="g",modelName="H100",GPU_I_ID="{instance}",GPU_I_PROFILE="{profile}",namespace="ai",pod="{pod}"'
-        return f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{said}}} {engine}\n"
+        labels = f'UUID="g",modelName="H100",GPU_I_ID="{instance}",GPU_I_PROFILE="{profile}",namespace="ai",pod="{pod}"'
+        return f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{labels}}} {engine}\n"
 
-    def test_a_target_that_its_slices_may_never_reach_is_said(self, scene, plan, node):
+    def test_target_that_mig_slices_cannot_reach_is_noted(self, scene, plan, node):
         batch = scene(plan(work=None, gpu=0.5, pods=False, maximum=4))
         batch.round({node(): self.of("3g.40gb", 0.33)})
         evidence = batch.decision().evidence
@@ -138,20 +138,20 @@ class TestSlices:
             ),
         )
 
-    def test_slices_of_one_have_no_ceiling_to_tell_of(self, scene, plan, node):
+    def test_slices_of_one_have_no_ceiling(self, scene, plan, node):
         batch = scene(plan(work=None, gpu=0.5, pods=False, maximum=4))
         batch.round({node(): self.of("1g.10gb", 0.9)})
         evidence = batch.decision().evidence
         assert (evidence.gpu_engine_ceiling, evidence.notes) == (None, ())
 
-    def test_mixed_slices_are_one_mean_by_their_share(self, scene, plan, node):
+    def test_mixed_slices_are_averaged_by_their_share(self, scene, plan, node):
         batch = scene(plan(work=None, gpu=0.5, pods=False, maximum=8))
         batch.round({node(): self.of("3g.40gb", 0.2) + self.of("1g.10gb", 1.0, "chat-1", 2)})
         assert batch.decision().evidence.gpu_engine_active == pytest.approx((3 * 0.2 + 1.0) / 4)
         assert batch.decision().evidence.gpu_engine_ceiling == pytest.approx((3 * (1 / 3) + 1.0) / 4)
 
 
-def test_the_time_measured_is_the_earliest_that_it_can_have_been(stage, node, page):
+def test_measured_at_is_the_earliest_possible_time(stage, node, page):
     stage.rounds(10, {**stage.idle, node(): page.gpu("g", ["chat-0"], engine=0.9)})
     assert stage.decision().measured_at == stage.now - 30.0
 
@@ -164,10 +164,10 @@ class TestByProcess:
         pods = [f'{labels},vgpu="{n}",namespace="ai",pod="{name}-0"' for n, name in enumerate(("chat", "other"))]
         util = zip((labels, *pods), (device, chat, other), strict=True)
         memory = zip((labels, *pods), (20000, 12000, 8000), strict=True)
-        lines = [f"DCGM_FI_DEV_GPU_UTIL{{{said}}} {value}\n" for said, value in util]
-        return "".join(lines + [f"DCGM_FI_DEV_FB_USED{{{said}}} {value}\n" for said, value in memory])
+        lines = [f"DCGM_FI_DEV_GPU_UTIL{{{text}}} {value}\n" for text, value in util]
+        return "".join(lines + [f"DCGM_FI_DEV_FB_USED{{{text}}} {value}\n" for text, value in memory])
 
-    def test_its_own_processes_keep_a_workload_awake(self, stage, node):
+    def test_processes_of_a_workload_keep_it_awake(self, stage, node):
         pages = {**stage.idle, node(): self.of(90, chat=60, other=30)}
         assert stage.rounds(60, pages)[-1] == (1, True, "gpu_busy")
         evidence = stage.decision().evidence
@@ -180,14 +180,14 @@ class TestByProcess:
             ),
         )
 
-    def test_a_neighbours_processes_do_not(self, stage, node):
+    def test_processes_of_another_workload_do_not_keep_it_awake(self, stage, node):
         assert stage.rounds(60, {**stage.idle, node(): self.of(90, chat=0, other=90)})[-1] == (0, False, "asleep")
 
     def test_zeros_on_a_busy_device_are_no_measurement(self, stage, node):
-        """The mapping of processes to pods has failed: the device's number is nobody's, and neither is the zero."""
+        """The mapping of processes to pods has failed: neither the device's number nor the zeros belong to a pod."""
         stage.rounds(60, {**stage.idle, node(): self.of(90, chat=0, other=0)})
         assert stage.decision().evidence.gpu_activity is None
 
-    def test_utilisation_by_process_sizes_nobody(self, scene, plan, node):
+    def test_utilisation_by_process_sizes_no_workload(self, scene, plan, node):
         batch = scene(plan(work=None, gpu=0.5, pods=False, maximum=4, hold=60.0))
         assert batch.round({node(): self.of(90, chat=60, other=30)}) == (None, True, "unknown")

@@ -1,4 +1,4 @@
-"""Law 9 through the decider: whose a GPU is decides what its numbers may do."""
+"""Invariant 9 through the decider: the owner of a GPU determines what its readings may do."""
 
 import pytest
 
@@ -9,7 +9,7 @@ IDLE_S = 30.0
 
 @pytest.fixture
 def stage(scene, plan, pod, gateway, page):
-    """`chat` idle by its requests, with pods chat-0 and chat-1; everything turns on its GPUs."""
+    """`chat` is idle by its requests, with pods chat-0 and chat-1; the outcome depends on its GPUs."""
     stage = scene(plan(gateway=True, keep_warm=IDLE_S), plan("other", gateway=True))
     engine, front = pod(), gateway()
     stage.has(pods=[engine], gateway=front, wanted=1)
@@ -18,7 +18,7 @@ def stage(scene, plan, pod, gateway, page):
 
 
 @pytest.mark.parametrize("busy", [{"engine": 0.9}, {"util": 100}, {"engine": 0.03, "util": 0}])
-def test_its_own_busy_gpu_keeps_a_workload_awake(stage, node, page, busy):
+def test_busy_gpu_of_a_workload_keeps_it_awake(stage, node, page, busy):
     pages = {**stage.idle, node(): page.gpu("GPU-1", ["chat-0"], **busy)}
     assert stage.rounds(120, pages)[-1] == (1, True, "gpu_busy")
     assert stage.decision().idle_since is None
@@ -27,13 +27,13 @@ def test_its_own_busy_gpu_keeps_a_workload_awake(stage, node, page, busy):
 
 
 @pytest.mark.parametrize("quiet", [{"engine": 0.0}, {"engine": 0.02}, {"engine": 0.0, "util": 100}, {"util": 2}])
-def test_a_quiet_gpu_does_not_keep_it_awake(stage, node, page, quiet):
-    # Up to 2 % is quiet. Engine activity is believed before utilisation: a resident model shows 100 % now and then.
+def test_quiet_gpu_does_not_keep_a_workload_awake(stage, node, page, quiet):
+    # Up to 2 % is quiet. Engine activity precedes utilisation: a resident model shows 100 % utilisation now and then.
     pages = {**stage.idle, node(): page.gpu("GPU-1", ["chat-0"], **quiet)}
     assert stage.rounds(60, pages)[-1] == (0, False, "asleep")
 
 
-def test_the_busiest_of_several_gpus_decides(stage, node, page):
+def test_busiest_of_several_gpus_decides(stage, node, page):
     gpus = page.gpu("GPU-1", ["chat-0"], engine=0.0) + page.gpu("GPU-2", ["chat-0"], engine=0.5)
     assert stage.rounds(60, {**stage.idle, node(0): gpus})[-1] == (1, True, "gpu_busy")
     apart = {node(0): page.gpu("GPU-1", ["chat-0"], engine=0.0), node(1): page.gpu("GPU-2", ["chat-1"], engine=0.5)}
@@ -41,7 +41,7 @@ def test_the_busiest_of_several_gpus_decides(stage, node, page):
     assert stage.decision().evidence.gpu_engine_active == 0.25
 
 
-def test_a_busy_mig_slice_of_its_own_keeps_it_awake_and_a_neighbours_does_not(stage, node, page):
+def test_busy_mig_slice_keeps_only_its_owner_awake(stage, node, page):
     slices = page.gpu("GPU-1", ["other-0"], engine=1.0, mig="1") + page.gpu("GPU-1", ["chat-0"], engine=0.5, mig="2")
     assert stage.rounds(60, {**stage.idle, node(): slices})[-1] == (1, True, "gpu_busy")
     assert stage.decision().evidence.gpu_engine_active == 0.5
@@ -50,65 +50,65 @@ def test_a_busy_mig_slice_of_its_own_keeps_it_awake_and_a_neighbours_does_not(st
 
 
 @pytest.mark.parametrize("shared", [["chat-0", "other-0"], ["chat-0", "stranger-0"]])
-def test_a_gpu_shared_with_others_neither_scales_nor_keeps_awake(stage, node, page, shared):
+def test_shared_gpu_neither_scales_nor_keeps_awake(stage, node, page, shared):
     pages = {**stage.idle, node(): page.gpu("GPU-1", shared, engine=1.0, util=100)}
     assert stage.rounds(60, pages)[-1] == (0, False, "asleep")
     assert stage.decision().evidence.gpu_engine_active is None
 
 
-def test_one_pod_named_on_a_gpu_that_is_known_to_be_shared_is_not_its_owner(stage, node, page):
-    # vgpu: time slices; the neighbours are simply not named.
+def test_single_named_pod_on_a_shared_gpu_does_not_own_it(stage, node, page):
+    # vgpu: time slices; the pods of other workloads are not named.
     pages = {**stage.idle, node(): page.gpu("GPU-1", ["chat-0"], engine=1.0, vgpu="1")}
     assert stage.rounds(60, pages)[-1] == (0, False, "asleep")
 
 
-def test_a_gpu_shared_by_its_own_pods_alone_is_wholly_its_own(stage, node, page):
+def test_gpu_shared_only_by_pods_of_one_workload_is_exclusive_to_it(stage, node, page):
     pages = {**stage.idle, node(): page.gpu("GPU-1", ["chat-0", "chat-1"], engine=0.5)}
     assert stage.rounds(60, pages)[-1] == (1, True, "gpu_busy")
 
 
-def test_a_shared_gpu_beside_an_own_one_does_not_colour_it(stage, node, page):
+def test_shared_gpu_does_not_affect_an_exclusive_one(stage, node, page):
     gpus = page.gpu("GPU-1", ["chat-0"], engine=0.01) + page.gpu("GPU-2", ["chat-0", "other-0"], engine=1.0)
     assert stage.rounds(60, {**stage.idle, node(): gpus})[-1] == (0, False, "asleep")
     assert stage.decision().evidence.gpu_engine_active == 0.01
 
 
-def test_gpus_whose_page_stays_away_prove_nothing(stage, node, page):
+def test_missing_gpu_target_proves_nothing(stage, node, page):
     quiet = {**stage.idle, node(): page.gpu("GPU-1", ["chat-0"], engine=0.0)}
     stage.rounds(15, quiet)
     assert stage.rounds(300, {**stage.idle, node(): None})[-1] == (1, True, "warm")
     assert stage.decision().evidence.stale == (node().url,)
     assert "its GPUs are not visible now, so idleness cannot be proven" in stage.decision().evidence.notes
-    # Seen again: only now does the time begin.
+    # Visible again: only now does the keep-warm time begin.
     assert stage.rounds(IDLE_S - 5, quiet) == [(1, True, "warm")]
     assert stage.rounds(15, quiet)[-1] == (0, False, "asleep")
 
 
-def test_gpus_that_its_pods_have_left_are_not_missed(stage, node, page):
+def test_gpu_without_a_named_pod_is_not_reported_as_missing(stage, node, page):
     stage.rounds(10, {**stage.idle, node(): page.gpu("GPU-1", ["chat-0"], engine=0.9)})
     unnamed = {**stage.idle, node(): page.gpu("GPU-1", engine=0.9)}
-    # No cluster says whether the pod lives: what works on its last GPU may be the pod's.
+    # No cluster shows whether the pod is alive: activity on its last GPU may be the pod's.
     assert stage.rounds(600, unnamed) == [(1, True, "gpu_busy")]
     assert stage.rounds(60, {**stage.idle, node(): page.gpu("GPU-1", engine=0.0)})[-1] == (0, False, "asleep")
     assert stage.decision().evidence.stale == ()
 
 
-def test_a_gpu_that_another_workloads_pod_holds_keeps_nobody_else_awake(stage, node, page):
+def test_gpu_held_by_a_pod_of_another_workload_keeps_no_other_awake(stage, node, page):
     stage.rounds(10, {**stage.idle, node(): page.gpu("GPU-1", ["chat-0"], engine=0.9)})
-    anothers = {**stage.idle, node(): page.gpu("GPU-1", ["other-0"], engine=0.9)}
-    assert stage.rounds(60, anothers)[-1] == (0, False, "asleep")
+    moved = {**stage.idle, node(): page.gpu("GPU-1", ["other-0"], engine=0.9)}
+    assert stage.rounds(60, moved)[-1] == (0, False, "asleep")
 
 
-def test_a_node_that_is_gone_takes_its_gpus_with_it(stage, node, page):
+def test_removed_node_removes_its_gpus(stage, node, page):
     stage.rounds(10, {**stage.idle, node(): page.gpu("GPU-1", ["chat-0"], engine=0.9)})
     stage.decider.retire(node())
     assert stage.rounds(60, stage.idle)[-1] == (0, False, "asleep")
     assert stage.decision().evidence.gpu_engine_active is None
 
 
-def test_a_gpu_that_moves_to_another_workload_moves_with_its_numbers(stage, node, page):
+def test_gpu_that_moves_to_another_workload_moves_with_its_readings(stage, node, page):
     stage.rounds(10, {**stage.idle, node(): page.gpu("GPU-1", ["chat-0"], engine=0.9)})
-    assert stage.answer() == (1, True, "gpu_busy")
+    assert stage.outcome() == (1, True, "gpu_busy")
     assert stage.rounds(60, {**stage.idle, node(): page.gpu("GPU-1", ["other-0"], engine=0.9)})[-1] == (
         0, False, "asleep",
     )  # fmt: skip
@@ -117,34 +117,34 @@ def test_a_gpu_that_moves_to_another_workload_moves_with_its_numbers(stage, node
 
 
 class TestBatch:
-    """Workers without a queue, sized by their GPUs alone: 0.5 of engine activity each."""
+    """Workers without a queue, sized by GPU activity alone: 0.5 of engine activity each."""
 
     @pytest.fixture
     def batch(self, scene, plan):
         return scene(plan(work=None, gpu=0.5, pods=False, maximum=4, hold=60.0))
 
-    def test_engine_activity_sizes_a_workload_that_asks_for_it(self, batch, node, page):
+    def test_engine_activity_sizes_a_workload_with_that_objective(self, batch, node, page):
         gpus = page.gpu("GPU-1", ["chat-0"], engine=1.0) + page.gpu("GPU-2", ["chat-1"], engine=0.8)
         # 0.9 on average on the GPUs of 2 pods: 2 x 0.9 / 0.5 = 3.6, so 4.
         assert batch.round({node(): gpus}) == (4, True, "gpu_busy")
         assert batch.decision().evidence.replicas_ready == 2
 
-    def test_utilisation_never_sizes_anybody(self, batch, node, page):
-        # One small request pegs it. It is no activity, so what is asked for is unknown.
+    def test_utilisation_sizes_no_workload(self, batch, node, page):
+        # One small request raises it to 100 %. Without engine activity the demand is unknown.
         assert batch.round({node(): page.gpu("GPU-1", ["chat-0"], util=100)}) == (None, True, "unknown")
 
-    def test_a_shared_gpu_sizes_nobody(self, batch, node, page):
+    def test_shared_gpu_sizes_no_workload(self, batch, node, page):
         assert batch.round({node(): page.gpu("GPU-1", ["chat-0", "other-0"], engine=1.0)}) == (None, True, "unknown")
 
-    def test_activity_that_is_no_longer_said_is_held_and_then_an_error(self, batch, node, page):
+    def test_missing_activity_is_held_and_then_an_error(self, batch, node, page):
         batch.round({node(): page.gpu("GPU-1", ["chat-0"], engine=0.9)})
-        assert batch.answer() == (2, True, "gpu_busy")
+        assert batch.outcome() == (2, True, "gpu_busy")
         blank = {node(): page.gpu("GPU-1", ["chat-0"], engine="9223372036854775794")}
         assert batch.rounds(60, blank) == [(2, True, "held")]
         assert batch.rounds(10, blank)[-1] == (None, True, "unknown")
 
 
-def test_gpus_that_its_pods_hold_and_no_page_shows_as_its_own_are_said(stage, node, page):
+def test_held_gpus_that_are_not_visible_as_exclusive_are_noted(stage, node, page):
     stage.decider.counted(WorkloadKey("ai", "chat"), ReplicaCount(wanted=1, ready=1, at=stage.now, gpus=2))
     stage.round({**stage.idle, node(): page.gpu("GPU-1", ["chat-0"], engine=0.9)})
     evidence = stage.decision().evidence

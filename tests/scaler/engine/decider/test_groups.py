@@ -1,4 +1,4 @@
-"""Groups from real pages: roles that sleep and wake in one tick, queues that are shared and add up at every tick."""
+"""Tests groups through the decider: roles sleep and wake in one tick, and shares of a queue add up at every tick."""
 
 import numpy as np
 import pytest
@@ -10,12 +10,12 @@ IDLE_S = 30.0
 
 
 def member(role="", weight=1.0, **bounds):
-    """More about a plan: it is of the group pd."""
+    """More fields of a plan: a membership of the group pd."""
     return {"member": Membership("ai", "pd", role, weight, **bounds)}
 
 
 class TestPrefillAndDecode:
-    """Two Deployments, each request needs both; each has pages of its own, and the gateway is prefill's alone."""
+    """Two Deployments, each request needs both; each has targets of its own, and only prefill has a gateway."""
 
     @pytest.fixture
     def stage(self, scene, plan, pod, gateway):
@@ -41,7 +41,7 @@ class TestPrefillAndDecode:
 
     @staticmethod
     def round(stage, pages):
-        """The answers of prefill and decode after one round."""
+        """The outcomes of prefill and decode after one round."""
         stage.now += 5.0
         for target, text in pages.items():
             if text is None:
@@ -49,54 +49,54 @@ class TestPrefillAndDecode:
             else:
                 stage.land(target, text)
         stage.sweep()
-        return stage.answer("prefill"), stage.answer("decode")
+        return stage.outcome("prefill"), stage.outcome("decode")
 
     def rounds(self, stage, seconds, pages):
-        seen = []
+        outcomes = []
         for _ in range(round(seconds / 5.0)):
-            answers = self.round(stage, pages)
-            if not seen or seen[-1] != answers:
-                seen.append(answers)
-        return seen
+            pair = self.round(stage, pages)
+            if not outcomes or outcomes[-1] != pair:
+                outcomes.append(pair)
+        return outcomes
 
     @pytest.fixture
     def asleep(self, stage, pages):
-        """Both at zero, their pods gone; only the gateway's page is left."""
+        """Both are at zero and their pods gone; only the target of the gateway is left."""
         self.rounds(stage, 3 * IDLE_S, pages())
         for name, target in (("prefill", stage.prefill), ("decode", stage.decode)):
             stage.decider.retire(target)
             stage.has(pods=[], wanted=0, name=name)
         return stage
 
-    def test_they_fall_asleep_in_one_tick_when_the_last_has_been_idle_for_its_keep_warm_time(self, stage, pages):
-        seen = self.rounds(stage, 2 * IDLE_S + 5, pages())
+    def test_roles_fall_asleep_in_one_tick_after_the_longest_keep_warm_time(self, stage, pages):
+        outcomes = self.rounds(stage, 2 * IDLE_S + 5, pages())
         # Prefill alone would sleep after 30 s; decode's 60 s keep both.
-        assert seen == [
+        assert outcomes == [
             ((1, True, "warm"), (1, True, "warm")),
             ((0, False, "asleep"), (0, False, "asleep")),
         ]
 
-    def test_decode_at_work_keeps_an_idle_prefill_awake(self, stage, pages):
-        seen = self.rounds(stage, 600, pages(decode=1))
-        assert seen == [((1, True, "warm"), (1, True, "serving"))]
+    def test_busy_decode_keeps_an_idle_prefill_awake(self, stage, pages):
+        outcomes = self.rounds(stage, 600, pages(decode=1))
+        assert outcomes == [((1, True, "warm"), (1, True, "serving"))]
         assert "its group is awake and asks for 1 replicas of it at least" in stage.decision("prefill").evidence.notes
 
-    def test_a_request_at_the_gateway_wakes_both_on_the_scrape_that_shows_it(self, asleep, page):
+    def test_request_at_the_gateway_wakes_both_roles_on_its_scrape(self, asleep, page):
         stage = asleep
         for _ in range(20):
-            answers = self.round(stage, {stage.front: page.epp(held=0, ready=0)})
-        assert answers == ((0, False, "asleep"), (0, False, "asleep"))
+            pair = self.round(stage, {stage.front: page.epp(held=0, ready=0)})
+        assert pair == ((0, False, "asleep"), (0, False, "asleep"))
         stage.now += 5.0
-        told = stage.land(stage.front, page.epp(held=1, ready=0))
-        assert sorted((each.workload.name, each.replicas, each.active) for each in told) == [
+        changed = stage.land(stage.front, page.epp(held=1, ready=0))
+        assert sorted((each.workload.name, each.replicas, each.active) for each in changed) == [
             ("decode", 1, True),
             ("prefill", 1, True),
         ]
 
-    def test_where_prefill_has_a_waker_decode_has_one(self, stage, pages, page):
-        seen = self.rounds(stage, 3 * IDLE_S, pages())
-        assert all("no_wake_source" not in str(answers) for answers in seen)
-        # The gateway restarts and shows no queue any more: nothing would wake either.
+    def test_wake_source_of_prefill_is_also_that_of_decode(self, stage, pages, page):
+        outcomes = self.rounds(stage, 3 * IDLE_S, pages())
+        assert all("no_wake_source" not in str(pair) for pair in outcomes)
+        # The gateway restarts and shows no queue any more: no request would wake either role.
         started = "process_start_time_seconds {}\n".format
         self.round(stage, {**pages(), stage.front: page.epp(held=0, ready=1) + started(100)})
         pages = {**pages(), stage.front: page.epp(ready=1) + started(900)}
@@ -105,27 +105,27 @@ class TestPrefillAndDecode:
             ((1, True, "no_wake_source"), (1, True, "no_wake_source")),
         )
 
-    def test_a_member_that_goes_blind_keeps_all_awake(self, stage, pages):
+    def test_member_without_readings_keeps_all_awake(self, stage, pages):
         self.round(stage, pages())
         blind = {**pages(), stage.decode: None}
         assert self.rounds(stage, 200, blind)[-1] == ((1, True, "warm"), (1, True, "held"))
         # After the hold decode is unknown: an error, and no reason for prefill to sleep.
         assert self.rounds(stage, 300, blind)[-1] == ((1, True, "warm"), (None, True, "unknown"))
 
-    def test_a_member_that_goes_blind_asleep_wakes_nobody(self, asleep, page):
+    def test_sleeping_member_without_readings_wakes_no_role(self, asleep, page):
         stage = asleep
         self.round(stage, {stage.front: page.epp(held=0, ready=0)})
         assert self.rounds(stage, 900, {stage.front: None})[-1] == ((0, False, "held"), (0, False, "no_wake_source"))
         (note,) = stage.decision("decode").evidence.notes
         assert note == "no gateway of its group shows a queue now, so nothing would see a request at zero replicas"
 
-    def test_bounds_on_their_ratio_raise_the_lower_one(self, stage, pages):
+    def test_bounds_of_the_ratio_raise_the_lower_role(self, stage, pages):
         # Prefill alone: 24 at 4 are 6 replicas; 0.5 x 6 = 3 of decode.
         assert self.round(stage, pages(prefill=24)) == ((6, True, "serving"), (3, True, "warm"))
         # Decode alone: 112 at 16 are 7; 7 / 3 = 2.33, so 3 of prefill.
         assert self.round(stage, pages(decode=112)) == ((3, True, "warm"), (7, True, "serving"))
 
-    def test_a_floor_of_the_group_ends_with_what_asked_for_it(self, stage, pages):
+    def test_floor_of_the_group_ends_with_its_cause(self, stage, pages):
         self.round(stage, pages(decode=112))
         assert self.round(stage, pages(decode=1)) == ((1, True, "warm"), (1, True, "serving"))
 
@@ -160,44 +160,44 @@ class TestStableAndCanary:
             stage.has(pods=[], wanted=0, name=name)
         return stage
 
-    def test_a_canary_of_a_tenth_gets_a_tenth(self, scene, plan, queue, page):
+    def test_canary_with_a_tenth_of_the_weight_gets_a_tenth(self, scene, plan, queue, page):
         stage = self.stage(scene, plan, maximum=100)
         assert self.round(stage, queue, page.epp(held=160, ready=0)) == pytest.approx([144, 16])
-        assert (stage.answer("stable"), stage.answer("canary")) == ((9, True, "queued"), (1, True, "queued"))
+        assert (stage.outcome("stable"), stage.outcome("canary")) == ((9, True, "queued"), (1, True, "queued"))
 
-    def test_what_a_full_member_cannot_take_the_other_gets(self, scene, plan, queue, page):
+    def test_share_above_the_capacity_of_a_member_goes_to_the_other(self, scene, plan, queue, page):
         stage = self.stage(scene, plan, maximum=4)
         # Stable can hold 4 x 16 = 64 of its 144.
         assert self.round(stage, queue, page.epp(held=160, ready=0)) == pytest.approx([64, 96])
-        assert (stage.answer("stable")[0], stage.answer("canary")[0]) == (4, 6)
+        assert (stage.outcome("stable")[0], stage.outcome("canary")[0]) == (4, 6)
 
-    def test_what_is_in_a_members_pods_is_its_own_and_takes_of_its_room(self, scene, plan, queue, pod, page):
+    def test_requests_in_pods_of_a_member_reduce_its_share(self, scene, plan, queue, pod, page):
         stage, engine = self.stage(scene, plan, maximum=4), pod(0, "stable")
         stage.has(pods=[engine], wanted=4, name="stable")
         stage.land(engine, page.vllm(waiting=0, running=60))
         # 64 - 60 = 4 of the queue's 20; the other 16 spill.
         assert self.round(stage, queue, page.epp(held=20, ready=1)) == pytest.approx([4, 16])
         assert stage.decision("stable").evidence.running == 60
-        assert stage.answer("canary")[0] == 1
+        assert stage.outcome("canary")[0] == 1
 
-    def test_a_member_whose_pods_find_no_node_leaves_the_rest_to_the_other(self, scene, plan, queue, page):
+    def test_member_with_pending_pods_leaves_the_rest_to_the_other(self, scene, plan, queue, page):
         from exporter.model import ReplicaCount, WorkloadKey  # noqa: PLC0415
 
         stage = self.stage(scene, plan, maximum=100)
         stage.decider.counted(WorkloadKey("ai", "stable"), ReplicaCount(2, 0, stage.now, pending=2))
         assert self.round(stage, queue, page.epp(held=100, ready=0)) == pytest.approx([32, 68])
 
-    def test_a_weight_of_0_gets_nothing_and_is_not_woken(self, scene, plan, queue, page):
+    def test_weight_of_zero_gets_no_share_and_is_not_woken(self, scene, plan, queue, page):
         stage = self.stage(scene, plan, weights=(1.0, 0.0), maximum=100)
         assert self.round(stage, queue, page.epp(held=160, ready=0)) == [160, 0]
-        assert stage.answer("canary") == (0, False, "asleep")
+        assert stage.outcome("canary") == (0, False, "asleep")
 
-    def test_ready_backends_on_a_shared_page_are_believed_of_nobody(self, scene, plan, queue, page):
+    def test_ready_backends_on_a_shared_target_belong_to_no_member(self, scene, plan, queue, page):
         stage = scene(*self.plans(plan, self.WEIGHTS))
         self.round(stage, queue, page.epp(held=1, ready=7))
         assert [stage.decision(name).evidence.replicas_ready for name in ("stable", "canary")] == [None, None]
 
-    def test_what_a_gateway_has_answered_keeps_no_weight_of_0_awake(self, scene, plan, pod, gateway, page):
+    def test_requests_counted_by_a_gateway_keep_no_weight_of_zero_awake(self, scene, plan, pod, gateway, page):
         stage, fronts = self.stage(scene, plan, weights=(1.0, 0.0)), {}
         for number, name in enumerate(("stable", "canary")):
             engine, front = pod(number, name), gateway(kind="envoy", name=name)
@@ -213,14 +213,14 @@ class TestStableAndCanary:
                     'envoy_cluster_upstream_cx_none_healthy{envoy_cluster_name="c"} 0\n',
                 )
             stage.sweep()
-        assert (stage.answer("stable"), stage.answer("canary")) == ((1, True, "warm"), (0, False, "asleep"))
+        assert (stage.outcome("stable"), stage.outcome("canary")) == ((1, True, "warm"), (0, False, "asleep"))
 
-    def test_weights_that_change_under_load_add_up_at_every_tick(self, scene, plan, queue, page):
+    def test_shares_add_up_at_every_tick_while_weights_change(self, scene, plan, queue, page):
         stage = self.stage(scene, plan, weights=(1.0, 0.0), maximum=100)
         self.round(stage, queue, page.epp(held=160, ready=0))
         sums, shares = [], []
         for blue in (0.9, 0.5, 0.1, 0.0):
-            # A trigger was changed: another list of plans takes over in the midst of it all.
+            # A trigger was changed: a new list of plans takes over.
             after = Decider(self.plans(plan, (blue, 1.0 - blue), maximum=100), interval_s=5.0, fresh_intervals=3.0)
             after.take_over(stage.decider)
             stage.decider = after
@@ -233,11 +233,11 @@ class TestStableAndCanary:
         assert sums == pytest.approx([160.0] * 16)
         assert np.array(shares)[::2, 0].tolist() == pytest.approx([144, 80, 16, 0])
 
-    def test_without_a_group_each_counts_the_whole(self, scene, plan, queue, page):
+    def test_workloads_without_a_group_each_count_the_whole_queue(self, scene, plan, queue, page):
         stage = scene(plan("stable", gateway=True), plan("canary", gateway=True))
         assert self.round(stage, queue, page.epp(held=160, ready=0)) == [160, 160]
 
-    def test_variants_without_roles_sleep_by_themselves(self, scene, plan, queue, pod, page):
+    def test_variants_without_roles_sleep_independently(self, scene, plan, queue, pod, page):
         stage, engines = self.stage(scene, plan), [pod(0, "stable"), pod(1, "canary")]
         for name, engine in zip(("stable", "canary"), engines, strict=True):
             stage.has(pods=[engine], wanted=1, name=name)
@@ -248,4 +248,4 @@ class TestStableAndCanary:
             for front in queue:
                 stage.land(front, page.epp(held=0, ready=2))
             stage.sweep()
-        assert (stage.answer("stable"), stage.answer("canary")) == ((1, True, "serving"), (0, False, "asleep"))
+        assert (stage.outcome("stable"), stage.outcome("canary")) == ((1, True, "serving"), (0, False, "asleep"))

@@ -1,13 +1,13 @@
-"""No history of good and bad responses ends at zero while work is in hand.
+"""No history of valid and invalid responses scales to zero while requests are in progress.
 
-A small fleet whose truth is known (two pods of two engines each, a gateway, a node with their GPUs) prints its pages as
-vendors do; hypothesis draws what happens to the fleet and what happens to the pages on their way. KEDA is played: what
-is answered inactive goes to zero replicas, what is answered active comes back.
+A small simulated fleet (two pods of two engines each, a gateway, a node with their GPUs) exposes its metrics as vendors
+do. hypothesis draws what happens to the fleet and to its responses. KEDA is simulated: an inactive decision removes the
+pods, an active one starts them.
 
 Tidegate itself is restarted and reloaded, and its leader changes, at any time.
 
-What no reader could know is not drawn: a response that hides everything of an engine from the first one on, or one
-whose every series of an engine is gone at once while the engine lives (that is what unloading looks like).
+Undetectable faults are not drawn: a response that hides all series of an engine from the start, or that loses all
+series of a live engine at once, which is what unloading looks like.
 
     TIDEGATE_FUZZ_MINUTES=60 pytest tests/scaler/engine/decider/test_histories.py    # `make fuzz`
 """
@@ -58,7 +58,7 @@ class Pod:
         return Target(f"http://{self.name}/metrics", "vllm", Role.PODS, CHAT, pod=PodKey("ai", self.name))
 
     def lines(self):
-        """(line, the engine it is of)."""
+        """Pairs of a line and the number of its engine."""
         found = [(f"process_start_time_seconds {self.started_at}" if self.exposes_start else "# no start time", None)]
         for number, engine in enumerate(self.engines):
             labels = f'{{model_name="m",engine="{number}"}}'
@@ -82,8 +82,8 @@ LINE_FAULTS = ("NaN", "negative", "no digit", "not UTF-8", "missing", "conflicti
 GPU_FAULTS = ("missing", "unparsable", "no label", "error")
 
 
-def spoilt(line, fault):
-    """What becomes of one line; None: it is not there."""
+def with_fault(line, fault):
+    """Returns one line with the fault applied; None if the line is missing."""
     head = line.rpartition(" ")[0]
     match fault:
         case "NaN":
@@ -100,19 +100,19 @@ def spoilt(line, fault):
 
 
 class Fleet:
-    """The truth, and what Tidegate is shown of it."""
+    """The simulated fleet, and the responses that Tidegate gets of it."""
 
     def __init__(self, *, exposes_start=True):
         self.now, self.number, self.exposes_start = 1000.0, 0, exposes_start
         self.pods, self.held = [], 0
         self.gate_started_at = 1.0
         self.readers = {}
-        self.spoilt = {}  # (pod's place, line's place) -> fault
-        self.page_faults = {}  # pod's place or "gate" -> fault
+        self.spoilt = {}  # (index of the pod, index of the line) -> fault
+        self.page_faults = {}  # index of the pod, or "gate" -> fault
         self.gpu_fault = None
         self.decider = self.new_decider()
         self.decider.expect(GATE)
-        self.answer = (None, True)
+        self.outcome = (None, True)
         for _ in range(2):
             self.start_pod()
 
@@ -133,7 +133,7 @@ class Fleet:
         return self.readers[target]
 
     def tidegate(self, change):
-        """Another process, or another configuration, goes on with what this one hands over."""
+        """A new process or configuration continues with the state of the current one."""
         before, self.decider = self.decider, self.new_decider()
         match change:
             case "restarted":
@@ -164,25 +164,25 @@ class Fleet:
             self.decider.retire(pod.target)
         self.pods, self.spoilt, self.page_faults = [], {}, {}
 
-    def restart(self, place):
-        """The process begins anew, and what it had in hand is gone."""
+    def restart(self, position):
+        """The process restarts and loses its requests."""
         if self.pods:
-            pod = self.pods[place % len(self.pods)]
+            pod = self.pods[position % len(self.pods)]
             pod.started_at, pod.engines = self.now, [Engine(tokens=0), Engine(tokens=0)]
             for key in [key for key, fault in self.spoilt.items() if fault in ("missing", "no digit", "not UTF-8")]:
                 del self.spoilt[key]
 
-    def unload(self, place):
-        """An engine that has nothing in hand is removed, with everything that is printed of it."""
+    def unload(self, position):
+        """Removes an engine without requests, with all of its series."""
         if self.pods:
-            pod = self.pods[place % len(self.pods)]
+            pod = self.pods[position % len(self.pods)]
             if len(pod.engines) > 1 and not pod.engines[-1].waiting + pod.engines[-1].running:
                 pod.engines.pop()
                 self.spoilt = {}
 
-    def load(self, place, engine, waiting, running):
+    def load(self, position, engine, waiting, running):
         if self.pods:
-            pod = self.pods[place % len(self.pods)]
+            pod = self.pods[position % len(self.pods)]
             chosen = pod.engines[engine % len(pod.engines)]
             chosen.waiting, chosen.running = waiting, running
         else:
@@ -198,8 +198,8 @@ class Fleet:
         self.spoilt, self.page_faults, self.gpu_fault = {}, {}, None
 
     def pages(self):
-        for place, pod in enumerate(self.pods):
-            yield pod.target, self.page_of(place, pod)
+        for position, pod in enumerate(self.pods):
+            yield pod.target, self.page_of(position, pod)
         gate = (
             f'inference_extension_flow_control_queue_size{{inference_pool="p"}} {self.held}\n'
             f'inference_pool_ready_pods{{name="p"}} {len(self.pods)}\n'
@@ -208,22 +208,22 @@ class Fleet:
         yield GATE, None if self.page_faults.get("gate") else gate
         yield NODE, self.node_page()
 
-    def page_of(self, place, pod):
-        if self.page_faults.get(place) == "error":
+    def page_of(self, position, pod):
+        if self.page_faults.get(position) == "error":
             return None
         lines = pod.lines()
         there, left = [], [0] * len(pod.engines)
         for index, (line, engine) in enumerate(lines):
-            fault = self.spoilt.get((place, index))
-            # Of each engine at least one series stays whole, and the start time always: see above.
+            fault = self.spoilt.get((position, index))
+            # Of each engine at least one series stays intact, and the start time always: see above.
             last = engine is not None and index == max(n for n, (_, of) in enumerate(lines) if of == engine)
             whole = engine is None or (last and not left[engine])
-            text = line if fault is None or whole else spoilt(line, fault)
+            text = line if fault is None or whole else with_fault(line, fault)
             if engine is not None and text == line:
                 left[engine] += 1
             if text is not None:
                 there.append(text)
-        return "" if self.page_faults.get(place) == "empty" else "".join(f"{text}\n" for text in there)
+        return "" if self.page_faults.get(position) == "empty" else "".join(f"{text}\n" for text in there)
 
     def node_page(self):
         if self.gpu_fault == "error":
@@ -242,7 +242,7 @@ class Fleet:
         return "".join(f"{line}\n" for line in [*lines, 'DCGM_FI_DEV_SM_CLOCK{UUID="other"} 1'])
 
     def step(self):
-        """One interval: everything is scraped, decided and obeyed."""
+        """One interval: everything is scraped and decided, and the decision is applied."""
         self.now += STEP_S
         for pod in self.pods:
             for engine in pod.engines:
@@ -262,14 +262,14 @@ class Fleet:
 
     def note(self, decisions):
         for decision in decisions:
-            before, self.answer = self.answer, (decision.replicas, decision.active)
+            before, self.outcome = self.outcome, (decision.replicas, decision.active)
             fell_asleep = before[1] and not decision.active
             assert not (fell_asleep and self.work and self.pods), (
-                f"put to sleep with {self.work} requests in hand: {decision.reason}, {decision.evidence}"
+                f"put to sleep with {self.work} requests in progress: {decision.reason}, {decision.evidence}"
             )
 
     def obey(self):
-        replicas, active = self.answer
+        replicas, active = self.outcome
         if not active and self.pods:
             self.stop_pods()
         elif active and not self.pods and replicas:
@@ -278,35 +278,35 @@ class Fleet:
             self.pods[0].engines[0].waiting, self.held = self.held, 0
 
 
-PLACE = st.integers(0, 1)
+POSITION = st.integers(0, 1)
 OPS = st.one_of(
-    st.tuples(st.just("load"), PLACE, PLACE, st.integers(0, 40), st.integers(0, 20)),
+    st.tuples(st.just("load"), POSITION, POSITION, st.integers(0, 40), st.integers(0, 20)),
     st.tuples(st.just("rest")),
     st.tuples(st.just("rest")),
-    st.tuples(st.just("spoil"), PLACE, st.integers(1, 8), st.sampled_from(LINE_FAULTS)),
-    st.tuples(st.just("spoil"), PLACE, st.integers(1, 8), st.sampled_from(LINE_FAULTS)),
+    st.tuples(st.just("spoil"), POSITION, st.integers(1, 8), st.sampled_from(LINE_FAULTS)),
+    st.tuples(st.just("spoil"), POSITION, st.integers(1, 8), st.sampled_from(LINE_FAULTS)),
     st.tuples(st.just("page"), st.sampled_from([0, 1, "gate"]), st.sampled_from(["error", "empty"])),
     st.tuples(st.just("gpu"), st.sampled_from(GPU_FAULTS)),
-    st.tuples(st.just("restart"), PLACE),
-    st.tuples(st.just("unload"), PLACE),
+    st.tuples(st.just("restart"), POSITION),
+    st.tuples(st.just("unload"), POSITION),
     st.tuples(st.just("mend")),
     st.tuples(st.just("tidegate"), st.sampled_from(["restarted", "replaced by its follower", "reloaded"])),
 )
-# Steps of 5 s after each event: keep-warm is 6 of them, an unloaded engine is forgotten after 12 or 60.
+# Steps of 5 s after each event: keep-warm takes 6 of them, an unloaded engine is forgotten after 12 or 60.
 HISTORIES = st.lists(st.tuples(OPS, st.sampled_from([1, 1, 2, 4, 10])), min_size=1, max_size=15)
 LONG_HISTORIES = st.lists(st.tuples(OPS, st.sampled_from([1, 1, 2, 4, 10, 70])), min_size=1, max_size=30)
 
 
 def play(history, *, exposes_start=True):
-    """exposes_start: the engines' processes expose their start time; else only a counter that falls shows a restart."""
+    """exposes_start: the engines expose their start time; else only a falling counter shows a restart."""
     fleet = Fleet(exposes_start=exposes_start)
     fleet.step()
     for (name, *how), steps in history:
         match name:
             case "spoil":
-                place, line, fault = how
-                # What was never there cannot be missed: only a process that has shown the line can lose it.
-                fleet.spoilt[place, line] = fault
+                position, line, fault = how
+                # A line must have been exposed once before it can be missing.
+                fleet.spoilt[position, line] = fault
             case "page":
                 fleet.page_faults[how[0]] = how[1]
             case "gpu":
@@ -324,27 +324,27 @@ QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 @settings(max_examples=examples(15), deadline=None, suppress_health_check=QUIET)
 @given(HISTORIES, st.booleans())
-def test_no_history_of_good_and_bad_responses_ends_at_zero_while_work_is_in_hand(history, exposes_start):
+def test_no_history_scales_to_zero_while_requests_are_in_progress(history, exposes_start):
     play(history, exposes_start=exposes_start)
 
 
 @settings(max_examples=examples(4), deadline=None, suppress_health_check=QUIET)
 @given(HISTORIES)
-def test_after_every_history_a_fleet_that_is_mended_and_idle_goes_to_zero_and_comes_back(history):
+def test_repaired_and_idle_fleet_goes_to_zero_and_comes_back_after_every_history(history):
     fleet = play(history)
     fleet.mend()
     fleet.rest()
-    for _ in range(200):  # 1,000 s: longer than any hold, any keep-warm time and what an unloaded engine takes
+    for _ in range(200):  # 1,000 s: longer than any hold, any keep-warm time and the removal of an unloaded engine
         fleet.step()
         fleet.obey()
-    assert fleet.answer == (0, False)
+    assert fleet.outcome == (0, False)
     fleet.load(0, 0, 5, 0)
     fleet.step()
-    assert fleet.answer[1] is True
+    assert fleet.outcome[1] is True
 
 
 @pytest.mark.skipif("TIDEGATE_FUZZ_MINUTES" not in os.environ, reason="long: TIDEGATE_FUZZ_MINUTES=60, `make fuzz`")
-def test_no_history_ends_at_zero_for_as_long_as_is_asked():
+def test_no_history_scales_to_zero_within_the_given_minutes():
     until = time.monotonic() + 60.0 * float(os.environ["TIDEGATE_FUZZ_MINUTES"])
     rounds = 0
     while time.monotonic() < until:

@@ -1,4 +1,4 @@
-"""A ScaledJob as its triggers make it, and KEDA's own arithmetic on the answers: no Job is started for nothing."""
+"""Tests a ScaledJob with KEDA's arithmetic on its decisions: no Job starts without an entry of the queue."""
 
 import pytest
 
@@ -14,61 +14,63 @@ CHAT = WorkloadKey("ai", "chat")
 FRONT = Target("http://redis:9121/metrics", "redis_exporter", Role.GATEWAY, CHAT)
 
 
-def plan_of(**words):
-    """What the census and the configuration make of a ScaledJob with one trigger of these words."""
+def plan_of(**metadata_keys):
+    """Returns the plan that the registry builds of a ScaledJob whose trigger has this metadata."""
     page = Endpoint(redis=Redis(url="redis://redis:6379", lists=("jobs", "doing")))
     config = Config(kubernetes=Kubernetes(), gateways=(SharedGateway(name="jobs", page=page, namespaces=("ai",)),))
     metadata = {"gateway": "jobs", "objectives.work": "1"} | {
-        key.replace("__", "."): text for key, text in words.items()
+        key.replace("__", "."): text for key, text in metadata_keys.items()
     }
     ref = Ref("ai", "ScaledJob", "chat")
-    census = take(config, [ScaledObject(ref, ref, triggers=(ScaledObjectTrigger("external", None, metadata),))], (), ())
-    (plan,) = targets.plans(config, census.workloads, jobs=census.jobs)
+    registry = take(
+        config, [ScaledObject(ref, ref, triggers=(ScaledObjectTrigger("external", None, metadata),))], (), ()
+    )
+    (plan,) = targets.plans(config, registry.workloads, jobs=registry.jobs)
     return plan
 
 
 class Queue:
-    """A list, those that a Job has taken off it, and KEDA, which polls every 10 s by the default strategy."""
+    """A list, the entries that Jobs have taken from it, and KEDA, which polls every 10 s by the default strategy."""
 
     def __init__(self, stage, page):
         self.stage, self.page = stage, page
         self.waiting = self.doing = self.jobs = self.started = 0
-        self.answers = []
+        self.decisions = []
 
     def round(self, silent=False):
-        """10 s: two scrapes, KEDA's poll, and each new Job takes an entry if there is one."""
+        """10 s: two scrapes and KEDA's poll; each new Job takes an entry if there is one."""
         text = self.page.redis(self.waiting) + self.page.redis(self.doing, key="doing").replace("redis_up 1\n", "")
         pages = {FRONT: None if silent else text}
         self.stage.round(pages)
         number, active, _ = self.stage.round(pages)
         assert number is None or active == (number > 0)
-        self.answers.append(number)
+        self.decisions.append(number)
         new = jobs_started(ScaledJobSpec(), number, self.jobs)
         self.jobs, self.started = self.jobs + new, self.started + new
-        taken = min(new, self.waiting)
-        self.waiting, self.doing = self.waiting - taken, self.doing + taken
-        return self.stage.answer()
+        started = min(new, self.waiting)
+        self.waiting, self.doing = self.waiting - started, self.doing + started
+        return self.stage.outcome()
 
     def end(self, count):
         self.jobs, self.doing = self.jobs - count, self.doing - count
 
 
 def explained(stage):
-    board = Board(1, stage.now, dict(stage.answers))
+    board = Board(1, stage.now, dict(stage.decisions))
     return DecisionExplainer(stage.decider).explain(CHAT, board, stage.now, None, None, None)()
 
 
 @pytest.fixture
 def queue(scene, page):
-    def of(**words):
-        stage = scene(plan_of(**words))
+    def of(**metadata_keys):
+        stage = scene(plan_of(**metadata_keys))
         stage.has(gateway=FRONT)
         return Queue(stage, page)
 
     return of
 
 
-def test_five_entries_start_five_jobs_and_none_when_they_are_done(queue):
+def test_five_entries_start_five_jobs_and_none_after_they_are_done(queue):
     stage = queue()
     stage.waiting = 5
     stage.round()
@@ -82,7 +84,7 @@ def test_five_entries_start_five_jobs_and_none_when_they_are_done(queue):
     assert (stage.jobs, stage.started) == (0, 5)
 
 
-def test_while_the_list_is_silent_no_job_is_started_and_none_is_replaced(queue):
+def test_no_job_is_started_or_replaced_while_the_list_is_silent(queue):
     stage = queue()
     stage.waiting = 3
     stage.round()
@@ -101,18 +103,18 @@ def test_while_the_list_is_silent_no_job_is_started_and_none_is_replaced(queue):
     assert stage.started == 5
 
 
-def test_what_is_written_holds_and_starts_jobs_with_nothing_to_do(queue):
+def test_configured_hold_times_apply_and_start_jobs_without_entries(queue):
     stage = queue(keep_warm="60s", smoothing__down="60s")
     stage.waiting = 4
     stage.round()
     stage.end(4)
     stage.round()
-    assert stage.answers[-1] > 0
+    assert stage.decisions[-1] > 0
     assert stage.started > 4
     assert [stage.round() for _ in range(60)][-1] == (0, False, "asleep")
 
 
-def test_a_burst_and_single_entries_for_an_hour_start_as_many_jobs_as_there_were_entries(queue):
+def test_burst_and_single_entries_start_as_many_jobs_as_entries(queue):
     stage, entries = queue(), 0
     for minute in range(60):
         more = (7, 0, 1, 0, 3)[minute % 5]

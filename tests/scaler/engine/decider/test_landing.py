@@ -1,4 +1,4 @@
-"""A response that lands decides its own workload as it would among all others: bit for bit."""
+"""Tests that a single response decides its workload bit by bit as a batch of responses does."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ WORKLOADS = 6
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_responses_that_land_one_by_one_decide_as_those_that_land_together(scene, plan, pod, gateway, page, seed):
-    """Landed together, the workloads are chosen columns of all; one by one, each is a slice of its own."""
+def test_responses_decide_the_same_one_by_one_and_in_a_batch(scene, plan, pod, gateway, page, seed):
+    """In a batch the workloads are selected rows of all columns; one by one, each is a slice of its own."""
     chance = np.random.default_rng(seed)
     names = [f"w{number}" for number in range(WORKLOADS)]
     plans = [plan(name, kv=0.8, up=5.0, down=60.0, gateway=number % 2 == 0) for number, name in enumerate(names)]
@@ -36,7 +36,7 @@ def test_responses_that_land_one_by_one_decide_as_those_that_land_together(scene
             step_s = float(chance.choice([1.0, 5.0, 20.0]))
             for stage in (single, together):
                 stage.sweep(step_s)
-        assert single.answers == together.answers
+        assert single.decisions == together.decisions
         mine, theirs = single.decider.columns(), together.decider.columns()
         for name, column in theirs.items():
             np.testing.assert_array_equal(mine[name], column, err_msg=name)

@@ -1,4 +1,4 @@
-"""A missing series with work in hand proves nothing after a restart, a reload or a change of leader."""
+"""A missing series with requests in progress proves nothing after a restart, a reload or a change of leader."""
 
 import pytest
 
@@ -11,7 +11,7 @@ SLEEPY = {"keep_warm": 30.0, "gateway": True, "hold": 300.0}
 
 
 def lines(*engines):
-    """The response of data-parallel engines: `(waiting, running)` of each, None without that line."""
+    """The response of data-parallel engines: `(waiting, running)` of each; None omits that line."""
     found = []
     for number, (waiting, running) in enumerate(engines):
         labels = f'{{model_name="m",engine="{number}"}}'
@@ -49,14 +49,14 @@ def leading_after_following(stage, plan):
 
 
 @pytest.mark.parametrize("change", [restarted, reloaded, reloaded_twice, leading_after_following])
-def test_a_missing_series_with_work_proves_nothing_afterwards(scene, plan, pod, gateway, page, change):
+def test_missing_series_with_work_proves_nothing_after_a_change(scene, plan, pod, gateway, page, change):
     sleepy, engine, front = plan(**SLEEPY), pod(), gateway()
     stage = scene(sleepy)
     stage.has(pods=[engine], gateway=front, wanted=2)
     empty = page.epp(held=0)
     assert stage.round({engine: WHOLE, front: empty}) == (2, True, "queued")
     assert stage.rounds(100, {engine: MISSING, front: empty})[-1] == (2, True, "incomplete")
-    stage.decider, stage.answers, stage._readers = change(stage, sleepy), {}, {}
+    stage.decider, stage.decisions, stage._readers = change(stage, sleepy), {}, {}
     for target in (engine, front):
         reader = Reader(target.kind)
         reader.restore(stage.decider.open_gaps.begin(target))
@@ -68,7 +68,7 @@ def test_a_missing_series_with_work_proves_nothing_afterwards(scene, plan, pod, 
     assert stage.rounds(100, {engine: IDLE, front: empty})[-1][:2] == (0, False)
 
 
-def test_a_follower_that_scrapes_already_gets_what_was_missing_before(scene, plan, pod, gateway, page):
+def test_scraping_follower_adopts_missing_series_of_the_leader(scene, plan, pod, gateway, page):
     leader, engine = scene(plan(**SLEEPY)), pod()
     leader.has(pods=[engine], wanted=2)
     leader.round({engine: WHOLE})
@@ -85,7 +85,7 @@ def test_a_follower_that_scrapes_already_gets_what_was_missing_before(scene, pla
     assert len(follower.decision().evidence.incomplete) == 1
 
 
-def test_a_checkpoint_without_missing_series_is_read(scene, plan, pod):
+def test_checkpoint_without_missing_series_is_read(scene, plan, pod):
     stage, engine = scene(), pod()
     stage.has(pods=[engine])
     stage.round({engine: WHOLE})

@@ -1,4 +1,4 @@
-"""Law 10: whatever comes in the name of one workload, nobody else's answer moves."""
+"""Invariant 10: no input of one workload changes the decision of another."""
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -20,12 +20,12 @@ labels = st.sampled_from(
     ]
 )  # fmt: skip
 line = st.builds("{}{{{}}} {}".format, name, labels, number)
-rubbish = st.lists(line, max_size=6).map(lambda lines: "".join(f"{line}\n" for line in lines))
+garbage = st.lists(line, max_size=6).map(lambda lines: "".join(f"{line}\n" for line in lines))
 
 
 @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(moments=st.lists(st.tuples(st.sampled_from(["pod", "gateway", "node"]), rubbish), max_size=8))
-def test_a_neighbours_rubbish_leaves_an_answer_as_it_is(scene, plan, pod, gateway, node, page, moments):
+@given(moments=st.lists(st.tuples(st.sampled_from(["pod", "gateway", "node"]), garbage), max_size=8))
+def test_garbage_of_one_workload_changes_no_other_decision(scene, plan, pod, gateway, node, page, moments):
     stage = scene(plan("chat", gateway=True), plan("other", gateway=True))
     engine, front = pod(), gateway()
     stage.has(pods=[engine], gateway=front, wanted=2)
@@ -35,7 +35,7 @@ def test_a_neighbours_rubbish_leaves_an_answer_as_it_is(scene, plan, pod, gatewa
         "node": node(),
     }
     mine = {engine: page.vllm(waiting=0, running=20, finished=5), front: page.epp(held=0, ready=2)}
-    for _ in range(2):  # from the second page on there is a rate
+    for _ in range(2):  # from the second scrape on there is a rate
         assert stage.round(mine) == (2, True, "serving")
     before = stage.decision().evidence
     for where, text in moments:
@@ -45,8 +45,8 @@ def test_a_neighbours_rubbish_leaves_an_answer_as_it_is(scene, plan, pod, gatewa
         assert stage.decision().evidence == before
 
 
-def test_deciding_many_workloads_is_deciding_each_by_itself(scene, plan, pod, page):
-    """Slots are shared out among workloads: none may read another's."""
+def test_deciding_many_workloads_equals_deciding_each_alone(scene, plan, pod, page):
+    """Slots are shared among workloads: none may read the slots of another."""
     names = [f"w{n}" for n in range(40)]
     together, alone = scene(*(plan(name) for name in names)), [scene(plan(name)) for name in names]
     pods = {name: [pod(10 * n + each, name=name) for each in range(n % 3 + 1)] for n, name in enumerate(names)}
@@ -55,10 +55,10 @@ def test_deciding_many_workloads_is_deciding_each_by_itself(scene, plan, pod, pa
         single.has(pods=pods[name], name=name)
     for turn in range(6):
         for n, (name, single) in enumerate(zip(names, alone, strict=True)):
-            for place, each in enumerate(pods[name]):
-                if (n + place + turn) % 5 == 0:  # this scrape failed
+            for index, each in enumerate(pods[name]):
+                if (n + index + turn) % 5 == 0:  # this scrape failed
                     continue
-                text = page.vllm(waiting=n, running=(n * turn + place) % 50, finished=turn)
+                text = page.vllm(waiting=n, running=(n * turn + index) % 50, finished=turn)
                 together.land(each, text)
                 single.land(each, text)
             if turn == 3 and n % 4 == 0:

@@ -1,4 +1,4 @@
-"""To look on influences nothing: nobody else's answer, and not what was learned. Its scores rest on what is real."""
+"""Observe mode changes nothing: no other decision, and no learned value. Its scores use the real replicas."""
 
 from dataclasses import replace
 
@@ -15,14 +15,14 @@ OBSERVED = {"observed": True}
 
 
 def members(plan, *, observed):
-    """A group of two roles, with two that share a queue, and one that stands alone."""
+    """A group of two roles, two of whose workloads share a queue, and one workload without a group."""
 
-    def member(role, *, seen=observed, **more):
-        return {"member": Membership("ai", "pd", role, observed=seen, **more), "observed": seen}
+    def member(role, *, observed=observed, **more):
+        return {"member": Membership("ai", "pd", role, observed=observed, **more), "observed": observed}
 
     return {
-        "prefill": plan("prefill", gateway=True, keep_warm=20.0, about=member("prefill", seen=False)),
-        "stable": plan("stable", gateway=True, keep_warm=20.0, about=member("decode", seen=False)),
+        "prefill": plan("prefill", gateway=True, keep_warm=20.0, about=member("prefill", observed=False)),
+        "stable": plan("stable", gateway=True, keep_warm=20.0, about=member("decode", observed=False)),
         "canary": plan("canary", gateway=True, keep_warm=20.0, about=member("decode")),
         "aside": plan("aside", gateway=True, keep_warm=20.0, about={"observed": observed}),
     }
@@ -31,15 +31,15 @@ def members(plan, *, observed):
 NAMES = ("prefill", "stable", "canary", "aside")
 ROUND = st.tuples(
     st.sampled_from(NAMES),
-    st.one_of(st.none(), st.integers(0, 60)),  # requests in its pod; None: the page fails
+    st.one_of(st.none(), st.integers(0, 60)),  # requests in its pod; None: the scrape fails
     st.integers(0, 40),  # held at the gateways
-    st.integers(0, 3),  # replicas that the cluster was told to run of it
+    st.integers(0, 3),  # spec.replicas of it
 )
 
 
 @settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(story=st.lists(ROUND, min_size=1, max_size=25))
-def test_an_observed_workload_changes_no_other_answer(scene, plan, pod, gateway, page, story):
+def test_observed_workload_changes_no_other_decision(scene, plan, pod, gateway, page, story):
     plans = members(plan, observed=True)
     acting = ("prefill", "stable")
     with_them, without = scene(*plans.values()), scene(*(plans[name] for name in acting))
@@ -63,7 +63,7 @@ def test_an_observed_workload_changes_no_other_answer(scene, plan, pod, gateway,
             assert with_them.decision(other) == without.decision(other)
 
 
-def test_members_that_are_observed_are_decided_as_a_group_of_their_own(scene, plan, pod, gateway, page):
+def test_observed_members_are_decided_as_a_group_of_their_own(scene, plan, pod, gateway, page):
     def both(*, observed):
         about = {"observed": observed}
         prefill, decode = (Membership("ai", "pd", role, observed=observed) for role in ("prefill", "decode"))
@@ -78,12 +78,12 @@ def test_members_that_are_observed_are_decided_as_a_group_of_their_own(scene, pl
         stage.land(pod(1, "decode"), page.vllm(waiting=0, running=40))
         stage.land(gateway(name="prefill"), page.epp(held=0, ready=1))
         stage.sweep()
-        return stage.answer("prefill"), stage.answer("decode")
+        return stage.outcome("prefill"), stage.outcome("decode")
 
     assert both(observed=True) == both(observed=False) == ((1, True, "warm"), (3, True, "serving"))
 
 
-def test_an_observed_workload_is_decided_as_one_that_acts(scene, plan, pod, page):
+def test_observed_workload_is_decided_like_an_active_one(scene, plan, pod, page):
     stages = [scene(plan(about=about)) for about in ({}, OBSERVED)]
     for stage in stages:
         stage.has(pods=[pod()], wanted=2)
@@ -93,27 +93,27 @@ def test_an_observed_workload_is_decided_as_one_that_acts(scene, plan, pod, page
     assert replace(observed, observed=False) == acting
 
 
-def test_scores_are_against_what_the_cluster_was_told_to_run(scene, plan, pod, page):
+def test_scores_compare_with_spec_replicas(scene, plan, pod, page):
     stage, engine = scene(plan(about=OBSERVED)), pod()
     stage.has(pods=[engine])
     sums = stage.decider.books.kept
 
-    def told(wanted, waiting, seconds):
+    def scores(wanted, waiting, seconds):
         stage.counted(wanted, wanted)
         before = {name: float(column[0]) for name, column in sums._asdict().items() if column.ndim == 1}
         stage.rounds(seconds, {engine: page.vllm(waiting=waiting, running=16)})
         return {name: float(getattr(sums, name)[0]) - before[name] for name in ("shadow", "more", "fewer")}
 
-    told(1, 0, 5)  # from here on what stood before is known
-    assert told(1, 0, 20) == {"shadow": 20.0, "more": 0.0, "fewer": 0.0}
-    # 16 + 20 requests at 16 are 3 replicas. A change is seen at the sweep, and stands from there.
-    assert told(1, 20, 20) == {"shadow": 20.0, "more": 15.0, "fewer": 0.0}
+    scores(1, 0, 5)  # from here on the previous moment is known
+    assert scores(1, 0, 20) == {"shadow": 20.0, "more": 0.0, "fewer": 0.0}
+    # 16 + 20 requests at 16 are 3 replicas. A change counts from the sweep that reads it.
+    assert scores(1, 20, 20) == {"shadow": 20.0, "more": 15.0, "fewer": 0.0}
     assert sums.queued[0] == 15.0 * 20
-    assert told(3, 20, 20) == {"shadow": 20.0, "more": 5.0, "fewer": 0.0}
-    assert told(8, 20, 20) == {"shadow": 20.0, "more": 0.0, "fewer": 15.0}
+    assert scores(3, 20, 20) == {"shadow": 20.0, "more": 5.0, "fewer": 0.0}
+    assert scores(8, 20, 20) == {"shadow": 20.0, "more": 0.0, "fewer": 15.0}
 
 
-def test_who_acts_has_no_shadow(scene, plan, pod, page):
+def test_active_workload_has_no_scores(scene, plan, pod, page):
     stage, engine = scene(), pod()
     stage.has(pods=[engine], wanted=5)
     stage.rounds(30, {engine: page.vllm(waiting=9, running=16)})
@@ -122,8 +122,8 @@ def test_who_acts_has_no_shadow(scene, plan, pod, page):
 
 
 @pytest.mark.parametrize("way", ["adopt", "take_over"])
-def test_from_observing_to_acting_and_back_nothing_that_was_learned_is_lost(scene, plan, pod, gateway, page, way):
-    """Another word for the mode; the rest is remembered: the answer, idle times, what its pauses taught, the scores."""
+def test_change_of_mode_loses_no_state(scene, plan, pod, gateway, page, way):
+    """Only the mode changes; the decision, idle times, learned pauses and the scores are kept."""
     stage, engine, front = scene(plan(gateway=True, about=OBSERVED)), pod(), gateway()
     for _ in range(6):
         stage.has(pods=[engine], gateway=front, wanted=3)

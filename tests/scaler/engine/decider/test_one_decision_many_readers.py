@@ -1,4 +1,4 @@
-"""Law 2 inside the decider: arrivals only raise, and answers depend on when pages came, not on who asked when."""
+"""Invariant 2 in the decider: scrapes only raise, and decisions depend on scrape times, not on reads."""
 
 import pytest
 
@@ -6,47 +6,47 @@ from exporter.model import WorkloadKey
 from scaler.engine.publisher import Publisher
 
 
-def test_between_ticks_a_page_raises_and_never_lowers(scene, pod, page):
+def test_scrape_between_ticks_raises_and_never_lowers(scene, pod, page):
     stage, engine = scene(), pod()
     stage.has(pods=[engine])
     stage.round({engine: page.vllm(waiting=0, running=40)})
-    assert stage.answer() == (3, True, "serving")
+    assert stage.outcome() == (3, True, "serving")
     stage.land(engine, page.vllm(waiting=0, running=10))
-    assert stage.answer() == (3, True, "serving")
+    assert stage.outcome() == (3, True, "serving")
     stage.land(engine, page.vllm(waiting=0, running=60))
-    assert stage.answer() == (4, True, "serving")
+    assert stage.outcome() == (4, True, "serving")
     stage.sweep(after=1)
-    assert stage.answer() == (4, True, "serving")
+    assert stage.outcome() == (4, True, "serving")
     stage.now += 5
     stage.land(engine, page.vllm(waiting=0, running=10))
-    assert stage.answer() == (4, True, "serving")
+    assert stage.outcome() == (4, True, "serving")
     stage.sweep()
-    assert stage.answer() == (1, True, "serving")
+    assert stage.outcome() == (1, True, "serving")
 
 
-def test_a_page_that_wakes_does_so_before_the_next_tick(scene, plan, pod, gateway, page):
+def test_scrape_wakes_before_the_next_tick(scene, plan, pod, gateway, page):
     stage, engine, front = scene(plan(gateway=True, keep_warm=30.0)), pod(), gateway()
     stage.has(pods=[engine], gateway=front)
     stage.rounds(45, {engine: page.vllm(waiting=0, running=0), front: page.epp(held=0, ready=1)})
-    assert stage.answer() == (0, False, "asleep")
+    assert stage.outcome() == (0, False, "asleep")
     (woken,) = stage.land(front, page.epp(held=1, ready=0))
     assert (woken.replicas, woken.active, woken.reason) == (1, True, "queued")
 
 
-def test_asking_a_hundred_times_changes_nothing(scene, pod, page):
+def test_hundred_sweeps_without_scrapes_change_nothing(scene, pod, page):
     stage, engine = scene(), pod()
     stage.has(pods=[engine])
     for second in range(6):
         stage.round({engine: page.vllm(waiting=3, running=10, finished=100 * second)})
     before = stage.decision()
-    told = [changed for _ in range(100) if (changed := stage.sweep())]
-    assert told == []
+    changes = [changed for _ in range(100) if (changed := stage.sweep())]
+    assert changes == []
     assert stage.decision() is before
 
 
 @pytest.mark.parametrize("sweeps", [1, 20])
-def test_rates_come_from_scrape_times_however_often_it_is_swept(scene, pod, page, sweeps):
-    # 100 requests in every 5 s are 20 a second, also while the first few pages are all there is.
+def test_rates_come_from_scrape_times_for_any_number_of_sweeps(scene, pod, page, sweeps):
+    # 100 requests in every 5 s are 20 a second, also while there are only a few scrapes.
     stage, engine = scene(), pod()
     stage.has(pods=[engine])
     stage.land(engine, page.vllm(waiting=0, running=1, finished=0))
@@ -60,8 +60,8 @@ def test_rates_come_from_scrape_times_however_often_it_is_swept(scene, pod, page
 
 
 @pytest.mark.parametrize("sweeps", [1, 20])
-def test_smoothing_comes_from_scrape_times_however_often_it_is_swept(scene, plan, pod, page, sweeps):
-    # A fall from 100 to 0 with a half-life of 60 s: 50 of it are left a minute after the page that said 0.
+def test_smoothing_comes_from_scrape_times_for_any_number_of_sweeps(scene, plan, pod, page, sweeps):
+    # A fall from 100 to 0 with a half-life of 60 s: 50 of it are left a minute after the scrape with 0.
     stage, engine = scene(plan(down=60.0)), pod()
     stage.has(pods=[engine])
     stage.round({engine: page.vllm(waiting=0, running=100)})
@@ -77,8 +77,8 @@ def test_smoothing_comes_from_scrape_times_however_often_it_is_swept(scene, plan
     assert stage.decision().replicas == 4  # 50/16 = 3.1
 
 
-def test_a_request_is_not_counted_twice_because_its_page_came_late(scene, pod, page):
-    """Pages are read in threads: the receipt counts, not the moment when the decider got it."""
+def test_late_processing_of_a_scrape_counts_no_request_twice(scene, pod, page):
+    """Responses are parsed in threads: the time of receipt counts, not the time of processing."""
     stage, engine = scene(), pod()
     stage.has(pods=[engine])
     for second in range(0, 65, 5):
@@ -88,7 +88,7 @@ def test_a_request_is_not_counted_twice_because_its_page_came_late(scene, pod, p
     assert stage.decision().evidence.requests_per_second == pytest.approx(20.0)
 
 
-def test_what_is_published_is_one_entry_for_every_reader(scene, pod, page):
+def test_published_decision_is_one_object_for_all_readers(scene, pod, page):
     stage, engine, key = scene(), pod(), WorkloadKey("ai", "chat")
     publisher = Publisher([key])
     stage.has(pods=[engine])
@@ -100,23 +100,23 @@ def test_what_is_published_is_one_entry_for_every_reader(scene, pod, page):
     assert publisher.board.at == stage.now
 
 
-def test_only_what_changed_is_returned_and_evidence_once_per_tick(scene, plan, pod, page):
+def test_sweep_returns_only_changes_with_evidence_once_per_tick(scene, plan, pod, page):
     stage = scene(plan("chat"), plan("other"))
-    engine, others = pod(), pod(1, name="other")
+    engine, other = pod(), pod(1, name="other")
     stage.has(pods=[engine])
-    stage.has(pods=[others], name="other")
+    stage.has(pods=[other], name="other")
     stage.land(engine, page.vllm(waiting=0, running=10))
-    stage.land(others, page.vllm(waiting=0, running=10))
+    stage.land(other, page.vllm(waiting=0, running=10))
     stage.sweep()
     assert stage.sweep(after=1) == []
-    # The same answer on new evidence: told at the tick, not at each of many pages.
+    # The same number on new evidence: published at the tick, not at each of many scrapes.
     assert stage.land(engine, page.vllm(waiting=0, running=11)) == []
     (changed,) = stage.sweep(after=1)
     assert (changed.workload.name, changed.evidence.running) == ("chat", 11.0)
-    assert changed.decided_at == 1000.0, "the answer is as old as it was"
+    assert changed.decided_at == 1000.0, "the decision keeps its age"
 
 
-def test_a_pod_that_leaves_is_gone_from_the_evidence_at_the_next_tick(scene, pod, page):
+def test_removed_pod_leaves_the_evidence_at_the_next_tick(scene, pod, page):
     stage, pods = scene(), [pod(0), pod(1)]
     stage.has(pods=pods)
     stage.round({each: page.vllm(waiting=0, running=5) for each in pods})
@@ -126,21 +126,11 @@ def test_a_pod_that_leaves_is_gone_from_the_evidence_at_the_next_tick(scene, pod
     assert (changed.replicas, changed.evidence.running) == (1, 5.0)
 
 
-def test_a_page_of_nobody_configured_decides_nothing(scene, pod, gateway, node, page):
+def test_scrape_of_an_unconfigured_workload_decides_nothing(scene, pod, gateway, node, page):
     stage = scene()
     stage.has(pods=[pod()])
     stage.sweep()
     assert stage.land(pod(7, name="stranger"), page.vllm(waiting=99, running=99)) == []
     assert stage.land(gateway(name="stranger"), page.epp(held=99)) == []
     assert stage.land(node(), page.gpu("GPU-1", ["stranger-0"], engine=1.0)) == []
-    assert stage.answer() == (None, True, "unknown")
-
-
-def test_after_somebody_else_answered_the_next_tick_says_everything_again(scene, pod, page):
-    stage, engine = scene(), pod()
-    stage.has(pods=[engine])
-    stage.round({engine: page.vllm(waiting=0, running=10)})
-    assert stage.sweep(after=1) == []
-    stage.decider.forget_answers()
-    (again,) = stage.sweep(after=1)
-    assert (again.replicas, again.active) == (1, True)
+    assert stage.outcome() == (None, True, "unknown")

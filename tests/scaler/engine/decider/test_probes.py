@@ -1,4 +1,4 @@
-"""Probes that count as requests keep nothing awake; a steady client is put to sleep once at most. From real pages."""
+"""Probes that count as requests keep no workload awake; a steady client is put to sleep once at most."""
 
 import pytest
 
@@ -14,135 +14,135 @@ IDLE_S = 300.0
 
 
 class TestBehindEnvoy:
-    """An engine without counters of its own (TorchServe) behind Envoy, which counts whatever passes."""
+    """An engine without request counters (TorchServe) behind Envoy, which counts all requests."""
 
     @pytest.fixture
     def stage(self, scene, plan, pod, gateway):
         stage = scene(plan(gateway=True, keep_warm=IDLE_S, about={"probe_period": 60.0}))
-        stage.engine, stage.front, stage.asked = pod(), gateway(kind="envoy"), 0
+        stage.engine, stage.front, stage.requests = pod(), gateway(kind="envoy"), 0
         stage.has(pods=[stage.engine], gateway=stage.front, wanted=1)
         return stage
 
     @staticmethod
-    def pages(stage, page, asked, refused=0, tokens=None, active=0):
+    def pages(stage, page, requests, refused=0, tokens=None, active=0):
         front = (
-            f'envoy_cluster_upstream_rq_completed{{envoy_cluster_name="chat"}} {asked}\n'
+            f'envoy_cluster_upstream_rq_completed{{envoy_cluster_name="chat"}} {requests}\n'
             f'envoy_cluster_upstream_rq_active{{envoy_cluster_name="chat"}} {active}\n'
             f'envoy_cluster_upstream_rq_pending_active{{envoy_cluster_name="chat"}} 0\n'
             f'envoy_cluster_upstream_cx_none_healthy{{envoy_cluster_name="chat"}} {refused}\n'
         )
         return {stage.engine: page.vllm(waiting=0, running=0, tokens=tokens), stage.front: front}
 
-    def asked_every(self, stage, page, period, seconds, **more):
-        """Rounds while somebody asks every so often; stops where the workload falls asleep."""
+    def request_every(self, stage, page, period, seconds, **more):
+        """Rounds with one request per period; stops when the workload falls asleep."""
         begun = stage.now
         while stage.now - begun < seconds:
-            stage.asked = int((stage.now + 5.0 - 1000.0) // period)
-            tokens = stage.asked if more.get("generates") else None
-            if not stage.round(self.pages(stage, page, stage.asked, tokens=tokens, active=more.get("active", 0)))[1]:
+            stage.requests = int((stage.now + 5.0 - 1000.0) // period)
+            tokens = stage.requests if more.get("generates") else None
+            if not stage.round(self.pages(stage, page, stage.requests, tokens=tokens, active=more.get("active", 0)))[1]:
                 break
-        return stage.answer(), stage.now - begun
+        return stage.outcome(), stage.now - begun
 
-    def test_a_load_balancer_that_asks_every_ten_seconds_keeps_nothing_awake(self, stage, page):
-        answer, took = self.asked_every(stage, page, 10.0, 3600)
-        # 30 rises to know it by, then the keep-warm time.
-        assert (answer, took) == ((0, False, "asleep"), pytest.approx(300 + IDLE_S, abs=20))
+    def test_load_balancer_with_a_probe_every_ten_seconds_keeps_nothing_awake(self, stage, page):
+        outcome, took = self.request_every(stage, page, 10.0, 3600)
+        # 30 rises to detect the period, then the keep-warm time.
+        assert (outcome, took) == ((0, False, "asleep"), pytest.approx(300 + IDLE_S, abs=20))
         assert stage.decision().evidence.notes == (
             "requests as regular as a clock, one each 10 s at the rarest, count as probes and keep nothing awake",
         )
 
     @pytest.mark.parametrize("work", [{"generates": True}, {"active": 1}])
-    def test_a_steady_client_that_makes_tokens_or_is_seen_in_flight_is_none(self, stage, page, work):
-        answer, _ = self.asked_every(stage, page, 10.0, 1800, **work)
-        assert answer[:2] == (1, True)
+    def test_steady_client_with_tokens_or_requests_in_flight_is_no_probe(self, stage, page, work):
+        outcome, _ = self.request_every(stage, page, 10.0, 1800, **work)
+        assert outcome[:2] == (1, True)
 
-    def test_one_request_each_7_minutes_is_none(self, stage, page):
-        answer, _ = self.asked_every(stage, page, 420.0, 8 * 3600)
-        assert answer[:2] == (0, False), "5 minutes after each it may sleep, as its keep-warm time says"
+    def test_one_request_each_7_minutes_is_no_probe(self, stage, page):
+        outcome, _ = self.request_every(stage, page, 420.0, 8 * 3600)
+        assert outcome[:2] == (0, False), "5 minutes after each request it may sleep: that is its keep-warm time"
         assert stage.decision().evidence.notes == ()
 
-    def test_with_a_period_of_0_every_request_counts(self, scene, plan, pod, gateway, page):
+    def test_every_request_counts_with_a_period_of_zero(self, scene, plan, pod, gateway, page):
         stage = scene(plan(gateway=True, keep_warm=IDLE_S))
         stage.engine, stage.front = pod(), gateway(kind="envoy")
         stage.has(pods=[stage.engine], gateway=stage.front, wanted=1)
-        assert self.asked_every(stage, page, 10.0, 1800)[0] == (1, True, "warm")
+        assert self.request_every(stage, page, 10.0, 1800)[0] == (1, True, "warm")
 
     def gone(self, stage, page):
-        """Its pod takes a minute to go, and answers the stream meanwhile; then there is nobody."""
+        """Its pod takes a minute to terminate and serves the requests meanwhile; then no pod is left."""
         for _ in range(12):
-            stage.asked += stage.now % 10.0 == 0.0
-            assert stage.round(self.pages(stage, page, stage.asked)) == (0, False, "asleep")
+            stage.requests += stage.now % 10.0 == 0.0
+            assert stage.round(self.pages(stage, page, stage.requests)) == (0, False, "asleep")
         stage.decider.retire(stage.engine)
         stage.has(pods=[], wanted=0)
 
     def turned_away(self, stage, page):
         """The next request of the stream, 10 s later, wakes it."""
-        stage.round({stage.front: self.pages(stage, page, stage.asked)[stage.front]})
-        refused = self.pages(stage, page, stage.asked, refused=1)[stage.front]
+        stage.round({stage.front: self.pages(stage, page, stage.requests)[stage.front]})
+        refused = self.pages(stage, page, stage.requests, refused=1)[stage.front]
         assert stage.round({stage.front: refused}) == (1, True, "queued")
         stage.has(pods=[stage.engine], wanted=1)
 
     def explained(self, stage):
         document = DecisionExplainer(stage.decider).explain(
-            CHAT, Board(1, stage.now, stage.answers), stage.now, None, None, None
+            CHAT, Board(1, stage.now, stage.decisions), stage.now, None, None, None
         )()
         return [sentence for step in document["chain"] for sentence in step["sentences"]]
 
-    def test_a_steady_client_that_was_put_to_sleep_wakes_it_and_counts_for_an_hour(self, stage, page):
-        assert self.asked_every(stage, page, 10.0, 3600)[0] == (0, False, "asleep")
+    def test_steady_client_that_was_put_to_sleep_wakes_it_and_counts_for_an_hour(self, stage, page):
+        assert self.request_every(stage, page, 10.0, 3600)[0] == (0, False, "asleep")
         self.gone(stage, page)
         self.turned_away(stage, page)
         woken = stage.now
-        assert self.asked_every(stage, page, 10.0, 3590)[0] == (1, True, "warm")
+        assert self.request_every(stage, page, 10.0, 3590)[0] == (1, True, "warm")
         evidence = stage.decision().evidence
         assert (evidence.regular_requests_count_until, evidence.probe_period_s) == (woken + 3600.0, None)
         (note,) = evidence.notes
         assert note.startswith(f"its regular requests count until {written(woken + 3600.0)}: as probes")
-        assert any(f"Regular requests count until {clock(woken + 3600.0)}" in said for said in self.explained(stage))
+        assert any(f"Regular requests count until {clock(woken + 3600.0)}" in text for text in self.explained(stage))
 
-    def test_probes_let_it_sleep_again_an_hour_after_they_were_taken_for_a_client(self, stage, page):
-        assert self.asked_every(stage, page, 10.0, 3600)[0] == (0, False, "asleep")
+    def test_probes_counted_as_a_client_let_it_sleep_again_after_an_hour(self, stage, page):
+        assert self.request_every(stage, page, 10.0, 3600)[0] == (0, False, "asleep")
         self.gone(stage, page)
         self.turned_away(stage, page)
-        answer, took = self.asked_every(stage, page, 10.0, 8 * 3600)
-        assert (answer, took) == ((0, False, "asleep"), pytest.approx(3600 + 300 + IDLE_S, abs=20))
+        outcome, took = self.request_every(stage, page, 10.0, 8 * 3600)
+        assert (outcome, took) == ((0, False, "asleep"), pytest.approx(3600 + 300 + IDLE_S, abs=20))
         assert stage.decision().evidence.regular_requests_count_until is None
         assert stage.decision().evidence.probe_period_s == pytest.approx(10.0, abs=0.5)
         assert "Regular requests, one each 10 s, are probes and do not count." in self.explained(stage)
 
-    def test_the_verdict_ends_when_it_would_have_ended_without_the_restart(self, stage, page, scene, plan):
-        assert self.asked_every(stage, page, 10.0, 3600)[0] == (0, False, "asleep")
+    def test_restart_does_not_extend_the_hour_in_which_probes_count(self, stage, page, scene, plan):
+        assert self.request_every(stage, page, 10.0, 3600)[0] == (0, False, "asleep")
         self.gone(stage, page)
         self.turned_away(stage, page)
         until = stage.now + 3600.0
         state = unpack(pack(stage.decider.state(stage.now)))
         after = scene(stage.decider.plans[0])
-        after.now, after.engine, after.front, after.asked = stage.now, stage.engine, stage.front, stage.asked
+        after.now, after.engine, after.front, after.requests = stage.now, stage.engine, stage.front, stage.requests
         after.decider.restore(state, after.now)
         after.has(pods=[after.engine], gateway=after.front, wanted=1)
-        assert self.asked_every(after, page, 10.0, 600)[0][1] is True
+        assert self.request_every(after, page, 10.0, 600)[0][1] is True
         assert after.decision().evidence.regular_requests_count_until == until
-        answer, took = self.asked_every(after, page, 10.0, 8 * 3600)
-        assert (answer, took) == ((0, False, "asleep"), pytest.approx(3000 + 300 + IDLE_S, abs=20))
+        outcome, took = self.request_every(after, page, 10.0, 8 * 3600)
+        assert (outcome, took) == ((0, False, "asleep"), pytest.approx(3000 + 300 + IDLE_S, abs=20))
 
-    def test_one_request_between_probes_right_after_it_fell_asleep_is_no_reason_to_count_them(
+    def test_one_request_between_probes_right_after_falling_asleep_does_not_make_them_count(
         self, scene, plan, pod, gateway, page
     ):
-        """The probes ask each minute, and the request comes 25 s after the last of them."""
+        """A probe arrives each minute, and the request 25 s after the last of them."""
         stage = scene(plan(gateway=True, keep_warm=IDLE_S, about={"probe_period": 60.0}))
-        stage.engine, stage.front, stage.asked = pod(), gateway(kind="envoy"), 0
+        stage.engine, stage.front, stage.requests = pod(), gateway(kind="envoy"), 0
         stage.has(pods=[stage.engine], gateway=stage.front, wanted=1)
-        assert self.asked_every(stage, page, 60.0, 2 * 3600)[0] == (0, False, "asleep")
+        assert self.request_every(stage, page, 60.0, 2 * 3600)[0] == (0, False, "asleep")
         stage.decider.retire(stage.engine)
         stage.has(pods=[], wanted=0)
         while (stage.now + 5.0 - 1000.0) % 60.0 != 25.0:
-            stage.asked = int((stage.now + 5.0 - 1000.0) // 60.0)
-            stage.round({stage.front: self.pages(stage, page, stage.asked)[stage.front]})
-        refused = self.pages(stage, page, stage.asked, refused=1)[stage.front]
+            stage.requests = int((stage.now + 5.0 - 1000.0) // 60.0)
+            stage.round({stage.front: self.pages(stage, page, stage.requests)[stage.front]})
+        refused = self.pages(stage, page, stage.requests, refused=1)[stage.front]
         assert stage.round({stage.front: refused}) == (1, True, "queued")
         stage.has(pods=[stage.engine], wanted=1)
         assert stage.decision().evidence.regular_requests_count_until is None
-        # A prober each minute is known after half an hour, and by the band that it keeps: an hour is far too long.
-        answer, took = self.asked_every(stage, page, 60.0, 3600)
-        assert answer == (0, False, "asleep")
+        # A probe each minute is detected after half an hour, by its regular pause: an hour is far too long.
+        outcome, took = self.request_every(stage, page, 60.0, 3600)
+        assert outcome == (0, False, "asleep")
         assert took < 3600

@@ -1,4 +1,4 @@
-"""Law 5: a restart changes nothing. Each state goes through its bytes."""
+"""Invariant 5: a restart changes nothing. Each state is packed and unpacked."""
 
 import numpy as np
 import pytest
@@ -12,9 +12,9 @@ from scaler.policy.columns import REASONS
 
 @pytest.fixture
 def restarted():
-    """`restarted(stage, plan, gone_s=10)`: killed, and back so many seconds later, with what was written at the kill.
+    """`restarted(stage, plan, gone_s=10)`: killed and restarted after `gone_s`, with the state at the kill.
 
-    changed: what happens to the state on the way.
+    changed: applied to the state in between.
     """
 
     def restart(stage, *plans, gone_s=10.0, changed=lambda state: state):
@@ -22,7 +22,7 @@ def restarted():
         stage.now += gone_s
         stage.decider = Decider(plans, interval_s=5.0, fresh_intervals=3.0)
         stage.decider.restore(state, stage.now)
-        stage.answers = {}
+        stage.decisions = {}
         return stage
 
     return restart
@@ -31,7 +31,7 @@ def restarted():
 IDLE = {"waiting": 0, "running": 0}
 
 
-def test_in_a_burst_the_answer_stands_as_old_as_it_is_until_pages_come_again(scene, plan, pod, page, restarted):
+def test_decision_under_load_keeps_its_time_until_the_next_scrape(scene, plan, pod, page, restarted):
     settled = plan("chat", hold=60.0, settle=15.0)
     stage, engine = scene(settled), pod()
     stage.has(pods=[engine])
@@ -40,13 +40,13 @@ def test_in_a_burst_the_answer_stands_as_old_as_it_is_until_pages_come_again(sce
     stage = restarted(stage, plan("new"), settled)
     stage.has(pods=[engine])
     stage.sweep()
-    assert (stage.answer(), stage.answer("new")) == ((7, True, "serving"), (None, True, "unknown"))
+    assert (stage.outcome(), stage.outcome("new")) == ((7, True, "serving"), (None, True, "unknown"))
     assert stage.decision().decided_at == before.decided_at
     assert stage.round({engine: page.vllm(waiting=0, running=100)}) == (7, True, "serving")
     assert stage.decision().decided_at == before.decided_at
 
 
-def test_when_the_sources_are_gone_as_well_it_is_held_and_then_an_error(scene, plan, pod, page, restarted):
+def test_decision_is_held_and_then_an_error_if_the_sources_are_gone_as_well(scene, plan, pod, page, restarted):
     stage, engine = scene(plan(hold=60.0)), pod()
     stage.has(pods=[engine])
     stage.round({engine: page.vllm(waiting=0, running=100)})
@@ -55,13 +55,13 @@ def test_when_the_sources_are_gone_as_well_it_is_held_and_then_an_error(scene, p
     stage = restarted(stage, plan(hold=60.0))
     stage.has(pods=[engine])
     stage.sweep()
-    assert stage.answer() == (7, True, "held")
-    assert stage.decision().held_since == held_since, "the outage is as long as it is, whoever looks"
+    assert stage.outcome() == (7, True, "held")
+    assert stage.decision().held_since == held_since, "the restart does not shorten the outage"
     stage.sweep(after=51.0)
-    assert stage.answer() == (None, True, "unknown")
+    assert stage.outcome() == (None, True, "unknown")
 
 
-def test_smoothing_goes_on_where_it_was(scene, plan, pod, page, restarted):
+def test_smoothing_continues_after_a_restart(scene, plan, pod, page, restarted):
     slow = plan(down=60.0)
     stage, engine = scene(slow), pod()
     stage.has(pods=[engine])
@@ -69,12 +69,12 @@ def test_smoothing_goes_on_where_it_was(scene, plan, pod, page, restarted):
     stage = restarted(stage, slow, gone_s=5.0)
     stage.has(pods=[engine])
     assert stage.round({engine: page.vllm(**IDLE)})[0] == 7
-    # A minute after the page that said 0: 50 of 100 are left, 50/16 = 3.1.
+    # A minute after the scrape with 0: 50 of 100 are left, 50/16 = 3.1.
     stage.rounds(60, {engine: page.vllm(**IDLE)})
-    assert stage.answer()[0] == 4
+    assert stage.outcome()[0] == 4
 
 
-def test_a_request_rate_goes_on_and_counts_what_was_finished_meanwhile(scene, plan, pod, page, restarted):
+def test_request_rate_continues_and_counts_requests_finished_meanwhile(scene, plan, pod, page, restarted):
     stage, engine = scene(), pod()
     stage.has(pods=[engine])
     for turn in range(12):
@@ -86,7 +86,9 @@ def test_a_request_rate_goes_on_and_counts_what_was_finished_meanwhile(scene, pl
         assert stage.decision().evidence.requests_per_second == pytest.approx(20.0)
 
 
-def test_a_sleeper_stays_asleep_before_and_after_its_gateway_is_heard(scene, plan, gateway, pod, page, restarted):
+def test_sleeping_workload_stays_asleep_before_and_after_the_first_scrape_of_its_gateway(
+    scene, plan, gateway, pod, page, restarted
+):
     sleepy = plan(gateway=True, keep_warm=30.0)
     stage, engine, front = scene(sleepy), pod(), gateway()
     stage.has(pods=[engine], gateway=front, wanted=1)
@@ -97,14 +99,14 @@ def test_a_sleeper_stays_asleep_before_and_after_its_gateway_is_heard(scene, pla
     stage = restarted(stage, sleepy)
     stage.decider.expect(front)
     stage.sweep()
-    assert stage.answer() == (0, False, "held"), "before anything was heard of the cluster"
+    assert stage.outcome() == (0, False, "held"), "before the cluster is listed"
     stage.has(pods=[], gateway=front, wanted=0)
     assert stage.round({front: page.epp(held=0, ready=0)}) == (0, False, "asleep")
     assert stage.round({front: page.epp(held=1, ready=0)}) == (1, True, "queued")
 
 
 class Sleepy:
-    """A workload that has been idle for 20 s of its 60 s when Tidegate is killed, and is away for 10 s."""
+    """A workload that is idle for 20 s of its 60 s when Tidegate is killed; Tidegate is away for 10 s."""
 
     def __init__(self, scene, plan, pod, gateway, page, restarted):
         self.plan, self.page = plan(gateway=True, keep_warm=60.0, hold=60.0), page
@@ -129,7 +131,7 @@ class Sleepy:
         self.stage.sweep()
 
     def falls_asleep_at(self, *finished):
-        """Seconds after which it does, counted from the last request before the kill."""
+        """Seconds from the last request before the kill until it falls asleep."""
         for _ in range(60):
             if self.stage.round(self.pages(*finished)) == (0, False, "asleep"):
                 return self.stage.now - self.busy_until
@@ -141,48 +143,48 @@ def sleepy(scene, plan, pod, gateway, page, restarted):
     return Sleepy(scene, plan, pod, gateway, page, restarted)
 
 
-def test_without_a_restart_it_sleeps_when_its_time_is_over(sleepy):
+def test_workload_sleeps_after_its_keep_warm_time_without_a_restart(sleepy):
     assert sleepy.falls_asleep_at(40, 7) == 60.0
 
 
-def test_the_keep_warm_clock_goes_on_where_no_counter_has_moved(sleepy):
+def test_keep_warm_time_continues_if_no_counter_has_moved(sleepy):
     sleepy.restart()
     assert sleepy.falls_asleep_at(40, 7) == 60.0
 
 
-def test_it_begins_anew_where_something_was_finished_meanwhile(sleepy):
+def test_keep_warm_time_restarts_if_a_request_was_finished_meanwhile(sleepy):
     sleepy.restart()
-    # Killed at 20 s, back at 30 s, heard again at 35 s: 60 s from then.
+    # Killed at 20 s, back at 30 s, scraped again at 35 s: 60 s from then.
     assert sleepy.falls_asleep_at(40, 8) == 95.0
 
 
 @pytest.mark.parametrize(("first", "second"), [(0, 7), (39, 7)])
-def test_it_begins_anew_where_an_engine_began_anew_whatever_it_had_done(sleepy, first, second):
+def test_keep_warm_time_restarts_if_an_engine_restarted(sleepy, first, second):
     sleepy.restart()
     assert sleepy.falls_asleep_at(first, second) == 95.0
 
 
-def test_it_begins_anew_where_a_page_that_had_counted_does_not_come_back(sleepy):
+def test_keep_warm_time_restarts_if_a_counting_target_does_not_return(sleepy):
     sleepy.engines = sleepy.engines[:1]
     sleepy.restart()
     assert sleepy.falls_asleep_at(40) == 95.0
 
 
 @pytest.mark.parametrize(("finished", "expected"), [(0, 60.0), (1, 95.0)])
-def test_a_pod_that_is_new_since_must_have_counted_nothing(sleepy, pod, finished, expected):
+def test_new_pod_must_have_counted_no_request(sleepy, pod, finished, expected):
     sleepy.engines = [*sleepy.engines, pod(2)]
     sleepy.restart()
     assert sleepy.falls_asleep_at(40, 7, finished) == expected
 
 
-def test_it_begins_anew_after_a_gap_longer_than_answers_are_held(sleepy):
+def test_keep_warm_time_restarts_after_a_gap_longer_than_the_hold(sleepy):
     sleepy.restart(gone_s=60.5)
-    # Killed at 20 s, back at 80.5 s, heard at 85.5 s: 60 s from then.
+    # Killed at 20 s, back at 80.5 s, scraped at 85.5 s: 60 s from then.
     assert sleepy.falls_asleep_at(40, 7) == 145.5
 
 
-def test_it_begins_anew_where_nobody_counts_requests(sleepy):
-    """Nothing shows what went on meanwhile."""
+def test_keep_warm_time_restarts_without_request_counters(sleepy):
+    """No counter shows what happened meanwhile."""
 
     def uncounted(state):
         pages = dict(state.tables["pages"])
@@ -220,7 +222,7 @@ class Trains:
         self.stage.sweep()
 
     def falls_asleep_at(self, pages, seconds=300):
-        """Seconds after which it does, counted from when its GPU was busy last."""
+        """Seconds from the last GPU activity until it falls asleep."""
         while self.stage.now < self.busy_until + seconds:
             if self.stage.round(pages) == (0, False, "asleep"):
                 return self.stage.now - self.busy_until
@@ -232,31 +234,31 @@ def trains(scene, plan, pod, gateway, node, page, restarted):
     return Trains(scene, plan, pod, gateway, node, page, restarted)
 
 
-def test_a_gpu_that_is_quiet_after_a_restart_lets_the_clock_go_on(trains):
+def test_keep_warm_time_continues_if_the_gpu_is_quiet_after_a_restart(trains):
     trains.restart()
     assert trains.falls_asleep_at(trains.pages(0.0)) == 60.0
 
 
-def test_a_gpu_that_is_seen_a_little_later_lets_the_clock_go_on_as_well(trains):
+def test_keep_warm_time_continues_if_the_gpu_is_visible_a_little_later(trains):
     trains.restart()
     trains.stage.round(trains.pages(None))
     assert trains.falls_asleep_at(trains.pages(0.0)) == 60.0
 
 
-def test_a_gpu_that_has_spoken_before_a_restart_and_is_silent_since_is_not_quiet(trains):
+def test_gpu_with_activity_before_and_none_after_a_restart_is_not_quiet(trains):
     silent = trains.pages(0.0)
     silent[trains.node] = trains.page.gpu("GPU-1", ["chat-7d9f8b6c5d-x2k9q"])
     trains.restart()
     assert trains.falls_asleep_at(silent) is None
 
 
-def test_a_gpu_that_is_not_seen_after_a_restart_is_waited_for_as_long_as_answers_are_held(trains):
+def test_gpu_missing_after_a_restart_is_awaited_for_the_hold(trains):
     trains.restart()
-    # Killed at 20 s with 60 s to hold: until 80 s its GPU may still be at work; 60 s from the next look.
+    # Killed at 20 s with a hold of 60 s: until 80 s its GPU may be busy; 60 s from the next scrape.
     assert trains.falls_asleep_at(trains.pages(None)) == 140.0
 
 
-def test_through_a_reload_a_gpu_that_has_spoken_is_remembered_as_well(trains):
+def test_gpu_with_activity_is_remembered_through_a_reload(trains):
     silent = trains.pages(0.0)
     silent[trains.node] = trains.page.gpu("GPU-1", ["chat-7d9f8b6c5d-x2k9q"])
     after = Decider([trains.plan], interval_s=5.0, fresh_intervals=3.0)
@@ -266,20 +268,18 @@ def test_through_a_reload_a_gpu_that_has_spoken_is_remembered_as_well(trains):
     assert trains.falls_asleep_at(silent) is None
 
 
-def test_nothing_is_believed_of_an_idle_time_before_it_is_proven_even_if_a_page_comes_at_once(
-    scene, plan, pod, page, restarted
-):
+def test_idle_time_is_not_restored_before_its_proof_even_if_a_scrape_comes_first(scene, plan, pod, page, restarted):
     stage, engine = scene(plan()), pod()
     stage.has(pods=[engine])
     stage.rounds(20, {engine: page.vllm(**IDLE)})
     stage = restarted(stage, plan())
     stage.has(pods=[engine])
-    stage.land(engine, page.vllm(**IDLE))  # nobody counts requests, and no tick came before it
+    stage.land(engine, page.vllm(**IDLE))  # no counter of requests, and no tick before this scrape
     stage.sweep()
     assert stage.decision().idle_since == stage.now
 
 
-def test_every_answer_is_given_again_though_none_has_changed(scene, plan, pod, page, restarted):
+def test_first_sweep_after_a_restart_publishes_every_decision(scene, plan, pod, page, restarted):
     settled = plan(settle=15.0)
     stage, engine = scene(settled), pod()
     stage.has(pods=[engine])
@@ -289,7 +289,7 @@ def test_every_answer_is_given_again_though_none_has_changed(scene, plan, pod, p
     assert stage.sweep() == []
 
 
-def test_it_goes_on_though_the_list_of_workloads_changes_before_the_pages_come(sleepy, plan):
+def test_keep_warm_time_continues_if_the_list_of_workloads_changes_before_the_first_scrape(sleepy, plan):
     sleepy.restart()
     after = Decider([plan("new"), sleepy.plan], interval_s=5.0, fresh_intervals=3.0)
     after.take_over(sleepy.stage.decider)
@@ -297,7 +297,7 @@ def test_it_goes_on_though_the_list_of_workloads_changes_before_the_pages_come(s
     assert sleepy.falls_asleep_at(40, 7) == 60.0
 
 
-def test_through_a_reload_it_goes_on_as_well(sleepy, plan):
+def test_keep_warm_time_continues_through_a_reload(sleepy, plan):
     after = Decider([plan("new"), sleepy.plan], interval_s=5.0, fresh_intervals=3.0)
     after.adopt(sleepy.stage.decider)
     sleepy.stage.decider = after
@@ -306,31 +306,29 @@ def test_through_a_reload_it_goes_on_as_well(sleepy, plan):
     assert sleepy.falls_asleep_at(40, 7) == 60.0
 
 
-@pytest.mark.parametrize(("gone_s", "answer"), [(60.0, (7, True, "held")), (60.5, (None, True, "unknown"))])
-def test_answers_are_believed_for_as_long_as_they_would_have_been_held(
-    scene, plan, pod, page, restarted, gone_s, answer
-):
+@pytest.mark.parametrize(("gone_s", "outcome"), [(60.0, (7, True, "held")), (60.5, (None, True, "unknown"))])
+def test_restored_decision_is_kept_for_its_hold(scene, plan, pod, page, restarted, gone_s, outcome):
     stage, engine = scene(plan(hold=60.0)), pod()
     stage.has(pods=[engine])
     stage.round({engine: page.vllm(waiting=0, running=100)})
     stage = restarted(stage, plan(hold=60.0), gone_s=gone_s)
     stage.has(pods=[engine])
     stage.sweep()
-    assert stage.answer() == answer
+    assert stage.outcome() == outcome
 
 
 @pytest.mark.parametrize(("ahead_s", "expected"), [(50.0, 60.0), (61.0, 95.0)])
-def test_a_state_from_the_future_is_moved_to_now_and_is_as_old_as_it_is_ahead(sleepy, ahead_s, expected):
-    """The clock was set back by more than Tidegate was away, or is another machine's."""
+def test_state_from_the_future_is_moved_to_now_and_is_as_old_as_it_is_ahead(sleepy, ahead_s, expected):
+    """The clock was set back by more than Tidegate was away, or belongs to another machine."""
     sleepy.restart(changed=lambda state: translated(state, 10.0 + ahead_s))
     falls = sleepy.falls_asleep_at(40, 7)
-    # Moved to the moment it is read, 10 s after the kill: its 20 s of idleness are 20 s, so it sleeps 10 s later.
+    # Moved to the time of reading, 10 s after the kill: its 20 s of idleness are 20 s, so it sleeps 10 s later.
     assert falls == (expected + 10.0 if expected == 60.0 else expected)
     newest = np.nanmax(sleepy.stage.decider.columns()["windows.times"])
     assert newest <= sleepy.stage.now
 
 
-def test_what_a_newer_version_remembers_of_itself_is_held_or_unknown_and_never_wrong(scene, plan, pod, page, restarted):
+def test_state_of_a_newer_version_is_held_or_unknown_and_never_wrong(scene, plan, pod, page, restarted):
     stage, engine = scene(plan("a", settle=15.0), plan("b"), plan("c")), pod()
     stage.has(pods=[engine], name="a")
 
@@ -345,18 +343,18 @@ def test_what_a_newer_version_remembers_of_itself_is_held_or_unknown_and_never_w
 
     stage = restarted(stage, plan("a", settle=15.0), plan("b"), plan("c"), changed=from_tomorrow)
     stage.sweep()
-    answers = [stage.answer(name) for name in "abc"]
-    assert answers == [(3, True, "held"), (None, True, "unknown"), (None, True, "unknown")]
+    outcomes = [stage.outcome(name) for name in "abc"]
+    assert outcomes == [(3, True, "held"), (None, True, "unknown"), (None, True, "unknown")]
 
 
-def test_the_codes_of_reasons_are_in_peoples_snapshots_so_new_ones_come_last():
+def test_codes_of_reasons_are_stored_in_checkpoints_so_new_ones_come_last():
     assert REASONS[:12] == (
         *(Reason.SERVING, Reason.QUEUED, Reason.GPU_BUSY, Reason.LOADING, Reason.WARM, Reason.ASLEEP),
         *(Reason.HELD, Reason.UNKNOWN, Reason.NO_WAKE_SOURCE, Reason.SCHEDULED, Reason.FROZEN, Reason.CAPPED),
     )
 
 
-def test_a_state_is_a_copy_that_later_pages_do_not_change(scene, plan, pod, page):
+def test_state_is_a_copy_that_later_scrapes_do_not_change(scene, plan, pod, page):
     stage, engine = scene(plan()), pod()
     stage.has(pods=[engine])
     stage.round({engine: page.vllm(waiting=0, running=100, finished=5)})
@@ -366,7 +364,7 @@ def test_a_state_is_a_copy_that_later_pages_do_not_change(scene, plan, pod, page
     assert pack(state) == before
 
 
-def test_of_no_workload_there_is_a_state_as_well(scene, plan):
+def test_empty_fleet_has_a_state(scene, plan):
     stage = scene()
     empty = Decider([], interval_s=5.0, fresh_intervals=3.0)
     stage.decider.restore(unpack(pack(empty.state(1000.0))), 1000.0)

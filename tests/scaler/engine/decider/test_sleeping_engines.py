@@ -1,4 +1,4 @@
-"""vLLM's sleep mode: an engine that sleeps holds memory and serves nobody; it is not idle capacity."""
+"""vLLM's sleep mode: a sleeping engine holds memory and serves no request; it is not idle capacity."""
 
 import pytest
 
@@ -19,41 +19,41 @@ def pages(stage, page, awake=(1, 1), work=(0, 0), kv=(0.0, 0.0), held=0):
     return {**engines, stage.front: page.epp(held=held, ready=2)}
 
 
-def test_it_is_counted_and_said(stage, page):
+def test_sleeping_engine_is_counted_and_noted(stage, page):
     stage.round(pages(stage, page, awake=(1, 0)))
     evidence = stage.decision().evidence
     assert (evidence.replicas_ready, evidence.replicas_sleeping) == (2, 1)
     assert evidence.notes == (
-        "1 of its engines sleep (vLLM's sleep mode): they hold GPU memory and serve nobody until somebody wakes them",
+        "1 of its engines sleep (vLLM's sleep mode): they hold GPU memory and serve no request until they are woken",
     )
     stage.round(pages(stage, page))
     assert (stage.decision().evidence.replicas_sleeping, stage.decision().evidence.notes) == (0, ())
 
 
-def test_who_does_not_say_is_not_known_to_be_awake(stage, page):
+def test_engine_without_a_sleep_state_is_not_known_to_be_awake(stage, page):
     stage.round(pages(stage, page, awake=(None, None)))
     assert stage.decision().evidence.replicas_sleeping is None
 
 
-def test_a_mean_over_replicas_is_one_over_those_that_are_awake(stage, page):
-    # One is awake, 80 % full: 1 x 0.8 / 0.5 = 1.6, so 2. Over both it would be 2 x 0.4 / 0.5 as well, but a sleeper
-    # whose cache was full when it fell asleep would make it 3.
+def test_mean_covers_only_engines_that_are_awake(stage, page):
+    # One is awake, 80 % full: 1 x 0.8 / 0.5 = 1.6, so 2. Over both it would be 2 x 0.4 / 0.5 as well, but a sleeping
+    # engine whose cache was full when it fell asleep would make it 3.
     assert stage.round(pages(stage, page, awake=(1, 0), work=(1, 0), kv=(0.8, 0.9))) == (2, True, "serving")
     assert stage.decision().evidence.kv_cache_used == 0.8
     assert stage.round(pages(stage, page, awake=(1, 1), work=(1, 1), kv=(0.8, 0.9))) == (4, True, "serving")
 
 
-def test_at_demand_engines_that_all_sleep_are_not_there_yet(stage, page):
+def test_engines_that_all_sleep_are_loading_under_demand(stage, page):
     assert stage.round(pages(stage, page, awake=(0, 0), held=3)) == (1, True, "loading")
     assert stage.decision().evidence.replicas_ready == 0
     assert stage.round(pages(stage, page, awake=(1, 0), held=3)) == (1, True, "queued")
 
 
-def test_without_work_it_falls_asleep_with_the_others(stage, page):
+def test_sleeping_engines_fall_asleep_without_work(stage, page):
     assert stage.rounds(IDLE_S + 10, pages(stage, page, awake=(0, 0)))[-1] == (0, False, "asleep")
 
 
-def test_activity_of_gpus_is_that_of_the_replicas_that_are_awake(scene, plan, pod, node, page):
+def test_gpu_activity_covers_only_engines_that_are_awake(scene, plan, pod, node, page):
     stage = scene(plan(work=None, gpu=0.5))
     stage.engines, stage.node = [pod(0), pod(1)], node()
     stage.has(pods=stage.engines, wanted=2)

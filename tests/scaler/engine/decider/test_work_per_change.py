@@ -1,4 +1,4 @@
-"""What changes in one workload costs that workload: plans are replaced in place, and Decisions are built in parts."""
+"""A change of one workload costs only that workload: plans are replaced in place, and decisions built in parts."""
 
 from dataclasses import replace
 
@@ -22,19 +22,19 @@ def decider_of(plans):
 
 @pytest.fixture
 def at_work(scene, plan, pod, page):
-    """Three workloads, of which `chat` is busy."""
+    """Three workloads; `chat` is busy."""
 
     def stage():
-        made, engine = scene(plan("code"), plan("chat", keep_warm=60.0, hold=60.0), plan("draw")), pod()
-        made.has(pods=[engine], wanted=2)
-        made.rounds(60, {engine: page.vllm(waiting=0, running=40, finished=7)})
-        return made
+        stage, engine = scene(plan("code"), plan("chat", keep_warm=60.0, hold=60.0), plan("draw")), pod()
+        stage.has(pods=[engine], wanted=2)
+        stage.rounds(60, {engine: page.vllm(waiting=0, running=40, finished=7)})
+        return stage
 
     return stage
 
 
 def edited(plans, **changes):
-    """The plans with another `chat`. changes: fields of Spec, or of Plan where a Spec has none of that name."""
+    """The plans with another `chat`. changes: fields of Spec, or of WorkloadSpec if Spec has none of that name."""
     chat = plans[1]
     spec = {name: value for name, value in changes.items() if hasattr(chat.spec, name)}
     rest = {name: value for name, value in changes.items() if name not in spec}
@@ -55,7 +55,7 @@ EDITS = {
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-def test_replaced_plan_leads_to_the_same_state_and_decisions_as_a_new_decider(at_work, pod, page, edit):
+def test_replaced_plan_yields_the_same_state_and_decisions_as_a_new_decider(at_work, pod, page, edit):
     rebuilt, replaced = at_work(), at_work()
     plans = edited(replaced.decider.plans, **edit)
     other = decider_of(plans)
@@ -83,11 +83,11 @@ def test_decision_after_a_replaced_plan_is_explained_by_the_new_plan(at_work):
     past = stage.decider.past(plans[1].workload)
     assert past.entry(-1).plan.spec.maximum == 8
     stage.sweep(after=1.0)
-    assert stage.answer() == (2, True, "capped")
+    assert stage.outcome() == (2, True, "capped")
     assert stage.decider.past(plans[1].workload).entry(-1).plan.spec.maximum == 2
 
 
-def test_what_connects_workloads_is_not_replaced_in_place(plan):
+def test_plan_with_other_connections_is_not_replaced_in_place(plan):
     plans = (plan("code"), plan("chat"), plan("draw"))
     chat = plans[1]
     assert replaceable(plans, plans).tolist() == []
@@ -110,15 +110,15 @@ def two_at_once(monkeypatch):
 
 @pytest.fixture
 def fleet(two_at_once, scene, plan, pod, page):
-    """Six workloads at 3 replicas each; all have been published."""
+    """Six workloads at 3 replicas each; all are published."""
 
     def stage(**spec):
-        made = scene(*(plan(f"w{number}", hold=600.0, **spec) for number in range(6)))
+        stage = scene(*(plan(f"w{number}", hold=600.0, **spec) for number in range(6)))
         for number in range(6):
-            made.has(pods=[pod(number, f"w{number}")], wanted=3, name=f"w{number}")
-            made.land(pod(number, f"w{number}"), page.vllm(waiting=0, running=40))
-        made.sweep()
-        return made
+            stage.has(pods=[pod(number, f"w{number}")], wanted=3, name=f"w{number}")
+            stage.land(pod(number, f"w{number}"), page.vllm(waiting=0, running=40))
+        stage.sweep()
+        return stage
 
     return stage
 
@@ -135,7 +135,7 @@ def names(decisions):
 
 
 def test_first_sweep_publishes_every_workload(fleet):
-    assert {decision.replicas for decision in fleet().answers.values()} == {3}
+    assert {decision.replicas for decision in fleet().decisions.values()} == {3}
 
 
 def test_reload_that_changes_no_number_is_published_in_parts(fleet):
@@ -143,7 +143,7 @@ def test_reload_that_changes_no_number_is_published_in_parts(fleet):
     reload(stage)
     swept = [names(stage.sweep(after=1.0)) for _ in range(4)]
     assert swept == [["w0", "w1"], ["w2", "w3"], ["w4", "w5"], []]
-    assert {stage.answer(f"w{number}") for number in range(6)} == {(3, True, "held")}
+    assert {stage.outcome(f"w{number}") for number in range(6)} == {(3, True, "held")}
 
 
 def test_reload_that_changes_every_number_is_published_in_the_first_sweep(fleet, pod, page):
@@ -153,7 +153,7 @@ def test_reload_that_changes_every_number_is_published_in_the_first_sweep(fleet,
         stage.has(pods=[pod(number, f"w{number}")], wanted=3, name=f"w{number}")
         stage.land(pod(number, f"w{number}"), page.vllm(waiting=0, running=40))
     stage.sweep(after=1.0)
-    assert {stage.answer(f"w{number}")[0] for number in range(6)} == {5}
+    assert {stage.outcome(f"w{number}")[0] for number in range(6)} == {5}
 
 
 def test_restored_state_is_published_in_the_first_sweep(fleet):
@@ -164,15 +164,15 @@ def test_restored_state_is_published_in_the_first_sweep(fleet):
     assert len(stage.sweep(after=1.0)) == 6
 
 
-def test_every_workload_is_published_again_after_its_answers_are_forgotten(fleet):
+def test_every_workload_is_published_again_after_its_decisions_are_forgotten(fleet):
     stage = fleet()
     stage.decider.forget_answers()
     assert len(stage.sweep(after=1.0)) == 6
 
 
-def test_replica_counts_go_on_through_a_reload(fleet):
+def test_replica_counts_are_kept_through_a_reload(fleet):
     stage = fleet()
     reload(stage)
-    seen = stage.decider._latest.totals(np.arange(6), stage.now).readings
-    assert seen.wanted.tolist() == [3.0] * 6
+    readings = stage.decider._latest.totals(np.arange(6), stage.now).readings
+    assert readings.wanted.tolist() == [3.0] * 6
     assert stage.decider.plan(WorkloadKey("ai", "w3")) is stage.decider.plans[3]

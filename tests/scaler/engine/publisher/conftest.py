@@ -13,7 +13,7 @@ def key():
 
 @pytest.fixture
 def decide():
-    """`decide("chat", 3)`: an entry; 0 is asleep, None unknown."""
+    """`decide("chat", 3)`: a decision; 0 is asleep, None unknown."""
 
     def decide(name, replicas, at=1000.0):
         reason = Reason.UNKNOWN if replicas is None else Reason.SERVING if replicas else Reason.ASLEEP

@@ -1,4 +1,4 @@
-"""Decisions refuse to contradict themselves, and their wire form does not change by accident."""
+"""Decisions refuse contradictory values, and their JSON does not change by accident."""
 
 import json
 from types import MappingProxyType
@@ -12,7 +12,7 @@ from scaler.model import EMPTY, Board, Decision, Evidence, Objective, Reason
 
 CHAT = WorkloadKey("ai", "chat")
 
-# What readers of /api/v1/board have written programs against: a key may be added; none may go or change its meaning.
+# Clients of /api/v1/board depend on this: a key may be added; none may be removed or change its meaning.
 GOLDEN = """\
 {
   "version": 7,
@@ -141,7 +141,7 @@ GOLDEN = """\
 }"""
 
 
-def test_the_wire_form_is_the_golden_document():
+def test_json_of_the_board_is_the_golden_document():
     evidence = Evidence(
         waiting=30.0,
         running=10.0,
@@ -156,24 +156,24 @@ def test_the_wire_form_is_the_golden_document():
         CHAT, 3, active=True, reason=Reason.SERVING, decided_at=1000.0, measured_at=998.5, evidence=evidence
     )
     code = Decision(WorkloadKey("ai", "code"), None, active=True, reason=Reason.UNKNOWN, decided_at=1000.0)
-    # Whatever order they were published in, they are listed by name.
+    # They are listed by name, in whatever order they were published.
     board = Board(7, 1010.0, MappingProxyType({code.workload: code, chat.workload: chat}))
     assert json.dumps(board.to_document(), indent=2, allow_nan=False) == GOLDEN
 
 
-def test_an_empty_board_has_a_document_too():
+def test_empty_board_has_a_document():
     assert EMPTY.to_document() == {"version": 0, "at": 0.0, "workloads": []}
     assert EMPTY.get(CHAT) is None
 
 
 @pytest.mark.parametrize(("replicas", "active"), [(0, True), (1, False), (8, False), (-1, True), (-1, False)])
-def test_zero_is_inactive_and_nothing_else_is(replicas, active):
+def test_only_zero_replicas_are_inactive(replicas, active):
     with pytest.raises(ValueError, match=f"ai/chat: {replicas} replicas cannot be active={active}"):
         Decision(CHAT, replicas, active=active, reason=Reason.SERVING, decided_at=0.0)
 
 
 @given(replicas=st.none() | st.integers(-2, 20), active=st.booleans())
-def test_every_decision_that_can_be_made_keeps_the_law(replicas, active):
+def test_every_decision_keeps_the_invariant(replicas, active):
     try:
         decision = Decision(CHAT, replicas, active=active, reason=Reason.SERVING, decided_at=0.0)
     except ValueError:
@@ -184,19 +184,19 @@ def test_every_decision_that_can_be_made_keeps_the_law(replicas, active):
     assert decision.replicas is None or (decision.replicas >= 1) == decision.active
 
 
-def test_what_is_told_is_the_replicas_unless_more_is():
+def test_published_number_defaults_to_the_replicas():
     chat = {"active": True, "reason": Reason.SERVING, "decided_at": 0.0}
     assert [Decision(CHAT, 11, **chat).published, Decision(CHAT, 11, published=12, **chat).published] == [11, 12]
     assert Decision(CHAT, None, active=True, reason=Reason.UNKNOWN, decided_at=0.0).published is None
 
 
 @pytest.mark.parametrize(("replicas", "published"), [(3, 2), (0, 1), (None, 3)])
-def test_nothing_less_is_told_than_was_decided_and_nothing_of_the_unknown(replicas, told):
-    with pytest.raises(ValueError, match=f"ai/chat: {replicas} replicas cannot be published as {told}"):
-        Decision(CHAT, replicas, active=replicas != 0, reason=Reason.SERVING, decided_at=0.0, published=told)
+def test_published_number_is_never_below_the_replicas_and_never_unknown(replicas, published):
+    with pytest.raises(ValueError, match=f"ai/chat: {replicas} replicas cannot be published as {published}"):
+        Decision(CHAT, replicas, active=replicas != 0, reason=Reason.SERVING, decided_at=0.0, published=published)
 
 
-def test_an_older_peer_tells_what_it_decided():
+def test_document_of_an_older_peer_publishes_its_replicas():
     decision = Decision(CHAT, 11, active=True, reason=Reason.SERVING, decided_at=0.0, published=12)
     document = decision.to_document()
     assert Decision.from_document(document) == decision
@@ -204,13 +204,13 @@ def test_an_older_peer_tells_what_it_decided():
     assert Decision.from_document(document).published == 11
 
 
-def test_a_decision_cannot_be_changed_after_it_was_made():
+def test_decision_is_immutable():
     decision = Decision(CHAT, 3, active=True, reason=Reason.SERVING, decided_at=0.0)
     with pytest.raises(AttributeError):
         decision.replicas = 0
 
 
-def test_reasons_are_the_closed_list_that_documents_and_labels_use():
+def test_reasons_are_a_closed_list():
     assert [str(reason) for reason in Reason] == [
         "serving", "queued", "gpu_busy", "loading", "warm", "asleep", "held", "incomplete", "unknown", "no_wake_source",
         "scheduled", "frozen", "capped",

@@ -1,4 +1,4 @@
-"""One Board, one writer, any number of readers who wait: nobody is told twice and nobody is left out."""
+"""One Board, one writer, any number of waiting readers: each reader gets every change once."""
 
 import asyncio
 from dataclasses import replace
@@ -12,30 +12,30 @@ from exporter.model import WorkloadKey
 from scaler.engine.publisher import Publisher
 from scaler.model import Decision, Evidence, Reason
 
-PATIENCE_S = 20  # never waited for: only says which await hung
+PATIENCE_S = 20  # never reached: it only shows which await blocks
 NAMES = ("a", "b", "c")
 
 
 async def settled():
-    """Let everybody who can go on do so."""
+    """Runs every task that can continue."""
     for _ in range(5):
         await asyncio.sleep(0)
 
 
 class Reader:
-    """Follows one entry from now on, as a stream does."""
+    """Follows one workload from now on, as a stream does."""
 
     def __init__(self, publisher, key):
-        self.seen, self.ended = [publisher.get(key)], False
+        self.decisions, self.ended = [publisher.get(key)], False
         self.task = asyncio.create_task(self._follow(publisher, key))
 
     async def _follow(self, publisher, key):
-        while (entry := await publisher.changed(key, self.seen[-1])) is not None:
-            self.seen.append(entry)
+        while (entry := await publisher.changed(key, self.decisions[-1])) is not None:
+            self.decisions.append(entry)
         self.ended = True
 
 
-def test_an_empty_board_knows_who_is_configured_and_nothing_of_them(key):
+def test_empty_board_has_configured_workloads_without_decisions(key):
     publisher = Publisher([key("a")])
     assert publisher.knows(key("a"))
     assert not publisher.knows(key("b"))
@@ -55,7 +55,7 @@ def test_publishing_replaces_the_board_and_never_changes_one(key, decide):
         publisher.board.decisions[key("a")] = None
 
 
-def test_workload_that_begins_anew_has_no_answer_until_it_is_decided(key, decide):
+def test_restarted_workload_has_no_decision_until_it_is_decided(key, decide):
     publisher = Publisher([key("a"), key("b")])
     first = decide("b", 2)
     publisher.publish([decide("a", 1), first], at=1.0)
@@ -65,28 +65,28 @@ def test_workload_that_begins_anew_has_no_answer_until_it_is_decided(key, decide
     assert publisher.knows(key("a"))
 
 
-def test_a_sweep_without_news_moves_the_time_and_not_the_version(key, decide):
+def test_sweep_without_changes_moves_the_time_and_not_the_version(key, decide):
     publisher = Publisher([key("a")])
     publisher.publish([decide("a", 1)], at=1.0)
     publisher.publish([], at=2.0)
     assert (publisher.board.version, publisher.board.at) == (1, 2.0)
 
 
-async def test_a_reader_is_told_each_change_once_and_only_of_its_own(key, decide):
+async def test_reader_gets_each_change_of_its_workload_once(key, decide):
     publisher = Publisher([key("a"), key("b")])
     reader = Reader(publisher, key("a"))
     first, second, other = decide("a", 1), decide("a", 2), decide("b", 9)
     for entry in (first, other, second, other):
         publisher.publish([entry], at=1.0)
         await settled()
-    assert reader.seen == [None, first, second]
+    assert reader.decisions == [None, first, second]
     publisher.publish([], at=2.0)
     await settled()
-    assert reader.seen == [None, first, second]
+    assert reader.decisions == [None, first, second]
     reader.task.cancel()
 
 
-async def test_what_happened_while_nobody_waited_is_told_at_once(key, decide):
+async def test_change_before_the_wait_is_returned_at_once(key, decide):
     publisher = Publisher([key("a")])
     publisher.publish([decide("a", 1)], at=1.0)
     latest = decide("a", 2)
@@ -95,12 +95,12 @@ async def test_what_happened_while_nobody_waited_is_told_at_once(key, decide):
         assert await publisher.changed(key("a"), None) is latest
 
 
-async def test_a_workload_that_is_not_configured_is_not_waited_for(key):
+async def test_unconfigured_workload_is_not_waited_for(key):
     async with asyncio.timeout(PATIENCE_S):
         assert await Publisher([]).changed(key("a"), None) is None
 
 
-async def test_a_new_configuration_ends_the_wait_of_those_who_are_gone_and_of_nobody_else(key, decide):
+async def test_new_configuration_ends_only_the_wait_for_removed_workloads(key, decide):
     publisher = Publisher([key("a"), key("b")])
     stays = decide("b", 1)
     publisher.publish([decide("a", 1), stays], at=1.0)
@@ -110,14 +110,14 @@ async def test_a_new_configuration_ends_the_wait_of_those_who_are_gone_and_of_no
     await settled()
     assert gone.ended
     assert not still.ended
-    assert still.seen == [stays]
+    assert still.decisions == [stays]
     assert dict(publisher.board.decisions) == {key("b"): stays}
     assert publisher.knows(key("c"))
     assert not publisher.knows(key("a"))
     still.task.cancel()
 
 
-async def test_a_reader_that_waits_for_a_first_entry_is_told_when_its_workload_goes(key):
+async def test_wait_for_a_first_decision_ends_when_its_workload_is_removed(key):
     publisher = Publisher([key("a")])
     reader = Reader(publisher, key("a"))
     await settled()
@@ -126,33 +126,33 @@ async def test_a_reader_that_waits_for_a_first_entry_is_told_when_its_workload_g
     assert reader.ended
 
 
-def test_a_late_decision_of_a_workload_that_is_gone_is_not_published(key, decide):
-    # A page of the old configuration may still land while the new one begins.
+def test_late_decision_of_a_removed_workload_is_not_published(key, decide):
+    # A scrape of the old configuration may still land while the new one begins.
     publisher = Publisher([key("a"), key("b")])
     publisher.keep_only([key("b")], at=1.0)
     publisher.publish([decide("a", 3), decide("b", 1)], at=2.0)
     assert list(publisher.board.decisions) == [key("b")]
 
 
-def test_giving_up_makes_the_answers_errors_and_keeps_the_age_of_the_board(key, decide):
+def test_giving_up_publishes_errors_and_keeps_the_time_of_the_board(key, decide):
     publisher = Publisher([key("a"), key("b"), key("c")])
     never = decide("c", None)
-    goes = replace(decide("b", 0), evidence=Evidence(replicas_wanted=1))  # KEDA has not taken it to zero yet
+    goes = replace(decide("b", 0), evidence=Evidence(replicas_wanted=1))  # KEDA has not scaled it to zero yet
     publisher.publish([decide("a", 3), goes, never], at=100.0)
     publisher.give_up(at=500.0)
     for name in "ab":
         entry = publisher.get(key(name))
         assert (entry.replicas, entry.active, entry.reason) == (None, True, Reason.UNKNOWN)
         assert entry.decided_at == 500.0
-    assert publisher.get(key("c")) is never, "what was an error stays the same entry"
-    assert publisher.board.at == 100.0, "its age is what makes it an error"
+    assert publisher.get(key("c")) is never, "a decision that is already an error stays the same object"
+    assert publisher.board.at == 100.0, "the age of the Board makes it an error"
     version = publisher.board.version
     publisher.give_up(at=501.0)
-    assert publisher.board.version == version, "said once"
+    assert publisher.board.version == version, "published once"
 
 
 @pytest.mark.parametrize("wanted", [0, None])
-def test_giving_up_leaves_who_sleeps_asleep_because_an_error_would_let_kedas_fallback_wake_it(key, decide, wanted):
+def test_giving_up_keeps_a_sleeping_workload_asleep_for_kedas_fallback(key, decide, wanted):
     publisher = Publisher([key("a")])
     publisher.publish([replace(decide("a", 0), evidence=Evidence(replicas_wanted=wanted))], at=100.0)
     publisher.give_up(at=500.0)
@@ -160,21 +160,21 @@ def test_giving_up_leaves_who_sleeps_asleep_because_an_error_would_let_kedas_fal
     assert (entry.replicas, entry.active, entry.reason) == (0, False, Reason.HELD)
     assert (entry.held_since, entry.decided_at) == (100.0, 500.0)
     publisher.give_up(at=501.0)
-    assert publisher.get(key("a")) is entry, "said once"
+    assert publisher.get(key("a")) is entry, "published once"
 
 
-async def test_giving_up_tells_those_who_wait(key, decide):
+async def test_giving_up_notifies_waiting_readers(key, decide):
     publisher = Publisher([key("a")])
     publisher.publish([decide("a", 3)], at=1.0)
     reader = Reader(publisher, key("a"))
     await settled()
     publisher.give_up(at=500.0)
     await settled()
-    assert [entry.replicas for entry in reader.seen] == [3, None]
+    assert [entry.replicas for entry in reader.decisions] == [3, None]
     reader.task.cancel()
 
 
-def test_a_reader_who_leaves_keeps_nobody_else_from_hearing(key, decide):
+def test_cancelled_reader_does_not_stop_the_others(key, decide):
     async def scene():
         publisher = Publisher([key("a")])
         leaves, stays = Reader(publisher, key("a")), Reader(publisher, key("a"))
@@ -184,7 +184,7 @@ def test_a_reader_who_leaves_keeps_nobody_else_from_hearing(key, decide):
         entry = decide("a", 1)
         publisher.publish([entry], at=1.0)
         await settled()
-        assert stays.seen == [None, entry]
+        assert stays.decisions == [None, entry]
         stays.task.cancel()
 
     asyncio.run(scene())
@@ -200,17 +200,17 @@ acts = st.one_of(
 
 
 class Play:
-    """Carries out acts, and notes for every workload which entries stood on the Board, in order."""
+    """Carries out actions and records the published decisions of every workload in order."""
 
     def __init__(self):
         self.publisher = Publisher(WorkloadKey("ai", name) for name in NAMES)
-        self.known, self.readers, self.said = set(NAMES), [], {name: [None] for name in NAMES}
+        self.configured, self.readers, self.published = set(NAMES), [], {name: [None] for name in NAMES}
 
     async def act(self, act, what):
         match act:
             case "publish":
                 self.publisher.publish([entry(name, replicas) for name, replicas in dict(what).items()], at=1.0)
-            case "join" if what in self.known:
+            case "join" if what in self.configured:
                 self.readers.append((what, Reader(self.publisher, WorkloadKey("ai", what))))
             case "yield":
                 for _ in range(what):
@@ -218,25 +218,25 @@ class Play:
             case "give up":
                 self.publisher.give_up(at=2.0)
             case "keep":
-                self.known &= what
-                self.publisher.keep_only([WorkloadKey("ai", name) for name in self.known], at=3.0)
-        for name in self.known:
+                self.configured &= what
+                self.publisher.keep_only([WorkloadKey("ai", name) for name in self.configured], at=3.0)
+        for name in self.configured:
             present = self.publisher.get(WorkloadKey("ai", name))
-            if present is not self.said[name][-1]:
-                self.said[name].append(present)
+            if present is not self.published[name][-1]:
+                self.published[name].append(present)
 
     def check(self, name, reader):
-        heard = [identity(each) for each in reader.seen]
-        assert is_part_of(heard, [identity(each) for each in self.said[name]])
-        assert all(one != two for one, two in pairwise(heard)), "told twice"
-        assert reader.ended == (name not in self.known)
-        if name in self.known:
-            assert reader.seen[-1] is self.publisher.get(WorkloadKey("ai", name)), "left out"
+        received = [identity(each) for each in reader.decisions]
+        assert is_part_of(received, [identity(each) for each in self.published[name]])
+        assert all(one != two for one, two in pairwise(received)), "received twice"
+        assert reader.ended == (name not in self.configured)
+        if name in self.configured:
+            assert reader.decisions[-1] is self.publisher.get(WorkloadKey("ai", name)), "the last decision is missing"
 
 
 @settings(max_examples=150, deadline=None)
 @given(acts=st.lists(acts, max_size=25))
-def test_in_any_order_of_events_readers_hear_a_part_of_what_was_said_in_order_and_its_end(acts):
+def test_readers_get_a_subsequence_of_published_decisions_in_any_order_of_events(acts):
     async def play():
         scene = Play()
         for act, what in acts:

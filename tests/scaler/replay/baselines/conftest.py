@@ -1,4 +1,4 @@
-"""Views of a Deployment made by hand, so that a plane can be asked without a simulation."""
+"""Builds observations of a Deployment by hand, so that a baseline can be stepped without a simulation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scaler.replay.servers import A
 
 @pytest.fixture
 def see() -> Callable[..., Observation]:
-    """see(now, wanted=, ready=, waiting=, running=, held=, kv=): so many pods, with such pages."""
+    """see(now, wanted=, ready=, waiting=, running=, held=, kv=): an observation of so many pods with such metrics."""
 
     def view(now, *, wanted=1, ready=None, waiting=0.0, running=0.0, held=0.0, kv=0.0):
         ready = wanted if ready is None else ready

@@ -45,11 +45,11 @@ def wanted(spec, stable, panic, ready, memory=NEW, now=0.0):
         (TEN, 50.0, 50.0, 8, NEW, 5),
     ],
 )
-def test_knatives_table_of_scales(spec, stable, panic, ready, memory, expected):
+def test_table_of_scales_equals_that_of_knative(spec, stable, panic, ready, memory, expected):
     assert expected == wanted(spec, stable, panic, ready, memory)
 
 
-def test_a_panic_holds_until_the_stable_window_has_passed():
+def test_panic_lasts_until_the_stable_window_has_passed():
     # TestAutoscalerPanicThenUnPanicScaleDown
     first, memory = scale(TEN, NEW, 100.0, 100.0, 1, 0.0)
     second, memory = scale(TEN, memory, 100.0, 1000.0, 10, 0.0)
@@ -59,7 +59,7 @@ def test_a_panic_holds_until_the_stable_window_has_passed():
     assert memory == NEW
 
 
-def test_a_slow_increase_ends_the_panic():
+def test_slow_increase_ends_the_panic():
     # TestAutoscalerUnpanicAfterSlowIncrease
     first, memory = scale(ONE, NEW, 11.0, 25.0, 10, 0.0)
     second, memory = scale(ONE, memory, 30.0, 41.0, 40, 30.0)
@@ -69,14 +69,14 @@ def test_a_slow_increase_ends_the_panic():
     assert memory.panic_at is None
 
 
-def test_a_surge_that_goes_on_extends_the_panic():
+def test_continuing_surge_extends_the_panic():
     # TestAutoscalerExtendPanicWindow
     _, memory = scale(ONE, NEW, 11.0, 25.0, 10, 0.0)
     pods, memory = scale(ONE, memory, 30.0, 80.0, 40, 30.0)
     assert (pods, memory.panic_at) == (80, 30.0)
 
 
-def test_exponential_load_is_tracked_and_then_stands():
+def test_exponential_load_is_followed_and_then_constant():
     # TestAutoscalerPanicModeExponentialTrackAndStabilize
     memory, ready, observation = NEW, 1, []
     for second, load in enumerate((6.0, 36.0, 216.0, 1296.0, 1296.0)):
@@ -85,7 +85,7 @@ def test_exponential_load_is_tracked_and_then_stands():
     assert observation == [6, 36, 216, 1296, 1296]
 
 
-def test_excess_burst_capacity_is_knatives():
+def test_excess_burst_capacity_equals_that_of_knative():
     # expectedEBC with targetUtilization 0.75: floor(totCap/0.75*pods - tbc - concurrency)
     spec = KnativeSpec(target=10.0, total=10 / 0.75, burst=100.0)
     assert excess_burst(spec, 1, 50.0) == -137.0
@@ -93,7 +93,7 @@ def test_excess_burst_capacity_is_knatives():
     assert excess_burst(KnativeSpec(burst=0.0), 9, 50.0) == 0.0
 
 
-def test_the_mean_is_over_the_part_of_the_window_that_has_been():
+def test_mean_covers_only_the_elapsed_part_of_the_window():
     buckets = Buckets(60.0, 2.0)
     buckets.record(100.0, 10.0)
     assert buckets.mean(100.0) == 10.0
@@ -101,7 +101,7 @@ def test_the_mean_is_over_the_part_of_the_window_that_has_been():
     assert buckets.mean(104.0) == 5.0
 
 
-def test_a_window_of_silence_is_zero_and_begins_anew():
+def test_window_without_samples_is_zero_and_restarts():
     buckets = Buckets(6.0, 2.0)
     for now in (0.0, 2.0, 4.0):
         buckets.record(now, 9.0)
@@ -113,32 +113,32 @@ def test_a_window_of_silence_is_zero_and_begins_anew():
 
 
 def ticks(baseline, see, begin, end, **pages):
-    """The orders of these seconds that change something, carried out; pods are ready at once."""
-    wanted_now, orders, now = pages.pop("wanted"), [], begin
+    """The scale changes during these seconds, applied at once; pods are ready at once."""
+    wanted_now, changes, now = pages.pop("wanted"), [], begin
     while now <= end:
-        order = baseline.step(see(now, wanted=wanted_now, **pages))
-        if order is not None and order != wanted_now:
-            orders.append((now, order))
-            wanted_now = order
+        replicas = baseline.step(see(now, wanted=wanted_now, **pages))
+        if replicas is not None and replicas != wanted_now:
+            changes.append((now, replicas))
+            wanted_now = replicas
         now += 2.0
-    return orders
+    return changes
 
 
-def test_a_burst_on_one_pod_panics_past_the_stable_window(see):
+def test_burst_on_one_pod_causes_a_panic_beyond_the_stable_window(see):
     baseline = Knative("knative", KnativeSpec())
     ticks(baseline, see, 0.0, 118.0, wanted=1, running=7.0)
     # 6 s of 150 are in the panic window, 150/70 = 3 pods, at three ticks.
     assert ticks(baseline, see, 120.0, 124.0, wanted=1, running=150.0)[-1] == (124.0, 3)
 
 
-def test_the_last_pod_goes_a_stable_window_after_the_last_request(see):
-    # One pod is less than the burst capacity, so the activator is in the path, and no grace is left to wait.
+def test_last_pod_is_removed_a_stable_window_after_the_last_request(see):
+    # One pod is less than the burst capacity, so the activator is in the path, and no grace period remains.
     baseline = Knative("knative", KnativeSpec())
     ticks(baseline, see, 0.0, 120.0, wanted=1, running=1.0)
     assert ticks(baseline, see, 122.0, 300.0, wanted=1) == [(180.0, 0)]
 
 
-def test_without_the_activator_in_the_path_the_grace_is_waited_for(see):
+def test_grace_period_applies_without_the_activator_in_the_path(see):
     baseline = Knative("knative", KnativeSpec(burst=0.0))
     ticks(baseline, see, 0.0, 120.0, wanted=1, running=1.0)
     assert ticks(baseline, see, 122.0, 300.0, wanted=1) == [(210.0, 0)]
@@ -150,30 +150,30 @@ def test_retention_keeps_the_last_pod(see):
     assert ticks(baseline, see, 122.0, 300.0, wanted=1) == [(240.0, 0)]
 
 
-def test_what_the_activator_holds_wakes_it_within_a_tick(see):
+def test_request_held_by_the_activator_wakes_within_a_tick(see):
     baseline = Knative("knative", KnativeSpec())
     assert ticks(baseline, see, 0.0, 98.0, wanted=0) == []
     assert ticks(baseline, see, 100.0, 100.0, wanted=0, held=1.0) == [(100.0, 1)]
 
 
-def test_scale_down_delay_keeps_the_most_of_its_time(see):
+def test_scale_down_delay_keeps_the_highest_of_its_window(see):
     baseline = Knative("knative", KnativeSpec(delay_s=300.0, target=10.0))
     ticks(baseline, see, 0.0, 100.0, wanted=4, running=40.0)
-    orders = ticks(baseline, see, 102.0, 900.0, wanted=4, running=10.0)
-    assert [order for _, order in orders] == [3, 2, 1]
-    assert orders[0][0] >= 400.0  # 4 was last wanted soon after 100 s
-    # Beside 4 pods the least is 2, half of them. Beside 3 it is 1, which 300 s later is the most of its time.
-    assert orders[2][0] == orders[0][0] + 300.0
+    changes = ticks(baseline, see, 102.0, 900.0, wanted=4, running=10.0)
+    assert [replicas for _, replicas in changes] == [3, 2, 1]
+    assert changes[0][0] >= 400.0  # 4 was last wanted soon after 100 s
+    # With 4 pods the least is 2, half of them. With 3 it is 1, which 300 s later is the highest of its window.
+    assert changes[2][0] == changes[0][0] + 300.0
 
 
-def test_a_panic_lasts_while_the_stable_window_is_not_over():
+def test_panic_lasts_while_the_stable_window_is_not_over():
     memory = KnativeMemory(0.0, 9)
     assert scale(TEN, memory, 10.0, 10.0, 9, 60.0)[0] == 9
     assert scale(TEN, memory, 10.0, 10.0, 9, 60.1)[0] == 1
 
 
-def test_silence_at_zero_does_not_dilute_what_comes(see):
-    # Nothing is recorded while there is nobody to ask, so the first answer is a window by itself: 150/70.
+def test_idle_time_at_zero_does_not_dilute_the_average(see):
+    # Nothing is recorded at zero replicas, so the first value is a window by itself: 150/70.
     baseline = Knative("knative", KnativeSpec())
     ticks(baseline, see, 0.0, 298.0, wanted=0)
     assert ticks(baseline, see, 300.0, 300.0, wanted=0, held=150.0) == [(300.0, 3)]

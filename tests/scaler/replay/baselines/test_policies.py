@@ -1,4 +1,4 @@
-"""The names a replay can be asked for, and the words when one is wrong."""
+"""Parses the policies of a replay, and the errors about invalid ones."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from scaler.replay.policies import BASELINES, FAMILIES, grid, parse
 
 
 @pytest.mark.parametrize("name", list(FAMILIES))
-def test_every_family_builds_a_plane_at_its_defaults_and_says_what_it_is(name):
+def test_every_family_builds_a_baseline_with_its_defaults_and_a_description(name):
     baseline = parse(name).baseline()
     assert baseline.name == ("static 1" if name == "static" else name)
     assert baseline.every_s > 0.0
     assert FAMILIES[name].about
 
 
-def test_a_setting_is_named_by_what_is_not_default():
+def test_setting_is_named_by_its_values_that_are_not_default():
     assert parse("keda-waiting:threshold=10,min=1").name == "keda-waiting:threshold=10.0"
     assert parse(parse("ray:up=0,target=4").name) == parse("ray:target=4,up=0")
 
 
-def test_values_reach_the_plane(see):
+def test_values_are_passed_to_the_baseline(see):
     assert parse("static:replicas=7").baseline().first == 7
     assert parse("keda-waiting:min=3").baseline().first == 3
     assert parse("aibrix:target=0.1,max=3").baseline().step(see(0.0, wanted=2, kv=0.9)) == 3
 
 
-def test_zero_replicas_begin_with_one():
+def test_minimum_of_zero_starts_with_one_replica():
     assert parse("keda-waiting:min=0").baseline().first == 1
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "expected"),
     [
         ("kpa", "there is no policy 'kpa'; there are tidegate, static, keda-waiting"),
         ("wva:queue", "'queue' should be key=value, such as kv="),
@@ -47,14 +47,14 @@ def test_zero_replicas_begin_with_one():
         ("keda-kv:behavior=fast", "behavior must be one of none, default, got 'fast'"),
     ],
 )
-def test_errors_name_the_key_the_bound_and_the_value(text, words):
+def test_errors_name_the_key_the_bound_and_the_value(text, expected):
     with pytest.raises(ValueError, match="policy") as error:
         parse(text)
-    assert words in str(error.value)
+    assert expected in str(error.value)
     assert text in str(error.value)
 
 
-def test_the_grid_is_about_350_different_settings_that_can_be_written_down_and_sent():
+def test_grid_has_about_350_different_settings_that_survive_a_round_trip():
     settings = grid(BASELINES)
     assert 330 <= len(settings) <= 370
     assert set(settings) < set(grid())
@@ -63,13 +63,13 @@ def test_the_grid_is_about_350_different_settings_that_can_be_written_down_and_s
     assert pickle.loads(pickle.dumps(settings)) == settings
 
 
-def test_a_new_plane_each_time():
+def test_each_call_builds_a_new_baseline():
     setting = parse("knative")
     assert setting.baseline() is not setting.baseline()
 
 
-def first_order_down(text, see):
-    """When so many seconds without work take the first of 4 replicas away."""
+def first_scale_down(text, see):
+    """The second at which the first of 4 replicas without work is removed."""
     baseline = parse(text).baseline()
     for look in range(200):
         now = baseline.every_s * look
@@ -78,22 +78,22 @@ def first_order_down(text, see):
     return None
 
 
-def test_the_window_down_is_the_one_asked_for(see):
-    # The first value is there at 15 s; 4 was recommended at 0 s, and has left a window of 60 s after 60 s.
-    assert first_order_down("keda-waiting:behavior=default,down=60", see) == 60.0
-    assert first_order_down("keda-waiting:behavior=default", see) == 300.0
-    assert first_order_down("keda-waiting:down=60", see) == 75.0
+def test_scale_down_window_is_the_configured_one(see):
+    # The first value exists at 15 s; 4 was recommended at 0 s, and has left a window of 60 s after 60 s.
+    assert first_scale_down("keda-waiting:behavior=default,down=60", see) == 60.0
+    assert first_scale_down("keda-waiting:behavior=default", see) == 300.0
+    assert first_scale_down("keda-waiting:down=60", see) == 75.0
 
 
-def test_knatives_target_is_seventy_percent_of_what_a_pod_could_take(see):
-    # A pod of 148/0.7 could take 211.4, which is over the burst capacity of 211: the activator is not in the path, and
-    # the grace of 30 s is waited for. One of 147/0.7 could take 210: it is, and there is nothing to wait for.
+def test_target_of_knative_is_seventy_percent_of_the_capacity_of_a_pod(see):
+    # A pod of 148/0.7 has a capacity of 211.4, above the burst capacity of 211: the activator is not in the path, and
+    # the grace of 30 s applies. One of 147/0.7 has 210: the activator is in the path, and no grace applies.
     gone = {}
     for target in (147, 148):
         baseline = parse(f"knative:target={target}").baseline()
         for tick in range(200):
-            order = baseline.step(see(2.0 * tick, wanted=1, running=30.0 if tick < 60 else 0.0))
-            if order == 0:
+            replicas = baseline.step(see(2.0 * tick, wanted=1, running=30.0 if tick < 60 else 0.0))
+            if replicas == 0:
                 gone[target] = 2.0 * tick
                 break
     assert gone[148] == gone[147] + 30.0

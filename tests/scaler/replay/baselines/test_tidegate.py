@@ -1,4 +1,4 @@
-"""Tidegate in the replay learns as the daemon does: from the rests and the starts that it has seen."""
+"""Tests that Tidegate in the replay learns as the daemon does: from idle times and start-up times."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ HOUR = 3600.0
 
 
 def each(minutes, count):
-    """One request, again and again."""
+    """One request per interval, repeated."""
     at = 600.0 + 60.0 * minutes * np.arange(count)
     return Trace(f"each {minutes} min", at, np.full(count, 500), np.full(count, 50))
 
@@ -21,11 +21,11 @@ def scored(load, policy):
     return score(run(load, PROFILES["A"], parse(policy).baseline()))
 
 
-def test_who_comes_every_51_minutes_is_expected_once_that_is_known():
+def test_request_every_51_minutes_is_expected_after_it_is_learned():
     load = each(51, 60)
     learned, constant = scored(load, "tidegate"), scored(load, "tidegate:keep-warm=300")
 
-    # Ten rests are seen before anything is chosen by them.
+    # Ten idle times are needed before the keep-warm time is chosen by them.
     assert constant.cold_starts >= 59
     assert learned.cold_starts <= 14
     # Asleep for 45 of 51 minutes: a third of a replica that never sleeps.
@@ -33,5 +33,5 @@ def test_who_comes_every_51_minutes_is_expected_once_that_is_known():
 
 
 @pytest.mark.parametrize("policy", ["tidegate", "tidegate:keep-warm=300"])
-def test_who_comes_every_two_minutes_is_never_put_to_sleep(policy):
+def test_request_every_two_minutes_never_finds_the_workload_asleep(policy):
     assert scored(each(2, 200), policy).cold_starts <= 1

@@ -26,16 +26,16 @@ STAY = WvaVerdict(more=False, less_is_safe=False)
         ([(0.85, 2), (0.50, 6), (0.90, 7)], True, False),  # all saturated: nothing to spare
     ],
 )
-def test_wvas_table_of_saturation(peaks, more, less_is_safe):
+def test_table_of_saturation_equals_that_of_wva(peaks, more, less_is_safe):
     assert WvaVerdict(more, less_is_safe) == analyse(WvaSpec(), np.array(peaks, dtype=float))
 
 
 def test_saturated_replicas_do_not_count_in_the_average():
-    # pod-3 alone is free, and has 0.2 and 3 to spare.
+    # Only pod-3 is free, with 0.2 and 3 to spare.
     assert analyse(WvaSpec(), np.array([(0.85, 2.0), (0.5, 6.0), (0.6, 2.0)])) == STAY
 
 
-def test_no_replica_is_no_verdict():
+def test_verdict_without_replicas_is_to_stay():
     assert analyse(WvaSpec(), np.zeros((0, 2))) == STAY
 
 
@@ -47,12 +47,12 @@ def test_no_replica_is_no_verdict():
         (LESS, 1, 1, 1, 1),
         (STAY, 2, 2, 0, 2),
         (MORE, 2, 3, 3, 3),  # one starts: frozen
-        (LESS, 3, 2, 2, 2),  # one that has gone is still in the answer: frozen
-        (MORE, 2, 2, 3, 3),  # ordered, and not yet carried out
+        (LESS, 3, 2, 2, 2),  # a removed one is still in the response: frozen
+        (MORE, 2, 2, 3, 3),  # decided, and not yet applied
         (MORE, 0, 2, 2, 2),
     ],
 )
-def test_one_more_one_less_and_nothing_in_transition(verdict, reporting, replicas, wanted, expected):
+def test_one_more_or_one_less_and_nothing_in_transition(verdict, reporting, replicas, wanted, expected):
     assert expected == target(verdict, reporting, replicas, wanted)
 
 
@@ -68,13 +68,13 @@ def quarter_hours(spec, see, replicas, waiting):
     return observation
 
 
-def test_the_hpas_tolerance_stops_it_at_ten(see):
+def test_tolerance_of_the_hpa_stops_it_at_ten(see):
     assert quarter_hours(WvaSpec(), see, 8, waiting=9)[-1] == 10
     assert quarter_hours(WvaSpec(tolerance=0.0), see, 8, waiting=9)[-1] > 10
 
 
-def test_one_that_drains_shows_its_page_still_and_freezes_the_rest(see):
-    # Two are wanted and wait; the third, on its way out, makes three in the minute's answer.
+def test_draining_replica_still_reports_and_freezes_the_rest(see):
+    # Two are wanted and have a queue; the third, which drains, is the third in the response of that minute.
     spec, replicas = WvaSpec(), {}
     for draining in (0, 1):
         wva = Wva("wva", spec)

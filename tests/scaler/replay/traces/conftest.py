@@ -5,7 +5,7 @@ from scaler.replay.traces import BadLoad, load
 
 @pytest.fixture
 def write(tmp_path):
-    """`write("a.csv", text or bytes)`: the path of a file, as a person would write it."""
+    """`write("a.csv", text or bytes)`: writes a file and returns its path."""
 
     def generated(name, content):
         path = tmp_path / name
@@ -17,10 +17,10 @@ def write(tmp_path):
 
 @pytest.fixture
 def rows():
-    """`rows(words, seed=0)`: a load as a list of (second, prompt, output), seconds to the microsecond."""
+    """`rows(text, seed=0)`: a load as a list of (second, prompt, output), seconds to the microsecond."""
 
-    def read(words, **more):
-        one = load(words, **more).load
+    def read(text, **more):
+        one = load(text, **more).load
         return [
             (round(float(at), 6), int(prompt), int(output))
             for at, prompt, output in zip(one.at, one.prompt, one.output, strict=True)
@@ -31,11 +31,11 @@ def rows():
 
 @pytest.fixture
 def refusal():
-    """`refusal(words)`: what is said of a load that is none."""
+    """`refusal(text)`: the error about an invalid load."""
 
-    def said(words, **more):
+    def error_of(text, **more):
         with pytest.raises(BadLoad) as error:
-            load(words, **more)
+            load(text, **more)
         return str(error.value)
 
-    return said
+    return error_of

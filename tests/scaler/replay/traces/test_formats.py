@@ -1,4 +1,4 @@
-"""Mooncake's, ServeGen's and NumPy's files."""
+"""Reads the files of Mooncake, ServeGen and NumPy."""
 
 import io
 import json
@@ -17,8 +17,8 @@ def mooncake(*rows):
     return "".join(json.dumps({**dict(zip(keys, row, strict=True)), "hash_ids": [0, 1]}) + "\n" for row in rows)
 
 
-def test_requests_on_mooncakes_grid_are_spread_within_their_step(write, rows):
-    # As published: every 3 s, some stamps a few milliseconds beside.
+def test_requests_on_the_grid_of_mooncake_are_spread_within_their_step(write, rows):
+    # As published: every 3 s, some timestamps a few milliseconds off.
     path = write(
         "m.jsonl", mooncake(*((3000 * step + step % 2, 10 + step, 1) for step in range(100) for _ in range(20)))
     )
@@ -29,17 +29,17 @@ def test_requests_on_mooncakes_grid_are_spread_within_their_step(write, rows):
     assert load(path).notes == (f"{path}: its stamps are on a grid of 3 s: requests were spread within it",)
 
 
-def test_the_same_seed_is_the_same_load_and_another_is_another(write, rows):
+def test_same_seed_yields_the_same_load_and_another_seed_another(write, rows):
     path = write("m.jsonl", mooncake((0, 1, 1), (3000, 2, 1), (6000, 3, 1)))
     assert rows(path, seed=1) == rows(path, seed=1)
     assert rows(path, seed=1) != rows(path, seed=2)
 
 
-def test_stamps_that_are_finer_than_a_second_stand(write, rows):
+def test_timestamps_finer_than_a_second_are_not_changed(write, rows):
     assert rows(write("m", mooncake((0, 6, 5), (27, 7, 5), (4011, 8, 5)))) == [(0, 6, 5), (0.027, 7, 5), (4.011, 8, 5)]
 
 
-def test_a_line_that_is_not_mooncakes_costs_itself(write, rows):
+def test_invalid_mooncake_line_is_skipped(write, rows):
     path = write("m.jsonl", mooncake((0, 6, 5)) + '{"timestamp": 5}\nno json\n[1]\n' + mooncake((10, 7, 5)))
     assert rows(path) == [(0.0, 6, 5), (0.01, 7, 5)]
     assert load(path).notes[0].startswith(f"3 bad rows left out, the first {path}:2: must have timestamp, ")
@@ -52,7 +52,7 @@ def client(folder, number, windows, dataset=None):
     return str(folder / f"chunk-{number}-trace.csv")
 
 
-def test_a_servegen_window_has_exactly_the_requests_that_were_measured(tmp_path, rows):
+def test_servegen_window_has_exactly_the_measured_requests(tmp_path, rows):
     windows = ["0,0,0,,0,0", "600,0.1,1.2,Gamma,0.7,14.2", "1200,0.2,8.6,Weibull,0.37,0.4", "1800,0.005,0,,0,0"]
     found = np.array(rows(client(tmp_path, 3, windows)))
     assert np.histogram(found[:, 0], bins=[0, 600, 1200, 1800, 2400])[0].tolist() == [0, 60, 120, 3]
@@ -60,7 +60,7 @@ def test_a_servegen_window_has_exactly_the_requests_that_were_measured(tmp_path,
     assert set(found[:, 2]) == {3}
 
 
-def test_lengths_are_those_of_the_section_that_has_begun(tmp_path, rows):
+def test_lengths_are_those_of_the_current_section(tmp_path, rows):
     of = lambda tokens: {"input_tokens": f"{{{tokens}: 1.0}}", "output_tokens": "{1: 1.0}"}  # noqa: E731
     empty = {"input_tokens": "{}", "output_tokens": "{}"}
     dataset = {"0": of(10), "1200": of(20), "1800": empty}
@@ -69,7 +69,7 @@ def test_lengths_are_those_of_the_section_that_has_begun(tmp_path, rows):
     assert [prompt for _, prompt, _ in found] == [10] * 12 + [20] * 12
 
 
-def test_a_folder_of_servegen_is_all_its_clients_and_one_more_changes_none(tmp_path, rows):
+def test_servegen_folder_contains_all_its_clients_and_another_one_changes_none(tmp_path, rows):
     windows = ["0,0.05,1,Gamma,1,20", "600,0.05,1,Gamma,1,20"]
     one = rows(client(tmp_path, 1, windows), seed=7)
     client(tmp_path, 12, windows)
@@ -80,14 +80,14 @@ def test_a_folder_of_servegen_is_all_its_clients_and_one_more_changes_none(tmp_p
     assert rows(f"{tmp_path}:clients=1+12", seed=7) == both
 
 
-def test_a_part_of_a_client_is_that_part_of_the_whole(tmp_path, rows):
-    client(tmp_path, 1, [f"{600 * place},0.05,1,Gamma,1,20" for place in range(6)])
+def test_part_of_a_client_equals_that_part_of_the_whole(tmp_path, rows):
+    client(tmp_path, 1, [f"{600 * index},0.05,1,Gamma,1,20" for index in range(6)])
     whole = rows(f"{tmp_path}:clients=1")
     part = rows(f"{tmp_path}:clients=1,from=15m,to=40m")
     assert part == [(round(at - 900.0, 6), *tokens) for at, *tokens in whole if 900.0 <= at < 2400.0]
 
 
-def test_a_dataset_that_is_missing_or_no_dataset_is_named(tmp_path, refusal):
+def test_missing_or_invalid_dataset_is_named(tmp_path, refusal):
     path = client(tmp_path, 1, ["0,0.05,1,Gamma,1,20"], {"0": {"text_tokens": "{1: 1.0}"}})
     assert "chunk-1-dataset.json: must be ServeGen's" in refusal(path)
     assert "is one half of a client of ServeGen: give its chunk-1-trace.csv" in refusal(
@@ -107,7 +107,7 @@ def test_arrivals_stay_in_their_window_in_order(pattern, shape, count, seed):
     assert ((at >= 600.0) & (at <= 1200.0)).all()
 
 
-def test_drawn_lengths_have_the_distribution_they_are_drawn_from():
+def test_drawn_lengths_have_their_distribution():
     drawn = draw(Lengths(np.array([5.0, 9.0]), np.array([0.25, 1.0])), 100_000, np.random.default_rng(0))
     assert 0.245 < (drawn == 5.0).mean() < 0.255
     assert set(drawn) == {5.0, 9.0}
@@ -119,13 +119,13 @@ def npz(**arrays):
     return body.getvalue()
 
 
-def test_npz_has_gaps_in_milliseconds_of_which_the_first_is_from_the_beginning(write, rows):
+def test_npz_has_gaps_in_milliseconds_from_the_beginning(write, rows):
     small = {"dt_ms": np.array([500, 250], dtype=np.uint32), "inp": np.array([100, 20]), "out": np.array([7, 300])}
     assert rows(write("a", npz(**small))) == [(0.5, 100, 7), (0.75, 20, 300)]
 
 
 @pytest.mark.parametrize(
-    ("arrays", "said"),
+    ("arrays", "expected"),
     [
         ({"dt_ms": [1]}, "must have the arrays dt_ms, inp, out"),
         ({"dt_ms": [1, 2], "inp": [1], "out": [1]}, "must be of one length, got [(2,), (1,), (1,)]"),
@@ -133,11 +133,11 @@ def test_npz_has_gaps_in_milliseconds_of_which_the_first_is_from_the_beginning(w
         ({"dt_ms": np.array([None]), "inp": [1], "out": [1]}, "is no npz of numbers"),
     ],
 )
-def test_a_bad_npz_says_what_is_the_matter(write, refusal, arrays, said):
-    assert said in refusal(write("a.npz", npz(**arrays)))
+def test_invalid_npz_is_reported_with_its_error(write, refusal, arrays, expected):
+    assert expected in refusal(write("a.npz", npz(**arrays)))
 
 
-def test_a_format_that_is_named_is_not_guessed(write, refusal):
+def test_given_format_is_not_guessed(write, refusal):
     path = write("a.csv", "1,2,3\n")
     assert len(load(path, "csv").load.at) == 1
     for form in set(FORMATS) - {"csv"}:

@@ -1,4 +1,4 @@
-"""A real Prometheus that has kept an hour, and what is read of it."""
+"""Reads the load from a real Prometheus with an hour of data."""
 
 import re
 import socket
@@ -22,7 +22,7 @@ LENGTHS = {"prompt": 100, "generation": 10}
 
 
 def openmetrics(series):
-    """{(name, labels): [(second, value)…]} as promtool reads it: families whole, each in order of time."""
+    """{(name, labels): [(second, value)…]} in the format of promtool: families complete, each in order of time."""
     lines, families = [], {}
     for (name, labels), points in series.items():
         families.setdefault(name, []).append((labels, points))
@@ -36,7 +36,7 @@ def openmetrics(series):
 
 
 def pod(name, seconds, finished, prompt=200, output=50):
-    """A pod of vLLM, scraped at `seconds`, that had finished `finished(second)` requests by then."""
+    """A vLLM pod, scraped at `seconds`, with `finished(second)` requests finished by then."""
     labels = (("instance", f"{name}:8000"), ("job", "engines"), ("namespace", "ai"), ("pod", name))
     model = (("engine", "0"), *labels, ("model_name", "m"))
     counts = [(second, finished(second)) for second in seconds]
@@ -53,21 +53,21 @@ def pod(name, seconds, finished, prompt=200, output=50):
 
 
 def hour():
-    """…-aaaaa does 2 requests/s all along, …-bbbbb 1/s from 1800 s to 2400 s; nothing is known of 2700..3000 s.
+    """…-aaaaa serves 2 requests/s all the time, …-bbbbb 1/s from 1800 s to 2400 s; no data from 2700 to 3000 s.
 
-    chat-large does 5/s, and is another workload.
+    chat-large serves 5/s, and is another workload.
     """
     there = [second for second in range(0, 3601, SCRAPES_S) if not 2700 < second < 3000]
     first = pod("chat-6c9f-aaaaa", there, lambda second: 5_000_000 + 2 * second)
     second = pod("chat-6c9f-bbbbb", [at for at in there if 1800 <= at <= 2400], lambda at: at - 1785)
     other = pod("chat-large-7d8e-aaaaa", there, lambda second: 5 * second, output=9)
-    return {**first, **second, **other, **own_hour()}
+    return {**first, **second, **other, **tidegate_hour()}
 
 
-def own_hour():
-    """Tidegate's own counters of `ai/led`: one of its replicas leads until 1800 s, another from then on. It is 3/s.
+def tidegate_hour():
+    """Tidegate's counters of `ai/led` at 3/s: one of its replicas leads until 1800 s, another from then on.
 
-    Each begins at 0 with its process; the second has entered 15 s when it is scraped first.
+    Each begins at 0 with its process; the second has counted 15 s when it is scraped first.
     """
 
     def replica(name, seconds, finished):
@@ -99,7 +99,7 @@ def running():
 
 @pytest.fixture
 def prometheus(debian_tool, folder, running):
-    """The URL of a real Prometheus that has kept the hour."""
+    """The URL of a real Prometheus that stores the hour."""
     program, promtool = debian_tool("prometheus"), debian_tool("promtool", "prometheus")
     address = folder / "address"
     if not running:
@@ -146,61 +146,61 @@ def past(url, workload=CHAT, since=0, until=3600, **more):
     return HistoryRequest(url, workload, BEGIN + since, BEGIN + until, **more)
 
 
-async def test_the_load_behind_an_hour_of_counters_is_what_its_pods_finished(prometheus):
+async def test_load_equals_the_requests_finished_by_its_pods(prometheus):
     progress = []
     load, notes = await from_prometheus(past(prometheus), progress=progress.append)
     assert load.name == "ai/chat"
     counts = np.histogram(load.at, bins=[0, 600, 1200, 1800, 2400, 2700, 3000, 3600])[0]
-    # 2/s all along, 1/s more from 1785 s to 2400 s; across the gap the counter goes on.
+    # 2/s all the time, 1/s more from 1785 s to 2400 s; the counter continues across the gap.
     assert counts.tolist() == [1200, 1200, 1215, 1800, 600, 600, 1200]
     assert np.histogram(load.at, bins=[2700, 2760, 2820, 2880, 2940, 3000])[0].tolist() == [120] * 5
     assert set(load.prompt) == {200}
     assert set(load.output) == {50}
-    # Whoever was scraped a minute and a half ago is still believed, so the gap of five minutes is less.
+    # A sample counts for a minute and a half after its scrape, so the gap of five minutes is shorter.
     assert any(re.search(r"knew nothing for 3m(15|30)s in 1 gap", note) for note in notes), notes
     assert progress[-1] == 1.0
 
 
-async def test_where_no_engine_is_scraped_tidegates_own_counters_are_the_load(prometheus):
+async def test_counters_of_tidegate_are_the_load_if_no_engine_is_scraped(prometheus):
     load, _ = await from_prometheus(past(prometheus, WorkloadKey("ai", "led")))
     counts = np.histogram(load.at, bins=[0, 900, 1785, 1830, 2700, 3600])[0]
-    # Across the change of the leader each has counted its own part.
+    # Across the change of leader each replica has counted its part.
     assert counts[[0, 1, 3, 4]].tolist() == [2700, 2655, 2610, 2700]
     assert 45 <= counts[2] <= 135
     assert (set(load.prompt), set(load.output)) == ({100}, {10})
 
 
-async def test_a_name_that_begins_like_another_has_only_its_own_pods(prometheus):
+async def test_workload_with_a_common_name_prefix_has_only_its_own_pods(prometheus):
     load, _ = await from_prometheus(past(prometheus, LARGE, until=600))
     assert len(load.at) == 3000
     assert set(load.output) == {9}
 
 
-async def test_a_selector_of_ones_own_is_believed(prometheus):
+async def test_given_selector_is_used(prometheus):
     load, _ = await from_prometheus(past(prometheus, until=600, selector='job="engines"'))
     assert len(load.at) == 4200
 
 
-async def test_looks_that_are_closer_together_than_scrapes_make_no_sawtooth(prometheus):
+async def test_step_shorter_than_the_scrape_interval_makes_no_sawtooth(prometheus):
     load, _ = await from_prometheus(past(prometheus, until=600, step_s=5.0))
     assert set(np.histogram(load.at, bins=np.arange(0, 601, 15))[0]) == {30}
     assert set(np.histogram(load.at, bins=np.arange(0, 601, 5))[0]) == {10}
 
 
-async def test_the_same_seed_is_the_same_load(prometheus):
+async def test_same_seed_yields_the_same_load(prometheus):
     one, two, other = [(await from_prometheus(past(prometheus, until=300), seed)).load.at for seed in (1, 1, 2)]
     assert one.tolist() == two.tolist()
     assert one.tolist() != other.tolist()
 
 
-async def test_a_past_that_is_asked_for_in_many_parts_is_the_same(prometheus, monkeypatch):
+async def test_history_queried_in_many_parts_is_the_same(prometheus, monkeypatch):
     whole = (await from_prometheus(past(prometheus))).load
     monkeypatch.setattr("scaler.cli.replay.history.AT_ONCE", 17)
     parts = (await from_prometheus(past(prometheus))).load
     assert whole.at.tolist() == parts.at.tolist()
 
 
-async def test_a_longer_past_than_the_servers_begins_with_the_servers(prometheus):
+async def test_history_longer_than_the_data_begins_with_the_data(prometheus):
     load, notes = await from_prometheus(past(prometheus, since=-3600, until=600))
     assert len(load.at) == 1200
     assert load.at[0] < 15.0
@@ -208,7 +208,7 @@ async def test_a_longer_past_than_the_servers_begins_with_the_servers(prometheus
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "expected"),
     [
         ({"workload": WorkloadKey("ai", "chad")}, "no series of ai/chad in this time"),
         ({"kind": "sglang"}, "no series of ai/chat in this time"),
@@ -216,13 +216,13 @@ async def test_a_longer_past_than_the_servers_begins_with_the_servers(prometheus
         ({"selector": "}"}, "parse error"),
     ],
 )
-async def test_a_past_that_is_not_there_is_said(prometheus, more, said):
-    with pytest.raises(BadLoad, match=said):
+async def test_missing_history_is_reported(prometheus, more, expected):
+    with pytest.raises(BadLoad, match=expected):
         await from_prometheus(past(prometheus, **more))
 
 
-async def test_a_server_that_does_not_answer_is_said():
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
+async def test_unreachable_server_is_reported():
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
         with pytest.raises(BadLoad, match="refused"):
-            await from_prometheus(past(f"http://127.0.0.1:{nobody.getsockname()[1]}"))
+            await from_prometheus(past(f"http://127.0.0.1:{unused.getsockname()[1]}"))

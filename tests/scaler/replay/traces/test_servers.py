@@ -1,4 +1,4 @@
-"""A user's own server, in YAML."""
+"""Reads a server from a YAML file."""
 
 import textwrap
 
@@ -22,7 +22,7 @@ def problems(text):
     return [str(problem) for problem in error.value.problems]
 
 
-def test_a_file_says_what_is_known_of_a_server_and_the_rest_has_defaults(write):
+def test_server_file_sets_given_values_and_the_rest_has_defaults(write):
     profile, _ = load_profile(write("s.yaml", MINE))
     assert (profile.name, profile.start_s, profile.start_sigma, profile.gpus) == ("mistral-7b-l40s", 40.0, 0.0, 1)
     assert profile.server._asdict() == {
@@ -35,7 +35,7 @@ def test_a_file_says_what_is_known_of_a_server_and_the_rest_has_defaults(write):
     assert profile.slo.kept(first, rest, prompt, output).tolist() == [True, False, False]
 
 
-def test_what_is_built_in_can_be_said_in_a_file_too():
+def test_built_in_server_can_be_written_as_a_file():
     text = """\
         name: A again
         start: 75s
@@ -48,16 +48,16 @@ def test_what_is_built_in_can_be_said_in_a_file_too():
 
 
 @pytest.mark.parametrize("name", sorted(PROFILES))
-def test_a_name_of_one_built_in_needs_no_file(name):
+def test_built_in_name_needs_no_file(name):
     assert load_profile(name) == (PROFILES[name], [])
 
 
-def test_without_rest_nothing_is_promised_of_it():
+def test_slo_without_rest_has_no_bound_for_it():
     text = MINE.replace(", rest: 500ms, per_output_token: 80ms", "")
     assert parse_profile(text, "s.yaml")[0].slo.rest_s == float("inf")
 
 
-def test_everything_that_is_wrong_is_said_at_once_with_its_place():
+def test_all_errors_are_reported_at_once_with_their_position():
     text = """\
         name: mine
         start: quick
@@ -74,7 +74,7 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_place():
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "expected"),
     [
         ("name: mistral-7b-l40s", "name: B", "s.yaml:1:7: name: must be another name than those built in (A, B, C)"),
         ("kv_tokens: 190000", "kv_tokens: 190000, chunk: 64", "engine.chunk: must be at least batch (256)"),
@@ -82,11 +82,11 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_place():
         ("slo:", "gpus: 0\nslo:", "s.yaml:4:7: gpus: must be at least 1, got 0"),
     ],
 )
-def test_what_contradicts_itself_is_refused(old, new, said):
-    assert said in problems(MINE.replace(old, new))[0]
+def test_contradicting_values_are_refused(old, new, expected):
+    assert expected in problems(MINE.replace(old, new))[0]
 
 
-def test_a_promise_that_long_prompts_cannot_keep_is_a_warning_and_no_error():
+def test_slo_that_long_prompts_cannot_meet_is_a_warning():
     text = MINE.replace("per_prompt_token: 0.3ms", "per_prompt_token: 0.1ms")
     profile, (warning,) = parse_profile(text, "s.yaml")
 
@@ -95,6 +95,6 @@ def test_a_promise_that_long_prompts_cannot_keep_is_a_warning_and_no_error():
     assert "prompts that are long enough cannot meet the SLO" in str(warning)
 
 
-def test_a_file_that_is_not_there_is_a_problem_of_that_file(tmp_path):
+def test_missing_file_is_an_error_with_its_name(tmp_path):
     with pytest.raises(ConfigErrors, match="cannot be read: No such file or directory"):
         load_profile(str(tmp_path / "D.yaml"))

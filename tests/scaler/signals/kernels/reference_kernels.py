@@ -1,8 +1,8 @@
-"""Every kernel in plain NumPy, written to be read: what the tests compare the compiled kernels with.
+"""Every kernel in plain NumPy: the reference for the compiled kernels.
 
-A reference takes one ring at a time: `t` and `v` are its known samples in order of time, the rest are that row's
-parameters and `now`. Where it can, it computes in another way than its kernel (a closed form, a diff), so that one
-mistake does not sit in both.
+A reference takes one ring at a time: `t` and `v` are its known samples in order of time, the rest are the parameters of
+that row and `now`. If possible it computes in another way than its kernel (a closed form, a diff), so that both do not
+have the same mistake.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from exporter.model import Floats
 
 
 def _per_ring(reference: Callable[..., Any]) -> Callable[..., Any]:
-    """Calls `reference` with each ring that knows anything, its row of every array, and the scalars."""
+    """Calls `reference` with each ring that has values, its row of every array, and the scalars."""
 
     def over_rows(times: Floats, values: Floats, head: Any, *rest: Any) -> Any:
         results = []
@@ -37,13 +37,13 @@ def _alpha(dt: Any, half_life_s: float) -> Any:
 
 @_per_ring
 def ewma(t: Floats, v: Floats, half_life_s: float, now: float) -> float:
-    """The sum of v[i] * (2**(-age when it ended / h) - 2**(-age when it began / h)), and what is left to v[0]."""
+    """The sum of v[i] * (2**(-age of its end / h) - 2**(-age of its begin / h)), and the remaining weight for v[0]."""
     if half_life_s <= 0.0:
         return float(v[-1])
     ages = now - np.append(np.minimum(t, now), now)
-    with np.errstate(over="ignore"):  # a half-life of 5e-324 s: infinitely many of them have passed
-        forgotten = np.exp2(-ages / half_life_s)
-    return float(forgotten[0] * v[0] + np.sum(v * np.diff(forgotten)))
+    with np.errstate(over="ignore"):  # a half-life of 5e-324 s: the number of half-lives is infinite
+        weights = np.exp2(-ages / half_life_s)
+    return float(weights[0] * v[0] + np.sum(v * np.diff(weights)))
 
 
 @_per_ring

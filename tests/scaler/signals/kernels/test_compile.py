@@ -30,7 +30,7 @@ def double(x):
     return 2.0 * x
 """
 
-# A kernel cached in the plain way fails here, or this test proves nothing; ours work.
+# A kernel cached by plain numba fails here, else this test proves nothing; our kernels work.
 ON_A_READ_ONLY_ROOT = """
 import numba
 try:
@@ -46,7 +46,7 @@ times, values, head = np.array([[1.0, 2.0]]), np.array([[5.0, 10.0]]), np.array(
 print(counter_rate(times, values, head, np.array([10.0]), 3.0)[0])
 """
 
-# The smallest full disk: files may be made, and not a byte written to them.
+# The smallest full disk: files may be created, but no byte written to them.
 ON_A_FULL_DISK = """
 import resource
 import numba
@@ -78,8 +78,8 @@ def run(script, folder, **environment):
     return done.stdout.strip()
 
 
-def test_kernels_work_where_nothing_can_be_written(tmp_path):
-    """Not by permissions, which root ignores: where numba wants a folder, a file stands in its way."""
+def test_kernels_work_without_a_writable_folder(tmp_path):
+    """Root ignores permissions, so a file blocks each folder that numba would use."""
     (tmp_path / "scaler" / "signals").mkdir(parents=True)
     for name in ("__init__.py", "jit.py", "signals/__init__.py", "signals/kernels.py"):
         shutil.copy(SCALER / name, tmp_path / "scaler" / name)
@@ -91,12 +91,12 @@ def test_kernels_work_where_nothing_can_be_written(tmp_path):
     for folder in (tmp_path, tmp_path / "scaler", tmp_path / "scaler" / "signals"):
         (folder / "__pycache__").write_text("in the way")
     nowhere = str(tmp_path / "plain.py" / "cache")
-    answer = run(ON_A_READ_ONLY_ROOT, tmp_path, NUMBA_CACHE_DIR=nowhere, XDG_CACHE_HOME=nowhere, HOME=nowhere)
-    assert answer == "5.0"
+    result = run(ON_A_READ_ONLY_ROOT, tmp_path, NUMBA_CACHE_DIR=nowhere, XDG_CACHE_HOME=nowhere, HOME=nowhere)
+    assert result == "5.0"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="resource limits are POSIX")
-def test_a_full_disk_costs_the_cache_and_not_the_kernel(tmp_path):
+def test_full_disk_prevents_caching_but_not_compilation(tmp_path):
     (tmp_path / "plain.py").write_text("def double(x):\n    return 2.0 * x\n")
     shutil.copy(SCALER / "jit.py", tmp_path / "kernel_types.py")
     (tmp_path / "exporter").mkdir()
@@ -108,7 +108,7 @@ def test_a_full_disk_costs_the_cache_and_not_the_kernel(tmp_path):
 
 @pytest.fixture
 def load(tmp_path, monkeypatch):
-    """Load a module of one kernel as a fresh start would, its cache in `tmp_path/cache`."""
+    """Loads a module of one kernel as a fresh start would, with its cache in `tmp_path/cache`."""
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
     source = tmp_path / "a_kernel.py"
     source.write_text(A_KERNEL)
@@ -122,7 +122,7 @@ def load(tmp_path, monkeypatch):
     return fresh
 
 
-def test_a_second_start_compiles_nothing(load):
+def test_second_start_compiles_nothing(load):
     assert load().double.stats.cache_hits == {}
     assert sum(load().double.stats.cache_hits.values()) == 1
 
@@ -131,13 +131,13 @@ def contents(folder):
     return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
 
 
-def test_cache_is_valid_whatever_the_times_of_the_sources_are(load, tmp_path):
+def test_cache_is_valid_for_any_modification_time_of_the_sources(load, tmp_path):
     load()
     os.utime(tmp_path / "a_kernel.py", (0, 0))
     assert sum(load().double.stats.cache_hits.values()) == 1
 
 
-def test_cache_that_cannot_be_written_to_is_read(load, tmp_path, monkeypatch):
+def test_read_only_cache_is_read(load, tmp_path, monkeypatch):
     load()
     before = contents(tmp_path / "cache")
 
@@ -148,15 +148,15 @@ def test_cache_that_cannot_be_written_to_is_read(load, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.TemporaryFile", refuse)
     monkeypatch.setattr(numba.core.caching.IndexDataCacheFile, "_open_for_write", refuse)
     assert sum(load().double.stats.cache_hits.values()) == 1
-    monkeypatch.setattr(numba.config, "CPU_NAME", "nobody-else")  # of another CPU: it is compiled, and not kept
-    monkeypatch.setattr(numba.core.codegen.CPUCodegen, "_get_host_cpu_name", lambda _: "nobody-else")
+    monkeypatch.setattr(numba.config, "CPU_NAME", "other-cpu")  # for another CPU it is compiled, and not cached
+    monkeypatch.setattr(numba.core.codegen.CPUCodegen, "_get_host_cpu_name", lambda _: "other-cpu")
     other = load().double
     assert other(2.5) == 5.0
     assert other.stats.cache_hits == {}
     assert contents(tmp_path / "cache") == before
 
 
-def test_what_was_compiled_and_what_was_cached_is_reported(load):
+def test_compiled_and_cached_kernels_are_reported(load):
     count = len(jit.loaded())
     load()
     load()
@@ -166,14 +166,14 @@ def test_what_was_compiled_and_what_was_cached_is_reported(load):
 
 
 @pytest.mark.parametrize("suffix", ["nbi", "nbc"])
-def test_a_damaged_cache_costs_the_cache_and_not_the_kernel(load, tmp_path, suffix):
+def test_damaged_cache_does_not_prevent_compilation(load, tmp_path, suffix):
     load()
     (damaged,) = (tmp_path / "cache").rglob(f"*.{suffix}")
     damaged.write_bytes(damaged.read_bytes()[:40])
     assert load().double(2.5) == 5.0
 
 
-def test_a_mistake_in_a_kernel_is_still_an_error(load, tmp_path):
+def test_error_in_a_kernel_is_still_raised(load, tmp_path):
     load()
     source = tmp_path / "a_kernel.py"
     source.write_text(A_KERNEL.replace("2.0 * x", "x + 'two'"))
@@ -181,8 +181,8 @@ def test_a_mistake_in_a_kernel_is_still_an_error(load, tmp_path):
         load()
 
 
-def test_a_kernel_calls_only_kernels_of_its_own_file():
-    """numba's cache is stamped with one folder: a callee elsewhere could change without it."""
+def test_kernel_calls_only_kernels_of_its_file():
+    """numba's cache is stamped with one folder: a change of a callee elsewhere would not invalidate it."""
     nodes = ast.walk(ast.parse((SCALER / "signals" / "kernels.py").read_text()))
     modules = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
     assert modules == {"__future__", "math", "exporter.model", "scaler.jit"}

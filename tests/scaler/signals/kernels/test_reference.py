@@ -1,4 +1,4 @@
-"""Compares every kernel with its NumPy reference, and checks the invariants that all kernels have."""
+"""Compares every kernel with its NumPy reference, and tests the invariants of all kernels."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scaler.signals import kernels
 from tests.scaler.signals.kernels import reference_kernels
 
-START = 1.7e9  # POSIX seconds, so that the float has no more digits to spare than in production
+START = 1.7e9  # POSIX seconds, so that floats have the precision of production
 
-# Small integers so that values tie and counters stand still, floats for everything else, NaN for gaps.
+# Small integers so that values repeat and counters do not change, floats for everything else, NaN for gaps.
 VALUES = st.one_of(st.integers(0, 4).map(float), st.floats(-1e6, 1e6), st.just(float("nan")))
 STEPS_S = st.one_of(st.sampled_from([1.0, 15.0]), st.floats(0.05, 3600.0))
 SAMPLES = st.lists(st.tuples(STEPS_S, VALUES), max_size=14)
@@ -30,7 +30,7 @@ EACH_KERNEL = pytest.mark.parametrize("name", list(PARAMETERS))
 
 
 def series_of(samples):
-    """(time, value) from (seconds since the one before, value)."""
+    """(time, value) from (seconds since the previous sample, value)."""
     at, series = START, []
     for step, value in samples:
         at += step
@@ -43,9 +43,9 @@ def call(module, name, rings, parameters, now):
 
 
 def assert_alike(expected, actual, rings):
-    """Equal up to float dust. A slope may be as steep as all values within the shortest step: 0.05 s."""
-    known = rings[1][np.isfinite(rings[1])]
-    largest = np.abs(known).max(initial=1.0)
+    """Equal up to rounding. A slope may be as steep as all values within the shortest step: 0.05 s."""
+    finite = rings[1][np.isfinite(rings[1])]
+    largest = np.abs(finite).max(initial=1.0)
     np.testing.assert_allclose(actual, expected, rtol=1e-7, atol=1e-9 * largest)
 
 
@@ -61,7 +61,7 @@ def draw_now(data, tables):
 @EACH_KERNEL
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_a_compiled_kernel_agrees_with_its_reference(rings, name, data):
+def test_compiled_kernel_agrees_with_its_reference(rings, name, data):
     tables = [series_of(samples) for samples in data.draw(st.lists(SAMPLES, max_size=4))]
     ring = rings(*tables, length=data.draw(st.integers(1, 8)))  # often shorter than the series: wrapped
     parameters = draw_parameters(data, name, len(tables))
@@ -73,7 +73,7 @@ def test_a_compiled_kernel_agrees_with_its_reference(rings, name, data):
 @EACH_KERNEL
 @settings(max_examples=15, deadline=None)
 @given(st.data())
-def test_a_gap_changes_no_result(rings, name, data):
+def test_gap_changes_no_result(rings, name, data):
     series = series_of(data.draw(SAMPLES))
     without = [(at, value) for at, value in series if not np.isnan(value)]
     parameters = draw_parameters(data, name, 1)
@@ -85,7 +85,7 @@ def test_a_gap_changes_no_result(rings, name, data):
 @EACH_KERNEL
 @settings(max_examples=15, deadline=None)
 @given(st.data())
-def test_a_full_ring_forgets_its_oldest_values(rings, name, data):
+def test_full_ring_drops_its_oldest_values(rings, name, data):
     series = series_of(data.draw(SAMPLES))
     length = data.draw(st.integers(1, 8))
     parameters = draw_parameters(data, name, 1)
@@ -109,8 +109,8 @@ def test_rows_are_independent(rings, name, data):
 
 @settings(max_examples=30, deadline=None)
 @given(st.data())
-def test_a_repeated_sample_changes_no_average(rings, data):
-    """What counts is how long a value lasted, not how often it was read."""
+def test_repeated_sample_changes_no_average(rings, data):
+    """The duration of a value counts, not the number of its samples."""
     name = "ewma_fast_slow"
     series = series_of(data.draw(SAMPLES))
     halfway = [((a[0] + b[0]) / 2, a[1]) for a, b in pairwise(series)]
@@ -123,13 +123,13 @@ def test_a_repeated_sample_changes_no_average(rings, data):
 
 @EACH_KERNEL
 @pytest.mark.parametrize("series", [[], [(START, float("nan")), (START + 1.0, float("nan"))]])
-def test_a_ring_without_values_returns_nan(rings, row, name, series):
+def test_ring_without_values_returns_nan(rings, row, name, series):
     result = call(kernels, name, rings(series), [row(0.5)] * len(PARAMETERS[name]), START + 2.0)
     assert np.isnan(result).all()
 
 
 @EACH_KERNEL
-def test_an_unknown_parameter_returns_nan(rings, row, name):
+def test_unknown_parameter_returns_nan(rings, row, name):
     ring = rings([(START, 1.0), (START + 1.0, 2.0)])
     result = call(kernels, name, ring, [row("nan")] * len(PARAMETERS[name]), START + 2.0)
     assert np.isnan(result).all()
@@ -152,7 +152,7 @@ def test_arrays_of_unequal_rows_are_refused(rings, row, name):
 
 
 @EACH_KERNEL
-def test_frozen_and_broadcast_arrays_are_arguments_too(rings, name):
+def test_frozen_and_broadcast_arrays_are_accepted(rings, name):
     ring = rings([(START, 1.0)], [(START, 1.0), (START + 1.0, 3.0)])
     parameters = [np.ones(2)] * len(PARAMETERS[name])
     expected = call(kernels, name, ring, parameters, START + 2.0)

@@ -1,4 +1,4 @@
-"""Adds up slots with array operations: what the compiled pass of `scaler.signals.slot_sums` must equal, bit for bit."""
+"""Sums slots with array operations: the compiled pass of `scaler.signals.slot_sums` must equal it bit by bit."""
 
 import numpy as np
 
@@ -34,7 +34,7 @@ def add_up(slots, rows, chosen, owner, workloads, share, now):
     values[shared[:, None], IN_HAND] *= share[owner[shared], None]
     values[shared, Column.READY] = np.nan
 
-    sums, known = added(owner, values, counts, count)
+    sums, value_counts = added(owner, values, counts, count)
     busiest, measured = np.full(count, np.nan), np.full(count, np.nan)
     np.fmax.at(busiest, owner[gpus], values[gpus, Column.GPU_BUSIEST])
     np.fmin.at(measured, owner[fresh], (at - np.nan_to_num(values[:, Column.GPU_LAG]))[fresh])
@@ -43,10 +43,10 @@ def add_up(slots, rows, chosen, owner, workloads, share, now):
     idle = (ready == 0.0) | (workloads.listed[rows] == 0.0) | (workloads.wanted[rows] == 0.0)
     held = sums[:, Column.HELD]
     held = sums[:, Column.HELD] = np.where(idle & np.isnan(held), sums[:, Column.IN_FLIGHT], held)
-    in_hand = sum_of_known(sums[:, QUEUES])
+    in_hand = nan_sum(sums[:, QUEUES])
     latest = np.empty((count, 3))
     latest[:, 0] = in_hand
-    latest[:, 1] = sums[:, Column.KV_CACHE] / np.maximum(known[:, Column.KV_CACHE], 1.0)
+    latest[:, 1] = sums[:, Column.KV_CACHE] / np.maximum(value_counts[:, Column.KV_CACHE], 1.0)
     latest[:, 2] = sums[:, Column.GPU_SUM] / sums[:, Column.GPU_WEIGHT]
     pods_fresh = tally(owner[pods & stays], count)
     asleep = (sums[:, Column.SLEEPING] > 0.0) & (np.nan_to_num(sums[:, QUEUES]).sum(axis=1) > 0.0)
@@ -67,7 +67,7 @@ def add_up(slots, rows, chosen, owner, workloads, share, now):
         in_hand_at_least=np.fmax(np.nan_to_num(in_hand) + from_before, np.nan_to_num(sums[:, Column.IN_FLIGHT])),
         ready=np.where(asleep, awake, ready),
         measured_at=measured,
-        in_pods=sum_of_known(in_pods),
+        in_pods=nan_sum(in_pods),
         sleeping=sums[:, Column.SLEEPING],
         at_gateway=at_gateway,
         gpus_shown=shown,
@@ -91,18 +91,18 @@ def add_up(slots, rows, chosen, owner, workloads, share, now):
 
 
 def added(owner, values, mask, rows):
-    """Each column of the chosen values added up per owner, NaN where none is known, and how many are."""
+    """Each column of the chosen values summed per owner, NaN without a known value, and the number of known values."""
     columns = values.shape[1]
     cells = (owner[:, None] * columns + np.arange(columns)).ravel()
-    known = mask & ~np.isnan(values)
-    said = tally(cells[known.ravel()], rows * columns)
-    sums = np.bincount(cells[known.ravel()], weights=values[known], minlength=rows * columns)
-    return np.where(said > 0.0, sums, np.nan).reshape(rows, columns), said.reshape(rows, columns)
+    has_value = mask & ~np.isnan(values)
+    counts = tally(cells[has_value.ravel()], rows * columns)
+    sums = np.bincount(cells[has_value.ravel()], weights=values[has_value], minlength=rows * columns)
+    return np.where(counts > 0.0, sums, np.nan).reshape(rows, columns), counts.reshape(rows, columns)
 
 
-def sum_of_known(parts):
-    known = ~np.isnan(parts)
-    return np.where(known.any(axis=1), np.where(known, parts, 0.0).sum(axis=1), np.nan)
+def nan_sum(parts):
+    has_value = ~np.isnan(parts)
+    return np.where(has_value.any(axis=1), np.where(has_value, parts, 0.0).sum(axis=1), np.nan)
 
 
 def tally(owner, rows):

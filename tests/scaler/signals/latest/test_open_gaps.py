@@ -1,4 +1,4 @@
-"""Missing series in a checkpoint: they come back, are bounded, and a damaged table costs itself."""
+"""Tests missing series in a checkpoint: they are restored, bounded, and a damaged table affects only itself."""
 
 from math import inf, nan
 
@@ -29,16 +29,16 @@ def series(number=0, pods=(), **more):
     return MissingSeries(f"series {number}".encode(), pods, **fields)
 
 
-def nobody(_pod, _at):
+def no_owner(_pod, _at):
     return ()
 
 
-def table(gaps, first=0, last=2, row_of=ROWS, owners=nobody):
+def table(gaps, first=0, last=2, row_of=ROWS, owners=no_owner):
     return gaps.table(first, last, row_of, owners)
 
 
 def restored(table, workloads=(CHAT, CODE), now=NOW):
-    """What another process makes of a table, through its bytes."""
+    """The gaps that another process reads from a table, through its bytes."""
     state = plausible(unpack(pack(State(now, (CHAT, CODE), {}, {"missing": table}))), now)
     gaps = OpenGaps()
     gaps.take(state.tables["missing"], workloads, np.arange(len(workloads)), now)
@@ -47,13 +47,13 @@ def restored(table, workloads=(CHAT, CODE), now=NOW):
 
 @pytest.fixture
 def gaps():
-    made = OpenGaps()
-    made.land(pod("a"), (series(1), series(22, value=nan, process_start=nan)))
-    made.land(pod("b", CODE), (series(3),))
-    return made
+    open_gaps = OpenGaps()
+    open_gaps.land(pod("a"), (series(1), series(22, value=nan, process_start=nan)))
+    open_gaps.land(pod("b", CODE), (series(3),))
+    return open_gaps
 
 
-def test_missing_series_come_back_for_their_target(gaps):
+def test_missing_series_are_restored_for_their_target(gaps):
     after = restored(table(gaps))
     found = after.begin(pod("a"))
     assert [each.identity for each in found] == [b"series 1", b"series 22"]
@@ -63,25 +63,25 @@ def test_missing_series_come_back_for_their_target(gaps):
     assert after.begin(pod("c")) == after.begin(pod("a", CODE)) == []
 
 
-def test_nothing_is_written_where_nothing_is_missing(gaps):
+def test_nothing_is_written_if_nothing_is_missing(gaps):
     gaps.land(pod("a"), ())
     gaps.retire(pod("b", CODE))
     assert table(gaps) == {}
 
 
-def test_pending_series_go_into_the_next_checkpoint_until_their_target_answers(gaps):
+def test_pending_series_are_written_until_their_target_responds(gaps):
     after = restored(table(gaps))
     for _ in range(3):
         after = restored(table(after), now=NOW + 60.0)
     assert len(after.begin(pod("a"))) == 2
-    assert len(table(after)["row"]) == 3, "it was asked, and has not answered"
+    assert len(table(after)["row"]) == 3, "its reader has begun, and it has not responded"
     after.land(pod("a"), (series(1),))
     assert sorted(table(after)["row"].tolist()) == [0, 1]
     after.land(pod("a"), ())
     assert table(after)["row"].tolist() == [1]
 
 
-def test_pending_series_of_a_target_that_never_comes_are_forgotten_after_a_week(gaps):
+def test_pending_series_of_a_target_that_never_returns_are_dropped_after_a_week(gaps):
     after = restored(table(gaps))
     after = restored(table(after), now=NOW + FORGOTTEN_AFTER_S - 1.0)
     assert len(after.begin(pod("a"))) == 2
@@ -105,7 +105,7 @@ def test_series_of_a_gpu_belongs_to_the_workload_of_its_pod():
     assert [each.identity for each in restored(found).begin(NODE)] == [b"series 1"]
 
 
-def test_target_that_has_a_reader_already_gets_its_series_once(gaps):
+def test_target_with_a_reader_gets_its_series_once(gaps):
     written = table(gaps)
     after = OpenGaps()
     after.begin(pod("a"))
@@ -114,15 +114,15 @@ def test_target_that_has_a_reader_already_gets_its_series_once(gaps):
     assert (target, len(found), after.take_due()) == (pod("a"), 2, [])
     after.land(pod("a"), (series(1), series(22)))
     after.take(written, (CHAT, CODE), np.arange(2), NOW)
-    assert after.take_due() == [], "it knows them"
+    assert after.take_due() == [], "it has them already"
 
 
-def test_of_workloads_that_are_not_here_nothing_is_taken(gaps):
+def test_series_of_absent_workloads_are_not_restored(gaps):
     after = restored(table(gaps), workloads=(CHAT,))
     assert after.begin(pod("b", CODE)) == []
 
 
-def test_one_workload_with_many_gaps_leaves_room_for_the_others():
+def test_one_workload_with_many_gaps_leaves_space_for_the_others():
     gaps = OpenGaps()
     for number in range(200):
         gaps.land(pod(f"p{number}"), tuple(series(n) for n in range(2 * MAX_STORED)))
@@ -132,13 +132,13 @@ def test_one_workload_with_many_gaps_leaves_room_for_the_others():
     assert len(restored(found).begin(pod("p0"))) <= MAX_STORED
 
 
-def test_rows_take_as_many_bytes_as_is_documented():
+def test_rows_take_the_documented_number_of_bytes():
     gaps = OpenGaps()
     gaps.land(pod("a"), (series()._replace(identity=b"x" * MAX_IDENTITY_BYTES),))
     assert sum(column.nbytes for column in table(gaps).values()) <= 1024 + 65
 
 
-def test_series_of_ever_other_targets_take_bounded_memory():
+def test_series_of_ever_new_targets_take_bounded_memory():
     after = OpenGaps()
     for start in range(0, MAX_PENDING + MAX_ROWS, MAX_ROWS):
         gaps = OpenGaps()
@@ -146,11 +146,11 @@ def test_series_of_ever_other_targets_take_bounded_memory():
             gaps.land(pod(f"p{number}"), (series(),))
         after.take(table(gaps), (CHAT, CODE), np.arange(2), NOW)
     assert len(after._pending) == MAX_PENDING
-    assert after.begin(pod("p0")) == [], "the oldest go first"
+    assert after.begin(pod("p0")) == [], "the oldest are dropped first"
     assert len(after.begin(pod(f"p{MAX_PENDING}"))) == 1
 
 
-def test_reload_keeps_what_is_pending_since_a_restart(gaps):
+def test_reload_keeps_series_pending_since_a_restart(gaps):
     after = OpenGaps()
     after.take(table(restored(table(gaps))), (CHAT, CODE), np.arange(2), inf)
     assert len(after.begin(pod("a"))) == 2
@@ -170,7 +170,7 @@ DAMAGE = st.dictionaries(
 
 @settings(deadline=None)
 @given(DAMAGE, st.sets(st.sampled_from(COLUMNS), max_size=2), st.floats())
-def test_damaged_table_costs_itself(damage, lost, number):
+def test_damaged_table_affects_only_itself(damage, lost, number):
     gaps = OpenGaps()
     gaps.land(pod("a"), (series(1), series(2, value=number, at=number, gone_since=number, process_start=number)))
     columns = {name: column for name, column in {**table(gaps), **damage}.items() if name not in lost}

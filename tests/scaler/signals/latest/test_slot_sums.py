@@ -1,4 +1,4 @@
-"""The compiled pass over the slots equals array operations, and adds up a part of the workloads as it does all."""
+"""Compares the compiled pass over the slots with array operations, and a part of the workloads with all of them."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def sparse(chance, values, unknown):
 
 @pytest.fixture
 def slots(chance):
-    """Slots of every role and age; a third of their values is unknown, and counts are often 0."""
+    """Slots of every role and age; a third of their values is unknown, and many counts are 0."""
     slots = Slots.empty(SLOTS)
     slots.owner[:] = chance.integers(0, WORKLOADS, SLOTS)
     slots.role[:] = chance.integers(0, 3, SLOTS)
@@ -65,13 +65,13 @@ def test_sums_equal_the_reference_bit_for_bit(slots, workloads, share):
     np.testing.assert_array_equal(found[2], expected[2])
 
 
-def test_one_workload_alone_has_the_sums_that_it_has_among_all(slots, workloads, share):
+def test_one_workload_alone_has_the_same_sums_as_among_all(slots, workloads, share):
     rows = np.arange(WORKLOADS)
     sums, flags, latest = slot_sums.add_up(slots, rows, np.arange(SLOTS), slots.owner.copy(), workloads, share, NOW)
     for row in rows:
         chosen = np.flatnonzero(slots.owner == row)
-        place = np.zeros(len(chosen), dtype=np.int64)
-        alone = slot_sums.add_up(slots, rows[row : row + 1], chosen, place, workloads, share[row : row + 1], NOW)
+        local_owner = np.zeros(len(chosen), dtype=np.int64)
+        alone = slot_sums.add_up(slots, rows[row : row + 1], chosen, local_owner, workloads, share[row : row + 1], NOW)
         assert_same(alone[0], type(sums)(*(column[row : row + 1] for column in sums)))
         assert_same(alone[1], type(flags)(*(column[row : row + 1] for column in flags)))
         np.testing.assert_array_equal(alone[2], latest[row : row + 1])

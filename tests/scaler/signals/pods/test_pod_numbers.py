@@ -1,4 +1,4 @@
-"""Per-pod numbers through the decider: vendors' pages in, what is one pod's alone out."""
+"""Tests the readings of single pods through the decider, from the metrics of vendors."""
 
 import numpy as np
 import pytest
@@ -16,10 +16,10 @@ FRESH_S = 15.0
 
 
 def owners(pod, at):
-    """Pods named chat-… are chat's, those named both-… are of two triggers, others are strangers'."""
+    """Pods named chat-… belong to chat, those named both-… to two triggers, others to no workload."""
     del at
-    own = {"chat": (CHAT,), "both": (CHAT, DECODE)} if pod.namespace == "ai" else {"chat": (LAB,)}
-    return own.get(pod.pod.split("-")[0], ())
+    by_prefix = {"chat": (CHAT,), "both": (CHAT, DECODE)} if pod.namespace == "ai" else {"chat": (LAB,)}
+    return by_prefix.get(pod.pod.split("-")[0], ())
 
 
 def deciding(owners=owners):
@@ -30,7 +30,7 @@ def deciding(owners=owners):
 
 
 class Stage:
-    """Pages land on a decider; then somebody asks. Times are POSIX seconds."""
+    """Lands scrapes on a decider and reads the numbers of pods. Times are POSIX seconds."""
 
     def __init__(self):
         self.now, self.decider, self._readers = 1000.0, deciding(), {}
@@ -43,9 +43,9 @@ class Stage:
         return self.decider.pods(namespace, lambda pod: pod.namespace == namespace and chosen(pod), self.now)
 
     def only(self, name="chat-0"):
-        """What is known of a pod of one workload."""
-        (known,) = self.pods()[PodKey("ai", name)]
-        return known
+        """The numbers of a pod of one workload."""
+        (numbers,) = self.pods()[PodKey("ai", name)]
+        return numbers
 
 
 def engine(name="chat-0", owner=CHAT, port=8000, **more):
@@ -61,7 +61,7 @@ def stage():
     return Stage()
 
 
-def test_a_pods_queue_is_what_its_own_engine_has_waiting_and_running(stage, page):
+def test_queue_of_a_pod_is_the_waiting_and_running_requests_of_its_engine(stage, page):
     stage.land(engine("chat-0"), page.vllm(waiting=3, running=5))
     stage.now += 1.0
     stage.land(engine("chat-1"), page.vllm(waiting=0, running=0))
@@ -79,37 +79,39 @@ def test_only_chosen_pods_of_the_namespace_are_read(stage, page):
     assert {PodKey("lab", "chat-0"), PodKey("lab", "chat-2")} == set(stage.pods(namespace="lab"))
 
 
-def test_a_number_that_a_page_does_not_say_is_unknown_and_not_zero(stage, page):
+def test_missing_number_is_unknown_and_not_zero(stage, page):
     stage.land(engine(), page.vllm(waiting=3))
-    known = stage.only()
-    assert (known.waiting.value, known.running) == (3.0, None)
-    # It counts as the work of its workload does: as an engine that has no such thing.
-    assert known.queue.value == 3.0
+    numbers_of_pod = stage.only()
+    assert (numbers_of_pod.waiting.value, numbers_of_pod.running) == (3.0, None)
+    # It counts like the work of its workload: an engine may lack one of both.
+    assert numbers_of_pod.queue.value == 3.0
     stage.land(engine("chat-1"), page.vllm(tokens=7))
     assert [stage.only("chat-1").waiting, stage.only("chat-1").running, stage.only("chat-1").queue] == [None] * 3
 
 
-def test_an_incomplete_response_makes_the_queue_of_its_pod_unknown(stage, page):
+def test_incomplete_response_makes_the_queue_of_its_pod_unknown(stage, page):
     stage.land(engine(), page.vllm(waiting=3, running=5))
     stage.land(engine(), page.vllm(waiting=3))
-    known = stage.only()
-    assert [known.waiting, known.running, known.queue] == [None] * 3
-    assert (engine().url,) == known.stale_engines
+    numbers_of_pod = stage.only()
+    assert [numbers_of_pod.waiting, numbers_of_pod.running, numbers_of_pod.queue] == [None] * 3
+    assert (engine().url,) == numbers_of_pod.stale_engines
 
 
-def test_a_stale_page_is_named_and_its_numbers_are_unknown(stage, page):
+def test_stale_target_is_named_and_its_numbers_are_unknown(stage, page):
     stage.land(engine(), page.vllm(waiting=3, running=5))
     stage.land(node(), page.gpu("GPU-1", ["chat-0"], engine=0.5))
     stage.now += FRESH_S
     assert stage.only().queue is not None
     assert stage.only().gpu_engine_active is not None
     stage.now += 0.1
-    known = stage.only()
-    assert [known.waiting, known.running, known.queue, known.gpu_engine_active] == [None] * 4
-    assert (known.stale_engines, known.stale_gpus) == ((engine().url,), (node().url,))
+    numbers_of_pod = stage.only()
+    assert [numbers_of_pod.waiting, numbers_of_pod.running, numbers_of_pod.queue, numbers_of_pod.gpu_engine_active] == [
+        None
+    ] * 4
+    assert (numbers_of_pod.stale_engines, numbers_of_pod.stale_gpus) == ((engine().url,), (node().url,))
 
 
-def test_a_target_with_a_maximum_age_is_fresh_for_longer(stage, page):
+def test_target_with_a_maximum_age_is_fresh_for_longer(stage, page):
     target, gpus = engine(max_age_s=60.0), node(max_age_s=60.0)
     stage.land(target, page.vllm(waiting=3, running=5))
     stage.land(gpus, page.gpu("GPU-1", ["chat-0"], engine=0.5))
@@ -117,12 +119,12 @@ def test_a_target_with_a_maximum_age_is_fresh_for_longer(stage, page):
     assert (stage.only().queue.value, stage.only().gpu_engine_active.value) == (8.0, 0.5)
 
 
-def test_a_page_that_has_never_answered_is_stale(stage):
+def test_target_without_a_scrape_is_stale(stage):
     stage.decider.expect(engine())
     assert (None, (engine().url,)) == (stage.only().queue, stage.only().stale_engines)
 
 
-def test_a_retired_target_belongs_to_no_pod(stage, page):
+def test_retired_target_belongs_to_no_pod(stage, page):
     stage.land(engine(), page.vllm(waiting=3, running=5))
     stage.land(node(), page.gpu("GPU-1", ["chat-0"], engine=0.5))
     stage.decider.retire(engine())
@@ -130,28 +132,28 @@ def test_a_retired_target_belongs_to_no_pod(stage, page):
     assert stage.pods() == {}
 
 
-def test_gpu_activity_is_the_mean_over_the_gpus_that_are_the_pods_alone(stage, page):
+def test_gpu_activity_is_the_mean_over_the_exclusive_gpus_of_the_pod(stage, page):
     two = page.gpu("GPU-1", ["chat-0"], engine=0.4) + page.gpu("GPU-2", ["chat-0"], engine=0.8)
     stage.land(node(), two + page.gpu("GPU-3", ["chat-1"], engine=0.1))
-    # Until it is learned how often DCGM collects, a value may be 30 s older than its receipt.
+    # Until DCGM's interval is learned, a value may be 30 s older than its receipt.
     assert stage.only("chat-0").gpu_engine_active == pytest.approx((0.6, 970.0))
     assert stage.only("chat-1").gpu_engine_active == pytest.approx((0.1, 970.0))
 
 
-def test_a_mig_slice_is_its_pods_alone(stage, page):
+def test_mig_slice_is_exclusive_to_its_pod(stage, page):
     slices = page.gpu("GPU-1", ["chat-0"], engine=0.5, mig="1") + page.gpu("GPU-1", ["chat-1"], engine=1.0, mig="2")
     stage.land(node(), slices)
     assert tuple(stage.only(name).gpu_engine_active.value for name in ("chat-0", "chat-1")) == (0.5, 1.0)
 
 
-def test_unequal_slices_count_by_how_much_of_a_gpu_they_are(stage, page):
+def test_unequal_slices_are_weighted_by_their_share_of_a_gpu(stage, page):
     small = page.gpu("GPU-1", ["chat-0"], engine=1.0, mig="1")
     large = page.gpu("GPU-1", ["chat-0"], engine=0.3, mig="2").replace("1g.10gb", "3g.40gb")
     stage.land(node(), small + large)
     assert stage.only().gpu_engine_active.value == pytest.approx((1 * 1.0 + 3 * 0.3) / 4)
 
 
-def test_a_target_with_constant_numbers_is_stale_however_often_it_is_read(stage, page):
+def test_target_with_constant_values_is_stale(stage, page):
     def joules(value):
         return (
             page.gpu("GPU-1", ["chat-0"], engine=0.5)
@@ -173,17 +175,17 @@ def test_a_target_with_constant_numbers_is_stale_however_often_it_is_read(stage,
     [
         (["chat-0", "chat-1"], {}),
         (["chat-0", "stranger"], {}),
-        (["chat-0"], {"vgpu": "1"}),  # time slices, of which the neighbours are not named
+        (["chat-0"], {"vgpu": "1"}),  # time slices: the other pods are not named
     ],
 )
-def test_it_never_invents_a_pods_share_of_a_shared_gpu(stage, page, pods, more):
+def test_share_of_a_shared_gpu_is_never_estimated(stage, page, pods, more):
     stage.land(node(), page.gpu("GPU-1", pods, engine=1.0, **more))
     assert stage.only("chat-0").gpu_engine_active is None
     stage.land(node(), page.gpu("GPU-1", pods, engine=1.0, **more) + page.gpu("GPU-2", ["chat-0"], engine=0.25))
     assert stage.only("chat-0").gpu_engine_active.value == 0.25
 
 
-def test_a_gpu_that_two_pods_are_on_is_neithers_whatever_a_page_calls_it():
+def test_gpu_of_two_pods_has_no_numbers_for_either():
     pods = (PodKey("ai", "chat-0"), PodKey("ai", "chat-1"))
     gpu = Gpu("GPU-1", attribution=Attribution.EXCLUSIVE, pods=pods)
     samples = Samples("dcgm", (gpu,), (Quantity.GPU_ENGINE_ACTIVE,), np.array([[0.5]]), np.array([1000.0]))
@@ -191,27 +193,27 @@ def test_a_gpu_that_two_pods_are_on_is_neithers_whatever_a_page_calls_it():
     assert [found[pod][0].gpu_engine_active for pod in pods] == [None, None]
 
 
-def test_engine_activity_is_not_taken_apart_by_process(stage, page):
+def test_engine_activity_is_not_split_by_process(stage, page):
     parts = page.gpu("GPU-1", ["chat-0"], engine=0.9, util=30, vgpu="1")
     stage.land(node(), page.gpu("GPU-1", engine=0.9, util=90, vgpu="1") + parts)
     assert stage.only().gpu_engine_active is None
 
 
-def test_a_gpu_without_engine_activity_has_none_and_utilisation_does_not_stand_in(stage, page):
+def test_utilisation_does_not_replace_engine_activity(stage, page):
     stage.land(node(), page.gpu("GPU-1", ["chat-0"], util=100))
     assert stage.only().gpu_engine_active is None
     stage.land(node(), page.gpu("GPU-1", ["chat-0"], util=100) + page.gpu("GPU-2", ["chat-0"], engine=0.5))
     assert stage.only().gpu_engine_active.value == 0.5
 
 
-def test_a_gpu_that_two_pages_show_counts_once_and_by_the_younger(stage, page):
+def test_gpu_on_two_targets_counts_once_with_its_newer_value(stage, page):
     stage.land(node(1), page.gpu("GPU-1", ["chat-0"], engine=0.2) + page.gpu("GPU-2", ["chat-0"], engine=1.0))
     stage.now += 1.0
     stage.land(node(2), page.gpu("GPU-1", ["chat-0"], engine=0.4))
     assert stage.only().gpu_engine_active == pytest.approx((0.7, 970.0))
 
 
-def test_a_gpu_that_has_lost_its_label_for_a_moment_is_still_its_pods(stage, page):
+def test_gpu_without_its_label_for_a_moment_keeps_its_pod(stage, page):
     stage.land(node(), page.gpu("GPU-1", ["chat-0"], engine=0.2))
     stage.now += 5.0
     stage.land(node(), page.gpu("GPU-1", engine=0.4))
@@ -223,7 +225,7 @@ def test_pods_of_other_workloads_have_no_numbers(stage, page):
     assert stage.pods() == {}
 
 
-def test_a_pod_of_two_workloads_has_an_entry_for_each_and_one_gpu(stage, page):
+def test_pod_of_two_workloads_has_an_entry_for_each_and_one_gpu(stage, page):
     stage.land(engine("both-0", CHAT), page.vllm(waiting=1, running=0))
     stage.land(engine("both-0", DECODE), page.vllm(waiting=4, running=0))
     stage.land(node(), page.gpu("GPU-1", ["both-0"], engine=0.5))
@@ -234,7 +236,7 @@ def test_a_pod_of_two_workloads_has_an_entry_for_each_and_one_gpu(stage, page):
     ]
 
 
-def test_several_engines_of_one_pod_add_up_and_one_that_is_silent_makes_the_sum_unknown(stage, page):
+def test_engines_of_one_pod_are_summed_and_a_silent_one_makes_the_sum_unknown(stage, page):
     stage.land(engine(port=8001), page.vllm(waiting=1, running=2))
     stage.now += 10.0
     stage.land(engine(port=8002), page.vllm(waiting=3, running=4))
@@ -243,7 +245,7 @@ def test_several_engines_of_one_pod_add_up_and_one_that_is_silent_makes_the_sum_
     assert (None, (engine(port=8001).url,)) == (stage.only().queue, stage.only().stale_engines)
 
 
-def test_another_list_of_workloads_keeps_the_responses(stage, page):
+def test_new_list_of_workloads_keeps_the_responses(stage, page):
     stage.land(engine(), page.vllm(waiting=3, running=5))
     stage.land(node(), page.gpu("GPU-1", ["chat-0"], engine=0.5))
     before, stage.decider = stage.decider, deciding()

@@ -1,4 +1,4 @@
-"""Which streams of requests are taken for probes: clocks, one to three of them, and nothing that comes by chance."""
+"""Tests which requests count as probes: those of one to three regular clients, and never random ones."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ SCRAPE_S = 5.0
 
 
 def activity(times, period=60.0, until=None, probes=None, scrape=SCRAPE_S):
-    """At which scrapes requests that came at `times` counted as activity. Scrapes are at 0.3 s past each 5."""
+    """The scrapes at which requests at `times` counted as activity. Scrapes are at 0.3 s past each 5."""
     probes = probes or Probes(np.array([period]), 1)
     times, last, counted = np.sort(np.asarray(times, dtype=float)), 0, []
     for at in np.arange(0.3, until or times[-1] + scrape, scrape):
@@ -28,7 +28,7 @@ def clock(period, start=0.0, count=200):
 
 
 @pytest.mark.parametrize("period", [5.0, 7.3, 10.0, 15.0, 30.0, 60.0])
-def test_one_clock_is_known_after_thirty_rises_and_counts_no_more(period):
+def test_one_regular_client_is_detected_after_thirty_rises(period):
     counted = activity(clock(period))
     assert len(counted) == RISES - 1
     assert counted[-1] <= RISES * period + SCRAPE_S
@@ -37,7 +37,7 @@ def test_one_clock_is_known_after_thirty_rises_and_counts_no_more(period):
 @pytest.mark.parametrize(
     "periods", [(10.0, 15.0), (10.0, 10.0), (10.0, 30.0, 15.0), (60.0, 45.0, 30.0), (7.0, 7.0, 7.0)]
 )
-def test_several_probers_at_once_are_a_sum_of_clocks_and_stay_near_a_line(periods):
+def test_several_regular_clients_are_detected(periods):
     times = np.concatenate([clock(period, start=3.1 * n, count=400) for n, period in enumerate(periods)])
     counted = activity(times, until=min(periods) * 390)
     assert RISES - 1 <= len(counted) <= MANY_RISES
@@ -52,48 +52,48 @@ def test_requests_more_often_than_one_a_second_always_count():
     assert len(activity(clock(0.5, count=2000), until=1000.0)) == 200
 
 
-def test_a_period_of_0_turns_it_off():
+def test_period_of_zero_disables_the_detection():
     assert len(activity(clock(10.0), period=0.0)) == 200
 
 
 @pytest.mark.parametrize("gap", [3.0, 5.0, 10.0, 30.0, 59.0])
-def test_requests_that_come_by_chance_count(gap):
+def test_random_requests_count(gap):
     quiet = []
     for seed in range(10):
         times = np.cumsum(np.random.default_rng(seed).exponential(gap, 150))
         rises = len(np.unique(np.floor((times - 0.3) / SCRAPE_S)))
         quiet.append(rises - len(activity(times)))
-    assert max(quiet) <= 2, "the first requests are a baseline or begin within the last scrape"
+    assert max(quiet) <= 2, "the first requests are a baseline or fall into the last scrape"
 
 
 @pytest.mark.parametrize("phase", [0.1, 0.3, 0.6, 0.9])
 @pytest.mark.parametrize("period", [7.3, 10.0, 13.0, 22.0, 30.0, 45.0])
-def test_one_request_beside_a_prober_counts_and_then_the_prober_does_not_again(period, phase):
+def test_one_request_beside_a_prober_counts_without_the_probes(period, phase):
     probes = clock(period, count=120)
     request = probes[70] + phase * period
     extra = sorted(set(activity(np.append(probes, request))) - set(activity(probes)))
-    # At its scrape where no probe was due, else at the next rise, which comes too early. Where the two cannot be told
-    # apart, all count until the prober is known anew.
+    # It counts at its scrape if no probe was due, else at the next rise, which is too early. If the two cannot be
+    # distinguished, all requests count until the prober is detected again.
     assert 0.0 <= extra[0] - request <= period + SCRAPE_S
     assert len(extra) <= RISES + 1
     assert extra[-1] < probes[110]
 
 
-def test_a_client_beside_a_prober_keeps_counting():
+def test_random_client_beside_a_prober_keeps_counting():
     rng = np.random.default_rng(7)
     client = 1000.0 + np.cumsum(rng.exponential(40.0, 40))
     counted = [at for at in activity(np.append(clock(10.0, count=300), client), until=2900) if 1000 < at < client[-1]]
-    # Each of its requests counts before the prober's second question after it.
+    # Each of its requests counts before the second probe after it.
     missed = [at for at in client[:-1] if not any(0 <= last - at <= 20.0 for last in counted)]
     assert missed == []
 
 
-def test_a_prober_that_pauses_is_looked_at_anew():
+def test_prober_after_a_pause_is_detected_again():
     counted = activity(np.append(clock(10.0, count=60), clock(10.0, start=1000.0, count=60)))
     assert len([at for at in counted if at > 900]) == RISES
 
 
-def test_a_scrape_or_two_that_fail_change_nothing():
+def test_failed_scrapes_change_nothing():
     probes, last, counted = Probes(np.array([60.0]), 1), 0, []
     for n, at in enumerate(np.arange(0.3, 1500, SCRAPE_S)):
         if n % 7 == 3:
@@ -105,7 +105,7 @@ def test_a_scrape_or_two_that_fail_change_nothing():
     assert len(counted) == RISES - 1
 
 
-def test_visible_work_makes_the_recognition_begin_anew():
+def test_visible_work_restarts_the_detection():
     probes = Probes(np.array([60.0]), 1)
     assert len(activity(clock(10.0, count=50), probes=probes)) == RISES - 1
     probes.worked(0, 500.0)
@@ -126,7 +126,7 @@ def test_regular_requests_count_again_after_a_wake_up_within_two_periods(woken_a
     probes = Probes(np.array([60.0]), 1)
     activity(clock(10.0, count=50), probes=probes)
     asleep(probes, 500.0, there=True)
-    asleep(probes, 600.0, there=True)  # its last replica is still there, and answers
+    asleep(probes, 600.0, there=True)  # its last replica still exists, and responds
     asleep(probes, 605.0)
     asleep(probes, 600.0 + woken_after, woken=True)
     assert np.isfinite(probes.count_until[0]) == counts
@@ -136,7 +136,7 @@ def test_regular_requests_count_again_after_a_wake_up_within_two_periods(woken_a
 
 
 def put_to_sleep_wrongly(probes, at):
-    """A client that asks every ten seconds wakes it with its next request."""
+    """A client with a request every ten seconds wakes it with its next request."""
     for last in np.arange(at - 497.5, at, SCRAPE_S):
         probes.count(0, 0, float(last % 10.0 < SCRAPE_S), last)
     assert np.isfinite(probes.period[0])
@@ -144,7 +144,7 @@ def put_to_sleep_wrongly(probes, at):
     asleep(probes, at + 10.0, woken=True)
 
 
-def test_the_verdict_ends_and_the_stream_is_tested_again():
+def test_regular_requests_are_tested_again_after_they_counted():
     probes = Probes(np.array([60.0]), 1)
     put_to_sleep_wrongly(probes, at=500.0)
     assert probes.count_until[0] == 510.0 + HOUR_S
@@ -164,7 +164,7 @@ def test_each_further_wrong_sleep_counts_four_times_as_long_up_to_seven_days(wro
     assert probes.count_until[0] == at + 10.0 + hours * HOUR_S
 
 
-def test_a_steady_client_is_put_to_sleep_five_times_in_ten_days_and_then_once_a_week():
+def test_steady_client_is_put_to_sleep_five_times_in_ten_days_and_then_once_a_week():
     probes, at, wrong = Probes(np.array([60.0]), 1), 600.0, []
     while at < 60 * 86400.0:
         put_to_sleep_wrongly(probes, at)
@@ -174,7 +174,7 @@ def test_a_steady_client_is_put_to_sleep_five_times_in_ten_days_and_then_once_a_
     assert len(wrong) == 4 + (60 - 4) // 7 + 1  # the fifth on the fourth day, and one each week from there
 
 
-def test_a_sleep_that_lasts_takes_one_step_back():
+def test_lasting_sleep_reverts_one_step():
     probes = Probes(np.array([60.0]), 1)
     put_to_sleep_wrongly(probes, at=600.0)
     put_to_sleep_wrongly(probes, at=5000.0)
@@ -186,7 +186,7 @@ def test_a_sleep_that_lasts_takes_one_step_back():
 
 
 def asleep_beside_a_minutely_prober():
-    """A prober asks the pod at each whole minute, and not through the gateway, whose page is in slot 1."""
+    """A prober sends a request to the pod at each whole minute, and not through the gateway, which is in slot 1."""
     probes = Probes(np.array([60.0]), 2)
     for at in np.arange(2.5, 3300.0, SCRAPE_S):
         probes.count(0, 0, float(at % 60.0 < SCRAPE_S), at)
@@ -198,7 +198,7 @@ def asleep_beside_a_minutely_prober():
 
 
 def wake(probes, request, begun=3300.0):
-    """The gateway's page shows the request at 22.5 s past the minute, or at 2.5 s past the next one."""
+    """The gateway's target shows the request at 22.5 s past the minute, or at 2.5 s past the next one."""
     at = begun + (22.5 if "between" in request else 62.5)
     for quiet in np.arange(begun + 2.5, at, SCRAPE_S):
         probes.count(0, 1, 0.0, quiet)
@@ -218,15 +218,15 @@ def wake(probes, request, begun=3300.0):
     ("of the clock, on a replica", False),
     ("of the clock, with tokens", False),
 ])  # fmt: skip
-def test_only_a_request_that_may_be_the_streams_own_makes_it_count(request_, counts):
+def test_only_a_request_that_may_be_regular_makes_them_count(request_, counts):
     probes = asleep_beside_a_minutely_prober()
     wake(probes, request_)
     assert np.isfinite(probes.count_until[0]) == counts
 
 
 @pytest.mark.parametrize(("lasting", "counts"), [(True, False), (False, True)])
-def test_a_second_request_at_another_time_counts_unless_a_sleep_has_lasted_between(lasting, counts):
-    """A client whose clock stops while its request hangs comes at another time each time."""
+def test_second_request_at_another_time_counts_unless_a_sleep_lasted_between(lasting, counts):
+    """A client whose clock stops while its request hangs sends each request at another time."""
     probes = asleep_beside_a_minutely_prober()
     wake(probes, "between")
     assert np.isnan(probes.count_until[0])
@@ -239,7 +239,7 @@ def test_a_second_request_at_another_time_counts_unless_a_sleep_has_lasted_betwe
     assert np.isfinite(probes.count_until[0]) == counts
 
 
-def test_a_wake_up_is_not_judged_if_the_stream_was_never_taken_for_probes():
+def test_wake_up_without_detected_probes_changes_nothing():
     probes = Probes(np.array([60.0]), 1)
     asleep(probes, 500.0)
     asleep(probes, 501.0, woken=True)
@@ -263,7 +263,7 @@ def test_a_wake_up_is_not_judged_if_the_stream_was_never_taken_for_probes():
     ("asleep_at", 2000.0, 1000.0),
     ("asleep_at", np.inf, np.nan),
 ])  # fmt: skip
-def test_what_is_restored_is_something_that_this_version_can_have_learned(column, value, expected):
+def test_restored_state_is_one_that_this_version_can_have_learned(column, value, expected):
     probes = Probes(np.array([60.0]), 1)
     probes.wrong_sleeps[0] = 2.0
     probes.columns()[f"probes.{column}"][0] = value
@@ -271,17 +271,17 @@ def test_what_is_restored_is_something_that_this_version_can_have_learned(column
     np.testing.assert_equal(probes.columns()[f"probes.{column}"][0], expected)
 
 
-def test_a_restored_verdict_of_a_workload_without_a_probe_period_goes():
+def test_restored_state_of_a_workload_without_a_probe_period_is_dropped():
     probes = Probes(np.array([0.0]), 1)
     probes.count_until[0], probes.period[0] = 2000.0, 10.0
     probes.make_sound(np.array([0]), 1000.0)
     assert np.isnan([probes.count_until[0], probes.period[0]]).all()
 
 
-def test_what_was_learned_is_handed_on_by_name_and_other_names_are_ignored():
+def test_state_is_copied_by_name_and_other_names_are_ignored():
     old, new = Probes(np.array([60.0, 60.0]), 1), Probes(np.array([60.0, 60.0]), 1)
     old.count_until[1] = 7.0
-    # The version before this one had a verdict without an end: it is withdrawn.
+    # The previous version had a verdict without an end: it is dropped.
     strange = {"probes.unknown": np.zeros(9), "probes.regular_counts": np.ones(2, dtype=np.bool_)}
     copy_into(new.columns(), {**old.columns(), **strange}, np.array([0]), np.array([1]))
     np.testing.assert_equal(new.count_until, [7.0, np.nan])
@@ -289,7 +289,7 @@ def test_what_was_learned_is_handed_on_by_name_and_other_names_are_ignored():
     assert new.count_until[0] == 7.0
 
 
-def test_a_freed_slot_keeps_nothing_of_its_target():
+def test_freed_slot_keeps_nothing_of_its_target():
     probes = Probes(np.array([60.0]), 1)
     activity(clock(10.0, count=50), probes=probes)
     probes.clear(0)
@@ -300,8 +300,8 @@ def test_a_freed_slot_keeps_nothing_of_its_target():
 
 @given(slope=st.floats(0.02, 1.0), play=st.floats(0.0, 0.9), seed=st.integers(0, 10**6), count=st.integers(RISES, KEPT))
 @settings(max_examples=40)
-def test_the_band_is_as_high_as_the_steps_around_a_line_and_never_lower(slope, play, seed, count):
-    # Points of a line, moved down by at most `play`: a band of that height holds them.
+def test_band_is_as_high_as_the_steps_around_a_line_and_never_lower(slope, play, seed, count):
+    # Points of a line, moved down by at most `play`: a band of that height contains them.
     rng = np.random.default_rng(seed)
     times = np.cumsum(rng.uniform(1.0, 20.0, 2 * count))
     counts = slope * times - rng.uniform(0, play, 2 * count)

@@ -1,4 +1,4 @@
-"""Rings and smoothing: one value per interval, fast up, slow down, and nobody's but one's own."""
+"""Tests rings and smoothing: one value per interval, fast up, slow down, and no value of another workload."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ NAN = float("nan")
 
 
 def totals(*work, kv=NAN, gpu=NAN, finished=NAN):
-    """What is known of as many workloads as there are `work`s."""
+    """The aggregate of as many workloads as there are `work`s."""
     rows = len(work)
     latest = np.full((rows, len(Signal)), NAN)
     latest[:, Signal.WORK] = work
@@ -24,12 +24,12 @@ def totals(*work, kv=NAN, gpu=NAN, finished=NAN):
 
 
 class One:
-    """The signals of one workload, a scrape every 5 s."""
+    """The signals of one workload, with a scrape every 5 s."""
 
     def __init__(self, up=0.0, down=60.0, interval=5.0):
         self.signals, self.rows = Smoother([HalfLives(up, down)], interval), np.array([0])
 
-    def see(self, at, work, **more):
+    def observe(self, at, work, **more):
         self.signals.observe(self.rows, totals(work, **more), np.array([True]), at)
 
     def work(self, now):
@@ -39,76 +39,76 @@ class One:
         return float(self.signals.rates(self.rows, now)[0])
 
 
-def test_nothing_observed_is_unknown():
+def test_signals_without_samples_are_unknown():
     one = One()
     assert np.isnan(one.signals.smooth(one.rows, 1000.0)).all()
     assert np.isnan(one.rate(1000.0))
 
 
-def test_a_rise_is_followed_fast_and_a_fall_slowly():
+def test_rise_is_followed_fast_and_a_fall_slowly():
     one = One(up=5.0, down=60.0)
-    one.see(0.0, 0.0)
-    one.see(5.0, 100.0)
-    assert one.work(5.0) == 0.0  # it has stood for no time yet
+    one.observe(0.0, 0.0)
+    one.observe(5.0, 100.0)
+    assert one.work(5.0) == 0.0  # it has no duration yet
     assert one.work(10.0) == pytest.approx(50.0)
     assert one.work(15.0) == pytest.approx(75.0)
-    one.see(65.0, 0.0)  # after a minute at 100: 100 x (1 - 2**-12)
+    one.observe(65.0, 0.0)  # after a minute at 100: 100 x (1 - 2**-12)
     assert one.work(65.0) == pytest.approx(100.0, rel=1e-3)
     assert one.work(125.0) == pytest.approx(50.0, rel=1e-3)
     assert one.work(185.0) == pytest.approx(25.0, rel=1e-3)
 
 
-def test_without_a_half_life_a_rise_is_taken_at_once():
+def test_rise_without_a_half_life_applies_at_once():
     one = One(up=0.0, down=60.0)
-    one.see(0.0, 1.0)
-    one.see(5.0, 90.0)
+    one.observe(0.0, 1.0)
+    one.observe(5.0, 90.0)
     assert one.work(5.0) == 90.0
 
 
-def test_each_signal_goes_its_own_way():
+def test_each_signal_is_smoothed_separately():
     one = One(up=0.0, down=60.0)
-    one.see(0.0, 10.0, kv=0.5, gpu=NAN)
-    one.see(5.0, 20.0, kv=0.25, gpu=0.75)
+    one.observe(0.0, 10.0, kv=0.5, gpu=NAN)
+    one.observe(5.0, 20.0, kv=0.25, gpu=0.75)
     work, kv, gpu = one.signals.smooth(one.rows, 65.0)[0]
     assert (work, kv, gpu) == (20.0, pytest.approx(0.375), 0.75)
 
 
-def test_a_gap_changes_nothing_of_what_was_known():
+def test_gap_changes_no_smoothed_value():
     one = One(down=60.0)
-    one.see(0.0, 100.0)
-    one.see(5.0, 0.0)
+    one.observe(0.0, 100.0)
+    one.observe(5.0, 0.0)
     for second in range(10, 60, 5):
-        one.see(float(second), NAN)
+        one.observe(float(second), NAN)
     assert one.work(65.0) == pytest.approx(50.0)
 
 
-def test_the_highest_of_an_interval_wins_whatever_comes_last():
+def test_highest_value_of_an_interval_counts():
     one = One(down=0.0)
     for at, work in ((0.0, 1.0), (5.0, 7.0), (5.5, 90.0), (6.0, 3.0), (6.5, NAN)):
-        one.see(at, work)
+        one.observe(at, work)
     assert one.work(7.0) == 90.0
-    one.see(10.0, 2.0)
+    one.observe(10.0, 2.0)
     assert one.work(10.0) == 2.0
 
 
-def test_a_scrape_that_comes_a_little_early_is_the_next_one():
+def test_early_scrape_counts_as_the_next_one():
     one = One(down=0.0)
-    one.see(0.0, 90.0)
-    one.see(4.0, 10.0)
+    one.observe(0.0, 90.0)
+    one.observe(4.0, 10.0)
     assert one.work(4.0) == 10.0
 
 
 @pytest.mark.parametrize("pods", [1, 7, 100])
-def test_however_many_pages_land_a_ring_spans_minutes(pods):
-    # 60 intervals are 5 minutes: five half-lives of the default fall, and what was before it is still in the ring.
+def test_ring_spans_minutes_for_any_number_of_scrapes(pods):
+    # 60 intervals are 5 minutes: five half-lives of the default fall, and the value before it is still in the ring.
     one = One(down=60.0)
-    one.see(0.0, 1024.0)
+    one.observe(0.0, 1024.0)
     for step in range(60 * pods):
-        one.see(5.0 + step * 5.0 / pods, 0.0)
+        one.observe(5.0 + step * 5.0 / pods, 0.0)
     assert one.work(305.0) == pytest.approx(32.0), "1024 halved five times"
 
 
-def test_a_part_of_a_sum_never_enters_a_ring():
+def test_incomplete_sum_is_never_stored_in_a_ring():
     signals, rows = Smoother([HalfLives(0.0, 0.0)] * 2, 5.0), np.array([0, 1])
     signals.observe(rows, totals(10.0, 10.0, finished=5.0), np.array([True, True]), 0.0)
     signals.observe(rows, totals(3.0, 3.0, finished=6.0), np.array([True, False]), 5.0)
@@ -116,34 +116,34 @@ def test_a_part_of_a_sum_never_enters_a_ring():
     assert np.isnan(signals.rates(rows, 5.0)).tolist() == [False, True]
 
 
-def test_rates_come_from_the_times_of_the_scrapes():
+def test_rates_come_from_scrape_times():
     one = One()
     for at, finished in ((0.0, 0.0), (5.0, 10.0), (10.0, 30.0)):
-        one.see(at, 1.0, finished=finished)
+        one.observe(at, 1.0, finished=finished)
     assert [one.rate(now) for now in (10.0, 14.0, 50.0)] == [3.0, 3.0, 3.0]
 
 
-def test_a_rate_looks_back_a_minute():
-    # 10 a second for 200 s, then none: half a minute later half of the look back is left.
+def test_rate_covers_the_last_minute():
+    # 10 a second for 200 s, then none: half a minute later half of the window is left.
     one, rates = One(), {}
     for second in range(0, 305, 5):
-        one.see(float(second), 1.0, finished=float(min(second, 200) * 10))
+        one.observe(float(second), 1.0, finished=float(min(second, 200) * 10))
         rates[second] = one.rate(float(second))
     assert [rates[second] for second in (5, 100, 200, 230, 260, 300)] == [10.0, 10.0, 10.0, 5.0, 0.0, 0.0]
     assert np.isnan(one.rate(400.0)), "nothing was scraped in the last minute"
 
 
-def test_a_page_that_is_read_later_than_its_successor_makes_time_go_nowhere():
+def test_scrape_processed_after_its_successor_is_not_dated_back():
     one = One(down=0.0)
-    one.see(10.0, 5.0)
-    one.see(20.0, 6.0)
-    one.see(12.0, 50.0)  # highest of what is known wins; nothing is dated back
+    one.observe(10.0, 5.0)
+    one.observe(20.0, 6.0)
+    one.observe(12.0, 50.0)  # the highest value counts, at the newest time
     assert one.work(20.0) == 50.0
-    one.see(25.0, 1.0)
+    one.observe(25.0, 1.0)
     assert one.work(25.0) == 1.0
 
 
-def test_a_new_configuration_takes_over_rings_by_workload_and_never_a_neighbours():
+def test_new_configuration_takes_over_rings_by_workload():
     old = Smoother([HalfLives(0.0, 60.0)] * 3, 5.0)
     rows = np.arange(3)
     old.observe(rows, totals(10.0, 20.0, 30.0, kv=0.5, gpu=0.25, finished=0.0), np.ones(3, dtype=bool), 0.0)
@@ -154,10 +154,10 @@ def test_a_new_configuration_takes_over_rings_by_workload_and_never_a_neighbours
     assert np.isnan(new.smooth(np.array([0, 1]), 5.0)[1]).all()
     assert new.rates(np.array([0, 1]), 5.0)[0] == 10.0
     new.observe(np.array([0]), totals(1.0, finished=60.0), np.array([True]), 10.0)
-    assert old.smooth(rows, 10.0)[2, Signal.WORK] == 30.0, "it was copied, not shared"
+    assert old.smooth(rows, 10.0)[2, Signal.WORK] == 30.0, "it is a copy"
 
 
-def remembered():
+def smoother_of_two_samples():
     """One workload, 8 requests at 0 s and 16 at 5 s; 0 and 50 finished."""
     old = Smoother([HalfLives(0.0, 60.0)], 5.0)
     for at, work in ((0.0, 8.0), (5.0, 16.0)):
@@ -171,8 +171,8 @@ def copied(columns, now=5.0):
     return new
 
 
-def test_what_a_ring_would_have_lost_by_now_is_not_taken_and_nor_is_the_future():
-    rows, columns = np.array([0]), remembered().columns()
+def test_samples_outside_the_window_and_from_the_future_are_not_restored():
+    rows, columns = np.array([0]), smoother_of_two_samples().columns()
     assert copied(columns).smooth(rows, 5.0)[0, Signal.WORK] == 16.0
     # 128 slots of 5 s are 640 s: at 642 s the 8 of second 0 is out of the window, and at 646 s the 16 as well.
     assert copied(columns, 642.0).columns()["windows.times"][0][np.array([0, 1])].tolist()[1:] == [5.0]
@@ -180,14 +180,16 @@ def test_what_a_ring_would_have_lost_by_now_is_not_taken_and_nor_is_the_future()
     assert copied(columns, 3.0).smooth(rows, 3.0)[0, Signal.WORK] == 8.0
 
 
-def test_after_values_of_the_future_were_dropped_the_next_one_counts():
-    new, rows = copied(remembered().columns(), 3.0), np.array([0])
+def test_next_sample_counts_after_dropped_samples_of_the_future():
+    new, rows = copied(smoother_of_two_samples().columns(), 3.0), np.array([0])
     new.observe(rows, totals(32.0, finished=0.0), np.array([True]), 4.0)
     assert new.smooth(rows, 4.0)[0, Signal.WORK] == 32.0
 
 
-def test_a_signal_that_another_version_did_not_have_is_unknown_and_the_others_are_kept():
-    columns = {name: column for name, column in remembered().columns().items() if name != "windows.finished"}
+def test_missing_signal_of_another_version_is_unknown_and_the_others_are_kept():
+    columns = {
+        name: column for name, column in smoother_of_two_samples().columns().items() if name != "windows.finished"
+    }
     new, rows = copied(columns | {"windows.from_tomorrow": np.zeros((1, 128))}), np.array([0])
     assert new.smooth(rows, 5.0)[0, Signal.WORK] == 16.0
     assert np.isnan(new.rates(rows, 5.0)).all()
@@ -204,12 +206,12 @@ def test_a_signal_that_another_version_did_not_have_is_unknown_and_the_others_ar
         {"windows.times": np.zeros((1, 2), dtype=np.int64)},
     ],
 )
-def test_columns_that_are_no_rings_are_as_good_as_missing(change):
-    new = copied(remembered().columns() | change)
+def test_invalid_columns_count_as_missing(change):
+    new = copied(smoother_of_two_samples().columns() | change)
     assert np.isnan(new.smooth(np.array([0]), 5.0)[0, Signal.WORK])
 
 
-def test_some_workloads_alone_are_smoothed_as_all_together_are():
+def test_some_workloads_alone_are_smoothed_as_all_together():
     signals, rows = Smoother([HalfLives(float(n), 10.0 * n) for n in range(5)], 5.0), np.arange(5)
     for second in range(0, 50, 5):
         signals.observe(rows, totals(*(float((second * (n + 3)) % 17) for n in rows)), np.ones(5, dtype=bool), second)
@@ -224,11 +226,11 @@ def test_some_workloads_alone_are_smoothed_as_all_together_are():
     down=st.sampled_from([0.0, 60.0, 300.0]),
     pages=st.lists(st.tuples(st.floats(0.1, 20.0), st.one_of(st.just(NAN), st.floats(0.0, 1000.0))), max_size=30),
 )
-def test_a_smoothed_value_lies_between_what_was_read(up, down, pages):
+def test_smoothed_value_lies_between_the_samples(up, down, pages):
     one, now, values = One(up, down), 0.0, []
     for after, work in pages:
         now += after
-        one.see(now, work)
+        one.observe(now, work)
         values += [] if np.isnan(work) else [work]
         value = one.work(now)
         assert np.isnan(value) if not values else min(values) - 1e-9 <= value <= max(values) + 1e-9

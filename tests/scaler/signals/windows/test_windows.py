@@ -1,4 +1,4 @@
-"""Laws of the rings."""
+"""Tests the invariants of the rings."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def push(windows, row, at, value):
 
 
 def contents(windows, row):
-    """What a ring holds, in order of time, as every kernel reads it: from `head`, once around."""
+    """The samples of a ring in order of time, as every kernel reads them: from `head`, once around."""
     times = np.roll(windows.times[row], -windows.head[row])
     values = np.roll(windows.values[row], -windows.head[row])
     return [(at, value) for at, value in zip(times, values, strict=True) if not np.isnan(at)]
 
 
-def test_the_worked_example_of_the_module():
+def test_worked_example_of_the_module():
     windows = Windows(1, 3)
     for at, value in [(1, 5), (2, 6), (3, 7), (4, 8)]:
         push(windows, 0, at, value)
@@ -37,7 +37,7 @@ def test_the_worked_example_of_the_module():
     np.testing.assert_array_equal(windows.count, [3])
 
 
-def test_an_unwritten_slot_is_unknown_not_zero():
+def test_unwritten_slot_is_unknown_and_not_zero():
     windows = Windows(2, 3)
     assert np.isnan(windows.times).all()
     assert np.isnan(windows.values).all()
@@ -45,8 +45,8 @@ def test_an_unwritten_slot_is_unknown_not_zero():
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(1, 5), st.lists(st.lists(st.tuples(st.integers(0, 2), TIMES, VALUES), max_size=6), max_size=12))
-def test_a_ring_holds_the_last_values_in_order_of_time(length, calls):
-    """Against three deques: whatever is pushed in whatever groups of rows."""
+def test_ring_holds_the_last_values_in_order_of_time(length, calls):
+    """Compares with three deques, for pushes to any groups of rows."""
     windows, expected = Windows(3, length), [deque(maxlen=length) for _ in range(3)]
     for entries in calls:
         distinct = list({row: (row, at, value) for row, at, value in entries}.values())
@@ -62,14 +62,14 @@ def test_a_ring_holds_the_last_values_in_order_of_time(length, calls):
 
 
 @pytest.mark.parametrize("at", [10.0, 9.0, NOTHING, float("inf")])
-def test_a_repeat_is_not_a_new_sample(at):
+def test_repeat_is_no_new_sample(at):
     windows = Windows(1, 3)
     push(windows, 0, 10, 5)
     push(windows, 0, at, 6)
     assert contents(windows, 0) == [(10.0, 5.0)]
 
 
-def test_a_gap_is_kept_as_unknown():
+def test_gap_is_stored_as_unknown():
     windows = Windows(1, 3)
     push(windows, 0, 1, 5)
     push(windows, 0, 2, NOTHING)
@@ -77,21 +77,14 @@ def test_a_gap_is_kept_as_unknown():
     np.testing.assert_array_equal(contents(windows, 0), [(1, 5), (2, NOTHING), (3, NOTHING)])
 
 
-def test_of_two_entries_for_a_row_in_one_call_the_later_counts():
+def test_later_of_two_entries_for_a_row_in_one_call_counts():
     windows = Windows(2, 3)
     windows.push(np.array([1, 0, 1]), np.array([1.0, 1.0, 2.0]), np.array([5.0, 6.0, 7.0]))
     assert contents(windows, 0) == [(1.0, 6.0)]
     assert contents(windows, 1) == [(2.0, 7.0)]
 
 
-def test_pushing_nothing_changes_nothing():
-    windows = Windows(1, 3)
-    push(windows, 0, 1, 5)
-    windows.push(np.empty(0, np.int64), np.empty(0), np.empty(0))
-    assert contents(windows, 0) == [(1.0, 5.0)]
-
-
-def test_a_cleared_row_is_as_new_and_its_neighbour_untouched():
+def test_cleared_row_is_empty_and_its_neighbour_unchanged():
     windows = Windows(2, 2)
     for at in (1, 2, 3):
         push(windows, 0, at, at)
@@ -100,22 +93,22 @@ def test_a_cleared_row_is_as_new_and_its_neighbour_untouched():
     assert contents(windows, 0) == []
     assert (windows.head[0], windows.count[0]) == (0, 0)
     assert contents(windows, 1) == [(2.0, 2.0), (3.0, 3.0)]
-    push(windows, 0, 1, 9)  # older than what it had, and welcome
+    push(windows, 0, 1, 9)  # older than the cleared samples, and accepted
     assert contents(windows, 0) == [(1.0, 9.0)]
 
 
-def take(new, rows, old, others):
-    new.take(np.array(rows), old.times[others], old.values[others], old.head[others])
+def take(new, rows, old, source_rows):
+    new.take(np.array(rows), old.times[source_rows], old.values[source_rows], old.head[source_rows])
 
 
-def test_a_row_can_be_taken_over_from_other_rings():
+def test_row_can_be_copied_from_other_rings():
     old, new = Windows(1, 2), Windows(2, 2)
     for at in (1, 2, 3):
         push(old, 0, at, at)
     take(new, [1], old, [0])
-    push(old, 0, 4, 4)  # the old one's business
+    push(old, 0, 4, 4)  # not visible in the copy
     assert [contents(new, row) for row in range(2)] == [[], [(2.0, 2.0), (3.0, 3.0)]]
-    push(new, 1, 3, 9)  # known already: a restart makes no sample new
+    push(new, 1, 3, 9)  # already stored: a restart makes no sample new
     push(new, 1, 5, 5)
     assert contents(new, 1) == [(3.0, 3.0), (5.0, 5.0)]
     assert new.count[1] == 2
@@ -123,7 +116,7 @@ def test_a_row_can_be_taken_over_from_other_rings():
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 14), st.integers(0, 8))
-def test_of_longer_or_shorter_rings_the_newest_values_stay_and_the_ring_goes_on(theirs, length, before, after):
+def test_newest_values_of_longer_or_shorter_rings_are_copied_and_the_ring_continues(theirs, length, before, after):
     old, new = Windows(1, theirs), Windows(1, length)
     for at in range(before):
         push(old, 0, at, at)
@@ -139,7 +132,7 @@ def test_of_longer_or_shorter_rings_the_newest_values_stay_and_the_ring_goes_on(
 
 @pytest.mark.parametrize("length", [2, 3])
 @pytest.mark.parametrize("head", [-1, 2, 2**40])
-def test_a_head_that_is_no_slot_makes_that_ring_empty_and_no_other(length, head):
+def test_invalid_head_empties_only_its_ring(length, head):
     old, new = Windows(2, 2), Windows(2, length)
     for row in range(2):
         push(old, row, 1, 5)

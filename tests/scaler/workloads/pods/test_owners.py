@@ -1,4 +1,4 @@
-"""Whose a pod is, where there is a cluster to ask."""
+"""Tests which workload owns a pod, according to the cluster."""
 
 import pytest
 
@@ -12,7 +12,7 @@ POD = PodKey("ai", "chat-1-a")
 
 
 class Pods:
-    """What a cluster says of one pod."""
+    """A cluster with one pod."""
 
     def __init__(self, chain=CHAIN, started_at=1000.0):
         self.chain, self.started_at = chain, started_at
@@ -33,20 +33,20 @@ def owners():
     return make
 
 
-def test_a_pod_is_whoever_scales_what_it_belongs_to(owners):
+def test_pod_belongs_to_the_workload_that_scales_its_owner(owners):
     assert owners(Pods(), LLM)(POD, 2000.0) == (LLM,)
     assert owners(Pods(), DECODE, LLM)(POD, 2000.0) == (LLM, DECODE)
 
 
-def test_a_series_never_outlives_its_pod(owners):
+def test_series_never_outlives_its_pod(owners):
     assert owners(Pods(), LLM)(PodKey("ai", "gone"), 2000.0) == ()
 
 
-def test_a_reading_from_before_a_pod_began_is_not_the_pods(owners):
-    whose = owners(Pods(started_at=1000.0), LLM)
-    assert whose(POD, 999.9) == ()
-    assert whose(POD, 1000.0) == (LLM,)
+def test_reading_older_than_its_pod_does_not_belong_to_it(owners):
+    owners_of = owners(Pods(started_at=1000.0), LLM)
+    assert owners_of(POD, 999.9) == ()
+    assert owners_of(POD, 1000.0) == (LLM,)
 
 
-def test_a_pod_of_nothing_that_is_scaled_is_asked_for_by_its_name(owners):
+def test_pod_without_a_scaled_owner_is_matched_by_its_name(owners):
     assert owners(Pods(chain=(Ref("ai", "DaemonSet", "x"),)), LLM)(POD, 2000.0) == (NAMED,)

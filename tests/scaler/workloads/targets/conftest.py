@@ -1,4 +1,4 @@
-"""Servers on loopback that say what a test tells them to, byte by byte, and the client under test."""
+"""Servers on loopback that respond byte by byte as a test sets, and the client under test."""
 
 import asyncio
 import socket
@@ -11,24 +11,24 @@ from aiohttp import web
 
 from exporter.sources.http import HttpLimits, HttpPages
 
-PATIENCE_S = 20.0  # never waited for: only says which await hung
+PATIENCE_S = 20.0  # never reached: it only shows which await blocks
 PAGE = b'vllm:num_requests_waiting{model_name="m"} 123\nvllm:num_requests_running{model_name="m"} 45\n'
 
 
 def reply(body=b"", *headers, version="1.1", status="200 OK"):
-    """The bytes of an answer; `headers` are whole lines."""
+    """The bytes of a response; `headers` are whole lines."""
     lines = [f"HTTP/{version} {status}", *headers]
     return "".join(f"{line}\r\n" for line in [*lines, ""]).encode("latin-1") + body
 
 
 @dataclass
 class Raw:
-    """A server that answers every request with `answer` and then does `then`.
+    """A server that sends `response` to every request and then does `then`.
 
-    then: "keep" the connection, "close" it, "reset" it, "hold" it without another word, or send "more" for ever.
+    then: "keep" the connection, "close" it, "reset" it, "hold" it without more bytes, or send "more" without end.
     """
 
-    answer: bytes = b""
+    response: bytes = b""
     then: str = "close"
     more: bytes = b""
     url: str = ""
@@ -37,11 +37,11 @@ class Raw:
     open: int = 0
     turn: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def says(self, answer, then="close", more=b""):
-        self.answer, self.then, self.more = answer, then, more
+    def respond_with(self, response, then="close", more=b""):
+        self.response, self.then, self.more = response, then, more
 
     async def until(self, true):
-        """Wait until `true()`; it is asked whenever a connection or a request comes or goes."""
+        """Waits until `true()`, which is checked at every change of connections or requests."""
         async with asyncio.timeout(PATIENCE_S):
             while not true():
                 await self.turn.wait()
@@ -57,7 +57,7 @@ class Raw:
             while True:
                 self.requests.append(await reader.readuntil(b"\r\n\r\n"))
                 self.changed()
-                writer.write(self.answer)
+                writer.write(self.response)
                 await self._afterwards(reader, writer)
                 if self.then != "keep":
                     break
@@ -128,15 +128,15 @@ async def serve():
 
 @pytest.fixture
 async def http():
-    """The client under test. Its limits are patient and large; a test that means them sets others."""
+    """The client under test. Its limits are large; a test of the limits sets others."""
     pages = HttpPages(HttpLimits(timeout_s=PATIENCE_S, body_bytes=1 << 20))
     yield pages
     await pages.close()
 
 
 @pytest.fixture
-def answer():
-    """The bytes of an answer: `answer(body, *header_lines, version="1.1", status="200 OK")`."""
+def response():
+    """The bytes of a response: `response(body, *header_lines, version="1.1", status="200 OK")`."""
     return reply
 
 
@@ -147,7 +147,7 @@ def page():
 
 @pytest.fixture
 def silent_port():
-    """A port of 127.0.0.1 where nobody listens and, while the test runs, nobody else can."""
+    """A port of 127.0.0.1 without a listener, which no other process can bind while the test runs."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]

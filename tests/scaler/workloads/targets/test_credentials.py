@@ -1,4 +1,4 @@
-"""Who asks: tokens and passwords from files that rotate, and what happens where they cannot be used."""
+"""Tests credentials: tokens and passwords from files that rotate, and failures if they cannot be used."""
 
 import base64
 
@@ -13,27 +13,27 @@ PASSWORD = "correct horse"
 
 
 def swap(file, text):
-    """As kubelet does: the name points at another file from one moment to the next."""
+    """Replaces the file atomically, as kubelet does."""
     new = file.with_suffix(".new")
     new.write_text(text)
     new.replace(file)
 
 
 @pytest.fixture
-async def asked(serve):
-    """A server that answers anybody; `asked.url`, and in `asked` the Authorization header of each request."""
+async def recorded(serve):
+    """A server for any client; `recorded.url`, and in `recorded` the Authorization header of each request."""
 
-    class Asked(list):
+    class Recorder(list):
         url = ""
 
-    seen = Asked()
+    recorder = Recorder()
 
     async def handler(request):
-        seen.append(request.headers.get("Authorization"))
+        recorder.append(request.headers.get("Authorization"))
         return web.Response(body=b"a 1\n")
 
-    seen.url = await serve(handler)
-    return seen
+    recorder.url = await serve(handler)
+    return recorder
 
 
 @pytest.fixture
@@ -47,56 +47,56 @@ def basic(user, password):
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
-async def test_nobody_is_told_who_asks_unless_it_is_configured(http, asked):
-    await http.fetch(asked.url, Credentials())
-    assert asked == [None]
+async def test_no_credentials_are_sent_unless_configured(http, recorded):
+    await http.fetch(recorded.url, Credentials())
+    assert recorded == [None]
 
 
-async def test_a_token_comes_from_its_file_at_every_scrape(http, asked, token):
+async def test_token_is_read_from_its_file_at_every_scrape(http, recorded, token):
     access = Credentials(bearer_file=str(token))
-    await http.fetch(asked.url, access)
+    await http.fetch(recorded.url, access)
     swap(token, "another")
-    await http.fetch(asked.url, access)
-    assert asked == [f"Bearer {TOKEN}", "Bearer another"]
+    await http.fetch(recorded.url, access)
+    assert recorded == [f"Bearer {TOKEN}", "Bearer another"]
 
 
-async def test_a_password_comes_from_its_file_at_every_scrape(http, asked, token):
+async def test_password_is_read_from_its_file_at_every_scrape(http, recorded, token):
     access = Credentials(username="prometheus", password_file=str(token))
     swap(token, f"{PASSWORD}\n")
-    await http.fetch(asked.url, access)
+    await http.fetch(recorded.url, access)
     swap(token, "pässword")
-    await http.fetch(asked.url, access)
-    assert asked == [basic("prometheus", PASSWORD), basic("prometheus", "pässword")]
+    await http.fetch(recorded.url, access)
+    assert recorded == [basic("prometheus", PASSWORD), basic("prometheus", "pässword")]
 
 
-async def test_a_missing_file_is_a_failure_that_names_it_and_nothing_is_asked(http, asked, token):
+async def test_missing_file_is_a_failure_without_a_request(http, recorded, token):
     token.unlink()
     for access in (Credentials(bearer_file=str(token)), Credentials(username="u", password_file=str(token))):
         expected = Failure(FailureKind.CREDENTIALS, f"{token}: No such file or directory")
-        assert await http.fetch(asked.url, access) == expected
-    assert asked == []
+        assert await http.fetch(recorded.url, access) == expected
+    assert recorded == []
 
 
-async def test_a_file_that_comes_back_is_used_again(http, asked, token):
+async def test_file_that_returns_is_used_again(http, recorded, token):
     access = Credentials(bearer_file=str(token))
     token.unlink()
-    assert isinstance(await http.fetch(asked.url, access), Failure)
+    assert isinstance(await http.fetch(recorded.url, access), Failure)
     token.write_text("back")
-    assert await http.fetch(asked.url, access) == b"a 1\n"
-    assert asked == ["Bearer back"]
+    assert await http.fetch(recorded.url, access) == b"a 1\n"
+    assert recorded == ["Bearer back"]
 
 
 @pytest.mark.parametrize("content", [b"", b"\n \n", b"two\nlines", b"a\r\nX-Evil: b", b"null\x00", b"\xff\xfe"])
-async def test_a_file_without_one_line_of_text_is_a_failure_and_nothing_is_asked(http, asked, token, content):
+async def test_file_without_one_line_of_text_is_a_failure_without_a_request(http, recorded, token, content):
     token.write_bytes(content)
     for access in (Credentials(bearer_file=str(token)), Credentials(username="u", password_file=str(token))):
         expected = Failure(FailureKind.CREDENTIALS, f"{token}: must hold one line of text")
-        assert await http.fetch(asked.url, access) == expected
-    assert asked == []
+        assert await http.fetch(recorded.url, access) == expected
+    assert recorded == []
 
 
 @pytest.mark.parametrize(
-    "said",
+    "response",
     [
         b"",
         b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n",
@@ -108,9 +108,9 @@ async def test_a_file_without_one_line_of_text_is_a_failure_and_nothing_is_asked
         b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + b"a" * 1000,
     ],
 )
-async def test_no_failure_tells_a_secret(http, raw, token, said):
+async def test_no_failure_contains_a_secret(http, raw, token, response):
     http.limits = HttpLimits(timeout_s=20.0, body_bytes=100)
-    raw.says(said)
+    raw.respond_with(response)
     encoded = base64.b64encode(f"prometheus:{TOKEN}".encode()).decode()
     for access in (Credentials(bearer_file=str(token)), Credentials(username="prometheus", password_file=str(token))):
         outcome = await http.fetch(raw.url, access)
@@ -119,19 +119,19 @@ async def test_no_failure_tells_a_secret(http, raw, token, said):
         assert encoded not in outcome.detail
 
 
-async def test_a_secret_where_a_certificate_should_be_is_not_told(http, token):
+async def test_secret_in_place_of_a_certificate_is_not_shown(http, token):
     for access in (Credentials(ca_file=str(token)), Credentials(certificate_file=str(token), key_file=str(token))):
         outcome = await http.fetch("https://127.0.0.1:1/", access)
         assert outcome.kind is FailureKind.CREDENTIALS
         assert TOKEN not in outcome.detail
 
 
-@pytest.mark.parametrize("place", ["127.0.0.1:{silent_port}", "[bad", "127.0.0.1:x", "", "no such host"])
+@pytest.mark.parametrize("host", ["127.0.0.1:{silent_port}", "[bad", "127.0.0.1:x", "", "no such host"])
 @pytest.mark.parametrize("scheme", ["http", "https", "ftp"])
-async def test_no_failure_tells_the_password_in_a_url(http, place, scheme, token, silent_port):
-    """The configuration refuses such URLs; whoever hands one on all the same must not find it in a log."""
-    place = place.replace("{silent_port}", str(silent_port))
+async def test_no_failure_contains_the_password_of_a_url(http, host, scheme, token, silent_port):
+    """The configuration refuses such URLs; if one gets past it, its password must not appear in a log."""
+    host = host.replace("{silent_port}", str(silent_port))
     for access in (Credentials(), Credentials(bearer_file=str(token))):
-        outcome = await http.fetch(f"{scheme}://user:{PASSWORD.split()[1]}@{place}/metrics", access)
+        outcome = await http.fetch(f"{scheme}://user:{PASSWORD.split()[1]}@{host}/metrics", access)
         assert isinstance(outcome, Failure)
         assert "horse" not in outcome.detail

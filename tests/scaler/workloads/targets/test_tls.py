@@ -1,4 +1,4 @@
-"""TLS: whom we believe, who we say we are, and files that change under a running daemon."""
+"""Tests TLS: trusted authorities, client certificates, and files that change while the daemon runs."""
 
 import asyncio
 import datetime as dt
@@ -27,17 +27,17 @@ class Authority:
     def trusted(self):
         return Credentials(ca_file=str(self.file))
 
-    def server(self, *hosts, asks_for=None, **more):
-        """A server's context; `asks_for`: whose clients it wants to see."""
+    def server(self, *hosts, clients_of=None, **more):
+        """A server's context; `clients_of`: the authority whose clients it requires."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.ca.issue_cert(*hosts, **more).configure_cert(context)
-        if asks_for is not None:
+        if clients_of is not None:
             context.verify_mode = ssl.CERT_REQUIRED
-            context.load_verify_locations(asks_for.file)
+            context.load_verify_locations(clients_of.file)
         return context
 
     def client(self, name, stem="client"):
-        """Files of a client's certificate: written beside their places and moved there, as kubelet does."""
+        """Files of a client's certificate: written to new files and moved into place, as kubelet does."""
         issued = self.ca.issue_cert(f"{name}.clients", common_name=name)
         certificate, key = self.folder / f"{stem}.pem", self.folder / f"{stem}.key"
         for file, blob in ((certificate, issued.cert_chain_pems[0]), (key, issued.private_key_pem)):
@@ -58,16 +58,16 @@ def theirs(tmp_path):
 
 @pytest.fixture
 def page_over(serve):
-    """`url = await page_over(context)`; `page_over.clients` are the names that clients showed."""
+    """`url = await page_over(context)`; `page_over.clients` are the names in the certificates of clients."""
 
     class Over:
         def __init__(self):
             self.clients = []
 
         async def __call__(self, context):
-            return await serve(self.answer, ssl=context)
+            return await serve(self.respond, ssl=context)
 
-        async def answer(self, request):
+        async def respond(self, request):
             shown = request.transport.get_extra_info("peercert")
             if shown:
                 self.clients += [value for ((key, value),) in shown["subject"] if key == "commonName"]
@@ -83,53 +83,53 @@ async def refusal(http, url, access):
     return outcome.detail
 
 
-async def test_a_page_is_believed_whose_certificate_the_ca_file_vouches_for(http, ours, page_over):
+async def test_certificate_of_the_ca_file_is_trusted(http, ours, page_over):
     assert await http.fetch(await page_over(ours.server("127.0.0.1")), ours.trusted) == BODY
 
 
-async def test_a_certificate_of_another_authority_is_refused_in_words(http, ours, theirs, page_over):
+async def test_certificate_of_another_authority_is_refused_with_a_reason(http, ours, theirs, page_over):
     url = await page_over(theirs.server("127.0.0.1"))
-    place = url.removeprefix("https://").removesuffix("/metrics")
-    said = f"{place}: certificate not trusted: unable to get local issuer certificate"
-    assert await refusal(http, url, ours.trusted) == said
-    assert await refusal(http, url, Credentials()) == said
+    address = url.removeprefix("https://").removesuffix("/metrics")
+    expected = f"{address}: certificate not trusted: unable to get local issuer certificate"
+    assert await refusal(http, url, ours.trusted) == expected
+    assert await refusal(http, url, Credentials()) == expected
 
 
-async def test_a_certificate_for_another_name_is_refused_and_names_both(http, ours, page_over):
+async def test_certificate_for_another_name_is_refused_and_names_both(http, ours, page_over):
     detail = await refusal(http, await page_over(ours.server("chat.ai.svc")), ours.trusted)
     assert "certificate not trusted" in detail
     assert "127.0.0.1" in detail
 
 
-async def test_a_pod_is_asked_by_address_and_believed_by_the_name_of_its_service(http, ours, page_over):
+async def test_pod_scraped_by_address_is_verified_by_its_service_name(http, ours, page_over):
     url = await page_over(ours.server("chat.ai.svc"))
     assert await http.fetch(url, Credentials(ca_file=str(ours.file), server_name="chat.ai.svc")) == BODY
     detail = await refusal(http, url, Credentials(ca_file=str(ours.file), server_name="other.ai.svc"))
     assert "other.ai.svc" in detail
 
 
-async def test_an_expired_certificate_is_refused_in_words(http, ours, page_over):
+async def test_expired_certificate_is_refused_with_a_reason(http, ours, page_over):
     day = dt.timedelta(days=1)
     now = dt.datetime.now(dt.UTC)
     url = await page_over(ours.server("127.0.0.1", not_before=now - 9 * day, not_after=now - day))
     assert (await refusal(http, url, ours.trusted)).endswith("certificate not trusted: certificate has expired")
 
 
-async def test_only_who_asks_for_it_believes_any_certificate(http, theirs, page_over):
+async def test_any_certificate_is_accepted_only_with_insecure_skip_verify(http, theirs, page_over):
     url = await page_over(theirs.server("elsewhere"))
     assert await http.fetch(url, Credentials(insecure_skip_verify=True)) == BODY
     assert "not trusted" in await refusal(http, url, Credentials())
 
 
-async def test_a_certificate_is_shown_to_who_asks_for_one(http, ours, page_over):
-    url = await page_over(ours.server("127.0.0.1", asks_for=ours))
+async def test_client_certificate_is_sent_on_request(http, ours, page_over):
+    url = await page_over(ours.server("127.0.0.1", clients_of=ours))
     assert await http.fetch(url, ours.client("tidegate")) == BODY
     assert page_over.clients == ["tidegate"]
 
 
-async def test_https_asked_of_a_server_that_speaks_http_is_a_tls_failure(http):
+async def test_https_to_a_server_without_tls_is_a_tls_failure(http):
     async def complain(reader, writer):
-        await reader.read(1)  # a TLS greeting has no end that an HTTP server would wait for
+        await reader.read(1)  # an HTTP server would wait for the end of a TLS greeting, which never comes
         writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
         await reader.read()
         await hang_up(writer)
@@ -145,9 +145,9 @@ async def hang_up(writer):
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-async def test_a_server_that_misses_our_certificate_says_so_in_our_words(http, ours, version):
-    """In TLS 1.3 the client is done before the server looks: the alert comes where the answer should."""
-    context = ours.server("127.0.0.1", asks_for=ours)
+async def test_missing_client_certificate_is_reported_as_the_tls_alert(http, ours, version):
+    """In TLS 1.3 the client finishes before the server checks: the alert comes instead of the response."""
+    context = ours.server("127.0.0.1", clients_of=ours)
     context.minimum_version = context.maximum_version = version
 
     async def handshake(reader, writer):
@@ -171,17 +171,17 @@ async def test_a_server_that_misses_our_certificate_says_so_in_our_words(http, o
     assert "certificate required" in detail or "handshake failure" in detail
 
 
-async def test_a_certificate_that_rotates_is_shown_from_the_next_scrape_on(http, ours, page_over):
-    url = await page_over(ours.server("127.0.0.1", asks_for=ours))
+async def test_rotated_client_certificate_is_used_from_the_next_scrape(http, ours, page_over):
+    url = await page_over(ours.server("127.0.0.1", clients_of=ours))
     before = ours.client("first")
     assert await http.fetch(url, before) == BODY
     after = ours.client("second")
-    assert after == before  # the same files, as far as the configuration goes
+    assert after == before  # the configuration names the same files
     assert await http.fetch(url, before) == BODY
     assert page_over.clients == ["first", "second"]
 
 
-async def test_an_authority_that_rotates_is_believed_from_the_next_scrape_on(http, ours, theirs, page_over):
+async def test_rotated_authority_is_trusted_from_the_next_scrape(http, ours, theirs, page_over):
     url = await page_over(theirs.server("127.0.0.1"))
     access = ours.trusted
     await refusal(http, url, access)
@@ -189,7 +189,7 @@ async def test_an_authority_that_rotates_is_believed_from_the_next_scrape_on(htt
     assert await http.fetch(url, access) == BODY
 
 
-async def test_files_that_do_not_change_keep_the_connection(http, ours, answer):
+async def test_unchanged_files_keep_the_connection(http, ours, response):
     connections = []
 
     async def serve(reader, writer):
@@ -197,7 +197,7 @@ async def test_files_that_do_not_change_keep_the_connection(http, ours, answer):
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 await reader.readuntil(b"\r\n\r\n")
-                writer.write(answer(BODY, f"Content-Length: {len(BODY)}"))
+                writer.write(response(BODY, f"Content-Length: {len(BODY)}"))
         await hang_up(writer)
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=ours.server("127.0.0.1")) as server:
@@ -208,7 +208,7 @@ async def test_files_that_do_not_change_keep_the_connection(http, ours, answer):
         await http.close()
 
 
-async def test_a_file_that_is_missing_or_broken_is_a_failure_of_credentials_that_names_it(http, ours, tmp_path):
+async def test_missing_or_invalid_file_is_a_failure_of_credentials_that_names_it(http, ours, tmp_path):
     good = ours.client("good")
     missing, empty = tmp_path / "missing.pem", tmp_path / "empty.pem"
     empty.write_text("")
@@ -226,8 +226,8 @@ async def test_a_file_that_is_missing_or_broken_is_a_failure_of_credentials_that
         assert outcome.detail.startswith(named)
 
 
-async def test_half_of_a_rotation_costs_scrapes_until_the_other_half_is_there(http, ours, page_over, tmp_path):
-    url = await page_over(ours.server("127.0.0.1", asks_for=ours))
+async def test_half_of_a_rotation_fails_scrapes_until_the_other_half_is_written(http, ours, page_over, tmp_path):
+    url = await page_over(ours.server("127.0.0.1", clients_of=ours))
     access = ours.client("old")
     key = (tmp_path / "client.key").read_bytes()
     ours.client("new")
@@ -239,7 +239,7 @@ async def test_half_of_a_rotation_costs_scrapes_until_the_other_half_is_there(ht
     assert page_over.clients == ["new"]
 
 
-async def test_a_key_with_a_password_is_a_failure_and_nobody_is_asked_for_it(http, ours, tmp_path):
+async def test_encrypted_key_is_a_failure_without_a_prompt(http, ours, tmp_path):
     access = ours.client("tidegate")
     key = serialization.load_pem_private_key((tmp_path / "client.key").read_bytes(), None)
     locked = key.private_bytes(

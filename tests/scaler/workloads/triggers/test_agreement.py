@@ -1,4 +1,4 @@
-"""The daemon and `tidegate check` read the same triggers: which of them are Tidegate's, and what is wrong with them."""
+"""Tests that the daemon and `tidegate check` read triggers alike: which are Tidegate's, and their problems."""
 
 import json
 
@@ -36,9 +36,9 @@ def scaled(*triggers, kind="ScaledObject", name="chat", **spec):
 
 
 def trigger(address="tidegate:6000", type_="external-push", name=None, **metadata):
-    words = {key.replace("__", "."): value for key, value in metadata.items()}
+    keys = {key.replace("__", "."): value for key, value in metadata.items()}
     where = {} if address is None else {"scalerAddress": address}
-    return {"type": type_, **({"name": name} if name else {}), "metadata": {**where, **words}}
+    return {"type": type_, **({"name": name} if name else {}), "metadata": {**where, **keys}}
 
 
 def record(document):
@@ -48,10 +48,10 @@ def record(document):
 
 def of_daemon(document):
     """Severity, key and bound of each problem."""
-    census = take(CONFIG, [record(document)], [], [])
+    registry = take(CONFIG, [record(document)], [], [])
     return {
         (one.severity, one.key.replace("object.", "metadata."), one.message.partition(", got ")[0])
-        for one in census.object_errors
+        for one in registry.object_errors
     }
 
 
@@ -90,25 +90,25 @@ ADDRESSES = {
 
 @pytest.mark.parametrize("type_", ["external", "external-push"])
 @pytest.mark.parametrize(("address", "expected"), ADDRESSES.items())
-def test_a_trigger_at_the_address_of_a_tidegate_is_tidegates_for_both(address, expected, type_):
+def test_trigger_at_the_address_of_tidegate_is_recognised_by_both(address, expected, type_):
     document = scaled(trigger(address, type_, enigne="vllm"))
     assert (ours(document) == [0], bool(of_check(document))) == (expected, expected)
     assert of_check(document) == of_daemon(document)
 
 
-@pytest.mark.parametrize(("words", "expected"), [
+@pytest.mark.parametrize(("keys", "expected"), [
     ({"engine": "vlm"}, True),
     ({"gateway": "epp", "keep_warm": "soon"}, True),
     ({"workload": "unknown"}, True),
     ({"keep_warm": "5m"}, True),  # the engine was forgotten
-    ({"path": "/x"}, False),  # these may be another scaler's
+    ({"path": "/x"}, False),  # another scaler may use these keys
     ({"model": "m", "port": "80"}, False),
     ({"engine": "vlm", "query": "y"}, False),
     ({}, False),
 ])  # fmt: skip
 @pytest.mark.parametrize("type_", ["external", "external-push", "prometheus"])
-def test_a_trigger_at_another_address_is_tidegates_by_its_words_for_both(words, expected, type_):
-    document = scaled(trigger("scaler.infra:6000", type_, **words))
+def test_trigger_at_another_address_is_recognised_by_its_keys_by_both(keys, expected, type_):
+    document = scaled(trigger("scaler.infra:6000", type_, **keys))
     expected = expected and type_ != "prometheus"
     assert (ours(document) == [0], bool(of_check(document))) == (expected, expected)
     assert of_check(document) == of_daemon(document)
@@ -116,7 +116,7 @@ def test_a_trigger_at_another_address_is_tidegates_by_its_words_for_both(words, 
 
 @pytest.mark.parametrize("document", [
     scaled(trigger(engine="vllm")),
-    scaled(trigger(engine="vllm"), trigger(engine="vllm")),  # KEDA's calls would not tell them apart
+    scaled(trigger(engine="vllm"), trigger(engine="vllm")),  # KEDA's calls would not distinguish them
     scaled(trigger(engine="vllm"), trigger(engine="sglang"), trigger(engine="tgi", name="decode")),
     scaled(trigger(engine="vllm"), trigger(engine="sglang", name="no name!")),
     scaled({"type": "cron", "metadata": {"start": "0 8 * * *"}}, trigger(engine="vlm")),
@@ -144,11 +144,11 @@ def test_a_trigger_at_another_address_is_tidegates_by_its_words_for_both(words, 
     scaled(trigger(engine="vllm"), name="a" * 100),
     scaled({**trigger(engine="vllm"), "metadata": {"engine": "vllm", "scalerAddressFromEnv": "WHERE"}}),
 ])  # fmt: skip
-def test_both_find_the_same_problems(document):
+def test_both_report_the_same_problems(document):
     assert of_check(document) == of_daemon(document)
 
 
-WORDS = {
+VALUES = {
     "engine": ["vllm", "vlm", ""],
     "gateway": ["epp", "llm-d", "http://169.254.169.254"],
     "workload": ["llama", "watched", "unknown"],
@@ -162,12 +162,12 @@ WORDS = {
     "mode": ["observe", "sleep"],
 }
 TRIGGERS = st.builds(
-    lambda type_, name, address, words: trigger(address, type_, name, **words),
+    lambda type_, name, address, keys: trigger(address, type_, name, **keys),
     st.sampled_from(["external", "external-push", "external-push", "cpu"]),
     st.sampled_from([None, None, "decode", "two words"]),
     st.sampled_from([*ADDRESSES, None]).filter(lambda address: address is not None),
-    st.lists(st.sampled_from(sorted(WORDS)), unique=True, max_size=4).flatmap(
-        lambda keys: st.fixed_dictionaries({key: st.sampled_from(WORDS[key]) for key in keys})
+    st.lists(st.sampled_from(sorted(VALUES)), unique=True, max_size=4).flatmap(
+        lambda keys: st.fixed_dictionaries({key: st.sampled_from(VALUES[key]) for key in keys})
     ),
 )
 DOCUMENTS = st.builds(
@@ -187,6 +187,6 @@ DOCUMENTS = st.builds(
 @given(DOCUMENTS)
 @example(scaled(trigger(engine="vllm")))
 @example(scaled(trigger(name="decode", engine="vllm"), trigger(name="decode", engine="vllm")))
-def test_both_find_the_same_problems_in_any_object(document):
+def test_both_report_the_same_problems_of_any_object(document):
     assert of_check(document) == of_daemon(document)
     assert bool(ours(document)) or not of_check(document)

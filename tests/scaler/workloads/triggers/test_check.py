@@ -1,4 +1,4 @@
-"""`tidegate check` with manifests among its files."""
+"""Runs `tidegate check` on manifests and configurations."""
 
 import json
 
@@ -24,7 +24,7 @@ spec:
 
 @pytest.fixture
 def check(tmp_path):
-    """`check(config=…, manifest=…)`: exit status and output, with the folder's name left out."""
+    """`check(config=…, manifest=…)`: exit status and output, without the folder's name."""
 
     def run(*options, **texts):
         files = []
@@ -38,14 +38,14 @@ def check(tmp_path):
     return run
 
 
-def test_a_manifest_says_before_it_is_applied_what_the_daemon_would_say_after(check):
-    status, said = check(manifest=_SCALED.replace("ENGINE", "vlm"))
+def test_manifest_gets_the_errors_of_the_daemon_before_it_is_applied(check):
+    status, output = check(manifest=_SCALED.replace("ENGINE", "vlm"))
 
     assert status == 1
-    assert said.startswith("manifest.yaml:11:58: spec.triggers.0.metadata.engine: must be one of kserve, ")
+    assert output.startswith("manifest.yaml:11:58: spec.triggers.0.metadata.engine: must be one of kserve, ")
 
 
-def test_a_manifest_is_checked_against_the_configuration_beside_it_in_any_order(check):
+def test_manifest_is_checked_with_the_given_configuration_in_any_order(check):
     good, config = _SCALED.replace("ENGINE", "vllm"), "kubernetes: {}\nscrape: {interval: 1s}\n"
 
     assert check(manifest=good)[0] == 1  # the default interval is 5s
@@ -53,15 +53,15 @@ def test_a_manifest_is_checked_against_the_configuration_beside_it_in_any_order(
     assert check(config=config, manifest=good) == (0, "2 file(s) fine\n")
 
 
-def test_what_is_not_tidegates_business_is_counted(check):
-    status, said = check(manifest="apiVersion: v1\nkind: Secret\n---\napiVersion: v1\nkind: Service\n")
+def test_other_documents_are_counted_as_skipped(check):
+    status, output = check(manifest="apiVersion: v1\nkind: Secret\n---\napiVersion: v1\nkind: Service\n")
 
-    assert (status, said) == (0, "1 file(s) fine, 2 document(s) skipped\n")
+    assert (status, output) == (0, "1 file(s) fine, 2 document(s) skipped\n")
 
 
-def test_a_problem_of_a_manifest_is_the_same_document_as_one_of_a_configuration(check):
-    status, said = check("-o", "json", manifest=_SCALED.replace("ENGINE", "vllm"), config="tick: 2h\n")
-    problems = json.loads(said)
+def test_problems_of_manifests_and_configurations_have_the_same_form(check):
+    status, output = check("-o", "json", manifest=_SCALED.replace("ENGINE", "vllm"), config="tick: 2h\n")
+    problems = json.loads(output)
 
     assert status == 1
     assert [
@@ -72,14 +72,14 @@ def test_a_problem_of_a_manifest_is_the_same_document_as_one_of_a_configuration(
     ]
 
 
-def test_the_same_file_twice_is_the_same_problems_twice(check, tmp_path):
+def test_file_given_twice_is_reported_twice(check, tmp_path):
     (tmp_path / "a.yaml").write_text("tick: 2h\n")
     done = CliRunner().invoke(main, ["check", *[str(tmp_path / "a.yaml")] * 2])
 
     assert done.output.count("must be at most 1m") == 2
 
 
-def test_a_configuration_that_is_larger_than_a_config_map_is_still_none(check):
-    status, said = check(config="#" * (2**20 + 1))
+def test_configuration_larger_than_a_config_map_is_refused(check):
+    status, output = check(config="#" * (2**20 + 1))
 
-    assert (status, said) == (1, "config.yaml: must be at most 1MiB\n")
+    assert (status, output) == (1, "config.yaml: must be at most 1MiB\n")

@@ -1,4 +1,4 @@
-"""What of KEDA's own words works against scaling to zero, and is told before it is applied."""
+"""Tests warnings about KEDA's own keys that prevent scaling to zero, before a manifest is applied."""
 
 import pytest
 
@@ -21,13 +21,13 @@ _BETTER = 'tidegate.dev/brake: "freeze until ..." holds it and ends by itself'
 _KEEPS = "and it does not engage while Tidegate is unreachable: without it KEDA keeps the replicas"
 
 
-def _said(annotations="", minimum=0, more="", beside="", now=None):
+def _check(annotations="", minimum=0, more="", beside="", now=None):
     text = _TEXT.format(annotations=annotations, minimum=minimum, more=more, beside=beside)
     return [str(problem).removeprefix("m.yaml:") for problem in check_manifests(text, "m.yaml", None, now).problems]
 
 
-def test_without_traps_nothing_is_said():
-    assert _said() == []
+def test_manifest_without_traps_has_no_problem():
+    assert _check() == []
 
 
 @pytest.mark.parametrize(("minimum", "replicas", "expected"), [
@@ -35,9 +35,9 @@ def test_without_traps_nothing_is_said():
     (0, 0, "scales to zero when Tidegate has no value, also under load"),
     (1, 4, "sets the replicas regardless of load when Tidegate has no value"),
 ])  # fmt: skip
-def test_a_fallback_does_what_nobody_asked_for_and_helps_not_when_it_would_have_to(minimum, replicas, expected):
-    said = _said(minimum=minimum, more=f"fallback: {{replicas: {replicas}, failureThreshold: 3}}")
-    assert said == [f"8:3: warning TG004: spec.fallback: {expected}, {_KEEPS}"]
+def test_fallback_is_reported_with_its_effect(minimum, replicas, expected):
+    lines = _check(minimum=minimum, more=f"fallback: {{replicas: {replicas}, failureThreshold: 3}}")
+    assert lines == [f"8:3: warning TG004: spec.fallback: {expected}, {_KEEPS}"]
 
 
 @pytest.mark.parametrize(("key", "minimum", "expected"), [
@@ -49,21 +49,21 @@ def test_a_fallback_does_what_nobody_asked_for_and_helps_not_when_it_would_have_
     ("paused-scale-in", 0, "has no end, and prevents scaling to zero"),
     ("paused-scale-out", 0, "prevents waking, even with requests waiting"),
 ])  # fmt: skip
-def test_a_pause_of_kedas_is_told_what_it_does_and_what_is_better(key, minimum, expected):
-    (line,) = _said(f'autoscaling.keda.sh/{key}: "true"', minimum)
+def test_pause_annotation_is_reported_with_its_effect_and_an_alternative(key, minimum, expected):
+    (line,) = _check(f'autoscaling.keda.sh/{key}: "true"', minimum)
     assert line == f"3:53: warning TG005: metadata.annotations.autoscaling.keda.sh/{key}: {expected}: {_BETTER}"
 
 
-def test_a_pause_that_is_taken_back_is_none():
-    assert _said('autoscaling.keda.sh/paused: "false"') == []
+def test_pause_annotation_with_false_is_not_reported():
+    assert _check('autoscaling.keda.sh/paused: "false"') == []
 
 
-def test_a_cron_trigger_beside_ours_is_told_of_schedules():
-    (line,) = _said(beside="- {type: cron, metadata: {timezone: UTC, start: 0 8 * * *, end: 0 9 * * *}}")
+def test_cron_trigger_beside_ours_is_reported():
+    (line,) = _check(beside="- {type: cron, metadata: {timezone: UTC, start: 0 8 * * *, end: 0 9 * * *}}")
     assert line.startswith("11:8: warning TG025: spec.triggers.1.type: holds replicas that Tidegate does not know")
 
 
-def test_a_schedule_in_a_trigger_is_checked_like_one_of_the_configuration():
+def test_schedule_of_a_trigger_is_checked_like_one_of_the_configuration():
     text = _TEXT.replace("gateway: epp", 'gateway: epp, schedules: "0 8 * * 1 for 1h floor 200"')
     (problem,) = check_manifests(text.format(annotations="", minimum=0, more="", beside=""), "m", None).problems
     assert str(problem) == (
@@ -84,25 +84,25 @@ _EIGHT = 1795420800.0  # 2026-11-23T08:00Z
      "until it is removed; add `until` and a time")]),
     ("[freeze]", None, ["3:53: metadata.annotations.tidegate.dev/brake: must be a string, not a mapping or list"]),
 ])  # fmt: skip
-def test_a_brake_is_checked_before_it_is_applied(brake, now, expected):
-    assert _said(f"tidegate.dev/brake: {brake}", now=now) == expected
+def test_brake_is_checked_before_it_is_applied(brake, now, expected):
+    assert _check(f"tidegate.dev/brake: {brake}", now=now) == expected
 
 
-def test_a_brake_that_cannot_be_read_is_told_what_it_counts_as():
-    (line,) = _said('tidegate.dev/brake: "freeze 2h"')
+def test_unreadable_brake_is_reported_with_its_effect():
+    (line,) = _check('tidegate.dev/brake: "freeze 2h"')
     assert line.startswith("3:73: metadata.annotations.tidegate.dev/brake: must be freeze, never_down or floor N")
     assert line.endswith("Until then it counts as never_down, got 'freeze 2h'")
 
 
-@pytest.mark.parametrize(("kind", "said"), [
+@pytest.mark.parametrize(("kind", "expected"), [
     ("Deployment", []),
     ("DaemonSet", [("m.yaml:3:35: warning TG080: metadata.annotations.tidegate.dev/brake: is not read here: it "
      "is read on "
                    "ScaledObject, ScaledJob, Deployment, StatefulSet, LeaderWorkerSet, Rollout")]),
 ])  # fmt: skip
-def test_a_brake_alone_makes_no_workload_and_is_read_where_replicas_are(kind, said):
+def test_brake_alone_makes_no_workload_and_is_read_on_scalable_kinds(kind, expected):
     text = (
         f"apiVersion: apps/v1\nkind: {kind}\n"
         "metadata: {name: a, annotations: {tidegate.dev/brake: never_down until 2026-11-23T08:00Z}}\n"
     )
-    assert [str(problem) for problem in check_manifests(text, "m.yaml", None).problems] == said
+    assert [str(problem) for problem in check_manifests(text, "m.yaml", None).problems] == expected

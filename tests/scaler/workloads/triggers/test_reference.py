@@ -1,4 +1,4 @@
-"""docs/reference/triggers.md is what the model generates."""
+"""Checks that docs/reference/triggers.md is generated from the model."""
 
 import re
 import subprocess
@@ -10,16 +10,16 @@ from scaler.config.trigger import TRIGGER_KEYS
 _DOCUMENT = Path(__file__).parents[4] / "docs/reference/triggers.md"
 
 
-def test_the_committed_reference_is_what_the_model_says():
-    made = subprocess.run(
+def test_committed_reference_equals_the_generated_one():
+    generated = subprocess.run(
         [sys.executable, "-m", "docs.generate.triggers"],
         capture_output=True, check=True, cwd=_DOCUMENT.parents[1],
     )  # fmt: skip
 
-    assert made.stdout.decode() == _DOCUMENT.read_text(encoding="utf-8")
+    assert generated.stdout.decode() == _DOCUMENT.read_text(encoding="utf-8")
 
 
-def test_every_key_has_one_item_with_its_type_and_its_default():
+def test_every_key_has_one_entry_with_type_and_default():
     text = _DOCUMENT.read_text(encoding="utf-8").replace("\n  ", " ")
     items = [line for line in text.splitlines() if line.startswith("- `")]
 
@@ -27,8 +27,8 @@ def test_every_key_has_one_item_with_its_type_and_its_default():
     assert [item for item in items if not re.match(r"- `[a-z_.]+` \(.+; default `.+`.*\): \S.*\.$", item)] == []
 
 
-def test_a_key_of_one_place_names_it():
+def test_key_of_one_origin_names_it():
     text = _DOCUMENT.read_text(encoding="utf-8").replace("\n  ", " ")
-    single = {name: word.origins[0] for name, word in TRIGGER_KEYS.items() if len(word.origins) == 1}
+    single = {name: key.origins[0] for name, key in TRIGGER_KEYS.items() if len(key.origins) == 1}
 
     assert dict(re.findall(r"^- `([a-z_.]+)` \([^:]*; only in (\w+)\):", text, re.MULTILINE)) == single

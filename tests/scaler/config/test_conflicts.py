@@ -1,4 +1,4 @@
-"""What is said of values that do not go together."""
+"""Checks errors and warnings about values that conflict with each other."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from scaler.config.scalars import GPU_TARGET_KINDS
 
 _CHAT = "workloads: [{namespace: ai, name: chat, engine: vllm, pods: {dns: chat.ai.svc}, replicas: {min: 1}"
 _SAME_PAGE = "must be another target than pods: those are gone at zero and see no request"
-_NO_WAKER = "0 without a gateway: nothing can wake it, so one replica is kept (reason no_wake_source)"
+_NO_WAKE_SOURCE = "0 without a gateway: nothing can wake it, so one replica is kept (reason no_wake_source)"
 _SLOW_RISE = "is slower than smoothing.down (1m): replicas go before they come, got 2m"
 _SOURCES = "must have pods, a gateway, or objectives.gpu_engine: nothing shows how busy it is"
 
@@ -71,49 +71,49 @@ def _gpus(*parts):
     (_CHAT + ", gateway: {dns: chat.ai.svc, port: 8000}}]",
      f"1:110: workloads.0.gateway: {_SAME_PAGE}"),
 ])  # fmt: skip
-def test_values_that_do_not_go_together_are_told_at_the_one_to_change(said, text, expected):
-    assert [line for line in said(text) if ": warning " not in line] == [f"c.yaml:{expected}"]
+def test_conflicting_values_are_reported_at_the_key_to_change(check, text, expected):
+    assert [line for line in check(text) if ": warning " not in line] == [f"c.yaml:{expected}"]
 
 
-def test_a_url_without_a_path_is_the_same_page_as_with_the_usual_one(said):
+def test_url_without_path_equals_the_url_with_the_default_path(check):
     pods, gateway = "{url: http://a:8000}", "{url: http://a:8000/metrics, kind: vllm}"
-    lines = said(f"workloads: [{{namespace: ai, name: chat, engine: vllm, pods: {pods}, gateway: {gateway}}}]")
+    lines = check(f"workloads: [{{namespace: ai, name: chat, engine: vllm, pods: {pods}, gateway: {gateway}}}]")
 
     errors = [line for line in lines if ": warning " not in line]
 
     assert [line.split(": ")[1] for line in errors] == ["workloads.0.gateway"]
 
 
-def test_zero_without_a_gateway_is_a_warning_and_no_error(said):
-    lines = said("workloads: [{namespace: ai, name: chat, engine: vllm, pods: {dns: a}, replicas: {min: 0}}]")
+def test_zero_replicas_without_gateway_is_a_warning(check):
+    lines = check("workloads: [{namespace: ai, name: chat, engine: vllm, pods: {dns: a}, replicas: {min: 0}}]")
 
-    assert lines == [f"c.yaml:1:87: warning TG001: workloads.0.replicas.min: {_NO_WAKER}"]
+    assert lines == [f"c.yaml:1:87: warning TG001: workloads.0.replicas.min: {_NO_WAKE_SOURCE}"]
 
 
-def test_rising_slower_than_falling_is_a_warning(said):
-    lines = said(_CHAT + ", smoothing: {up: 2m}}]")
+def test_smoothing_slower_up_than_down_is_a_warning(check):
+    lines = check(_CHAT + ", smoothing: {up: 2m}}]")
 
     assert lines == [f"c.yaml:1:117: warning TG085: workloads.0.smoothing.up: {_SLOW_RISE}"]
 
 
-def test_bounds_of_a_keep_warm_time_that_is_not_learned_are_a_warning(said):
-    lines = said(_CHAT + ", keep_warm: 5m, keep_warm_max: 1h}]")
+def test_bounds_of_a_fixed_keep_warm_are_a_warning(check):
+    lines = check(_CHAT + ", keep_warm: 5m, keep_warm_max: 1h}]")
     because = "is not used: keep_warm is 5m, and not auto, got 1h"
 
     assert lines == [f"c.yaml:1:131: warning TG086: workloads.0.keep_warm_max: {because}"]
 
 
-def test_snapshots_that_are_too_old_before_the_next_is_written_are_a_warning(said):
-    lines = said("state: {directory: /s, interval: 10m}\ngpus: [{dns: a}]")
+def test_checkpoint_interval_above_the_hold_is_a_warning(check):
+    lines = check("state: {directory: /s, interval: 10m}\ngpus: [{dns: a}]")
 
     message = "is more than freshness.hold (5m): older decisions are not restored, got 10m"
     assert lines == [f"c.yaml:1:34: warning TG091: state.interval: {message}"]
 
 
-def test_a_configuration_of_nothing_is_a_warning(said):
+def test_empty_configuration_is_a_warning(check):
     expected = "c.yaml:1:1: warning TG090: workloads: nothing is configured: no target is scraped, nothing is decided"
 
-    assert said("tick: 2s") == [expected]
+    assert check("tick: 2s") == [expected]
 
 
 @pytest.mark.parametrize(
@@ -123,9 +123,9 @@ def test_a_configuration_of_nothing_is_a_warning(said):
         _CHAT.replace("min: 1", "min: 2, max: 2") + "}]",
         _CHAT + ", keep_warm: 15s}]",
         _CHAT + ", keep_warm: auto, keep_warm_min: 5s}]",
-        _CHAT + "}]\nscrape: {interval: 2m}",  # what is learned gives way to what proves idleness
+        _CHAT + "}]\nscrape: {interval: 2m}",  # the proof of idleness overrides a shorter learned keep-warm time
         _CHAT + ", smoothing: {up: 0, down: 5s}}]",
-        _CHAT + "}]\nscrape: {interval: 30s}",  # the default half-life of 5s is nobody's mistake
+        _CHAT + "}]\nscrape: {interval: 30s}",  # the default half-life of 5s is not reported
         _CHAT + "}]\nscrape: {interval: 1s}",  # nor is the default timeout of 3s
         _CHAT.replace(", pods: {dns: chat.ai.svc}", ", gateway: {url: http://epp:9090}") + "}]",
         _CHAT.replace(", pods: {dns: chat.ai.svc}", ", objectives: {gpu_engine: 0.8}") + "}]\ngpus: [{dns: d}]",
@@ -134,11 +134,11 @@ def test_a_configuration_of_nothing_is_a_warning(said):
         "listen: {http: 127.0.0.1:80, grpc: 127.0.0.2:80}\ngpus: [{dns: a}]",
     ],
 )
-def test_nothing_is_said_of_what_goes_together(said, text):
-    assert said(text) == []
+def test_compatible_values_give_no_problem(check, text):
+    assert check(text) == []
 
 
-def test_what_is_wrong_in_one_place_hides_nothing_in_another(said):
+def test_one_error_hides_no_other_error(check):
     text = """\
         scrape: {timeout: 6s}
         tick: fast
@@ -159,7 +159,7 @@ def test_what_is_wrong_in_one_place_hides_nothing_in_another(said):
             pods: *chat
         """
 
-    assert [line.split(": ")[0] + " " + line.split(": ")[1] for line in said(text)] == [
+    assert [line.split(": ")[0] + " " + line.split(": ")[1] for line in check(text)] == [
         "c.yaml:1:19 scrape.timeout",
         "c.yaml:2:7 tick",
         "c.yaml:3:1 tick",
@@ -178,8 +178,8 @@ def test_what_is_wrong_in_one_place_hides_nothing_in_another(said):
     ]
 
 
-def test_nothing_is_concluded_from_the_default_of_a_value_that_could_not_be_read(said):
-    # 9s is above the default interval, and may well be below the one that was meant.
-    lines = said("scrape: {interval: slow, timeout: 9s}\ngpus: [{dns: a}]")
+def test_default_of_an_unreadable_value_is_not_checked(check):
+    # 9s is above the default interval, but may be below the intended one.
+    lines = check("scrape: {interval: slow, timeout: 9s}\ngpus: [{dns: a}]")
 
     assert [line.split(": ")[1] for line in lines] == ["scrape.interval"]

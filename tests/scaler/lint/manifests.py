@@ -1,4 +1,4 @@
-"""Manifests for tests of the linter, right in everything that the rules look at, and made wrong in one place each."""
+"""Manifests for tests of the linter: free of problems until a test changes one part."""
 
 import re
 
@@ -6,7 +6,7 @@ _EXAMPLE = re.compile(r"^```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def sides(page):
-    """The example of a rule's page: the wrong text and the right one."""
+    """The example of a rule's page: the text before and after the fix."""
     (example,) = _EXAMPLE.findall(page)
     lines = example.splitlines(keepends=True)
     assert all(line[:2] in {"  ", "- ", "+ "} for line in lines)
@@ -16,8 +16,8 @@ def sides(page):
 WINDOW = "advanced: {horizontalPodAutoscalerConfig: {behavior: {scaleDown: {stabilizationWindowSeconds: 30}}}}"
 
 
-def scaled(words="engine: vllm", *, name="chat", namespace="ai", spec="", minimum=1, maximum=8, more=WINDOW):
-    """A ScaledObject whose trigger asks Tidegate."""
+def scaled(metadata="engine: vllm", *, name="chat", namespace="ai", spec="", minimum=1, maximum=8, more=WINDOW):
+    """A ScaledObject with a trigger of Tidegate."""
     return f"""\
 apiVersion: keda.sh/v1alpha1
 kind: ScaledObject
@@ -29,12 +29,12 @@ spec:
   cooldownPeriod: 30
   {more}
   {spec}
-  triggers: [{{type: external-push, metadata: {{scalerAddress: "tidegate:6000", {words}}}}}]
+  triggers: [{{type: external-push, metadata: {{scalerAddress: "tidegate:6000", {metadata}}}}}]
 """
 
 
 def asking(query, threshold="16", *, minimum=1, keda=""):
-    """A ScaledObject that asks Prometheus; line 12 is the query, which begins in column 16."""
+    """A ScaledObject with a Prometheus trigger; line 12 is the query, which begins in column 16."""
     return f"""\
 apiVersion: keda.sh/v1alpha1
 kind: ScaledObject
@@ -59,7 +59,7 @@ def deployed(
     annotations="", namespace="ai", ends="lifecycle: {preStop: {sleep: {seconds: 15}}}",
     ready="readinessProbe: {httpGet: {path: /health, port: 8000}}", grace="terminationGracePeriodSeconds: 120",
 ):  # fmt: skip
-    """A Deployment of one container, on a GPU, that ends and begins well."""
+    """A Deployment of one container on a GPU, with a readiness probe and a graceful shutdown."""
     return f"""\
 apiVersion: apps/v1
 kind: Deployment

@@ -1,4 +1,4 @@
-"""What would wake a workload, and what is said where nothing would."""
+"""Checks which wake source a workload has, and the warnings if it has none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _chat(gateway=None, minimum=0):
 
 
 @pytest.mark.parametrize(
-    ("workload", "words"),
+    ("workload", "expected"),
     [
         (_chat({"dns": "epp.ai.svc"}), "woken by the queue of its gateway (epp)"),
         (
@@ -31,10 +31,10 @@ def _chat(gateway=None, minimum=0):
         (_chat({"dns": "epp.ai.svc"}, minimum=1), "never at zero: replicas.min is above 0"),
     ],
 )
-def test_it_is_said_what_would_wake_a_workload(workload, words):
+def test_wake_source_of_a_workload_is_described(workload, expected):
     [chat] = Config.model_validate({"workloads": [workload]}).workloads
 
-    assert woken_by(chat) == words
+    assert woken_by(chat) == expected
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_it_is_said_what_would_wake_a_workload(workload, words):
         ("vllm", ["vllm shows no request at zero replicas, so one is kept (reason no_wake_source)"]),
     ],
 )
-def test_a_gateway_that_cannot_keep_a_request_is_warned_of(said, kind, expected):
-    lines = said(
+def test_gateway_that_loses_requests_at_zero_is_a_warning(check, kind, expected):
+    lines = check(
         f"workloads: [{{namespace: ai, name: chat, engine: vllm, pods: {{dns: a}}, gateway: {{dns: b, kind: {kind}}}}}]"
     )
 

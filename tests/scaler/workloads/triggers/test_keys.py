@@ -1,4 +1,4 @@
-"""The words of a trigger's metadata and of annotations: those of the configuration, each as text."""
+"""Reads the keys of a trigger's metadata and of annotations: those of the configuration, each as text."""
 
 import pytest
 from hypothesis import given
@@ -16,15 +16,24 @@ _NO_ADDRESS = f"{_GATEWAY}; an address is never fetched, and another namespace's
 _NO_SOURCE = "metadata.engine: must be given, or gateway, or objectives.gpu_engine: else nothing shows how busy it is"
 
 
-def test_two_lines_are_enough():
+def problems_of(metadata, origin="metadata"):
+    """Each problem as its line; none if the metadata is valid."""
+    try:
+        read(metadata, origin=origin)
+    except TriggerErrors as error:
+        return [str(problem) for problem in error.problems]
+    return []
+
+
+def test_two_keys_are_enough():
     trigger = read({"scalerAddress": "tidegate.tidegate.svc:6000", "engine": "vllm"}, origin="metadata")
 
     assert trigger == Trigger(engine="vllm")
     assert (trigger.keep_warm, trigger.objectives, trigger.smoothing) == ("auto", Objectives(), Smoothing())
 
 
-def test_every_word_is_read_as_the_configuration_reads_it():
-    words = {
+def test_every_key_is_read_like_the_configuration():
+    metadata = {
         "engine": "vllm", "model": "llama", "port": "8001", "path": "/m", "scheme": "https",
         "gateway": "epp", "gateway_kind": "ray_serve", "gateway_port": "9090", "gateway_path": "/g",
         "gateway_scheme": "http", "objectives.work": "16.5", "objectives.kv_cache": "null",
@@ -49,19 +58,19 @@ def test_every_word_is_read_as_the_configuration_reads_it():
         "schedules": "0 8 * * 1-5 for 10h floor 2", "weight": 0.1, "ratio": RoleRatio(to="prefill", min=0.5, max=3.0),
     }  # fmt: skip
 
-    assert read(words, origin="metadata") == Trigger(**expected)
-    assert read(words | {"mode": "observe", "replicas.min": "1", "replicas.max": "4"}, origin="annotations") == Trigger(
-        **expected, mode="observe", replicas=Replicas(min=1, max=4)
-    )
-    assert set(words) | {"workload", "mode", "replicas.min", "replicas.max"} == set(TRIGGER_KEYS)
+    assert read(metadata, origin="metadata") == Trigger(**expected)
+    assert read(
+        metadata | {"mode": "observe", "replicas.min": "1", "replicas.max": "4"}, origin="annotations"
+    ) == Trigger(**expected, mode="observe", replicas=Replicas(min=1, max=4))
+    assert set(metadata) | {"workload", "mode", "replicas.min", "replicas.max"} == set(TRIGGER_KEYS)
 
 
 @pytest.mark.parametrize("name", ["7", "true", "1e3", "5m"])
-def test_a_model_that_is_called_like_a_number_keeps_its_name(name):
+def test_model_named_like_a_number_keeps_its_name(name):
     assert read({"engine": "vllm", "model": name}, origin="metadata").model == name
 
 
-def test_words_left_out_are_the_defaults_of_the_configuration():
+def test_missing_keys_have_the_defaults_of_the_configuration():
     mine, theirs = Trigger(), Workload(namespace="ai", name="chat")
     same = ("engine", "model", "objectives", "smoothing", "keep_warm", "scale_down_band", "gpu_quiet")
     same += ("mode", "on_blind", "on_incomplete", "lease_max", "keep_warm_min", "keep_warm_max")
@@ -71,7 +80,7 @@ def test_words_left_out_are_the_defaults_of_the_configuration():
     assert [mine.port, mine.path, mine.scheme] == [getattr(Endpoint(), key) for key in ("port", "path", "scheme")]
 
 
-def test_a_word_is_described_by_the_docstring_of_the_configuration():
+def test_key_has_the_description_of_the_configuration():
     described = {
         "keep_warm": Workload, "objectives.kv_cache": Objectives, "smoothing.down": Smoothing, "replicas.max": Replicas,
     }  # fmt: skip
@@ -81,17 +90,17 @@ def test_a_word_is_described_by_the_docstring_of_the_configuration():
         assert TRIGGER_KEYS[name].field.default == section.model_fields[key].default
 
 
-def test_kedas_own_settings_are_nobodys_words(told):
+def test_keys_of_keda_are_ignored():
     keys = ("scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey", "tlsCertFile")
     settings = dict.fromkeys([*keys, *(f"{key}FromEnv" for key in keys)], "x")
 
-    assert told({"engine": "vllm"} | settings) == []
-    assert told({"engine": "vllm", "scalerAddress": "x"}, "annotations")[0].startswith(
+    assert problems_of({"engine": "vllm"} | settings) == []
+    assert problems_of({"engine": "vllm", "scalerAddress": "x"}, "annotations")[0].startswith(
         "tidegate.dev/scalerAddress: unknown key; "
     )
 
 
-@pytest.mark.parametrize(("words", "expected"), [
+@pytest.mark.parametrize(("metadata", "expected"), [
     ({"engine": "vlm"}, f"metadata.engine: must be one of {_ENGINES} (did you mean vllm?), got 'vlm'"),
     ({"engine": ""}, f"metadata.engine: must be one of {_ENGINES}, got ''"),
     ({"engine": "vllm", "keep_warm": "soon"},
@@ -100,7 +109,7 @@ def test_kedas_own_settings_are_nobodys_words(told):
      "metadata.keep_warm: must be a duration such as 500ms, 5s, 2m or 1h30m, or auto, got 'null'"),
     ({"engine": "vllm", "objectives.work": "0"}, "metadata.objectives.work: must be above 0, got '0'"),
     ({"engine": "vllm", "objectives.work": "many"}, "metadata.objectives.work: must be a number, got 'many'"),
-    # Nobody turned the guard off by leaving a value of a template empty.
+    # An empty value of a template must not turn the guard off.
     ({"engine": "vllm", "objectives.kv_cache": ""}, "metadata.objectives.kv_cache: must be a number, got ''"),
     ({"engine": "vllm", "port": "8000.5"}, "metadata.port: must be a whole number, got '8000.5'"),
     ({"engine": "vllm", "port": "70000"}, "metadata.port: must be at most 65535, got '70000'"),
@@ -116,7 +125,7 @@ def test_kedas_own_settings_are_nobodys_words(told):
     ({"engine": "vllm", "replicas.min": "1"},
      "metadata.replicas.min: is not allowed here: use the ScaledObject's minReplicaCount, got '1'"),
     ({"engine": "vllm", "mode": "enforce"}, "metadata.mode: must be one of act, observe, got 'enforce'"),
-    # Together.
+    # Combinations.
     ({}, _NO_SOURCE),
     ({"keep_warm": "5m"}, _NO_SOURCE),
     ({"workload": "chat", "engine": "vllm"},
@@ -127,33 +136,33 @@ def test_kedas_own_settings_are_nobodys_words(told):
     ({"gateway": "epp", "port": "80"}, "metadata.port: goes with engine, which is not given"),
     ({"engine": "vllm", "gateway_kind": "epp"}, "metadata.gateway_kind: goes with gateway, which is not given"),
 ])  # fmt: skip
-def test_a_wrong_word_is_told_its_key_its_bound_and_its_value(told, words, expected):
-    assert told(words) == [expected]
+def test_invalid_key_is_reported_with_bound_and_value(metadata, expected):
+    assert problems_of(metadata) == [expected]
 
 
 @pytest.mark.parametrize("value", [
     "http://169.254.169.254/latest", "epp:9090", "team-b/epp", "epp.team-b", "epp.team-b.svc", "10.0.0.7", "[::1]",
     "//evil", "epp.", ".",
 ])  # fmt: skip
-def test_a_gateway_is_a_name_and_never_an_address_to_fetch(told, value):
-    assert told({"engine": "vllm", "gateway": value}) == [f"metadata.gateway: {_NO_ADDRESS}, got {value!r}"]
+def test_gateway_is_a_name_and_never_an_address(value):
+    assert problems_of({"engine": "vllm", "gateway": value}) == [f"metadata.gateway: {_NO_ADDRESS}, got {value!r}"]
 
 
 @pytest.mark.parametrize("value", ["Epp", "", "a b", "-a", "a" * 64])
-def test_a_gateway_is_called_as_a_service_is(told, value):
-    assert told({"engine": "vllm", "gateway": value}) == [f"metadata.gateway: {_GATEWAY}, got {value!r}"]
+def test_gateway_name_must_be_a_service_name(value):
+    assert problems_of({"engine": "vllm", "gateway": value}) == [f"metadata.gateway: {_GATEWAY}, got {value!r}"]
 
 
-def test_everything_that_is_wrong_is_told_at_once_in_the_order_it_stands(told):
-    lines = told({"keep_warm": "x", "egnine": "vllm", "port": "0", "gateway": "a.b", "gateway_port": "y"})
+def test_all_errors_are_reported_in_the_given_order():
+    lines = problems_of({"keep_warm": "x", "egnine": "vllm", "port": "0", "gateway": "a.b", "gateway_port": "y"})
 
     assert [line.split(":")[0] for line in lines] == [
         "metadata.keep_warm", "metadata.egnine", "metadata.port", "metadata.gateway", "metadata.gateway_port",
     ]  # fmt: skip
 
 
-def test_annotations_are_told_by_their_own_names(told):
-    lines = told(
+def test_errors_of_annotations_name_the_annotation():
+    lines = problems_of(
         {"engine": "vllm", "keep_warm": "x", "workload": "chat", "replicas.max": "0", "gate": "a"}, "annotations"
     )
 
@@ -165,10 +174,10 @@ def test_annotations_are_told_by_their_own_names(told):
     ]
 
 
-def test_a_strangers_text_is_quoted_cut_and_in_ascii(told):
-    (long,) = told({"engine": "vllm", "gateway_x" * 100: "y"})
-    (kyrillic,) = told({"engine": "vllm", "\u0435ngine": "y"})
-    (value,) = told({"engine": "v" * 5000})
+def test_text_of_a_tenant_is_quoted_cut_and_in_ascii():
+    (long,) = problems_of({"engine": "vllm", "gateway_x" * 100: "y"})
+    (kyrillic,) = problems_of({"engine": "vllm", "\u0435ngine": "y"})
+    (value,) = problems_of({"engine": "v" * 5000})
 
     assert len(long) < 600
     assert kyrillic.startswith("'metadata.\\u0435ngine': unknown key; known here: ")
@@ -176,8 +185,8 @@ def test_a_strangers_text_is_quoted_cut_and_in_ascii(told):
     assert all(line.isascii() for line in (long, kyrillic, value))
 
 
-def test_a_thousand_unknown_keys_are_counted_and_not_listed(told):
-    lines = told({"engine": "vllm"} | {f"key{number}": "" for number in range(1000)})
+def test_thousand_unknown_keys_are_counted_and_not_listed():
+    lines = problems_of({"engine": "vllm"} | {f"key{number}": "" for number in range(1000)})
 
     assert len(lines) == 17
     assert "metadata: has 984 further unknown keys" in lines
@@ -190,10 +199,10 @@ _VALUES = st.one_of(
 
 
 @given(st.dictionaries(_KEYS, _VALUES, max_size=8), st.sampled_from(["metadata", "annotations"]))
-def test_whatever_a_tenant_writes_is_words_or_bad_words(words, place):
+def test_arbitrary_text_is_read_or_refused(metadata, origin):
     problems = ()
     try:
-        read(words, origin=place)
+        read(metadata, origin=origin)
     except TriggerErrors as bad:
         problems = bad.problems or ("a refusal without a reason \u00e9",)
     assert all(str(problem).isascii() and "Input should" not in str(problem) for problem in problems)

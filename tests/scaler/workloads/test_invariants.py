@@ -1,4 +1,4 @@
-"""What holds whatever a cluster says."""
+"""Tests the invariants of the registry for arbitrary objects of a cluster."""
 
 import random
 
@@ -14,13 +14,13 @@ from tests.scaler.workloads.objects import ADDRESS, configured, deployment, scal
 
 CONFIG = Config(
     kubernetes=Kubernetes(),
-    workloads=(configured("llama"), configured("seen", mode="observe")),
+    workloads=(configured("llama"), configured("watched", mode="observe")),
     gateways=(SharedGateway(name="llm-d", namespaces=("ai",), page={"url": "http://llm-d.infra.svc:9090/metrics"}),),
 )
 GOOD = [scaled(f"good-{i}", trigger(engine="vllm", keep_warm=f"{i + 60}s")) for i in range(1000)]
-NAMES = st.sampled_from(["chat", "llama", "seen", "a" * 100]) | st.text(max_size=20)
+NAMES = st.sampled_from(["chat", "llama", "watched", "a" * 100]) | st.text(max_size=20)
 KEYS = st.sampled_from([*TRIGGER_KEYS, "scalerAddress", "engineFromEnv", "enigne"]) | st.text(max_size=10)
-VALUES = st.sampled_from(["vllm", "llm-d", "16", "null", "5m", "0.5", "llama", "seen", "-1", "true", "[", ADDRESS])
+VALUES = st.sampled_from(["vllm", "llm-d", "16", "null", "5m", "0.5", "llama", "watched", "-1", "true", "[", ADDRESS])
 TRIGGERS = st.builds(
     ScaledObjectTrigger,
     st.sampled_from(["external", "external-push", "cpu"]),
@@ -46,11 +46,11 @@ HPAS = st.builds(Hpa, REFS, REFS, COUNTS, COUNTS, st.none() | REFS)
 
 @settings(max_examples=15)
 @given(bad=SCALED, note=SCALABLES, where=st.integers(0, 1000))
-def test_one_tenants_mistake_costs_none_of_a_thousand_others_anything(bad, note, where):
+def test_invalid_object_of_one_tenant_affects_no_other(bad, note, where):
     before = take(CONFIG, GOOD, (), ())
     after = take(CONFIG, [*GOOD[:where], bad, *GOOD[where:]], (note,), ())
-    known = {workload.key: workload for workload in after.workloads}
-    assert all(known[workload.key] == workload for workload in before.workloads)
+    workloads = {workload.key: workload for workload in after.workloads}
+    assert all(workloads[workload.key] == workload for workload in before.workloads)
     assert all(after.about(each.ref.namespace, each.ref.name) is not None for each in GOOD)
 
 
@@ -60,16 +60,16 @@ def test_one_tenants_mistake_costs_none_of_a_thousand_others_anything(bad, note,
     notes=st.lists(SCALABLES, max_size=5, unique_by=lambda each: each.ref),
     hpas=st.lists(HPAS, max_size=3, unique_by=lambda each: each.ref),
 )
-def test_whatever_a_cluster_says_there_is_a_census_and_every_key_is_one_workloads(objects, notes, hpas):
-    census = take(CONFIG, objects, notes, hpas)
-    keys = [workload.key for workload in census.workloads]
+def test_every_key_of_an_arbitrary_cluster_belongs_to_one_workload(objects, notes, hpas):
+    registry = take(CONFIG, objects, notes, hpas)
+    keys = [workload.key for workload in registry.workloads]
     assert len(keys) == len(set(keys))
-    assert census.workloads[:2] == CONFIG.workloads
-    assert set(census.targets) <= set(keys)
-    assert all(trouble.message.isascii() and len(trouble.message) < 1000 for trouble in census.object_errors)
+    assert registry.workloads[:2] == CONFIG.workloads
+    assert set(registry.targets) <= set(keys)
+    assert all(problem.message.isascii() and len(problem.message) < 1000 for problem in registry.object_errors)
     for each in objects:
         for one in (one for one in each.triggers if one.type != "cpu"):
-            outcome = _outcome(census, each.ref, one.metadata)
+            outcome = _outcome(registry, each.ref, one.metadata)
             if isinstance(outcome, WorkloadKey):
                 assert outcome in keys
                 assert outcome.namespace == each.ref.namespace
@@ -77,12 +77,12 @@ def test_whatever_a_cluster_says_there_is_a_census_and_every_key_is_one_workload
                 assert 0 < len(outcome) < 8000
 
 
-def _outcome(census, ref, metadata):
-    """Whom a call that says what the object says speaks for, or why nobody, in words."""
+def _outcome(registry, ref, metadata):
+    """The workload of a call with the metadata of the object, or the sentence of its rejection."""
     try:
-        return census.authorize(ref.namespace, ref.name, metadata)
-    except RejectedCall as doubted:
-        return doubted.refused.sentence
+        return registry.authorize(ref.namespace, ref.name, metadata)
+    except RejectedCall as rejected:
+        return rejected.refused.sentence
 
 
 @given(
@@ -90,13 +90,13 @@ def _outcome(census, ref, metadata):
     notes=st.lists(SCALABLES, max_size=5, unique_by=lambda each: each.ref),
     order=st.randoms(use_true_random=False),
 )
-def test_the_order_in_which_a_cluster_says_it_changes_nothing(objects, notes, order: random.Random):
-    census = take(CONFIG, objects, notes, ())
+def test_order_of_objects_changes_nothing(objects, notes, order: random.Random):
+    registry = take(CONFIG, objects, notes, ())
     order.shuffle(objects)
     order.shuffle(notes)
     again = take(CONFIG, objects, notes, ())
-    assert again == census
-    assert list(again.objects.items()) == list(census.objects.items())
+    assert again == registry
+    assert list(again.objects.items()) == list(registry.objects.items())
 
 
 @settings(max_examples=300)
@@ -105,9 +105,11 @@ def test_the_order_in_which_a_cluster_says_it_changes_nothing(objects, notes, or
     namespace=st.just("ai") | st.text(),
     name=NAMES,
 )
-def test_no_call_speaks_for_what_no_trigger_says(call, namespace, name):
-    census = take(CONFIG, [scaled("chat", trigger(engine="vllm", model="m"))], [deployment("notes", engine="vllm")], ())
-    outcome = _outcome(census, Ref(namespace, "ScaledObject", name), call)
+def test_call_is_authorized_only_with_the_metadata_of_a_trigger(call, namespace, name):
+    registry = take(
+        CONFIG, [scaled("chat", trigger(engine="vllm", model="m"))], [deployment("notes", engine="vllm")], ()
+    )
+    outcome = _outcome(registry, Ref(namespace, "ScaledObject", name), call)
     if isinstance(outcome, WorkloadKey):
         assert (namespace, name, str(outcome)) == ("ai", "chat", "ai/chat")
         assert (call["engine"], call["model"]) == ("vllm", "m")

@@ -1,4 +1,4 @@
-"""What was kept is claimed by those who come, and kept on for those who have not."""
+"""Tests the control loop with a checkpoint: returning workloads claim their state, the rest is kept."""
 
 import asyncio
 
@@ -41,8 +41,8 @@ def kept(at, **replicas):
 
 
 @pytest.fixture
-async def around():
-    """`around(states)`: the surroundings of works at second 1000, with what was kept."""
+async def loop_context():
+    """`loop_context(states)`: the context of control loops at second 1000, with unclaimed states."""
     pages = HttpPages(HttpLimits(1.0, 1024))
 
     def make(*states):
@@ -53,7 +53,7 @@ async def around():
             publisher=Publisher([]),
             self_metrics=SelfMetrics(CollectorRegistry()),
             on_tick=lambda now: None,
-            on_registry=lambda census: None,
+            on_registry=lambda registry: None,
             unclaimed=UnclaimedState(states),
         )
 
@@ -61,67 +61,69 @@ async def around():
     await pages.close()
 
 
-def answers(around):
-    board = around.publisher.local
-    return {each.name: (said.replicas, said.active, said.reason) for each, said in board.decisions.items()}
+def decisions(loop_context):
+    board = loop_context.publisher.local
+    return {
+        each.name: (decision.replicas, decision.active, decision.reason) for each, decision in board.decisions.items()
+    }
 
 
-def remembered(states):
+def names(states):
     return [[each.name for each in state.workloads] for state in states]
 
 
-async def test_the_first_answers_are_those_before(around):
-    here = around(kept(990.0, chat=3, code=0))
+async def test_first_decisions_are_the_restored_ones(loop_context):
+    here = loop_context(kept(990.0, chat=3, code=0))
     ControlLoop(config("chat", "code", "new"), here).tick(1000.0)
-    assert answers(here) == {
+    assert decisions(here) == {
         "chat": (3, True, Reason.SERVING),
         "code": (0, False, Reason.SERVING),
         "new": (None, True, Reason.UNKNOWN),
     }
 
 
-async def test_who_has_not_come_yet_goes_into_the_next_snapshot_as_it_was(around):
-    here = around(kept(990.0, chat=3, code=5), kept(500.0, code=1, old=2))
+async def test_unclaimed_workload_is_copied_unchanged_into_the_next_checkpoint(loop_context):
+    here = loop_context(kept(990.0, chat=3, code=5), kept(500.0, code=1, old=2))
     started = ControlLoop(config("chat"), here)
     started.tick(1000.0)
-    own, *rest = await started.states()
-    assert (remembered([own]), own.at) == ([["chat"]], 1000.0)
-    assert (remembered(rest), [state.at for state in rest]) == ([["code"], ["code", "old"]], [990.0, 500.0])
+    current, *rest = await started.states()
+    assert (names([current]), current.at) == ([["chat"]], 1000.0)
+    assert (names(rest), [state.at for state in rest]) == ([["code"], ["code", "old"]], [990.0, 500.0])
     after = ControlLoop(config("chat", "code", "old"), here, before=started)
     after.tick(1001.0)
-    assert answers(here)["code"] == (5, True, Reason.SERVING)
-    assert answers(here)["old"] == (None, True, Reason.UNKNOWN), "it is older than answers are held"
-    assert remembered(await after.states()) == [["chat", "code", "old"]]
+    assert decisions(here)["code"] == (5, True, Reason.SERVING)
+    assert decisions(here)["old"] == (None, True, Reason.UNKNOWN), "it is older than the hold"
+    assert names(await after.states()) == [["chat", "code", "old"]]
 
 
-async def test_a_large_fleet_is_copied_in_parts_between_which_others_run(around, monkeypatch):
+async def test_large_fleet_is_copied_in_parts_and_yields_to_other_tasks(loop_context, monkeypatch):
     monkeypatch.setattr(loop, "COPIED_AT_ONCE", 2)
-    here = around()
+    here = loop_context()
     started, turns = ControlLoop(config(*"abcde"), here), []
 
-    async def others():
+    async def other_task():
         while True:
             turns.append(1)
             await asyncio.sleep(0)
 
-    running = asyncio.create_task(others())
+    running = asyncio.create_task(other_task())
     states = await started.states()
     running.cancel()
-    assert (remembered(states), len(turns)) == ([["a", "b"], ["c", "d"], ["e"]], 3)
+    assert (names(states), len(turns)) == ([["a", "b"], ["c", "d"], ["e"]], 3)
 
 
-async def test_a_list_of_workloads_that_changes_meanwhile_is_begun_anew(around, monkeypatch):
+async def test_copy_restarts_if_the_list_of_workloads_changes(loop_context, monkeypatch):
     monkeypatch.setattr(loop, "COPIED_AT_ONCE", 1)
-    here = around()
+    here = loop_context()
     started, other = ControlLoop(config("a", "b"), here), ControlLoop(config("c"), here)
     copying = asyncio.create_task(started.states())
     await asyncio.sleep(0)
     started._decider = other._decider
-    assert remembered(await copying) == [["c"]]
+    assert names(await copying) == [["c"]]
 
 
-async def test_what_is_counted_while_another_leads_is_kept_and_not_shown(around):
-    here = around()
+async def test_seconds_counted_while_following_are_kept_and_not_exposed(loop_context):
+    here = loop_context()
     leads = iter([True, True, False, False, True])
     here.leads = lambda now: next(leads)
     begun = ControlLoop(config("chat"), here)

@@ -1,4 +1,4 @@
-"""Brakes and schedules in a configuration: what is wrong with them, and what they order now and next."""
+"""Checks brakes and schedules in a configuration: their problems, and the overrides active now and next."""
 
 import pytest
 from click.testing import CliRunner
@@ -16,7 +16,7 @@ _NO_END = "has no end: it holds until it is removed; add `until` and a time"
 EIGHT = moment("2026-11-23T08:00Z")
 
 
-def _said(text, now=None):
+def _check(text, now=None):
     try:
         problems = parse(text, "c.yaml", now)[1]
     except ConfigErrors as errors:
@@ -63,17 +63,17 @@ def _scheduled(*parts):
     ("gpus: [{dns: a}]\nbrake: [never_down]",
      ["2:8: brake: must be text such as freeze until 2026-11-23T08:00Z because of the sale, got a list"]),
 ])  # fmt: skip
-def test_what_is_wrong_with_an_order_is_told_at_its_place(text, expected):
-    assert _said(text) == expected
+def test_invalid_override_is_reported_at_its_key(text, expected):
+    assert _check(text) == expected
 
 
-def test_an_order_that_is_over_is_told_to_whoever_knows_the_time():
+def test_expired_override_is_a_warning_if_the_time_is_given():
     text = "gpus: [{dns: a}]\nbrake: freeze until 2026-11-23T08:00Z"
-    assert (_said(text), _said(text, EIGHT - 1)) == ([], [])
-    assert _said(text, EIGHT) == ["2:8: warning TG082: brake: ended at 2026-11-23T08:00Z and has no effect"]
+    assert (_check(text), _check(text, EIGHT - 1)) == ([], [])
+    assert _check(text, EIGHT) == ["2:8: warning TG082: brake: ended at 2026-11-23T08:00Z and has no effect"]
 
 
-def test_a_line_says_what_a_list_says():
+def test_schedule_line_equals_the_list_form():
     line = "0 8 * * 1-5 for 10h in Europe/Berlin floor 2 prewarm 10m; 0 22 * * * until 0 6 * * * ceiling 4"
     assert scheduled(line) == (
         Schedule(start="0 8 * * 1-5", duration=36000.0, zone="Europe/Berlin", floor=2, prewarm=600.0),
@@ -88,7 +88,7 @@ brake: freeze until 2026-11-23T08:00Z because of the sale
 """
 
 
-def test_what_is_ordered_now_and_next_is_shown_by_its_own_clock():
+def test_active_and_next_overrides_are_shown_in_their_zone():
     config, _ = parse(ORDERED, "c.yaml")
     assert override_lines(config, EIGHT - 1) == {
         "all workloads": ["now: freeze until 2026-11-23T08:00Z because of the sale"],
@@ -102,7 +102,7 @@ def test_what_is_ordered_now_and_next_is_shown_by_its_own_clock():
     ]
 
 
-def test_check_shows_what_is_ordered(tmp_path):
+def test_check_command_shows_overrides(tmp_path):
     file = tmp_path / "c.yaml"
     file.write_text(ORDERED.replace("2026", "2099"))
     done = CliRunner().invoke(main, ["check", str(file)])

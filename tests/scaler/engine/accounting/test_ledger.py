@@ -1,4 +1,4 @@
-"""The books: nothing is lost, nothing is entered twice, and what nobody saw is unknown."""
+"""Tests the ledger: no time is lost or entered twice, and an unobserved time is unknown."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from scaler.engine.checkpoint_format import pack, unpack
 GAP_S = 10.0
 ROWS = np.array([0])
 NOTHING = np.full((1, 3), np.nan)
-BY_STATE = {state: place for place, state in enumerate(STATES)}
+BY_STATE = {state: index for index, state in enumerate(STATES)}
 
 
 def moment(state=GpuUse.SERVING, gpus=8.0, each=8.0, apart=np.nan, queued=0.0, up=1.0):
@@ -25,15 +25,15 @@ def moment(state=GpuUse.SERVING, gpus=8.0, each=8.0, apart=np.nan, queued=0.0, u
     return AccountedSweep(code, held, *(np.array(column) for column in columns), counts=np.array([True]))
 
 
-def enter(books, at, seen=None, counted=NOTHING, *, leads=True):
-    books.enter(moment() if seen is None else seen, counted, at, leads=leads)
+def enter(books, at, sweep=None, counted=NOTHING, *, leads=True):
+    books.enter(moment() if sweep is None else sweep, counted, at, leads=leads)
 
 
 def by_state(values):
     return {str(state): value for state, value in zip(STATES, values[0].tolist(), strict=True) if value}
 
 
-def test_what_is_seen_stands_until_the_next_sweep():
+def test_state_of_a_sweep_lasts_until_the_next_sweep():
     books = Ledger(1, GAP_S)
     enter(books, 100.0, moment(GpuUse.LOADING))
     enter(books, 104.0, moment(GpuUse.SERVING, gpus=16.0))
@@ -42,7 +42,7 @@ def test_what_is_seen_stands_until_the_next_sweep():
     assert by_state(books.kept.gpu_seconds) == {"loading": 32.0, "serving": 16.0}
 
 
-def test_a_time_in_which_nobody_looked_is_unknown_and_neither_zero_nor_idle():
+def test_unobserved_time_is_unknown_and_neither_zero_nor_idle():
     books = Ledger(1, GAP_S)
     enter(books, 100.0, moment(GpuUse.IDLE_WARM))
     enter(books, 3700.0, moment(GpuUse.IDLE_WARM))
@@ -50,7 +50,7 @@ def test_a_time_in_which_nobody_looked_is_unknown_and_neither_zero_nor_idle():
     assert by_state(books.kept.gpu_seconds) == {"unknown": 8.0 * 3600.0}
 
 
-def test_a_clock_that_was_set_back_takes_no_time_and_gives_none_back():
+def test_clock_set_back_adds_no_time():
     books = Ledger(1, GAP_S)
     enter(books, 100.0)
     enter(books, 105.0)
@@ -59,7 +59,7 @@ def test_a_clock_that_was_set_back_takes_no_time_and_gives_none_back():
     assert by_state(books.kept.state_seconds) == {"serving": 10.0}
 
 
-def test_a_clock_that_is_set_right_by_half_a_century_enters_a_month_at_most():
+def test_clock_jump_of_half_a_century_adds_a_month_at_most():
     books = Ledger(1, GAP_S)
     enter(books, 100.0)
     enter(books, 1.79e9)
@@ -68,7 +68,7 @@ def test_a_clock_that_is_set_right_by_half_a_century_enters_a_month_at_most():
     assert by_state(books.shown.gpu_seconds) == {"unknown": 8.0 * 2_592_000.0, "serving": 40.0}
 
 
-def test_gpus_that_were_never_known_are_not_counted_as_none():
+def test_unknown_gpus_are_not_counted_as_zero():
     books = Ledger(1, GAP_S)
     unknown = moment()._replace(gpus=np.full((1, len(STATES)), np.nan))
     enter(books, 100.0, unknown)
@@ -80,14 +80,14 @@ def test_gpus_that_were_never_known_are_not_counted_as_none():
     assert by_state(books.kept.gpu_seconds) == {"serving": 8.0}
 
 
-def test_falling_asleep_and_waking_are_counted_once_each():
+def test_sleep_and_wake_are_counted_once_each():
     books = Ledger(1, GAP_S)
     for at, up in enumerate([1.0, 1.0, 0.0, 0.0, 1.0, np.nan, 1.0, 0.0]):
         enter(books, 100.0 + at, moment(up=up))
     assert (books.kept.wakes.tolist(), books.kept.sleeps.tolist()) == ([1.0], [2.0])
 
 
-def test_counters_of_requests_are_unknown_until_a_page_has_said_one():
+def test_request_counters_are_unknown_until_a_target_exposes_them():
     books = Ledger(1, GAP_S)
     enter(books, 100.0)
     assert np.isnan(books.kept.requests).all()
@@ -98,14 +98,14 @@ def test_counters_of_requests_are_unknown_until_a_page_has_said_one():
 
 
 class TestShadow:
-    def test_replicas_that_we_would_not_have_are_gpu_seconds_saved(self):
+    def test_replicas_above_the_decision_are_saved_gpu_seconds(self):
         books = Ledger(1, GAP_S)
         enter(books, 100.0, moment(apart=-3.0))
         enter(books, 110.0)
         assert (books.kept.saved.tolist(), books.kept.added.tolist()) == ([240.0], [0.0])
         assert (books.kept.fewer.tolist(), books.kept.more.tolist()) == ([10.0], [0.0])
 
-    def test_what_waits_while_we_would_have_had_more_is_counted_and_nothing_else(self):
+    def test_only_the_queue_while_the_decision_is_higher_is_counted(self):
         books = Ledger(1, GAP_S)
         enter(books, 100.0, moment(apart=1.0, queued=6.0))
         enter(books, 105.0, moment(apart=0.0, queued=9.0))
@@ -114,13 +114,13 @@ class TestShadow:
         assert books.kept.queued.tolist() == [30.0]
         assert (books.kept.shadow.tolist(), books.kept.added.tolist()) == ([15.0], [40.0])
 
-    def test_a_queue_that_is_not_known_is_not_counted_as_empty(self):
+    def test_unknown_queue_is_not_counted_as_empty(self):
         books = Ledger(1, GAP_S)
         enter(books, 100.0, moment(apart=1.0, queued=np.nan))
         enter(books, 105.0)
         assert np.isnan(books.kept.queued).all()
 
-    def test_nothing_is_compared_where_nobody_looked_or_nobody_observes(self):
+    def test_unobserved_time_and_active_mode_are_not_compared(self):
         books = Ledger(1, GAP_S)
         enter(books, 100.0, moment(apart=-3.0))
         enter(books, 200.0)
@@ -145,7 +145,7 @@ def played(books, story, at=1000.0):
 
 
 @given(MOMENTS)
-def test_seconds_of_all_states_are_the_time_that_has_passed(story):
+def test_seconds_of_all_states_add_up_to_the_elapsed_time(story):
     books = Ledger(1, GAP_S)
     at = played(books, story[:1])
     passed, last = 0.0, at
@@ -153,12 +153,12 @@ def test_seconds_of_all_states_are_the_time_that_has_passed(story):
         passed, last = passed + max(0.0, (last + step) - last), last + step
     played(books, story[1:], at)
     assert books.kept.state_seconds.sum() == pytest.approx(passed)
-    # Moments of this story always know their GPUs, in one state: the unknown ones are theirs too.
+    # Moments of this story always have known GPUs in one state; the GPU seconds of an unknown time count too.
     assert np.nan_to_num(books.kept.gpu_seconds).min() >= 0.0
 
 
 @given(MOMENTS)
-def test_in_no_interval_are_gpu_seconds_both_saved_and_added_and_no_counter_ever_falls(story):
+def test_no_interval_both_saves_and_adds_and_no_counter_falls(story):
     books, at = Ledger(1, GAP_S), 1000.0
     for each in story:
         before = [np.nan_to_num(column).copy() for column in books.kept]
@@ -170,16 +170,16 @@ def test_in_no_interval_are_gpu_seconds_both_saved_and_added_and_no_counter_ever
         assert not (sums["more"].any() and sums["fewer"].any())
 
 
-def remembered(books, at):
+def checkpoint(books, at):
     return unpack(pack(Remembered(at, (WorkloadKey("ai", "chat"),), books.columns()).copied()))
 
 
 @given(MOMENTS, MOMENTS, st.floats(GAP_S + 0.01, 1e5))
-def test_a_restart_in_the_middle_changes_nothing_but_the_gap(story, rest, away_s):
+def test_restart_adds_only_the_gap(story, rest, away_s):
     whole, first, second = Ledger(1, GAP_S), Ledger(1, GAP_S), Ledger(1, GAP_S)
     at = played(whole, story)
     played(first, story)
-    second.take(remembered(first, at).columns, ROWS, ROWS)
+    second.take(checkpoint(first, at).columns, ROWS, ROWS)
     rest = [(away_s, *rest[0][1:]), *rest[1:]]
     played(whole, rest, at)
     played(second, rest, at)
@@ -187,11 +187,11 @@ def test_a_restart_in_the_middle_changes_nothing_but_the_gap(story, rest, away_s
         np.testing.assert_array_equal(one, other)
 
 
-def test_what_prometheus_is_told_begins_anew_with_the_process_and_goes_on_through_a_reload():
+def test_exported_counters_restart_with_the_process_and_survive_a_reload():
     first, second, third = Ledger(1, GAP_S), Ledger(1, GAP_S), Ledger(1, GAP_S)
     enter(first, 100.0)
     enter(first, 105.0)
-    second.take(remembered(first, 105.0).columns, ROWS, ROWS)  # after a restart
+    second.take(checkpoint(first, 105.0).columns, ROWS, ROWS)  # after a restart
     enter(second, 108.0)
     assert by_state(second.kept.gpu_seconds) == {"serving": 64.0}
     assert by_state(second.shown.gpu_seconds) == {"serving": 24.0}
@@ -201,7 +201,7 @@ def test_what_prometheus_is_told_begins_anew_with_the_process_and_goes_on_throug
     assert by_state(third.shown.gpu_seconds) == {"serving": 40.0}
 
 
-def test_of_two_replicas_of_tidegate_one_is_read_so_a_sum_over_them_is_right():
+def test_sum_over_two_replicas_counts_every_second_once():
     one, other = Ledger(1, GAP_S), Ledger(1, GAP_S)
     for at in range(100, 120):
         enter(one, float(at), leads=at < 110)
@@ -210,24 +210,24 @@ def test_of_two_replicas_of_tidegate_one_is_read_so_a_sum_over_them_is_right():
     assert one.shown.gpu_seconds[0, 0] + other.shown.gpu_seconds[0, 0] == 8.0 * 19
 
 
-def test_a_follower_takes_the_longer_books_and_never_lets_its_own_fall():
+def test_follower_adopts_the_longer_ledger_and_never_decreases_its_own():
     old, young = Ledger(1, GAP_S), Ledger(1, GAP_S)
     for at in range(0, 2000, 10):
         enter(old, float(at))
     enter(young, 1000.0)
     enter(young, 1990.0)
-    # The young one's clock is 0.2 s ahead, so what it takes over begins 0.2 s later there.
-    young.take(translated(remembered(old, 1990.0), 0.2).columns, ROWS, ROWS)
+    # The clock of `young` is 0.2 s ahead, so the adopted ledger begins 0.2 s later there.
+    young.take(translated(checkpoint(old, 1990.0), 0.2).columns, ROWS, ROWS)
     assert young.kept.gpu_seconds.sum() == old.kept.gpu_seconds.sum() == 8.0 * 1990
     enter(young, 1995.0)
     enter(old, 1994.0)
-    old.take(remembered(young, 1995.0).columns, ROWS, ROWS)
+    old.take(checkpoint(young, 1995.0).columns, ROWS, ROWS)
     assert old.kept.gpu_seconds.sum() == 8.0 * 1994
-    young.take(translated(remembered(old, 1994.0), -5.0).columns, ROWS, ROWS)
+    young.take(translated(checkpoint(old, 1994.0), -5.0).columns, ROWS, ROWS)
     assert young.kept.gpu_seconds.sum() == pytest.approx(8.0 * 1994.8)
 
 
-def test_a_state_that_only_the_next_version_knows_is_unknown():
+def test_state_of_a_newer_version_is_unknown():
     books, newer = Ledger(1, GAP_S), Ledger(1, GAP_S)
     enter(newer, 100.0, moment()._replace(state=np.array([len(STATES) + 3])))
     books.take(newer.columns(), ROWS, ROWS)

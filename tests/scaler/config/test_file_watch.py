@@ -1,29 +1,29 @@
-"""When a configuration file counts as another one."""
+"""Checks when a configuration file counts as changed."""
 
 import os
 
 from scaler.config.loader import FileWatch
 
 
-def test_a_file_that_stays_the_same_has_not_changed(tmp_path):
+def test_unmodified_file_has_not_changed(tmp_path):
     (tmp_path / "config.yaml").write_text("a")
     watch = FileWatch(tmp_path / "config.yaml")
     assert [watch.changed() for _ in range(3)] == [False, False, False]
 
 
-def test_a_file_that_is_being_written_has_changed_once_it_stands_still(tmp_path):
+def test_file_being_written_has_changed_once_it_is_stable(tmp_path):
     file = tmp_path / "config.yaml"
     file.write_text("a")
     watch = FileWatch(file)
-    said = []
+    results = []
     for text in ("ab", "abc"):
         file.write_text(text)
-        said.append(watch.changed())
-    assert [*said, watch.changed(), watch.changed()] == [False, False, True, False]
+        results.append(watch.changed())
+    assert [*results, watch.changed(), watch.changed()] == [False, False, True, False]
 
 
-def test_a_link_that_is_turned_to_another_directory_is_another_file(tmp_path):
-    """As kubelet does with a mounted ConfigMap."""
+def test_link_to_another_directory_is_a_change(tmp_path):
+    """Kubelet switches a mounted ConfigMap this way."""
     for version in ("one", "two"):
         (tmp_path / version).mkdir()
         (tmp_path / version / "config.yaml").write_text("same")
@@ -35,7 +35,7 @@ def test_a_link_that_is_turned_to_another_directory_is_another_file(tmp_path):
     assert [watch.changed(), watch.changed(), watch.changed()] == [False, True, False]
 
 
-def test_a_file_that_is_gone_has_not_changed_and_its_return_is_seen(tmp_path):
+def test_deleted_file_has_not_changed_until_it_returns(tmp_path):
     file = tmp_path / "config.yaml"
     file.write_text("a")
     watch = FileWatch(file)

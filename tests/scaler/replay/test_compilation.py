@@ -1,4 +1,4 @@
-"""The simulator's machine code: taken from the disk where it is kept, and never older than what it was made of."""
+"""Tests the machine code of the simulator: it is cached, and recompiled when one of its sources changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import exporter
 import scaler
 
-# A step of 0.01 s and a prompt of 100 tokens at 1000/s: the first token is there at 5.11 s.
+# A step of 0.01 s and a prompt of 100 tokens at 1000/s: the first token is generated at 5.11 s.
 PLAYED = """
 import numpy as np
 from scaler.replay.columns import FIRST, ReplayWorld, ServerColumns
@@ -30,7 +30,7 @@ print(round(world.request_times[0, FIRST], 6), hits)
 
 @pytest.fixture
 def copied(tmp_path):
-    """`copied(script)`: what it prints, of a copy of the packages with a cache of its own."""
+    """`copied(script)`: the output of a script with a copy of the packages and its own cache."""
     for package in (exporter, scaler):
         folder = Path(package.__file__).parent
         shutil.copytree(folder, tmp_path / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -48,10 +48,10 @@ def copied(tmp_path):
     return run
 
 
-def test_the_simulator_is_compiled_once_and_again_when_a_file_it_is_made_of_has_changed(copied):
+def test_simulator_is_compiled_once_and_again_after_a_change_of_its_sources(copied):
     assert [copied(PLAYED), copied(PLAYED)] == ["5.11 [0, 0, 0]", "5.11 [1, 1, 1]"]
 
-    # `run_s` is in another file than the engine: the step's time twice.
+    # `run_s` is in another file than the engine: this doubles the time of a step.
     columns = copied.folder / "scaler" / "replay" / "columns.py"
     columns.write_text(columns.read_text().replace("first = server.step +", "first = 2 * server.step +"))
     assert copied(PLAYED) == "5.12 [0, 0, 0]"

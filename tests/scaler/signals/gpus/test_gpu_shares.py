@@ -1,4 +1,4 @@
-"""What pages of GPUs say of a workload, page after page."""
+"""Tests the GPU readings of a workload, scrape by scrape."""
 
 import numpy as np
 import pytest
@@ -14,12 +14,12 @@ GIB = 2.0**30
 
 
 class Node:
-    """One node's exporter, read by one reader, as the daemon does."""
+    """One node's exporter, parsed by one reader, as the daemon does."""
 
     def __init__(self, read, owners):
         self.read, self.shares, self.now = read, GpuShares(owners), 1000.0
 
-    def says(self, text, after=5.0):
+    def scrape(self, text, after=5.0):
         self.now += after
         return self.shares.read(NODE, self.read(text, at=self.now), self.now).get(CHAT)
 
@@ -38,76 +38,76 @@ def mean(reading):
     return reading.values[Column.GPU_SUM] / reading.values[Column.GPU_WEIGHT]
 
 
-def test_mig_instances_of_unequal_size_average_by_their_share(node):
-    reading = node.says(mig(1, "3g.40gb", 0.3) + mig(2, "1g.10gb", 1.0))
+def test_mig_instances_of_unequal_size_are_averaged_by_their_share(node):
+    reading = node.scrape(mig(1, "3g.40gb", 0.3) + mig(2, "1g.10gb", 1.0))
     assert mean(reading) == pytest.approx((3 * 0.3 + 1 * 1.0) / 4)
     assert reading.values[Column.GPU_COUNT] == 2.0
     assert reading.values[Column.GPU_BUSIEST] == 1.0
 
 
-def test_a_whole_gpu_weighs_as_all_its_slices(node, page):
-    reading = node.says(mig(1, "1g.10gb", 1.0) + page.gpu("h", ["chat-1"], engine=0.2))
+def test_whole_gpu_weighs_as_all_its_slices(node, page):
+    reading = node.scrape(mig(1, "1g.10gb", 1.0) + page.gpu("h", ["chat-1"], engine=0.2))
     assert mean(reading) == pytest.approx((1 * 1.0 + 7 * 0.2) / 8)
 
 
-def test_the_activity_of_an_instance_is_never_divided_by_its_ceiling(node):
-    reading = node.says(mig(1, "3g.40gb", 0.33))
+def test_activity_of_an_instance_is_never_divided_by_its_ceiling(node):
+    reading = node.scrape(mig(1, "3g.40gb", 0.33))
     assert mean(reading) == pytest.approx(0.33)
     assert reading.values[Column.GPU_CEILING] / reading.values[Column.GPU_WEIGHT] == pytest.approx(1 / 3)
 
 
-def test_a_parent_is_not_another_gpu_of_its_instances_workload(node):
+def test_parent_gpu_is_not_counted_beside_its_instance(node):
     parent = 'UUID="g",modelName="H100",namespace="ai",pod="chat-0"'
     text = mig(1, "1g.10gb", 0.6) + f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{parent}}} 0.1\n"
-    reading = node.says(text)
+    reading = node.scrape(text)
     assert (reading.values[Column.GPU_COUNT], mean(reading)) == (1.0, pytest.approx(0.6))
 
 
-def test_a_gpu_that_no_longer_exposes_its_activity_is_blind(node, page):
+def test_gpu_that_no_longer_exposes_its_activity_is_blind(node, page):
     both = page.gpu("g", ["chat-0"], engine=0.0) + page.gpu("h", ["chat-0"], engine=0.0)
-    assert node.says(both).values[Column.GPU_BLIND] == 0.0
+    assert node.scrape(both).values[Column.GPU_BLIND] == 0.0
     paused = page.gpu("g", ["chat-0"]) + page.gpu("h", ["chat-0"], engine=0.0)
-    values = node.says(paused).values
+    values = node.scrape(paused).values
     assert (values[Column.GPU_BLIND], values[Column.GPU_SILENT], values[Column.GPU_BUSIEST]) == (1.0, 1.0, 0.0)
-    assert node.says(paused, after=3600.0).values[Column.GPU_BLIND] == 1.0
-    assert node.says(both).values[Column.GPU_BLIND] == 0.0
+    assert node.scrape(paused, after=3600.0).values[Column.GPU_BLIND] == 1.0
+    assert node.scrape(both).values[Column.GPU_BLIND] == 0.0
 
 
-def test_a_gpu_keeps_its_known_activity_across_workloads(node, page):
-    assert node.says(page.gpu("g", engine=0.0)) is None
-    assert node.says(page.gpu("g", ["chat-0"])).values[Column.GPU_BLIND] == 1.0
+def test_gpu_keeps_its_known_activity_across_workloads(node, page):
+    assert node.scrape(page.gpu("g", engine=0.0)) is None
+    assert node.scrape(page.gpu("g", ["chat-0"])).values[Column.GPU_BLIND] == 1.0
 
 
-def test_a_gpu_that_never_exposed_its_activity_is_silent_and_not_blind(node, page):
-    values = node.says(page.gpu("g", ["chat-0"])).values
+def test_gpu_that_never_exposed_its_activity_is_silent_and_not_blind(node, page):
+    values = node.scrape(page.gpu("g", ["chat-0"])).values
     assert (values[Column.GPU_SILENT], values[Column.GPU_BLIND]) == (1.0, 0.0)
     assert np.isnan(values[Column.GPU_SUM])
     assert np.isnan(values[Column.GPU_BUSIEST])
 
 
-def test_utilisation_instead_of_engine_activity_has_no_weight(node, page):
-    node.says(page.gpu("g", ["chat-0"], engine=0.4, util=50))
-    values = node.says(page.gpu("g", ["chat-0"], util=50)).values
+def test_utilisation_without_engine_activity_has_no_weight(node, page):
+    node.scrape(page.gpu("g", ["chat-0"], engine=0.4, util=50))
+    values = node.scrape(page.gpu("g", ["chat-0"], util=50)).values
     assert (values[Column.GPU_UTILISED], values[Column.GPU_BLIND], values[Column.GPU_BUSIEST]) == (1.0, 0.0, 0.5)
     assert np.isnan(values[Column.GPU_WEIGHT])
 
 
-def test_a_mixed_node_is_counted_gpu_by_gpu(node, page):
+def test_mixed_node_is_counted_gpu_by_gpu(node, page):
     text = page.gpu("a", ["chat-0"], engine=0.5, util=100) + page.gpu("b", ["chat-0"], util=30)
-    values = node.says(text + page.gpu("c", ["chat-0"])).values
-    said = [Column.GPU_COUNT, Column.GPU_UTILISED, Column.GPU_SILENT, Column.GPU_SUM, Column.GPU_BUSIEST]
-    assert values[said].tolist() == [3.0, 1.0, 1.0, 0.5, 0.5]
+    values = node.scrape(text + page.gpu("c", ["chat-0"])).values
+    columns = [Column.GPU_COUNT, Column.GPU_UTILISED, Column.GPU_SILENT, Column.GPU_SUM, Column.GPU_BUSIEST]
+    assert values[columns].tolist() == [3.0, 1.0, 1.0, 0.5, 0.5]
 
 
-def test_memory_held_is_kept_as_memory(node):
+def test_held_memory_is_stored_in_bytes(node):
     labels = 'UUID="g",namespace="ai",pod="chat-0"'
-    values = node.says(f"DCGM_FI_DEV_FB_USED{{{labels}}} 1024\nDCGM_FI_DEV_GPU_UTIL{{{labels}}} 0\n").values
+    values = node.scrape(f"DCGM_FI_DEV_FB_USED{{{labels}}} 1024\nDCGM_FI_DEV_GPU_UTIL{{{labels}}} 0\n").values
     assert values[Column.GPU_MEMORY] == 1 * GIB
     assert values[Column.GPU_BUSIEST] == 0.0
 
 
 class TestLost:
-    """The pages of one exporter with one reader, so that a change of the code can be seen."""
+    """The scrapes of one exporter with one reader, so that a change of the Xid is detected."""
 
     @pytest.fixture
     def node(self):
@@ -124,49 +124,49 @@ class TestLost:
         other = labels.replace('"g"', '"h"')
         return text + f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{other}}} 0.25\n"
 
-    def test_a_lost_gpu_is_counted_as_lost_and_left_out_of_the_mean(self, node):
-        node.says(self.page(0, engine=0.75))
-        assert mean(node.says(self.page(79, engine=0.75))) == 0.5
-        values = node.says(self.page(79)).values
-        said = [Column.GPU_COUNT, Column.GPU_LOST, Column.GPU_SILENT, Column.GPU_BLIND, Column.GPU_SUM]
-        assert values[said].tolist() == [2.0, 1.0, 0.0, 0.0, 0.25]
+    def test_lost_gpu_is_counted_and_left_out_of_the_mean(self, node):
+        node.scrape(self.page(0, engine=0.75))
+        assert mean(node.scrape(self.page(79, engine=0.75))) == 0.5
+        values = node.scrape(self.page(79)).values
+        columns = [Column.GPU_COUNT, Column.GPU_LOST, Column.GPU_SILENT, Column.GPU_BLIND, Column.GPU_SUM]
+        assert values[columns].tolist() == [2.0, 1.0, 0.0, 0.0, 0.25]
         assert values[Column.GPU_WEIGHT] == 1.0
 
 
 class Began:
-    """Owners that know when each pod began."""
+    """Owners that know when each pod started."""
 
     def __init__(self, at):
-        self.at, self.asked = at, []
+        self.at, self.calls = at, []
 
     def __call__(self, pod, at):
-        self.asked.append((pod, at))
+        self.calls.append((pod, at))
         return (CHAT,) if at >= self.at else ()
 
 
-def test_a_value_that_may_be_older_than_its_pod_is_not_the_pods(samples, page):
+def test_value_that_may_be_older_than_its_pod_is_not_attributed_to_it(samples, page):
     owners = Began(1000.0)
     node = Node(samples, owners)
     node.now = 1000.0
     text = page.gpu("g", ["chat-0"], engine=0.9)
-    assert node.says(text, after=29.9) is None  # it may have been measured 30 s before
-    assert node.says(text, after=0.1) is not None
-    assert owners.asked[-1] == (PodKey("ai", "chat-0"), 1000.0)
+    assert node.scrape(text, after=29.9) is None  # it may have been measured 30 s before
+    assert node.scrape(text, after=0.1) is not None
+    assert owners.calls[-1] == (PodKey("ai", "chat-0"), 1000.0)
 
 
-def test_how_old_a_value_may_be_is_learned_from_the_page(samples):
+def test_maximum_age_of_a_value_is_learned_from_the_scrapes(samples):
     owners = Began(0.0)
     node = Node(samples, owners)
     labels = 'UUID="g",namespace="ai",pod="chat-0"'
-    for step in range(40):  # collected every 10 s, asked every 5 s
+    for step in range(40):  # collected every 10 s, scraped every 5 s
         text = f"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{{labels}}} {step // 2}\n"
-        reading = node.says(text + f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{labels}}} 0.5\n")
+        reading = node.scrape(text + f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{labels}}} 0.5\n")
     assert reading.values[Column.GPU_LAG] == 15.0
     assert node.shares.lag_s(NODE) == 15.0
-    assert owners.asked[-1][1] == node.now - 15.0
+    assert owners.calls[-1][1] == node.now - 15.0
 
 
-def test_a_page_that_is_printed_and_no_longer_made_gets_old(samples):
+def test_target_with_constant_values_becomes_stale(samples):
     node = Node(samples, Began(0.0))
     labels = 'UUID="g",namespace="ai",pod="chat-0"'
 
@@ -175,19 +175,19 @@ def test_a_page_that_is_printed_and_no_longer_made_gets_old(samples):
         return f"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{{labels}}} {energy}\n{engine}"
 
     for step in range(40):
-        assert node.says(text(step // 2)).at == node.now
+        assert node.scrape(text(step // 2)).at == node.now
     changed = node.now - 5.0
-    assert node.says(text(19), after=30.0).at == node.now
-    assert node.says(text(19), after=30.0).at == changed
-    assert node.says(text(20)).at == node.now
+    assert node.scrape(text(19), after=30.0).at == node.now
+    assert node.scrape(text(19), after=30.0).at == changed
+    assert node.scrape(text(20)).at == node.now
 
 
-def test_another_list_of_workloads_keeps_what_was_remembered_of_a_page(samples, page):
+def test_new_list_of_workloads_keeps_the_state_of_a_target(samples, page):
     old = Node(samples, owners_by_name({CHAT: None}))
-    old.says(page.gpu("g", ["chat-0"], engine=0.5))
+    old.scrape(page.gpu("g", ["chat-0"], engine=0.5))
     new = Node(samples, owners_by_name({CHAT: None}))
     new.shares.adopt(old.shares)
-    assert new.says(page.gpu("g", ["chat-0"])).values[Column.GPU_BLIND] == 1.0
+    assert new.scrape(page.gpu("g", ["chat-0"])).values[Column.GPU_BLIND] == 1.0
     new.shares.forget(NODE)
-    assert new.says(page.gpu("g", ["chat-0"])).values[Column.GPU_BLIND] == 0.0
+    assert new.scrape(page.gpu("g", ["chat-0"])).values[Column.GPU_BLIND] == 0.0
     assert [target for target, _, _ in new.shares.pages()] == [NODE]

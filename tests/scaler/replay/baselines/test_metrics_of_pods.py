@@ -1,4 +1,4 @@
-"""The pages pod by pod add up to the pages of the whole."""
+"""Compares the metrics pod by pod with the metrics of the whole Deployment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from scaler.replay.metric_pages import (
 from scaler.replay.servers import A
 
 
-def test_the_parts_add_up_to_the_whole_at_every_moment():
+def test_metrics_of_pods_add_up_to_the_whole_at_every_moment():
     rng = np.random.default_rng(1)
     count = 3000
     at = np.cumsum(rng.exponential(0.05, count))
@@ -47,7 +47,7 @@ def test_the_parts_add_up_to_the_whole_at_every_moment():
         assert len(set(each[:, POD_SLOT])) == len(each)
 
 
-def test_one_that_drains_is_there_and_says_so():
+def test_draining_pod_is_listed_as_draining():
     world = ReplayWorld.of(np.zeros(2), np.full(2, 1000), np.full(2, 500), 8, A.server.batch)
     scale(world, 2, np.zeros(1))
     advance(world, A.server, 1.0)

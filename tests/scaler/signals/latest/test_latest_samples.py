@@ -1,4 +1,4 @@
-"""What a page adds to its workload's totals, and what it leaves unknown."""
+"""Tests what a scrape adds to the totals of its workload, and what stays unknown."""
 
 import numpy as np
 import pytest
@@ -29,27 +29,27 @@ def intake():
 
 
 def column(intake, name, now=0.0, rows=(0, 1)):
-    """One column of the policy's readings, None where it is not known."""
+    """One column of the policy's readings; None if it is unknown."""
     values = getattr(intake.totals(np.array(rows), now).readings, name)
     return [None if np.isnan(value) else value for value in values.tolist()]
 
 
-def test_before_any_page_nothing_is_known_and_nothing_is_zero(intake):
-    seen = intake.totals(np.array([0, 1]), 0.0).readings
+def test_everything_is_unknown_and_nothing_is_zero_before_the_first_scrape(intake):
+    readings = intake.totals(np.array([0, 1]), 0.0).readings
     for name in ("waiting", "running", "held", "busiest_gpu", "active_at", "pods_listed", "wanted", "ready"):
         assert column(intake, name) == [None, None], name
-    assert seen.pods_fresh.tolist() == [0.0, 0.0]
-    assert not seen.gateway_fresh.any()
-    assert not seen.gpus_stale.any()
+    assert readings.pods_fresh.tolist() == [0.0, 0.0]
+    assert not readings.gateway_fresh.any()
+    assert not readings.gpus_stale.any()
 
 
-def test_a_page_counts_for_its_owner_alone(intake, samples, page):
+def test_scrape_counts_for_its_owner_only(intake, samples, page):
     assert intake.land(target(owner=CODE), samples(page.vllm(waiting=3, running=4)), 0.0) == [1]
     assert column(intake, "waiting") == [None, 3.0]
     assert column(intake, "pods_fresh") == [0.0, 1.0]
 
 
-def test_a_reading_is_there_until_its_limit_and_not_after(intake, samples, page):
+def test_reading_is_fresh_until_its_limit(intake, samples, page):
     intake.land(target(), samples(page.vllm(waiting=3, running=4), at=100.0), 100.0)
     assert column(intake, "waiting", now=115.0) == [3.0, None]
     assert column(intake, "waiting", now=115.1) == [None, None]
@@ -57,27 +57,27 @@ def test_a_reading_is_there_until_its_limit_and_not_after(intake, samples, page)
     assert intake.stale(CHAT, 115.1) == (target().url,)
 
 
-def test_a_page_may_be_older_than_its_receipt_and_never_younger(intake, samples, page):
+def test_scrape_may_be_older_than_its_receipt_and_never_younger(intake, samples, page):
     intake.land(target(), samples(page.vllm(waiting=3).replace(" 3", " 3 90000")), 100.0)
     assert column(intake, "measured_at", now=100.0) == [90.0, None]
     intake.land(target(), samples(page.vllm(waiting=3).replace(" 3", " 3 999999")), 100.0)
     assert column(intake, "measured_at", now=100.0) == [100.0, None]
 
 
-def test_the_oldest_fresh_reading_is_what_a_sum_rests_on(intake, samples, page):
+def test_sum_is_as_old_as_its_oldest_fresh_reading(intake, samples, page):
     intake.land(target(0), samples(page.vllm(waiting=1), at=100.0), 100.0)
     intake.land(target(1), samples(page.vllm(waiting=1), at=108.0), 108.0)
     assert column(intake, "measured_at", now=110.0) == [100.0, None]
     assert column(intake, "measured_at", now=120.0) == [108.0, None]
 
 
-def test_many_models_on_a_page_are_all_of_a_workload_that_names_none(intake, samples, page):
+def test_workload_without_a_model_sums_all_models_of_a_target(intake, samples, page):
     text = page.vllm(waiting=1, running=2, model="a") + page.vllm(waiting=10, running=20, model="b")
     intake.land(target(), samples(text), 0.0)
     assert (column(intake, "waiting")[0], column(intake, "running")[0]) == (11.0, 22.0)
 
 
-def test_a_count_of_the_cluster_can_be_taken_back(intake):
+def test_replica_count_can_become_unknown_again(intake):
     intake.counted(CHAT, ReplicaCount(wanted=3, ready=2, at=0.0))
     assert (column(intake, "wanted")[0], column(intake, "ready")[0]) == (3.0, 2.0)
     intake.counted(CHAT, None)
@@ -87,14 +87,14 @@ def test_a_count_of_the_cluster_can_be_taken_back(intake):
     assert column(intake, "wanted") == [None, None]
 
 
-def test_a_list_can_become_unknown_again(intake):
+def test_list_of_pods_can_become_unknown_again(intake):
     intake.listed(CHAT, 2)
     assert column(intake, "pods_listed") == [2.0, None]
     intake.listed(CHAT, None)
     assert column(intake, "pods_listed") == [None, None]
 
 
-def test_a_pod_that_is_gone_takes_its_numbers_along(intake, samples, page):
+def test_removed_pod_removes_its_readings(intake, samples, page):
     for n in range(2):
         intake.land(target(n), samples(page.vllm(waiting=5)), 0.0)
     intake.retire(target(0))
@@ -106,16 +106,16 @@ def test_a_pod_that_is_gone_takes_its_numbers_along(intake, samples, page):
     assert intake.rows_of(target(1)) == [0]
 
 
-def test_a_new_pod_at_an_old_address_inherits_nothing(intake, samples, page):
+def test_new_pod_at_an_old_address_inherits_nothing(intake, samples, page):
     intake.land(target(), samples(page.vllm(waiting=1, running=1, finished=1000)), 0.0)
     intake.retire(target())
     intake.land(target(), samples(page.vllm(running=1, finished=5)), 10.0)
     assert column(intake, "active_at", now=10.0) == [None, None], "5 is a baseline, not a restart"
-    assert column(intake, "pods_fresh", now=10.0) == [1.0, 0.0], "it never said what waits"
+    assert column(intake, "pods_fresh", now=10.0) == [1.0, 0.0], "it never exposed its waiting requests"
 
 
-def test_a_pod_that_has_not_answered_yet_has_nothing_of_the_one_that_left(intake, samples, page):
-    # The place where a reading was kept is given to the next who needs one.
+def test_pod_without_a_scrape_has_no_readings_of_a_removed_pod(intake, samples, page):
+    # The slot of a removed target is reused.
     intake.land(target(0), samples(page.vllm(waiting=7, running=7)), 0.0)
     intake.retire(target(0))
     intake.expect(target(1))
@@ -124,7 +124,7 @@ def test_a_pod_that_has_not_answered_yet_has_nothing_of_the_one_that_left(intake
     assert column(intake, "measured_at") == [None, None]
 
 
-def test_an_expected_page_is_stale_until_it_comes(intake, samples, page):
+def test_expected_target_is_stale_until_its_first_scrape(intake, samples, page):
     intake.expect(target())
     assert intake.rows_of(target()) == [0]
     assert intake.stale(CHAT, 0.0) == (target().url,)
@@ -132,21 +132,21 @@ def test_an_expected_page_is_stale_until_it_comes(intake, samples, page):
     assert intake.stale(CHAT, 0.0) == ()
 
 
-def test_finished_requests_add_up_over_pods_and_restarts(intake, samples, page):
+def test_finished_requests_are_summed_over_pods_and_restarts(intake, samples, page):
     def finished(n, count):
         intake.land(target(n), samples(page.vllm(waiting=0, finished=count)), 0.0)
         return float(intake.totals(np.array([0]), 0.0).finished[0])
 
-    assert finished(0, 1000) == 0.0  # the first sight of each is a baseline
+    assert finished(0, 1000) == 0.0  # the first value of each is a baseline
     assert finished(1, 500) == 0.0
     assert finished(0, 1010) == 10.0
     assert finished(1, 505) == 15.0
-    assert finished(0, 3) == 18.0  # it restarted and finished 3 since
+    assert finished(0, 3) == 18.0  # it restarted and has finished 3 since
     intake.retire(target(1))
-    assert finished(0, 4) == 19.0, "a pod that leaves takes back nothing"
+    assert finished(0, 4) == 19.0, "a removed pod subtracts nothing"
 
 
-def test_a_gpu_target_is_about_every_workload_with_a_pod_on_it(intake, samples, page):
+def test_gpu_target_belongs_to_every_workload_with_a_pod_on_it(intake, samples, page):
     text = page.gpu("GPU-1", ["chat-0"], engine=0.5) + page.gpu("GPU-2", ["code-0"], engine=0.25)
     text += page.gpu("GPU-3", ["stranger-0"], engine=1.0) + page.gpu("GPU-4", engine=1.0)
     assert sorted(intake.land(node(), samples(text), 0.0)) == [0, 1]
@@ -154,7 +154,7 @@ def test_a_gpu_target_is_about_every_workload_with_a_pod_on_it(intake, samples, 
     assert intake.totals(np.array([0, 1]), 0.0).gpu_engine.tolist() == [0.5, 0.25]
 
 
-def test_gpus_over_several_nodes_are_one_mean_and_one_maximum(intake, samples, page):
+def test_gpus_of_several_nodes_have_one_mean_and_one_maximum(intake, samples, page):
     gpus = page.gpu("GPU-1", ["chat-0"], engine=0.9) + page.gpu("GPU-2", ["chat-0"], engine=0.3)
     intake.land(node(0), samples(gpus), 0.0)
     intake.land(node(1), samples(page.gpu("GPU-3", ["chat-1"], engine=0.0)), 0.0)
@@ -163,10 +163,10 @@ def test_gpus_over_several_nodes_are_one_mean_and_one_maximum(intake, samples, p
     assert totals.readings.busiest_gpu[0] == 0.9
 
 
-def test_a_gpu_that_does_not_say_is_not_an_idle_one(intake, samples, page):
+def test_gpu_without_activity_is_not_an_idle_one(intake, samples, page):
     gpus = page.gpu("GPU-1", ["chat-0"], engine=0.9) + page.gpu("GPU-2", ["chat-0"])
     intake.land(node(), samples(gpus), 0.0)
-    assert intake.totals(np.array([0]), 0.0).gpu_engine[0] == 0.9, "a mean over those that say"
+    assert intake.totals(np.array([0]), 0.0).gpu_engine[0] == 0.9, "the mean over GPUs that expose it"
     intake.land(node(), samples(page.gpu("GPU-1", ["chat-0"]) + page.gpu("GPU-2", ["chat-0"])), 0.0)
     assert np.isnan(intake.totals(np.array([0]), 0.0).gpu_engine[0])
     assert column(intake, "busiest_gpu") == [None, None]
@@ -181,17 +181,17 @@ def test_pods_on_gpus_count_as_ready_replicas_only_if_no_pods_are_scraped(sample
         assert column(intake, "ready", rows=[0]) == [ready]
 
 
-def test_a_pattern_assigns_a_pod_to_its_workload(samples, page):
+def test_pattern_assigns_a_pod_to_its_workload(samples, page):
     owners = owners_by_name({CHAT: "serve-*", CODE: None})
     assert owners(PodKey("ai", "serve-abc"), 0.0) == (CHAT,)
     assert owners(PodKey("ai", "chat-0"), 0.0) == ()
     assert owners(PodKey("ai", "code-0"), 0.0) == (CODE,)
     assert owners(PodKey("other", "code-0"), 0.0) == ()
-    assert owners(PodKey("other", "code-0"), 0.0) == (), "remembered, too"
+    assert owners(PodKey("other", "code-0"), 0.0) == (), "from the cache, too"
 
 
-def test_there_is_room_for_any_number_of_sources(samples, page):
-    # More than the arrays begin with, several times over, in an order that mixes owners.
+def test_any_number_of_targets_can_be_stored(samples, page):
+    # Several times the initial size of the arrays, in an order that mixes owners.
     keys = [WorkloadKey("ai", f"w{n}") for n in range(10)]
     intake = LatestSamples([TargetRules(key, pods=True) for key in keys], owners_by_name(dict.fromkeys(keys)), LIMIT_S)
     one = samples(page.vllm(waiting=1))
@@ -217,7 +217,7 @@ events = st.one_of(
 @settings(max_examples=examples(40), deadline=None)
 @given(events=st.lists(events, max_size=30))
 def test_aggregates_are_the_sum_of_the_last_fresh_response_of_every_listed_target(events):
-    """Against a dictionary that does the same in three lines."""
+    """Compares with a dictionary that computes the same in three lines."""
     from exporter.catalog import Reader  # noqa: PLC0415
     from exporter.textformat import parse  # noqa: PLC0415
 
@@ -240,15 +240,15 @@ def test_aggregates_are_the_sum_of_the_last_fresh_response_of_every_listed_targe
         else:
             now += n
         for rows in ([0, 1], [1], [0]):
-            fresh = [(who, value) for who, value, at in last.values() if now - at <= LIMIT_S]
-            expected = [[value for who, value in fresh if who == row] for row in rows]
+            fresh = [(owner, value) for owner, value, at in last.values() if now - at <= LIMIT_S]
+            expected = [[value for owner, value in fresh if owner == row] for row in rows]
             assert column(intake, "waiting", now, rows) == [
                 float(sum(values)) if values else None for values in expected
             ]
             assert column(intake, "pods_fresh", now, rows) == [float(len(values)) for values in expected]
 
 
-def test_what_a_pod_on_its_way_out_works_on_is_activity_and_it_is_no_capacity(intake, samples, page):
+def test_work_of_a_terminating_pod_is_activity_and_no_capacity(intake, samples, page):
     stays, leaves = target(0), target(1)
     intake.listed(CHAT, 1)
     intake.land(stays, samples(page.vllm(waiting=0, running=3, kv=0.2)), 0.0)
@@ -260,7 +260,7 @@ def test_what_a_pod_on_its_way_out_works_on_is_activity_and_it_is_no_capacity(in
     assert (totals.kv_cache.tolist(), totals.in_pods.tolist()) == ([0.2], [3.0])
 
 
-def test_a_pod_on_its_way_out_need_not_answer(intake, samples, page):
+def test_terminating_pod_need_not_respond(intake, samples, page):
     intake.land(target(0), samples(page.vllm(waiting=0, running=3)), 0.0)
     intake.expect(target(1))
     assert intake.stale(CHAT, 0.0) == (target(1).url,)
@@ -270,7 +270,7 @@ def test_a_pod_on_its_way_out_need_not_answer(intake, samples, page):
     assert intake.stale(CHAT, 0.0) == (target(1).url,)
 
 
-def test_where_zero_is_wanted_the_last_pods_work_asks_for_no_other(intake, samples, page):
+def test_work_of_the_last_terminating_pod_needs_no_replica_if_zero_is_wanted(intake, samples, page):
     intake.land(target(), samples(page.vllm(waiting=0, running=3)), 0.0)
     intake.leaving(CHAT, {target()})
     intake.counted(CHAT, ReplicaCount(wanted=0, ready=0, at=0.0))
@@ -279,7 +279,7 @@ def test_where_zero_is_wanted_the_last_pods_work_asks_for_no_other(intake, sampl
     assert column(intake, "running", rows=[0]) == [3.0]
 
 
-def test_missing_pods_are_like_the_rest_and_a_gateway_is_not_multiplied(intake, samples, page):
+def test_missing_pods_are_imputed_and_a_gateway_is_not_multiplied(intake, samples, page):
     intake.listed(CHAT, 4)
     for n in range(3):
         intake.land(target(n), samples(page.vllm(waiting=1, running=9)), 0.0)
@@ -288,23 +288,23 @@ def test_missing_pods_are_like_the_rest_and_a_gateway_is_not_multiplied(intake, 
     intake.land(target(8, Role.GATEWAY, "epp"), samples(page.epp(held=2, ready=4)), 0.0)
     totals = intake.totals(np.array([0, 1]), 0.0)
     totals.impute(np.array([True, False]))
-    # 30 in 3 of 4 pods are 40; 5 in a pod that leaves and 2 at the gateway stay what they are.
+    # 30 in 3 of 4 pods are 40; 5 in a terminating pod and 2 at the gateway are not multiplied.
     assert totals.latest[0, 0] == 47.0
     assert np.isnan(totals.latest[1, 0])
 
 
-def test_a_target_of_a_database_is_fresh_for_its_maximum_age(intake, samples, page):
+def test_target_with_a_maximum_age_is_fresh_for_that_age(intake, samples, page):
     slow = Target("promql+http://prometheus/?pod=chat-0", "vllm", Role.PODS, CHAT, max_age_s=60.0)
     intake.land(slow, samples(page.vllm(waiting=3, running=4), at=100.0), 100.0)
     assert column(intake, "waiting", now=160.0) == [3.0, None]
     assert column(intake, "waiting", now=160.1) == [None, None]
 
 
-def test_a_gpu_that_loses_its_label_for_a_moment_stays_its_workloads(intake, samples, page):
+def test_gpu_without_its_label_for_a_moment_keeps_its_workload(intake, samples, page):
     intake.land(node(), samples(page.gpu("GPU-1", ["chat-7d9f8b6c5d-x2k9q"], engine=0.7)), 0.0)
     intake.land(node(), samples(page.gpu("GPU-1", engine=0.9)), 5.0)
     assert column(intake, "busiest_gpu", now=5.0, rows=[0]) == [0.9]
-    # No cluster is asked: its pod may have ended. What works on it may still be the pod's, and it sizes nothing.
+    # Without a cluster its pod may have ended: activity on the GPU may still be the pod's, and it sizes nothing.
     intake.land(node(), samples(page.gpu("GPU-1", engine=0.9)), 65.0)
     assert column(intake, "busiest_gpu", now=65.0, rows=[0]) == [0.9]
     assert intake.totals(np.array([0]), 65.0).gpu_engine.tolist() != [0.9]
@@ -312,7 +312,7 @@ def test_a_gpu_that_loses_its_label_for_a_moment_stays_its_workloads(intake, sam
     assert column(intake, "busiest_gpu", now=70.0, rows=[0]) == [None]
 
 
-def test_another_list_of_workloads_takes_over_the_readings_of_its_own(samples, page):
+def test_new_list_of_workloads_takes_over_its_readings(samples, page):
     owners = owners_by_name({CHAT: None, CODE: None})
     old = LatestSamples([TargetRules(CODE, pods=True), TargetRules(CHAT, pods=True)], owners, LIMIT_S)
     old.listed(CHAT, 1)
@@ -326,7 +326,7 @@ def test_another_list_of_workloads_takes_over_the_readings_of_its_own(samples, p
     assert column(new, "pods_listed") == [None, 1.0]
     assert column(new, "pending") == [None, 1.0]
     assert new.stale(CHAT, 0.0) == ()
-    # The slot goes on with its target, and one that is gone is free for somebody else.
+    # The slot stays with its target, and the slot of a removed target is free for another.
     assert new.land(target(0), samples(page.vllm(waiting=7, running=0)), 1.0) == [1]
     assert new.land(target(2, owner=new_key), samples(page.vllm(waiting=9, running=0)), 1.0) == [0]
     assert column(new, "waiting", now=1.0) == [9.0, 7.0]

@@ -1,4 +1,4 @@
-"""Each rule's page is its fixture: one side of its example triggers that rule and no other, the other side is clean."""
+"""Checks the page of each rule: the example before the fix triggers only that rule, the one after the fix no rule."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from scaler.config.rules import RULES
 from scaler.lint import pages
 from scaler.lint.pages import listed, page, readme, sentences
-from tests.scaler.lint.parts import sides
+from tests.scaler.lint.manifests import sides
 
 DOCS = Path(__file__).parents[3] / "docs/reference/rules"
 ALL = pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.id)
@@ -16,29 +16,29 @@ ALL = pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.id)
 
 @pytest.fixture
 def found(rules_of, live_rules_of):
-    """The rules of a text; rules of a live cluster check an object that lives in one."""
+    """The rules of a text; for rules of a live cluster its objects count as live."""
     return lambda text, rule: (live_rules_of if rule.id >= "TG100" else rules_of)(text)
 
 
 @ALL
-def test_the_wrong_side_of_an_example_triggers_its_rule_and_no_other(rule, found):
+def test_example_before_the_fix_triggers_only_its_rule(rule, found):
     assert set(found(sides(page(rule))[0], rule)) == {rule.id}
 
 
 @ALL
-def test_a_problem_has_the_severity_of_its_rule(rule, lint):
+def test_problem_has_the_severity_of_its_rule(rule, lint):
     lines = lint(sides(page(rule))[0])
     assert all(f": {rule.severity} {rule.id}: " in line for line in lines)
-    assert lines or rule.id >= "TG100"  # those are of a cluster
+    assert lines or rule.id >= "TG100"  # rules of a live cluster
 
 
 @ALL
-def test_the_right_side_of_an_example_is_clean(rule, found):
+def test_example_after_the_fix_is_clean(rule, found):
     assert found(sides(page(rule))[1], rule) == []
 
 
 @ALL
-def test_a_page_has_its_sentences_and_its_source(rule):
+def test_page_has_its_sentences_and_its_source(rule):
     text = (DOCS / rule.page).read_text(encoding="utf-8")
     assert text.startswith(f"# {rule.id} {rule.name}\n")
     assert all(sentence.endswith(".") for sentence in sentences(rule))
@@ -46,11 +46,11 @@ def test_a_page_has_its_sentences_and_its_source(rule):
 
 
 @ALL
-def test_a_page_is_printed_with_the_severity(rule):
+def test_page_is_printed_with_the_severity(rule):
     assert page(rule).startswith(f"# {rule.id} {rule.name} ({rule.severity})\n\n{sentences(rule).summary[:60]}")
 
 
-def test_a_missing_page_fails_no_command(monkeypatch, tmp_path):
+def test_missing_page_fails_no_command(monkeypatch, tmp_path):
     monkeypatch.setattr(pages, "_FOLDERS", (tmp_path,))
     rule = RULES["TG001"]
     assert page(rule).startswith("# TG001 no-wake-source (warning)\n\nThis installation lacks TG001.md")
@@ -58,11 +58,11 @@ def test_a_missing_page_fails_no_command(monkeypatch, tmp_path):
     assert [line.split()[0] for line in listed().splitlines()] == list(RULES)
 
 
-def test_there_is_a_page_for_each_rule_and_no_other():
+def test_each_rule_has_a_page():
     assert {file.name for file in DOCS.iterdir()} == {rule.page for rule in RULES.values()} | {"README.md"}
 
 
-def test_the_table_of_the_rules_is_made_from_them():
+def test_table_of_rules_is_generated():
     assert (DOCS / "README.md").read_text(encoding="utf-8") == readme()
 
 
@@ -74,5 +74,5 @@ def test_ids_and_names_are_unique_and_sorted():
         assert re.fullmatch(r"[a-z]+(-[a-z]+)*", rule.name)
 
 
-def test_the_list_for_the_terminal_has_a_line_for_each():
+def test_terminal_list_has_a_line_per_rule():
     assert [line.split()[0] for line in listed().splitlines()] == list(RULES)

@@ -1,4 +1,4 @@
-"""What people order holds from the next tick on, is shown, and ends when they said."""
+"""Tests overrides: they apply from the next tick, are shown, and end at their time."""
 
 import pytest
 
@@ -11,14 +11,14 @@ BEGIN = moment("2026-11-23T08:00Z")
 
 @pytest.fixture
 def ordered(scene, plan, pod, gateway, page):
-    """`ordered("brake", "schedules")`: a workload at three replicas, of which that is ordered."""
+    """`ordered("brake", "schedules")`: a workload at three replicas with these overrides."""
 
     def stage_of(brake="", schedules=""):
-        orders = WorkloadOverrides(
+        overrides = WorkloadOverrides(
             (read_brake(brake, "ai/Deployment/chat"),) if brake else (),
             read_schedules(schedules, lambda text: float(text.removesuffix("s"))) if schedules else (),
         )
-        stage = scene(plan(gateway=True, keep_warm=60.0, about={"ordered": orders}))
+        stage = scene(plan(gateway=True, keep_warm=60.0, about={"ordered": overrides}))
         stage.engine, stage.front = pod(), gateway()
         stage.now = BEGIN
         stage.has(pods=[stage.engine], gateway=stage.front, wanted=3, ready=3)
@@ -29,7 +29,7 @@ def ordered(scene, plan, pod, gateway, page):
     return stage_of
 
 
-def test_a_brake_in_an_annotation_is_honoured_and_shown_until_it_ends(ordered):
+def test_brake_of_an_annotation_applies_and_is_shown_until_it_ends(ordered):
     stage = ordered(brake="freeze until 2026-11-23T08:04Z because of the sale")
 
     assert stage.round(stage.busy) == (3, True, "frozen")
@@ -45,10 +45,10 @@ def test_a_brake_in_an_annotation_is_honoured_and_shown_until_it_ends(ordered):
     assert stage.decider.ended_brakes() == []
 
 
-def test_a_schedule_wakes_a_sleeper_before_its_window_by_the_lead(ordered):
+def test_schedule_wakes_a_sleeping_workload_its_prewarm_time_early(ordered):
     stage = ordered(schedules="10 8 * * * for 600s floor 2 prewarm 100s")  # the floor holds from 08:08:20 on
     stage.rounds(100, stage.idle)
-    assert stage.answer() == ASLEEP
+    assert stage.outcome() == ASLEEP
     stage.has(pods=[], gateway=stage.front, wanted=0)
 
     stage.now = BEGIN + 490.0
@@ -57,8 +57,8 @@ def test_a_schedule_wakes_a_sleeper_before_its_window_by_the_lead(ordered):
     assert stage.decision().evidence.schedule_floor == 2
 
 
-def test_a_freeze_holds_from_the_first_page_after_another_list_of_workloads(ordered, page):
-    """A raise before the first sweep would become the last answer, which is what a freeze keeps."""
+def test_freeze_applies_to_the_first_scrape_after_a_new_list_of_workloads(ordered, page):
+    """A raise before the first sweep would become the last decision, and a freeze keeps the last decision."""
     stage = ordered(brake="freeze")
     stage.round(stage.busy)
     assert stage.round(stage.busy) == (3, True, "frozen")
@@ -68,10 +68,10 @@ def test_a_freeze_holds_from_the_first_page_after_another_list_of_workloads(orde
     stage.now += 5.0
     assert stage.land(stage.engine, page.vllm(waiting=60, running=40)) == []
     stage.sweep()
-    assert stage.answer() == (3, True, "frozen")
+    assert stage.outcome() == (3, True, "frozen")
 
 
-def test_a_brake_that_ends_between_two_lists_of_workloads_is_told(ordered):
+def test_brake_that_ends_between_two_lists_of_workloads_is_reported(ordered):
     stage = ordered(brake="freeze until 2026-11-23T08:04Z")
     stage.round(stage.busy)
 
@@ -81,11 +81,11 @@ def test_a_brake_that_ends_between_two_lists_of_workloads_is_told(ordered):
     assert [(str(workload), str(brake.word)) for workload, brake in after.ended_brakes()] == [("ai/chat", "freeze")]
 
 
-def test_another_list_of_workloads_has_the_orders_of_its_own(ordered, plan):
+def test_new_list_of_workloads_replaces_the_overrides(ordered, plan):
     stage = ordered(brake="freeze")
     stage.round(stage.busy)
     stage.round(stage.idle)
-    assert stage.answer() == (3, True, "frozen")
+    assert stage.outcome() == (3, True, "frozen")
 
     after = Decider([plan(gateway=True, keep_warm=60.0)], interval_s=5.0, fresh_intervals=3.0)
     after.take_over(stage.decider)

@@ -1,4 +1,4 @@
-"""A census that keeps what it has parsed says the same as one that parses everything."""
+"""Tests that a registry with cached parse results equals one that parses everything."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +19,7 @@ workloads: [{namespace: ai, name: configured, engine: vllm, pods: {target: Deplo
 )[0]
 
 NAMES = st.sampled_from(["d0", "d1", "d2"])
-WORDS = st.sampled_from(
+METADATA = st.sampled_from(
     [
         {"engine": "vllm"},
         {"engine": "vllm", "group": "g", "role": "decode"},
@@ -30,7 +30,7 @@ WORDS = st.sampled_from(
         {},
     ]
 )
-TRIGGERS = WORDS.map(lambda words: api.trigger(**words))
+TRIGGERS = METADATA.map(lambda metadata: api.trigger(**metadata))
 DOCUMENTS = (
     st.builds(
         lambda name, target, maximum, triggers: api.scaled_object(
@@ -42,11 +42,11 @@ DOCUMENTS = (
         st.lists(TRIGGERS, min_size=1, max_size=2),
     )
     | st.builds(
-        lambda name, words: api.deployment(
-            name, annotations={f"tidegate.dev/{key}": value for key, value in words.items()}, replicas=1
+        lambda name, metadata: api.deployment(
+            name, annotations={f"tidegate.dev/{key}": value for key, value in metadata.items()}, replicas=1
         ),
         NAMES,
-        WORDS,
+        METADATA,
     )
     | st.builds(
         lambda name, target, maximum: api.hpa(name, target=target, minimum=1, maximum=maximum),
@@ -58,7 +58,7 @@ DOCUMENTS = (
 
 
 @given(st.lists(st.tuples(st.booleans(), DOCUMENTS), max_size=15))
-def test_census_is_the_same_whether_objects_are_parsed_again_or_not(happenings):
+def test_registry_is_the_same_with_and_without_cached_parse_results(happenings):
     cluster, parsed = Cluster(blind_s=60.0), ParsedObjects()
     for deleted, document in happenings:
         cluster.apply(BY_KIND[document["kind"]], "DELETED" if deleted else "MODIFIED", document, 1000.0)

@@ -1,4 +1,4 @@
-"""Who asks a Prometheus shows what lets them in, and says it to nobody else."""
+"""Tests that credentials are sent to Prometheus and shown nowhere else."""
 
 from __future__ import annotations
 
@@ -19,27 +19,25 @@ EMPTY = {"status": "success", "data": {"resultType": "matrix", "result": []}}
 
 @pytest.fixture
 def guarded():
-    """A server with Prometheus' API that has kept nothing; `.heard` is the Authorization of each question, `.status`
-    what it answers.
-    """
+    """A server with an empty Prometheus API; `.authorizations`: sent by its clients, `.status`: of its responses."""
 
     class ReplayRequest(BaseHTTPRequestHandler):
         def do_POST(self):
             self.rfile.read(int(self.headers["Content-Length"]))
-            self.server.heard.append(self.headers["Authorization"])
+            self.server.authorizations.append(self.headers["Authorization"])
             body = json.dumps(EMPTY).encode()
             self.send_response(self.server.status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
 
-        do_GET = do_POST  # noqa: N815 - the library's word
+        do_GET = do_POST  # noqa: N815 - the name in the library
 
         def log_message(self, *_):
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), ReplayRequest) as server:
-        server.heard, server.status = [], 200
+        server.authorizations, server.status = [], 200
         Thread(target=server.serve_forever, daemon=True).start()
         yield server
         server.shutdown()
@@ -49,17 +47,17 @@ def past(url, **more):
     return HistoryRequest(url, WorkloadKey("ai", "chat"), 1_700_000_000.0, 1_700_003_600.0, **more)
 
 
-async def test_a_user_in_the_url_is_sent_and_never_said(guarded):
-    place = f"127.0.0.1:{guarded.server_port}"
+async def test_user_in_a_url_is_sent_and_never_shown(guarded):
+    address = f"127.0.0.1:{guarded.server_port}"
     with pytest.raises(BadLoad, match="no series of ai/chat") as bad:
-        await from_prometheus(past(f"http://me:secret@{place}"))
+        await from_prometheus(past(f"http://me:secret@{address}"))
 
-    assert set(guarded.heard) == {"Basic " + base64.b64encode(b"me:secret").decode()}
-    assert str(bad.value).startswith(f"http://{place}: ")
+    assert set(guarded.authorizations) == {"Basic " + base64.b64encode(b"me:secret").decode()}
+    assert str(bad.value).startswith(f"http://{address}: ")
     assert "secret" not in str(bad.value)
 
 
-async def test_a_token_is_read_from_its_file(guarded, tmp_path):
+async def test_token_is_read_from_its_file(guarded, tmp_path):
     token = tmp_path / "token"
     token.write_text("s3cret\n")
     with pytest.raises(BadLoad, match="no series"):
@@ -67,11 +65,11 @@ async def test_a_token_is_read_from_its_file(guarded, tmp_path):
             past(f"http://127.0.0.1:{guarded.server_port}", access=Credentials(bearer_file=str(token)))
         )
 
-    assert set(guarded.heard) == {"Bearer s3cret"}
+    assert set(guarded.authorizations) == {"Bearer s3cret"}
 
 
 @pytest.mark.parametrize("status", [401, 500])
-async def test_no_refusal_says_the_password(guarded, status):
+async def test_no_refusal_contains_the_password(guarded, status):
     guarded.status = status
     with pytest.raises(BadLoad, match=str(status)) as bad:
         await from_prometheus(past(f"http://me:secret@127.0.0.1:{guarded.server_port}"))
@@ -80,7 +78,7 @@ async def test_no_refusal_says_the_password(guarded, status):
 
 
 @pytest.mark.parametrize("url", ["http://me:secret@[1", "ftp//me:secret@there", "http://me:secret@127.0.0.1:99999"])
-def test_a_url_that_is_none_is_refused_without_its_password(url):
+def test_invalid_url_is_refused_without_its_password(url):
     with pytest.raises(BadReplayRequest) as bad:
         replayed(ReplayRequest([], history=HistoryOptions(url, "ai/chat", "1h", None)))
 
@@ -88,9 +86,9 @@ def test_a_url_that_is_none_is_refused_without_its_password(url):
     assert "secret" not in str(bad.value)
 
 
-def test_a_token_that_cannot_be_read_is_said_with_its_file(tmp_path, guarded):
+def test_unreadable_token_is_reported_with_its_file(tmp_path, guarded):
     url, lost = f"http://127.0.0.1:{guarded.server_port}", str(tmp_path / "lost")
     with pytest.raises(BadReplayRequest, match="lost"):
         replayed(ReplayRequest([], history=HistoryOptions(url, "ai/chat", "1h", None, lost)))
 
-    assert guarded.heard == []
+    assert guarded.authorizations == []

@@ -1,4 +1,4 @@
-"""A leader's decision is repeated only where the configuration here could have led to it."""
+"""Tests that a follower repeats a leader's decision only if its own configuration allows it."""
 
 import pytest
 
@@ -36,56 +36,56 @@ def follower(plan):
     ],
     ids=lambda each: f"{each.replicas}-{each.published}-{each.observed}" if isinstance(each, Decision) else str(each),
 )
-def test_answers_outside_the_bounds_are_refused(follower, decision, allowed):
+def test_decision_outside_the_bounds_is_refused(follower, decision, allowed):
     assert follower(minimum=2, maximum=8).could_answer(decision) is allowed
 
 
-def test_zero_is_repeated_only_where_it_may_be_an_answer(follower):
+def test_zero_is_repeated_only_if_the_configuration_allows_it(follower):
     assert follower(minimum=0).could_answer(decided(0))
     assert follower(minimum=1, sleeps=True).could_answer(decided(0))
     assert not follower(minimum=0, sleeps=False).could_answer(decided(0))
-    assert follower(minimum=1, jobs=True).could_answer(decided(0)), "a frozen one starts no Job"
+    assert follower(minimum=1, jobs=True).could_answer(decided(0)), "a frozen workload starts no Job"
 
 
-def test_mode_of_the_leader_does_not_replace_the_own(follower):
+def test_mode_of_the_leader_does_not_replace_the_mode_of_the_follower(follower):
     assert not follower(observed=True).could_answer(decided(4))
     assert follower(observed=True).could_answer(decided(4, observed=True))
 
 
-def test_every_own_answer_could_be_an_answer(scene, plan, pod, gateway, page):
-    """Through load past the maximum, rounding past the tolerance, idleness, zero, staleness and errors."""
+def test_every_decision_of_this_configuration_is_allowed(scene, plan, pod, gateway, page):
+    """Covers load past the maximum, rounding past the tolerance, idleness, zero, staleness and errors."""
     stage, engine, front = (
         scene(plan(gateway=True, keep_warm=30.0, hold=60.0, about={"tolerance": 0.3})),
         pod(),
         gateway(),
     )
     stage.has(pods=[engine], gateway=front, wanted=3)
-    seen = set()
+    replicas = set()
     for waiting in (0, 10, 50, 60, 70, 1000, 0):
         stage.rounds(10, {engine: page.vllm(waiting=waiting, running=0), front: page.epp(held=0, ready=1)})
-        seen.add(stage.answer()[0])
+        replicas.add(stage.outcome()[0])
         assert stage.decider.could_answer(stage.decision())
     for _ in range(40):
         stage.rounds(5, {engine: page.vllm(waiting=0, running=0), front: page.epp(held=0, ready=1)})
         assert stage.decider.could_answer(stage.decision())
-        seen.add(stage.answer()[0])
+        replicas.add(stage.outcome()[0])
     stage.rounds(30, {engine: page.vllm(waiting=1000, running=0), front: page.epp(held=0, ready=1)})
     for _ in range(20):
         stage.sweep(after=10.0)
         assert stage.decider.could_answer(stage.decision())
-        seen.add(stage.answer()[0])
-    assert {0, 8, None} <= seen
+        replicas.add(stage.outcome()[0])
+    assert {0, 8, None} <= replicas
 
 
-def test_memory_of_a_leader_outside_the_bounds_is_not_held(scene, plan, follower):
+def test_leader_state_outside_the_bounds_is_not_held(scene, plan, follower):
     stage = scene(plan(maximum=500, hold=60.0))
     stage.counted(wanted=3)
     memory = stage.decider.share(None, stage.now)
     memory.columns["memory.replicas"][0], memory.columns["memory.active"][0] = 400.0, True
     memory.columns["memory.reason"][0] = 0
-    own = follower(maximum=8)
-    own.follow_state(memory, stage.now)
-    stage.decider = own
+    decider = follower(maximum=8)
+    decider.follow_state(memory, stage.now)
+    stage.decider = decider
     stage.counted(wanted=3)
     stage.sweep()
-    assert stage.answer()[0] == 3, "what the cluster has is held"
+    assert stage.outcome()[0] == 3, "the replicas in the cluster are held"

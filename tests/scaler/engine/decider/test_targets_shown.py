@@ -1,11 +1,11 @@
-"""What each page says of one workload, for a person: ages, what counts, and what does not and why."""
+"""Tests the table of targets of one workload: ages, values, and why a target does not count."""
 
 from exporter.model import WorkloadKey
 
 CHAT = WorkloadKey("ai", "chat")
 
 
-def test_pages_of_pods_gateways_and_gpus_are_told_apart(scene, plan, pod, gateway, page, node):
+def test_targets_of_pods_gateways_and_gpus_are_distinguished(scene, plan, pod, gateway, page, node):
     stage = scene(plan(gateway=True, pattern="chat-*"))
     engine, front = pod(0), gateway()
     stage.has(pods=[engine], gateway=front, wanted=1)
@@ -18,7 +18,7 @@ def test_pages_of_pods_gateways_and_gpus_are_told_apart(scene, plan, pod, gatewa
     assert (found["pods"].held, found["pods"].gpus, found["gateway"].held) == (None, None, 2.0)
 
 
-def test_what_does_not_count_says_why(scene, plan, pod, page):
+def test_target_that_does_not_count_shows_the_reason(scene, plan, pod, page):
     stage = scene(plan())
     targets = [pod(number) for number in range(4)]
     stage.has(pods=targets, wanted=4, leaving=[targets[3]])
@@ -26,17 +26,17 @@ def test_what_does_not_count_says_why(scene, plan, pod, page):
     stage.round({targets[0]: full, targets[2]: full, targets[3]: full})
     stage.round({targets[2]: short, targets[3]: full})
     stage.now += 12.0
-    told = {read.url: read for read in stage.decider.pages(CHAT, stage.now)}
-    assert [(told[target.url].fresh, told[target.url].why) for target in targets] == [
+    targets_by_url = {read.url: read for read in stage.decider.pages(CHAT, stage.now)}
+    assert [(targets_by_url[target.url].fresh, targets_by_url[target.url].why) for target in targets] == [
         (False, "no: too old"),
         (False, "no: it never answered"),
         (False, 'as a lower bound: vllm:num_requests_running{model_name="m",engine="0"} is missing'),
         (True, "as activity: its pod is on its way out"),
     ]
-    assert told[targets[1].url].age_s is None
+    assert targets_by_url[targets[1].url].age_s is None
 
 
-def test_a_copy_of_a_window_is_in_order_and_stays_as_it_was(scene, plan, pod, page):
+def test_copy_of_a_window_is_ordered_and_does_not_change(scene, plan, pod, page):
     stage, target = scene(plan()), pod(0)
     stage.has(pods=[target], wanted=1)
     for number in range(140):  # more than a ring is long

@@ -1,4 +1,4 @@
-"""What was kept of workloads that have not come back yet."""
+"""Tests the state kept for workloads that have not returned yet."""
 
 import numpy as np
 
@@ -19,7 +19,7 @@ def names(states):
     return [(each.at, [key.name for key in each.workloads]) for each in states]
 
 
-def test_who_comes_gets_the_newest_that_was_kept_and_it_is_kept_no_more():
+def test_returning_workload_claims_its_newest_state_once():
     kept = UnclaimedState([state(30.0, A), state(20.0, B, A)])
     assert names(kept.rest(30.0)) == [(30.0, ["a"]), (20.0, ["b", "a"])]
     assert names(kept.claim([A, C])) == [(30.0, ["a"])]
@@ -28,18 +28,18 @@ def test_who_comes_gets_the_newest_that_was_kept_and_it_is_kept_no_more():
     assert kept.rest(30.0) == []
 
 
-def test_what_nobody_came_for_in_a_week_is_not_kept_on():
+def test_unclaimed_state_is_dropped_after_a_week():
     kept = UnclaimedState([state(0.0, A)])
     assert names(kept.rest(7 * DAY_S)) == [(0.0, ["a"])]
     assert kept.rest(7 * DAY_S + 1.0) == []
 
 
-def test_a_thousand_restarts_keep_a_bounded_number_of_parts():
+def test_thousand_restarts_keep_a_bounded_number_of_states():
     kept = UnclaimedState([state(float(-n), WorkloadKey("ai", str(n))) for n in range(1000)])
     assert [each.at for each in kept.rest(0.0)] == [float(-n) for n in range(256)]
 
 
-def test_peer_that_tells_of_ever_other_workloads_does_not_fill_the_memory(monkeypatch):
+def test_peer_with_ever_new_workloads_does_not_fill_the_memory(monkeypatch):
     kept = UnclaimedState()
     for number in range(1000):
         kept.keep(state(float(number), WorkloadKey("ai", str(number))))
