@@ -48,7 +48,7 @@ def gpus_of(beside):
     return f'gpus: {{url: "{beside.url("metrics")}"}}\n'
 
 
-async def test_a_sidecar_exports_its_pods_queue_and_gpus(export, beside, get):
+async def test_sidecar_exports_its_pods_queue_and_gpus(export, beside, get):
     beside.page |= {"engine": VLLM, "metrics": dcgm("chat-0", "chat-1")}
     text = LISTEN + engine_of(beside) + f"gpus: {{node_port: {beside.port}, of: pod}}\n"
     pod = {"TIDEGATE_NODE_IP": "127.0.0.1", "TIDEGATE_POD_NAMESPACE": "ai", "TIDEGATE_POD_NAME": "chat-1"}
@@ -64,7 +64,7 @@ async def test_a_sidecar_exports_its_pods_queue_and_gpus(export, beside, get):
     assert (values[Queue("m")][Quantity.REQUESTS_WAITING], values[gpu][Quantity.GPU_ENGINE_ACTIVE]) == (3.0, 0.5)
 
 
-async def test_a_node_exports_all_gpus(export, beside, get):
+async def test_node_exports_all_gpus(export, beside, get):
     beside.page["metrics"] = dcgm("chat-0", "chat-1", "summary-0")
     with export(LISTEN + gpus_of(beside)) as command:
         port = command.until("listening")["port"]
@@ -73,7 +73,7 @@ async def test_a_node_exports_all_gpus(export, beside, get):
     assert {gpu.pods[0].pod for gpu in read(page)} == {"chat-0", "chat-1", "summary-0"}
 
 
-async def test_a_hanging_engine_does_not_delay_the_response(export, beside, get):
+async def test_hanging_engine_does_not_delay_the_response(export, beside, get):
     beside.page |= {"engine": None, "metrics": dcgm("chat-0")}
     with export(LISTEN + engine_of(beside) + gpus_of(beside)) as command:
         port = command.until("listening")["port"]
@@ -89,7 +89,7 @@ async def test_a_hanging_engine_does_not_delay_the_response(export, beside, get)
     assert (ready, live, words) == (200, 200, "[+] sources ok\nok\n")
 
 
-async def test_the_process_stays_small_and_imports_only_what_it_needs(export, beside, get):
+async def test_process_stays_small_and_imports_only_what_it_needs(export, beside, get):
     for room in ("exporter", "scaler"):  # as they are once installed: a compiler's memory is none of the command's
         compileall.compile_dir(ROOT / room, quiet=1)
     beside.page |= {"engine": VLLM, "metrics": dcgm(*(f"chat-{n}" for n in range(8)))}
@@ -133,7 +133,7 @@ async def test_sigterm_ends_the_process_with_status_zero(export, beside):
     assert any('"stopped"' in line for line in command.noise)
 
 
-def test_a_port_in_use_is_an_error(export, beside):
+def test_port_in_use_is_an_error(export, beside):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -151,7 +151,7 @@ def test_a_port_in_use_is_an_error(export, beside):
         ("", "{file}:1:1: must not be empty: see docs/how-to/collect-only.md for its keys"),
     ],
 )
-def test_an_invalid_configuration_is_rejected_with_its_place(export, tmp_path, text, expected):
+def test_invalid_configuration_is_rejected_with_its_place(export, tmp_path, text, expected):
     with export(text) as command:
         assert command.process.wait(30) == 78
         assert command.process.stderr.read().startswith(expected.format(file=tmp_path / "export.yaml"))

@@ -52,7 +52,7 @@ def read(text, environment=None) -> ExportConfig:
         ),
     ],
 )  # fmt: skip
-def test_an_invalid_configuration_is_reported_with_its_place(text, expected):
+def test_invalid_configuration_is_reported_with_its_place(text, expected):
     assert [line[: len(f"e.yaml:{begins}")] for line, begins in zip(problems(text), expected, strict=True)] == [
         f"e.yaml:{begins}" for begins in expected
     ]
@@ -77,7 +77,7 @@ def test_environment_variables_are_required_at_run_time_only():
         ('engines: [{kind: triton, url: "https://engine:9000/m"}]', "https://engine:9000/m"),
     ],
 )
-def test_an_engine_has_the_default_address_of_its_kind(text, address):
+def test_engine_has_the_default_address_of_its_kind(text, address):
     assert read(text).engines[0].address == address
 
 
@@ -90,7 +90,7 @@ def test_an_engine_has_the_default_address_of_its_kind(text, address):
         ("gpus: {nvml: true}", "", None),
     ],
 )
-def test_the_nodes_exporter_has_the_nodes_address(text, node, address):
+def test_nodes_exporter_has_the_nodes_address(text, node, address):
     environment = {"TIDEGATE_NODE_IP": node}
     assert read(text, environment).gpus.address(environment) == address
 

@@ -34,7 +34,7 @@ def test_every_key_is_in_the_table():
     ("scrape.timeout", defaults_of(ExportConfig)["scrape"]["timeout"]),
     ("scrape.body_limit", defaults_of(ExportConfig)["scrape"]["body_limit"]),
 ])  # fmt: skip
-def test_the_defaults_are_the_models(key, default):
+def test_defaults_are_the_models(key, default):
     assert f"| `{key}` | `{default}` |" in DOCS
 
 

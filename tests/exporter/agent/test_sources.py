@@ -67,7 +67,7 @@ async def turns(clock, count, sleepers):
         await clock.asleep(sleepers)
 
 
-async def test_a_hanging_source_delays_no_other(clock):
+async def test_hanging_source_delays_no_other(clock):
     good, hung = Scripted("good", gpus(of(CHAT))), Scripted("hung", None)
     async with running(clock, good, hung) as exporter:
         await clock.asleep(2)
@@ -78,7 +78,7 @@ async def test_a_hanging_source_delays_no_other(clock):
         assert [(state.source, state.up) for state in exporter.states] == [("good", True), ("hung", False)]
 
 
-async def test_a_hanging_source_fails_the_liveness_probe(clock):
+async def test_hanging_source_fails_the_liveness_probe(clock):
     async with running(clock, Scripted("hung", None)) as exporter:
         await clock.asleep(1)
         clock.advance(STUCK_S)
@@ -86,7 +86,7 @@ async def test_a_hanging_source_fails_the_liveness_probe(clock):
         assert exporter.stuck(clock.now() + 0.1) == "hung: a scrape must end within 30 s, took 30 s so far"
 
 
-async def test_the_last_samples_of_a_failed_source_are_kept(clock):
+async def test_last_samples_of_a_failed_source_are_kept(clock):
     source = Scripted("s", gpus(of(CHAT)))
     async with running(clock, source) as exporter:
         await clock.asleep(1)
@@ -98,7 +98,7 @@ async def test_the_last_samples_of_a_failed_source_are_kept(clock):
         assert state.samples.subjects == (of(CHAT),)
 
 
-async def test_a_change_is_reported_once(clock):
+async def test_change_is_reported_once(clock):
     source, recorder = Scripted("s", GONE), Recorder()
     async with running(clock, source, changed=recorder):
         await clock.asleep(1)
@@ -120,16 +120,16 @@ async def test_gpus_of_the_pod_are_kept_with_their_sharers():
 
 
 @pytest.mark.parametrize("page", [gpus(), gpus(Gpu("GPU-1")), gpus(of(OTHER))])
-async def test_a_response_without_a_gpu_of_the_pod_is_a_failure(page):
+async def test_response_without_a_gpu_of_the_pod_is_a_failure(page):
     outcome = await PodGpus(Scripted("s", page), CHAT).samples(1000.0)
     assert outcome == Failure(FailureKind.PARTIAL, "no GPU has the pod ai/chat-0")
 
 
-async def test_a_failure_passes_through_the_pods_filter():
+async def test_failure_passes_through_the_pods_filter():
     assert await PodGpus(Scripted("s", GONE), CHAT).samples(1000.0) == GONE
 
 
-async def test_a_target_is_a_source(clock, beside):
+async def test_target_is_a_source(clock, beside):
     beside.page["metrics"] = 'vllm:num_requests_waiting{model_name="m"} 3\n'
     beside.page["large"] = beside.page["metrics"] + "".join(f"# TYPE vllm:other{n} gauge\n" for n in range(20_000))
     pages = HttpPages(HttpLimits(10.0, 2**20))
@@ -169,7 +169,7 @@ def test_every_kind_is_read_from_those_lines_as_from_the_whole_response(kind):
     assert np.array_equal(whole.values, part.values, equal_nan=True)
 
 
-async def test_a_draining_process_is_live_and_not_ready(clock, get):
+async def test_draining_process_is_live_and_not_ready(clock, get):
     listener = Listener("127.0.0.1", 0, Exporter((), 5.0, clock), clock)
     port = await listener.start()
     assert (await get(port, "/readyz"))[0] == 200
@@ -185,5 +185,5 @@ async def test_gpus_of_the_driver_are_on_the_configured_node(node):
     assert (await driver.samples(1000.0)).subjects == (Gpu("GPU-a", node=node), Gpu("GPU-b", instance="1", node=node))
 
 
-async def test_a_failed_driver_has_no_node():
+async def test_failed_driver_has_no_node():
     assert await Driver(Scripted("nvml", GONE), "gpu-1").samples(1000.0) is GONE

@@ -15,7 +15,7 @@ def view(text):
     return describe(Reader("auto").read(page, 1000.0), page)
 
 
-def test_a_gpu_response_is_described_in_every_field():
+def test_gpu_response_is_described_in_every_field():
     assert view(
         """
         DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="g",modelName="H100",namespace="ai",pod="chat-0",container="c"} 57
@@ -62,7 +62,7 @@ def test_a_gpu_response_is_described_in_every_field():
     }
 
 
-def test_an_engine_response_is_described_in_every_field():
+def test_engine_response_is_described_in_every_field():
     assert view(
         """
         vllm:num_requests_waiting{model_name="m",engine="0"} 2.0
@@ -119,14 +119,14 @@ def test_waiting_of_a_pool_is_that_of_engines_and_gateway(lines, waiting):
     assert queue["waiting"] == waiting
 
 
-def test_the_description_is_json_without_nan():
+def test_description_is_json_without_nan():
     text = view('vllm:num_requests_waiting{model_name="m"} NaN\nDCGM_FI_DEV_FB_USED 1\n')
     assert json.loads(json.dumps(text, allow_nan=False)) == text
 
 
-def test_a_dropped_line_is_listed_once():
+def test_dropped_line_is_listed_once():
     assert [entry["line"] for entry in view("oops\nvllm:num_requests_waiting 1\n")["dropped"]] == [1]
 
 
-def test_an_empty_response_is_described_as_empty():
+def test_empty_response_is_described_as_empty():
     assert view("") == {"kind": "auto", "queues": [], "gpus": [], "dropped": []}

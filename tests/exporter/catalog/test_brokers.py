@@ -29,14 +29,14 @@ def test_redis_lists_and_stream_groups_are_queues(read, cell):
     assert cell(samples, "events/workers", Q.REQUESTS_RUNNING) == 3.0
 
 
-def test_a_redis_key_is_named_with_its_database_only_if_two_have_it(read):
+def test_redis_key_is_named_with_its_database_only_if_two_have_it(read):
     samples = read(
         'redis_key_size{db="db0",key="a"} 1\nredis_key_size{db="db1",key="a"} 2\nredis_key_size{key="b"} 3\n'
     )
     assert samples.subjects == (Queue("db0/a"), Queue("db1/a"), Queue("b"))
 
 
-def test_a_redis_exporter_that_checks_no_keys_has_no_queues(read):
+def test_redis_exporter_that_checks_no_keys_has_no_queues(read):
     samples = read("redis_up 1\nredis_connected_clients 4\n")
     assert samples.kind == "redis_exporter"
     assert samples.subjects == ()
@@ -146,7 +146,7 @@ def test_only_the_leader_of_a_consumers_replicas_counts(read, cell, family):
     assert cell(samples, "workers", Q.REQUESTS_RUNNING) == 9.0
 
 
-def test_a_followers_zero_is_no_empty_queue(read, cell):
+def test_followers_zero_is_no_empty_queue(read, cell):
     assert isnan(cell(read(nats("num_pending", "false", 0)), "workers", Q.REQUESTS_WAITING))
 
 
@@ -170,7 +170,7 @@ def test_kafkas_partitions_add_up_and_the_printed_sum_is_not_added(read, cell):
     assert cell(samples, "g/t", Q.REQUESTS_WAITING) == 7.0
 
 
-def test_a_kafka_partition_without_a_committed_offset_makes_the_lag_unknown_and_not_smaller(read, cell):
+def test_kafka_partition_without_a_committed_offset_makes_the_lag_unknown_and_not_smaller(read, cell):
     samples = read(
         """
         kafka_consumergroup_lag{consumergroup="g",partition="0",topic="t"} 3
@@ -194,5 +194,5 @@ def test_every_exporters_name_of_the_kafka_lag_is_read(read, cell, line):
     assert cell(read(line + "\n"), "g/t", Q.REQUESTS_WAITING) == 7.0
 
 
-def test_a_kafka_client_library_is_no_kafka_exporter(page):
+def test_kafka_client_library_is_no_kafka_exporter(page):
     assert detect(page("kafka_consumer_records_lag_max 3\nkafka_server_BrokerState 3\n").layout) is None

@@ -44,7 +44,7 @@ def engine():
     return Engine()
 
 
-def test_a_response_with_every_series_once_and_valid_is_complete(engine):
+def test_response_with_every_series_once_and_valid_is_complete(engine):
     for waiting in (0, 3, 0):
         samples = engine.read(*whole(0, waiting), *whole(1))
         assert samples.gaps == ()
@@ -52,7 +52,7 @@ def test_a_response_with_every_series_once_and_valid_is_complete(engine):
 
 
 @pytest.mark.parametrize("value", ["NaN", "-1", "1e13", "+Inf"])
-def test_a_series_without_a_valid_value_is_incomplete_even_in_the_first_response(engine, value):
+def test_series_without_a_valid_value_is_incomplete_even_in_the_first_response(engine, value):
     samples = engine.read(*whole(0, 3), line(1, value), *whole(1)[1:])
     assert gaps(samples) == [(WAITING, GapReason.INVALID, 3.0)]
     assert samples.gaps[0].series == 'vllm:num_requests_waiting{model_name="m",engine="1"}'
@@ -61,7 +61,7 @@ def test_a_series_without_a_valid_value_is_incomplete_even_in_the_first_response
     assert engine.read(*whole(0, 3), *whole(1, 30)).gaps == ()
 
 
-def test_a_series_that_is_repeated_with_another_value_is_incomplete_and_at_least_the_largest(engine):
+def test_series_that_is_repeated_with_another_value_is_incomplete_and_at_least_the_largest(engine):
     samples = engine.read(*whole(0, 0), line(0, 30))
     assert gaps(samples) == [(WAITING, GapReason.CONFLICTING, 30.0)]
     assert engine.read(*whole(0, 30), line(0, 30)).gaps == ()
@@ -70,20 +70,20 @@ def test_a_series_that_is_repeated_with_another_value_is_incomplete_and_at_least
 @pytest.mark.parametrize(
     "bad", [line(1, "30O"), line("\xff", 30), 'vllm:num_requests_waiting{engine="1} 30', line(1, "")]
 )
-def test_a_line_of_a_wanted_family_that_does_not_parse_makes_it_incomplete(engine, bad):
+def test_line_of_a_wanted_family_that_does_not_parse_makes_it_incomplete(engine, bad):
     samples = engine.read(*whole(0, 3), *whole(1)[1:], bad)
     assert gaps(samples) == [(WAITING, GapReason.UNPARSABLE, 3.0)]
 
 
-def test_a_line_that_breaks_within_its_name_may_be_of_a_wanted_family(engine):
+def test_line_that_breaks_within_its_name_may_be_of_a_wanted_family(engine):
     assert gaps(engine.read(*whole(0, 3), "vllm:num_requests_wait\x00ing 3")) == [(WAITING, GapReason.UNPARSABLE, 3.0)]
 
 
-def test_a_line_of_another_family_that_does_not_parse_changes_nothing(engine):
+def test_line_of_another_family_that_does_not_parse_changes_nothing(engine):
     assert engine.read(*whole(0, 3), "vllm:cache_config_info{ 1", "<html>", "oops").gaps == ()
 
 
-def test_a_series_that_disappears_is_incomplete_for_as_long_as_its_process_lives(engine):
+def test_series_that_disappears_is_incomplete_for_as_long_as_its_process_lives(engine):
     engine.read(*whole(0), *whole(1, 30))
     for _ in range(500):
         samples = engine.read(*whole(0), *whole(1)[1:])
@@ -91,14 +91,14 @@ def test_a_series_that_disappears_is_incomplete_for_as_long_as_its_process_lives
     assert engine.read(*whole(0), *whole(1, 30)).gaps == ()
 
 
-def test_a_family_that_disappears_is_incomplete_and_unknown(engine):
+def test_family_that_disappears_is_incomplete_and_unknown(engine):
     engine.read(*whole(0, 3))
     samples = engine.read(*whole(0)[1:])
     assert [(gap.quantity, gap.reason) for gap in samples.gaps] == [(WAITING, GapReason.MISSING)]
     assert samples.gaps[0].at_least != samples.gaps[0].at_least
 
 
-def test_a_model_that_disappears_with_work_keeps_a_row_of_its_own(engine):
+def test_model_that_disappears_with_work_keeps_a_row_of_its_own(engine):
     engine.read(line(0, 3, model_name="a"), line(0, 4, model_name="b"), "vllm:up 1")
     samples = engine.read(line(0, 3, model_name="a"), "vllm:up 1")
     assert samples.subjects == (Queue("a"), Queue("b"))
@@ -184,7 +184,7 @@ class TestGpus:
     def gpu(uuid, active=0.9, pod="chat-0", field="DCGM_FI_PROF_GR_ENGINE_ACTIVE"):
         return f'{field}{{UUID="{uuid}",namespace="ai",pod="{pod}"}} {active}'
 
-    def test_a_gpu_that_disappears_keeps_a_row_as_old_as_its_last_reading(self):
+    def test_gpu_that_disappears_keeps_a_row_as_old_as_its_last_reading(self):
         node = Engine("dcgm")
         node.read(self.gpu("a"), self.gpu("b"))
         seen_at = node.now
@@ -195,23 +195,23 @@ class TestGpus:
         assert [(gap.row, gap.reason) for gap in samples.gaps] == [(1, GapReason.MISSING)]
         assert node.read(self.gpu("a"), self.gpu("b")).gaps == ()
 
-    def test_a_gpu_that_goes_to_another_pod_is_the_same_gpu(self):
+    def test_gpu_that_goes_to_another_pod_is_the_same_gpu(self):
         node = Engine("dcgm")
         node.read(self.gpu("a"))
         samples = node.read(self.gpu("a", pod="other-0"))
         assert samples.gaps == ()
         assert [subject.pods[0].pod for subject in samples.subjects if isinstance(subject, Gpu)] == ["other-0"]
 
-    def test_a_field_that_an_exporter_marks_as_unsupported_is_no_gap(self):
+    def test_field_that_an_exporter_marks_as_unsupported_is_no_gap(self):
         node = Engine("dcgm")
         for _ in range(2):
             assert node.read(self.gpu("a", active="9223372036854775794")).gaps == ()
 
-    def test_a_value_that_cannot_be_true_is_a_gap(self):
+    def test_value_that_cannot_be_true_is_a_gap(self):
         node = Engine("dcgm")
         assert [gap.reason for gap in node.read(self.gpu("a", active=7)).gaps] == [GapReason.INVALID]
 
-    def test_a_bad_line_of_a_gpu_that_was_never_seen_makes_all_of_the_response_doubtful(self):
+    def test_bad_line_of_a_gpu_that_was_never_seen_makes_all_of_the_response_doubtful(self):
         node = Engine("dcgm")
         samples = node.read(self.gpu("a"), self.gpu("b", active="0.9x"))
         assert [(gap.row, gap.reason) for gap in samples.gaps] == [(0, GapReason.UNPARSABLE)]
@@ -223,7 +223,7 @@ def test_memory_of_missing_series_is_bounded(engine):
     assert len(samples.gaps) <= MAX_MISSING
 
 
-def test_a_gap_names_its_series_without_control_characters(engine):
+def test_gap_names_its_series_without_control_characters(engine):
     engine.read(line(0, 1), line("\\n\x1b[2J" + "x" * 500, 3))
     (gap,) = engine.read(line(0, 1)).gaps
     assert gap.series.isprintable()

@@ -44,7 +44,7 @@ def test_no_sign_of_a_kind_begins_with_a_sign_of_another():
     assert inside == []
 
 
-def test_an_engine_behind_istios_sidecar_is_the_engine(page, read, cell):
+def test_engine_behind_istios_sidecar_is_the_engine(page, read, cell):
     assert detect(page(ENVOY + VLLM).layout) == "vllm"
     assert cell(read(ENVOY + VLLM), "m", Q.REQUESTS_WAITING) == 3.0
 
@@ -58,7 +58,7 @@ def test_vllm_within_triton_is_tritons(page):
     assert detect(page(f'{VLLM}nv_inference_request_success{{model="m"}} 1\n').layout) == "triton"
 
 
-def test_a_vllm_served_by_kserve_is_vllm(page):
+def test_vllm_served_by_kserve_is_vllm(page):
     steps = "".join(f'request_{step}_seconds_count{{model_name="m"}} 1\n' for step in ("predict", "preprocess"))
     assert detect(page(steps + VLLM).layout) == "vllm"
 
@@ -91,7 +91,7 @@ DCGM = 'DCGM_FI_DEV_GPU_UTIL{UUID="g"} 3\n'
         ('hw_temperature_celsius{hw_id="u"} 1\n', VLLM, "vllm"),
     ],
 )
-def test_the_outer_of_two_kinds_in_one_response_is_read(page, one, other, kind):
+def test_outer_of_two_kinds_in_one_response_is_read(page, one, other, kind):
     assert detect(page(one + other).layout) == kind
     assert detect(page(other + one).layout) == kind
 
@@ -112,12 +112,12 @@ def test_the_outer_of_two_kinds_in_one_response_is_read(page, one, other, kind):
         "kube_pod_info 1\n",
     ],
 )
-def test_a_response_of_another_exporter_has_no_rows(read, lines):
+def test_response_of_another_exporter_has_no_rows(read, lines):
     with pytest.raises(UnknownKind, match="of this response"):
         read(lines)
 
 
-def test_a_kind_is_detected_by_the_valid_lines(page):
+def test_kind_is_detected_by_the_valid_lines(page):
     assert detect(page("<oops>\nvllm:num_requests_waiting three\nvllm:num_requests_running 1\n\0\0\n").layout) == "vllm"
 
 
@@ -137,13 +137,13 @@ def test_a_kind_is_detected_by_the_valid_lines(page):
         (VLLM.encode("utf-16-be"), "UTF-16"),
     ],
 )
-def test_a_body_without_metrics_is_described(body, expected):
+def test_body_without_metrics_is_described(body, expected):
     assert not len(parse(body).values)
     assert expected in foreign(body)
 
 
 @pytest.mark.parametrize("body", [b"", b"\n\n", b"oops\n", b'{"a 1', b"[1, 2", b"[" * 100_000, bytes(range(1, 256))])
-def test_an_unrecognized_body_is_not_described(body):
+def test_unrecognized_body_is_not_described(body):
     assert foreign(body) is None
 
 
@@ -166,7 +166,7 @@ def test_response_without_a_catalog_family_is_unknown_and_names_its_families():
     assert Reader("vllm").read(scanner.scan(b"node_load1 3\n"), 0.0).subjects == ()
 
 
-def test_a_response_that_begins_with_a_quoted_name_is_no_json():
+def test_response_that_begins_with_a_quoted_name_is_no_json():
     body = b'{"vllm:num_requests_waiting",model_name="m"} 3\n'
     assert len(parse(body).values) == 1
     assert foreign(body) is None

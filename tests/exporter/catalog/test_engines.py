@@ -58,7 +58,7 @@ def test_one_sleeping_engine_makes_the_target_asleep(read, cell):
     assert cell(read(VLLM_V1.replace("} 0.0", "} 1.0")), "m", Q.ENGINE_AWAKE) == 1.0
 
 
-def test_an_engine_with_an_invalid_value_makes_the_sum_unknown(read, cell):
+def test_engine_with_an_invalid_value_makes_the_sum_unknown(read, cell):
     samples = read(VLLM_V1.replace('waiting{engine="1",model_name="m"} 4.0', 'waiting{engine="1",model_name="m"} NaN'))
     assert isnan(cell(samples, "m", Q.REQUESTS_WAITING))
     assert cell(samples, "m", Q.REQUESTS_RUNNING) == 12.0
@@ -131,7 +131,7 @@ def test_sglang_counts_each_engine_once_and_each_dp_rank_in(read, cell):
     assert cell(samples, "m", Q.REQUESTS_FAILED) == 4.0
 
 
-def test_an_old_sglang_has_its_model_in_the_label_name(read):
+def test_old_sglang_has_its_model_in_the_label_name(read):
     assert read('sglang:num_queue_reqs{name="google/gemma-2-9b-it"} 2826\n').subjects == (
         Queue("google/gemma-2-9b-it"),
     )
@@ -147,7 +147,7 @@ def test_sglangs_data_parallel_attention_speaks_through_other_tensor_ranks(read,
     assert cell(samples, "m", Q.REQUESTS_RUNNING) == 5.0
 
 
-def test_the_largest_of_sglang_ranks_that_disagree_counts(read, cell):
+def test_largest_of_sglang_ranks_that_disagree_counts(read, cell):
     """Each rank has a scheduler of its own and reports at its own moments: a rank that is behind says too little."""
     samples = read(
         """
@@ -161,7 +161,7 @@ def test_the_largest_of_sglang_ranks_that_disagree_counts(read, cell):
     assert cell(samples, "m", Q.REQUESTS_WAITING) == 2.0
 
 
-def test_the_largest_of_each_of_sglangs_engines_is_added_to_the_others(read, cell):
+def test_largest_of_each_of_sglangs_engines_is_added_to_the_others(read, cell):
     samples = read(
         """
         sglang:num_queue_reqs{model_name="m",tp_rank="0",dp_rank="0"} 2
@@ -269,7 +269,7 @@ def test_tritons_gpu_gauges_are_ratios_and_bytes(read, cell):
     assert cell(samples, "GPU-1", Q.GPU_MEMORY_TOTAL) == 16106127360.0
 
 
-def test_a_gpu_at_zero_percent_and_zero_watts_is_a_failed_read(read, cell):
+def test_gpu_at_zero_percent_and_zero_watts_is_a_failed_read(read, cell):
     failed = read(TRITON.replace("} 0.5", "} 0").replace("32.09", "0"))
     assert isnan(cell(failed, "GPU-1", Q.GPU_UTILIZATION))
     assert isnan(cell(failed, "GPU-1", Q.GPU_POWER))
@@ -277,7 +277,7 @@ def test_a_gpu_at_zero_percent_and_zero_watts_is_a_failed_read(read, cell):
     assert cell(idle, "GPU-1", Q.GPU_UTILIZATION) == 0.0
 
 
-def test_an_old_triton_has_an_unknown_queue(read, cell):
+def test_old_triton_has_an_unknown_queue(read, cell):
     old = "\n".join(line for line in TRITON.splitlines() if "pending" not in line)
     assert isnan(cell(read(old), "a", Q.REQUESTS_WAITING))
 
@@ -339,7 +339,7 @@ def test_llamacpp_has_one_queue_and_no_labels(read, cell):
     assert isnan(cell(samples, "default", Q.KV_CACHE_USED))
 
 
-def test_a_llamacpp_router_names_its_models(read):
+def test_llamacpp_router_names_its_models(read):
     samples = read('llamacpp:requests_deferred{model="x"} 5\nllamacpp:requests_deferred{model="y"} 1\n')
     assert samples.subjects == (Queue("x"), Queue("y"))
 

@@ -40,7 +40,7 @@ def test_what_tgi_refuses_is_activity_though_its_queue_does_not_grow(read, cell)
     assert cell(read(TGI), "default", Q.REQUESTS_FAILED) == 7.0
 
 
-def test_a_fresh_tgi_without_gauges_has_an_unknown_queue(read, cell):
+def test_fresh_tgi_without_gauges_has_an_unknown_queue(read, cell):
     samples = read("tgi_request_count 1\ntgi_request_success 0\n")
     assert isnan(cell(samples, "default", Q.REQUESTS_WAITING))
     assert isnan(cell(samples, "default", Q.REQUESTS_RUNNING))
@@ -117,7 +117,7 @@ def test_nim_is_detected_without_a_prefix(read, cell):
     assert cell(samples, "meta/llama", Q.TOKENS_GENERATED) == 174.0
 
 
-def test_a_nim_with_vllm_names_is_read_as_vllm_and_as_nim(read, cell):
+def test_nim_with_vllm_names_is_read_as_vllm_and_as_nim(read, cell):
     page = """
         num_request_max{model_name="m"} 1024.0
         vllm:num_requests_running{engine="0",model_name="m"} 3.0

@@ -30,7 +30,7 @@ def test_rays_handles_and_replicas_are_added_up_once(read, cell):
     assert cell(samples, "LLM", Q.REQUESTS_FAILED) == 2.0
 
 
-def test_the_larger_count_of_rays_running_requests_counts(read, cell):
+def test_larger_count_of_rays_running_requests_counts(read, cell):
     """Handles count what they have sent, replicas what they work on at the moment of their report."""
     busier = RAY.replace('replica="r2"} 2', 'replica="r2"} 9')
     assert cell(read(busier), "LLM", Q.REQUESTS_RUNNING) == 10.0
@@ -51,7 +51,7 @@ def test_without_replicas_rays_handles_say_what_runs(read, cell):
     assert cell(read(without), "LLM", Q.REQUESTS_RUNNING) == 7.0
 
 
-def test_a_deployment_is_named_with_its_application_only_if_two_have_its_name(read):
+def test_deployment_is_named_with_its_application_only_if_two_have_its_name(read):
     samples = read(
         """
         ray_serve_deployment_queued_queries{application="one",deployment="LLM",handle="h1"} 1
@@ -73,7 +73,7 @@ EPP = """
     """
 
 
-def test_a_pools_averages_are_multiplied_by_its_ready_pods(read, cell):
+def test_pools_averages_are_multiplied_by_its_ready_pods(read, cell):
     samples = read(EPP)
     assert samples.kind == "epp"
     assert KINDS[samples.kind].repeats_engines
@@ -99,7 +99,7 @@ def test_without_ready_pods_the_queues_of_each_pod_are_added_up(read, cell):
     assert isnan(cell(samples, "p", Q.REQUESTS_RUNNING))
 
 
-def test_an_average_alone_is_no_total(read, cell):
+def test_average_alone_is_no_total(read, cell):
     assert isnan(cell(read('inference_pool_average_queue_size{name="p1"} 0.4\n'), "p1", Q.REQUESTS_WAITING))
 
 
@@ -127,7 +127,7 @@ def test_what_a_picker_refuses_is_activity_of_the_only_pool(read, cell):
     assert cell(samples, "p", Q.REQUESTS_FAILED) == 40.0
 
 
-def test_an_epp_with_old_and_new_names_is_counted_once(read, cell):
+def test_epp_with_old_and_new_names_is_counted_once(read, cell):
     samples = read(
         EPP
         + """
@@ -142,7 +142,7 @@ def test_an_epp_with_old_and_new_names_is_counted_once(read, cell):
     assert cell(samples, "p", Q.REPLICAS_READY) == 4.0
 
 
-def test_a_flow_without_a_pool_name_belongs_to_the_only_pool(read, cell):
+def test_flow_without_a_pool_name_belongs_to_the_only_pool(read, cell):
     samples = read('llm_d_epp_ready_endpoints{name="p"} 1\nllm_d_epp_flow_control_queue_size{priority="-10"} 6\n')
     assert samples.subjects == (Queue("p"),)
     assert cell(samples, "p", Q.REQUESTS_HELD) == 6.0

@@ -70,7 +70,7 @@ def test_total_memory_is_unknown_where_the_reserved_part_is_not_printed(read, ce
     assert cell(samples, "g", Q.GPU_MEMORY_USED) == 100 * MIB
 
 
-def test_an_exposed_total_counts_before_the_sum(read, cell):
+def test_exposed_total_counts_before_the_sum(read, cell):
     samples = read(
         'DCGM_FI_DEV_FB_TOTAL{UUID="g"} 1024\nDCGM_FI_DEV_FB_FREE{UUID="g"} 900\nDCGM_FI_DEV_FB_USED{UUID="g"} 100\n'
     )
@@ -88,7 +88,7 @@ def test_total_memory_is_unknown_without_the_used_part(read, cell):
     assert isnan(cell(read('DCGM_FI_DEV_FB_FREE{UUID="g"} 900\n'), "g", Q.GPU_MEMORY_TOTAL))
 
 
-def test_a_mig_instance_is_its_own_row_and_not_its_parents(read, cell, gpu):
+def test_mig_instance_is_its_own_row_and_not_its_parents(read, cell, gpu):
     samples = read(MIG)
     assert [(s.uuid, s.instance, s.profile) for s in samples.subjects] == [
         ("GPU-a", None, None),
@@ -123,11 +123,11 @@ def test_what_instances_repeat_of_their_parent_is_the_parents_and_counted_once(r
 
 
 @pytest.mark.parametrize("quantity", [Q.GPU_ENGINE_ACTIVE, Q.GPU_UTILIZATION, Q.GPU_MEMORY_USED, Q.GPU_MEMORY_TOTAL])
-def test_a_parent_has_no_values_of_its_instances(read, cell, quantity):
+def test_parent_has_no_values_of_its_instances(read, cell, quantity):
     assert isnan(cell(read(MIG), "GPU-a", quantity))
 
 
-def test_a_parents_own_series_counts_before_the_repeated_ones(read, cell):
+def test_parents_own_series_counts_before_the_repeated_ones(read, cell):
     samples = read(MIG + '\n    DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-a"} 99\n')
     assert (cell(samples, "GPU-a", Q.GPU_POWER), cell(samples, "GPU-a", Q.GPU_TEMPERATURE)) == (99.0, 37.0)
 
@@ -137,7 +137,7 @@ def test_instances_that_repeat_nothing_imply_no_parent(read):
     assert [(s.uuid, s.instance) for s in samples.subjects] == [("g", "1")]
 
 
-def test_a_parent_beside_its_instances_has_no_pods(read, cell, gpu):
+def test_parent_beside_its_instances_has_no_pods(read, cell, gpu):
     """-d g+i, and a plugin that names the pod by the device: the pod holds the instance, not all of the GPU."""
     pod = 'namespace="ai",pod="p-0",container="c"'
     samples = read(
@@ -155,7 +155,7 @@ def test_a_parent_beside_its_instances_has_no_pods(read, cell, gpu):
     assert np.nansum(samples.column(Q.GPU_POWER)) == 90.0
 
 
-def test_a_parent_is_one_row_in_any_order_of_lines(read):
+def test_parent_is_one_row_in_any_order_of_lines(read):
     own = 'DCGM_FI_DEV_POWER_USAGE{UUID="g"} 90\n'
     instances = "".join(f'DCGM_FI_DEV_FB_USED{{UUID="g",GPU_I_ID="{i}",GPU_I_PROFILE="1g.5gb"}} 6\n' for i in (1, 2))
     for text in (own + instances, instances + own):
@@ -166,7 +166,7 @@ def test_utilization_of_a_mig_instance_is_unknown_even_when_it_says_zero(read, c
     assert isnan(cell(read(MIG), ("GPU-a", "7"), Q.GPU_UTILIZATION))
 
 
-def test_a_parent_beside_its_instances_keeps_its_power_and_its_own_row(read, cell):
+def test_parent_beside_its_instances_keeps_its_power_and_its_own_row(read, cell):
     samples = read(MIG + '\n    DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-a"} 116.5\n')
     assert len(samples.subjects) == 3
     assert cell(samples, "GPU-a", Q.GPU_POWER) == 116.5
@@ -174,7 +174,7 @@ def test_a_parent_beside_its_instances_keeps_its_power_and_its_own_row(read, cel
     assert isnan(cell(samples, ("GPU-a", "7"), Q.GPU_POWER))
 
 
-def test_a_missing_family_is_unknown_and_not_zero(read, cell):
+def test_missing_family_is_unknown_and_not_zero(read, cell):
     """A vGPU guest prints no power, no temperature and no profiling field."""
     samples = read(
         """
@@ -219,24 +219,24 @@ def test_renamed_fields_are_the_same_quantities(read, cell):
     assert {quantity: cell(samples, "g", quantity) for quantity in expected} == expected
 
 
-def test_a_field_under_both_its_names_is_counted_once(read, cell):
+def test_field_under_both_its_names_is_counted_once(read, cell):
     samples = read('DCGM_FI_DEV_POWER_USAGE{UUID="g"} 300\nDCGM_FI_DEV_BOARD_POWER_WATTS{UUID="g"} 300\n')
     assert cell(samples, "g", Q.GPU_POWER) == 300.0
 
 
-def test_the_ratio_name_of_utilization_is_a_percentage_if_any_value_on_the_page_says_so(read, cell):
+def test_ratio_name_of_utilization_is_a_percentage_if_any_value_on_the_page_says_so(read, cell):
     samples = read('DCGM_FI_DEV_GPU_UTIL_RATIO{UUID="a"} 1\nDCGM_FI_DEV_GPU_UTIL_RATIO{UUID="b"} 57\n')
     assert cell(samples, "a", Q.GPU_UTILIZATION) == 0.01
     assert cell(samples, "b", Q.GPU_UTILIZATION) == 0.57
 
 
-def test_the_ratio_name_of_utilization_is_a_ratio_otherwise(read, cell):
+def test_ratio_name_of_utilization_is_a_ratio_otherwise(read, cell):
     samples = read('DCGM_FI_DEV_GPU_UTIL_RATIO{UUID="a"} 1.0\nDCGM_FI_DEV_GPU_UTIL_RATIO{UUID="b"} 0.57\n')
     assert cell(samples, "a", Q.GPU_UTILIZATION) == 1.0
     assert cell(samples, "b", Q.GPU_UTILIZATION) == 0.57
 
 
-def test_a_ratio_slightly_above_one_is_one(read, cell):
+def test_ratio_slightly_above_one_is_one(read, cell):
     samples = read('DCGM_FI_PROF_SM_ACTIVE{UUID="g"} 1.294\nDCGM_FI_PROF_GR_ENGINE_ACTIVE{UUID="g"} 1.0001\n')
     assert cell(samples, "g", Q.GPU_SM_ACTIVE) == 1.0
     assert cell(samples, "g", Q.GPU_ENGINE_ACTIVE) == 1.0

@@ -73,11 +73,11 @@ def test_amds_percentages_mebibytes_and_microjoules_become_ratios_bytes_and_joul
     assert cell(samples, "u", Q.GPU_TEMPERATURE) == 60.0
 
 
-def test_an_unknown_activity_of_amd_is_no_full_load(read, cell):
+def test_unknown_activity_of_amd_is_no_full_load(read, cell):
     assert isnan(cell(read(amd("gpu_gfx_activity", 65535)), "u", Q.GPU_UTILIZATION))
 
 
-def test_a_shared_amd_gpu_is_one_gpu(read, cell, gpu):
+def test_shared_amd_gpu_is_one_gpu(read, cell, gpu):
     samples = read(
         amd("gpu_gfx_activity", 57, namespace="ai", pod="a") + amd("gpu_gfx_activity", 57, namespace="ai", pod="b")
     )
@@ -86,7 +86,7 @@ def test_a_shared_amd_gpu_is_one_gpu(read, cell, gpu):
     assert cell(samples, "u", Q.GPU_UTILIZATION) == 0.57
 
 
-def test_an_amd_gpu_of_one_pod_is_exclusive(read, gpu):
+def test_amd_gpu_of_one_pod_is_exclusive(read, gpu):
     held = gpu(read(amd("gpu_gfx_activity", 57, namespace="ai", pod="a")), "u")
     assert (held.attribution, held.pods) == (Attribution.EXCLUSIVE, (PodKey("ai", "a"),))
 
@@ -102,7 +102,7 @@ def test_series_of_one_gpu_with_different_labels_are_one_gpu(read, gpu):
     assert len(read(intel("xpum_engine_ratio", 0.5) + intel("xpum_power_watts", 9, dev_name="")).subjects) == 1
 
 
-def test_an_amd_gpu_without_a_uuid_has_its_serial_number_or_its_id(read):
+def test_amd_gpu_without_a_uuid_has_its_serial_number_or_its_id(read):
     line = 'gpu_gfx_activity{{gpu_id="3",{}hostname="n"}} 5\n'
     assert [each.uuid for each in read(line.format('serial_number="SN",')).subjects] == ["SN"]
     assert [each.uuid for each in read(line.format('gpu_uuid="",')).subjects] == ["3"]
@@ -119,7 +119,7 @@ def test_through_prometheus_an_amd_gpu_is_not_the_exporters(read, gpu):
     assert gpu(read(amd("gpu_gfx_activity", 1, **exporter)), "u").pods == ()
 
 
-def test_the_zeros_of_an_amd_partition_are_not_believed_and_its_memory_is_its_own(read, cell):
+def test_zeros_of_an_amd_partition_are_not_believed_and_its_memory_is_its_own(read, cell):
     samples = read(
         amd("gpu_gfx_activity", 90)
         + amd("gpu_gfx_activity", 0, gpu_partition_id="3")
@@ -134,7 +134,7 @@ def test_the_zeros_of_an_amd_partition_are_not_believed_and_its_memory_is_its_ow
     assert cell(samples, ("u", "3"), Q.GPU_MEMORY_TOTAL) == 8 * 2.0**20
 
 
-def test_a_partitioned_amd_gpu_has_no_activity_of_its_own(read, cell):
+def test_partitioned_amd_gpu_has_no_activity_of_its_own(read, cell):
     page = amd("gpu_gfx_activity", 0, gpu_compute_partition_type="cpx") + amd("gpu_used_vram", 5)
     assert isnan(cell(read(page), "u", Q.GPU_UTILIZATION))
     page = amd("gpu_gfx_activity", 40, gpu_compute_partition_type="spx")
@@ -205,7 +205,7 @@ def test_hamis_host_ratio_is_a_percentage_of_the_device(read, cell, gpu):
     assert gpu(samples, "GPU-2").pods == ()
 
 
-def test_a_vgpu_of_hami_is_never_exclusive(read, gpu):
+def test_vgpu_of_hami_is_never_exclusive(read, gpu):
     """A container without a core limit is printed with utilization 0, and one that has not begun is not printed."""
     assert (gpu(read(HAMI), "GPU-1").attribution, gpu(read(HAMI), "GPU-1").pods) == (
         Attribution.DEVICE,
@@ -254,7 +254,7 @@ XPUMD = """
     """  # noqa: E501 - as they are
 
 
-def test_the_busiest_engine_group_of_an_intel_gpu_counts(read, cell, gpu):
+def test_busiest_engine_group_of_an_intel_gpu_counts(read, cell, gpu):
     samples = read(XPUMD)
     assert samples.kind == "intel_xpumd"
     assert cell(samples, "u", Q.GPU_UTILIZATION) == 1.0
@@ -263,7 +263,7 @@ def test_the_busiest_engine_group_of_an_intel_gpu_counts(read, cell, gpu):
     assert gpu(samples, "u").attribution is Attribution.NONE
 
 
-def test_an_intel_gpus_memory_is_that_of_the_device_and_its_power_that_of_the_widest_domain(read, cell):
+def test_intel_gpus_memory_is_that_of_the_device_and_its_power_that_of_the_widest_domain(read, cell):
     samples = read(XPUMD)
     assert cell(samples, "u", Q.GPU_MEMORY_USED) == 300.0
     assert cell(samples, "u", Q.GPU_MEMORY_TOTAL) == 2000.0

@@ -175,7 +175,7 @@ def test_values_of_any_response_are_plausible_or_unknown(page, kind):
 
 @settings(max_examples=80, deadline=None)
 @given(pages(unique=True), st.sampled_from([*KINDS]), st.randoms(use_true_random=False))
-def test_the_order_of_lines_does_not_matter(page, kind, random):
+def test_order_of_lines_does_not_matter(page, kind, random):
     shuffled = random.sample(page, len(page))
     before, after = as_table(read(page, kind)), as_table(read(shuffled, kind))
     # A GPU's model and profile are those of its first line; these pages print neither.
@@ -184,7 +184,7 @@ def test_the_order_of_lines_does_not_matter(page, kind, random):
 
 @settings(max_examples=80, deadline=None)
 @given(pages(), pages(), st.sampled_from([*KINDS]))
-def test_an_earlier_response_makes_quantities_incomplete_and_changes_no_other_value(first, second, kind):
+def test_earlier_response_makes_quantities_incomplete_and_changes_no_other_value(first, second, kind):
     reader = Reader(kind)
     reader.read(parse("\n".join(first).encode()), 1.0)
     page = parse("\n".join(second).encode())
@@ -226,7 +226,7 @@ def test_however_a_gpu_is_shared_its_value_is_the_devices_or_unknown(busy, parts
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(st.integers(0, 1000), st.none()), min_size=1, max_size=8))
-def test_a_sum_with_an_unknown_part_is_unknown(values):
+def test_sum_with_an_unknown_part_is_unknown(values):
     """The oracle is arithmetic: all parts known, or nothing is. None stands for a series that says NaN."""
     text = [
         f'vllm:num_requests_waiting{{model_name="m",engine="{n}"}} {"NaN" if value is None else value}'

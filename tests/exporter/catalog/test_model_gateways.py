@@ -51,7 +51,7 @@ def test_production_stacks_router_has_the_requests_in_flight_of_all_servers(read
     assert cell(samples, "default", Q.TOKENS_GENERATED) == 300.0
 
 
-def test_a_router_without_servers_is_detected_and_has_no_rows(read):
+def test_router_without_servers_is_detected_and_has_no_rows(read):
     samples = read("router_cpu_usage_percent 3.5\nrouter_disk_usage_percent 1\n")
     assert (samples.kind, samples.subjects) == ("production_stack", ())
 
@@ -61,7 +61,7 @@ def test_what_a_gateway_has_in_flight_is_its_engines_own_over_again(kind):
     assert KINDS[kind].repeats_engines
 
 
-def test_a_router_without_servers_shows_the_next_request_by_its_count(read):
+def test_router_without_servers_shows_the_next_request_by_its_count(read):
     reading = read_queues(read(ROUTER_AT_ZERO), Role.GATEWAY, None, 0.0, pods=True)
     assert reading.wake_source is WakeSource.REFUSALS
     assert reading.arrivals
@@ -117,7 +117,7 @@ def test_without_one_of_dynamos_gauges_the_other_is_all_that_is_known(read, cell
 UNKNOWN = 'dynamo_frontend_requests_total{error_type="not_found",model="unknown_model",status="error"} 3\n'
 
 
-def test_a_dynamo_request_without_a_worker_belongs_to_the_only_model(read, cell):
+def test_dynamo_request_without_a_worker_belongs_to_the_only_model(read, cell):
     samples = read(DYNAMO + UNKNOWN)
     assert samples.subjects == (Queue("m"),)
     assert cell(samples, "m", Q.REQUESTS_FAILED) == 5.0
@@ -125,7 +125,7 @@ def test_a_dynamo_request_without_a_worker_belongs_to_the_only_model(read, cell)
     assert (reading.wake_source, reading.arrivals) == (WakeSource.REFUSALS, False)
 
 
-def test_a_dynamo_request_without_a_worker_belongs_to_no_model_if_there_are_two(read, cell):
+def test_dynamo_request_without_a_worker_belongs_to_no_model_if_there_are_two(read, cell):
     samples = read(DYNAMO + DYNAMO.replace('model="m"', 'model="n"') + UNKNOWN)
     assert samples.subjects == (Queue("m"), Queue("n"), Queue("unknown_model"))
     assert cell(samples, "m", Q.REQUESTS_FAILED) == 2.0

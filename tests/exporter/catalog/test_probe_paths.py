@@ -12,7 +12,7 @@ from exporter.model import Quantity, Queue
     "/v2/models/llama/ready",
 ])  # fmt: skip
 @pytest.mark.parametrize("label", ["path", "route", "handler", "endpoint", "http_route"])
-def test_a_health_check_is_detected_by_the_last_part_of_its_path(label, path):
+def test_health_check_is_detected_by_the_last_part_of_its_path(label, path):
     assert is_probe({label: path, "code": "200"})
 
 
@@ -24,7 +24,7 @@ def test_any_other_path_is_no_probe(path):
     assert not is_probe({"path": path})
 
 
-def test_a_label_of_another_name_is_no_path():
+def test_label_of_another_name_is_no_path():
     assert not is_probe({"model_name": "/health", "pod": "/ready"})
 
 
@@ -32,7 +32,7 @@ def column(samples, name, quantity):
     return samples.column(quantity)[samples.subjects.index(Queue(name))]
 
 
-def test_the_http_add_ons_probes_are_not_counted(samples):
+def test_http_add_ons_probes_are_not_counted(samples):
     samples_ = samples("""
         interceptor_request_count_total{host="chat",method="GET",path="/healthz",code="200"} 900
         interceptor_request_count_total{host="chat",method="POST",path="/v1/completions",code="200"} 5

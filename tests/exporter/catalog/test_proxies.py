@@ -65,7 +65,7 @@ def test_clusters_of_envoys_own_bootstrap_are_not_counted(read, clusters):
     assert samples.column(Q.REQUESTS_RUNNING).tolist() == [2.0]
 
 
-def test_an_application_with_the_name_of_istios_agent_is_counted_without_istio(read):
+def test_application_with_the_name_of_istios_agent_is_counted_without_istio(read):
     assert read(active(agent=2, otel_metric_sink=1)).subjects == (Queue("agent"), Queue("otel_metric_sink"))
 
 
@@ -74,7 +74,7 @@ def test_istios_label_for_the_cluster_is_read(read, cell):
     assert cell(samples, "outbound|80||chat.ai.svc.cluster.local", Q.REQUESTS_RUNNING) == 4.0
 
 
-def test_an_envoy_without_cluster_metrics_has_no_queue(read):
+def test_envoy_without_cluster_metrics_has_no_queue(read):
     samples = read("envoy_server_live 1\nenvoy_http_downstream_rq_active 4\n")
     assert samples.kind == "envoy"
     assert samples.subjects == ()
@@ -100,7 +100,7 @@ def test_litellms_requests_in_flight_are_summed_over_its_workers_and_models_have
     assert isnan(cell(samples, "default", Q.REQUESTS_WAITING))
 
 
-def test_the_activator_holds_what_waits_for_a_pod(read, cell):
+def test_activator_holds_what_waits_for_a_pod(read, cell):
     samples = read(
         """
         kn_revision_request_queued{k8s_namespace_name="ai",kn_revision_name="chat-00001"} 4
@@ -118,7 +118,7 @@ def test_revisions_of_one_name_in_two_namespaces_are_two(read):
     assert read(line.format("ai") + line.format("test")).subjects == (Queue("ai/chat-00001"), Queue("test/chat-00001"))
 
 
-def test_an_old_activator_has_one_count_of_waiting_and_running(read, cell):
+def test_old_activator_has_one_count_of_waiting_and_running(read, cell):
     samples = read(
         """
         activator_request_concurrency{namespace_name="ai",revision_name="chat-00001"} 3
@@ -139,14 +139,14 @@ def test_an_old_activator_has_one_count_of_waiting_and_running(read, cell):
         ("queue_proxy_queue_depth", "queue_proxy_app_request_count_total"),
     ],
 )
-def test_a_queue_proxys_last_depth_is_no_queue(read, cell, depth, count):
+def test_queue_proxys_last_depth_is_no_queue(read, cell, depth, count):
     samples = read(f'{depth}{{revision_name="chat-00001"}} 1\n{count}{{revision_name="chat-00001"}} 40\n')
     assert samples.kind == "knative"
     assert samples.quantities == (Q.REQUESTS_FINISHED,)
     assert cell(samples, "chat-00001", Q.REQUESTS_FINISHED) == 40.0
 
 
-def test_the_interceptor_counts_a_request_from_its_arrival_to_its_answer(read, cell):
+def test_interceptor_counts_a_request_from_its_arrival_to_its_answer(read, cell):
     samples = read(
         """
         interceptor_request_concurrency{route_name="chat",route_namespace="ai"} 5
@@ -159,7 +159,7 @@ def test_the_interceptor_counts_a_request_from_its_arrival_to_its_answer(read, c
     assert cell(samples, "chat", Q.REQUESTS_FINISHED) == 32.0
 
 
-def test_an_older_interceptor_has_one_queue_for_each_host(read, cell):
+def test_older_interceptor_has_one_queue_for_each_host(read, cell):
     samples = read(
         """
         interceptor_pending_request_count{host="chat.example",otel_scope_name="keda-interceptor-proxy"} 10
@@ -169,5 +169,5 @@ def test_an_older_interceptor_has_one_queue_for_each_host(read, cell):
     assert cell(samples, "chat.example", Q.REQUESTS_RUNNING) == 10.0
 
 
-def test_a_proxy_repeats_the_requests_of_its_engines():
+def test_proxy_repeats_the_requests_of_its_engines():
     assert all(KINDS[kind].repeats_engines for kind in ("envoy", "litellm", "knative", "http_addon", "epp"))

@@ -23,7 +23,7 @@ def shared(field, *values):
 
 
 @pytest.mark.parametrize("labels", [{"pod": "", "namespace": "", "container": ""}, {}])
-def test_an_empty_pod_label_is_no_pod(read, gpu, labels):
+def test_empty_pod_label_is_no_pod(read, gpu, labels):
     assert gpu(read(line("DEV_GPU_UTIL", 0, **labels)), "g").pods == ()
     assert gpu(read(line("DEV_GPU_UTIL", 0, **labels)), "g").attribution is Attribution.NONE
 
@@ -58,12 +58,12 @@ def test_copies_for_each_batch_job_are_counted_once(read, cell, gpu):
     assert gpu(read(text), "g").attribution is Attribution.NONE
 
 
-def test_a_broken_copy_leaves_the_value_of_the_others(read, cell):
+def test_broken_copy_leaves_the_value_of_the_others(read, cell):
     text = shared("DEV_POWER_USAGE", 300, 300).replace('vgpu="0"', 'vgpu="0') + shared("PROF_GR_ENGINE_ACTIVE", 0.5)
     assert cell(read(text), "g", Q.GPU_POWER) == 300.0
 
 
-def test_the_device_series_beside_per_pod_series_is_the_gpus_value(read, cell, gpu):
+def test_device_series_beside_per_pod_series_is_the_gpus_value(read, cell, gpu):
     text = line("DEV_GPU_UTIL", 90) + shared("DEV_GPU_UTIL", 60, 30)
     text += line("DEV_FB_USED", 20000) + shared("DEV_FB_USED", 12000, 7000)
     text += shared("DEV_FB_FREE", 4000, 4000) + shared("DEV_FB_RESERVED", 0, 0)
@@ -120,7 +120,7 @@ def test_per_pod_values_that_differ_are_no_copies(read, cell):
     assert cell(samples, "g", Q.GPU_POWER) == 300.0
 
 
-def test_a_single_pod_on_a_shared_device_is_not_exclusive(read, gpu):
+def test_single_pod_on_a_shared_device_is_not_exclusive(read, gpu):
     assert gpu(read(shared("DEV_GPU_UTIL", 90)), "g").attribution is Attribution.DEVICE
 
 
@@ -150,20 +150,20 @@ def test_through_prometheus_the_workloads_pod_is_the_exported_one(read, gpu):
     assert gpu(samples, "free").pods == ()
 
 
-def test_the_exporters_own_pod_holds_no_gpu(read, gpu):
+def test_exporters_own_pod_holds_no_gpu(read, gpu):
     exporter = {"job": "dcgm", "instance": "10.0.0.1:9400", "namespace": "gpu-operator"}
     samples = read(line("DEV_GPU_UTIL", 0, pod="nvidia-dcgm-exporter-q28k4", **exporter))
     assert gpu(samples, "g").pods == ()
 
 
-def test_the_old_namespace_writes_its_own_labels(read, gpu):
+def test_old_namespace_writes_its_own_labels(read, gpu):
     text = 'DCGM_FI_DEV_GPU_UTIL{gpu="0",uuid="g",container_name="c",pod_namespace="ai",pod_name="p-0"} 5\n'
     assert gpu(read(text), "g").pods == (PodKey("ai", "p-0"),)
     through_prometheus = text.replace('uuid="g"', 'uuid="g",namespace="gpu-operator",pod="gpu-metrics-x"')
     assert gpu(read(through_prometheus), "g").pods == (PodKey("ai", "p-0"),)
 
 
-def test_a_replica_belongs_to_its_device(read, cell, gpu):
+def test_replica_belongs_to_its_device(read, cell, gpu):
     """`GPU-1::3` is the device plugin's name for the third share of GPU-1."""
     text = "".join(
         line("PROF_GR_ENGINE_ACTIVE", 0.5, UUID=f"g::{n}", namespace="ai", pod=f"p{n}", container="c") for n in range(2)
@@ -175,7 +175,7 @@ def test_a_replica_belongs_to_its_device(read, cell, gpu):
     assert gpu(samples, "g").pods == (PodKey("ai", "p0"), PodKey("ai", "p1"))
 
 
-def test_a_single_replica_is_a_share_of_its_device(read, gpu):
+def test_single_replica_is_a_share_of_its_device(read, gpu):
     samples = read(line("DEV_GPU_UTIL", 90, UUID="g::0", namespace="ai", pod="p", container="c"))
     assert gpu(samples, "g").attribution is Attribution.DEVICE
 

@@ -35,12 +35,12 @@ def latest(read):
 # 1. Adding up copies of one GPU, a device and its parts, MIG power once per instance, a parent and its instances.
 
 
-def test_a_gpu_that_is_copied_to_each_pod_is_one_gpu(read, cell):
+def test_gpu_that_is_copied_to_each_pod_is_one_gpu(read, cell):
     copies = "".join(f'DCGM_FI_DEV_POWER_USAGE{{UUID="g",namespace="ai",pod="{pod}"}} 300\n' for pod in "abc")
     assert cell(read(copies), "g", Q.GPU_POWER) == 300.0
 
 
-def test_a_device_and_its_parts_are_not_added(read, cell):
+def test_device_and_its_parts_are_not_added(read, cell):
     parts = "".join(f'DCGM_FI_DEV_GPU_UTIL{{UUID="g",vgpu="{n}",namespace="ai",pod="p{n}"}} 45\n' for n in (0, 1))
     assert cell(read('DCGM_FI_DEV_GPU_UTIL{UUID="g"} 90\n' + parts), "g", Q.GPU_UTILIZATION) == 0.9
 
@@ -81,11 +81,11 @@ def test_two_mig_instances_of_one_uuid_are_two_with_their_own_size(read, gpu, ce
         ("tgi_request_count 1\ntgi_request_success 0\n", "default", Q.REQUESTS_WAITING),  # a fresh TGI
     ],
 )
-def test_a_missing_family_is_unknown(read, cell, page, key, quantity):
+def test_missing_family_is_unknown(read, cell, page, key, quantity):
     assert isnan(cell(read(page), key, quantity))
 
 
-def test_an_empty_response_empties_no_queue(read):
+def test_empty_response_empties_no_queue(read):
     assert read("", "vllm").subjects == ()
 
 
@@ -103,12 +103,12 @@ def test_pods_at_0_on_a_busy_device_have_no_parts(read, gpu):
 
 
 @pytest.mark.parametrize("mark", ["9223372036854775794", "2147483632", "140737488355328", "NaN"])
-def test_a_mark_is_no_value(read, cell, mark):
+def test_mark_is_no_value(read, cell, mark):
     assert isnan(cell(read(f'DCGM_FI_DEV_POWER_USAGE{{UUID="g"}} {mark}\n'), "g", Q.GPU_POWER))
 
 
 @pytest.mark.parametrize("line", ["...", 'X{UUID="g"} ERROR - FAILED TO CONVERT TO STRING', "<<<NULL>>>", "\x00"])
-def test_a_line_that_is_no_sample_costs_itself(read, cell, line):
+def test_line_that_is_no_sample_costs_itself(read, cell, line):
     page = f'{line}\nDCGM_FI_DEV_POWER_USAGE{{UUID="g"}} 300\n{line}\n'
     assert cell(read(page), "g", Q.GPU_POWER) == 300.0
     assert [number for number, _ in read(page).dropped] == [1, 3]
@@ -164,7 +164,7 @@ def test_old_and_new_names_are_read(read, cell, page, key, quantity, value):
 
 
 @pytest.mark.parametrize("labels", ["pod_namespace,pod_name", "exported_namespace,exported_pod", "namespace,pod"])
-def test_a_pod_label_is_read_under_all_its_names(read, gpu, labels):
+def test_pod_label_is_read_under_all_its_names(read, gpu, labels):
     namespace, pod = labels.split(",")
     page = f'DCGM_FI_DEV_GPU_UTIL{{UUID="g",{namespace}="ai",{pod}="chat-0"}} 1\n'
     assert gpu(read(page), "g").pods == (PodKey("ai", "chat-0"),)
@@ -180,7 +180,7 @@ def test_through_prometheus_the_bare_pod_is_the_exporter(read, gpu):
     assert gpu(read(page), "g").pods == (PodKey("ai", "chat-0"),)
 
 
-def test_an_empty_pod_label_names_no_pod(read, gpu):
+def test_empty_pod_label_names_no_pod(read, gpu):
     assert gpu(read('DCGM_FI_DEV_GPU_UTIL{UUID="g",namespace="",pod=""} 1\n'), "g").attribution is Attribution.NONE
 
 
@@ -251,7 +251,7 @@ def test_when_a_counter_was_made_is_no_count(read, cell):
         ),
     ],
 )
-def test_a_total_is_not_added_to_its_parts_and_no_engine_is_lost(read, cell, page, waiting):
+def test_total_is_not_added_to_its_parts_and_no_engine_is_lost(read, cell, page, waiting):
     assert cell(read(page), "m", Q.REQUESTS_WAITING) == waiting
 
 
@@ -282,7 +282,7 @@ def test_what_no_pod_sees_is_seen(read, cell, page, key, quantity, value):
 # a loading replica: tests/scaler/policy/test_zero_needs_proof.)
 
 
-def test_a_sleeping_engine_is_not_awake(read, cell):
+def test_sleeping_engine_is_not_awake(read, cell):
     page = 'vllm:engine_sleep_state{{model_name="m",sleep_state="awake"}} {}\nvllm:num_requests_waiting 0\n'
     assert cell(read(page.format(0)), "m", Q.ENGINE_AWAKE) == 0.0
     assert cell(read(page.format(1)), "m", Q.ENGINE_AWAKE) == 1.0
@@ -302,10 +302,10 @@ def test_a_sleeping_engine_is_not_awake(read, cell):
         '# TYPE vllm:num_requests_waiting histogram\nvllm:num_requests_waiting{engine="0", model_name="m"} 3.0',
     ],
 )
-def test_a_response_need_not_be_well_formed(read, cell, page):
+def test_response_need_not_be_well_formed(read, cell, page):
     assert cell(read(page), "m", Q.REQUESTS_WAITING) == 3.0
 
 
-def test_a_counter_need_not_end_in_total(read, cell):
+def test_counter_need_not_end_in_total(read, cell):
     assert cell(read('nv_inference_request_success{model="m"} 3\n'), "m", Q.REQUESTS_FINISHED) == 3.0
     assert cell(read("tgi_request_success 3\n"), "default", Q.REQUESTS_FINISHED) == 3.0

@@ -40,19 +40,19 @@ def pages():
 
 @pytest.mark.parametrize("before", [None, 0, 31])
 @pytest.mark.parametrize("code", sorted(FATAL))
-def test_a_gpu_without_activity_after_a_new_fatal_error_is_lost(pages, before, code):
+def test_gpu_without_activity_after_a_new_fatal_error_is_lost(pages, before, code):
     assert pages.lost(gpu(before)) == []
     assert pages.lost(gpu(code)) == []
     assert pages.lost(gpu(code, engine=None)) == [("g", None)]
     assert pages.lost(gpu(code, engine=None), after=9999.0) == [("g", None)]
 
 
-def test_a_gpu_is_lost_if_code_and_missing_activity_come_in_one_response(pages):
+def test_gpu_is_lost_if_code_and_missing_activity_come_in_one_response(pages):
     pages.lost(gpu(0))
     assert pages.lost(gpu(79, engine=None)) == [("g", None)]
 
 
-def test_a_code_of_the_first_response_proves_nothing(pages):
+def test_code_of_the_first_response_proves_nothing(pages):
     """The value never clears: it may be of last month."""
     pages.lost(gpu(79))
     assert pages.lost(gpu(79, engine=None)) == []
@@ -64,14 +64,14 @@ def test_silence_alone_is_no_error(pages):
 
 
 @pytest.mark.parametrize("code", [13, 31, 43, 45, 63, 74, 92, 94])
-def test_an_application_error_without_activity_loses_no_gpu(pages, code):
+def test_application_error_without_activity_loses_no_gpu(pages, code):
     """After Xid 31 the profiling fields may stay blank on a GPU that is well (NVIDIA/DCGM#202)."""
     pages.lost(gpu(0))
     pages.lost(gpu(code))
     assert pages.lost(gpu(code, engine=None)) == []
 
 
-def test_a_gpu_that_keeps_its_activity_is_not_lost(pages):
+def test_gpu_that_keeps_its_activity_is_not_lost(pages):
     pages.lost(gpu(0))
     assert pages.lost(gpu(79)) == []
     assert pages.lost(gpu(79), after=SUSPECTED_S + 1) == []
@@ -83,12 +83,12 @@ def test_utilisation_is_activity_enough(pages):
     assert pages.lost(gpu(48, engine=None, DEV_GPU_UTIL=0)) == []
 
 
-def test_a_gpu_that_never_had_activity_is_not_lost(pages):
+def test_gpu_that_never_had_activity_is_not_lost(pages):
     pages.lost(gpu(0, engine=None))
     assert pages.lost(gpu(79, engine=None)) == []
 
 
-def test_a_gpu_with_activity_again_is_not_lost(pages):
+def test_gpu_with_activity_again_is_not_lost(pages):
     for text in (gpu(0), gpu(79), gpu(79, engine=None)):
         pages.lost(text)
     assert pages.lost(gpu(79)) == []
@@ -98,7 +98,7 @@ def test_a_gpu_with_activity_again_is_not_lost(pages):
     assert pages.lost(gpu(95, engine=None)) == [("g", None)]
 
 
-def test_the_code_that_sums_up_another_may_overwrite_it(pages):
+def test_code_that_sums_up_another_may_overwrite_it(pages):
     for text in (gpu(0), gpu(79), gpu(154, engine=None)):
         found = pages.lost(text)
     assert found == [("g", None)]
@@ -112,20 +112,20 @@ def test_only_the_gpu_that_failed_is_lost(pages):
     assert pages.lost(gpu(79, engine=None) + gpu(0, engine=None, uuid="h")) == [("g", None)]
 
 
-def test_a_code_that_appears_is_a_change(pages):
+def test_code_that_appears_is_a_change(pages):
     """The family is absent as long as no GPU of the node has had an error."""
     pages.lost(gpu() + gpu(uuid="h"))
     pages.lost(gpu() + gpu(79, uuid="h"))
     assert pages.lost(gpu() + gpu(79, engine=None, uuid="h")) == [("h", None)]
 
 
-def test_a_new_gpu_with_an_old_code_is_not_lost(pages):
+def test_new_gpu_with_an_old_code_is_not_lost(pages):
     pages.lost(gpu(0))
     pages.lost(gpu(0) + gpu(79, uuid="h"))
     assert pages.lost(gpu(0) + gpu(79, engine=None, uuid="h")) == []
 
 
-def test_an_error_of_the_parent_loses_its_instances_without_activity(pages):
+def test_error_of_the_parent_loses_its_instances_without_activity(pages):
     def both(xid, first=0.3, second=0.3):
         power = {"DEV_POWER_USAGE": 300}
         return gpu(xid, first, instance="1", **power) + gpu(xid, second, instance="2", **power)

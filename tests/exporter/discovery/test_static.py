@@ -1,4 +1,4 @@
-"""Targets that are written down."""
+"""StaticTargets lists the configured targets."""
 
 from exporter.discovery import Listing
 from exporter.discovery.dns import StaticTargets
@@ -7,14 +7,14 @@ from exporter.model import Role, Target, WorkloadKey
 CHAT = WorkloadKey("ai", "chat")
 
 
-async def test_what_is_written_down_is_known_before_anybody_looks_and_stays():
-    written = (Target("http://a/", "vllm", Role.PODS, CHAT), Target("http://b/", "vllm", Role.PODS, CHAT))
-    targets = StaticTargets(iter(written), owner=CHAT)
-    assert targets.listing() == Listing(written)
+async def test_configured_targets_are_listed_before_the_first_refresh():
+    configured = (Target("http://a/", "vllm", Role.PODS, CHAT), Target("http://b/", "vllm", Role.PODS, CHAT))
+    targets = StaticTargets(iter(configured), owner=CHAT)
+    assert targets.listing() == Listing(configured)
     await targets.refresh(1e12)
-    assert targets.listing() == Listing(written)
+    assert targets.listing() == Listing(configured)
     assert targets.owner == CHAT
 
 
-def test_nothing_written_down_is_known_to_be_nothing():
+def test_empty_configuration_is_an_empty_list():
     assert StaticTargets(()).listing() == Listing(())

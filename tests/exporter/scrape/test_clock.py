@@ -6,7 +6,7 @@ import time
 from exporter.clock import FastClock, WallClock
 
 
-async def test_the_wall_clock_is_posix_time():
+async def test_wall_clock_is_posix_time():
     before = time.time()
     now = WallClock().now()
     assert before - 1.0 <= now <= time.time() + 1.0
@@ -52,7 +52,7 @@ async def test_fast_clock_wakes_sleepers_in_the_order_of_their_times():
     assert woken == [3.0, 6.0, 9.0]
 
 
-async def test_a_sleep_that_is_over_already_does_not_wait():
+async def test_sleep_that_is_over_already_does_not_wait():
     async with asyncio.timeout(20.0):
         await WallClock().sleep(-1e9)
 

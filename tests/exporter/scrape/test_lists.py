@@ -13,7 +13,7 @@ INTERVAL_S = 5.0
 CHAT = WorkloadKey("ai", "chat")
 
 
-async def test_a_new_target_is_scraped_at_once(running, clock, recorder, listing, target, start):
+async def test_new_target_is_scraped_at_once(running, clock, recorder, listing, target, start):
     pods = listing([target("a")])
     async with running(pods):
         await start(1)
@@ -48,7 +48,7 @@ async def test_pods_that_appear_one_by_one_cause_one_round_per_second(running, c
     assert {scrape.target for scrape in recorder.rounds[1]} == {target(str(n)) for n in range(11)}
 
 
-async def test_a_target_that_vanishes_is_retired_and_forgotten(running, clock, recorder, listing, target, start):
+async def test_target_that_vanishes_is_retired_and_forgotten(running, clock, recorder, listing, target, start):
     a, b = target("a"), target("b")
     pods = listing([a, b])
     async with running(pods) as loop:
@@ -68,7 +68,7 @@ async def test_a_target_that_vanishes_is_retired_and_forgotten(running, clock, r
         assert len(recorder.of(a)) == requests
 
 
-async def test_a_target_removed_during_its_scrape_delivers_nothing(
+async def test_target_removed_during_its_scrape_delivers_nothing(
     running, clock, recorder, served, listing, target, start
 ):
     a, b = target("a"), target("b")
@@ -89,7 +89,7 @@ async def test_a_target_removed_during_its_scrape_delivers_nothing(
     assert recorder.of(a) == []
 
 
-async def test_a_target_that_returns_starts_with_empty_state(running, clock, recorder, listing, target, start):
+async def test_target_that_returns_starts_with_empty_state(running, clock, recorder, listing, target, start):
     a = target("a")
     pods = listing([a])
     async with running(pods) as loop:
@@ -122,7 +122,7 @@ async def test_targets_of_a_list_that_becomes_unknown_are_still_scraped(
     assert [values for _, values in recorder.listed] == [(a,), None, None, None]
 
 
-async def test_a_list_that_is_unknown_at_first_has_no_targets(running, clock, recorder, listing, target):
+async def test_list_that_is_unknown_at_first_has_no_targets(running, clock, recorder, listing, target):
     pods = listing(None, owner=CHAT)
     async with running(pods) as loop:
         await clock.asleep(1)
@@ -137,9 +137,7 @@ async def test_a_list_that_is_unknown_at_first_has_no_targets(running, clock, re
         assert recorder.listed[1] == (pods, ())
 
 
-async def test_a_target_on_two_lists_is_scraped_once_until_both_drop_it(
-    running, clock, recorder, listing, target, start
-):
+async def test_target_on_two_lists_is_scraped_once_until_both_drop_it(running, clock, recorder, listing, target, start):
     a = target("a")
     one, two = listing([a]), listing([a])
     async with running(one, two):
@@ -157,7 +155,7 @@ async def test_a_target_on_two_lists_is_scraped_once_until_both_drop_it(
     assert (recorder.added, recorder.retired) == ([a], [a])
 
 
-async def test_a_slow_discovery_delays_no_other(running, clock, recorder, listing, target):
+async def test_slow_discovery_delays_no_other(running, clock, recorder, listing, target):
     stuck, quick = listing([target("stuck")]), listing([target("quick")])
     stuck.gate.clear()
     async with running(stuck, quick):
@@ -173,7 +171,7 @@ async def test_a_slow_discovery_delays_no_other(running, clock, recorder, listin
         assert quick.looked >= 3
 
 
-async def test_an_unchanged_list_changes_no_target(running, clock, recorder, listing, target, start):
+async def test_unchanged_list_changes_no_target(running, clock, recorder, listing, target, start):
     pods = listing([target("a")])
     async with running(pods):
         await start(1)
@@ -249,7 +247,7 @@ async def test_every_pod_of_a_service_is_scraped_at_its_address(running, clock, 
         assert pods_heard(recorder) == ["127.0.0.3"]
 
 
-async def test_a_pod_with_an_ipv6_address_is_scraped(running, recorder, start, pods_at):
+async def test_pod_with_an_ipv6_address_is_scraped(running, recorder, start, pods_at):
     async with running(behind({"::1"}, await pods_at("::1"))):
         await start(1)
         await recorder.turn.until(lambda: recorder.landed)
@@ -271,7 +269,7 @@ async def test_discoveries_may_change_while_the_loop_runs(running, clock, record
         assert set(loop.counters) == {target("b"), target("both")}
 
 
-async def test_a_removed_discovery_is_not_looked_up_again(running, clock, recorder, listing, target, start):
+async def test_removed_discovery_is_not_looked_up_again(running, clock, recorder, listing, target, start):
     pods = listing([target("a")])
     async with running(pods) as loop:
         await start(1)
@@ -285,7 +283,7 @@ async def test_a_removed_discovery_is_not_looked_up_again(running, clock, record
     assert (pods.looked, recorder.retired) == (looked, [target("a")])
 
 
-async def test_a_changed_discovery_is_looked_up_at_once(running, clock, recorder, listing, target, start):
+async def test_changed_discovery_is_looked_up_at_once(running, clock, recorder, listing, target, start):
     pods = listing([target("a")])
     async with running(pods) as loop:
         await start(1)
@@ -296,7 +294,7 @@ async def test_a_changed_discovery_is_looked_up_at_once(running, clock, recorder
         assert clock.now() == FIRST
 
 
-async def test_a_terminating_target_is_still_scraped(running, clock, recorder, listing, target, start):
+async def test_terminating_target_is_still_scraped(running, clock, recorder, listing, target, start):
     pods = listing([target("a")])
     async with running(pods) as loop:
         await start(1)

@@ -20,7 +20,7 @@ def outcome_of(body, kind="vllm"):
     return read(body, Reader(kind), PlainScanner(), at=1000.0)
 
 
-def test_a_response_becomes_samples_of_its_receipt():
+def test_response_becomes_samples_of_its_receipt():
     samples = outcome_of(b'vllm:num_requests_waiting{model_name="m"} 3\n')
     assert samples.subjects == (Queue("m"),)
     assert samples.column(Quantity.REQUESTS_WAITING).tolist() == [3.0]
@@ -28,22 +28,22 @@ def test_a_response_becomes_samples_of_its_receipt():
 
 
 @pytest.mark.parametrize("body", [b"", b"\n", b" \r\n\t\n"])
-def test_an_empty_response_is_a_failure_and_no_zero(body):
+def test_empty_response_is_a_failure_and_no_zero(body):
     assert outcome_of(body).kind is FailureKind.EMPTY
 
 
 @pytest.mark.parametrize("body", [b"# HELP a b\n", b"<html>no</html>\n", b"[]", b"\x00\xff" * 100])
-def test_a_response_without_a_sample_is_unreadable(body):
+def test_response_without_a_sample_is_unreadable(body):
     assert outcome_of(body).kind is FailureKind.UNREADABLE
 
 
-def test_a_response_of_unknown_kind_is_unreadable_and_lists_the_kinds():
+def test_response_of_unknown_kind_is_unreadable_and_lists_the_kinds():
     outcome = outcome_of(b"node_cpu_seconds_total 1\n", kind="auto")
     assert outcome.kind is FailureKind.UNREADABLE
     assert "vllm" in outcome.detail
 
 
-def test_a_response_without_families_of_its_kind_has_no_rows():
+def test_response_without_families_of_its_kind_has_no_rows():
     samples = outcome_of(b"process_open_fds 1\n")
     assert isinstance(samples, Samples)
     assert samples.subjects == ()
@@ -61,7 +61,7 @@ class Broken:
         return self._scanner.scan(body)
 
 
-async def test_an_exception_costs_the_scrape_that_raised_it(running, clock, recorder, served, target, start):
+async def test_exception_costs_the_scrape_that_raised_it(running, clock, recorder, served, target, start):
     served.body["a"] = b"bad 1\n"
     async with running(target("a"), target("b"), new_scanner=Broken):
         await start(2)
@@ -109,7 +109,7 @@ class Watched:
         return self._scanner.scan(body)
 
 
-async def test_a_large_response_is_parsed_in_a_thread_and_delays_no_other(
+async def test_large_response_is_parsed_in_a_thread_and_delays_no_other(
     running, clock, recorder, served, target, start
 ):
     gate, calls = threading.Event(), []
@@ -179,7 +179,7 @@ async def test_large_responses_have_threads_of_their_own(running, recorder, serv
     assert recorder.failures(target("large")) == [None]
 
 
-async def test_a_closed_port_is_one_failure_per_scrape(running, clock, recorder, served, start, target, silent_port):
+async def test_closed_port_is_one_failure_per_scrape(running, clock, recorder, served, start, target, silent_port):
     served.port = silent_port
     gone = target("a")
     async with running(gone) as loop:

@@ -46,7 +46,7 @@ async def test_workloads_are_spread_over_the_whole_interval(running, clock, list
     assert max(parts.values()) < 60
 
 
-async def test_a_restart_and_a_new_pod_keep_the_phase_of_a_workload(running, clock, recorder, listing, target):
+async def test_restart_and_a_new_pod_keep_the_phase_of_a_workload(running, clock, recorder, listing, target):
     phases = []
     for began_at, fleet in ((BEGIN, "ab"), (BEGIN + 1234.5, "abc")):
         clock.time = began_at
@@ -80,7 +80,7 @@ async def test_at_a_long_interval_the_first_round_is_within_seconds(running, clo
         await recorder.turn.until(lambda: len(recorder.landed) == 100)
 
 
-async def test_a_target_that_leaves_during_a_round_does_not_delay_the_others(
+async def test_target_that_leaves_during_a_round_does_not_delay_the_others(
     running, clock, recorder, served, listing, target, start
 ):
     served.hold("gone")
@@ -106,7 +106,7 @@ async def test_concurrent_scrapes_are_limited(running, recorder, served, listing
     assert served.most_in_flight == 4
 
 
-async def test_a_hanging_target_delays_no_other(running, clock, recorder, served, target, start):
+async def test_hanging_target_delays_no_other(running, clock, recorder, served, target, start):
     served.hold("slow")
     async with running(target("slow"), target("quick")):
         await start(2)
@@ -140,7 +140,7 @@ class Scripted:
         return Failure(FailureKind.TIMEOUT, "no complete page")
 
 
-async def test_a_round_is_delivered_once_and_a_late_response_by_itself(running, clock, recorder, listing, target, turn):
+async def test_round_is_delivered_once_and_a_late_response_by_itself(running, clock, recorder, listing, target, turn):
     fleet, pages = [target(path) for path in ("a", "b", "slow")], Scripted(turn)
     gate = pages.slow[fleet[2].url] = asyncio.Event()
     async with running(listing(fleet), pages=pages):
@@ -187,7 +187,7 @@ async def test_targets_that_timed_out_share_half_of_the_turns(running, clock, re
             assert len(pages.waiting) == 2
 
 
-async def test_a_target_that_fails_at_once_is_not_slow(running, clock, recorder, served, listing, target, start):
+async def test_target_that_fails_at_once_is_not_slow(running, clock, recorder, served, listing, target, start):
     fleet = [target(str(n)) for n in range(4)]
     served.status = dict.fromkeys(map(str, range(4)), 500)
     async with running(listing(fleet), concurrency=4):
@@ -199,7 +199,7 @@ async def test_a_target_that_fails_at_once_is_not_slow(running, clock, recorder,
         await served.turn.until(lambda: served.in_flight == 4)
 
 
-async def test_a_target_that_responds_again_is_not_slow(running, clock, recorder, target, turn):
+async def test_target_that_responds_again_is_not_slow(running, clock, recorder, target, turn):
     pages = Scripted(turn)
     flaky = target("flaky")
     gate = asyncio.Event()
@@ -217,7 +217,7 @@ async def test_a_target_that_responds_again_is_not_slow(running, clock, recorder
     assert recorder.failures(flaky) == [timeout, None, timeout, timeout, None]
 
 
-async def test_a_late_target_catches_up_one_missed_round(running, clock, recorder, served, target, start):
+async def test_late_target_catches_up_one_missed_round(running, clock, recorder, served, target, start):
     served.hold("late")
     async with running(target("late")):
         await start(1)
@@ -259,7 +259,7 @@ async def test_targets_share_one_session_and_keep_connections(running, clock, re
     assert len(served.client_addresses) <= 2
 
 
-async def test_a_loop_that_is_cancelled_leaves_no_task_and_no_connection(running, clock, served, target, start, http):
+async def test_loop_that_is_cancelled_leaves_no_task_and_no_connection(running, clock, served, target, start, http):
     before = asyncio.all_tasks()
     served.hold("held")
     async with running(target("held"), target("asleep")):
@@ -275,7 +275,7 @@ async def test_a_loop_that_is_cancelled_leaves_no_task_and_no_connection(running
     assert not [task for task in left if task.get_name().startswith(("scrape", "discovery", "deadline"))]
 
 
-async def test_a_time_out_costs_the_scrape_and_not_the_target(running, clock, recorder, served, target, start):
+async def test_time_out_costs_the_scrape_and_not_the_target(running, clock, recorder, served, target, start):
     pages = HttpPages(HttpLimits(timeout_s=0.05, body_bytes=1000))
     served.hold("a")
     async with running(target("a"), pages=pages):

@@ -54,9 +54,7 @@ async def begun(clock, looks, sleepers):
     await clock.asleep(sleepers)
 
 
-async def test_a_gateway_is_scraped_every_second_while_its_workload_is_at_zero(
-    running, clock, recorder, gateway, pages
-):
+async def test_gateway_is_scraped_every_second_while_its_workload_is_at_zero(running, clock, recorder, gateway, pages):
     async with running(gateway("epp"), pages=pages, **WAKE) as loop:
         await begun(clock, 1, 2)
         loop.set_at_zero(CHAT, at_zero=True)
@@ -70,7 +68,7 @@ async def test_a_gateway_is_scraped_every_second_while_its_workload_is_at_zero(
     assert len(recorder.landed) - at_zero == pytest.approx(60 / INTERVAL_S, abs=EDGE)
 
 
-async def test_a_wake_source_waits_for_no_other_target(running, clock, recorder, served, gateway, target, start):
+async def test_wake_source_waits_for_no_other_target(running, clock, recorder, served, gateway, target, start):
     served.hold("pod")
     served.body["epp"] = EPP
     async with running(gateway("epp"), target("pod"), **WAKE) as loop:
@@ -84,9 +82,7 @@ async def test_a_wake_source_waits_for_no_other_target(running, clock, recorder,
     assert [[scrape.target for scrape in scrapes] for scrapes in recorder.rounds] == [[gateway("epp")]] * 2
 
 
-async def test_a_gateway_of_many_workloads_is_scraped_once_per_second(
-    running, clock, recorder, listing, gateway, pages
-):
+async def test_gateway_of_many_workloads_is_scraped_once_per_second(running, clock, recorder, listing, gateway, pages):
     sharing = [gateway("epp", WorkloadKey("ai", f"model-{n}")) for n in range(20)]
     async with running(listing(sharing), pages=pages, **WAKE) as loop:
         await begun(clock, 1, 21)
@@ -133,7 +129,7 @@ async def test_gateways_are_scraped_in_rounds_if_the_rate_allows_no_more(
     assert all(count == pytest.approx(30 / INTERVAL_S, abs=EDGE) for count in pages.requests.values())
 
 
-async def test_the_wake_source_of_a_removed_workload_is_not_scraped(running, clock, recorder, listing, gateway, pages):
+async def test_wake_source_of_a_removed_workload_is_not_scraped(running, clock, recorder, listing, gateway, pages):
     epp = gateway("epp")
     found = listing([epp])
     async with running(found, pages=pages, **WAKE) as loop:

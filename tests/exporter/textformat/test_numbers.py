@@ -59,7 +59,7 @@ def bits(values):
 @example(
     ["9223372036854775794", "18446744073709551615", "18446744073709551616", "10000000000000000000", "1e22", "1e-22"]
 )
-def test_a_number_is_bit_for_bit_that_of_float(texts):
+def test_number_is_bit_for_bit_that_of_float(texts):
     texts = [text for text in texts if np.isfinite(float(text))]
     page = Scanner().scan("\n".join(f'a{{i="{i}"}} {text}' for i, text in enumerate(texts)).encode())
     assert bits(page.values) == bits([float(text) for text in texts])
@@ -69,7 +69,7 @@ def test_a_number_is_bit_for_bit_that_of_float(texts):
 
 @settings(max_examples=30)
 @given(st.lists(HALVES, min_size=30, max_size=60))
-def test_a_number_next_to_a_tie_is_rounded_to_the_right_side_or_left_to_python(texts):
+def test_number_next_to_a_tie_is_rounded_to_the_right_side_or_left_to_python(texts):
     values, slow = measured(texts)
     assert bits(values[~slow]) == bits([float(text) for text, is_slow in zip(texts, slow, strict=True) if not is_slow])
 
@@ -87,7 +87,7 @@ def test_dcgms_mark_for_no_value_is_read_by_the_kernel():
 
 
 @pytest.mark.parametrize("exponent", [-64, -23, -1, 0, 1, 22, 27, 28, 55, 64])
-def test_a_power_of_ten_is_cut_off_and_never_more_than_a_unit_short(exponent):
+def test_power_of_ten_is_cut_off_and_never_more_than_a_unit_short(exponent):
     high, low, shift = power_of_ten(exponent)
     bits_ = (high << 64) + low
     assert bits_.bit_length() == 128

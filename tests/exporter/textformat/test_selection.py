@@ -93,7 +93,7 @@ def test_signs_are_counted_by_distinct_names_whether_selected_or_not(new_scanner
     assert new_scanner(SELECTION).scan(body).layout.rest.signs == {"vllm:": 2, "go_": 1, "DCGM_FI_": 1}
 
 
-def test_a_new_sign_makes_a_new_layout(new_scanner):
+def test_new_sign_makes_a_new_layout(new_scanner):
     scanner = new_scanner(SELECTION)
     before, after = scanner.scan(b"up 1\n"), scanner.scan(b"up 1\ngo_x 1\n")
     assert before.layout is not after.layout

@@ -11,7 +11,7 @@ NAME = "v1beta1.external.metrics.k8s.io"
 KEDA_KEYS = {"namespace": "keda", "name": "keda-operator-metrics-apiserver", "port": 443}
 
 
-async def test_an_api_service_is_held_by_the_service_that_it_names(fake, client):
+async def test_api_service_is_held_by_the_service_that_it_names(fake, client):
     fake.api_services[NAME] = {"group": "external.metrics.k8s.io", "version": "v1beta1", "service": KEDA_KEYS}
     assert await client.holder(NAME) == ServiceReference("keda", "keda-operator-metrics-apiserver")
 

@@ -89,13 +89,13 @@ def later(monkeypatch):
     return wind
 
 
-async def test_a_pod_is_its_service_account(cluster, account, reach):
+async def test_pod_is_its_service_account(cluster, account, reach):
     cluster.tokens = {"first"}
     client = await reach(account=account)
     assert (await client.page(PODS, None, "")).items == []
 
 
-async def test_a_token_that_kubelet_rotates_is_read_again_within_a_minute(cluster, account, reach, later):
+async def test_token_that_kubelet_rotates_is_read_again_within_a_minute(cluster, account, reach, later):
     cluster.tokens = {"first"}
     client = await reach(account=account)
     await client.page(PODS, None, "")
@@ -105,7 +105,7 @@ async def test_a_token_that_kubelet_rotates_is_read_again_within_a_minute(cluste
     assert (await client.page(PODS, None, "")).items == []
 
 
-async def test_a_token_that_is_gone_when_it_is_read_again_is_a_failure_of_that_request(cluster, account, reach, later):
+async def test_token_that_is_gone_when_it_is_read_again_is_a_failure_of_that_request(cluster, account, reach, later):
     client = await reach(account=account)
     (account / "token").unlink()
     later(seconds=61)
@@ -115,7 +115,7 @@ async def test_a_token_that_is_gone_when_it_is_read_again_is_a_failure_of_that_r
     assert (await client.page(PODS, None, "")).items == []
 
 
-async def test_an_api_that_another_authority_signed_is_not_believed(account, reach):
+async def test_api_that_another_authority_signed_is_not_believed(account, reach):
     trustme.CA().cert_pem.write_to_path(str(account / "ca.crt"))
     client = await reach(account=account)
     with pytest.raises(ApiFailure, match="certificate verify failed"):
@@ -123,19 +123,19 @@ async def test_an_api_that_another_authority_signed_is_not_believed(account, rea
 
 
 @pytest.mark.parametrize("file", ["token", "ca.crt"])
-async def test_a_service_account_without_its_files_cannot_connect(account, reach, file):
+async def test_service_account_without_its_files_cannot_connect(account, reach, file):
     (account / file).unlink()
     with pytest.raises(CannotConnect, match=r"ServiceAccount in .*automountServiceAccountToken"):
         await reach(account=account)
 
 
-async def test_a_ca_file_that_is_none_cannot_connect(account, reach):
+async def test_ca_file_that_is_none_cannot_connect(account, reach):
     (account / "ca.crt").write_text("not a certificate", encoding="utf-8")
     with pytest.raises(CannotConnect, match=r"certificates for https://127\.0\.0\.1"):
         await reach(account=account)
 
 
-async def test_a_kubeconfig_is_preferred_to_the_service_account(cluster, account, reach, tmp_path):
+async def test_kubeconfig_is_preferred_to_the_service_account(cluster, account, reach, tmp_path):
     async with serving() as other:
         client = await reach(write_kubeconfig(tmp_path / "kubeconfig", other.url), account=account)
         await client.page(PODS, None, "")
@@ -156,7 +156,7 @@ async def test_with_nothing_to_go_by_both_places_are_named(reach):
         await reach()
 
 
-async def test_a_file_that_is_not_there_is_named(reach, tmp_path):
+async def test_file_that_is_not_there_is_named(reach, tmp_path):
     with pytest.raises(CannotConnect, match=f"^{tmp_path}/nowhere: no such file$"):
         await reach(tmp_path / "nowhere")
 
@@ -171,14 +171,14 @@ async def test_a_file_that_is_not_there_is_named(reach, tmp_path):
         ("current-context: x\ncontexts: []\nclusters: []", "object with name x"),
     ],
 )
-async def test_a_file_that_is_no_kubeconfig_says_why(reach, tmp_path, text, words):
+async def test_file_that_is_no_kubeconfig_says_why(reach, tmp_path, text, words):
     file = tmp_path / "kubeconfig"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(CannotConnect, match=f"^{file}: (.|\n)*{words}"):
         await reach(file)
 
 
-async def test_a_context_that_the_file_does_not_have_is_named(reach, tmp_path):
+async def test_context_that_the_file_does_not_have_is_named(reach, tmp_path):
     file = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1")
     with pytest.raises(CannotConnect, match="prod"):
         await reach(file, "prod")
@@ -186,7 +186,7 @@ async def test_a_context_that_the_file_does_not_have_is_named(reach, tmp_path):
 
 # The client's own use of a function that Python 3.12 warns of; as an error, the client takes it for a failed plugin.
 @pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
-async def test_a_token_from_an_exec_plugin_is_fetched_again_when_it_has_expired(reach, tmp_path):
+async def test_token_from_an_exec_plugin_is_fetched_again_when_it_has_expired(reach, tmp_path):
     """The plugin counts its calls, and its tokens are out of date as soon as they are given."""
     plugin = tmp_path / "plugin.py"
     plugin.write_text(
@@ -225,7 +225,7 @@ def test_nobody_pays_for_the_official_client_who_does_not_connect():
     assert done.stdout.strip() == "[]"
 
 
-def test_a_daemon_in_another_process_reaches_a_fake_in_a_thread(tmp_path):
+def test_daemon_in_another_process_reaches_a_fake_in_a_thread(tmp_path):
     code = (
         "import asyncio, json, random, sys\n"
         "from exporter.kubernetes.client import connect\n"

@@ -45,7 +45,7 @@ async def test_what_happens_again_is_counted_on_the_event_that_is_there(fake, cl
     assert (written["note"], written["eventTime"]) == ("asleep: idle for 5m", "1970-01-01T00:16:40.250000Z")
 
 
-async def test_an_event_that_is_not_kept_any_more_is_404(fake, client):
+async def test_event_that_is_not_kept_any_more_is_404(fake, client):
     name = await client.write_event(ASLEEP, "tidegate-0")
     fake.events.clear()
     with pytest.raises(ApiFailure) as caught:
@@ -54,7 +54,7 @@ async def test_an_event_that_is_not_kept_any_more_is_404(fake, client):
 
 
 @pytest.mark.parametrize("letter", ["a", "ä", "…"])
-async def test_a_note_is_cut_where_the_api_would_refuse_it_by_bytes(fake, client, letter):
+async def test_note_is_cut_where_the_api_would_refuse_it_by_bytes(fake, client, letter):
     for length in (LONGEST_NOTE - 1, LONGEST_NOTE, LONGEST_NOTE + 1, 3 * LONGEST_NOTE):
         await client.write_event(ASLEEP._replace(note=letter * length), "tidegate-0")
     notes = [written["note"] for _, written in fake.event_writes]
@@ -76,7 +76,7 @@ async def test_what_rbac_does_not_allow_is_said_with_the_right_to_it(fake, clien
     assert 'apiGroups ["events.k8s.io"], resources ["events"], verbs ["create", "patch"]' in str(caught.value)
 
 
-async def test_a_namespace_that_is_being_deleted_lacks_no_right(fake, client):
+async def test_namespace_that_is_being_deleted_lacks_no_right(fake, client):
     fake.ending.add("ai")
     with pytest.raises(NamespaceTerminating) as caught:
         await client.write_event(ASLEEP, "tidegate-0")
@@ -84,7 +84,7 @@ async def test_a_namespace_that_is_being_deleted_lacks_no_right(fake, client):
     assert "RBAC" not in str(caught.value)
 
 
-async def test_an_answer_that_is_no_event_says_so(fake, client):
+async def test_answer_that_is_no_event_says_so(fake, client):
     fake._event_written = lambda *_: web.json_response({"kind": "Event"}, status=201)
     with pytest.raises(ApiFailure, match="create event in ai: no Event"):
         await client.write_event(ASLEEP, "tidegate-0")

@@ -9,7 +9,7 @@ AT = ("tidegate", "tidegate")
 MINE = Lease("a_1", "10.0.0.7:8444", 15.0, 1000.25, 1002.5, 3)
 
 
-async def test_a_lease_that_is_written_is_read_as_it_was(fake, client):
+async def test_lease_that_is_written_is_read_as_it_was(fake, client):
     assert await client.lease(*AT) is None
     made = await client.write_lease(*AT, MINE)
     assert made == MINE._replace(version=made.version)

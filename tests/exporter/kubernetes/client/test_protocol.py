@@ -46,12 +46,12 @@ def test_lines_are_the_same_however_they_are_cut(lines, data):
     assert found == lines
 
 
-def test_an_empty_line_is_no_line():
+def test_empty_line_is_no_line():
     assert Lines().feed(b"\n \n{}\n") == [b"{}"]
 
 
 @given(lists | anything)
-def test_an_answer_is_a_page_or_a_failure(answer):
+def test_answer_is_a_page_or_a_failure(answer):
     body = json.dumps(answer).encode()
     try:
         page = protocol.page(LIST, body)
@@ -72,7 +72,7 @@ def test_bytes_are_a_page_or_a_failure(body):
 
 
 @given(events | anything)
-def test_a_line_is_an_event_or_garbled_or_the_end(line):
+def test_line_is_an_event_or_garbled_or_the_end(line):
     try:
         event = protocol.event(WATCH, json.dumps(line).encode())
     except ApiFailure as failed:
@@ -95,12 +95,12 @@ def test_no_items_are_written_as_null_by_some():
     assert protocol.page(LIST, b'{"items":null,"metadata":{"resourceVersion":"5"}}') == ListPage([], "5", "")
 
 
-def test_an_item_that_is_no_object_stays_one_malformed_document():
+def test_item_that_is_no_object_stays_one_malformed_document():
     body = b'{"items":[7,{"metadata":null}],"metadata":{"resourceVersion":"5"}}'
     assert protocol.page(LIST, body).items == [{}, {"metadata": None}]
 
 
-def test_the_end_of_a_watch_says_why():
+def test_end_of_a_watch_says_why():
     line = b'{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old resource version"}}'
     with pytest.raises(Gone, match=r"^watch pods of namespace ai: HTTP 410: the API server says: too old resource ver"):
         protocol.event(WATCH, line)

@@ -30,7 +30,7 @@ async def test_all_pages_are_one_list(fake, store, following, up_to_date):
     assert (len(store.said("replace")), len(fake.asked("list"))) == (1, 3)
 
 
-async def test_a_watch_that_ends_is_resumed_from_the_last_event_without_a_list(fake, store, following, up_to_date):
+async def test_watch_that_ends_is_resumed_from_the_last_event_without_a_list(fake, store, following, up_to_date):
     async with following():
         await up_to_date()
         fake.put(pod("chat-0"))
@@ -44,7 +44,7 @@ async def test_a_watch_that_ends_is_resumed_from_the_last_event_without_a_list(f
     assert (store.said("lost"), store.published) == ([], [])
 
 
-async def test_a_bookmark_moves_the_point_to_resume_from(fake, store, turn, following, up_to_date):
+async def test_bookmark_moves_the_point_to_resume_from(fake, store, turn, following, up_to_date):
     async with following():
         await up_to_date()
         fake.put(node("node-1"), node("node-2"))  # no news for who follows pods
@@ -71,7 +71,7 @@ async def test_half_a_line_is_told_whole_by_the_next_watch(fake, following, up_t
 
 
 @pytest.mark.parametrize("in_stream", [True, False])
-async def test_a_version_that_is_forgotten_is_listed_anew(fake, store, clock, following, up_to_date, in_stream):
+async def test_version_that_is_forgotten_is_listed_anew(fake, store, clock, following, up_to_date, in_stream):
     fake.gone_in_stream = in_stream
     fake.put(pod("chat-0"), pod("chat-1"))
     async with following():
@@ -99,7 +99,7 @@ async def test_what_vanished_during_a_list_is_not_kept(fake, store, clock, follo
     assert fake.lists == 1
 
 
-async def test_a_list_whose_rest_is_forgotten_starts_again(fake, clock, following, up_to_date):
+async def test_list_whose_rest_is_forgotten_starts_again(fake, clock, following, up_to_date):
     fake.put(pod("chat-0"), pod("chat-1"))
     fake.page_objects = 1
     fake.slow_lists(0.05)
@@ -113,7 +113,7 @@ async def test_a_list_whose_rest_is_forgotten_starts_again(fake, clock, followin
     assert fake.lists == 2
 
 
-async def test_a_line_that_cannot_be_read_is_said_and_mended_by_a_list(fake, store, turn, following, up_to_date):
+async def test_line_that_cannot_be_read_is_said_and_mended_by_a_list(fake, store, turn, following, up_to_date):
     async with following():
         await up_to_date()
         fake.say(PODS, b"<html>a proxy in the way</html>")
@@ -127,7 +127,7 @@ async def test_a_line_that_cannot_be_read_is_said_and_mended_by_a_list(fake, sto
     assert fake.lists == 2
 
 
-async def test_a_lost_line_is_not_forgotten_when_the_watch_ends_badly(fake, clock, following, up_to_date):
+async def test_lost_line_is_not_forgotten_when_the_watch_ends_badly(fake, clock, following, up_to_date):
     async with following():
         await up_to_date()
         fake.say(PODS, b"<html>")
@@ -136,7 +136,7 @@ async def test_a_lost_line_is_not_forgotten_when_the_watch_ends_badly(fake, cloc
         await fake.until(lambda: fake.lists == 2)
 
 
-async def test_an_old_event_that_is_told_again_changes_nothing(fake, store, turn, following, up_to_date):
+async def test_old_event_that_is_told_again_changes_nothing(fake, store, turn, following, up_to_date):
     async with following():
         await up_to_date()
         fake.put(pod("chat-0"))
@@ -151,7 +151,7 @@ async def test_an_old_event_that_is_told_again_changes_nothing(fake, store, turn
     assert [what for what, _ in store.log if what.isupper()] == ["ADDED", "MODIFIED", "ADDED"]
 
 
-async def test_an_api_whose_versions_went_back_is_listed_anew(fake, store, clock, following, up_to_date):
+async def test_api_whose_versions_went_back_is_listed_anew(fake, store, clock, following, up_to_date):
     fake.put(pod("chat-0"))
     async with following():
         await up_to_date("chat-0")
@@ -162,7 +162,7 @@ async def test_an_api_whose_versions_went_back_is_listed_anew(fake, store, clock
     assert fake.lists == 2
 
 
-async def test_an_object_without_a_version_is_handed_on_and_does_not_move_the_watch(following, store, clock, turn):
+async def test_object_without_a_version_is_handed_on_and_does_not_move_the_watch(following, store, clock, turn):
     class Odd:
         """Speaks `Api`: a watch whose events do not say where they are."""
 

@@ -16,7 +16,7 @@ QUESTIONS = {
 }
 
 
-async def test_a_token_is_the_users_that_the_api_server_says(fake, client):
+async def test_token_is_the_users_that_the_api_server_says(fake, client):
     fake.users["t"] = {"username": "ann", "uid": "7", "groups": ["dev", "ops"], "extra": {"scopes": ["a", "b"]}}
     assert [await client.token_review("t"), await client.token_review("expired")] == [ANN, None]
     assert fake.reviews == [("TokenReview", {"token": "t"}), ("TokenReview", {"token": "expired"})]
@@ -43,12 +43,12 @@ async def test_all_that_is_known_of_a_user_goes_into_the_question_what_they_may(
     }
 
 
-async def test_a_config_map_is_its_data(fake, client):
+async def test_config_map_is_its_data(fake, client):
     fake.config_maps["kube-system", "x"] = {"a": "1"}
     assert await client.config_map("kube-system", "x") == {"a": "1"}
 
 
-async def test_the_client_shows_its_own_token_when_it_asks(fake, connected):
+async def test_client_shows_its_own_token_when_it_asks(fake, connected):
     client = await connected(token="ours")
     fake.config_maps["kube-system", "x"] = {}
     await client.config_map("kube-system", "x")
@@ -65,7 +65,7 @@ async def test_no_answer_in_time_is_a_failure(fake, connected, kind):
 
 
 @pytest.mark.parametrize("kind", QUESTIONS)
-async def test_a_connection_that_is_dropped_is_a_failure(fake, client, kind):
+async def test_connection_that_is_dropped_is_a_failure(fake, client, kind):
     fake.refuse()
     with pytest.raises(ApiFailure):
         await QUESTIONS[kind](client)

@@ -43,7 +43,7 @@ def card(fake, node):
     return Card(fake, node)
 
 
-def test_the_first_reading_knows_no_activity(card):
+def test_first_reading_knows_no_activity(card):
     assert card.read() == UNKNOWN
 
 
@@ -66,7 +66,7 @@ def test_activity_is_never_more_than_all_of_the_time(card):
     assert card.read()[:2] == [1.0, 1.0]
 
 
-def test_a_metric_that_the_gpu_does_not_have_costs_only_itself(card):
+def test_metric_that_the_gpu_does_not_have_costs_only_itself(card):
     del card.gpu.counters["tensor"]
     card.read()
     card.passes(5.0, engine=0.5)
@@ -75,7 +75,7 @@ def test_a_metric_that_the_gpu_does_not_have_costs_only_itself(card):
     assert card.dropped == ()
 
 
-def test_a_metric_that_is_not_a_number_is_not_known(card):
+def test_metric_that_is_not_a_number_is_not_known(card):
     card.read()
     card.passes(5.0, engine=nan)
 
@@ -91,7 +91,7 @@ def test_two_readings_at_once_say_the_same(card):
     assert card.read() == said
 
 
-def test_an_average_over_a_long_pause_is_not_activity_now(card):
+def test_average_over_a_long_pause_is_not_activity_now(card):
     card.read()
     card.passes(600.0, engine=0.5)
     assert card.read() == UNKNOWN
@@ -101,7 +101,7 @@ def test_an_average_over_a_long_pause_is_not_activity_now(card):
 
 
 @pytest.mark.parametrize("function", ["nvmlGpmSampleGet"])
-def test_a_sample_that_failed_costs_two_readings_and_no_memory(card, function):
+def test_sample_that_failed_costs_two_readings_and_no_memory(card, function):
     card.read()
     card.passes(5.0, engine=0.5)
     card.gpu.refuse[function] = [NvmlCode.UNKNOWN]
@@ -132,7 +132,7 @@ def test_no_room_for_a_sample_is_told(card):
     assert card.dropped[0].reason == "GPU 0 (GPU-1): GPM sample: NVML error 20"
 
 
-def test_a_gpu_keeps_one_sample_however_often_it_is_read(card):
+def test_gpu_keeps_one_sample_however_often_it_is_read(card):
     for _ in range(5):
         card.passes(5.0)
         card.read()
@@ -140,7 +140,7 @@ def test_a_gpu_keeps_one_sample_however_often_it_is_read(card):
     assert card.library.allocated == 1
 
 
-def test_a_gpu_that_is_gone_leaves_no_sample(card):
+def test_gpu_that_is_gone_leaves_no_sample(card):
     card.read()
     card.gpu.lost = True
     card.passes(5.0)
@@ -149,14 +149,14 @@ def test_a_gpu_that_is_gone_leaves_no_sample(card):
     assert card.library.allocated == 0
 
 
-def test_a_gpu_without_counters_is_not_asked_for_them(card):
+def test_gpu_without_counters_is_not_asked_for_them(card):
     card.gpu.gpm = False
 
     assert card.read() == UNKNOWN
     assert "nvmlGpmSampleGet" not in card.gpu.calls
 
 
-def test_an_instance_has_its_own_activity_and_its_gpu_none(card, fake):
+def test_instance_has_its_own_activity_and_its_gpu_none(card, fake):
     card.gpu.mig = [fake.FakeInstance(3, "1g.10gb", counters={"engine": 0.0})]
     card.read()
     card.passes(4.0, engine=0.25)
@@ -165,7 +165,7 @@ def test_an_instance_has_its_own_activity_and_its_gpu_none(card, fake):
     assert (gpu, instance) == pytest.approx((nan, 0.25), nan_ok=True)
 
 
-def test_an_instance_made_anew_under_the_old_number_begins_anew(card, fake):
+def test_instance_made_anew_under_the_old_number_begins_anew(card, fake):
     card.gpu.mig = [fake.FakeInstance(3, "1g.10gb", uuid="MIG-old", counters={"engine": 0.0})]
     card.read()
     card.passes(5.0, engine=0.5)

@@ -58,7 +58,7 @@ def values(reading):
     return {quantity: pytest.approx(column, nan_ok=True) for quantity, column in reading["values"].items()}
 
 
-def test_a_gpu_comes_through_the_real_binding(read):
+def test_gpu_comes_through_the_real_binding(read):
     first, second = read()
 
     assert first["whose"] == [["GPU-x", None, None, "H100", "process", 2]]

@@ -40,15 +40,15 @@ FORMS = {
 
 
 @pytest.mark.parametrize("text", FORMS.values(), ids=FORMS.keys())
-def test_a_process_of_a_container_names_its_pod_and_its_container(text):
+def test_process_of_a_container_names_its_pod_and_its_container(text):
     assert cgroup_pod(text) == CgroupPod(UID, ID)
 
 
-def test_a_static_pods_uid_is_a_hash_without_dashes():
+def test_static_pods_uid_is_a_hash_without_dashes():
     assert cgroup_pod(f"0::/kubepods/burstable/pod{STATIC}/{ID}") == CgroupPod(STATIC, ID)
 
 
-def test_a_pod_is_known_where_its_container_is_not():
+def test_pod_is_known_where_its_container_is_not():
     monitor = f"0::/kubepods.slice/{QOS}{SYSTEMD_UID}.slice/crio-conmon-{ID}.scope"
 
     assert cgroup_pod(monitor) == CgroupPod(UID, None)
@@ -72,7 +72,7 @@ def test_a_pod_is_known_where_its_container_is_not():
         "not a cgroup file",
     ],
 )
-def test_a_path_without_a_whole_pod_uid_is_no_pods(text):
+def test_path_without_a_whole_pod_uid_is_no_pods(text):
     assert cgroup_pod(text) is None
 
 

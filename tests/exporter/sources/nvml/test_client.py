@@ -35,7 +35,7 @@ async def after_the_thread(library):
     await asyncio.sleep(0)
 
 
-async def test_a_reading_is_a_table_made_in_another_thread(fake, proc):
+async def test_reading_is_a_table_made_in_another_thread(fake, proc):
     library = fake.FakeNvml([fake.FakeGpu()])
 
     samples = await Nvml(library, {}.get, timeout_s=PATIENCE_S, proc=proc.path).samples(1000.0)
@@ -44,7 +44,7 @@ async def test_a_reading_is_a_table_made_in_another_thread(fake, proc):
     assert threading.current_thread() not in library.threads
 
 
-async def test_a_driver_that_hangs_is_a_time_out(hung):
+async def test_driver_that_hangs_is_a_time_out(hung):
     assert await hang(*hung) == Failure(FailureKind.TIMEOUT, "NVML: no answer of the driver within 0.01 s")
 
 
@@ -59,7 +59,7 @@ async def test_while_it_hangs_no_second_thread_is_begun(hung):
     assert len(library.threads) == 1
 
 
-async def test_the_loop_goes_on_while_it_hangs(hung):
+async def test_loop_goes_on_while_it_hangs(hung):
     _, nvml = hung
     asked = asyncio.create_task(nvml.samples(0.0))
     turns = 0
@@ -71,7 +71,7 @@ async def test_the_loop_goes_on_while_it_hangs(hung):
     assert turns > 1
 
 
-async def test_a_late_answer_is_thrown_away_and_the_next_is_heard(hung):
+async def test_late_answer_is_thrown_away_and_the_next_is_heard(hung):
     library, nvml = hung
     mistakes = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: mistakes.append(context))
@@ -99,14 +99,14 @@ async def test_whoever_stops_waiting_leaves_no_second_thread(hung):
     assert len(library.threads) == 1
 
 
-async def test_a_hung_thread_does_not_keep_the_process_alive(hung):
+async def test_hung_thread_does_not_keep_the_process_alive(hung):
     library, nvml = hung
     await hang(library, nvml)
 
     assert [thread.daemon for thread in library.threads] == [True]
 
 
-async def test_a_mistake_of_ours_is_raised_to_who_asked_and_the_next_reading_goes_on(fake, proc):
+async def test_mistake_of_ours_is_raised_to_who_asked_and_the_next_reading_goes_on(fake, proc):
     library = fake.FakeNvml([None])  # no mistake is known; a GPU that is none stands for one
     nvml = Nvml(library, {}.get, timeout_s=PATIENCE_S, proc=proc.path)
 

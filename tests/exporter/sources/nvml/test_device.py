@@ -48,7 +48,7 @@ def test_memory_used_is_without_what_the_driver_keeps(fake, node):
 
 
 @pytest.mark.parametrize("code", [NvmlCode.FUNCTION_NOT_FOUND, NvmlCode.ARGUMENT_VERSION_MISMATCH])
-def test_an_older_driver_says_memory_in_the_older_way(fake, node, code):
+def test_older_driver_says_memory_in_the_older_way(fake, node, code):
     gpu = fake.FakeGpu(used=GIB, reserved=600 * MIB, refuse={"nvmlDeviceGetMemoryInfo_v2": code})
 
     samples = node(fake.FakeNvml([gpu])).read(0.0)
@@ -96,7 +96,7 @@ def test_what_a_gpu_refuses_costs_that_field_and_is_told(fake, node, function, c
     assert says in told.reason
 
 
-def test_a_gpu_that_has_nothing_but_a_name_is_a_row_without_numbers(fake, node):
+def test_gpu_that_has_nothing_but_a_name_is_a_row_without_numbers(fake, node):
     gpu = fake.FakeGpu(refuse=dict.fromkeys(FIELDS, NvmlCode.NOT_SUPPORTED))
 
     samples = node(fake.FakeNvml([gpu])).read(0.0)
@@ -116,7 +116,7 @@ def test_load_of_a_driver_that_has_just_started_is_not_believed_without_a_proces
     assert later.dropped == ()
 
 
-def test_an_idle_gpu_is_idle_from_the_first_reading_on(fake, node):
+def test_idle_gpu_is_idle_from_the_first_reading_on(fake, node):
     samples = node(fake.FakeNvml([fake.FakeGpu(util=0)])).read(1000.0)
 
     assert of(samples, Quantity.GPU_UTILIZATION) == [0.0]
@@ -130,7 +130,7 @@ def test_load_is_believed_at_once_where_the_processes_are_not_known(fake, node):
     assert of(samples, Quantity.GPU_UTILIZATION) == [0.99]
 
 
-def test_a_gpu_without_mig_has_no_instances(fake, node):
+def test_gpu_without_mig_has_no_instances(fake, node):
     samples = node(fake.FakeNvml([fake.FakeGpu(), fake.FakeGpu("GPU-2")])).read(0.0)
 
     assert [(gpu.uuid, gpu.instance) for gpu in samples.subjects] == [("GPU-1", None), ("GPU-2", None)]

@@ -26,12 +26,12 @@ def test_every_name_is_the_real_librarys_with_the_same_number_of_arguments(name)
         assert len(inspect.signature(ours).parameters) - 1 == len(inspect.signature(theirs).parameters)
 
 
-def test_the_fake_has_every_name(fake):
+def test_fake_has_every_name(fake):
     assert [name for name in NAMES if not hasattr(fake.FakeNvml, name)] == []
 
 
 @real
-def test_the_return_codes_are_the_real_librarys():
+def test_return_codes_are_the_real_librarys():
     prefix = "NVML_ERROR_"
     theirs = {name: getattr(installed(), f"{prefix}{name}") for name in NvmlCode.__members__ if name != "SUCCESS"}
 
@@ -40,7 +40,7 @@ def test_the_return_codes_are_the_real_librarys():
 
 
 @real
-def test_the_constants_are_the_real_librarys():
+def test_constants_are_the_real_librarys():
     library = installed()
 
     assert list(GPM_METRICS.values()) == [
@@ -58,7 +58,7 @@ def test_the_constants_are_the_real_librarys():
 
 
 @real
-def test_the_question_about_counters_has_the_real_fields():
+def test_question_about_counters_has_the_real_fields():
     question = installed().c_nvmlGpmMetricsGet_t()
     question.version, question.numMetrics = GPM_VERSION, len(GPM_METRICS)
     for place, metric in enumerate(GPM_METRICS.values()):
@@ -69,7 +69,7 @@ def test_the_question_about_counters_has_the_real_fields():
 
 
 @real
-async def test_the_real_library_gives_a_table_or_words():
+async def test_real_library_gives_a_table_or_words():
     nvml = Nvml(installed(), {}.get, timeout_s=30.0)
 
     answer = await nvml.samples(1000.0)
@@ -78,7 +78,7 @@ async def test_the_real_library_gives_a_table_or_words():
     assert isinstance(answer, Samples) or answer.detail.startswith("NVML: ")
 
 
-def test_a_missing_library_says_how_to_get_it(monkeypatch):
+def test_missing_library_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
 
     with pytest.raises(NotInstalled, match="pip install 'tidegate"):

@@ -39,7 +39,7 @@ def two(fake, proc):
 
 @pytest.mark.parametrize("code", GPU_CODES)
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_gpu_that_is_lost_at_any_question_costs_nobody_else(node, two, function, code):
+def test_gpu_that_is_lost_at_any_question_costs_nobody_else(node, two, function, code):
     read = node(two).read
     read(0.0)
     two.gpus[0].refuse[function] = code
@@ -55,7 +55,7 @@ def test_a_gpu_that_is_lost_at_any_question_costs_nobody_else(node, two, functio
     assert code.name in told.reason
 
 
-def test_a_gpu_that_cannot_be_asked_is_as_it_was_last_seen(node, two):
+def test_gpu_that_cannot_be_asked_is_as_it_was_last_seen(node, two):
     read = node(two).read
     before = read(0.0).subjects[0]
     two.gpus[0].lost = True
@@ -75,7 +75,7 @@ def test_a_gpu_that_cannot_be_asked_is_as_it_was_last_seen(node, two):
         (NvmlCode.GPU_NOT_FOUND, False),
     ],
 )
-def test_a_gpu_that_works_no_more_is_lost_and_one_that_was_slow_is_not(node, two, code, dead):
+def test_gpu_that_works_no_more_is_lost_and_one_that_was_slow_is_not(node, two, code, dead):
     read = node(two).read
     read(0.0)
     two.gpus[0].refuse["nvmlDeviceGetPowerUsage"] = code
@@ -83,7 +83,7 @@ def test_a_gpu_that_works_no_more_is_lost_and_one_that_was_slow_is_not(node, two
     assert known(read(5.0), 0) == ({Quantity.GPU_LOST} if dead else set())
 
 
-def test_a_gpu_that_is_back_is_not_lost_any_more(node, two):
+def test_gpu_that_is_back_is_not_lost_any_more(node, two):
     read = node(two).read
     two.gpus[0].refuse["nvmlDeviceGetPowerUsage"] = [NvmlCode.GPU_IS_LOST]
     read(0.0)
@@ -91,7 +91,7 @@ def test_a_gpu_that_is_back_is_not_lost_any_more(node, two):
     assert Quantity.GPU_LOST not in known(read(5.0), 0)
 
 
-def test_a_gpu_that_was_never_seen_has_no_row_but_a_reason(node, two):
+def test_gpu_that_was_never_seen_has_no_row_but_a_reason(node, two):
     two.gpus[0].refuse["nvmlDeviceGetHandleByIndex"] = NvmlCode.NO_PERMISSION
 
     samples = node(two).read(0.0)
@@ -100,7 +100,7 @@ def test_a_gpu_that_was_never_seen_has_no_row_but_a_reason(node, two):
     assert samples.dropped[0].reason.startswith("GPU 0: handle: NO_PERMISSION: ")
 
 
-def test_a_gpu_that_timed_out_is_not_asked_further(node, two):
+def test_gpu_that_timed_out_is_not_asked_further(node, two):
     read = node(two).read
     read(0.0)
     two.gpus[0].refuse["nvmlDeviceGetPowerUsage"] = NvmlCode.TIMEOUT
@@ -122,7 +122,7 @@ def test_all_gpus_unreachable_is_a_failure_with_every_reason(node, two):
     assert "GPU 1: handle: GPU_IS_LOST" in failure.detail
 
 
-def test_a_node_without_gpus_is_not_an_idle_node(fake, node):
+def test_node_without_gpus_is_not_an_idle_node(fake, node):
     assert node(fake.FakeNvml([])).read(0.0) == Failure(FailureKind.EMPTY, "NVML: no GPU is visible in this container")
 
 
@@ -137,20 +137,20 @@ def test_a_node_without_gpus_is_not_an_idle_node(fake, node):
         (14, "NVML error 14"),
     ],
 )
-def test_a_driver_that_cannot_be_opened_says_what_to_do(fake, node, code, advice):
+def test_driver_that_cannot_be_opened_says_what_to_do(fake, node, code, advice):
     failure = node(fake.FakeNvml([fake.FakeGpu()], refuse={"nvmlInit": code})).read(0.0)
 
     assert failure.kind is FailureKind.REFUSED
     assert advice in failure.detail
 
 
-def test_a_driver_that_gave_up_waiting_is_a_time_out(fake, node):
+def test_driver_that_gave_up_waiting_is_a_time_out(fake, node):
     failure = node(fake.FakeNvml([fake.FakeGpu()], refuse={"nvmlDeviceGetCount": NvmlCode.TIMEOUT})).read(0.0)
 
     assert failure.kind is FailureKind.TIMEOUT
 
 
-def test_a_driver_that_comes_later_is_found(fake, node):
+def test_driver_that_comes_later_is_found(fake, node):
     library = fake.FakeNvml([fake.FakeGpu()], refuse={"nvmlInit": [NvmlCode.DRIVER_NOT_LOADED]})
     read = node(library).read
 
@@ -160,7 +160,7 @@ def test_a_driver_that_comes_later_is_found(fake, node):
 
 @pytest.mark.parametrize("code", [NvmlCode.UNINITIALIZED, NvmlCode.DRIVER_NOT_LOADED, NvmlCode.LIB_RM_VERSION_MISMATCH])
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_driver_that_is_gone_costs_the_reading_and_is_opened_anew(node, two, function, code):
+def test_driver_that_is_gone_costs_the_reading_and_is_opened_anew(node, two, function, code):
     read = node(two).read
     read(0.0)
     two.gpus[0].refuse[function] = [code]
@@ -171,7 +171,7 @@ def test_a_driver_that_is_gone_costs_the_reading_and_is_opened_anew(node, two, f
     assert two.inits == 2
 
 
-def test_the_driver_is_opened_once(node, two):
+def test_driver_is_opened_once(node, two):
     read = node(two).read
 
     for at in (0.0, 5.0, 1000.0):
@@ -180,7 +180,7 @@ def test_the_driver_is_opened_once(node, two):
     assert two.inits == 1
 
 
-def test_a_lost_gpu_is_looked_for_anew_every_five_minutes(node, two):
+def test_lost_gpu_is_looked_for_anew_every_five_minutes(node, two):
     read = node(two).read
     two.gpus[0].lost = True
 
@@ -199,7 +199,7 @@ def test_closing_lets_the_driver_and_its_samples_go(node, two):
     assert (two.is_open, two.allocated) == (False, 0)
 
 
-def test_a_driver_that_refuses_to_be_closed_is_let_go_and_opened_anew(node, two):
+def test_driver_that_refuses_to_be_closed_is_let_go_and_opened_anew(node, two):
     reader = node(two)
     reader.read(0.0)
     two.refuse["nvmlShutdown"] = NvmlCode.UNKNOWN

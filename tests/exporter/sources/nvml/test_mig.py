@@ -60,7 +60,7 @@ def test_nobody_knows_utilisation_with_mig(fake, node, split):
     assert column(samples, Quantity.GPU_UTILIZATION) == [nan, nan, nan]
 
 
-def test_an_instance_of_one_pod_is_that_pods(fake, node, proc, split):
+def test_instance_of_one_pod_is_that_pods(fake, node, proc, split):
     proc.runs(11, "chat-0")
     proc.runs(12, "embed-0")
 
@@ -95,13 +95,13 @@ def test_compute_instances_of_one_gpu_instance_share_its_memory_and_are_one_row(
         ("NVIDIA A30", None),
     ],
 )
-def test_the_profile_is_read_from_the_instances_name(fake, node, name, profile):
+def test_profile_is_read_from_the_instances_name(fake, node, name, profile):
     part = fake.FakeInstance(1, "", name=name)
 
     assert node(fake.FakeNvml([fake.FakeGpu(mig=[part])])).read(0.0).subjects[1].profile == profile
 
 
-def test_a_gpu_with_mig_and_no_instance_is_one_row(fake, node):
+def test_gpu_with_mig_and_no_instance_is_one_row(fake, node):
     samples = node(fake.FakeNvml([fake.FakeGpu(mig=[])])).read(0.0)
 
     assert [gpu.instance for gpu in samples.subjects] == [None]
@@ -117,7 +117,7 @@ def test_processes_of_a_mig_gpu_are_not_asked_for_what_each_did(fake, node, proc
     assert library.asked_since == []
 
 
-def test_an_instance_that_refuses_a_field_keeps_its_row(fake, node, split):
+def test_instance_that_refuses_a_field_keeps_its_row(fake, node, split):
     split.mig[1].refuse["nvmlDeviceGetMemoryInfo_v2"] = NvmlCode.NO_PERMISSION
 
     samples = node(fake.FakeNvml([split])).read(0.0)
@@ -126,7 +126,7 @@ def test_an_instance_that_refuses_a_field_keeps_its_row(fake, node, split):
     assert "memory: NO_PERMISSION" in samples.dropped[0].reason
 
 
-def test_a_gpu_lost_between_two_instances_is_lost_whole(fake, node, split):
+def test_gpu_lost_between_two_instances_is_lost_whole(fake, node, split):
     split.mig[0].refuse["nvmlDeviceGetGpuInstanceId"] = [None, NvmlCode.GPU_IS_LOST]
     library = fake.FakeNvml([split])
     reader = node(library)

@@ -25,7 +25,7 @@ def whose(fake, node, proc):
     return read
 
 
-def test_a_gpu_that_no_process_has_open_is_nobodys(whose):
+def test_gpu_that_no_process_has_open_is_nobodys(whose):
     assert whose(pids=()) == (Attribution.NONE, [])
     assert whose.published == []
 
@@ -68,7 +68,7 @@ def test_parts_that_do_not_add_up_are_nobodys_share(whose, util, parts):
     assert whose.published == []
 
 
-def test_a_part_of_more_than_all_the_time_is_not_believed(whose):
+def test_part_of_more_than_all_the_time_is_not_believed(whose):
     assert whose(pids=(11, 21), util=30, parts={11: 30, 21: 4294967295})[0] == Attribution.PROCESS
 
 
@@ -78,17 +78,17 @@ def test_parts_of_a_device_that_does_not_say_its_own_are_nobodys_share(whose):
     assert whose(pids=(11, 21), parts={11: 30, 21: 20}, refuse=refuse)[0] == Attribution.DEVICE
 
 
-def test_a_process_of_the_node_beside_a_pod_makes_it_shared(whose):
+def test_process_of_the_node_beside_a_pod_makes_it_shared(whose):
     assert whose(pids=(11, 41)) == (Attribution.DEVICE, ["chat-0"])
     assert whose.published == ["GPU 0 (GPU-1): process 41 is of no pod"]
 
 
-def test_a_pod_that_nobody_can_name_beside_one_that_is_named_makes_it_shared(whose):
+def test_pod_that_nobody_can_name_beside_one_that_is_named_makes_it_shared(whose):
     assert whose(pids=(11, 31)) == (Attribution.DEVICE, ["chat-0"])
     assert whose.published == ["GPU 0 (GPU-1): the name of pod 11111111-2222-3333-4444-555555555555 is unknown"]
 
 
-def test_a_reason_is_told_once_however_many_processes_have_it(whose, proc):
+def test_reason_is_told_once_however_many_processes_have_it(whose, proc):
     proc.runs(32, "stranger-0")
 
     whose(pids=(31, 32))
@@ -100,24 +100,24 @@ def test_strangers_alone_are_nobody(whose):
     assert whose(pids=(31, 41)) == (Attribution.NONE, [])
 
 
-def test_a_process_that_has_ended_meanwhile_is_forgotten(whose):
+def test_process_that_has_ended_meanwhile_is_forgotten(whose):
     assert whose(pids=(11, 999)) == (Attribution.EXCLUSIVE, ["chat-0"])
 
 
-def test_a_process_that_may_not_be_looked_at_is_a_stranger(whose, proc):
+def test_process_that_may_not_be_looked_at_is_a_stranger(whose, proc):
     (proc.path / "77" / "cgroup").mkdir(parents=True)  # reading it fails, also for root
 
     assert whose(pids=(11, 77)) == (Attribution.DEVICE, ["chat-0"])
     assert whose.published == ["GPU 0 (GPU-1): process 77: Is a directory", "GPU 0 (GPU-1): process 77 is of no pod"]
 
 
-def test_a_list_that_could_not_be_had_may_hold_others(whose):
+def test_list_that_could_not_be_had_may_hold_others(whose):
     refuse = {"nvmlDeviceGetGraphicsRunningProcesses_v3": NvmlCode.UNKNOWN}
 
     assert whose(pids=(11,), refuse=refuse) == (Attribution.DEVICE, ["chat-0"])
 
 
-def test_a_gpu_without_graphics_or_mps_has_no_such_processes(whose):
+def test_gpu_without_graphics_or_mps_has_no_such_processes(whose):
     refuse = {
         "nvmlDeviceGetGraphicsRunningProcesses_v3": NvmlCode.NOT_SUPPORTED,
         "nvmlDeviceGetMPSComputeRunningProcesses_v3": NvmlCode.FUNCTION_NOT_FOUND,
@@ -127,7 +127,7 @@ def test_a_gpu_without_graphics_or_mps_has_no_such_processes(whose):
     assert whose.published == []
 
 
-def test_an_older_driver_lists_processes_in_the_older_way(whose):
+def test_older_driver_lists_processes_in_the_older_way(whose):
     refuse = {"nvmlDeviceGetComputeRunningProcesses_v3": NvmlCode.FUNCTION_NOT_FOUND}
 
     assert whose(pids=(11,), refuse=refuse) == (Attribution.EXCLUSIVE, ["chat-0"])
@@ -137,7 +137,7 @@ def test_an_older_driver_lists_processes_in_the_older_way(whose):
     ("failures", "expected"),
     [(2, (Attribution.EXCLUSIVE, ["chat-0"])), (3, (Attribution.NONE, []))],
 )
-def test_a_list_that_outgrew_its_room_is_asked_for_again(whose, failures, expected):
+def test_list_that_outgrew_its_room_is_asked_for_again(whose, failures, expected):
     refuse = {"nvmlDeviceGetComputeRunningProcesses_v3": [NvmlCode.INSUFFICIENT_SIZE] * failures}
 
     assert whose(pids=(11,), refuse=refuse) == expected

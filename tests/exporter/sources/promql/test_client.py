@@ -24,7 +24,7 @@ def up(count=1):
 
 
 @pytest.mark.parametrize("base", ["", "/", "/prometheus", "/api/prom/"])
-async def test_a_question_is_a_form_posted_to_the_api_under_its_prefix(client, fake, query, base):
+async def test_question_is_a_form_posted_to_the_api_under_its_prefix(client, fake, query, base):
     fake.data(*up())
     asked = query(fake.url + base, kind="redis_exporter", selector='key="a"')
     assert len(await ask(client, asked)) == 1
@@ -39,20 +39,20 @@ async def test_a_question_is_a_form_posted_to_the_api_under_its_prefix(client, f
     }
 
 
-async def test_a_question_about_the_past_says_when(client, fake, query):
+async def test_question_about_the_past_says_when(client, fake, query):
     fake.data()
     assert await ask(client, query(fake.url), at=1700000000.5) == ()
     assert fake.asked[0][1]["time"] == "1700000000.500"
 
 
-async def test_a_selector_longer_than_any_url_is_asked(client, fake, query):
+async def test_selector_longer_than_any_url_is_asked(client, fake, query):
     fake.data(*up())
     selector = 'pod=~"' + "|".join(f"chat-{number}" for number in range(3000)) + '"'
     assert len(await ask(client, query(fake.url, selector=selector))) == 1
     assert selector in fake.asked[0][1]["query"]
 
 
-async def test_a_token_or_a_password_comes_from_its_file_at_every_question(client, fake, query, tmp_path):
+async def test_token_or_a_password_comes_from_its_file_at_every_question(client, fake, query, tmp_path):
     fake.data()
     secret = tmp_path / "secret"
     secret.write_text("one\n")
@@ -66,7 +66,7 @@ async def test_a_token_or_a_password_comes_from_its_file_at_every_question(clien
     assert len(fake.asked) == 2
 
 
-async def test_a_server_that_wants_a_certificate_gets_it(client, query, serve, tmp_path):
+async def test_server_that_wants_a_certificate_gets_it(client, query, serve, tmp_path):
     authority = trustme.CA()
     files = {name: str(tmp_path / name) for name in ("ca", "cert", "key")}
     authority.cert_pem.write_to_path(files["ca"])
@@ -94,7 +94,7 @@ async def test_a_server_that_wants_a_certificate_gets_it(client, query, serve, t
 
 
 @pytest.mark.parametrize("status", [400, 422, 429, 500, 503])
-async def test_an_error_is_told_in_the_servers_words_with_the_selector(client, fake, query, status):
+async def test_error_is_told_in_the_servers_words_with_the_selector(client, fake, query, status):
     fake.status, fake.says = status, {"status": "error", "errorType": "bad_data", "error": "parse error: x"}
     failure = await ask(client, query(fake.url, selector='pod=~"("'))
     assert failure.kind is FailureKind.STATUS
@@ -102,19 +102,19 @@ async def test_an_error_is_told_in_the_servers_words_with_the_selector(client, f
     assert failure.detail.endswith('bad_data: parse error: x (selector: pod=~"(")')
 
 
-async def test_an_error_page_of_somebody_in_between_is_its_status(client, fake, query):
+async def test_error_page_of_somebody_in_between_is_its_status(client, fake, query):
     fake.status, fake.says = 401, b"<html>who are you?</html>"
     assert await ask(client, query(fake.url)) == Failure(FailureKind.STATUS, "HTTP 401 Unauthorized")
 
 
-async def test_a_redirect_is_not_followed(client, fake, query):
+async def test_redirect_is_not_followed(client, fake, query):
     fake.status, fake.says, fake.headers = 307, b"", {"Location": f"{fake.url}/elsewhere"}
     failure = await ask(client, query(fake.url))
     assert failure == Failure(FailureKind.STATUS, "HTTP 307 Temporary Redirect")
     assert len(fake.asked) == 1
 
 
-async def test_an_answer_that_never_comes_times_out(client, fake, query, http):
+async def test_answer_that_never_comes_times_out(client, fake, query, http):
     http.limits = HttpLimits(timeout_s=0.05, body_bytes=1000)
     fake.data()
     fake.held = asyncio.Event()
@@ -122,7 +122,7 @@ async def test_an_answer_that_never_comes_times_out(client, fake, query, http):
     assert failure == Failure(FailureKind.TIMEOUT, "no complete answer within 0.05 s")
 
 
-async def test_an_answer_larger_than_the_limit_is_not_read(client, fake, query, http):
+async def test_answer_larger_than_the_limit_is_not_read(client, fake, query, http):
     fake.data(*up(50))
     http.limits = HttpLimits(timeout_s=20.0, body_bytes=1000)
     assert (await ask(client, query(fake.url))).kind is FailureKind.TOO_LARGE
@@ -130,7 +130,7 @@ async def test_an_answer_larger_than_the_limit_is_not_read(client, fake, query, 
     assert (await ask(client, query(fake.url))).kind is FailureKind.TOO_LARGE
 
 
-async def test_a_large_answer_is_read_whole_and_beside_the_event_loop(client, fake, query):
+async def test_large_answer_is_read_whole_and_beside_the_event_loop(client, fake, query):
     fake.data(*up(5000))
     assert len(await ask(client, query(fake.url))) == 5000
 
@@ -140,7 +140,7 @@ async def test_where_nobody_listens_the_question_is_refused(client, query):
     assert failure == Failure(FailureKind.REFUSED, "127.0.0.1:1: Connection refused")
 
 
-async def test_a_server_that_hangs_is_asked_few_questions_at_once_and_keeps_nobody_from_another(
+async def test_server_that_hangs_is_asked_few_questions_at_once_and_keeps_nobody_from_another(
     client, fake, query, http, serve
 ):
     fake.data()
@@ -162,7 +162,7 @@ async def test_a_server_that_hangs_is_asked_few_questions_at_once_and_keeps_nobo
     )
 
 
-async def test_a_turn_is_given_back(client, fake, query):
+async def test_turn_is_given_back(client, fake, query):
     fake.data()
     for _ in range(2 * CONCURRENT_QUERIES):
         assert await ask(client, query(fake.url)) == ()
@@ -179,5 +179,5 @@ async def test_whatever_is_no_promql_source_is_fetched_as_ever(client, serve):
         assert await client.fetch(f"http://{address}/metrics", ANY) == b"a 1\n"
 
 
-async def test_a_page_that_is_not_on_the_shelf_is_a_failure(client):
+async def test_page_that_is_not_on_the_shelf_is_a_failure(client):
     assert (await client.fetch("promql+http://p?kind=vllm&pod=gone", ANY)).kind is FailureKind.EMPTY

@@ -21,7 +21,7 @@ def with_values(*values):
     return {**UP, "values": list(values)}
 
 
-def test_a_series_is_its_name_its_labels_and_its_samples_in_order():
+def test_series_is_its_name_its_labels_and_its_samples_in_order():
     said = body(with_values([2, "NaN"], [1.5, "1e3"], [3, "+Inf"]))
     (series,) = decode_series(said)
     assert (series.name, series.labels, series.times) == ("up", {"job": "a"}, (1.5, 2.0, 3.0))
@@ -59,11 +59,11 @@ def test_what_has_no_value_is_nan_and_never_zero():
         with_values([1.5, "1"], [2.5, "x"]),
     ],
 )
-def test_a_series_that_makes_no_sense_costs_itself(bad):
+def test_series_that_makes_no_sense_costs_itself(bad):
     assert decode_series(body(UP, bad)) == (PromqlSeries("up", {"job": "a"}, (1.5,), (1.0,)),)
 
 
-def test_a_warning_is_an_answer_that_is_not_whole():
+def test_warning_is_an_answer_that_is_not_whole():
     failure = decode_series(body(UP, warnings=["store-2: \x1b[31mtime-out", "more"]))
     words = "the server warns that its response is incomplete: store-2: \ufffd[31mtime-out"
     assert failure == Failure(FailureKind.PARTIAL, words)
@@ -74,12 +74,12 @@ def test_no_warnings_and_any_infos_leave_an_answer_whole():
         assert len(decode_series(body(UP, **more))) == 1
 
 
-def test_an_answer_without_series_is_an_answer():
+def test_answer_without_series_is_an_answer():
     assert decode_series(body()) == ()
 
 
 @pytest.mark.parametrize("kind", ["vector", "scalar", "string", None])
-def test_an_answer_that_is_no_range_vector_blames_the_selector(kind):
+def test_answer_that_is_no_range_vector_blames_the_selector(kind):
     failure = decode_series(body(UP, kind=kind))
     assert failure.kind is FailureKind.UNREADABLE
     assert "selector" in failure.detail
@@ -94,7 +94,7 @@ def test_what_is_not_prometheus_json_is_unreadable(said):
     assert decode_error(said) is None
 
 
-def test_an_error_comes_in_the_servers_words():
+def test_error_comes_in_the_servers_words():
     said = {"status": "error", "errorType": "execution", "error": "query timed out\n" + "a" * 1000}
     assert decode_series(json.dumps(said).encode()).detail.startswith("execution: query timed out aaa")
     assert len(decode_error(json.dumps(said).encode())) == 300

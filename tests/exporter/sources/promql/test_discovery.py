@@ -35,7 +35,7 @@ async def test_before_the_first_answer_nothing_is_known(ask, fake):
     assert targets.failure is None
 
 
-async def test_the_list_is_the_same_from_look_to_look_and_follows_who_comes_and_goes(ask, fake):
+async def test_list_is_the_same_from_look_to_look_and_follows_who_comes_and_goes(ask, fake):
     targets = ask(fake.url)
     fake.data(*of("chat-1"), *of("chat-0"))
     await targets.refresh(0.0)
@@ -50,7 +50,7 @@ async def test_the_list_is_the_same_from_look_to_look_and_follows_who_comes_and_
     assert names(targets) == ["chat-0", "chat-2"]
 
 
-async def test_the_pages_of_a_look_lie_on_the_shelf_and_those_of_the_gone_do_not(ask, client, fake):
+async def test_pages_of_a_look_lie_on_the_shelf_and_those_of_the_gone_do_not(ask, client, fake):
     targets = ask(fake.url)
     fake.data(*of("chat-0"), *of("chat-1"))
     await targets.refresh(0.0)
@@ -86,7 +86,7 @@ async def test_when_all_fail_they_are_still_listed(ask, fake):
     assert names(targets) == ["chat-0", "chat-1"]
 
 
-async def test_an_answer_that_names_nobody_is_not_an_answer_nobody(ask, client, fake):
+async def test_answer_that_names_nobody_is_not_an_answer_nobody(ask, client, fake):
     targets = ask(fake.url, keep_s=30.0, selector='pod="typo"')
     fake.data()
     await targets.refresh(0.0)
@@ -103,7 +103,7 @@ async def test_an_answer_that_names_nobody_is_not_an_answer_nobody(ask, client, 
     assert targets.listing() is None
 
 
-async def test_a_server_that_has_scraped_nobody_twice_does_not_know_everybody(ask, fake):
+async def test_server_that_has_scraped_nobody_twice_does_not_know_everybody(ask, fake):
     targets = ask(fake.url)
     fake.data(*of("chat-0", at=(10,)))
     await targets.refresh(0.0)
@@ -173,7 +173,7 @@ def window(form):
     return until - float(length) / 1000.0, until
 
 
-async def test_the_past_is_a_frame_for_each_step_with_what_was_known_then(ask, fake):
+async def test_past_is_a_frame_for_each_step_with_what_was_known_then(ask, fake):
     targets = ask(fake.url, max_age_s=15.0)
     fake.data(*of("chat-0", at=(10, 20, 30), up=(1, 1, 1), waiting=(1, 2, 3)), *of("chat-1", at=(10, 20), up=(1, 0)))
     frames = await targets.history(0.0, 50.0, 10.0)
@@ -187,7 +187,7 @@ async def test_the_past_is_a_frame_for_each_step_with_what_was_known_then(ask, f
     assert list(frames[1].pages) == list(targets.listing().targets)
 
 
-async def test_a_past_too_large_for_one_answer_is_asked_for_in_halves(ask, fake, http):
+async def test_past_too_large_for_one_answer_is_asked_for_in_halves(ask, fake, http):
     targets = ask(fake.url, max_age_s=15.0)
     fake.data(*of("chat-0", at=(10, 20, 30), up=(1, 1, 1), waiting=(1, 2, 3)))
     whole, answer, fits = await targets.history(0.0, 40.0, 10.0), fake.says, []
@@ -205,7 +205,7 @@ async def test_a_past_too_large_for_one_answer_is_asked_for_in_halves(ask, fake,
     assert fits == [(-15.0, 10.0), (5.0, 20.0), (15.0, 40.0)]
 
 
-async def test_a_past_that_cannot_be_had_is_a_failure(ask, fake, http):
+async def test_past_that_cannot_be_had_is_a_failure(ask, fake, http):
     targets = ask(fake.url)
     fake.status = 500
     assert (await targets.history(0.0, 10.0, 5.0)).kind is FailureKind.STATUS
@@ -215,7 +215,7 @@ async def test_a_past_that_cannot_be_had_is_a_failure(ask, fake, http):
 
 
 @pytest.mark.parametrize(("since", "until", "step"), [(0, 10, 0), (0, 10, -1), (10, 0, 1), (0, MOST_STEPS + 1, 1)])
-async def test_a_past_of_too_many_steps_or_none_is_refused(ask, fake, since, until, step):
+async def test_past_of_too_many_steps_or_none_is_refused(ask, fake, since, until, step):
     with pytest.raises(ValueError, match=f"must be 0..{MOST_STEPS} steps, got"):
         await ask(fake.url).history(float(since), float(until), float(step))
     assert fake.asked == []

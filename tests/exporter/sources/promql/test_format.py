@@ -19,7 +19,7 @@ MILLISECONDS = st.integers(0, 4 * 10**12)
 
 @given(NAMES, LABELS, st.floats(), MILLISECONDS)
 @example("up", {}, 1.0, 1001)  # 1.001 * 1000 is a little less than 1001
-def test_a_line_is_read_as_the_series_it_was_printed_from(name, labels, value, at):
+def test_line_is_read_as_the_series_it_was_printed_from(name, labels, value, at):
     page = parse(format_line(format_series(name, labels), value, at / 1000))
     assert page.dropped == ()
     assert len(page.layout) == 1
@@ -32,7 +32,7 @@ def test_one_series_has_one_head_in_whatever_order_its_labels_came():
     assert format_series("a", {"x": "1", "b": "2"}) == format_series("a", {"b": "2", "x": "1"}) == b'a{b="2",x="1"}'
 
 
-def test_a_series_without_labels_has_no_braces():
+def test_series_without_labels_has_no_braces():
     assert format_line(format_series("up", {}), 1.0, 1700000000.5) == b"up 1.0 1700000000500\n"
 
 

@@ -34,7 +34,7 @@ def test_labels_the_server_renamed_get_their_names_back_and_its_own_are_gone():
     assert gpu_page(series("up", EXPORTER), series(GPU, EXPORTER, UUID="1", **HOLDER)) == [PLAIN]
 
 
-def test_a_gpu_that_nobody_holds_is_not_the_exporters():
+def test_gpu_that_nobody_holds_is_not_the_exporters():
     free, held = series(GPU, EXPORTER, UUID="2"), series(GPU, EXPORTER, UUID="1", **HOLDER)
     assert gpu_page(series("up", EXPORTER), free) == [b'{UUID="2"}']
     assert gpu_page(series("up", EXPORTER), free, held) == [PLAIN, b'{UUID="2"}']
@@ -83,7 +83,7 @@ def test_pods_are_told_apart_by_their_names_and_gateways_by_their_addresses():
         ({}, SeriesOrigin(None, "")),
     ],
 )
-def test_a_pod_is_named_in_one_of_several_ways_with_an_up_or_without(labels, source):
+def test_pod_is_named_in_one_of_several_ways_with_an_up_or_without(labels, source):
     assert list(pages([series(WAITING, labels)], Role.PODS)) == [source]
     assert list(pages([series(WAITING, labels), series("up", labels)], Role.PODS)) == [source]
 
@@ -105,13 +105,13 @@ def test_each_of_a_pair_of_servers_has_its_own_scrape_of_the_page():
         assert all(b"prometheus_replica" not in one.series for scrape in scrapes for one in scrape.lines)
 
 
-def test_a_new_pod_with_an_old_ones_address_has_its_own_series():
+def test_new_pod_with_an_old_ones_address_has_its_own_series():
     new = {**ENGINE, "pod": "chat-1"}
     found = [series("up", ENGINE), series(WAITING, ENGINE), series("up", new), series(WAITING, new)]
     assert [len(heads) for heads in pages(found, Role.PODS).values()] == [1, 1]
 
 
-def test_a_target_without_our_series_is_ours_only_if_its_job_is():
+def test_target_without_our_series_is_ours_only_if_its_job_is():
     silent, proxy = {**ENGINE, "pod": "chat-1", "instance": "b"}, {**ENGINE, "job": "proxies", "pod": "envoy-0"}
     found = [series("up", ENGINE), series(WAITING, ENGINE), series("up", silent), series("up", proxy)]
     assert [source.pod.pod for source in pages(found, Role.PODS)] == ["chat-0", "chat-1"]

@@ -10,7 +10,7 @@ def answers(count):
     return lambda found: len(found) == count and all(isinstance(page, bytes) for page in found.values())
 
 
-async def test_an_engines_page_read_through_prometheus_is_the_page_itself_with_its_time(
+async def test_engines_page_read_through_prometheus_is_the_page_itself_with_its_time(
     prometheus, pages, ask, look, pod, page, read
 ):
     pages["chat-0"], pages["chat-1"] = page.vllm(waiting=3, running=2, finished=7), page.vllm(waiting=0, running=1)
@@ -32,7 +32,7 @@ async def test_an_engines_page_read_through_prometheus_is_the_page_itself_with_i
     assert b'vllm:num_requests_waiting{engine="0",model_name="m"} 3.0 ' in found[first.pod]
 
 
-async def test_a_scrape_that_fails_is_a_pod_that_does_not_answer_and_not_one_that_left(
+async def test_scrape_that_fails_is_a_pod_that_does_not_answer_and_not_one_that_left(
     prometheus, pages, ask, look, pod, page
 ):
     pages["dying-0"], pages["dying-1"] = page.vllm(waiting=3), page.vllm(waiting=4)
@@ -50,7 +50,7 @@ async def test_a_scrape_that_fails_is_a_pod_that_does_not_answer_and_not_one_tha
     assert b" 5.0 " in (await look(targets, answers(2)))[dying]
 
 
-async def test_a_gpu_is_the_pods_that_holds_it_whatever_prometheus_did_to_the_labels(
+async def test_gpu_is_the_pods_that_holds_it_whatever_prometheus_did_to_the_labels(
     prometheus, pages, ask, look, page, read
 ):
     pages["node-1"] = page.gpu("GPU-1", ["chat-0"], engine=0.5) + page.gpu("GPU-2", engine=0.0)
@@ -74,7 +74,7 @@ async def test_a_gpu_is_the_pods_that_holds_it_whatever_prometheus_did_to_the_la
     assert gpu.pods == (PodKey("ai", "next-0"),)
 
 
-async def test_a_selector_that_prometheus_cannot_read_is_told_in_its_words(prometheus, ask, look, pages, page):
+async def test_selector_that_prometheus_cannot_read_is_told_in_its_words(prometheus, ask, look, pages, page):
     pages["chat-0"] = pages["chat-1"] = page.vllm(waiting=3)
     await look(ask(prometheus), lambda found: True)  # it is there
     targets = ask(prometheus, selector='namespace="ai')
@@ -84,7 +84,7 @@ async def test_a_selector_that_prometheus_cannot_read_is_told_in_its_words(prome
     assert targets.failure.endswith('(selector: namespace="ai)')
 
 
-async def test_the_past_is_what_the_pages_said_then(prometheus, pages, ask, look, pod, page):
+async def test_past_is_what_the_pages_said_then(prometheus, pages, ask, look, pod, page):
     pages["past-0"], pages["past-1"] = page.vllm(waiting=1), page.vllm(waiting=1)
     first, second = pod("past-0", "past"), pod("past-1", "past")
     targets = ask(prometheus, selector='namespace="past"', max_age_s=5.0)

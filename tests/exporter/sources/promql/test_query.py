@@ -10,7 +10,7 @@ from exporter.sources.promql.client import promql, target_of
 from exporter.sources.promql.pages import SeriesOrigin
 
 
-def test_the_families_of_a_kind_its_selector_and_up_are_asked_for(query):
+def test_families_of_a_kind_its_selector_and_up_are_asked_for(query):
     asked = promql(query("http://p", kind="llamacpp", selector='namespace="ai"'), 45.0)
     assert asked == (
         '{__name__=~"llamacpp:kv_cache_usage_ratio|llamacpp:prompt_tokens_total|llamacpp:requests_deferred|'
@@ -18,7 +18,7 @@ def test_the_families_of_a_kind_its_selector_and_up_are_asked_for(query):
     )
 
 
-def test_a_selector_may_be_empty_or_end_in_a_comma(query):
+def test_selector_may_be_empty_or_end_in_a_comma(query):
     assert promql(query("http://p", selector=""), 1.0).endswith('|vllm:request_success_total"}[1000ms]')
     assert promql(query("http://p", selector=' a="b", '), 0.5).endswith('",a="b"}[500ms]')
 
@@ -32,11 +32,11 @@ def test_every_kind_has_families_and_each_is_a_name_and_no_pattern(kind):
     assert families(kind) <= families(AUTO)
 
 
-def test_the_backends_families_on_tritons_page_are_asked_for():
+def test_backends_families_on_tritons_page_are_asked_for():
     assert "vllm:num_requests_waiting" in families("triton")
 
 
-def test_a_source_is_the_same_target_at_every_look_and_another_for_another_query(query, chat):
+def test_source_is_the_same_target_at_every_look_and_another_for_another_query(query, chat):
     access = Credentials(bearer_file="/token")
     asked = query("https://mimir/prometheus/", selector='pod=~"a.*"', access=access)
     target = target_of(asked, SeriesOrigin(PodKey("ai", "chat-0"), ""))

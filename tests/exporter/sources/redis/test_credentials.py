@@ -48,12 +48,12 @@ def own(files):
     return access
 
 
-async def test_a_server_is_believed_by_its_certificate_and_is_shown_ours(secure, ask, own):
+async def test_server_is_believed_by_its_certificate_and_is_shown_ours(secure, ask, own):
     await secure.client.rpush("jobs", "a")
     assert (await ask(secure.port, own(), tls=True, lists=("jobs",)))["jobs"][0] == 1.0
 
 
-async def test_a_certificate_of_another_name_or_authority_is_not_believed(secure, ask, own, tmp_path):
+async def test_certificate_of_another_name_or_authority_is_not_believed(secure, ask, own, tmp_path):
     failure = await ask(secure.port, own(server_name="other.svc"), tls=True, lists=("jobs",))
     assert failure.kind is FailureKind.TLS
     assert "other.svc" in failure.detail
@@ -69,7 +69,7 @@ async def test_who_shows_no_certificate_where_one_is_wanted_is_told_so(secure, a
     assert failure.kind in {FailureKind.TLS, FailureKind.REFUSED}
 
 
-async def test_a_file_that_cannot_be_read_is_named(secure, server, ask, own):
+async def test_file_that_cannot_be_read_is_named(secure, server, ask, own):
     failure = await ask(secure.port, own(ca_file="/nowhere/ca.pem"), tls=True, lists=("jobs",))
     assert failure.kind is FailureKind.CREDENTIALS
     assert "/nowhere/ca.pem" in failure.detail
@@ -84,7 +84,7 @@ async def test_plain_words_to_a_tls_port_are_a_failure_and_not_a_zero(secure, se
     assert (await ask(server.port, own(), tls=True, lists=("jobs",))).kind is FailureKind.TIMEOUT
 
 
-async def test_a_password_is_read_again_when_it_has_changed(server, ask, tmp_path):
+async def test_password_is_read_again_when_it_has_changed(server, ask, tmp_path):
     password = tmp_path / "password"
     password.write_text("first\n")
     await server.client.execute_command("ACL", "SETUSER", "tidegate", "on", ">first", "~jobs", *READER.split())

@@ -19,7 +19,7 @@ def worker(server, queues, rest=""):
     )
 
 
-async def test_a_push_wakes_a_worker_that_sleeps_and_an_empty_queue_lets_it_sleep_again(daemon, server):
+async def test_push_wakes_a_worker_that_sleeps_and_an_empty_queue_lets_it_sleep_again(daemon, server):
     async with daemon(worker(server, "lists: [jobs], running: {lists: [doing]}")) as running:
         ask = running.ask
         assert (await ask.until((0, False)))[-1] == (0, False)
@@ -46,7 +46,7 @@ async def test_a_push_wakes_a_worker_that_sleeps_and_an_empty_queue_lets_it_slee
         stream.cancel()
 
 
-async def test_a_key_that_is_no_queue_wakes_nobody_puts_nobody_to_sleep_and_is_told(daemon, server):
+async def test_key_that_is_no_queue_wakes_nobody_puts_nobody_to_sleep_and_is_told(daemon, server):
     await server.client.rpush("jobs", *range(15))
     async with daemon(worker(server, "lists: [jobs, more]")) as running:
         assert (await running.ask.until((2, True)))[-1] == (2, True)

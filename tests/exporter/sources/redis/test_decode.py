@@ -50,13 +50,13 @@ def test_no_reply_however_odd_makes_a_zero_of_what_is_not_known(reply):
     [b"name", b"g", b"pending", 2, b"last-delivered-id", b"5-0"],  # before Redis 7
     [b"name", b"g", b"pending", 2, b"last-delivered-id", b"5-0", b"entries-read", None, b"lag", None],
 ])  # fmt: skip
-def test_a_lag_that_is_not_told_is_counted_after_the_last_entry_delivered(fields):
+def test_lag_that_is_not_told_is_counted_after_the_last_entry_delivered(fields):
     question, reply = Stream("events", "g"), [[b"name", b"other", b"lag", 9, b"pending", 9], fields]
     assert decode(question, reply) == ("XRANGE", "events", "(5-0", "+", "COUNT", "100")
     assert decode_second(question, reply, [[b"6-0", []], [b"7-0", []]]) == Measurement(2.0, 2.0)
 
 
-def test_a_queue_of_several_lists_is_unknown_if_one_of_them_is():
+def test_queue_of_several_lists_is_unknown_if_one_of_them_is():
     measures = RedisQuery(SERVERS, celery=("c",), lists=("d",)).measures()
     body = page(
         measures, [Measurement(1.0), Measurement(1.0), Measurement(nan, problem="c: no"), *[Measurement(1.0)] * 2], 0
@@ -77,7 +77,7 @@ def test_a_queue_of_several_lists_is_unknown_if_one_of_them_is():
     (ErrorReply("NOAUTH", "Authentication required."), False, FailureKind.CREDENTIALS),
     (ErrorReply("ERR", "unknown command 'ROLE'"), False, None),  # a proxy
 ])  # fmt: skip
-def test_a_server_is_believed_by_its_role(role, wanted, kind):
+def test_server_is_believed_by_its_role(role, wanted, kind):
     failure = role_failure(role, master_wanted=wanted)
     assert (failure.kind if isinstance(failure, Failure) else None) == kind
 

@@ -10,7 +10,7 @@ TEXT = (Path(__file__).parents[4] / "docs/how-to/redis.md").read_text(encoding="
 (ACL,) = re.findall(r"`ACL SETUSER tidegate on >… ([^`]*)`", TEXT)
 
 
-async def test_a_user_with_the_rights_that_are_named_may_ask_all_that_is_asked(server, ask, tmp_path):
+async def test_user_with_the_rights_that_are_named_may_ask_all_that_is_asked(server, ask, tmp_path):
     client = server.client
     await client.execute_command("ACL", "SETUSER", "tidegate", "on", ">p", *ACL.split())
     (tmp_path / "password").write_text("p")

@@ -51,7 +51,7 @@ async def test_whatever_a_stranger_says_is_a_failure_and_no_zero(ask, asking, te
 
 @pytest.mark.parametrize("text", [b"*1\r\n*3\r\n:0\r\n:9\r\n:7\r\n", b"*2\r\n$1\r\nh\r\n$1\r\nx\r\n"])
 @pytest.mark.parametrize("way", [Way.SENTINEL, Way.CLUSTER])
-async def test_a_sentinel_or_node_that_names_no_server_is_a_failure(ask, asking, text, way):
+async def test_sentinel_or_node_that_names_no_server_is_a_failure(ask, asking, text, way):
     asking.timeout_s = 0.5
     async with saying(text) as port:
         found = await ask(0, servers=Servers(way, (("127.0.0.1", port),), master="m"), lists=("jobs",))

@@ -39,7 +39,7 @@ def behind(sentinels, master="mymaster"):
     return Servers(Way.SENTINEL, tuple(("127.0.0.1", each.port) for each in sentinels), master=master)
 
 
-async def test_a_failover_is_followed_and_nobody_says_zero_meanwhile(watched, ask, until, asking):
+async def test_failover_is_followed_and_nobody_says_zero_meanwhile(watched, ask, until, asking):
     master, replica, sentinels = watched
     servers = behind(sentinels)
     await master.client.rpush("jobs", "a", "b")
@@ -69,7 +69,7 @@ async def test_a_failover_is_followed_and_nobody_says_zero_meanwhile(watched, as
     assert "no sentinel answers" in failure[-1].detail
 
 
-async def test_a_master_that_no_sentinel_knows_is_told(watched, ask):
+async def test_master_that_no_sentinel_knows_is_told(watched, ask):
     _, _, sentinels = watched
     failure = await ask(0, servers=behind(sentinels, "other"), lists=("jobs",))
     assert failure == Failure(FailureKind.UNREADABLE, "the sentinels know no master called other")
@@ -136,7 +136,7 @@ async def test_keys_of_every_node_of_a_cluster_are_counted_whichever_was_named(c
     }  # fmt: skip
 
 
-async def test_a_node_that_hangs_costs_its_own_keys(cluster, ask, asking):
+async def test_node_that_hangs_costs_its_own_keys(cluster, ask, asking):
     owners = {key: await fill(cluster, key) for key in KEYS}
     servers = of(cluster)
     await ask(0, servers=servers, lists=KEYS)
@@ -150,7 +150,7 @@ async def test_a_node_that_hangs_costs_its_own_keys(cluster, ask, asking):
     assert any("no answer within" in trouble for _, problems in asking.published for trouble in problems)
 
 
-async def test_a_slot_that_moves_is_followed(cluster, ask, debian_tool):
+async def test_slot_that_moves_is_followed(cluster, ask, debian_tool):
     owners = {key: await fill(cluster, key) for key in KEYS}
     servers = of(cluster)
     before = await ask(0, servers=servers, lists=KEYS)
@@ -168,7 +168,7 @@ async def test_a_slot_that_moves_is_followed(cluster, ask, debian_tool):
     assert repr(await ask(0, servers=servers, lists=KEYS)) == repr(before)
 
 
-async def test_a_cluster_that_nobody_answers_for_is_a_failure(ask, ports):
+async def test_cluster_that_nobody_answers_for_is_a_failure(ask, ports):
     servers = Servers(Way.CLUSTER, (("127.0.0.1", ports(1)[0]),), access=Credentials())
     failure = await ask(0, servers=servers, lists=KEYS)
     assert failure.kind is FailureKind.REFUSED

@@ -15,7 +15,7 @@ def same(expected, got):
     return repr(expected) == repr(got)  # NaN is NaN here
 
 
-async def test_the_length_of_a_list_waits_and_an_absent_list_is_an_empty_one(server, ask):
+async def test_length_of_a_list_waits_and_an_absent_list_is_an_empty_one(server, ask):
     await server.client.rpush("jobs", "a", "b", "c")
     nan = float("nan")
     assert same({"jobs": (3.0, nan), "later": (0.0, nan)}, await ask(server.port, lists=("jobs", "later")))
@@ -23,13 +23,13 @@ async def test_the_length_of_a_list_waits_and_an_absent_list_is_an_empty_one(ser
     assert same({"jobs": (0.0, nan)}, await ask(server.port, lists=("jobs",)))
 
 
-async def test_a_celery_queue_is_all_its_priorities(server, ask):
+async def test_celery_queue_is_all_its_priorities(server, ask):
     for key in ("celery", "celery\x06\x163", "celery\x06\x166", "celery\x06\x169"):
         await server.client.rpush(key, "task")
     assert (await ask(server.port, celery=("celery",)))["celery"][0] == 4.0
 
 
-async def test_a_sorted_set_waits_whole_and_a_delayed_one_as_far_as_it_is_due(server, ask):
+async def test_sorted_set_waits_whole_and_a_delayed_one_as_far_as_it_is_due(server, ask):
     now = time.time()
     await server.client.zadd("priorities", {"a": 1, "b": 2})
     await server.client.zadd("delayed", {"past": now - 60, "future": now + 3600})
@@ -49,7 +49,7 @@ async def test_what_is_worked_on_is_in_hand_and_the_lists_beside_it_have_nothing
     }  # fmt: skip
 
 
-async def test_a_stream_waits_as_far_as_its_group_has_not_read_it_and_holds_what_is_not_acknowledged(server, ask):
+async def test_stream_waits_as_far_as_its_group_has_not_read_it_and_holds_what_is_not_acknowledged(server, ask):
     assert await ask(server.port, streams=(WORKERS,)) == {"events/workers": (0.0, 0.0)}
     await server.client.xgroup_create("events", "workers", mkstream=True)
     for number in range(5):
@@ -60,7 +60,7 @@ async def test_a_stream_waits_as_far_as_its_group_has_not_read_it_and_holds_what
     assert await ask(server.port, streams=(WORKERS,)) == {"events/workers": (3.0, 1.0)}
 
 
-async def test_a_lag_that_redis_has_lost_is_counted_and_never_zero(server, ask):
+async def test_lag_that_redis_has_lost_is_counted_and_never_zero(server, ask):
     """XDEL of an entry that nobody has read makes the lag nil."""
     await server.client.xgroup_create("events", "workers", mkstream=True)
     ids = [await server.client.xadd("events", {"n": number}) for number in range(5)]
@@ -74,7 +74,7 @@ async def test_a_lag_that_redis_has_lost_is_counted_and_never_zero(server, ask):
     assert await ask(server.port, streams=(WORKERS,)) == {"events/workers": (100.0, 1.0)}
 
 
-async def test_a_group_that_is_not_there_is_unknown_unless_there_is_nothing_to_read(server, ask):
+async def test_group_that_is_not_there_is_unknown_unless_there_is_nothing_to_read(server, ask):
     entry = await server.client.xadd("events", {"n": 1})
     failure = await ask(server.port, streams=(WORKERS,))
     assert failure == Failure(
@@ -98,7 +98,7 @@ async def test_one_bad_key_of_three_costs_itself_and_is_told_once_with_its_type(
     assert [problems for _, problems in asking.published] == [("settings: is a hash, not a list",), ()]
 
 
-async def test_a_page_of_which_nothing_is_known_is_a_failure(server, ask):
+async def test_page_of_which_nothing_is_known_is_a_failure(server, ask):
     await server.client.set("jobs", "text")
     assert await ask(server.port, lists=("jobs",)) == Failure(
         FailureKind.UNREADABLE, "jobs: is a string, not a list"
@@ -113,7 +113,7 @@ async def test_another_database_is_another_queue(server, ask):
     assert (await ask(server.port, lists=("jobs",), db=99)).detail.endswith("DB index is out of range")
 
 
-async def test_a_restart_costs_no_more_than_the_questions_meanwhile(server, ask, until):
+async def test_restart_costs_no_more_than_the_questions_meanwhile(server, ask, until):
     await server.client.rpush("jobs", "a")
     assert (await ask(server.port, lists=("jobs",)))["jobs"][0] == 1.0
     server.stop()
@@ -124,7 +124,7 @@ async def test_a_restart_costs_no_more_than_the_questions_meanwhile(server, ask,
     assert (await ask(server.port, lists=("jobs",)))["jobs"][0] == 0.0
 
 
-async def test_a_connection_that_the_server_has_closed_costs_nothing(server, ask, until):
+async def test_connection_that_the_server_has_closed_costs_nothing(server, ask, until):
     """As servers with a `timeout` and proxies do with those that are idle."""
     await ask(server.port, lists=("jobs",))
     (own,) = [each for each in await server.client.client_list() if each["cmd"] == "llen"]
@@ -133,7 +133,7 @@ async def test_a_connection_that_the_server_has_closed_costs_nothing(server, ask
     assert (await ask(server.port, lists=("jobs",)))["jobs"][0] == 0.0
 
 
-async def test_a_server_that_hangs_costs_its_own_page_and_its_late_answer_is_nobodys(server, launch, ask, asking):
+async def test_server_that_hangs_costs_its_own_page_and_its_late_answer_is_nobodys(server, launch, ask, asking):
     other = await launch()
     await other.client.rpush("jobs", "a")
     await server.client.rpush("jobs", "b", "c")
@@ -155,7 +155,7 @@ async def test_one_connection_serves_every_page_of_a_server(server, ask):
     assert len(await server.client.client_list()) == 2  # ours, and the test's own
 
 
-async def test_a_replica_is_believed_while_it_follows_its_master(server, launch, ask, until):
+async def test_replica_is_believed_while_it_follows_its_master(server, launch, ask, until):
     replica = await launch("--replicaof", "127.0.0.1", str(server.port))
     await server.client.rpush("jobs", "a")
     await until(lambda: ask(replica.port, lists=("jobs",)), lambda found: isinstance(found, dict) and found["jobs"][0])
@@ -168,7 +168,7 @@ async def test_a_replica_is_believed_while_it_follows_its_master(server, launch,
     assert seen[-1].kind is FailureKind.PARTIAL
 
 
-async def test_a_server_that_loads_its_data_is_no_empty_queue(launch, ask, until):
+async def test_server_that_loads_its_data_is_no_empty_queue(launch, ask, until):
     """A key takes 50 ms to load, as `key-load-delay` of Redis' own tests has it."""
     first = await launch()
     await first.client.rpush("jobs", "a")

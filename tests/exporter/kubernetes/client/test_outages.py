@@ -5,7 +5,7 @@ from exporter.kubernetes.resources import PODS, SCALEDOBJECTS
 from tests.fakes.objects import pod, scaled_object
 
 
-async def test_an_api_server_that_is_away_is_lost_once_said_once_and_tried_ever_more_slowly(
+async def test_api_server_that_is_away_is_lost_once_said_once_and_tried_ever_more_slowly(
     fake, store, clock, following, up_to_date
 ):
     fake.put(pod("chat-0"))
@@ -51,7 +51,7 @@ async def test_nobody_is_kept_away_for_an_hour_by_one_header(fake, clock, follow
         assert await clock.nap() == REFUSED_DELAY_S
 
 
-async def test_a_missing_right_is_said_once_and_tried_slowly(fake, store, clock, following, up_to_date):
+async def test_missing_right_is_said_once_and_tried_slowly(fake, store, clock, following, up_to_date):
     fake.put(pod("chat-0"))
     fake.forbid(PODS)
     async with following():
@@ -64,7 +64,7 @@ async def test_a_missing_right_is_said_once_and_tried_slowly(fake, store, clock,
     assert store.said("lost") == [1000.0]
 
 
-async def test_a_right_to_list_without_one_to_watch_is_said_once(fake, store, clock, following):
+async def test_right_to_list_without_one_to_watch_is_said_once(fake, store, clock, following):
     fake.forbid(PODS, "watch")
     async with following():
         assert [await clock.nap() for _ in range(3)] == [REFUSED_DELAY_S] * 3
@@ -72,7 +72,7 @@ async def test_a_right_to_list_without_one_to_watch_is_said_once(fake, store, cl
     assert len(store.published) == 1
 
 
-async def test_a_refusal_after_no_answer_is_another_trouble(fake, store, clock, following):
+async def test_refusal_after_no_answer_is_another_trouble(fake, store, clock, following):
     fake.refuse()
     async with following():
         await clock.nap()
@@ -82,7 +82,7 @@ async def test_a_refusal_after_no_answer_is_another_trouble(fake, store, clock, 
     assert ["HTTP 403" in problem for problem in store.published] == [False, True]
 
 
-async def test_a_kind_that_is_not_installed_is_known_to_be_absent_and_looked_for_again(
+async def test_kind_that_is_not_installed_is_known_to_be_absent_and_looked_for_again(
     fake, store, clock, following, up_to_date
 ):
     fake.uninstall(SCALEDOBJECTS)
@@ -105,7 +105,7 @@ async def test_a_kind_that_is_not_installed_is_known_to_be_absent_and_looked_for
     assert (store.published, store.said("lost")) == ([], [])
 
 
-async def test_a_kind_that_every_cluster_has_is_not_absent_but_lost(fake, store, clock, following):
+async def test_kind_that_every_cluster_has_is_not_absent_but_lost(fake, store, clock, following):
     fake.uninstall(PODS)
     async with following():
         assert await clock.nap() == REFUSED_DELAY_S
@@ -113,7 +113,7 @@ async def test_a_kind_that_every_cluster_has_is_not_absent_but_lost(fake, store,
     assert "the cluster has no such resource" in store.published[0]
 
 
-async def test_a_watch_that_opens_is_heard_even_if_nothing_happens(fake, store, clock, turn, following, up_to_date):
+async def test_watch_that_opens_is_heard_even_if_nothing_happens(fake, store, clock, turn, following, up_to_date):
     async with following():
         await up_to_date()
         fake.refuse()
@@ -126,7 +126,7 @@ async def test_a_watch_that_opens_is_heard_even_if_nothing_happens(fake, store, 
     assert fake.lists == 1
 
 
-async def test_a_server_that_ends_every_watch_at_once_is_not_asked_without_pause(fake, store, clock, following):
+async def test_server_that_ends_every_watch_at_once_is_not_asked_without_pause(fake, store, clock, following):
     async with following():
         for seconds in (1.0, 2.0, 4.0):
             await fake.until(lambda: fake.watching == 1)
@@ -135,7 +135,7 @@ async def test_a_server_that_ends_every_watch_at_once_is_not_asked_without_pause
     assert (store.published, store.said("lost")) == ([], [])
 
 
-async def test_a_quiet_watch_that_lasted_is_followed_by_the_next_at_once(fake, clock, following, up_to_date):
+async def test_quiet_watch_that_lasted_is_followed_by_the_next_at_once(fake, clock, following, up_to_date):
     async with following():
         await up_to_date()
         for _ in range(3):
@@ -147,7 +147,7 @@ async def test_a_quiet_watch_that_lasted_is_followed_by_the_next_at_once(fake, c
     assert clock.slept == []
 
 
-async def test_a_watch_that_was_good_before_the_api_broke_it_off_begins_the_delays_anew(
+async def test_watch_that_was_good_before_the_api_broke_it_off_begins_the_delays_anew(
     fake, store, clock, turn, following, up_to_date
 ):
     fake.fail(PODS, 500)
