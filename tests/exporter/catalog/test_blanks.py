@@ -1,4 +1,4 @@
-"""Invalid values: DCGM's marks, glitches, NaN, and lines that are no samples."""
+"""Invalid values are unknown: DCGM's marks, glitches, NaN, and lines that are no samples."""
 
 from math import isnan
 
@@ -32,7 +32,7 @@ def test_mark_for_no_value_is_unknown_and_dropped_with_its_reason(read, cell, ma
     assert reason.endswith("is DCGM's 'no value' mark")
 
 
-def test_mark_is_named_with_its_field_and_line(read):
+def test_dropped_mark_has_its_field_and_line(read):
     samples = read(
         """
         DCGM_FI_DEV_SM_CLOCK{gpu="0", UUID="g"} 139
@@ -95,7 +95,7 @@ def test_line_that_is_no_sample_costs_only_itself(read, cell):
     assert [line for line, _ in samples.dropped] == [1]
 
 
-def test_mark_never_reaches_another_gpus_number(read, cell):
+def test_mark_does_not_affect_another_gpu(read, cell):
     samples = read('DCGM_FI_DEV_FB_USED{UUID="a"} 9223372036854775794\nDCGM_FI_DEV_FB_USED{UUID="b"} 10\n')
     assert isnan(cell(samples, "a", Q.GPU_MEMORY_USED))
     assert cell(samples, "b", Q.GPU_MEMORY_USED) == 10 * 2.0**20

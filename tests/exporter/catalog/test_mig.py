@@ -1,4 +1,4 @@
-"""Slices, ceilings and shares of MIG profiles."""
+"""MIG profiles have slices, ceilings and shares."""
 
 import pytest
 
@@ -26,7 +26,7 @@ from exporter.model import Gpu
         ("12g.5gb", None),
     ],
 )
-def test_slices_of_a_profile_stand_before_its_g(profile, expected):
+def test_slices_of_a_profile_are_the_number_before_its_g(profile, expected):
     assert slices(profile) == expected
 
 

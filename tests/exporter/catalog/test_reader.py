@@ -1,4 +1,4 @@
-"""Kinds, plans and times of any response."""
+"""The reader detects the kind of a response, compiles its plan, and sets the times of its rows."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def test_only_the_rows_of_the_configured_kind_are_read(read):
     assert read(text).kind == "dcgm"  # two families against one
 
 
-def test_error_of_an_unknown_response_lists_the_kinds(read):
+def test_error_for_an_unknown_response_lists_the_kinds(read):
     with pytest.raises(UnknownKind) as error:
         read("node_load1 3\nnode_load5 3\nnode_cpu_seconds_total 1\ngo_goroutines 4\n")
     assert "no family of this response (node_load1, node_load5, node_cpu_seconds_total, ...)" in str(error.value)
@@ -65,7 +65,7 @@ def test_unknown_kind_is_refused_before_any_page(page):
 
 @pytest.mark.parametrize("kind", ["auto", "dcgm", "vllm"])
 def test_empty_response_has_no_rows_and_no_zeros(read, kind):
-    """What dcgm-exporter answers while it reloads: 200 and nothing."""
+    """dcgm-exporter responds with 200 and an empty body while it reloads."""
     samples = read("", kind)
     assert samples.subjects == ()
     assert samples.quantities == ()
@@ -89,11 +89,11 @@ def test_bad_lines_of_the_response_are_in_the_samples(read):
     assert [line for line, _ in samples.dropped] == [1, 3]
 
 
-def test_row_without_times_was_measured_at_receipt(read):
+def test_time_of_a_row_without_timestamps_is_its_receipt(read):
     assert read('vllm:num_requests_waiting{model_name="m"} 1\n').at.tolist() == [1000.0]
 
 
-def test_row_was_measured_when_its_oldest_series_was(read):
+def test_time_of_a_row_is_that_of_its_oldest_series(read):
     samples = read(
         """
         vllm:num_requests_waiting{model_name="a",engine="0"} 1 500000
@@ -106,7 +106,7 @@ def test_row_was_measured_when_its_oldest_series_was(read):
     assert samples.at.tolist() == [400.0, 1000.0]
 
 
-def test_gpu_of_unused_fields_only_still_has_a_time(read):
+def test_gpu_with_only_unused_fields_has_a_time(read):
     assert read('DCGM_FI_DEV_SM_CLOCK{UUID="g"} 1 7000\n').at.tolist() == [7.0]
 
 
@@ -134,7 +134,7 @@ def test_line_numbers_are_those_of_the_last_response():
     assert [line for line, _ in samples.dropped] == [3]
 
 
-def test_column_that_the_response_does_not_have_is_all_unknown(read):
+def test_column_of_a_missing_quantity_is_unknown(read):
     samples = read('vllm:num_requests_waiting{model_name="m"} 1\n')
     assert samples.quantities == (Q.REQUESTS_WAITING,)
     assert np.isnan(samples.column(Q.GPU_POWER)).all()
