@@ -1,4 +1,4 @@
-"""The output of `tidegate read -o json`, for whole responses."""
+"""`tidegate read -o json` describes whole responses."""
 
 import json
 import textwrap
@@ -113,7 +113,7 @@ def test_engine_response_is_described_in_every_field():
         ),
     ],
 )
-def test_waiting_of_a_pool_is_that_of_engines_and_gateway(lines, waiting):
+def test_waiting_of_a_pool_is_the_sum_of_engines_and_gateway(lines, waiting):
     (queue,) = view("\n".join("inference_" + line.replace("'", '"') for line in lines))["queues"]
     assert queue["name"] == "p"
     assert queue["waiting"] == waiting

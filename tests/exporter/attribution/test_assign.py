@@ -1,4 +1,4 @@
-"""Which GPUs of a response are attributed to a workload."""
+"""The GPUs of a response are attributed to workloads through their pods."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ EMBED = WorkloadKey("ai", "embed")
 
 
 def owner(pod, at=0.0):
-    """Pods are named after their workload: chat-0, embed-1; everything else is nobody's."""
+    """Returns the workload of pods such as chat-0 and embed-1; other pods have none."""
     return {"chat": (CHAT,), "embed": (EMBED,), "twin": (CHAT, EMBED)}.get(pod.pod.split("-")[0], ())
 
 

@@ -1,4 +1,4 @@
-"""GPUs whose pod label disappears or alternates."""
+"""A GPU whose pod label disappears or alternates keeps the right pods."""
 
 import numpy as np
 import pytest
@@ -72,14 +72,14 @@ THIRD = PodKey("ai", "code-0")
 
 
 def resolved(labels, *pods, at=100.0, every=5.0, owners=always_owned):
-    """The last of several pages, one for each pod: whose the GPU is."""
+    """Resolves one page per pod. Returns the attribution and the pods of the last one."""
     for turn, pod in enumerate(pods):
-        (found,) = labels.resolve(page(gpu(pod)), owners, at + every * turn).subjects
-    return found.attribution, found.pods
+        (gpu_subject,) = labels.resolve(page(gpu(pod)), owners, at + every * turn).subjects
+    return gpu_subject.attribution, gpu_subject.pods
 
 
 def test_label_that_alternates_is_a_shared_gpu():
-    """Time-slicing without --kubernetes-virtual-gpus: one pod is named, and it changes."""
+    """With time-slicing but without --kubernetes-virtual-gpus, the label names one pod at a time."""
     assert resolved(Labels(), POD, OTHER) == (Attribution.EXCLUSIVE, (OTHER,))
     assert resolved(Labels(), POD, OTHER, POD) == (Attribution.DEVICE, (POD, OTHER))
     assert resolved(Labels(), POD, OTHER, POD, POD) == (Attribution.DEVICE, (POD, OTHER))
@@ -93,7 +93,7 @@ def test_pod_that_returns_late_does_not_share():
     assert resolved(Labels(), POD, OTHER, POD, every=LABEL_MEMORY_S + 1.0) == (Attribution.EXCLUSIVE, (POD,))
 
 
-def test_gpu_with_a_constant_label_is_not_shared_any_more():
+def test_gpu_with_a_constant_label_becomes_exclusive():
     labels = Labels()
     resolved(labels, POD, OTHER, POD, at=100.0)
     assert resolved(labels, POD, at=110.0 + SHARING_MEMORY_S) == (Attribution.DEVICE, (POD, OTHER))

@@ -1,4 +1,4 @@
-"""Pods that are known by their UIDs get their names."""
+"""Pods that are identified by UIDs get their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which workload a pod belongs to, by its name."""
+"""The workload of a pod is derived from its name."""
 
 import re
 

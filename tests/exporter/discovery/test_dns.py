@@ -1,4 +1,4 @@
-"""DnsTargets lists the addresses of a name, and keeps the last answer for a while if a lookup fails."""
+"""DnsTargets lists the addresses of a name and keeps the last answer for a while; StaticTargets is configured."""
 
 import asyncio
 import socket
@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from exporter.discovery import Listing
-from exporter.discovery.dns import DnsTargets, resolve
+from exporter.discovery.dns import DnsTargets, StaticTargets, resolve
 from exporter.event_loop import run
 from exporter.model import Role, Target, WorkloadKey
 
@@ -261,3 +261,16 @@ async def test_bug_in_a_lookup_is_not_an_answer():
 
     with pytest.raises(KeyError):
         await pods_of(broken).refresh(0.0)
+
+
+async def test_configured_targets_are_listed_before_the_first_refresh():
+    configured = (Target("http://a/", "vllm", Role.PODS, CHAT), Target("http://b/", "vllm", Role.PODS, CHAT))
+    targets = StaticTargets(iter(configured), owner=CHAT)
+    assert targets.listing() == Listing(configured)
+    await targets.refresh(1e12)
+    assert targets.listing() == Listing(configured)
+    assert targets.owner == CHAT
+
+
+def test_empty_configuration_is_an_empty_list():
+    assert StaticTargets(()).listing() == Listing(())

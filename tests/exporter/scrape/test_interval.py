@@ -1,4 +1,4 @@
-"""The collect interval, estimated from changes of values."""
+"""The collect interval is estimated from changes of values."""
 
 import numpy as np
 import pytest
@@ -13,12 +13,12 @@ GPUS = (Gpu("a"), Gpu("b"))
 
 
 def observed(interval_s, scrape_s, pages, quantity=Q.GPU_ENERGY, phase_s=0.0, gpus=GPUS, beats=None):
-    """Pages every `scrape_s` of numbers that are made anew every `interval_s`."""
+    """Returns the estimator after pages every `scrape_s` whose values change every `interval_s`."""
     beats = beats or CollectInterval()
     for page in range(pages):
         at = 1000.0 + page * scrape_s
-        made = np.floor((at - phase_s) / interval_s)
-        values = np.array([[100.0 * made + row] for row in range(len(gpus))])
+        collection = np.floor((at - phase_s) / interval_s)
+        values = np.array([[100.0 * collection + row] for row in range(len(gpus))])
         beats.update(Samples("dcgm", gpus, (quantity,), values, np.full(len(gpus), at)))
     return beats
 
@@ -29,8 +29,8 @@ def test_default_interval_counts_before_an_estimate():
 
 
 @pytest.mark.parametrize(("interval_s", "expected"), [(30.0, 35.0), (10.0, 15.0), (60.0, 65.0), (1.0, 10.0)])
-def test_interval_is_the_gap_between_changes_and_one_scrape_interval(interval_s, expected):
-    # Asked every 5 s; a change is known to have come within the last 5 s. Made every second, each page is new.
+def test_interval_is_the_gap_between_changes_plus_one_scrape_interval(interval_s, expected):
+    # Scraped every 5 s: a change happened within the last 5 s. If values change every second, each page is new.
     assert observed(interval_s, 5.0, pages=100).interval_s == expected
 
 
@@ -67,7 +67,7 @@ def test_new_pod_on_a_gpu_keeps_the_estimate():
 
 def test_constant_energy_shows_that_collection_has_stopped():
     beats = observed(10.0, 5.0, pages=100)
-    last = 1490.0  # the last change: pages came until 1495
+    last = 1490.0  # the last change: the last page is of 1495
     assert beats.stopped_at(last + STOPPED_AFTER * 15.0) is None
     assert beats.stopped_at(last + STOPPED_AFTER * 15.0 + 0.1) == last
 

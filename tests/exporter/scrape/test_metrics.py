@@ -1,4 +1,4 @@
-"""Metrics of targets and GPUs: every family valid, every series once, no sample of an unknown value."""
+"""Metrics of targets and GPUs are valid, without duplicate series, and without samples of unknown values."""
 
 import subprocess
 
@@ -29,13 +29,13 @@ DCGM_FI_DEV_FB_USED{gpu="1",UUID="GPU-b",modelName="NVIDIA H100"} 92233720368547
 
 
 def landed(target, page, at=1000.0):
-    """Counters after one good scrape of this page."""
+    """Returns counters after one successful scrape of this page."""
     samples = Reader(target.kind).read(parse(page.encode()), at)
     return Counters(scrapes=1, dropped_lines=len(samples.dropped), last=ScrapeResult(target, at, 0.25, samples))
 
 
 def failed(target, *kinds):
-    """Counters after failed scrapes."""
+    """Returns counters after failed scrapes."""
     counters = Counters(scrapes=len(kinds))
     for kind in kinds:
         counters.failures[kind] = counters.failures.get(kind, 0) + 1
@@ -50,7 +50,7 @@ def exposed(counters):
 
 
 def samples_of(counters):
-    """{(name, labels as a frozenset): value}; that no series comes twice is asserted here, for every test."""
+    """Returns {(name, labels as a frozenset): value}. Asserts that no series occurs twice."""
     text = generate_latest(exposed(counters)).decode()
     found = [sample for family in parse_text(text) for sample in family.samples]
     keyed = {(sample.name, frozenset(sample.labels.items())): sample.value for sample in found}
@@ -58,12 +58,12 @@ def samples_of(counters):
     return keyed
 
 
-def values(counters, name, **wanted):
-    """The values of one name, of the series with these labels."""
+def values(counters, name, **labels):
+    """Returns the values of the series with this name and these labels."""
     return [
         value
-        for (found, labels), value in samples_of(counters).items()
-        if found == name and wanted.items() <= dict(labels).items()
+        for (series, has), value in samples_of(counters).items()
+        if series == name and labels.items() <= dict(has).items()
     ]
 
 
@@ -108,7 +108,7 @@ def test_target_is_up_if_its_last_scrape_succeeded():
 
 def test_dropped_lines_are_counted():
     counters = {NODE: landed(NODE, GPUS + "what is this\n")}
-    # One line that is no sample, and one that DCGM marks as not supported.
+    # One line that is no sample, and one with DCGM's mark for "not supported".
     assert values(counters, "tidegate_scrape_dropped_lines_total") == [2.0]
 
 
@@ -142,7 +142,7 @@ def test_gpu_of_two_exporters_is_exposed_once():
 def test_gpu_of_a_failed_scrape_is_not_exposed():
     counters = {NODE: failed(NODE, FailureKind.TIMEOUT)}
     assert not [name for name, _ in samples_of(counters) if name.startswith("tidegate_gpu")]
-    # The other exporter of the same node still shows it.
+    # The other exporter of the same node still exposes it.
     counters[OTHER_EXPORTER] = landed(OTHER_EXPORTER, GPUS)
     assert values(counters, "tidegate_gpu_engine_active_ratio") == [0.5]
 
@@ -164,7 +164,7 @@ MIG_LABELS = 'gpu="0",UUID="GPU-a",modelName="A100"'
 
 
 def mig_page(profile="3g.20gb", parent=""):
-    """Two instances of a GPU; `parent`: lines of its own."""
+    """Returns a page with two instances of a GPU. parent: lines of the GPU."""
     text = ""
     for instance in (1, 2):
         labels = f'{MIG_LABELS},GPU_I_PROFILE="{profile}",GPU_I_ID="{instance}"'
@@ -173,13 +173,13 @@ def mig_page(profile="3g.20gb", parent=""):
     return text + parent
 
 
-def test_power_of_a_mig_gpu_is_exposed_once_on_the_parent():
+def test_power_of_a_mig_gpu_is_exposed_once_for_the_parent():
     counters = {NODE: landed(NODE, mig_page())}
     assert values(counters, "tidegate_gpu_power_watts") == [116.0]
     assert values(counters, "tidegate_gpu_power_watts", uuid="GPU-a", mig_instance="") == [116.0]
 
 
-def test_values_of_instances_are_not_exposed_again_on_the_parent():
+def test_values_of_instances_are_not_exposed_again_for_the_parent():
     """A sum over all GPUs counts no work and no memory twice."""
     parent = f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{MIG_LABELS}}} 0.2\nDCGM_FI_DEV_FB_USED{{{MIG_LABELS}}} 900\n"
     counters = {NODE: landed(NODE, mig_page(parent=parent))}
@@ -195,7 +195,7 @@ def test_instance_is_exposed_with_the_ceiling_of_its_profile(profile, top):
     assert values(counters, "tidegate_gpu_engine_active_ratio") == [0.25, 0.25]
 
 
-def test_whole_gpu_has_no_ceiling_and_no_sharers():
+def test_whole_gpu_has_no_ceiling_and_no_number_of_pods():
     assert values(SEVERAL, "tidegate_gpu_engine_ceiling_ratio") == []
     assert values(SEVERAL, "tidegate_gpu_sharers") == []
 
@@ -252,7 +252,7 @@ def test_last_xid_is_exposed_with_the_node_of_its_gpu():
 
 
 def test_no_label_of_a_gpu_is_one_that_prometheus_adds():
-    """It would be renamed, or with honor_labels stand in the place of whose word the number is."""
+    """Prometheus would rename it, or with honor_labels replace its target label by it."""
     counters = {NODE: landed(NODE, GPUS)}
     labels = {label for (name, labels) in samples_of(counters) if "gpu" in name for label, _ in labels}
     assert labels & {"instance", "job", "endpoint", "service", "container"} == set()
@@ -282,7 +282,7 @@ def test_labels_are_escaped(name):
 
 
 def test_one_url_with_two_credentials_is_one_series():
-    """Equal labels twice would cost our scraper the whole exposition."""
+    """Duplicate series would make Prometheus reject the whole page."""
     again = Target(NODE.url, NODE.kind, NODE.role, access=Credentials(username="me"))
     counters = {NODE: landed(NODE, GPUS), again: failed(again, FailureKind.STATUS)}
     assert values(counters, "tidegate_scrapes_total", target=NODE.url) == [1.0]

@@ -1,4 +1,4 @@
-"""Gateway targets of workloads at zero: scraped every second, each endpoint once, within a rate."""
+"""Gateways of workloads at zero are scraped every second, each endpoint once, within a rate limit."""
 
 from collections import Counter
 
@@ -11,13 +11,13 @@ from exporter.textformat import PlainScanner
 from .conftest import CHAT, INTERVAL_S
 
 EPP = b'inference_extension_flow_control_queue_size{fairness_id="",priority="0",inference_pool="p"} 0\n'
-# A scrape that falls on the end of the counted time is in it or not, by rounding.
+# A scrape at the end of the counted time may be counted or not, by rounding.
 EDGE = 1
 WAKE = {"wake_interval_s": 1.0, "wake_rate": 100.0}
 
 
 class Counted:
-    """Speaks `Pages`: answers every request at once, and counts them by URL."""
+    """Implements `Pages`: responds at once and counts the requests by URL."""
 
     def __init__(self):
         self.requests = Counter()
@@ -41,15 +41,15 @@ def gateway(target):
 
 
 async def passed(clock, seconds, sleepers):
-    """Let time pass in steps of at most 0.1 s, each until everything sleeps again."""
+    """Advances the time in steps of at most 0.1 s; waits after each until all tasks sleep."""
     end = clock.time + seconds
     while clock.time < end - 1e-9:
         clock.advance(min(0.1, end - clock.time))
         await clock.asleep(sleepers)
 
 
-async def begun(clock, looks, sleepers):
-    await clock.asleep(looks)
+async def begun(clock, discoveries, sleepers):
+    await clock.asleep(discoveries)
     clock.advance(0.0)
     await clock.asleep(sleepers)
 
@@ -74,7 +74,7 @@ async def test_wake_source_waits_for_no_other_target(running, clock, recorder, s
     async with running(gateway("epp"), target("pod"), **WAKE) as loop:
         await start(2)
         await served.turn.until(lambda: "pod" in served.requests)
-        await clock.asleep(4)  # two looks, the workload, the deadline of its round
+        await clock.asleep(4)  # two refreshes, the workload, the deadline of its round
         loop.set_at_zero(CHAT, at_zero=True)
         await clock.asleep(5)
         clock.advance(1.0)
@@ -92,7 +92,7 @@ async def test_gateway_of_many_workloads_is_scraped_once_per_second(running, clo
         await passed(clock, 30.0, 22)
         assert pages.requests[sharing[0].url] == pytest.approx(30, abs=EDGE)
         assert all(len(recorder.of(each)) == pytest.approx(30, abs=EDGE) for each in sharing)
-        # All of them in one hand-over: one decision for all 20.
+        # All in one delivery: one decision for all 20.
         assert {len(scrapes) for scrapes in recorder.rounds} == {20}
         loop.set_at_zero(sharing[0].owner, at_zero=False)
         before = pages.requests[sharing[0].url]
@@ -101,7 +101,7 @@ async def test_gateway_of_many_workloads_is_scraped_once_per_second(running, clo
     assert len(recorder.of(sharing[0])) == pytest.approx(30 + 30 / INTERVAL_S, abs=2 * EDGE)
 
 
-async def test_beyond_the_rate_all_gateways_have_the_same_longer_interval(
+async def test_gateways_above_the_rate_limit_have_the_same_longer_interval(
     running, clock, recorder, listing, gateway, pages
 ):
     fleet = [gateway(f"epp-{n}", WorkloadKey("ai", f"model-{n}")) for n in range(30)]
@@ -151,7 +151,7 @@ async def test_wake_source_of_a_removed_workload_is_not_scraped(running, clock, 
 
 
 async def test_restored_missing_series_are_missing_in_rounds_and_at_zero(running, clock, recorder, gateway, pages):
-    """As after a restart: the reader of a target gets what another process has found missing."""
+    """After a restart, the reader of a target gets the missing series of the previous process."""
     other, kept = Reader("epp"), PlainScanner()
     other.read(kept.scan(EPP + EPP.replace(b'"p"', b'"q"')), clock.time - 2.0)
     missing = other.read(kept.scan(EPP), clock.time - 1.0).missing

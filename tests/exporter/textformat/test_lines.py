@@ -1,4 +1,4 @@
-"""Valid lines, and the reasons of invalid ones, for both readers."""
+"""Both readers read valid lines and give the same reasons for invalid ones."""
 
 import math
 
@@ -54,7 +54,7 @@ def only(page):
         (b'up{a="\x00"} 1', ("up", {"a": "\x00"}, 1.0)),
     ],
 )
-def test_line_gives_its_name_labels_and_value(read, line, expected):
+def test_line_has_a_name_labels_and_a_value(read, line, expected):
     assert only(read(line)) == expected
 
 
@@ -213,21 +213,21 @@ def test_repeated_series_with_different_values_conflict_and_keep_the_largest_in_
     assert page.dropped == tuple(Dropped(line, "duplicate series") for line in (2, 3, 4))
 
 
-def test_number_beside_nan_is_a_conflict_and_the_number_counts(read):
+def test_number_beside_a_nan_is_a_conflict_and_counts(read):
     page = read(b"a NaN\na 30\nb 1\nb 1\nc NaN\nc nan\n")
     assert page.conflicts == (0,)
     assert page.values.tolist()[:2] == [30.0, 1.0]
 
 
 @pytest.mark.parametrize("new_scanner", [Scanner, PlainScanner])
-def test_repeated_series_that_begins_to_disagree_conflicts(new_scanner):
+def test_repeated_series_with_a_new_difference_conflicts(new_scanner):
     scanner = new_scanner()
     assert scanner.scan(b"a 3\na 3\n").conflicts == ()
     assert scanner.scan(b"a 0\na 3\n").conflicts == (0,)
     assert scanner.scan(b"a 0\na 0\n").conflicts == ()
 
 
-def test_families_of_lines_that_do_not_parse_are_named(read):
+def test_families_of_unparsable_lines_are_listed(read):
     page = read(b'a{x="1"} 30O\nb{x="\xff"} 1\n{"c.d",x="1"} e\n  e{x=1} 2\n!\nf 1\nf 1\n')
     assert page.broken == {"a", "b", "c.d", "e"}
 
@@ -238,7 +238,7 @@ def test_bad_line_leaves_a_valid_line_of_its_series(read):
     assert page.dropped == (Dropped(1, "bad value: oops"),)
 
 
-def test_more_labels_than_the_kernel_looks_at_are_still_labels(read):
+def test_labels_beyond_the_kernels_limit_are_read(read):
     labels = ",".join(f'l{i}="{i}"' for i in range(100))
     backwards = ",".join(f'l{i}="{i}"' for i in reversed(range(100)))
     page = read(f'a{{{labels}}} 1\na{{{labels},l99="x"}} 2\na{{{backwards}}} 1\n'.encode())
@@ -247,7 +247,7 @@ def test_more_labels_than_the_kernel_looks_at_are_still_labels(read):
     assert page.dropped == (Dropped(2, "duplicate label"), Dropped(3, "duplicate series"))
 
 
-def test_bad_lines_are_all_counted_and_some_are_named(read):
+def test_all_bad_lines_are_counted_and_some_are_listed(read):
     page = read(b"!\n" * (MAX_DROPPED + 500) + b"a 1\n")
     assert page.dropped_total == MAX_DROPPED + 500
     assert len(page.dropped) == MAX_DROPPED
@@ -271,5 +271,5 @@ def test_bad_lines_are_all_counted_and_some_are_named(read):
     ids=["digits", "digits and a letter", "zeros", "timestamp", "quotes", "name", "blanks", "labels"],
 )
 def test_line_that_would_backtrack_is_parsed_in_linear_time(read, line):
-    # Anything quadratic would take minutes here.
+    # Quadratic time would take minutes here.
     assert read(line + b"\nafter 2\n").values[-1] == 2.0

@@ -1,4 +1,4 @@
-"""What a scanner remembers."""
+"""A scanner reuses the layout of the previous response."""
 
 import subprocess
 import sys
@@ -42,7 +42,7 @@ def test_another_type_is_another_layout(scanner):
     assert second.layout.types == {"engine_active": "counter"}
 
 
-def test_new_pod_costs_the_parsing_of_its_labels_alone(scanner):
+def test_new_pod_costs_only_the_parsing_of_its_labels(scanner):
     first = scanner.scan(dcgm("a", "b", "c"))
     labels = [first.layout.labels(i) for i in range(3)]
     second = scanner.scan(dcgm("a", "new", "c"))
@@ -57,7 +57,7 @@ def test_value_is_never_that_of_the_series_at_the_same_position(scanner):
     assert list(zip(pods, page.values.tolist(), strict=True)) == [("chat-d", 0.5), ("chat-c", 1.5), ("chat-b", 2.5)]
 
 
-def test_longer_name_is_not_the_shorter_one_it_begins_with(scanner):
+def test_longer_name_is_not_its_prefix(scanner):
     scanner.scan(b"queue 1\n")
     assert scanner.scan(b"queue_size 2\n").layout.names == ("queue_size",)
     assert scanner.scan(b'queue {name="a"} 3\n').layout.labels(0) == {"name": "a"}
@@ -110,7 +110,7 @@ def test_labels_are_parsed_on_first_use():
 
 
 def test_equal_hashes_do_not_make_equal_series(same_page):
-    # Every hash the same: what remains are the comparisons.
+    # All hashes are equal, so only the comparisons decide.
     body = b'a{x="1"} 1\na{x="2"} 2\nb{y="1",x="1"} 3\nb{x="1",y="1"} 4\n'
     scanner = Scanner()
     scanner.scan(body)
@@ -120,7 +120,7 @@ def test_equal_hashes_do_not_make_equal_series(same_page):
         scanner._memory.lines.hash[:] = 1
 
 
-def test_kernels_run_without_the_gil_and_the_same_page_may_be_read_by_many_threads(same_page):
+def test_kernels_run_without_the_gil_in_many_threads(same_page):
     assert all(k.targetoptions["nogil"] for k in (kernel.follow, kernel.survey, kernel.measure))
     bodies = [dcgm(*map(str, range(200)), value=i) for i in range(4)]
     pages = [[] for _ in bodies]
@@ -140,8 +140,8 @@ def test_kernels_run_without_the_gil_and_the_same_page_may_be_read_by_many_threa
             same_page(parse(body), page)
 
 
-def test_kernel_compiles_where_nothing_can_be_cached():
-    # A function without a source file has no place for a cache, as one on a read-only file system has none.
+def test_kernel_compiles_without_a_cache():
+    # A function without a source file cannot be cached, like one on a read-only file system.
     room = {}
     exec(compile("def double(n):\n    return 2 * n", "<nowhere>", "exec"), room)
     with pytest.raises(RuntimeError, match="no locator available"):

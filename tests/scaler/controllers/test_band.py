@@ -51,7 +51,7 @@ def settle(spec: HpaSpec, replicas: int, current: int, tolerance: float) -> list
     return replicas_after
 
 
-def test_without_tolerance_every_step_from_1_to_200_is_applied_exactly():
+def test_every_step_from_1_to_200_is_applied_exactly_without_tolerance():
     published = [round_past_band(to, current, 0.0) for current in range(1, 201) for to in range(1, 201)]
     applied = [sync(hpa(0.0), to, current) for current in range(1, 201) for to in range(1, 201)]
     assert published == applied == [to for _ in range(1, 201) for to in range(1, 201)]

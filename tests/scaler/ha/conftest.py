@@ -27,7 +27,7 @@ class World:
 
 
 class OffsetClock:
-    """Speaks `exporter.clock.Clock`. A sleep is recorded and ends at once."""
+    """Implements `exporter.clock.Clock`. A sleep is recorded and ends at once."""
 
     def __init__(self, world, offset_s):
         self._world, self.offset_s, self.slept = world, offset_s, []
@@ -41,7 +41,7 @@ class OffsetClock:
 
 
 class OneLease:
-    """Speaks `exporter.kubernetes.leases.Leases`. failure: an ApiFailure that every call raises."""
+    """Implements `exporter.kubernetes.leases.Leases`. failure: an ApiFailure that every call raises."""
 
     def __init__(self):
         self.lease_now, self.failure, self._versions = None, None, 0

@@ -191,5 +191,5 @@ async def test_unreadable_state_costs_only_itself_and_is_logged_once(replica, wo
 
 
 def expired_lease():
-    """A Lease whose holder is gone."""
+    """Returns a Lease whose holder no longer exists."""
     return Lease("gone_1", "127.0.0.1:1", 15.0, 1.0, 1.0)
